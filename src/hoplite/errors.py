@@ -1,0 +1,54 @@
+"""The errors and warnings that Hoplite raises on purpose; each message is one clear sentence."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class HopliteError(Exception):
+    """Base of every error that Hoplite raises on purpose."""
+
+
+class GraphError(HopliteError, ValueError):
+    """A graph's adjacency, features, labels or split contradict each other."""
+
+
+class ConfigError(HopliteError, ValueError):
+    """An option has a value that it cannot have."""
+
+
+class DatasetError(HopliteError):
+    """A dataset cannot be found or read."""
+
+
+class ModelFileError(HopliteError):
+    """A model folder is incomplete, damaged, or belongs to another model or graph."""
+
+
+class HopliteWarning(UserWarning):
+    """Something is suspicious but the work goes on."""
+
+
+def nearest_hint(value: object, allowed: Iterable[str]) -> str:
+    """Say which allowed name is closest to ``value``: ``" Did you mean 'lgc'?"`` or ``""``.
+
+    >>> nearest_hint("lcg", ["sgc", "lgc"])
+    " Did you mean 'lgc'?"
+    """
+    close = difflib.get_close_matches(str(value).lower(), list(allowed), n=1, cutoff=0.5)
+    return f" Did you mean {close[0]!r}?" if close else ""
+
+
+def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``allowed``; otherwise name the nearest one in the error.
+
+    >>> check_choice("model", "lgc", ["sgc", "lgc"])
+    'lgc'
+    """
+    allowed = list(allowed)
+    if value not in allowed:
+        names = ", ".join(allowed)
+        hint = nearest_hint(value, allowed)
+        raise ConfigError(f"{argument} is {value!r}; it must be one of {names}.{hint}")
+    return value

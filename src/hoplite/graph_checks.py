@@ -1,0 +1,139 @@
+"""The checks that a Graph makes of its parts, each failing with one clear sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.errors import GraphError
+
+UNKNOWN_LABEL = -1
+
+
+def frozen(value: Any) -> Any:
+    """Make an array, or the arrays of a CSR matrix, read-only."""
+    if sp.issparse(value):
+        for part in ("data", "indices", "indptr"):
+            setattr(value, part, frozen(getattr(value, part)))
+        return value
+    value = value.view()
+    value.flags.writeable = False
+    return value
+
+
+def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
+    nodes = np.asarray(nodes)
+    if nodes.size == 0:
+        return np.empty(0, np.int64)
+    if nodes.ndim != 1 or not np.issubdtype(nodes.dtype, np.integer):
+        raise GraphError(
+            f"{argument} has type {nodes.dtype} and shape {nodes.shape}; "
+            "pass a list of integer node indices."
+        )
+    unique = np.unique(nodes).astype(np.int64)
+    if unique.size != nodes.size:
+        raise GraphError(f"{argument} names {nodes.size - unique.size:,} nodes twice.")
+    return unique
+
+
+def check_weights(values: np.ndarray) -> None:
+    if not np.isfinite(values).all():
+        raise GraphError("edge weights contain NaN or infinity; remove or replace those edges.")
+    if (values < 0).any():
+        raise GraphError(
+            f"edge weights go down to {values.min():g}; they must not be negative, "
+            "because the operators take square roots of weighted degrees."
+        )
+
+
+def checked_adjacency(adjacency: Any) -> sp.csr_array:
+    matrix = sp.csr_array(adjacency, copy=True)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        raise GraphError(f"adjacency has shape {matrix.shape}; it must be square.")
+    if matrix.dtype != np.float64:
+        matrix = matrix.astype(np.float32)
+    check_weights(matrix.data)
+    matrix.sum_duplicates()
+    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+    if (rows == matrix.indices).any():
+        matrix.data[rows == matrix.indices] = 0
+    matrix.eliminate_zeros()
+    gap = abs(matrix - matrix.T)
+    if gap.nnz and gap.data.max() > 1e-6 * matrix.data.max():
+        raise GraphError(
+            f"adjacency is not symmetric ({gap.nnz // 2:,} pairs differ); "
+            "use Graph.from_edges, which ignores direction."
+        )
+    return matrix
+
+
+def checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
+    if sp.issparse(features):
+        matrix = sp.csr_array(features, copy=True)
+        matrix.sum_duplicates()
+        values = matrix.data
+    else:
+        matrix = np.array(features)
+        values = matrix
+    if matrix.ndim != 2:
+        raise GraphError(f"features has shape {matrix.shape}; pass one row of numbers per node.")
+    if matrix.shape[0] != n:
+        raise GraphError(
+            f"features has {matrix.shape[0]:,} rows but the graph has {n:,} nodes; "
+            "pass one row per node."
+        )
+    if values.dtype.kind not in "fiub":
+        raise GraphError(f"features has type {values.dtype}; pass numbers.")
+    if values.dtype != np.float64:
+        matrix = matrix.astype(np.float32, copy=False)
+        values = matrix.data if sp.issparse(matrix) else matrix
+    if not np.isfinite(values).all():
+        raise GraphError("features contain NaN or infinity; fill or remove those values.")
+    return matrix if sp.issparse(matrix) else np.ascontiguousarray(matrix)
+
+
+def checked_labels(labels: Any, n: int, class_names: Sequence[str] | None) -> np.ndarray:
+    if labels is None:
+        return np.full(n, UNKNOWN_LABEL, np.int64)
+    labels = np.asarray(labels)
+    if labels.shape != (n,):
+        raise GraphError(
+            f"labels has shape {labels.shape} but the graph has {n:,} nodes; "
+            "pass one label per node, -1 where unknown."
+        )
+    if not np.issubdtype(labels.dtype, np.integer):
+        raise GraphError(f"labels has type {labels.dtype}; pass integers, -1 where unknown.")
+    labels = labels.astype(np.int64)
+    if labels.min(initial=0) < UNKNOWN_LABEL:
+        raise GraphError(f"labels go down to {labels.min()}; use -1 for an unknown label.")
+    if class_names is not None and labels.max(initial=-1) >= len(class_names):
+        raise GraphError(
+            f"labels go up to {labels.max()} but there are {len(class_names)} class names; "
+            f"labels go from 0 to {len(class_names) - 1}."
+        )
+    return labels
+
+
+def check_split_part(part: str, nodes: np.ndarray, labels: np.ndarray, n: int) -> None:
+    if nodes.size and (nodes[0] < 0 or nodes[-1] >= n):
+        outside = nodes[0] if nodes[0] < 0 else nodes[-1]
+        raise GraphError(
+            f"split.{part} names node {outside:,} but the graph has {n:,} nodes; "
+            f"node indices go from 0 to {n - 1:,}."
+        )
+    unlabelled = nodes[labels[nodes] == UNKNOWN_LABEL]
+    if unlabelled.size:
+        raise GraphError(
+            f"split.{part} holds {unlabelled.size:,} nodes without a label "
+            f"(first: {unlabelled[0]}); leave them out of the split."
+        )
+
+
+def check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:
+    if names is not None and len(names) != expected:
+        raise GraphError(
+            f"{argument} has {len(names):,} entries but there are {expected:,} {what}."
+        )
