@@ -102,8 +102,11 @@ class Graph:
             object.__setattr__(self, "class_names", tuple(str(c) for c in range(classes)))
         else:
             object.__setattr__(self, "class_names", tuple(self.class_names))
-        if self.feature_names is not None:
-            object.__setattr__(self, "feature_names", tuple(self.feature_names))
+        for name in ("feature_names", "node_ids"):
+            given = getattr(self, name)
+            if given is not None:
+                plain = given.tolist() if isinstance(given, np.ndarray) else given
+                object.__setattr__(self, name, tuple(plain))
         for name, value in (("adjacency", adjacency), ("features", features), ("labels", labels)):
             object.__setattr__(self, name, frozen(value))
         self._warn_about_untrained_classes()

@@ -1,0 +1,28 @@
+"""The models: SGC, EGC, LGC and hLGC with its three gates."""
+
+from __future__ import annotations
+
+from hoplite.models.base import Model, Weights
+from hoplite.models.config import GATES, MODEL_NAMES, ModelConfig
+from hoplite.models.hyper import ClassGate, FeatureGate, NodeGate
+from hoplite.models.linear import EGC, LGC, SGC, LinearModel
+
+_LINEAR: dict[str, type[Model]] = {"sgc": SGC, "egc": EGC, "lgc": LGC}
+_GATED: dict[str, type[Model]] = {"node": NodeGate, "class": ClassGate, "feature": FeatureGate}
+
+
+def build_model(config: ModelConfig, num_features: int, num_classes: int) -> Model:
+    """The model that ``config`` names, for ``num_features`` inputs and ``num_classes`` outputs."""
+    kind = _GATED[config.gate] if config.model == "hlgc" else _LINEAR[config.model]
+    return kind(config, num_features, num_classes)
+
+
+__all__ = [
+    "GATES",
+    "MODEL_NAMES",
+    "LinearModel",
+    "Model",
+    "ModelConfig",
+    "Weights",
+    "build_model",
+]

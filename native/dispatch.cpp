@@ -1,0 +1,86 @@
+// Picks, once per process, the best instruction set that both the build and the machine have.
+#include "dispatch.h"
+
+#include <stdexcept>
+
+#define HOPLITE_DECLARE(arch)                                                                    \
+    namespace hoplite::arch {                                                                    \
+    template <class V, class I>                                                                  \
+    void spmm_rows(const SpmmTile<V, I>&, int64_t, int64_t);                                     \
+    template <class I>                                                                           \
+    void number_elements(const Numbering<I>&, int64_t, int64_t, uint32_t*, uint32_t*);           \
+    template <class V>                                                                           \
+    void drop_values(const KeepRule&, V, const V*, const uint32_t*, const uint32_t*, int64_t,    \
+                     V*);                                                                        \
+    template <class V>                                                                           \
+    void drop_range(const KeepRule&, V, const V*, uint64_t, int64_t, V*);                        \
+    template <class V, class I>                                                                  \
+    Kernels<V, I> table() {                                                                      \
+        return {spmm_rows<V, I>, number_elements<I>, drop_values<V>, drop_range<V>};             \
+    }                                                                                            \
+    }
+
+HOPLITE_DECLARE(baseline)
+#ifdef HOPLITE_X86_DISPATCH
+HOPLITE_DECLARE(avx2)
+HOPLITE_DECLARE(avx512)
+#endif
+
+namespace hoplite {
+
+namespace {
+
+enum Level { level_baseline, level_avx2, level_avx512 };
+const char* const level_names[] = {"baseline", "avx2", "avx512"};
+
+Level best_level() {
+#ifdef HOPLITE_X86_DISPATCH
+    __builtin_cpu_init();
+    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+        return level_avx512;
+    if (avx2) return level_avx2;
+#endif
+    return level_baseline;
+}
+
+Level& level() {
+    static Level current = best_level();
+    return current;
+}
+
+}  // namespace
+
+template <class V, class I>
+const Kernels<V, I>& kernels() {
+#ifdef HOPLITE_X86_DISPATCH
+    static const Kernels<V, I> tables[] = {baseline::table<V, I>(), avx2::table<V, I>(),
+                                           avx512::table<V, I>()};
+#else
+    static const Kernels<V, I> tables[] = {baseline::table<V, I>()};
+#endif
+    return tables[level()];
+}
+
+template const Kernels<float, int32_t>& kernels();
+template const Kernels<float, int64_t>& kernels();
+template const Kernels<double, int32_t>& kernels();
+template const Kernels<double, int64_t>& kernels();
+
+std::vector<std::string> architectures() {
+    return std::vector<std::string>(level_names, level_names + best_level() + 1);
+}
+
+std::string architecture() { return level_names[level()]; }
+
+void set_architecture(const std::string& name) {
+    for (int candidate = 0; candidate <= best_level(); ++candidate)
+        if (name == level_names[candidate]) {
+            level() = Level(candidate);
+            return;
+        }
+    throw std::invalid_argument("this machine or build has no kernels for '" + name + "'");
+}
+
+}  // namespace hoplite

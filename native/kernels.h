@@ -1,0 +1,66 @@
+// The arguments of the innermost loops, and the table of them for one instruction set.
+// V is float or double (values), I is int32_t or int64_t (column indices).
+#pragma once
+#include <cstdint>
+
+namespace hoplite {
+
+constexpr int64_t prefetch_min_bytes = int64_t(512) << 10;  // operands beyond the L2 cache
+constexpr int max_tile_bytes = 256;  // a tile's accumulators must fit in the vector registers
+
+// A block of columns of Y = scale * (S X) + a Z + b W, at most max_tile_bytes wide.
+// Pointers to X, Y, Z, W and a are already moved to the block's first column.
+template <class V, class I>
+struct SpmmTile {
+    const int64_t* indptr;
+    const I* indices;
+    const V* values;      // of the nonzeros from first_value on
+    int64_t first_value;
+    int64_t nnz;
+    const V* x;
+    int64_t x_stride;     // elements from one row to the next
+    V* y;
+    int64_t y_stride;
+    int64_t width;        // valid columns
+    int64_t last;         // the row of X to be read from last_row, or -1: a tile may load more lanes
+    const V* last_row;    // than it has columns, which only at the very end of X is out of bounds
+    bool prefetch;        // X is too big for the caches near the core
+    V scale;
+    const V* z;           // or null; rows are y_stride apart
+    const V* a;
+    const V* w;           // or null; rows are y_stride apart; may be y
+    V b;
+};
+
+// Input dropout of one run: element e is kept iff hash(e; key0, key1) >= threshold.
+struct KeepRule {
+    uint32_t key0, key1, threshold;
+};
+
+// Which elements of X the nonzeros of a matrix are: it is X (n x d) or, transposed, X^T (d x n).
+template <class I>
+struct Numbering {
+    const int64_t* indptr;
+    const I* indices;
+    bool transposed;
+    int64_t d;
+    const int64_t* numbers;  // row of X -> the row number that is hashed, or null for itself
+};
+
+template <class V, class I>
+struct Kernels {
+    // Rows [begin, end) of the tile.
+    void (*spmm_rows)(const SpmmTile<V, I>& tile, int64_t begin, int64_t end);
+    // The elements e_k of the nonzeros in rows [begin, end), split into low[k] = e_k mod 2^32 and
+    // high[k] = (e_k div 2^32) * 0x9E3779B9 mod 2^32; high may be null if all of them are zero.
+    void (*number_elements)(const Numbering<I>& numbering, int64_t begin, int64_t end,
+                            uint32_t* low, uint32_t* high);
+    // out[k] = keep(e_k) ? scale * values[k] : 0 for such elements.
+    void (*drop_values)(const KeepRule& rule, V scale, const V* values, const uint32_t* low,
+                        const uint32_t* high, int64_t count, V* out);
+    // The same for consecutive elements first, first + 1, ...
+    void (*drop_range)(const KeepRule& rule, V scale, const V* values, uint64_t first,
+                       int64_t count, V* out);
+};
+
+}  // namespace hoplite

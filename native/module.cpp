@@ -1,0 +1,139 @@
+// The Python module hoplite._native.
+//
+// Dense arrays arrive as addresses: converting a tensor costs more than a whole multiplication of
+// a small graph. Their shapes, types and layout are checked by the Python functions that call
+// these; nothing else should. The sparse arrays are checked here, once, since an index out of
+// range would read foreign memory.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <stdexcept>
+#include <variant>
+
+#include "dispatch.h"
+#include "drop_dense.h"
+#include "dropout_spmm.h"
+#include "spmm.h"
+
+namespace nb = nanobind;
+using namespace hoplite;
+
+namespace {
+
+template <class T>
+T* at(uintptr_t address) {
+    return reinterpret_cast<T*>(address);
+}
+
+using Array = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Indptr = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using AnyCsr = std::variant<CsrView<float, int32_t>, CsrView<float, int64_t>,
+                            CsrView<double, int32_t>, CsrView<double, int64_t>>;
+
+template <class V, class I>
+AnyCsr checked_view(const Indptr& indptr, const Array& indices, const Array& values,
+                    int64_t columns) {
+    const int64_t rows = int64_t(indptr.shape(0)) - 1, nnz = int64_t(indices.shape(0));
+    const CsrView<V, I> s{rows,
+                          columns,
+                          nnz,
+                          indptr.data(),
+                          static_cast<const I*>(indices.data()),
+                          static_cast<const V*>(values.data())};
+    if (rows < 0 || s.indptr[0] != 0 || s.indptr[rows] != nnz || int64_t(values.shape(0)) != nnz)
+        throw std::invalid_argument("indptr, indices and values do not fit together");
+    for (int64_t row = 0; row < rows; ++row)
+        if (s.indptr[row] > s.indptr[row + 1])
+            throw std::invalid_argument("indptr must never decrease");
+    for (int64_t k = 0; k < nnz; ++k)
+        if (s.indices[k] < 0 || s.indices[k] >= columns)
+            throw std::invalid_argument("a column index is out of range");
+    return s;
+}
+
+// A CSR matrix that shares, and keeps alive, the arrays it was made from.
+class Csr {
+  public:
+    Csr(Indptr indptr, Array indices, Array values, int64_t columns)
+        : indptr_(indptr), indices_(indices), values_(values), view_(make_view(columns)) {}
+
+    void spmm(uintptr_t x, uintptr_t y, int64_t width, double scale, uintptr_t z, uintptr_t a,
+              uintptr_t w, double b, int threads) const {
+        std::visit(
+            [&](const auto& s) {
+                using V = std::decay_t<decltype(*s.values)>;
+                const SpmmArguments<V> arguments{at<V>(x), at<V>(y), width,    V(scale),
+                                                 at<V>(z), at<V>(a), at<V>(w), V(b)};
+                hoplite::spmm(s, arguments, threads);
+            },
+            view_);
+    }
+
+    void dropout_spmm(bool transposed, uintptr_t dense, uintptr_t out, int64_t runs, int64_t width,
+                      uintptr_t row_numbers, uintptr_t rules, uintptr_t scales,
+                      int threads) const {
+        std::visit(
+            [&](const auto& s) {
+                using V = std::decay_t<decltype(*s.values)>;
+                const DropoutArguments<V> arguments{transposed,
+                                                    at<V>(dense),
+                                                    at<V>(out),
+                                                    runs,
+                                                    width,
+                                                    at<int64_t>(row_numbers),
+                                                    at<KeepRule>(rules),
+                                                    at<double>(scales)};
+                hoplite::dropout_spmm(s, arguments, threads);
+            },
+            view_);
+    }
+
+  private:
+    AnyCsr make_view(int64_t columns) const {
+        const bool single = values_.dtype() == nb::dtype<float>();
+        const bool narrow = indices_.dtype() == nb::dtype<int32_t>();
+        if (!single && values_.dtype() != nb::dtype<double>())
+            throw std::invalid_argument("values must be float32 or float64");
+        if (!narrow && indices_.dtype() != nb::dtype<int64_t>())
+            throw std::invalid_argument("indices must be int32 or int64");
+        const auto make = single ? (narrow ? checked_view<float, int32_t> : checked_view<float, int64_t>)
+                                 : (narrow ? checked_view<double, int32_t> : checked_view<double, int64_t>);
+        return make(indptr_, indices_, values_, columns);
+    }
+
+    Indptr indptr_;
+    Array indices_, values_;
+    AnyCsr view_;
+};
+
+void drop_dense_any(bool single, uintptr_t x, uintptr_t out, int64_t n, int64_t d,
+                    uintptr_t row_numbers, uint32_t key0, uint32_t key1, uint32_t threshold,
+                    double scale, int threads) {
+    const KeepRule rule{key0, key1, threshold};
+    const int64_t* numbers = at<int64_t>(row_numbers);
+    if (single)
+        drop_dense(at<float>(x), at<float>(out), n, d, numbers, rule, float(scale), threads);
+    else
+        drop_dense(at<double>(x), at<double>(out), n, d, numbers, rule, scale, threads);
+}
+
+}  // namespace
+
+NB_MODULE(_native, module) {
+    using release = nb::call_guard<nb::gil_scoped_release>;
+    nb::class_<Csr>(module, "Csr")
+        .def(nb::init<Indptr, Array, Array, int64_t>())
+        .def("spmm", &Csr::spmm, release())
+        .def("dropout_spmm", &Csr::dropout_spmm, release());
+    module.def("drop_dense", &drop_dense_any, release());
+    module.def("architectures", &architectures);
+    module.def("architecture", &architecture);
+    module.def("set_architecture", &set_architecture);
+#ifdef _OPENMP
+    module.attr("threading") = "openmp";
+#else
+    module.attr("threading") = "std::thread";
+#endif
+}

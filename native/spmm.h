@@ -1,0 +1,24 @@
+#pragma once
+#include "csr.h"
+
+namespace hoplite {
+
+// Y = scale * (S X) + Z * diag(a) + b * W; all matrices row-major and contiguous.
+// S: n x m, X: m x width, Y, Z, W: n x width, a: width. Z (with a) and W may be null.
+// Y may be W or Z, never X.
+template <class V>
+struct SpmmArguments {
+    const V* x;
+    V* y;
+    int64_t width;
+    V scale;
+    const V* z;
+    const V* a;
+    const V* w;
+    V b;
+};
+
+template <class V, class I>
+void spmm(const CsrView<V, I>& s, const SpmmArguments<V>& arguments, int threads);
+
+}  // namespace hoplite

@@ -1,0 +1,155 @@
+"""hoplite train: fit one configuration with several seeds, score it, keep the best model."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hoplite.cli.console import (
+    DatasetArgument,
+    JsonOption,
+    SplitSeedOption,
+    print_json,
+    print_line,
+    print_table,
+    training_bar,
+)
+from hoplite.datasets import load
+from hoplite.errors import ModelFileError
+from hoplite.files import atomic_write_text
+from hoplite.models.config import ModelConfig
+from hoplite.propagation.backend import set_num_threads
+from hoplite.training import TrainingConfig, TrainingResult
+from hoplite.training import train as train_model
+from hoplite.training.train import split_options
+
+_model, _training = ModelConfig(), TrainingConfig()
+
+
+def train(
+    dataset: DatasetArgument,
+    model: Annotated[str, typer.Option(help="sgc, egc, lgc or hlgc.")] = _model.model,
+    hops: Annotated[int, typer.Option(help="Degree k of the polynomial.")] = _model.hops,
+    operator: Annotated[
+        str, typer.Option(help="renormalized, adjacency or laplacian.")
+    ] = _model.operator,
+    basis: Annotated[str, typer.Option(help="monomial or chebyshev.")] = _model.basis,
+    start: Annotated[
+        str, typer.Option(help="First coefficients: random (the paper's) or lowpass.")
+    ] = _model.start,
+    gate: Annotated[str, typer.Option(help="hlgc only: node, class or feature.")] = _model.gate,
+    bias: Annotated[bool, typer.Option("--bias", help="Add a bias.")] = _model.bias,
+    standardize: Annotated[
+        bool, typer.Option("--standardize", help="Standardise the output columns.")
+    ] = _model.standardize,
+    lr: Annotated[float, typer.Option(help="Learning rate.")] = _training.lr,
+    weight_decay: Annotated[float, typer.Option(help="L2 penalty.")] = _training.weight_decay,
+    dropout: Annotated[
+        float, typer.Option(help="Dropout of the features, 0 to below 1.")
+    ] = _training.dropout,
+    optimizer: Annotated[str, typer.Option(help="adam or lbfgs.")] = _training.optimizer,
+    epochs: Annotated[int, typer.Option(help="At most so many epochs.")] = _training.epochs,
+    patience: Annotated[
+        int, typer.Option(help="Stop after so many epochs without a better validation accuracy.")
+    ] = _training.patience,
+    order: Annotated[
+        str, typer.Option(help="auto, weights-first or hops-first.")
+    ] = _training.order,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs: seeds 0, 1, 2, ...")] = 5,
+    split_seed: SplitSeedOption = 0,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads; all cores if not given.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the model with the best validation accuracy.")
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a model that is already in --out.")
+    ] = False,
+    json: JsonOption = False,
+) -> None:
+    """Train a model on DATASET and score it on the test nodes.
+
+    Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
+    """
+    options: dict[str, Any] = {
+        "hops": hops,
+        "operator": operator,
+        "basis": basis,
+        "start": start,
+        "gate": gate,
+        "bias": bias,
+        "standardize": standardize,
+        "lr": lr,
+        "weight_decay": weight_decay,
+        "dropout": dropout,
+        "optimizer": optimizer,
+        "epochs": epochs,
+        "patience": patience,
+        "order": order,
+    }
+    split_options(model, options)  # wrong settings are told before any work is done
+    if out is not None and out.exists() and not overwrite and any(out.iterdir()):
+        raise ModelFileError(f"{out} exists and is not empty; add --overwrite to replace it.")
+    if threads is not None:
+        set_num_threads(threads)
+    graph = load(dataset, seed=split_seed)
+    with training_bar(f"{graph.name} {model}, {seeds} seeds") as progress:
+        result = train_model(graph, model, seeds=seeds, progress=progress, **options)
+    summary = result.summary()
+    if out is not None:
+        result.model.save(out, overwrite=overwrite)
+        curves = {
+            str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
+            for run in result.runs
+        }
+        atomic_write_text(
+            out / "result.json", jsonlib.dumps(summary | {"history": curves}, indent=1)
+        )
+        summary["out"] = str(out)
+    if json:
+        print_json(summary)
+    else:
+        _print(result, summary)
+
+
+def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
+    def percent(value: float | None) -> str:
+        return "-" if value is None else f"{100 * value:.1f}"
+
+    rows = [
+        [
+            str(run["seed"]),
+            percent(run["val_accuracy"]),
+            percent(run["test_accuracy"]),
+            str(run["best_epoch"]),
+            str(run["epochs"]),
+            f"{1000 * run['seconds'] / run['epochs']:.2f}",
+        ]
+        for run in summary["runs"]
+    ]
+    rows.append(
+        [
+            "mean ± std",
+            *[
+                f"{percent(summary[f'{part}_accuracy_mean'])} "
+                f"± {percent(summary[f'{part}_accuracy_std'])}"
+                for part in ("val", "test")
+            ],
+            "",
+            f"{summary['epochs_mean']:.0f}",
+            f"{summary['ms_per_epoch']:.2f}",
+        ]
+    )
+    config = result.model_config
+    title = f"{summary['dataset']}: {config.model}, {config.hops} hops, {config.operator}"
+    columns = ["seed", "val %", "test %", "best epoch", "epochs", "ms/epoch"]
+    print_table(title, columns, rows)
+    sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
+    note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
+    print_line(f"Split: {sizes}{note}")
+    if "out" in summary:
+        print_line(f"Model: {summary['out']}")

@@ -1,0 +1,112 @@
+"""From a name or a path to a Graph."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from hoplite.datasets.npz import read_meta, read_npz
+from hoplite.datasets.planetoid import planetoid_names, read_planetoid
+from hoplite.datasets.table_files import has_table
+from hoplite.datasets.tables import read_tables
+from hoplite.errors import DatasetError, nearest_hint
+from hoplite.graph import Graph
+
+EMBEDDED = ("cora", "citeseer", "pubmed")
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """What is known of an embedded graph without loading it."""
+
+    name: str
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    train: int
+    val: int
+    test: int
+
+
+def load(source: str | Path, *, seed: int = 0) -> Graph:
+    """The graph that ``source`` names.
+
+    - ``"cora"``, ``"citeseer"``, ``"pubmed"``: embedded, with the public Planetoid split;
+    - a folder with a node table and an edge table (see :func:`read_tables`), for which ``seed``
+      makes the split if there is none;
+    - a folder with the Planetoid files ``ind.NAME.*`` of one graph, or ``FOLDER/NAME`` if there
+      are several;
+    - a ``.npz`` file written by :func:`write_npz`.
+
+    A name wins over a folder that is called the same; write ``./cora`` for the folder.
+
+    >>> load("cora")
+    Graph(nodes=2708, edges=5278, features=1433, classes=7)
+    """
+    name = source.lower() if isinstance(source, str) else None
+    if name in EMBEDDED:
+        with _embedded(name) as path:
+            return read_npz(path)
+    path = Path(source)
+    if path.is_dir() and source != "":  # Path("") is the current folder
+        return _load_folder(path, seed)
+    if path.is_file():
+        if path.suffix == ".npz":
+            return read_npz(path)
+        raise DatasetError(
+            f"{path} is a file but no .npz; give the folder that holds the node and edge tables."
+        )
+    if path.parent.is_dir() and path.name in planetoid_names(path.parent):
+        return read_planetoid(path.parent, path.name)
+    if name == "reddit":
+        raise DatasetError(
+            "reddit is not shipped with Hoplite because of its size; give a folder that holds it "
+            "as a node table and an edge table."
+        )
+    raise DatasetError(
+        f"dataset {str(source)!r} is unknown and no such path exists; it must be "
+        f"{', '.join(EMBEDDED)} or the path of a folder or .npz file."
+        f"{nearest_hint(source, EMBEDDED)}"
+    )
+
+
+def available() -> list[DatasetInfo]:
+    """The embedded graphs and their sizes.
+
+    >>> [info.name for info in available()]
+    ['cora', 'citeseer', 'pubmed']
+    """
+    return [_info(name) for name in EMBEDDED]
+
+
+def _info(name: str) -> DatasetInfo:
+    with _embedded(name) as path:
+        meta = read_meta(path)
+    counts = {key: meta[key] for key in ("nodes", "edges", "features", "classes")}
+    return DatasetInfo(name, **counts, **meta["split"])
+
+
+@contextlib.contextmanager
+def _embedded(name: str) -> Iterator[Path]:
+    with resources.as_file(resources.files("hoplite.datasets") / "data" / f"{name}.npz") as path:
+        yield path
+
+
+def _load_folder(folder: Path, seed: int) -> Graph:
+    if has_table(folder, "nodes") or has_table(folder, "edges"):
+        return read_tables(folder, seed=seed)
+    names = planetoid_names(folder)
+    if len(names) == 1:
+        return read_planetoid(folder, names[0])
+    if names:
+        choices = ", ".join(f"{folder}{os.sep}{name}" for name in names)
+        raise DatasetError(f"{folder} holds several Planetoid graphs; give one of {choices}.")
+    raise DatasetError(
+        f"{folder} holds no dataset; it needs nodes.csv and edges.csv (or .parquet), "
+        "or Planetoid's files ind.NAME.*."
+    )

@@ -1,0 +1,143 @@
+"""The feature columns of a node table: numbers as they are, text one-hot."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from hoplite.datasets.table_files import as_number, as_text, is_text, pc
+from hoplite.errors import DatasetError, HopliteWarning
+
+# Below this share of non-zero cells, CSR is smaller than dense and faster to multiply.
+SPARSE_BELOW = 0.1
+# A text column is suspicious when it has many values and hardly any repeats.
+MANY_VALUES = 20
+NEARLY_ALL = 0.9
+
+
+@dataclass(frozen=True)
+class _Block:
+    """The features that one column gives.
+
+    Numbers: one name, and per node its value. Text: a name per distinct value, and per node the
+    index of the one that is 1, or -1.
+    """
+
+    names: list[str]
+    values: np.ndarray
+    one_hot: bool
+
+    def nonzeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Rows, columns and values of the entries that are not 0."""
+        if self.one_hot:
+            rows = np.flatnonzero(self.values >= 0)
+            return rows, self.values[rows], np.ones(rows.size, np.float32)
+        rows = np.flatnonzero(self.values)
+        return rows, np.zeros(rows.size, np.int64), self.values[rows]
+
+    def count(self) -> int:
+        return int(np.count_nonzero(self.values >= 0 if self.one_hot else self.values))
+
+
+def read_features(
+    table: pa.Table, columns: list[str], ids: pa.Array, path: Path
+) -> tuple[np.ndarray | sp.csr_array, tuple[str, ...]]:
+    """Features of shape (rows, d) in float32, dense or CSR, whichever is smaller; d names."""
+    if not columns:
+        raise DatasetError(
+            f"{path} has no feature column; add at least one besides id, label and split."
+        )
+    blocks = [_block(table[column], column, ids, path) for column in columns]
+    names = tuple(name for block in blocks for name in block.names)
+    if not names:
+        raise DatasetError(f"{path} has only empty feature columns; fill at least one.")
+    n, d = table.num_rows, len(names)
+    starts = np.cumsum([0, *(len(block.names) for block in blocks)])
+    placed = list(zip(starts[:-1], blocks, strict=True))
+    if sum(block.count() for block in blocks) >= SPARSE_BELOW * n * d:
+        dense = np.zeros((n, d), np.float32)
+        for start, block in placed:
+            rows, where, values = block.nonzeros()
+            dense[rows, start + where] = values
+        return dense, names
+    entries = [(start, *block.nonzeros()) for start, block in placed]
+    rows = np.concatenate([rows for _, rows, _, _ in entries])
+    where = np.concatenate([start + where for start, _, where, _ in entries])
+    values = np.concatenate([values for *_, values in entries])
+    return sp.csr_array(sp.coo_array((values, (rows, where)), shape=(n, d))), names
+
+
+def _block(column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path) -> _Block:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_null(kind):
+        raise DatasetError(f"column {name!r} of {path} is empty; fill it or remove it.")
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
+        return _numbers(column, name, ids, path)
+    if pa.types.is_decimal(kind):
+        return _numbers(column.cast(pa.float64()), name, ids, path)
+    if is_text(kind):
+        return _one_hot(as_text(column, name, path), name, ids, path)
+    if pa.types.is_temporal(kind):
+        return _one_hot(as_text(column.cast(pa.large_string()), name, path), name, ids, path)
+    raise DatasetError(f"column {name!r} of {path} has type {kind}; features are numbers or text.")
+
+
+def _numbers(column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path) -> _Block:
+    missing = column.is_null().to_numpy()
+    with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite and is reported
+        values = pc.fill_null(column, _zero(column.type)).to_numpy().astype(np.float32)
+    bad = missing | ~np.isfinite(values)
+    if bad.any():
+        row = int(np.flatnonzero(bad)[0])
+        what = "no number" if missing[row] or np.isnan(values[row]) else "no finite number"
+        raise DatasetError(
+            f"column {name!r} of {path} has {what} for node {ids[row].as_py()!r}; "
+            "fill the gap or remove the column."
+        )
+    return _Block([name], values, one_hot=False)
+
+
+def _zero(kind: pa.DataType) -> pa.Scalar:
+    return pa.scalar(0).cast(kind)
+
+
+def _one_hot(text: pa.Array, name: str, ids: pa.Array, path: Path) -> _Block:
+    """One feature per distinct value, in sorted order; a missing value is a row of zeros."""
+    values = sorted(pc.unique(text).drop_null().to_pylist())
+    _warn_about_keys(name, len(values), len(text) - text.null_count, path)
+    _warn_about_typing_errors(name, values, text, ids, path)
+    codes = pc.index_in(text, value_set=pa.array(values, pa.large_string()))
+    names = [f"{name}={value}" for value in values]
+    return _Block(names, pc.fill_null(codes, -1).to_numpy().astype(np.int64), one_hot=True)
+
+
+def _warn_about_keys(name: str, distinct: int, count: int, path: Path) -> None:
+    if distinct >= MANY_VALUES and distinct >= NEARLY_ALL * count:
+        warnings.warn(
+            f"text column {name!r} of {path} has {distinct:,} different values in {count:,} rows; "
+            "it becomes that many features, so remove it if it is a title or a key.",
+            HopliteWarning,
+            stacklevel=5,
+        )
+
+
+def _warn_about_typing_errors(
+    name: str, values: list[str], text: pa.Array, ids: pa.Array, path: Path
+) -> None:
+    """One "1,5" makes a CSV column of numbers a column of text; that must not pass in silence."""
+    odd = [value for value in values if np.isnan(as_number(value))]
+    if odd and 2 * len(odd) < len(values):
+        node = ids[pc.index(text, pa.scalar(odd[0], pa.large_string())).as_py()].as_py()
+        warnings.warn(
+            f"column {name!r} of {path} is taken as text because of {odd[0]!r} (node {node!r}) "
+            "although most of its values are numbers; correct that value if numbers are meant.",
+            HopliteWarning,
+            stacklevel=5,
+        )

@@ -1,0 +1,137 @@
+"""CSV and Parquet tables, and their columns as text, with errors that name file, column and row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+from pyarrow import csv, parquet
+
+from hoplite.errors import DatasetError, nearest_hint
+
+# PyArrow makes these functions when it is imported, so type checkers cannot see them.
+pc: Any = pyarrow.compute
+
+SUFFIXES = (".csv", ".parquet")
+# pandas stores a row index under this name; it is no column of the user's.
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+def has_table(folder: Path, stem: str) -> bool:
+    return any((folder / f"{stem}{suffix}").is_file() for suffix in SUFFIXES)
+
+
+def find_table(folder: Path, stem: str) -> Path:
+    """The one of ``stem.csv`` and ``stem.parquet`` that ``folder`` has; both is an error."""
+    found = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
+    found = [path for path in found if path.is_file()]
+    if not found:
+        raise DatasetError(f"{folder} has no {stem}.csv or {stem}.parquet; add one of them.")
+    if len(found) > 1:
+        raise DatasetError(
+            f"{folder} has both {stem}.csv and {stem}.parquet; remove one, "
+            "so that it is clear which counts."
+        )
+    return found[0]
+
+
+def read_table(path: Path, text: Collection[str]) -> pa.Table:
+    """The table in ``path``; in CSV, the columns named in ``text`` stay as they are written."""
+    try:
+        if path.suffix == ".csv":
+            table = csv.read_csv(
+                path,
+                parse_options=csv.ParseOptions(newlines_in_values=True),
+                convert_options=csv.ConvertOptions(
+                    column_types={column: pa.large_string() for column in text}
+                ),
+            )
+        else:
+            table = parquet.ParquetFile(path).read()
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = (str(error).splitlines() or [""])[0].rstrip(".")
+        kind = "CSV" if path.suffix == ".csv" else "Parquet"
+        raise DatasetError(f"{path} cannot be read as {kind}: {reason}.") from error
+    names = [name for name in table.column_names if not _PANDAS_INDEX.fullmatch(name)]
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise DatasetError(f"{path} has several columns {repeated[0]!r}; rename all but one.")
+    if any(not name.strip() for name in names):
+        raise DatasetError(
+            f"{path} has a column without a name; name it, or remove it if it only numbers rows."
+        )
+    return table.select(names)
+
+
+def require_column(table: pa.Table, column: str, path: Path) -> pa.ChunkedArray:
+    if column not in table.column_names:
+        found = ", ".join(repr(name) for name in table.column_names[:10])
+        raise DatasetError(
+            f"{path} has no column {column!r} (it starts with {found}); add it or rename one."
+            f"{nearest_hint(column, table.column_names)}"
+        )
+    return table[column]
+
+
+def as_text(column: pa.ChunkedArray, name: str, path: Path) -> pa.Array:
+    """The column as text, null where it is empty; whole numbers without a decimal point.
+
+    So the id 7 is the same in a CSV file, in an integer column, and in the float column that
+    pandas makes of integers with gaps.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    kind = column.type
+    if pa.types.is_floating(kind):
+        column = _whole_numbers(column, name, path)
+    elif not (is_text(kind) or _is_plain(kind)):
+        raise DatasetError(
+            f"column {name!r} of {path} has type {kind}; it must hold text or integers."
+        )
+    text = column.cast(pa.large_string()).combine_chunks()
+    if isinstance(text, pa.ChunkedArray):  # older PyArrow keeps an empty column chunked
+        text = pa.concat_arrays(text.chunks) if text.chunks else pa.array([], pa.large_string())
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.large_string()), text)
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Text in any of Arrow's forms, also as a dictionary (pandas calls that categorical)."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    view = getattr(pa.types, "is_string_view", None)  # PyArrow 16 and later
+    string = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    return string or (view is not None and view(kind))
+
+
+def as_number(text: str | None) -> float:
+    """The number that a text spells, NaN if it spells none.
+
+    >>> as_number("2.5"), as_number("2,5")
+    (2.5, nan)
+    """
+    try:
+        return float(text or "nan")
+    except ValueError:
+        return float("nan")
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
+
+
+def _whole_numbers(column: pa.ChunkedArray, name: str, path: Path) -> pa.Array:
+    values = column.to_numpy().astype(np.float64)
+    missing = np.isnan(values)
+    whole = missing | (np.isfinite(values) & (values == np.round(values)) & (abs(values) < 2**53))
+    if not whole.all():
+        row = int(np.flatnonzero(~whole)[0])
+        raise DatasetError(
+            f"column {name!r} of {path} has {values[row]:g} in row {row + 1}; "
+            "it must hold text or integers."
+        )
+    return pa.chunked_array([pa.array(np.where(missing, 0, values).astype(np.int64), mask=missing)])

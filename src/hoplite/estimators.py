@@ -1,0 +1,229 @@
+"""scikit-learn estimators whose samples are node indices of one graph.
+
+    LGCClassifier(graph, hops=10).fit(nodes, y).predict(other_nodes)
+
+The graph is a constructor argument and immutable, so ``clone``, ``cross_val_score``,
+``GridSearchCV`` and pipelines work as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from hoplite.errors import GraphError
+from hoplite.filters import check_hops
+from hoplite.graph import Graph
+from hoplite.models import build_model
+from hoplite.models.trained import TrainedModel
+from hoplite.propagation.engine import Propagation
+from hoplite.training.loop import fit_runs
+from hoplite.training.runs import NodeSet, Run
+from hoplite.training.train import split_options
+
+
+@dataclass(eq=False, repr=False)
+class _NodeClassifier(ClassifierMixin, BaseEstimator):
+    """What the classifiers share.
+
+    Parameters
+    ----------
+    graph : Graph
+    hops, operator, bias, standardize : see ModelConfig
+    lr, weight_decay, dropout, optimizer, epochs, patience, order : see TrainingConfig
+    seed : int
+
+    Attributes
+    ----------
+    classes_ : the distinct values of y, sorted
+    coefficients_ : (hops + 1,) the learned filter in the model's basis
+    coef_ : (classes, features) the learned weights, Theta transposed
+    model_ : the TrainedModel, with ``save``
+    history_ : loss and accuracy per epoch
+    n_iter_ : epochs trained
+    """
+
+    kind: ClassVar[str]
+
+    graph: Graph
+    hops: int = 10
+    operator: str = "renormalized"
+    bias: bool = False
+    standardize: bool = False
+    lr: float = 0.05
+    weight_decay: float = 5e-4
+    dropout: float = 0.5
+    optimizer: str = "adam"
+    epochs: int = 200
+    patience: int = 100
+    order: str = "auto"
+    seed: int = 0
+
+    def fit(self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Any:
+        """Learn from the classes ``y`` of ``nodes``.
+
+        With ``validation=(nodes, y)`` training stops early and keeps the epoch that is best on
+        it; without, all ``epochs`` are trained and the last one is kept.
+        """
+        nodes = as_nodes(nodes, self.graph)
+        y = np.asarray(y)
+        if y.shape != nodes.shape:
+            raise GraphError(f"y has shape {y.shape} for {len(nodes)} nodes; pass one each.")
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        options = self.get_params(deep=False)
+        graph, seed = options.pop("graph"), options.pop("seed")
+        model_config, training_config = split_options(self.kind, options)
+        names = tuple(str(name) for name in self.classes_)
+        (result,) = fit_runs(
+            build_model(model_config, graph.num_features, len(names)),
+            self._propagation(),
+            [Run(training_config, seed)],
+            NodeSet(nodes, labels),
+            None if validation is None else self._as_node_set(*validation),
+        )
+        self.model_ = TrainedModel(
+            model_config, result.weights, names, graph.feature_names, {"seed": seed}
+        )
+        self.coefficients_ = self.model_.coefficients_
+        self.coef_ = result.weights["theta"].numpy().T
+        self.history_ = result.history
+        self.n_iter_ = result.epochs
+        return self
+
+    def decision_function(self, nodes: Any) -> np.ndarray:
+        """Logits of ``nodes``: (len(nodes), classes)."""
+        check_is_fitted(self, "model_")
+        return self.model_.logits_from(self._propagation())[as_nodes(nodes, self.graph)]
+
+    def predict_proba(self, nodes: Any) -> np.ndarray:
+        """Class probabilities of ``nodes``: (len(nodes), classes)."""
+        logits = self.decision_function(nodes)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds / odds.sum(axis=1, keepdims=True)
+
+    def predict(self, nodes: Any) -> np.ndarray:
+        """The most probable class of each node."""
+        winners = self.decision_function(nodes).argmax(axis=1)
+        return self.classes_[winners]
+
+    def _propagation(self) -> Propagation:
+        basis = getattr(self, "basis", "monomial")
+        return Propagation(self.graph, self.operator, basis, check_hops(self.hops))
+
+    def _as_node_set(self, nodes: Any, y: Any) -> NodeSet:
+        nodes, y = as_nodes(nodes, self.graph), np.asarray(y)
+        unknown = np.setdiff1d(y, self.classes_)
+        if unknown.size:
+            raise GraphError(f"validation has class {unknown[0]!r}, which y does not have.")
+        return NodeSet(nodes, np.searchsorted(self.classes_, y))
+
+
+@dataclass(eq=False, repr=False)
+class SGCClassifier(_NodeClassifier):
+    __doc__ = f"""S^k X Theta: logistic regression on features smoothed k times.
+
+    {_NodeClassifier.__doc__}
+    """
+    kind = "sgc"
+
+
+@dataclass(eq=False, repr=False)
+class EGCClassifier(_NodeClassifier):
+    __doc__ = f"""sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta.
+
+    {_NodeClassifier.__doc__}
+    """
+    kind = "egc"
+    start: str = "random"
+
+
+@dataclass(eq=False, repr=False)
+class LGCClassifier(_NodeClassifier):
+    __doc__ = f"""sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop.
+
+    {_NodeClassifier.__doc__}
+    """
+    kind = "lgc"
+    basis: str = "monomial"
+    start: str = "random"
+
+
+@dataclass(eq=False, repr=False)
+class HyperLGCClassifier(LGCClassifier):
+    __doc__ = f"""LGC whose coefficients are gated per node; ``gate`` as in ModelConfig.
+
+    {_NodeClassifier.__doc__}
+    """
+    kind = "hlgc"
+    gate: str = "class"
+
+
+@dataclass(eq=False, repr=False)
+class HopFeatures(TransformerMixin, BaseEstimator):
+    """Node indices to hop features: p_k(S) X at those nodes, or all hops side by side.
+
+    ``make_pipeline(HopFeatures(graph, hops=2), LogisticRegression())`` is SGC.
+
+    Parameters
+    ----------
+    graph : Graph
+    hops : int
+    operator, basis : see ModelConfig
+    stack : bool
+        False: (nodes, d), the last hop. True: (nodes, (hops + 1) d), hop 0 first.
+
+    >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
+    >>> HopFeatures(g, hops=1, operator="adjacency").fit_transform([0, 1]).tolist()
+    [[3.0], [1.0]]
+    """
+
+    graph: Graph
+    hops: int = 2
+    operator: str = "renormalized"
+    basis: str = "monomial"
+    stack: bool = False
+
+    def fit(self, nodes: Any, y: Any = None) -> HopFeatures:
+        """Check the nodes; there is nothing to learn."""
+        as_nodes(nodes, self.graph)
+        self.n_features_out_ = self.graph.num_features * (self.hops + 1 if self.stack else 1)
+        return self
+
+    def transform(self, nodes: Any) -> np.ndarray:
+        """Hop features of ``nodes``."""
+        check_is_fitted(self, "n_features_out_")
+        nodes = as_nodes(nodes, self.graph)
+        hops = check_hops(self.hops)
+        view = Propagation(self.graph, self.operator, self.basis, hops).view(nodes)
+        if not self.stack:
+            return view.last_hop_features().numpy()
+        stacked = view.hop_features()[:, :, 0].transpose(0, 1)
+        return stacked.reshape(len(nodes), self.n_features_out_).numpy()
+
+    def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
+        """Names of the output columns: ``hop2:word17``."""
+        names = self.graph.feature_names or [f"x{j}" for j in range(self.graph.num_features)]
+        hops = range(self.hops + 1) if self.stack else [self.hops]
+        return np.array([f"hop{i}:{name}" for i in hops for name in names], dtype=object)
+
+
+def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
+    """``nodes`` as a flat index array: (n,) or (n, 1) integers within the graph."""
+    array = np.asarray(nodes)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
+        raise GraphError(
+            f"nodes has type {array.dtype} and shape {array.shape}; pass integer node indices."
+        )
+    if array.size and (array.min() < 0 or array.max() >= graph.num_nodes):
+        outside = array.min() if array.min() < 0 else array.max()
+        raise GraphError(
+            f"nodes holds {outside:,} but the graph has {graph.num_nodes:,} nodes; "
+            f"node indices go from 0 to {graph.num_nodes - 1:,}."
+        )
+    return array.astype(np.int64)

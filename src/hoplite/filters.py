@@ -1,0 +1,94 @@
+"""Filters: polynomials p(S) = sum_i c_i p_i(S) of an operator, their bases and first values.
+
+monomial    p_i(S) = S^i
+chebyshev   p_i(S) = T_i((S - c I) / h), the spectrum [c - h, c + h] mapped to [-1, 1]
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hoplite.errors import ConfigError, check_choice
+from hoplite.operators import SPECTRUM
+
+BASES = ("monomial", "chebyshev")
+STARTS = ("random", "lowpass")
+LOWPASS_DECAY = 0.8
+
+
+def start_coefficients(
+    start: str, hops: int, lowpass_sign: int, generator: torch.Generator
+) -> Tensor:
+    """First values of alpha_0 .. alpha_k, shape (k + 1,).
+
+    ``random`` is the paper's U(-1/sqrt(k), 1/sqrt(k)); ``lowpass`` is (0.8 s)^i with s = -1 for
+    the Laplacian, whose smooth signals have eigenvalues near 0, and s = 1 otherwise.
+    """
+    check_choice("start", start, STARTS)
+    drawn = uniform((hops + 1,), max(hops, 1), generator)
+    if start == "random":
+        return drawn
+    return (LOWPASS_DECAY * lowpass_sign) ** torch.arange(hops + 1, dtype=torch.float32)
+
+
+def start_rate(start: str, hops: int, lowpass_sign: int, generator: torch.Generator) -> Tensor:
+    """First value of EGC's diffusion rate beta, a scalar: random as for alpha, or +-1."""
+    check_choice("start", start, STARTS)
+    drawn = uniform((), max(hops, 1), generator)
+    return drawn if start == "random" else torch.tensor(float(lowpass_sign))
+
+
+def uniform(shape: tuple[int, ...], size: int, generator: torch.Generator) -> Tensor:
+    """Draw from U(-1/sqrt(size), 1/sqrt(size))."""
+    return (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(size)
+
+
+def exponential_coefficients(rate: Tensor, hops: int) -> Tensor:
+    """beta^i / i! for i = 0 .. hops: shape (...) -> (..., hops + 1), differentiable.
+
+    >>> exponential_coefficients(torch.tensor(2.0), 3).tolist()
+    [1.0, 2.0, 2.0, 1.3333332538604736]
+    """
+    one = torch.ones_like(rate).unsqueeze(-1)
+    if hops == 0:
+        return one
+    steps = torch.arange(1, hops + 1, dtype=rate.dtype, device=rate.device)
+    return torch.cat([one, torch.cumprod(rate.unsqueeze(-1) / steps, dim=-1)], dim=-1)
+
+
+def basis_values(basis: str, operator: str, points: np.ndarray, hops: int) -> np.ndarray:
+    """p_i at eigenvalues ``points``: shape (len(points), hops + 1).
+
+    >>> basis_values("chebyshev", "laplacian", np.array([0.0, 1.0, 2.0]), 2).tolist()
+    [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
+    """
+    check_choice("basis", basis, BASES)
+    points = np.asarray(points, dtype=np.float64)
+    if basis == "monomial":
+        return np.polynomial.polynomial.polyvander(points, hops)
+    low, high = SPECTRUM[operator]
+    mapped = (points - (low + high) / 2) / ((high - low) / 2)
+    return np.polynomial.chebyshev.chebvander(mapped, hops)
+
+
+def frequency_response(
+    coefficients: np.ndarray, points: np.ndarray, *, basis: str, operator: str
+) -> np.ndarray:
+    """The factor p(lambda) = sum_i c_i p_i(lambda) by which the filter scales each eigenvalue.
+
+    >>> frequency_response([0, 0, 1], [-1, 0.5], basis="monomial", operator="adjacency").tolist()
+    [1.0, 0.25]
+    """
+    coefficients = np.asarray(coefficients, dtype=np.float64)
+    return basis_values(basis, operator, points, len(coefficients) - 1) @ coefficients
+
+
+def check_hops(hops: int) -> int:
+    """Return ``hops`` if it is a whole number >= 0."""
+    if isinstance(hops, bool) or not isinstance(hops, int | np.integer) or hops < 0:
+        raise ConfigError(f"hops is {hops!r}; it must be a whole number, 0 or larger.")
+    return int(hops)

@@ -1,0 +1,72 @@
+"""What every model is: first weights, and logits for many runs at once."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from hoplite.filters import uniform
+from hoplite.models.config import ModelConfig
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.engine import RowView
+
+Weights = dict[str, Tensor]
+
+
+class Model(ABC):
+    """A map from weights and a graph's RowView to logits.
+
+    Weights are plain named tensors. ``initial`` makes those of one run; everything else takes them
+    stacked with the run axis first, so that R runs are one wide problem: ``theta`` is (R, d, m),
+    and the logits are (rows, R, m).
+    """
+
+    kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
+
+    def __init__(self, config: ModelConfig, num_features: int, num_classes: int) -> None:
+        self.config = config
+        self.num_features = num_features
+        self.num_classes = num_classes
+        self.lowpass_sign = -1 if config.operator == "laplacian" else 1
+
+    def initial(self, generator: torch.Generator) -> Weights:
+        """First weights of one run: Theta ~ U(-1/sqrt(m), 1/sqrt(m)), then the filter's."""
+        shape = (self.num_features, self.num_classes)
+        weights = {"theta": uniform(shape, self.num_classes, generator)}
+        weights |= self.initial_filter(generator)
+        if self.config.bias:
+            weights["bias"] = torch.zeros(self.num_classes)
+        return weights
+
+    @abstractmethod
+    def initial_filter(self, generator: torch.Generator) -> Weights:
+        """First weights of the filter of one run."""
+
+    @abstractmethod
+    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
+        """The filtered signal before standardisation and bias: (rows, R, m)."""
+
+    def logits(
+        self,
+        weights: Weights,
+        view: RowView,
+        dropout: Dropout | None = None,
+        rows: Tensor | None = None,
+    ) -> Tensor:
+        """Logits (rows, R, m) of ``view``'s nodes, or of ``rows`` among them.
+
+        Standardisation needs the mean and deviation over all nodes, so there ``view`` holds them
+        all and ``rows`` picks afterwards.
+        """
+        values = self.filtered(weights, view, dropout)
+        if self.config.standardize:
+            spread, mean = torch.std_mean(values, dim=0, keepdim=True, correction=0)
+            values = (values - mean) / spread.clamp_min(torch.finfo(values.dtype).eps)
+        if rows is not None:
+            values = values.index_select(0, rows)
+        if self.config.bias:
+            values = values + weights["bias"]
+        return values

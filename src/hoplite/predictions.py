@@ -1,0 +1,40 @@
+"""Predictions as a table: one row per node with its id, predicted label and probability."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet
+
+from hoplite.files import atomic_write
+from hoplite.graph import Graph
+from hoplite.models.trained import TrainedModel
+
+TABLE_FORMATS = (".parquet", ".csv")
+
+
+def predict_table(model: TrainedModel, graph: Graph) -> pa.Table:
+    """Columns ``id`` (the graph's node ids, or 0 .. n-1), ``predicted`` and ``probability``."""
+    probabilities = model.predict_proba(graph)
+    winners = probabilities.argmax(axis=1)
+    ids = np.arange(graph.num_nodes) if graph.node_ids is None else list(graph.node_ids)
+    return pa.table(
+        {
+            "id": ids,
+            "predicted": pa.array(model.class_names).take(pa.array(winners)),
+            "probability": probabilities[np.arange(len(winners)), winners],
+        }
+    )
+
+
+def write_table(table: pa.Table, path: Path) -> None:
+    """Write ``table`` as CSV or Parquet, by the ending of ``path``, completely or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as file:
+        if path.suffix == ".csv":
+            pyarrow.csv.write_csv(table, file)
+        else:
+            pyarrow.parquet.write_table(table, file)

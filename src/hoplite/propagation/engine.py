@@ -1,0 +1,144 @@
+"""Propagation: the operator and features of one graph, evaluated on the rows that are needed.
+
+Models see the graph only through a RowView, which answers three questions about its nodes, for R
+runs at once (theta: (R, d, m), coefficients: (R, k + 1)):
+
+    combine       sum_i c_i p_i(S) X Theta      (rows, R, m)
+    hop_outputs   p_i(S) X Theta, each i         (k + 1, rows, R, m)
+    hop_features  p_i(S) X, each i               (k + 1, rows, R or 1, d), constant
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hoplite.graph import Graph
+from hoplite.operators import build_operator
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.features import Features
+from hoplite.propagation.polynomial import combine, hop_stack, iterate
+from hoplite.propagation.spmm import SparseMatrix
+
+BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
+
+
+class Propagation:
+    """S (in the form that the basis needs) and X of ``graph``, for polynomials of degree ``hops``.
+
+    >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
+    >>> Propagation(g, "adjacency", hops=1).view().hop_features().flatten().tolist()
+    [1.0, 3.0, 3.0, 1.0]
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        operator: str = "renormalized",
+        basis: str = "monomial",
+        hops: int = 2,
+    ) -> None:
+        matrix = build_operator(graph, operator).for_basis(basis)
+        self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
+        self.features = Features.from_graph_array(graph.features)
+        self.basis = basis
+        self.hops = hops
+
+    def view(
+        self, nodes: np.ndarray | Sequence[int] | None = None, *, hops_first: bool = False
+    ) -> RowView:
+        """The rows of ``nodes`` (all if None); ``hops_first`` propagates X once and keeps it."""
+        return RowView(self, nodes, hops_first)
+
+
+class RowView:
+    """The outputs of a Propagation at some nodes, in one of the two evaluation orders."""
+
+    def __init__(
+        self, owner: Propagation, nodes: np.ndarray | Sequence[int] | None, hops_first: bool
+    ) -> None:
+        self._owner = owner
+        self._hops_first = hops_first
+        self._rows = None if nodes is None else torch.as_tensor(np.array(nodes, dtype=np.int64))
+
+    @property
+    def num_rows(self) -> int:
+        return self._owner.features.shape[0] if self._rows is None else len(self._rows)
+
+    def combine(
+        self, theta: Tensor, coefficients: Tensor | None, dropout: Dropout | None = None
+    ) -> Tensor:
+        """sum_i c_i p_i(S) X Theta on the rows; without coefficients p_k(S) X Theta alone."""
+        owner = self._owner
+        if self._hops_first and dropout is None:
+            if coefficients is None:
+                mixed = self._last_hop.unsqueeze(0)
+            else:
+                mixed = torch.tensordot(coefficients, self._hop_features.squeeze(2), dims=1)
+            return (mixed @ theta).transpose(0, 1)
+        if coefficients is None:
+            coefficients = theta.new_zeros(theta.shape[0], owner.hops + 1)
+            coefficients[:, -1] = 1
+        signal = owner.features.times(theta, dropout)
+        return self._pick(combine(owner.matrix, owner.basis, signal, coefficients))
+
+    def hop_outputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """p_i(S) X Theta on the rows, one slice per hop."""
+        owner = self._owner
+        if self._hops_first and dropout is None:
+            return (self._hop_features.squeeze(2).unsqueeze(1) @ theta).transpose(1, 2)
+        signal = owner.features.times(theta, dropout)
+        return hop_stack(owner.matrix, owner.basis, signal, owner.hops, self._rows)
+
+    def inputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """X Theta on the rows: (rows, R, m)."""
+        return self._row_features.times(theta, dropout)
+
+    def hop_features(self, dropout: Dropout | None = None) -> Tensor:
+        """p_i(S) X on the rows; under dropout each run has its own, otherwise they share one."""
+        if dropout is None:
+            return self._hop_features
+        owner = self._owner
+        runs = []
+        for run in range(len(dropout.rates)):
+            signal = owner.features.dense(dropout, run)
+            hops = iterate(owner.matrix, owner.basis, signal, owner.hops)
+            runs.append(torch.stack([self._pick(hop) for hop in hops]))
+        return torch.stack(runs, dim=2)
+
+    def last_hop_features(self) -> Tensor:
+        """p_k(S) X on the rows: (rows, d)."""
+        return self._last_hop
+
+    @cached_property
+    def _row_features(self) -> Features:
+        features = self._owner.features
+        return features if self._rows is None else features.rows(self._rows.numpy())
+
+    @cached_property
+    def _hop_features(self) -> Tensor:
+        return self._propagated(range(self._owner.hops + 1)).unsqueeze(2)
+
+    @cached_property
+    def _last_hop(self) -> Tensor:
+        return self._propagated([self._owner.hops])[0]
+
+    def _propagated(self, kept: Sequence[int]) -> Tensor:
+        """p_i(S) X on the rows for the hops in ``kept``, a block of columns at a time."""
+        owner = self._owner
+        columns = owner.features.shape[1]
+        result = torch.empty(len(kept), self.num_rows, columns, dtype=owner.features.dtype)
+        for start in range(0, columns, BLOCK_COLUMNS):
+            stop = min(start + BLOCK_COLUMNS, columns)
+            block = owner.features.dense_columns(start, stop)
+            for i, hop in enumerate(iterate(owner.matrix, owner.basis, block, owner.hops)):
+                if i in kept:
+                    result[kept.index(i), :, start:stop] = self._pick(hop)
+        return result
+
+    def _pick(self, signal: Tensor) -> Tensor:
+        return signal if self._rows is None else signal.index_select(0, self._rows)

@@ -1,0 +1,269 @@
+"""The feature matrix X, sparse or dense, times weights, with input dropout on the fly."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from hoplite.errors import ConfigError, GraphError
+from hoplite.propagation.backend import get_num_threads, native, uses_native
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.spmm import SparseMatrix, as_tensor, csr_tensor, torch_product
+
+
+class Features:
+    """A constant n x d feature matrix; build it with :meth:`from_graph_array`.
+
+    It may be a selection of rows of a larger matrix (:meth:`rows`); dropout still goes by the
+    original row numbers, so that a node is treated alike in both.
+
+    >>> X = Features.from_graph_array(np.eye(3, dtype=np.float32))
+    >>> X.shape, X.is_sparse
+    ((3, 3), False)
+    >>> X.times(torch.ones(2, 3, 4)).shape
+    torch.Size([3, 2, 4])
+    """
+
+    def __init__(self, storage: SparseMatrix | Tensor, row_numbers: Tensor | None = None) -> None:
+        self._storage = storage
+        self._row_numbers = row_numbers
+        self._elements: dict[bool, Tensor] = {}
+        self.shape: tuple[int, int] = (int(storage.shape[0]), int(storage.shape[1]))
+        self.dtype = storage.dtype
+        self.is_sparse = isinstance(storage, SparseMatrix)
+
+    @classmethod
+    def from_graph_array(cls, array: Any) -> Features:
+        """From a NumPy array, tensor or SciPy sparse matrix; memory is shared where possible."""
+        if sp.issparse(array):
+            return cls(SparseMatrix.from_scipy(array))
+        dense = array.detach() if isinstance(array, Tensor) else None
+        if dense is None:
+            values = np.asarray(array)
+            if values.dtype not in (np.float32, np.float64):
+                values = values.astype(np.float32)
+            dense = as_tensor(np.ascontiguousarray(values))
+        if dense.dim() != 2:
+            raise GraphError(f"features has shape {tuple(dense.shape)}; pass one row per node.")
+        return cls(dense.contiguous())
+
+    @property
+    def nnz(self) -> int:
+        """Stored elements: the nonzeros if sparse, all of them if dense."""
+        store = self._storage
+        return store.nnz if isinstance(store, SparseMatrix) else store.numel()
+
+    def rows(self, index: Tensor | np.ndarray | Sequence[int]) -> Features:
+        """The given rows, in that order; dropout treats each as in the whole matrix."""
+        if not isinstance(index, Tensor):
+            index = torch.from_numpy(np.array(index, dtype=np.int64))
+        chosen = index.to("cpu", torch.int64).contiguous()
+        if chosen.numel() and not 0 <= int(chosen.min()) <= int(chosen.max()) < self.shape[0]:
+            raise GraphError(
+                f"row indices go from {int(chosen.min())} to {int(chosen.max())} but there are "
+                f"{self.shape[0]:,} rows; count from 0."
+            )
+        numbers = chosen if self._row_numbers is None else self._row_numbers[chosen]
+        store = self._storage
+        if isinstance(store, SparseMatrix):
+            part = sp.csr_array(store.to_scipy()[chosen.numpy()])
+            return Features(SparseMatrix.from_scipy(part), numbers)
+        return Features(store[chosen.to(store.device)], numbers)
+
+    def times(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """Every run's drop(X) times its weights, differentiable in ``theta``.
+
+            out[row, r, :] = sum_f  keep_r(row, f) / (1 - rate_r)  X[row, f]  theta[r, f, :]
+
+        theta is [R, d, m], the result [n, R, m]. The dropped matrix is never stored; with the
+        C++ core and sparse X, a run's bits do not depend on the runs beside it.
+        """
+        if theta.dim() != 3 or theta.shape[1] != self.shape[1]:
+            raise GraphError(
+                f"theta has shape {tuple(theta.shape)} but X has {self.shape[1]:,} columns; "
+                "pass runs x columns x classes."
+            )
+        if theta.dtype != self.dtype:
+            raise ConfigError(f"theta is {theta.dtype} but X is {self.dtype}; convert one of them.")
+        if dropout is not None and dropout.runs != theta.shape[0]:
+            raise ConfigError(
+                f"dropout is for {dropout.runs} runs but theta holds {theta.shape[0]}; "
+                "pass one rate and seed per run."
+            )
+        if dropout is not None and not dropout.active:
+            dropout = None
+        return _Times.apply(theta, self, dropout)  # pyright: ignore[reportReturnType]
+
+    def dense(self, dropout: Dropout | None = None, run: int = 0) -> Tensor:
+        """X, or drop(X) of one run, as a dense n x d tensor."""
+        store = self._storage
+        drops = dropout is not None and int(dropout.rules[run, 2]) > 0
+        if isinstance(store, SparseMatrix):
+            values = as_tensor(store.to_scipy().data)
+            if drops:
+                values = values * dropout.mask(self.elements(), run) * dropout.scale(run)
+            out = torch.zeros(self.shape, dtype=self.dtype)
+            return out.index_put_(self._positions(), values)
+        if not drops:
+            return store
+        if native is not None and uses_native(store):
+            out = torch.empty_like(store)
+            key0, key1, threshold = dropout.rules[run].tolist()
+            native.drop_dense(
+                self.dtype == torch.float32,
+                store.data_ptr(),
+                out.data_ptr(),
+                *self.shape,
+                _address(self._row_numbers),
+                key0,
+                key1,
+                threshold,
+                dropout.scale(run),
+                get_num_threads(),
+            )
+            return out
+        return store * dropout.mask(self.elements().to(store.device), run) * dropout.scale(run)
+
+    def dense_columns(self, start: int, stop: int) -> Tensor:
+        """The columns start .. stop - 1 of X as a dense, contiguous n x (stop - start) tensor."""
+        store = self._storage
+        if isinstance(store, SparseMatrix):
+            return torch.from_numpy(store.to_scipy()[:, start:stop].toarray(order="C"))
+        return store[:, start:stop].contiguous()
+
+    def dense_columns(self, start: int, stop: int) -> Tensor:
+        """Columns [start, stop) of X as a dense, contiguous tensor; no dropout."""
+        store = self._storage
+        if isinstance(store, SparseMatrix):
+            return torch.from_numpy(store.to_scipy()[:, start:stop].toarray())
+        return store[:, start:stop].contiguous()
+
+    def elements(self, transposed: bool = False) -> Tensor:
+        """The numbers ``original row * d + column`` that dropout hashes.
+
+        [nnz] in the order of the nonzeros of X (or of its transpose) if sparse, else [n, d].
+        """
+        if transposed not in self._elements:
+            n, d = self.shape
+            numbers = torch.arange(n) if self._row_numbers is None else self._row_numbers
+            if isinstance(self._storage, SparseMatrix):
+                row, column = self._positions(transposed)
+                numbered = numbers[row] * d + column
+            else:
+                numbered = numbers[:, None] * d + torch.arange(d)
+            if not self.is_sparse:
+                return numbered  # eight bytes an element: too much to keep
+            self._elements[transposed] = numbered
+        return self._elements[transposed]
+
+    def _positions(self, transposed: bool = False) -> tuple[Tensor, Tensor]:
+        """Row and column of every nonzero of sparse X, in the order of X or of its transpose."""
+        assert isinstance(self._storage, SparseMatrix)  # a caller's mistake, not an input's
+        matrix = (self._storage.T if transposed else self._storage).to_scipy()
+        outer = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        first, second = torch.from_numpy(outer), as_tensor(matrix.indices).to(torch.int64)
+        return (second, first) if transposed else (first, second)
+
+
+class _Times(torch.autograd.Function):
+    """out[:, r] = drop_r(X) theta[r] and, backward, dtheta[r] = drop_r(X)^T dout[:, r].
+
+    The masks of the forward pass are computed again, not stored.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, theta: Tensor, features: Features, dropout: Dropout | None) -> Tensor:
+        ctx.features, ctx.dropout = features, dropout
+        return _apply(features, theta, dropout, transposed=False)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return _apply(ctx.features, gradients[0], ctx.dropout, transposed=True), None, None
+
+
+def _apply(features: Features, dense: Tensor, dropout: Dropout | None, transposed: bool) -> Tensor:
+    """Forward [R, d, m] -> [n, R, m]; transposed [n, R, m] -> [R, d, m]."""
+    store = features._storage
+    if isinstance(store, SparseMatrix):
+        multiply = _sparse_native if uses_native(dense) else _sparse_torch
+        return multiply(features, store, dense, dropout, transposed)
+    return _dense(features, store, dense, dropout, transposed)
+
+
+def _sparse_native(
+    features: Features,
+    store: SparseMatrix,
+    dense: Tensor,
+    dropout: Dropout | None,
+    transposed: bool,
+) -> Tensor:
+    n, d = features.shape
+    runs, m = (dense.shape[1] if transposed else dense.shape[0]), dense.shape[2]
+    if dropout is None:
+        dropout = Dropout((0.0,) * runs, (0,) * runs)
+    dense = dense.contiguous()
+    out = dense.new_empty((runs, d, m) if transposed else (n, runs, m))
+    rules, scales = dropout.rules, dropout.scales
+    (store.T if transposed else store).handle.dropout_spmm(
+        transposed,
+        dense.data_ptr(),
+        out.data_ptr(),
+        runs,
+        m,
+        _address(features._row_numbers),
+        rules.ctypes.data,
+        scales.ctypes.data,
+        get_num_threads(),
+    )
+    return out
+
+
+def _sparse_torch(
+    features: Features,
+    store: SparseMatrix,
+    dense: Tensor,
+    dropout: Dropout | None,
+    transposed: bool,
+) -> Tensor:
+    matrix = (store.T if transposed else store).to_torch(dense.device)
+    if dropout is None:
+        flat = dense.transpose(0, 1).flatten(1) if not transposed else dense.flatten(1)
+        product = torch_product(matrix, flat.contiguous())
+        out = product.reshape(matrix.shape[0], -1, dense.shape[2]) if product.numel() else None
+        if out is None:
+            runs = dense.shape[1] if transposed else dense.shape[0]
+            out = product.new_zeros(matrix.shape[0], runs, dense.shape[2])
+        return out.transpose(0, 1).contiguous() if transposed else out
+    elements = features.elements(transposed).to(dense.device)
+    pieces = []
+    for run in range(dropout.runs):
+        values = matrix.values() * dropout.mask(elements, run) * dropout.scale(run)
+        dropped = csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)  # pyright: ignore[reportArgumentType]
+        pieces.append(torch_product(dropped, (dense[:, run] if transposed else dense[run])))
+    return torch.stack(pieces, dim=0 if transposed else 1)
+
+
+def _dense(
+    features: Features, store: Tensor, dense: Tensor, dropout: Dropout | None, transposed: bool
+) -> Tensor:
+    n, d = features.shape
+    if dropout is None:
+        if transposed:  # [d, n] times [n, R m]
+            flat = store.T @ dense.reshape(n, dense.shape[1] * dense.shape[2])
+            return flat.reshape(d, *dense.shape[1:]).transpose(0, 1).contiguous()
+        flat = store @ dense.transpose(0, 1).reshape(d, dense.shape[0] * dense.shape[2])
+        return flat.reshape(n, dense.shape[0], dense.shape[2])
+    pieces = []
+    for run in range(dropout.runs):
+        dropped = features.dense(dropout, run)
+        pieces.append(dropped.T @ dense[:, run] if transposed else dropped @ dense[run])
+    return torch.stack(pieces, dim=0 if transposed else 1)
+
+
+def _address(numbers: Tensor | None) -> int:
+    return 0 if numbers is None else numbers.data_ptr()

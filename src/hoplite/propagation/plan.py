@@ -1,0 +1,106 @@
+"""The choice between the two exact evaluation orders, by counted work.
+
+    weights first   per epoch and run: X Theta (nnz(X) m), then k products with S (nnz(S) m each),
+                    for the training step (forward and backward) and the validation pass
+    hops first      once: k products with S of width d; then per epoch and run: mix the k + 1 hop
+                    features of the needed rows (rows d each) and multiply by Theta (rows d m)
+
+Dropout acts on X before propagation, so under dropout hops first would have to propagate again in
+every epoch: then weights first is the only exact order worth running.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from hoplite.errors import ConfigError, check_choice
+
+ORDERS = ("auto", "weights-first", "hops-first")
+PASSES = 3  # forward, backward, validation
+BYTES = 4  # per float32
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The sizes that decide: all counts, none of the data."""
+
+    nodes: int
+    features: int
+    classes: int
+    operator_nonzeros: int
+    feature_nonzeros: int
+    hops: int
+    kept_hops: int  # hop features that the model reads: k + 1, or 1 for SGC
+    rows: int  # nodes whose outputs an epoch needs
+    epochs: int = 500
+    runs: int = 1
+    dropout: bool = False
+
+    def weights_first_work(self) -> int:
+        """Multiply-adds of a whole training, weights first."""
+        per_pass = self.feature_nonzeros + self.hops * self.operator_nonzeros
+        return PASSES * self.epochs * self.runs * self.classes * per_pass
+
+    def hops_first_work(self) -> int:
+        """Multiply-adds of a whole training, hops first."""
+        setup = self.hops * self.operator_nonzeros * self.features
+        mixing = self.kept_hops if self.kept_hops > 1 else 0
+        per_pass = self.rows * self.features * (mixing + self.classes)
+        return setup + PASSES * self.epochs * self.runs * per_pass
+
+    def hops_first_bytes(self) -> int:
+        """Memory of the kept hop features."""
+        return BYTES * self.kept_hops * self.rows * self.features
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The chosen order with the estimates behind it."""
+
+    order: str
+    reason: str
+    problem: Problem
+
+    def explain(self) -> str:
+        """The estimates of both orders and why one was chosen."""
+        p = self.problem
+        return (
+            f"{self.order}: {self.reason}\n"
+            f"  weights first  {p.weights_first_work():.3g} multiply-adds\n"
+            f"  hops first     {p.hops_first_work():.3g} multiply-adds, "
+            f"{p.hops_first_bytes() / 2**20:,.1f} MiB of hop features"
+        )
+
+
+def make_plan(problem: Problem, order: str = "auto", memory: int | None = None) -> Plan:
+    """Choose the order for ``problem``; ``memory`` (bytes) defaults to half of what is free.
+
+    >>> cora = Problem(2708, 1433, 7, 13264, 49216, hops=20, kept_hops=21, rows=640)
+    >>> make_plan(cora).order
+    'weights-first'
+    """
+    check_choice("order", order, ORDERS)
+    if order == "hops-first" and problem.dropout:
+        raise ConfigError(
+            "order is 'hops-first' but dropout is not 0; hop features cannot be computed once when "
+            "the features change in every epoch, so set dropout to 0 or order to 'weights-first'."
+        )
+    if order != "auto":
+        return Plan(order, "as asked", problem)
+    if problem.dropout:
+        return Plan("weights-first", "dropout changes the features in every epoch", problem)
+    available = free_memory() // 2 if memory is None else memory
+    if problem.hops_first_bytes() > available:
+        return Plan("weights-first", "the hop features do not fit in memory", problem)
+    if problem.hops_first_work() < problem.weights_first_work():
+        return Plan("hops-first", "it needs less work", problem)
+    return Plan("weights-first", "it needs less work", problem)
+
+
+def free_memory() -> int:
+    """Bytes of physical memory that are free now (1 GiB where the system does not say)."""
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return 2**30

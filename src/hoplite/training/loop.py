@@ -1,0 +1,235 @@
+"""The one training loop: R runs of one model on one graph, as one wide problem.
+
+The runs differ in seed, learning rate, weight decay and dropout. No run's arithmetic sees another
+run, masks depend on (seed, epoch) alone, and finished runs leave the batch, so a run's result does
+not depend on who shares its batch.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from hoplite.errors import ConfigError, GraphError, HopliteWarning
+from hoplite.models import Model, Weights
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.engine import Propagation, RowView
+from hoplite.training.optimizers import LBFGS, Adam, Optimizer
+from hoplite.training.runs import NodeSet, Progress, Run, RunResult, plan_runs
+
+
+def fit_runs(
+    model: Model,
+    propagation: Propagation,
+    runs: Sequence[Run],
+    train: NodeSet,
+    val: NodeSet | None = None,
+    *,
+    watch: NodeSet | None = None,
+    progress: Callable[[Progress], None] | None = None,
+) -> list[RunResult]:
+    """Train ``runs`` together and return their results in the same order.
+
+    Early stopping and the choice of the best epoch read ``val`` alone; without it the last epoch
+    counts. ``watch`` adds the test curves to the history and influences nothing.
+    """
+    if not runs:
+        raise ConfigError("runs is empty; give at least one run.")
+    if not len(train):
+        raise GraphError("the training set is empty; give at least one labelled training node.")
+    shared = {(r.config.optimizer, r.config.epochs, r.config.patience) for r in runs}
+    if len(shared) > 1:
+        raise ConfigError("runs trained together must share optimizer, epochs and patience.")
+    if runs[0].config.optimizer == "lbfgs" and len(runs) > 1:
+        return [
+            result
+            for i, run in enumerate(runs)
+            for result in _Batch(model, propagation, [run], train, val, watch).fit(
+                progress and (lambda state, i=i: progress(state.within(i, len(runs))))
+            )
+        ]
+    return _Batch(model, propagation, runs, train, val, watch).fit(progress)
+
+
+class _Batch:
+    """The state of runs that train together; rows of every tensor are the runs still active."""
+
+    def __init__(
+        self,
+        model: Model,
+        propagation: Propagation,
+        runs: Sequence[Run],
+        train: NodeSet,
+        val: NodeSet | None,
+        watch: NodeSet | None,
+    ) -> None:
+        self.started = time.perf_counter()
+        self.model, self.runs = model, list(runs)
+        scored = {"val": val, "test": watch}
+        self.scored = {name: part for name, part in scored.items() if part is not None}
+        parts = [train, *self.scored.values()]
+        rows = (
+            propagation.features.shape[0]
+            if model.config.standardize
+            else sum(len(part) for part in parts)
+        )
+        hops_first = plan_runs(model, propagation, runs, rows).order == "hops-first"
+        self.train_view = _View(model, propagation, [train], hops_first)
+        self.score_view = _View(model, propagation, list(self.scored.values()), hops_first)
+        first = [model.initial(torch.Generator().manual_seed(run.seed)) for run in runs]
+        self.weights = {
+            name: torch.stack([weights[name] for weights in first])
+            .to(propagation.features.dtype)
+            .requires_grad_()
+            for name in first[0]
+        }
+        self.best = {name: value.detach().clone() for name, value in self.weights.items()}
+        self.active = torch.arange(len(runs))
+        kind = LBFGS if runs[0].config.optimizer == "lbfgs" else Adam
+        self.optimizer: Optimizer = kind(self.weights, [run.config for run in runs])
+        count, epochs = len(runs), runs[0].config.epochs
+        self.history = {
+            f"{part}_{what}": torch.full((count, epochs), torch.nan, dtype=torch.float64)
+            for part in ("train", *self.scored)
+            for what in ("loss", "accuracy")
+        }
+        self.best_value = torch.full((count,), -1.0, dtype=torch.float64)
+        self.best_epoch = torch.zeros(count, dtype=torch.int64)
+        self.epochs = torch.zeros(count, dtype=torch.int64)
+
+    def fit(self, progress: Callable[[Progress], None] | None) -> list[RunResult]:
+        config = self.runs[0].config
+        for epoch in range(config.epochs):
+            self._train(epoch)
+            self._score(epoch)
+            self._choose(epoch, config.patience)
+            if progress is not None:
+                progress(self._progress(epoch, config.epochs))
+            if not len(self.active):
+                break
+        return self._results()
+
+    def _train(self, epoch: int) -> None:
+        runs = [self.runs[r] for r in self.active.tolist()]
+        rates = tuple(run.config.dropout for run in runs)
+        dropout = Dropout(rates, tuple(run.seed for run in runs), epoch) if any(rates) else None
+        evaluated: list[tuple[Tensor, Tensor]] = []
+
+        def losses() -> Tensor:
+            logits, labels = self.train_view.logits(self.weights, dropout)[0]
+            loss, accuracy = _loss_and_accuracy(logits, labels)
+            evaluated.append((loss.detach(), accuracy))
+            return loss
+
+        self.optimizer.step(losses)
+        self._record("train", epoch, *evaluated[0])  # before the step, as the others come after
+
+    def _score(self, epoch: int) -> None:
+        if not self.scored:
+            return
+        with torch.no_grad():
+            for name, (logits, labels) in zip(
+                self.scored, self.score_view.logits(self.weights, None), strict=True
+            ):
+                self._record(name, epoch, *_loss_and_accuracy(logits, labels))
+
+    def _record(self, part: str, epoch: int, loss: Tensor, accuracy: Tensor) -> None:
+        self.history[f"{part}_loss"][self.active, epoch] = loss.double()
+        self.history[f"{part}_accuracy"][self.active, epoch] = accuracy
+
+    def _choose(self, epoch: int, patience: int) -> None:
+        """Keep each run's first best epoch and let the finished and diverged runs leave."""
+        active = self.active
+        self.epochs[active] = epoch + 1
+        diverged = ~self.history["train_loss"][active, epoch].isfinite()
+        if "val" in self.scored:
+            value = self.history["val_accuracy"][active, epoch]
+        else:
+            value = torch.full((len(active),), float(epoch), dtype=torch.float64)  # the last epoch counts
+        better = (value > self.best_value[active]) & ~diverged
+        if better.any():
+            self.best_value[active[better]] = value[better]
+            self.best_epoch[active[better]] = epoch
+            for name, kept in self.best.items():
+                kept[active[better]] = self.weights[name].detach()[better]
+        if diverged.any():
+            seeds = [self.runs[r].seed for r in active[diverged].tolist()]
+            warnings.warn(
+                f"training diverged at epoch {epoch + 1} for seeds {seeds}; "
+                "their best weights so far are kept, try a lower learning rate.",
+                HopliteWarning,
+                stacklevel=2,
+            )
+        stays = ~diverged
+        if "val" in self.scored:
+            stays &= epoch - self.best_epoch[active] < patience
+        if not stays.all():
+            kept_rows = stays.nonzero().flatten()
+            self.active = active[kept_rows]
+            self.weights = {
+                name: value.detach()[kept_rows].requires_grad_()
+                for name, value in self.weights.items()
+            }
+            self.optimizer.keep(self.weights, kept_rows)
+
+    def _progress(self, epoch: int, epochs: int) -> Progress:
+        count, running = len(self.runs), len(self.active)
+        done = (count - running) * epochs + running * (epoch + 1)
+        value = float(self.best_value.mean()) if "val" in self.scored else float("nan")
+        return Progress(done, count * epochs, epoch + 1, running, value)
+
+    def _results(self) -> list[RunResult]:
+        seconds = time.perf_counter() - self.started
+        shares = self.epochs / self.epochs.sum()
+        results = []
+        for r, run in enumerate(self.runs):
+            used = int(self.epochs[r])
+            results.append(
+                RunResult(
+                    run=run,
+                    weights={name: value[r].clone() for name, value in self.best.items()},
+                    best_epoch=int(self.best_epoch[r]) + 1,
+                    epochs=used,
+                    val_accuracy=float(self.best_value[r]) if "val" in self.scored else np.nan,
+                    history={name: curve[r, :used].numpy() for name, curve in self.history.items()},
+                    seconds=seconds * float(shares[r]),
+                )
+            )
+        return results
+
+
+class _View:
+    """Logits of several node sets from one evaluation."""
+
+    def __init__(
+        self, model: Model, propagation: Propagation, parts: list[NodeSet], hops_first: bool
+    ) -> None:
+        self._model = model
+        self._labels = [torch.from_numpy(np.array(part.labels, np.int64)) for part in parts]
+        nodes = np.concatenate([np.empty(0, np.int64), *[part.nodes for part in parts]])
+        self._rows: Tensor | None = None
+        if model.config.standardize:  # mean and deviation are over all nodes
+            self._rows = torch.from_numpy(nodes)
+            self._view: RowView = propagation.view(hops_first=hops_first)
+        else:
+            self._view = propagation.view(nodes, hops_first=hops_first)
+
+    def logits(self, weights: Weights, dropout: Dropout | None) -> list[tuple[Tensor, Tensor]]:
+        """(logits, labels) of each node set."""
+        values = self._model.logits(weights, self._view, dropout, self._rows)
+        split = values.split([len(labels) for labels in self._labels])
+        return list(zip(split, self._labels, strict=True))
+
+
+def _loss_and_accuracy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean cross-entropy and accuracy per run: (rows, R, m) and (rows,) -> (R,), (R,)."""
+    picked = labels.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
+    loss = -log_softmax(logits, dim=2).gather(2, picked).mean(dim=(0, 2))
+    accuracy = (logits.detach().argmax(dim=2) == labels.unsqueeze(1)).double().mean(dim=0)
+    return loss, accuracy

@@ -1,0 +1,93 @@
+"""The two optimisers: Adam over many runs at once, and L-BFGS for one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from hoplite.models import Weights
+from hoplite.training.config import TrainingConfig
+
+Losses = Callable[[], Tensor]  # one loss per run, (R,), freshly evaluated
+
+LBFGS_ITERATIONS = 20  # per epoch
+
+
+class Optimizer(Protocol):
+    """Changes weights (run axis first) in place to lower each run's loss."""
+
+    def step(self, losses: Losses) -> None: ...
+
+    def keep(self, weights: Weights, runs: Tensor) -> None:
+        """Continue with ``weights``, which are the rows ``runs`` of the former ones."""
+        ...
+
+
+class Adam:
+    """Adam with its own learning rate and weight decay per run.
+
+    As torch.optim.Adam: g <- g + wd w; m <- 0.9 m + 0.1 g; v <- 0.999 v + 0.001 g^2;
+    w <- w - lr m^ / (sqrt(v^) + 1e-8). Runs never mix: row r of each tensor sees only row r.
+    """
+
+    def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
+        self._weights = weights
+        dtype = next(iter(weights.values())).dtype
+        self._lr = torch.tensor([config.lr for config in configs], dtype=dtype)
+        self._decay = torch.tensor([config.weight_decay for config in configs], dtype=dtype)
+        self._mean = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self._square = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self._steps = 0
+
+    def step(self, losses: Losses) -> None:
+        names = list(self._weights)
+        gradients = torch.autograd.grad(losses().sum(), [self._weights[name] for name in names])
+        self._steps += 1
+        mean_left, square_left = 1 - 0.9**self._steps, 1 - 0.999**self._steps
+        with torch.no_grad():
+            for name, gradient in zip(names, gradients, strict=True):
+                value, mean, square = self._weights[name], self._mean[name], self._square[name]
+                gradient = torch.addcmul(gradient, _per_run(self._decay, value), value)
+                mean.lerp_(gradient, 0.1)
+                square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+                step = mean / square.sqrt().div_(square_left**0.5).add_(1e-8)
+                value.addcmul_(_per_run(self._lr, value), step, value=-1 / mean_left)
+
+    def keep(self, weights: Weights, runs: Tensor) -> None:
+        self._weights = weights
+        self._lr, self._decay = self._lr[runs], self._decay[runs]
+        self._mean = {name: value[runs] for name, value in self._mean.items()}
+        self._square = {name: value[runs] for name, value in self._square.items()}
+
+
+class LBFGS:
+    """torch's L-BFGS with a strong Wolfe line search, for a batch of one run."""
+
+    def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
+        (config,) = configs
+        self._weights = list(weights.values())
+        self._decay = config.weight_decay
+        self._optimizer = torch.optim.LBFGS(
+            self._weights, config.lr, LBFGS_ITERATIONS, line_search_fn="strong_wolfe"
+        )
+
+    def step(self, losses: Losses) -> None:
+        def objective() -> Tensor:
+            self._optimizer.zero_grad()
+            penalty = sum(value.square().sum() for value in self._weights)
+            loss = losses().sum() + self._decay / 2 * penalty
+            loss.backward()
+            return loss
+
+        self._optimizer.step(objective)  # pyright: ignore[reportArgumentType] - torch wants float
+
+    def keep(self, weights: Weights, runs: Tensor) -> None:
+        """Nothing to do: the only run is kept or the training is over."""
+
+
+def _per_run(values: Tensor, like: Tensor) -> Tensor:
+    """(R,) -> (R, 1, ..., 1), to broadcast against ``like``."""
+    return values.view(-1, *[1] * (like.dim() - 1))

@@ -1,0 +1,202 @@
+"""hoplite.train: a graph in, trained and scored models out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hoplite.errors import ConfigError, GraphError, nearest_hint
+from hoplite.graph import Graph
+from hoplite.models import ModelConfig, build_model
+from hoplite.models.trained import TrainedModel
+from hoplite.propagation.engine import Propagation
+from hoplite.training.config import TrainingConfig
+from hoplite.training.loop import fit_runs
+from hoplite.training.runs import NodeSet, Progress, Run, RunResult
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredRun:
+    """One seed's trained model with its accuracies; the test set was read once, at the end."""
+
+    seed: int
+    model: TrainedModel
+    val_accuracy: float
+    test_accuracy: float
+    best_epoch: int
+    epochs: int
+    seconds: float
+    history: dict[str, np.ndarray]
+
+    def summary(self) -> dict[str, Any]:
+        """The figures, without weights and curves."""
+        return {
+            "seed": self.seed,
+            "val_accuracy": _number(self.val_accuracy),
+            "test_accuracy": _number(self.test_accuracy),
+            "best_epoch": self.best_epoch,
+            "epochs": self.epochs,
+            "seconds": self.seconds,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingResult:
+    """The runs of one configuration on one graph."""
+
+    graph: Graph
+    model_config: ModelConfig
+    training_config: TrainingConfig
+    runs: tuple[ScoredRun, ...]
+
+    @property
+    def model(self) -> TrainedModel:
+        """The model of the run with the best validation accuracy (the first of equals)."""
+        values = np.nan_to_num([run.val_accuracy for run in self.runs])
+        return self.runs[int(np.argmax(values))].model
+
+    @property
+    def test_accuracy(self) -> float:
+        """Mean test accuracy over the runs."""
+        return float(np.mean([run.test_accuracy for run in self.runs]))
+
+    @property
+    def ms_per_epoch(self) -> float:
+        """Milliseconds per run and epoch: training step, validation, and a share of the set-up."""
+        seconds = sum(run.seconds for run in self.runs)
+        return 1000 * seconds / sum(run.epochs for run in self.runs)
+
+    def summary(self) -> dict[str, Any]:
+        """Everything but weights and curves, as plain JSON values; std is over the runs (n)."""
+        test = np.array([run.test_accuracy for run in self.runs])
+        val = np.array([run.val_accuracy for run in self.runs])
+        return {
+            "dataset": self.graph.name,
+            "model": self.model_config.model,
+            "config": dataclasses.asdict(self.model_config)
+            | dataclasses.asdict(self.training_config)
+            | {"seeds": [run.seed for run in self.runs]},
+            "split": self.graph.split.sizes() | {"note": self.graph.split.note},
+            "test_accuracy_mean": _number(test.mean()),
+            "test_accuracy_std": _number(test.std()),
+            "val_accuracy_mean": _number(val.mean()),
+            "val_accuracy_std": _number(val.std()),
+            "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
+            "ms_per_epoch": self.ms_per_epoch,
+            "runs": [run.summary() for run in self.runs],
+        }
+
+
+def train(
+    graph: Graph,
+    model: str = "lgc",
+    *,
+    seeds: int | Sequence[int] = 1,
+    record_test: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    **options: Any,
+) -> TrainingResult:
+    """Train ``model`` on ``graph``'s split, once per seed, and score each run on the test nodes.
+
+    Parameters
+    ----------
+    graph : Graph with a split
+    model : {"sgc", "egc", "lgc", "hlgc"}
+    seeds : how many (0, 1, 2, ...) or which
+    record_test : keep test curves in the history (they never choose anything)
+    progress : called after every epoch
+    options : fields of ModelConfig and TrainingConfig, such as ``hops=20, lr=0.2``
+
+    >>> import hoplite
+    >>> result = hoplite.train(hoplite.load("cora"), "sgc", hops=2, epochs=20)
+    >>> result.test_accuracy > 0.6
+    True
+    """
+    model_config, training_config = split_options(model, options)
+    labels = graph.labels
+    if labels is None or not graph.split.train.size:
+        raise GraphError("the training set is empty; give the graph a split with training nodes.")
+    parts = {
+        name: NodeSet(getattr(graph.split, name), labels[getattr(graph.split, name)])
+        for name in ("train", "val", "test")
+    }
+    propagation = Propagation(graph, model_config.operator, model_config.basis, model_config.hops)
+    results = fit_runs(
+        build_model(model_config, graph.num_features, graph.num_classes),
+        propagation,
+        [Run(training_config, seed) for seed in _as_seeds(seeds)],
+        parts["train"],
+        parts["val"] if len(parts["val"]) else None,
+        watch=parts["test"] if record_test and len(parts["test"]) else None,
+        progress=progress,
+    )
+    runs = tuple(
+        _scored(graph, model_config, result, propagation, parts["test"]) for result in results
+    )
+    return TrainingResult(graph, model_config, training_config, runs)
+
+
+def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
+    """Sort ``options`` into the two configurations; an unknown name gets the nearest suggested."""
+    fields = {
+        kind: {f.name for f in dataclasses.fields(kind)} for kind in (ModelConfig, TrainingConfig)
+    }
+    known = set().union(*fields.values())
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
+    chosen = {
+        kind: {name: value for name, value in options.items() if name in names}
+        for kind, names in fields.items()
+    }
+    return ModelConfig(model, **chosen[ModelConfig]), TrainingConfig(**chosen[TrainingConfig])
+
+
+def _as_seeds(seeds: int | Sequence[int]) -> list[int]:
+    chosen = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
+    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
+        raise ConfigError(
+            f"seeds is {seeds!r}; give a count of 1 or more, or different numbers from 0 up."
+        )
+    return chosen
+
+
+def _scored(
+    graph: Graph, config: ModelConfig, result: RunResult, propagation: Propagation, test: NodeSet
+) -> ScoredRun:
+    trained = TrainedModel(
+        config=config,
+        weights=result.weights,
+        class_names=tuple(graph.class_names or ()),
+        feature_names=tuple(graph.feature_names) if graph.feature_names else None,
+        training={
+            "dataset": graph.name,
+            "seed": result.run.seed,
+            "best_epoch": result.best_epoch,
+            "val_accuracy": _number(result.val_accuracy),
+            **dataclasses.asdict(result.run.config),
+        },
+    )
+    accuracy = np.nan
+    if len(test):
+        predicted = trained.logits_from(propagation)[test.nodes].argmax(axis=1)
+        accuracy = float(np.mean(predicted == test.labels))
+    return ScoredRun(
+        seed=result.run.seed,
+        model=trained,
+        val_accuracy=result.val_accuracy,
+        test_accuracy=accuracy,
+        best_epoch=result.best_epoch,
+        epochs=result.epochs,
+        seconds=result.seconds,
+        history=result.history,
+    )
+
+
+def _number(value: float) -> float | None:
+    """A float for JSON, which has no NaN: None stands for what was not measured."""
+    return None if np.isnan(value) else float(value)

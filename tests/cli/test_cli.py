@@ -1,0 +1,149 @@
+"""The command line as a user meets it: a real process, its two streams and its exit code."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet
+import pytest
+
+from hoplite import TrainedModel, load
+
+
+def hoplite(*arguments, cwd=None):
+    command = [sys.executable, "-m", "hoplite", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+
+
+def succeeded(*arguments, cwd=None):
+    process = hoplite(*arguments, cwd=cwd)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def failed(code, *arguments, cwd=None):
+    process = hoplite(*arguments, cwd=cwd)
+    assert process.returncode == code, process.stdout + process.stderr
+    assert "Traceback" not in process.stderr
+    return process.stderr
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A small model of Cora, trained through the command line."""
+    folder = tmp_path_factory.mktemp("cli") / "model"
+    arguments = ["--model", "lgc", "--hops", 3, "--seeds", 2, "--epochs", 15, "--lr", 0.2]
+    text = succeeded("train", "cora", *arguments, "--out", folder, "--json")
+    return folder, json.loads(text)
+
+
+def test_help_and_version():
+    assert "train" in succeeded("--help")
+    assert "--weight-decay" in succeeded("train", "--help")
+    assert succeeded("--version").startswith("hoplite 0.")
+
+
+def test_datasets():
+    records = json.loads(succeeded("datasets", "--json"))["datasets"]
+    edges = {record["name"]: record["edges"] for record in records}
+    assert edges == {"cora": 5278, "citeseer": 4552, "pubmed": 44324}
+    assert "5,278" in succeeded("datasets")
+
+
+def test_train_json_and_files(trained):
+    folder, result = trained
+    for name in ("dataset", "model", "config", "test_accuracy_mean", "test_accuracy_std"):
+        assert name in result
+    assert result["dataset"] == "cora"
+    assert len(result["runs"]) == 2
+    assert result["config"]["lr"] == 0.2
+    saved = json.loads((folder / "result.json").read_text())
+    assert saved["runs"] == result["runs"]
+    assert len(saved["history"]["0"]["val_accuracy"]) == result["runs"][0]["epochs"]
+    best = max(run["val_accuracy"] for run in result["runs"])
+    assert TrainedModel.load(folder).training["val_accuracy"] == pytest.approx(best)
+
+
+def test_train_table():
+    text = succeeded("train", "cora", "--model", "sgc", "--epochs", 3, "--seeds", 2)
+    assert "mean ± std" in text
+    assert "140 train, 500 val, 1,000 test" in text
+
+
+def test_existing_out_is_not_overwritten_by_accident(trained):
+    folder, _ = trained
+    before = (folder / "weights.safetensors").read_bytes()
+    assert "--overwrite" in failed(1, "train", "cora", "--epochs", 1, "--out", folder)
+    assert (folder / "weights.safetensors").read_bytes() == before
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_predict(trained, tmp_path, ending):
+    folder, result = trained
+    out = tmp_path / f"labels.{ending}"
+    summary = json.loads(succeeded("predict", folder, "cora", "--out", out, "--json"))
+    assert summary["nodes"] == sum(summary["predicted"].values()) == 2708
+    reader = pyarrow.parquet.read_table if ending == "parquet" else pyarrow.csv.read_csv
+    table = reader(out)
+    assert table.column_names == ["id", "predicted", "probability"]
+    graph = load("cora")
+    names = np.array(graph.class_names)[graph.labels]
+    predicted = np.array(table["predicted"].to_pylist())
+    accuracy = np.mean(predicted[graph.split.test] == names[graph.split.test])
+    assert accuracy == pytest.approx(
+        max(result["runs"], key=lambda run: run["val_accuracy"])["test_accuracy"]
+    )
+
+
+def test_own_tables_from_training_to_labels(tmp_path):
+    data = tmp_path / "clubs"
+    data.mkdir()
+    rng = np.random.default_rng(0)
+    lines = ["id,label,age,town"]
+    for i in range(60):
+        label = ["red", "blue"][i % 2] if i < 40 else ""
+        lines.append(f"p{i},{label},{i % 2 + rng.random():.3f},{['x', 'y', 'z'][i % 3]}")
+    (data / "nodes.csv").write_text("\n".join(lines) + "\n")
+    edges = [f"p{i},p{(i + 2) % 60}" for i in range(60)]
+    (data / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
+    text = succeeded("train", "clubs", "--hops", 2, "--epochs", 20, "--out", "m", cwd=tmp_path)
+    assert "stratified" in text
+    succeeded("predict", "m", "clubs", "--out", "labels.csv", cwd=tmp_path)
+    table = pyarrow.csv.read_csv(tmp_path / "labels.csv").to_pydict()
+    assert table["id"] == [f"p{i}" for i in range(60)]
+    assert set(table["predicted"]) == {"red", "blue"}
+    assert all(0.5 <= p <= 1 for p in table["probability"])
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "sentence"),
+    [
+        (1, ["train", "coar"], "Did you mean 'cora'"),
+        (2, ["train", "cora", "--model", "lcg"], "Did you mean 'lgc'"),
+        (2, ["train", "cora", "--operator", "laplacain"], "Did you mean 'laplacian'"),
+        (2, ["train", "cora", "--hops", "-1"], "hops is -1"),
+        (2, ["train", "cora", "--dropout", "1"], "dropout is 1.0"),
+        (2, ["train", "cora", "--order", "hops-first"], "dropout is not 0"),
+        (2, ["train"], "Missing argument"),
+        (2, ["trian", "cora"], "No such command"),
+        (1, ["predict", "nowhere", "cora", "--out", "x.csv"], "not a model folder"),
+        (2, ["predict", "nowhere", "cora", "--out", "x.xls"], "ending of --out"),
+    ],
+)
+def test_wrong_use_gets_one_sentence(tmp_path, code, arguments, sentence):
+    assert sentence in failed(code, *arguments, cwd=tmp_path)
+
+
+def test_errors_are_json_too(tmp_path):
+    process = hoplite("train", "coar", "--json", cwd=tmp_path)
+    assert process.returncode == 1
+    assert "Did you mean 'cora'" in json.loads(process.stdout)["error"]
+
+
+def test_model_of_another_graph(trained, tmp_path):
+    folder, _ = trained
+    text = failed(1, "predict", folder, "citeseer", "--out", tmp_path / "x.csv")
+    assert "trained on 1,433 features but the graph has 3,703" in text
+    assert not (tmp_path / "x.csv").exists()

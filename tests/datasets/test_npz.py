@@ -1,0 +1,243 @@
+"""Graphs as .npz files: round trip, same bytes, damage."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import zipfile
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoplite.datasets import read_npz, write_npz
+from hoplite.datasets.npz import read_meta
+from hoplite.datasets.packing import narrow, pack_indices, unpack_indices
+from hoplite.errors import DatasetError
+from hoplite.graph import Graph, Split
+
+
+def same_graph(a: Graph, b: Graph) -> None:
+    assert a.name == b.name
+    assert (a.adjacency != b.adjacency).nnz == 0
+    assert a.adjacency.dtype == b.adjacency.dtype
+    assert type(a.features) is type(b.features)
+    assert a.features.dtype == b.features.dtype
+    assert a.features.shape == b.features.shape
+    if sp.issparse(a.features):
+        for part in ("data", "indices", "indptr"):
+            np.testing.assert_array_equal(getattr(a.features, part), getattr(b.features, part))
+    else:
+        np.testing.assert_array_equal(a.features, b.features)
+    np.testing.assert_array_equal(a.labels, b.labels)
+    for part in ("train", "val", "test"):
+        np.testing.assert_array_equal(getattr(a.split, part), getattr(b.split, part))
+    assert a.split.note == b.split.note
+    assert a.class_names == b.class_names
+    assert a.feature_names == b.feature_names
+    assert a.node_ids == b.node_ids
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    n, d = draw(st.integers(1, 12)), draw(st.integers(0, 6))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    dtype = draw(st.sampled_from([np.float32, np.float64]))
+    edges = rng.integers(0, n, (draw(st.integers(0, 30)), 2))
+    weights = None
+    if draw(st.booleans()):
+        weights = (rng.random(len(edges)) + 0.1).astype(dtype)
+    features = rng.integers(-2, 3, (n, d)).astype(dtype)
+    if draw(st.booleans()):
+        features *= rng.random((n, d)).astype(dtype)
+    if draw(st.booleans()):
+        features = sp.csr_array(features)
+    text = st.text(max_size=4)
+    names = draw(st.none() | st.lists(text, min_size=d, max_size=d).map(tuple))
+    ids = draw(
+        st.none()
+        | st.lists(text, min_size=n, max_size=n).map(tuple)
+        | st.lists(st.integers(), min_size=n, max_size=n).map(tuple)
+    )
+    return Graph.from_edges(
+        edges,
+        features,
+        rng.integers(0, 3, n),
+        weights=weights,
+        split=Split(val=rng.permutation(n)[: n // 2], note=draw(text)),
+        class_names=("a", "b\x00", "ü"),
+        feature_names=names,
+        node_ids=ids,
+        name=draw(text),
+    )
+
+
+@given(graph=graphs())
+@settings(max_examples=150, deadline=None)
+def test_round_trip_is_exact_and_bytes_are_the_same(graph, tmp_path_factory):
+    folder = tmp_path_factory.getbasetemp()
+    write_npz(folder / "a.npz", graph)
+    again = read_npz(folder / "a.npz")
+    same_graph(graph, again)
+    write_npz(folder / "b.npz", again)
+    assert (folder / "a.npz").read_bytes() == (folder / "b.npz").read_bytes()
+
+
+@given(
+    rows=st.lists(st.sets(st.integers(0, 400)), max_size=8),
+)
+def test_packed_indices_unpack(rows):
+    indptr = np.cumsum([0, *map(len, rows)])
+    indices = np.array([i for row in rows for i in sorted(row)], np.int64)
+    counts, skips = pack_indices(indptr, indices)
+    again = unpack_indices(counts, skips, limit=401)
+    np.testing.assert_array_equal(again[0], indptr)
+    np.testing.assert_array_equal(again[1], indices)
+
+
+@pytest.mark.parametrize(
+    ("counts", "skips", "limit"),
+    [
+        ([1], [5], 5),
+        ([2], [4, 0], 5),
+        ([3], [0, 0], 5),
+        ([1], [0, 0], 5),
+        ([-1, 2], [0], 5),
+        ([1.0], [0], 5),
+        ([[1]], [0], 5),
+        ([1], [2**63], 5),
+    ],
+)
+def test_impossible_indices_are_refused(counts, skips, limit):
+    with pytest.raises(ValueError, match=r"range|add up|natural"):
+        unpack_indices(np.array(counts), np.array(skips), limit)
+
+
+def test_narrow_keeps_values_and_picks_the_smallest_type():
+    for values, dtype in [
+        ([], "u1"),
+        ([255], "u1"),
+        ([256], "u2"),
+        ([-1, 127], "i1"),
+        ([-1, 128], "i2"),
+        ([2**32], "u8"),
+    ]:
+        packed = narrow(np.array(values, np.int64))
+        assert packed.dtype == dtype
+        np.testing.assert_array_equal(packed, values)
+
+
+def test_row_normalize_stores_counts_and_loads_shares(tmp_path):
+    counts = np.array([[1, 3], [0, 0], [2, 2]], np.float32)
+    for features in (counts, sp.csr_array(counts)):
+        graph = Graph.from_edges([(0, 1)], features)
+        write_npz(tmp_path / "g.npz", graph, row_normalize=True)
+        loaded = read_npz(tmp_path / "g.npz").features
+        loaded = loaded.toarray() if sp.issparse(loaded) else loaded
+        np.testing.assert_array_equal(loaded, [[0.25, 0.75], [0, 0], [0.5, 0.5]])
+
+
+def test_equal_values_are_stored_once(tmp_path):
+    write_npz(tmp_path / "g.npz", Graph.from_edges([(0, 1), (1, 2)], sp.eye_array(3).tocsr()))
+    with np.load(tmp_path / "g.npz") as archive:
+        assert archive["feature_values"].shape == ()
+        assert archive["edge_weights"].shape == ()
+        assert all(archive[key].dtype.kind in "uif" for key in archive)
+
+
+def test_ids_that_json_cannot_hold_are_refused_and_nothing_is_written(tmp_path):
+    graph = Graph.from_edges([], np.ones((1, 1)), node_ids=[1.5])
+    with pytest.raises(DatasetError, match=r"node_ids holds 1\.5"):
+        write_npz(tmp_path / "g.npz", graph)
+    assert list(tmp_path.iterdir()) == []
+
+
+def small_file(tmp_path):
+    path = tmp_path / "g.npz"
+    write_npz(path, Graph.from_edges([(0, 1), (1, 2)], np.eye(3), [0, 1, 0]))
+    return path
+
+
+def test_every_truncation_is_one_clear_error(tmp_path):
+    path = small_file(tmp_path)
+    whole = path.read_bytes()
+    for size in range(0, len(whole), 37):
+        path.write_bytes(whole[:size])
+        with pytest.raises(DatasetError, match=r"g\.npz is damaged|cannot be opened"):
+            read_npz(path)
+
+
+@given(position=st.integers(0, 10_000), value=st.integers(0, 255))
+@settings(max_examples=200, deadline=None)
+def test_a_changed_byte_never_gives_another_kind_of_error(position, value, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("byte")
+    path = small_file(folder)
+    data = bytearray(path.read_bytes())
+    data[position % len(data)] = value
+    path.write_bytes(data)
+    with contextlib.suppress(DatasetError):
+        read_npz(path)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": np.zeros(2, np.int8)},
+        {"labels": np.array(["a", "b", "c"])},
+        {"train": np.array([7], np.uint8)},
+        {"edge_counts": np.array([9, 9, 9], np.uint8)},
+        {"edge_weights": np.array(-1, np.float32)},
+        {"edge_weights": np.array([1, 2, 3], np.float32)},
+        {"edge_weights": np.array("x")},
+        {"features": np.full((3, 3), np.nan)},
+        {"edge_skips": None},
+        {"meta": np.frombuffer(b"[]", np.uint8)},
+        {"meta": None},
+    ],
+)
+def test_contradictions_are_damage(tmp_path, changes):
+    path = small_file(tmp_path)
+    with np.load(path) as archive:
+        arrays = {**archive, **changes}
+    np.savez(path, **{key: value for key, value in arrays.items() if value is not None})
+    with pytest.raises(DatasetError, match="is damaged or was not written by Hoplite"):
+        read_npz(path)
+
+
+def test_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "g.npz"
+    for content in (b"", b"hello", b"PK\x03\x04", np.arange(3).tobytes()):
+        path.write_bytes(content)
+        with pytest.raises(DatasetError, match="is damaged or was not written by Hoplite"):
+            read_npz(path)
+    with path.open("wb") as file:
+        np.save(file, np.arange(3))
+    with pytest.raises(DatasetError, match="single array"):
+        read_npz(path)
+    with path.open("wb") as file:
+        np.savez(file, meta=np.array([{"a": object()}], dtype=object))
+    with pytest.raises(DatasetError, match="is damaged or was not written by Hoplite"):
+        read_npz(path)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    with pytest.raises(DatasetError, match="no description"):
+        read_npz(path)
+
+
+def test_a_newer_version_says_so(tmp_path):
+    path = small_file(tmp_path)
+    with np.load(path) as archive:
+        arrays = dict(archive)
+    meta = json.loads(arrays["meta"].tobytes()) | {"version": 2}
+    arrays["meta"] = np.frombuffer(json.dumps(meta).encode(), np.uint8)
+    np.savez(path, **arrays)
+    with pytest.raises(DatasetError, match="format version 2"):
+        read_npz(path)
+
+
+def test_missing_file(tmp_path):
+    for read in (read_npz, read_meta):
+        with pytest.raises(DatasetError, match="cannot be opened: No such file"):
+            read(tmp_path / "none.npz")

@@ -1,0 +1,353 @@
+"""Node and edge tables: what each column means, CSV equal to Parquet, and every complaint."""
+
+from __future__ import annotations
+
+import csv
+import math
+from decimal import Decimal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoplite.datasets import read_tables
+from hoplite.errors import DatasetError, HopliteWarning
+
+NODES = "id,label,split,size,red,kind\na,cat,train,1.5,true,x\nb,dog,test,2,false,\nc,,,0,true,y\n"
+EDGES = "source,target\na,b\nb,c\n"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write(tmp_path)
+
+
+def write(folder, nodes=NODES, edges=EDGES):
+    (folder / "nodes.csv").write_bytes(nodes.encode())
+    (folder / "edges.csv").write_bytes(edges.encode())
+    return folder
+
+
+def dense(graph):
+    return graph.features.toarray() if sp.issparse(graph.features) else graph.features
+
+
+@pytest.mark.filterwarnings("ignore:1 of 2 classes")  # three nodes are too few to train both
+def test_what_each_column_means(folder):
+    graph = read_tables(folder)
+    assert graph.feature_names == ("size", "red", "kind=x", "kind=y")
+    np.testing.assert_array_equal(dense(graph), [[1.5, 1, 1, 0], [2, 0, 0, 0], [0, 1, 0, 1]])
+    assert graph.features.dtype == np.float32
+    assert graph.class_names == ("cat", "dog")
+    assert graph.labels.tolist() == [0, 1, -1]
+    assert graph.node_ids == ("a", "b", "c")
+    np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    assert graph.split.train.tolist() == [0]
+    assert graph.split.test.tolist() == [1]
+    assert graph.split.note == "from the split column"
+    assert graph.name == folder.name
+
+
+def test_bom_crlf_quotes_and_newlines(tmp_path):
+    nodes = '\ufeffid,label,x\r\n"a, b","big\r\ncat",1\r\nü,dog,2\r\n'
+    graph = read_tables(write(tmp_path, nodes, '\ufeffsource,target\r\nü,"a, b"\r\n'))
+    assert graph.node_ids == ("a, b", "ü")
+    assert graph.class_names == ("big\r\ncat", "dog")
+    assert graph.num_edges == 1
+
+
+def test_labels_are_sorted_as_numbers_if_all_are(tmp_path):
+    graph = read_tables(write(tmp_path, "id,label,x\n1,10,0\n2,9,0\n3,-2,1\n", "source,target\n"))
+    assert graph.class_names == ("-2", "9", "10")
+    assert graph.labels.tolist() == [2, 1, 0]
+    graph = read_tables(write(tmp_path, "id,label,x\n1,10,0\n2,9,0\n3,a,1\n", "source,target\n"))
+    assert graph.class_names == ("10", "9", "a")
+
+
+def test_without_labels_there_is_no_split(tmp_path):
+    graph = read_tables(write(tmp_path, "id,split,x\n1,train,0\n2,,1\n", "source,target\n1,2\n"))
+    assert graph.labels.tolist() == [-1, -1]
+    assert graph.class_names == ()
+    assert graph.split.sizes() == {"train": 0, "val": 0, "test": 0}
+
+
+@pytest.mark.parametrize("split", ["", ",split"])
+def test_without_a_split_one_is_made_and_reported(tmp_path, split):
+    rows = "".join(f"{i},{'ab'[i % 2]},{i}{',' if split else ''}\n" for i in range(20))
+    graph = read_tables(
+        write(tmp_path, f"id,label,x{split}\n{rows}", "source,target\n0,1\n"), seed=5
+    )
+    assert graph.split.sizes() == {"train": 12, "val": 4, "test": 4}
+    assert graph.split.note == "stratified 60/20/20, seed 5"
+
+
+def test_split_words(tmp_path):
+    nodes = "id,label,split,x\n1,a,Train,0\n2,a, valid,1\n3,a,validation,1\n4,a,TEST,1\n5,a,val,1\n"
+    split = read_tables(write(tmp_path, nodes, "source,target\n")).split
+    assert (split.train.tolist(), split.val.tolist(), split.test.tolist()) == ([0], [1, 2, 4], [3])
+
+
+def test_ids_are_compared_as_they_are_written(tmp_path):
+    nodes = "id,x\n007,1\n7,2\n"
+    graph = read_tables(write(tmp_path, nodes, "source,target\n007,7\n"))
+    assert graph.node_ids == ("007", "7")
+    assert graph.num_edges == 1
+    with pytest.raises(DatasetError, match="names '07' in row 1"):
+        read_tables(write(tmp_path, nodes, "source,target\n07,7\n"))
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        pa.array([1, 2, 30], pa.int64()),
+        pa.array([1, 2, 30], pa.uint8()),
+        pa.array([1.0, 2.0, 30.0]),
+        pa.array(["1", "2", "30"]),
+        pa.array(["1", "2", "30"]).dictionary_encode(),
+    ],
+)
+def test_csv_and_parquet_mix(tmp_path, ids):
+    pq.write_table(pa.table({"id": ids, "x": [1, 2, 3]}), tmp_path / "nodes.parquet")
+    (tmp_path / "edges.csv").write_text("source,target\n1,30\n")
+    graph = read_tables(tmp_path)
+    assert graph.adjacency.toarray()[0, 2] == 1
+    text = pa.types.is_string(ids.type) or pa.types.is_dictionary(ids.type)
+    assert [str(name) for name in graph.node_ids or ()] == ["1", "2", "30"]
+    assert isinstance((graph.node_ids or ())[0], str if text else int)
+    (tmp_path / "edges.csv").unlink()
+    pq.write_table(pa.table({"source": ids, "target": ids[::-1]}), tmp_path / "edges.parquet")
+    assert read_tables(tmp_path).num_edges == 1
+
+
+def test_long_digit_strings_stay_text(tmp_path):
+    long = "9" * 5000
+    graph = read_tables(write(tmp_path, f"id,label,x\n{long},{long},1\n", "source,target\n"))
+    assert graph.node_ids == (long,)
+    assert graph.class_names == (long,)
+    top = 2**63
+    graph = read_tables(write(tmp_path, f"id,x\n{top - 1},1\n", "source,target\n"))
+    assert graph.node_ids == (top - 1,)
+    graph = read_tables(write(tmp_path, f"id,x\n{top},1\n", "source,target\n"))
+    assert graph.node_ids == (str(top),)
+
+
+def test_csv_ids_that_are_plain_integers_become_integers(tmp_path):
+    graph = read_tables(write(tmp_path, "id,x\n5,1\n-6,2\n", "source,target\n5,-6\n"))
+    assert graph.node_ids == (5, -6)
+
+
+def test_parquet_types_and_the_pandas_index(tmp_path):
+    nodes = pa.table(
+        {
+            "id": ["a", "b"],
+            "label": pa.array([1.0, math.nan]),
+            "f16": pa.array(np.array([1, 2], np.float16)),
+            "dec": pa.array([Decimal("1.00"), Decimal("2.00")]),
+            "big": pa.array(["u", None], pa.large_string()),
+            "day": pa.array([0, 1], pa.date32()),
+            "flag": pa.array([True, False]),
+            "cat": pa.array(["p", "q"]).dictionary_encode(),
+            "__index_level_0__": [7, 8],
+        }
+    )
+    pq.write_table(nodes, tmp_path / "nodes.parquet")
+    pq.write_table(pa.table({"source": ["a"], "target": ["b"]}), tmp_path / "edges.parquet")
+    graph = read_tables(tmp_path)
+    names = ("f16", "dec", "big=u", "day=1970-01-01", "day=1970-01-02", "flag", "cat=p", "cat=q")
+    assert graph.feature_names == names
+    np.testing.assert_array_equal(
+        dense(graph), [[1, 1, 1, 1, 0, 1, 1, 0], [2, 2, 0, 0, 1, 0, 0, 1]]
+    )
+    assert graph.labels.tolist() == [0, -1]
+    assert graph.class_names == ("1",)
+
+
+def test_weights(tmp_path):
+    edges = "source,target,weight,note\na,b, 2.5,x\nb,a,1,y\nb,c,1e-1,z\n"
+    graph = read_tables(write(tmp_path, "id,x\na,1\nb,1\nc,1\n", edges))
+    assert graph.adjacency.dtype == np.float32
+    expected = np.array([[0, 2.5, 0], [2.5, 0, 0.1], [0, 0.1, 0]], np.float32)
+    np.testing.assert_array_equal(graph.adjacency.toarray(), expected)
+
+
+def test_wide_one_hot_is_sparse(tmp_path):
+    rows = "".join(f"{i},v{i % 30},w{i % 29}\n" for i in range(300))
+    graph = read_tables(write(tmp_path, f"id,a,b\n{rows}", "source,target\n"))
+    assert sp.issparse(graph.features)
+    assert graph.num_features == 59
+    assert graph.feature_names is not None
+    for row in (0, 31, 299):
+        picked = {graph.feature_names[i] for i in graph.features[[row]].indices}
+        assert picked == {f"a=v{row % 30}", f"b=w{row % 29}"}
+
+
+def test_a_column_of_titles_is_reported(tmp_path):
+    rows = "".join(f"{i},title {i}\n" for i in range(30))
+    write(tmp_path, f"id,title\n{rows}", "source,target\n")
+    with pytest.warns(HopliteWarning, match="'title' of .* has 30 different values in 30 rows"):
+        read_tables(tmp_path)
+
+
+def test_a_number_with_a_typing_error_is_reported(tmp_path):
+    write(tmp_path, 'id,age\na,1\nb,2\nc,"3,5"\nd,4\n', "source,target\n")
+    with pytest.warns(HopliteWarning, match=r"'age' of .* as text because of '3,5' \(node 'c'\)"):
+        assert read_tables(tmp_path).num_features == 4
+
+
+@pytest.mark.parametrize(
+    ("nodes", "message"),
+    [
+        ("", r"nodes\.csv cannot be read as CSV: Empty CSV file\."),
+        ("id,label,x\na,1\n", r"nodes\.csv cannot be read as CSV: CSV parse error"),
+        ("id,label,x\n", r"nodes\.csv has no rows"),
+        ("Id,label,x\na,1,1\n", r"nodes\.csv has no column 'id' \(it starts with 'Id', .*'Id'\?"),
+        ("id,x,x\na,1,1\n", "several columns 'x'"),
+        (",id,x\n0,a,1\n", "a column without a name"),
+        ("id,label\na,1\n", "no feature column; add at least one"),
+        ("id,x\na,\n", "column 'x' of .* is empty"),
+        ("id,x\na,1\nb,2\na,3\n", "the id 'a' in rows 1 and 3"),
+        ("id,x\na,1\n,2\n", "column 'id' of .* is empty in row 2"),
+        ("id,x\na,1\nb,\nc,2\n", "column 'x' of .* has no number for node 'b'"),
+        ("id,x\na,1\nb,NaN\n", "column 'x' of .* has no number for node 'b'"),
+        ("id,x\na,1\nb,NA\n", "column 'x' of .* has no number for node 'b'"),
+        ("id,x\na,1\nb,-inf\n", "column 'x' of .* has no finite number for node 'b'"),
+        ("id,x\na,1\nb,1e300\n", "column 'x' of .* has no finite number for node 'b'"),
+        ("id,label,split,x\na,1,trian,1\n", r"has 'trian' for node 'a'.* Did you mean 'train'\?"),
+        ("id,label,split,x\na,1,train,1\nb,,test,1\n", r"1 nodes without a label \(first: 'b'\)"),
+    ],
+)
+def test_complaints_about_nodes(tmp_path, nodes, message):
+    write(tmp_path, nodes, "source,target\n")
+    with pytest.raises(DatasetError, match=message) as caught:
+        read_tables(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        ("source,traget\na,b\n", r"has no column 'target' .*Did you mean 'traget'\?"),
+        ("from,to\na,b\n", "has no column 'source'"),
+        ("source,target\na,b\nb,z\n", r"'target' of .* names 'z' in row 2.* no id in nodes\.csv"),
+        ("source,target\n,b\n", "column 'source' of .* is empty in row 1"),
+        (
+            "source,target,weight\na,b,heavy\n",
+            "'weight' of .* has 'heavy' in row 1; give a finite number",
+        ),
+        ("source,target,weight\na,b,1\nb,c,-2\n", "has '-2' in row 2; .* at least 0"),
+        ("source,target,weight\na,b,\n", "has '' in row 1"),
+        ("source,target,weight\na,b,nan\n", "has 'nan' in row 1"),
+        ("source,target,weight\na,b,1e99\n", "has '1e99' in row 1"),
+    ],
+)
+def test_complaints_about_edges(folder, edges, message):
+    (folder / "edges.csv").write_text(edges)
+    with pytest.raises(DatasetError, match=message) as caught:
+        read_tables(folder)
+    assert "\n" not in str(caught.value)
+
+
+def test_complaints_about_files(folder):
+    (folder / "nodes.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DatasetError, match=r"both nodes\.csv and nodes\.parquet"):
+        read_tables(folder)
+    (folder / "nodes.csv").unlink()
+    with pytest.raises(DatasetError, match=r"nodes\.parquet cannot be read as Parquet"):
+        read_tables(folder)
+    (folder / "nodes.parquet").unlink()
+    with pytest.raises(DatasetError, match=r"has no nodes\.csv or nodes\.parquet"):
+        read_tables(folder)
+    with pytest.raises(DatasetError, match="is no folder"):
+        read_tables(folder / "none")
+
+
+def test_bytes_that_are_not_utf8(folder):
+    (folder / "nodes.csv").write_bytes(b"id,x\na,1\n\xff,2\n")
+    with pytest.raises(DatasetError, match=r"nodes\.csv cannot be read as CSV"):
+        read_tables(folder)
+    (folder / "nodes.csv").write_bytes(b"id,x\na,\xff\n")
+    with pytest.raises(DatasetError, match=r"column 'x' of .* has type binary"):
+        read_tables(folder)
+
+
+def test_parquet_types_that_are_no_features_or_ids(tmp_path):
+    pq.write_table(pa.table({"source": ["a"], "target": ["a"]}), tmp_path / "edges.parquet")
+    for columns, message in [
+        ({"id": ["a"], "x": [[1]]}, "column 'x' of .* features are numbers or text"),
+        ({"id": [[1]], "x": [1]}, "column 'id' of .* must hold text or integers"),
+        ({"id": [1.5], "x": [1]}, r"column 'id' of .* has 1\.5 in row 1"),
+        ({"id": [math.inf], "x": [1]}, "column 'id' of .* has inf in row 1"),
+    ]:
+        pq.write_table(pa.table(columns), tmp_path / "nodes.parquet")
+        with pytest.raises(DatasetError, match=message):
+            read_tables(tmp_path)
+
+
+WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=4).filter(
+    lambda text: "a" <= text[0] <= "z" or text[0] > "\x7f"
+)
+
+
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+@pytest.mark.filterwarnings("ignore:.*classes have no training node", "ignore:.*different values")
+def test_csv_and_parquet_give_the_same_graph(data, tmp_path_factory):
+    ids = data.draw(
+        st.lists(st.integers(-(2**62), 2**62), min_size=1, max_size=8, unique=True)
+        | st.lists(WORDS, min_size=1, max_size=8, unique=True)
+    )
+    n = len(ids)
+
+    def column(values):
+        return data.draw(st.lists(values, min_size=n, max_size=n))
+
+    nodes = {
+        "id": ids,
+        "label": column(st.none() | WORDS),
+        "x": column(st.floats(width=32, allow_nan=False, allow_infinity=False)),
+        "k": column(st.integers(-9, 9)),
+        "t": ["word", *column(st.none() | WORDS)[1:]],
+    }
+    ends = st.lists(st.tuples(st.sampled_from(ids), st.sampled_from(ids)), max_size=10)
+    pairs = data.draw(ends)
+    edges = {
+        "source": [a for a, _ in pairs],
+        "target": [b for _, b in pairs],
+        "weight": data.draw(st.lists(st.floats(0, 9), min_size=len(pairs), max_size=len(pairs))),
+    }
+    base = tmp_path_factory.mktemp("same")
+    for kind in ("csv", "parquet"):
+        (base / kind / "graph").mkdir(parents=True)
+        for stem, table in (("nodes", nodes), ("edges", edges)):
+            store(table, base / kind / "graph" / f"{stem}.{kind}")
+    a, b = (read_tables(base / kind / "graph") for kind in ("csv", "parquet"))
+    np.testing.assert_array_equal(dense(a), dense(b))
+    np.testing.assert_array_equal(a.adjacency.toarray(), b.adjacency.toarray())
+    np.testing.assert_array_equal(a.labels, b.labels)
+    np.testing.assert_array_equal(a.split.train, b.split.train)
+    for field in ("class_names", "feature_names", "node_ids", "name"):
+        assert getattr(a, field) == getattr(b, field)
+    assert a.split.sizes() == b.split.sizes()
+
+
+def store(table, path):
+    if path.suffix == ".parquet":
+        types = {"source": None, "target": None, "weight": pa.float64()}
+        pq.write_table(
+            pa.table(
+                {
+                    k: pa.array(v, types.get(k)) if v else pa.array(v, pa.string())
+                    for k, v in table.items()
+                }
+            ),
+            path,
+        )
+        return
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))

@@ -1,0 +1,189 @@
+"""The contract of all models: logits equal dense algebra, in both evaluation orders."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from hoplite.errors import ConfigError
+from hoplite.filters import exponential_coefficients
+from hoplite.models import ModelConfig, build_model
+from hoplite.operators import OPERATORS
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.engine import Propagation
+
+CASES = [
+    ("sgc", "monomial", "class"),
+    ("egc", "monomial", "class"),
+    *[
+        (model, basis, gate)
+        for basis in ("monomial", "chebyshev")
+        for model, gate in [
+            ("lgc", "class"),
+            ("hlgc", "node"),
+            ("hlgc", "class"),
+            ("hlgc", "feature"),
+        ]
+    ],
+]
+
+
+def dense_logits(config, weights, features, powers):
+    """The formulas of the models' docstrings in NumPy, one run, every node."""
+    weights = {name: value.double() for name, value in weights.items()}
+    w = SimpleNamespace(**{name: value.numpy() for name, value in weights.items()})
+    hops = [p @ features for p in powers]
+    k = config.hops
+    if config.model == "sgc":
+        values = hops[k] @ w.theta
+    elif config.model == "egc":
+        c = exponential_coefficients(weights["beta"], k).numpy()
+        values = sum(c[i] * hops[i] for i in range(k + 1)) @ w.theta
+    elif config.model == "lgc":
+        values = sum(w.alpha[i] * hops[i] for i in range(k + 1)) @ w.theta
+    elif config.gate == "node":
+        values = 0
+        for i in range(k + 1):
+            hidden = np.maximum(hops[i] @ w.gate_hidden[i], 0)
+            gate = 1 / (1 + np.exp(-hidden @ w.gate_out[i]))
+            values = values + w.alpha[i] * gate[:, None] * (hops[i] @ w.theta)
+    elif config.gate == "class":
+        values = np.zeros((len(features), w.theta.shape[1]))
+        for i in range(k + 1):
+            inputs = np.hstack([features, values])
+            gate = inputs @ np.vstack([w.gate_features, w.gate_sum]) + w.gate_bias
+            values = values + w.alpha[i] * gate * (hops[i] @ w.theta)
+    else:
+        total = w.alpha[0] * hops[0]
+        for i in range(1, k + 1):
+            inputs = np.hstack([hops[i - 1], total])
+            gate = inputs @ np.vstack([w.gate_hop, w.gate_sum]) + w.gate_bias
+            total = total + w.alpha[i] * gate * hops[i]
+        values = total @ w.theta
+    if config.standardize:
+        values = (values - values.mean(axis=0)) / values.std(axis=0)
+    return values + w.bias if config.bias else values
+
+
+def stacked_weights(model, seeds, dtype=torch.float64):
+    runs = [model.initial(torch.Generator().manual_seed(seed)) for seed in seeds]
+    for r, run in enumerate(runs):
+        if "bias" in run:
+            run["bias"] += r + 1
+    return runs, {
+        name: torch.stack([run[name] for run in runs]).to(dtype) for name in runs[0]
+    }
+
+
+@pytest.mark.parametrize(("model", "basis", "gate"), CASES)
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logits_equal_dense_algebra(graphs, dense, model, basis, gate, operator, sparse, dtype):
+    graph = graphs(sparse=sparse, dtype=dtype)
+    tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype == np.float32 else {"atol": 1e-10}
+    for hops in (0, 1, 3):
+        config = ModelConfig(model, hops, operator, basis, gate=gate, bias=True)
+        built = build_model(config, graph.num_features, graph.num_classes)
+        runs, weights = stacked_weights(built, [3, 4], torch.from_numpy(np.zeros(0, dtype)).dtype)
+        powers = dense.basis(graph, operator, basis, hops)
+        expected = np.stack(
+            [dense_logits(config, run, dense.features(graph), powers) for run in runs], axis=1
+        )
+        propagation = Propagation(graph, operator, basis, hops)
+        nodes = np.array([7, 0, 11])
+        for hops_first in (False, True):
+            everywhere = built.logits(weights, propagation.view(hops_first=hops_first))
+            np.testing.assert_allclose(everywhere.numpy(), expected, **tolerance)
+            somewhere = built.logits(weights, propagation.view(nodes, hops_first=hops_first))
+            np.testing.assert_allclose(somewhere.numpy(), expected[nodes], **tolerance)
+
+
+@pytest.mark.parametrize(("model", "basis", "gate"), CASES)
+def test_dropout_acts_on_the_features_before_propagation(graphs, dense, model, basis, gate):
+    config = ModelConfig(model, 2, "renormalized", basis, gate=gate)
+    dropout = Dropout((0.5, 0.0, 0.3), (11, 12, 13), epoch=4)
+    powers = None
+    for sparse in (False, True):
+        graph = graphs(sparse=sparse)
+        powers = dense.basis(graph, "renormalized", basis, 2)
+        built = build_model(config, graph.num_features, graph.num_classes)
+        runs, weights = stacked_weights(built, [1, 2, 3])
+        propagation = Propagation(graph, "renormalized", basis, 2)
+        nodes = np.array([5, 2, 10])
+        found = built.logits(weights, propagation.view(nodes), dropout).numpy()
+        for r, run in enumerate(runs):
+            dropped = propagation.features.dense(dropout, r).numpy()
+            expected = dense_logits(config, run, dropped, powers)[nodes]
+            np.testing.assert_allclose(found[:, r], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("hops_first", [False, True])
+def test_standardized_output(graphs, dense, hops_first):
+    graph = graphs()
+    config = ModelConfig("lgc", 2, bias=True, standardize=True)
+    built = build_model(config, graph.num_features, graph.num_classes)
+    runs, weights = stacked_weights(built, [0])
+    powers = dense.basis(graph, "renormalized", "monomial", 2)
+    expected = dense_logits(config, runs[0], dense.features(graph), powers)
+    view = Propagation(graph, hops=2).view(hops_first=hops_first)
+    rows = torch.tensor([3, 1])
+    found = built.logits(weights, view, rows=rows)[:, 0]
+    np.testing.assert_allclose(found.numpy(), expected[[3, 1]], atol=1e-5)
+    values = built.logits(weights, view)[:, 0] - weights["bias"][0]
+    np.testing.assert_allclose(values.mean(0), 0, atol=1e-6)
+    np.testing.assert_allclose(values.std(0, correction=0), 1, atol=1e-6)
+
+
+@pytest.mark.parametrize(("model", "basis", "gate"), CASES)
+@pytest.mark.parametrize("hops_first", [False, True])
+def test_gradients_of_all_weights(graphs, model, basis, gate, hops_first):
+    graph = graphs(n=8, d=4)
+    config = ModelConfig(model, 2, "laplacian", basis, gate=gate, bias=True)
+    built = build_model(config, graph.num_features, graph.num_classes)
+    _, weights = stacked_weights(built, [5, 6])
+    names = list(weights)
+    view = Propagation(graph, "laplacian", basis, 2).view(np.array([1, 6]), hops_first=hops_first)
+
+    def logits(*values):
+        return built.logits(dict(zip(names, values, strict=True)), view)
+
+    values = tuple(weights[name].requires_grad_() for name in names)
+    assert torch.autograd.gradcheck(logits, values)
+
+
+def test_lgc_holds_sgc_and_egc(graphs):
+    graph = graphs()
+    view = Propagation(graph, hops=3).view()
+    theta = torch.randn(1, graph.num_features, 3, dtype=torch.float64)
+    lgc = build_model(ModelConfig("lgc", 3), graph.num_features, 3)
+    sgc = build_model(ModelConfig("sgc", 3), graph.num_features, 3)
+    egc = build_model(ModelConfig("egc", 3), graph.num_features, 3)
+    last = torch.tensor([[0.0, 0, 0, 1]], dtype=torch.float64)
+    torch.testing.assert_close(
+        lgc.logits({"theta": theta, "alpha": last}, view), sgc.logits({"theta": theta}, view)
+    )
+    beta = torch.tensor([0.7], dtype=torch.float64)
+    alpha = exponential_coefficients(beta, 3)
+    torch.testing.assert_close(
+        lgc.logits({"theta": theta, "alpha": alpha}, view),
+        egc.logits({"theta": theta, "beta": beta}, view),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"model": "lcg"}, "Did you mean 'lgc'"),
+        ({"operator": "normalized"}, "operator is 'normalized'"),
+        ({"basis": "monomials"}, "Did you mean 'monomial'"),
+        ({"start": "low"}, "Did you mean 'lowpass'"),
+        ({"gate": "nodes"}, "Did you mean 'node'"),
+        ({"hops": -1}, "hops is -1"),
+        ({"model": "sgc", "basis": "chebyshev"}, "defined by powers"),
+    ],
+)
+def test_bad_settings(options, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        ModelConfig(**options)

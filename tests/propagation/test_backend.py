@@ -1,0 +1,114 @@
+"""Choosing the backend and the threads; working without the C++ core."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from hoplite.errors import ConfigError
+from hoplite.propagation import backend
+from hoplite.propagation.backend import get_num_threads, set_num_threads, use_backend, uses_native
+
+needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
+
+
+def run_python(code: str, **environment: str) -> str:
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.strip()
+
+
+def test_threads_follow_torch_until_set():
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(1)
+        assert get_num_threads() == 1
+        set_num_threads(3)
+        assert get_num_threads() == 3
+        set_num_threads(None)
+        assert get_num_threads() == 1
+    finally:
+        set_num_threads(None)
+        torch.set_num_threads(before)
+    for bad in (0, -1, 1.5, True):
+        with pytest.raises(ConfigError, match="threads is"):
+            set_num_threads(bad)
+
+
+def test_backend_choice_nests_and_ends():
+    x = torch.zeros(1)
+    assert uses_native(x) == backend.has_native()
+    with use_backend("torch"):
+        assert not uses_native(x)
+        with use_backend("auto"):
+            assert uses_native(x) == backend.has_native()
+        assert not uses_native(x)
+    assert not uses_native(x.to(torch.float16))
+    with pytest.raises(ConfigError, match="Did you mean 'torch'"), use_backend("torhc"):
+        pass
+
+
+def test_without_the_core_torch_is_used(monkeypatch):
+    monkeypatch.setattr(backend, "native", None)
+    assert not backend.has_native()
+    assert not uses_native(torch.zeros(1))
+    with pytest.raises(ConfigError, match="without its C\\+\\+ core"), use_backend("native"):
+        pass
+
+
+WITHOUT_CORE = """
+import sys
+sys.modules["hoplite._native"] = None  # importing it now raises ImportError
+import numpy as np, scipy.sparse as sp, torch
+from hoplite.propagation.backend import has_native
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.features import Features
+from hoplite.propagation.spmm import SparseMatrix, spmm
+assert not has_native()
+S = SparseMatrix.from_scipy(sp.csr_array(np.eye(3, dtype=np.float32) * 2))
+X = Features.from_graph_array(sp.csr_array(np.eye(3, dtype=np.float32)))
+theta = torch.ones(1, 3, 2, requires_grad=True)
+X.times(theta, Dropout((0.5,), (0,))).sum().backward()
+print(spmm(S, torch.ones(3, 1)).flatten().tolist())
+"""
+
+SHARED_THREADS = """
+import torch
+from pathlib import Path
+import scipy.sparse as sp
+from hoplite.propagation.backend import get_num_threads
+from hoplite.propagation.spmm import SparseMatrix, spmm
+
+def threads():
+    return len(list(Path("/proc/self/task").glob("*")))
+
+S = SparseMatrix.from_scipy(sp.random_array((5000, 5000), density=0.01, format="csr", rng=0))
+X = torch.ones(5000, 64, dtype=torch.float64)
+idle = threads()
+torch.ones(4_000_000).sqrt()
+after_torch = threads()
+spmm(S, X)
+print(get_num_threads(), after_torch - idle, threads() - after_torch)
+"""
+
+
+def test_a_process_without_the_core_still_computes():
+    assert run_python(WITHOUT_CORE) == "[2.0, 2.0, 2.0]"
+
+
+@needs_native
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_torch_and_the_core_share_their_threads(threads):
+    used, by_torch, by_core = run_python(SHARED_THREADS, OMP_NUM_THREADS=str(threads)).split()
+    assert (int(used), int(by_torch), int(by_core)) == (threads, threads - 1, 0)

@@ -1,0 +1,70 @@
+"""Atomic writes: the whole file or the old one."""
+
+from __future__ import annotations
+
+import stat
+
+import pytest
+
+from hoplite.files import atomic_write, atomic_write_bytes, atomic_write_text
+
+
+def test_replaces_the_file(tmp_path):
+    path = tmp_path / "a.bin"
+    atomic_write_bytes(path, b"old")
+    atomic_write_text(path, "né\n")
+    assert path.read_bytes() == b"n\xc3\xa9\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
+def interrupt(path, error):
+    with atomic_write(path) as file:
+        file.write(b"half")
+        raise error
+
+
+@pytest.mark.parametrize("error", [ValueError(), KeyboardInterrupt()])
+def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path, error):
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"old")
+    with pytest.raises(type(error)):
+        interrupt(path, error)
+    assert path.read_bytes() == b"old"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_nothing_is_seen_before_the_end(tmp_path):
+    path = tmp_path / "a.bin"
+    with atomic_write(path) as file:
+        file.write(b"half")
+        file.flush()
+        assert not path.exists()
+    assert path.read_bytes() == b"half"
+
+
+def test_permissions_are_those_of_an_ordinary_new_file(tmp_path):
+    (tmp_path / "ordinary").touch()
+    atomic_write_bytes(tmp_path / "atomic", b"")
+    modes = [stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("ordinary", "atomic")]
+    assert modes[0] == modes[1]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "real").write_bytes(b"old")
+    (tmp_path / "link").symlink_to("real")
+    atomic_write_bytes(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_bytes() == b"new"
+
+
+def test_a_folder_in_the_way_is_an_error_that_leaves_nothing(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(OSError, match=r"."):
+        atomic_write_bytes(tmp_path / "a", b"new")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_long_names_fit(tmp_path):
+    path = tmp_path / ("x" * 250)
+    atomic_write_bytes(path, b"new")
+    assert path.read_bytes() == b"new"

@@ -1,0 +1,86 @@
+"""Filters: starts, the exponential, and the frequency response against the eigenbasis."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from hoplite import ConfigError, frequency_response
+from hoplite.filters import (
+    basis_values,
+    check_hops,
+    exponential_coefficients,
+    start_coefficients,
+    start_rate,
+)
+from hoplite.operators import OPERATORS
+
+
+def generator(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def test_random_start_is_the_papers():
+    values = torch.cat([start_coefficients("random", 16, 1, generator(s)) for s in range(200)])
+    assert values.abs().max() <= 1 / 4
+    assert values.abs().max() > 0.24
+    assert abs(values.mean()) < 0.01
+    again = start_coefficients("random", 16, 1, generator(7))
+    torch.testing.assert_close(again, start_coefficients("random", 16, 1, generator(7)))
+
+
+@pytest.mark.parametrize(("sign", "expected"), [(1, [1, 0.8, 0.64]), (-1, [1, -0.8, 0.64])])
+def test_lowpass_start(sign, expected):
+    values = start_coefficients("lowpass", 2, sign, generator())
+    torch.testing.assert_close(values, torch.tensor(expected))
+    assert start_rate("lowpass", 2, sign, generator()) == sign
+
+
+def test_lowpass_start_prefers_smooth_signals():
+    for operator in OPERATORS:
+        sign = -1 if operator == "laplacian" else 1
+        values = start_coefficients("lowpass", 10, sign, generator()).numpy()
+        smooth, rough = (0.0, 2.0) if operator == "laplacian" else (1.0, -1.0)
+        response = frequency_response(
+            values, np.array([smooth, rough]), basis="chebyshev", operator=operator
+        )
+        assert response[0] > 3 * abs(response[1])
+
+
+@pytest.mark.parametrize("rate", [-1.5, 0.0, 0.3, 2.0])
+def test_exponential_coefficients(rate):
+    values = exponential_coefficients(torch.tensor(rate, dtype=torch.float64), 12)
+    expected = [rate**i / math.factorial(i) for i in range(13)]
+    np.testing.assert_allclose(values.numpy(), expected, rtol=1e-12)
+    assert exponential_coefficients(torch.tensor(rate), 0).tolist() == [1.0]
+
+
+def test_exponential_gradient_at_zero_rate():
+    rates = torch.tensor([0.0, 0.7], dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda r: exponential_coefficients(r, 5), rates)
+
+
+@pytest.mark.parametrize("basis", ["monomial", "chebyshev"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_frequency_response_is_the_filter_in_the_eigenbasis(graphs, dense, basis, operator):
+    graph = graphs()
+    coefficients = np.random.default_rng(1).normal(size=5)
+    matrix = sum(
+        c * p
+        for c, p in zip(coefficients, dense.basis(graph, operator, basis, 4), strict=True)
+    )
+    values, vectors = np.linalg.eigh(dense.operator(graph, operator))
+    response = frequency_response(coefficients, values, basis=basis, operator=operator)
+    np.testing.assert_allclose(matrix @ vectors, vectors * response, atol=1e-10)
+
+
+@pytest.mark.parametrize("hops", [-1, 1.5, "3", True, None])
+def test_bad_hops(hops):
+    with pytest.raises(ConfigError, match="hops is"):
+        check_hops(hops)
+
+
+def test_unknown_basis():
+    with pytest.raises(ConfigError, match="Did you mean 'chebyshev'"):
+        basis_values("chebychev", "laplacian", np.zeros(1), 2)

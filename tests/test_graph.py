@@ -1,0 +1,283 @@
+"""Graph and Split: what they keep, what they refuse, and that nobody can change them."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hoplite.errors import GraphError, HopliteWarning
+from hoplite.graph import Graph, Split
+
+EYE = np.eye(3, dtype=np.float32)
+PATH = np.array([[0, 1, 0], [1, 0, 2], [0, 2, 0]], np.float32)
+
+
+def test_sizes_and_repr():
+    graph = Graph(PATH, EYE[:, :2], [0, 1, -1])
+    assert (graph.num_nodes, graph.num_edges) == (3, 2)
+    assert (graph.num_features, graph.num_classes) == (2, 2)
+    assert repr(graph) == "Graph(nodes=3, edges=2, features=2, classes=2)"
+    assert graph.class_names == ("0", "1")
+
+
+def test_labels_and_split_are_optional():
+    graph = Graph(PATH, EYE)
+    assert graph.labels.tolist() == [-1, -1, -1]
+    assert graph.num_classes == 0
+    assert graph.split.sizes() == {"train": 0, "val": 0, "test": 0}
+
+
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.coo_array, sp.csc_matrix])
+def test_any_matrix_type_is_taken(make):
+    graph = Graph(make(PATH), make(EYE))
+    assert isinstance(graph.adjacency, sp.csr_array)
+    np.testing.assert_array_equal(graph.adjacency.toarray(), PATH)
+    assert sp.issparse(graph.features) == (make is not np.asarray)
+
+
+@pytest.mark.parametrize(
+    ("given_type", "kept"),
+    [
+        (np.float64, np.float64),
+        (np.float32, np.float32),
+        (np.int64, np.float32),
+        (np.uint8, np.float32),
+        (bool, np.float32),
+    ],
+)
+@pytest.mark.parametrize("make", [np.asarray, sp.csr_array])
+def test_number_types(given_type, kept, make):
+    graph = Graph(PATH, make(np.eye(3).astype(given_type)))
+    assert graph.features.dtype == kept
+
+
+def test_the_diagonal_and_stored_zeros_are_dropped():
+    loops = sp.csr_array(PATH + 5 * EYE)
+    loops.data[1] = loops.data[2] = 0
+    graph = Graph(loops, EYE)
+    np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 0, 0], [0, 0, 2], [0, 2, 0]])
+    assert graph.num_edges == 1
+
+
+def test_a_graph_without_edges():
+    graph = Graph.from_edges([], EYE)
+    assert graph.num_edges == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((np.ones((2, 3)), EYE), r"adjacency has shape \(2, 3\); it must be square"),
+        ((-PATH, EYE), "edge weights go down to -2; they must not be negative"),
+        (([[0, np.inf], [np.inf, 0]], EYE[:2]), "edge weights contain NaN or infinity"),
+        (([[0, np.nan], [np.nan, 0]], EYE[:2]), "edge weights contain NaN or infinity"),
+        (([[0, 1], [0, 0]], EYE[:2]), "adjacency is not symmetric .*use Graph.from_edges"),
+        ((PATH, EYE[:2]), "features has 2 rows but the graph has 3 nodes; pass one row per node"),
+        ((PATH, EYE[0]), r"features has shape \(3,\); pass one row of numbers per node"),
+        ((PATH, [["a"], ["b"], ["c"]]), "features has type .*; pass numbers"),
+        ((PATH, EYE * 1j), "features has type complex"),
+        ((PATH, np.array([[1], [np.nan], [2]])), "features contain NaN or infinity"),
+        ((PATH, sp.csr_array([[1], [np.inf], [2]])), "features contain NaN or infinity"),
+        ((PATH, EYE, [0, 1]), r"labels has shape \(2,\) but the graph has 3 nodes"),
+        ((PATH, EYE, [[0, 1, 2]]), r"labels has shape \(1, 3\) but the graph has 3 nodes"),
+        ((PATH, EYE, [0.0, 1.0, 2.0]), "labels has type float64; pass integers"),
+        ((PATH, EYE, [0, 1, -2]), "labels go down to -2; use -1 for an unknown label"),
+    ],
+)
+def test_contradictions(arguments, message):
+    with pytest.raises(GraphError, match=message):
+        Graph(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"class_names": ["a"]}, "labels go up to 1 but there are 1 class names"),
+        ({"feature_names": ["x"]}, "feature_names has 1 entries but there are 3 feature columns"),
+        ({"node_ids": [1, 2]}, "node_ids has 2 entries but there are 3 nodes"),
+        ({"split": Split(train=[3])}, "split.train names node 3 but the graph has 3 nodes"),
+        ({"split": Split(test=[-1])}, "split.test names node -1 but the graph has 3 nodes"),
+        ({"split": Split(val=[2])}, r"split.val holds 1 nodes without a label \(first: 2\)"),
+    ],
+)
+def test_contradicting_options(options, message):
+    with pytest.raises(GraphError, match=message):
+        Graph(PATH, EYE, [0, 1, -1], **options)
+
+
+def test_rounding_is_not_asymmetry():
+    almost = PATH.astype(np.float64)
+    almost[0, 1] += 1e-9
+    assert Graph(almost, EYE).num_edges == 2
+
+
+def test_a_class_without_training_node_is_a_warning():
+    with pytest.warns(HopliteWarning, match=r"1 of 2 classes have no training node \(dog\)"):
+        Graph(PATH, EYE, [0, 1, 0], split=Split(train=[0]), class_names=["cat", "dog"])
+
+
+class TestSplit:
+    def test_parts_are_sorted(self):
+        split = Split(train=[2, 0], val=(1,), test=np.array([9, 8], np.uint8), note="mine")
+        assert split.train.tolist() == [0, 2]
+        assert split.test.tolist() == [8, 9]
+        assert split.test.dtype == np.int64
+        assert split.sizes() == {"train": 2, "val": 1, "test": 2}
+
+    @pytest.mark.parametrize(
+        ("parts", "message"),
+        [
+            ({"train": [0, 1], "val": [1]}, r"split.val shares 1 nodes \(first: 1\)"),
+            ({"val": [3, 4], "test": [4, 3]}, r"split.test shares 2 nodes \(first: 3\)"),
+            ({"train": [1, 1]}, "split.train names 1 nodes twice"),
+            ({"train": [0.5]}, "split.train has type float64"),
+            ({"train": [[1, 2]]}, r"split.train has type int64 and shape \(1, 2\)"),
+            ({"train": [True, False]}, "split.train has type bool"),
+        ],
+    )
+    def test_contradictions(self, parts, message):
+        with pytest.raises(GraphError, match=message):
+            Split(**parts)
+
+    def test_it_cannot_be_changed(self):
+        split = Split(train=[0, 1])
+        with pytest.raises(ValueError, match="read-only"):
+            split.train[0] = 5
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            split.train = np.array([5])  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class TestImmutability:
+    def test_arrays_are_read_only(self):
+        graph = Graph(PATH, sp.csr_array(EYE), [0, 1, 0])
+        for array in (
+            graph.labels,
+            graph.adjacency.data,
+            graph.adjacency.indices,
+            graph.adjacency.indptr,
+            graph.features.data,
+        ):
+            with pytest.raises(ValueError, match="read-only"):
+                array[0] = 7
+        with pytest.raises(ValueError, match="read-only"):
+            Graph(PATH, EYE).features[0, 0] = 7
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            graph.labels = np.zeros(3)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def test_what_the_caller_does_afterwards_changes_nothing(self):
+        adjacency, features = sp.csr_array(PATH), EYE.copy()
+        labels, names, ids = np.array([0, 1, 0]), ["a", "b", "c"], [7, 8, 9]
+        graph = Graph(adjacency, features, labels, feature_names=names, node_ids=ids)
+        adjacency.data[:], features[:], labels[:], names[0], ids[0] = 9, 9, 9, "z", 0
+        np.testing.assert_array_equal(graph.adjacency.toarray(), PATH)
+        np.testing.assert_array_equal(graph.features, EYE)
+        assert graph.labels.tolist() == [0, 1, 0]
+        assert graph.feature_names == ("a", "b", "c")
+        assert graph.node_ids == (7, 8, 9)
+        assert repr(Graph(PATH, EYE, node_ids=np.array(ids)).node_ids) == "(0, 8, 9)"
+
+    def test_and_the_callers_arrays_stay_writeable(self):
+        features, labels = EYE.copy(), np.array([0, 1, 0])
+        Graph(PATH, features, labels)
+        features[0, 0] = labels[0] = 5
+
+    def test_copies_are_the_graph_itself(self):
+        graph = Graph(PATH, EYE)
+        assert copy.copy(graph) is graph
+        assert copy.deepcopy(graph) is graph
+        assert copy.deepcopy({"graph": [graph]})["graph"][0] is graph
+
+    def test_it_can_be_sent_to_another_process(self):
+        graph = pickle.loads(pickle.dumps(Graph(PATH, EYE, [0, 1, 0], name="sent")))
+        assert repr(graph) == "Graph(nodes=3, edges=2, features=3, classes=2)"
+        np.testing.assert_array_equal(graph.adjacency.toarray(), PATH)
+
+    def test_other_splits_and_labels_make_other_graphs(self):
+        graph = Graph(PATH, EYE, [0, 1, 0], class_names=["a", "b"], node_ids=[7, 8, 9])
+        other = graph.with_split(Split(train=[0, 1]))
+        assert other is not graph
+        assert other.split.train.tolist() == [0, 1]
+        assert graph.split.train.size == 0
+        assert other.class_names == ("a", "b")
+        relabelled = other.with_labels([2, -1, -1])
+        assert relabelled.num_classes == 3
+        assert relabelled.split.train.size == 0
+        assert list(relabelled.node_ids or ()) == [7, 8, 9]
+
+
+class TestFromEdges:
+    def test_direction_order_repeats_and_loops_do_not_matter(self):
+        expected = Graph(PATH > 0, EYE).adjacency.toarray()
+        for edges in (
+            [(0, 1), (1, 2)],
+            [(1, 0), (2, 1)],
+            [(0, 1), (1, 0), (1, 2), (1, 2)],
+            [(0, 0), (0, 1), (2, 1)],
+            np.array([(0, 1), (1, 2)], np.uint8),
+        ):
+            np.testing.assert_array_equal(
+                Graph.from_edges(edges, EYE).adjacency.toarray(), expected
+            )
+
+    def test_weights_are_summed_in_one_direction_and_the_larger_direction_counts(self):
+        edges = [(0, 1), (0, 1), (1, 0), (1, 2), (2, 1)]
+        graph = Graph.from_edges(edges, EYE, weights=[1, 2, 2.5, 4, 4])
+        np.testing.assert_array_equal(graph.adjacency.toarray(), [[0, 3, 0], [3, 0, 4], [0, 4, 0]])
+
+    @pytest.mark.parametrize(
+        ("given_type", "kept"),
+        [(np.float64, np.float64), (np.float32, np.float32), (np.int64, np.float32)],
+    )
+    def test_weight_types(self, given_type, kept):
+        graph = Graph.from_edges([(0, 1)], EYE, weights=np.array([2], given_type))
+        assert graph.adjacency.dtype == kept
+
+    @pytest.mark.parametrize("edges", [[], np.empty((0, 2), int), ()])
+    def test_no_edges(self, edges):
+        assert Graph.from_edges(edges, EYE, weights=[]).num_edges == 0
+
+    def test_features_may_be_lists_or_sparse(self):
+        assert Graph.from_edges([(0, 1)], [[1.0], [2.0]]).num_nodes == 2
+        assert Graph.from_edges([(0, 1)], sp.csr_array(EYE)).num_nodes == 3
+
+    @pytest.mark.parametrize(
+        ("edges", "weights", "message"),
+        [
+            ([0, 1], None, r"edges has shape \(2,\); pass one \(source, target\) per row"),
+            ([(0, 1, 2)], None, r"edges has shape \(1, 3\)"),
+            ([(0.0, 1.0)], None, "edges has type float64; pass integer node indices"),
+            ([(0, 1), (1, 3)], None, r"edge 1 is \(1, 3\) but the graph has 3 nodes; .* 0 to 2"),
+            ([(-1, 0)], None, r"edge 0 is \(-1, 0\)"),
+            ([(0, 1)], [1, 2], r"weights has shape \(2,\) but there are 1 edges"),
+            ([(0, 1)], [-1.5], "edge weights go down to -1.5"),
+            ([(0, 1), (1, 0)], [3, -1], "edge weights go down to -1"),
+            ([(0, 1)], [np.nan], "edge weights contain NaN or infinity"),
+        ],
+    )
+    def test_contradictions(self, edges, weights, message):
+        with pytest.raises(GraphError, match=message):
+            Graph.from_edges(edges, EYE, weights=weights)
+
+    @given(
+        edges=st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), max_size=20),
+        seed=st.integers(0, 1000),
+    )
+    def test_the_result_is_symmetric_hollow_and_independent_of_order(self, edges, seed):
+        features = np.eye(6)
+        matrix = Graph.from_edges(edges, features).adjacency.toarray()
+        np.testing.assert_array_equal(matrix, matrix.T)
+        assert not matrix.diagonal().any()
+        pairs = {frozenset(edge) for edge in edges if edge[0] != edge[1]}
+        assert matrix.sum() == 2 * len(pairs)
+        rng = np.random.default_rng(seed)
+        shuffled = [edges[i][:: rng.choice([-1, 1])] for i in rng.permutation(len(edges))]
+        np.testing.assert_array_equal(
+            Graph.from_edges(shuffled, features).adjacency.toarray(), matrix
+        )

@@ -1,0 +1,49 @@
+"""The rules that the code keeps: format, lint, types, file length, a small public surface."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import hoplite
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted(
+    path
+    for folder in ("src", "native", "scripts", "tests", "benchmarks", "examples")
+    for path in (ROOT / folder).rglob("*")
+    if path.suffix in (".py", ".pyi", ".cpp", ".h")
+)
+
+
+def run(*command):
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["format", "--check"]], ids=" ".join)
+def test_ruff(arguments):
+    pytest.importorskip("ruff")
+    process = run(sys.executable, "-m", "ruff", *arguments)
+    assert process.returncode == 0, process.stdout + process.stderr
+
+
+def test_pyright():
+    pytest.importorskip("pyright")
+    if shutil.which("node") is None:
+        pytest.skip("pyright needs Node.js")
+    process = run(sys.executable, "-m", "pyright", "--pythonpath", sys.executable)
+    if "No configuration file" in process.stdout or "npm" in process.stderr:
+        pytest.skip("pyright could not be fetched")
+    assert process.returncode == 0, process.stdout
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_are_short(path):
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
+def test_public_names_exist_and_are_few():
+    assert len(hoplite.__all__) <= 25
+    assert all(hasattr(hoplite, name) for name in hoplite.__all__)

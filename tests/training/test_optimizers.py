@@ -1,0 +1,55 @@
+"""Adam for many runs against torch's Adam, run by run."""
+
+import torch
+
+from hoplite.training import TrainingConfig
+from hoplite.training.optimizers import LBFGS, Adam
+
+
+def quadratic(weights, targets):
+    return lambda: (weights["w"] - targets).pow(4).flatten(1).sum(1)
+
+
+def test_adam_equals_torch_run_by_run():
+    configs = [TrainingConfig(lr=lr, weight_decay=wd) for lr, wd in [(0.1, 0), (0.02, 0.3)]]
+    start = torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(0))
+    targets = torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(1))
+    many = {"w": start.clone().requires_grad_()}
+    adam = Adam(many, configs)
+    for _ in range(50):
+        adam.step(quadratic(many, targets))
+    for r, config in enumerate(configs):
+        one = start[r].clone().requires_grad_()
+        peer = torch.optim.Adam([one], lr=config.lr, weight_decay=config.weight_decay)
+        for _ in range(50):
+            peer.zero_grad()
+            (one - targets[r]).pow(4).sum().backward()
+            peer.step()
+        torch.testing.assert_close(many["w"][r], one, rtol=1e-5, atol=1e-6)
+
+
+def test_a_run_that_stays_is_not_disturbed_by_those_that_leave():
+    configs = [TrainingConfig(lr=0.1)] * 3
+    start, targets = torch.zeros(3, 4), torch.randn(3, 4)
+
+    def trained(leave):
+        weights = {"w": start.clone().requires_grad_()}
+        adam = Adam(weights, configs)
+        kept = torch.arange(3)
+        for step in range(20):
+            if leave and step == 7:
+                kept = torch.tensor([1])
+                weights = {"w": weights["w"].detach()[kept].requires_grad_()}
+                adam.keep(weights, kept)
+            adam.step(quadratic(weights, targets[kept]))
+        return weights["w"][0 if leave else 1]
+
+    assert torch.equal(trained(leave=True), trained(leave=False))
+
+
+def test_lbfgs_solves_a_regularised_least_squares():
+    weights = {"w": torch.zeros(1, 3, requires_grad=True)}
+    target = torch.tensor([1.0, 2.0, 3.0])
+    optimizer = LBFGS(weights, [TrainingConfig(lr=1, weight_decay=1.0, optimizer="lbfgs")])
+    optimizer.step(lambda: (weights["w"] - target).square().sum(1) / 2)
+    torch.testing.assert_close(weights["w"][0].detach(), target / 2, rtol=1e-4, atol=1e-4)

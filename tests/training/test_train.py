@@ -1,0 +1,85 @@
+"""hoplite.train on real and small graphs."""
+
+import json
+
+import numpy as np
+import pytest
+
+import hoplite
+from hoplite import ConfigError, Graph, GraphError, HopliteWarning, Split
+
+
+def test_cora_reaches_the_papers_level(cora):
+    result = hoplite.train(
+        cora, "lgc", hops=20, lr=0.2, weight_decay=5e-4, dropout=0.5, seeds=3
+    )
+    assert result.test_accuracy >= 0.80
+    best = max(result.runs, key=lambda run: run.val_accuracy)
+    assert result.model is best.model
+    predicted = result.model.predict(cora)
+    test = cora.split.test
+    assert np.mean(predicted[test] == cora.labels[test]) == pytest.approx(best.test_accuracy)
+
+
+def test_summary_is_plain_json(graphs):
+    result = hoplite.train(graphs(n=40, dtype=np.float32), "egc", hops=2, epochs=4, seeds=[3, 7])
+    summary = json.loads(json.dumps(result.summary(), allow_nan=False))
+    assert summary["config"]["seeds"] == [3, 7]
+    assert summary["config"]["hops"] == 2
+    assert [run["seed"] for run in summary["runs"]] == [3, 7]
+    accuracies = [run["test_accuracy"] for run in summary["runs"]]
+    assert summary["test_accuracy_mean"] == pytest.approx(np.mean(accuracies))
+    assert summary["test_accuracy_std"] == pytest.approx(np.std(accuracies))
+    assert summary["ms_per_epoch"] > 0
+    assert summary["split"]["train"] == 13
+
+
+def test_no_validation_and_no_test_nodes(graphs):
+    graph = graphs(n=20, dtype=np.float32).with_split(Split(train=np.arange(9)))
+    summary = hoplite.train(graph, epochs=3, hops=1).summary()
+    assert summary["test_accuracy_mean"] is None
+    assert summary["runs"][0]["val_accuracy"] is None
+    assert summary["runs"][0]["epochs"] == 3
+
+
+def test_record_test_adds_curves_only(graphs):
+    graph = graphs(n=40, dtype=np.float32)
+    plain = hoplite.train(graph, hops=2, epochs=5)
+    curves = hoplite.train(graph, hops=2, epochs=5, record_test=True)
+    assert len(curves.runs[0].history["test_loss"]) == 5
+    assert plain.summary()["runs"][0]["test_accuracy"] == curves.runs[0].test_accuracy
+
+
+def test_empty_training_set(graphs):
+    with pytest.raises(GraphError, match="training set is empty"):
+        hoplite.train(graphs().with_split(Split()))
+
+
+def test_class_without_training_node_is_a_warning(graphs):
+    with pytest.warns(HopliteWarning, match="1 of 3 classes have no training node"):
+        graph = graphs(dtype=np.float32).with_split(Split(train=[0, 1]))
+    result = hoplite.train(graph, hops=1, epochs=2)
+    assert result.model.num_classes == 3
+
+
+@pytest.mark.parametrize("seeds", [0, [], [1, 1], [-1]])
+def test_bad_seeds(graphs, seeds):
+    with pytest.raises(ConfigError, match="seeds is"):
+        hoplite.train(graphs(), seeds=seeds)
+
+
+def test_unknown_option_suggests_the_nearest(graphs):
+    with pytest.raises(ConfigError, match="Did you mean 'weight_decay'"):
+        hoplite.train(graphs(), weight_decy=1)
+
+
+def test_float64_features_are_trained_in_their_precision(graphs):
+    result = hoplite.train(graphs(n=30, dtype=np.float64), hops=2, epochs=3)
+    assert np.isfinite(result.model.logits(graphs(n=30, dtype=np.float64))).all()
+
+
+def test_graph_without_edges():
+    graph = Graph.from_edges(
+        [], np.eye(4, dtype=np.float32), [0, 1, 0, 1], split=Split([0, 1], [2, 3])
+    )
+    assert hoplite.train(graph, "sgc", hops=3, epochs=3).runs[0].epochs == 3
