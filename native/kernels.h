@@ -22,8 +22,8 @@ struct SpmmTile {
     V* y;
     int64_t y_stride;
     int64_t width;        // valid columns
-    int64_t last;         // the row of X to be read from last_row, or -1: a tile may load more lanes
-    const V* last_row;    // than it has columns, which only at the very end of X is out of bounds
+    int64_t last;         // the row of X to be read from last_row, or -1: a tile may load more
+    const V* last_row;    // lanes than columns, which only at the end of X is out of bounds
     bool prefetch;        // X is too big for the caches near the core
     V scale;
     const V* z;           // or null; rows are y_stride apart

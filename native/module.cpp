@@ -98,8 +98,10 @@ class Csr {
             throw std::invalid_argument("values must be float32 or float64");
         if (!narrow && indices_.dtype() != nb::dtype<int64_t>())
             throw std::invalid_argument("indices must be int32 or int64");
-        const auto make = single ? (narrow ? checked_view<float, int32_t> : checked_view<float, int64_t>)
-                                 : (narrow ? checked_view<double, int32_t> : checked_view<double, int64_t>);
+        const auto make = single   ? (narrow ? checked_view<float, int32_t>
+                                             : checked_view<float, int64_t>)
+                          : narrow ? checked_view<double, int32_t>
+                                   : checked_view<double, int64_t>;
         return make(indptr_, indices_, values_, columns);
     }
 

@@ -99,9 +99,7 @@ def test_hop_features_equal_dense(graphs, dense, basis):
     features = dense.features(graph)
     nodes = [5, 1, 5]
     last = HopFeatures(graph, hops=3, operator="laplacian", basis=basis)
-    np.testing.assert_allclose(
-        last.fit_transform(nodes), (powers[3] @ features)[nodes], atol=1e-10
-    )
+    np.testing.assert_allclose(last.fit_transform(nodes), (powers[3] @ features)[nodes], atol=1e-10)
     stacked = HopFeatures(graph, hops=3, operator="laplacian", basis=basis, stack=True)
     expected = np.hstack([p @ features for p in powers])[nodes]
     np.testing.assert_allclose(stacked.fit_transform(nodes), expected, atol=1e-10)

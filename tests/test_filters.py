@@ -7,14 +7,13 @@ import pytest
 import torch
 
 from hoplite import ConfigError, frequency_response
+from hoplite.config import OPERATORS, check_hops
 from hoplite.filters import (
     basis_values,
-    check_hops,
     exponential_coefficients,
     start_coefficients,
     start_rate,
 )
-from hoplite.operators import OPERATORS
 
 
 def generator(seed=0):
@@ -67,8 +66,7 @@ def test_frequency_response_is_the_filter_in_the_eigenbasis(graphs, dense, basis
     graph = graphs()
     coefficients = np.random.default_rng(1).normal(size=5)
     matrix = sum(
-        c * p
-        for c, p in zip(coefficients, dense.basis(graph, operator, basis, 4), strict=True)
+        c * p for c, p in zip(coefficients, dense.basis(graph, operator, basis, 4), strict=True)
     )
     values, vectors = np.linalg.eigh(dense.operator(graph, operator))
     response = frequency_response(coefficients, values, basis=basis, operator=operator)

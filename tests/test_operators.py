@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoplite import ConfigError, Graph
-from hoplite.operators import OPERATORS, build_operator
+from hoplite.config import OPERATORS
+from hoplite.operators import build_operator
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -47,3 +47,11 @@ def test_files_are_short(path):
 def test_public_names_exist_and_are_few():
     assert len(hoplite.__all__) <= 25
     assert all(hasattr(hoplite, name) for name in hoplite.__all__)
+    assert set(hoplite.__all__) <= set(dir(hoplite))
+    with pytest.raises(AttributeError, match="no attribute 'lod'"):
+        hoplite.lod  # noqa: B018 - the access is the test
+
+
+def test_help_does_not_wait_for_torch():
+    code = "import sys, hoplite.cli; print('torch' in sys.modules, 'sklearn' in sys.modules)"
+    assert run(sys.executable, "-c", code).stdout.split() == ["False", "False"]

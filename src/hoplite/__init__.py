@@ -1,29 +1,77 @@
-"""Hoplite: linear graph convolutions, fast on a CPU and exact in what they say."""
+"""Hoplite: linear graph convolutions, fast on a CPU and exact in what they say.
 
-from hoplite.datasets import load
-from hoplite.errors import (
-    ConfigError,
-    DatasetError,
-    GraphError,
-    HopliteError,
-    HopliteWarning,
-    ModelFileError,
-)
-from hoplite.estimators import (
-    EGCClassifier,
-    HopFeatures,
-    HyperLGCClassifier,
-    LGCClassifier,
-    SGCClassifier,
-)
-from hoplite.filters import frequency_response
-from hoplite.graph import Graph, Split
-from hoplite.models import ModelConfig
-from hoplite.models.trained import TrainedModel
-from hoplite.propagation.backend import set_num_threads
-from hoplite.training import TrainingConfig, TrainingResult, train
+Names are imported at their first use, so that ``import hoplite`` and ``hoplite --help`` do not wait
+for torch and scikit-learn.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hoplite import datasets
+    from hoplite.config import ModelConfig, TrainingConfig
+    from hoplite.datasets import load
+    from hoplite.errors import (
+        ConfigError,
+        DatasetError,
+        GraphError,
+        HopliteError,
+        HopliteWarning,
+        ModelFileError,
+    )
+    from hoplite.estimators import (
+        EGCClassifier,
+        HopFeatures,
+        HyperLGCClassifier,
+        LGCClassifier,
+        SGCClassifier,
+    )
+    from hoplite.filters import frequency_response
+    from hoplite.graph import Graph, Split
+    from hoplite.models.trained import TrainedModel
+    from hoplite.propagation.backend import set_num_threads
+    from hoplite.training import TrainingResult, train
 
 __version__ = "0.1.0"
+
+_HOMES = {
+    "ConfigError": "errors",
+    "DatasetError": "errors",
+    "EGCClassifier": "estimators",
+    "Graph": "graph",
+    "GraphError": "errors",
+    "HopFeatures": "estimators",
+    "HopliteError": "errors",
+    "HopliteWarning": "errors",
+    "HyperLGCClassifier": "estimators",
+    "LGCClassifier": "estimators",
+    "ModelConfig": "config",
+    "ModelFileError": "errors",
+    "SGCClassifier": "estimators",
+    "Split": "graph",
+    "TrainedModel": "models.trained",
+    "TrainingConfig": "config",
+    "TrainingResult": "training",
+    "frequency_response": "filters",
+    "load": "datasets",
+    "set_num_threads": "propagation.backend",
+    "train": "training",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name == "datasets":
+        return import_module("hoplite.datasets")
+    if name not in _HOMES:
+        raise AttributeError(f"module 'hoplite' has no attribute {name!r}")
+    value = getattr(import_module(f"hoplite.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])
+
 
 __all__ = [
     "ConfigError",
@@ -43,6 +91,7 @@ __all__ = [
     "TrainedModel",
     "TrainingConfig",
     "TrainingResult",
+    "datasets",
     "frequency_response",
     "load",
     "set_num_threads",

@@ -15,15 +15,14 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from hoplite.config import check_hops, split_options
 from hoplite.errors import GraphError
-from hoplite.filters import check_hops
 from hoplite.graph import Graph
 from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Run
-from hoplite.training.train import split_options
 
 
 @dataclass(eq=False, repr=False)

@@ -12,11 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hoplite.errors import ConfigError, check_choice
+from hoplite.config import BASES, STARTS
+from hoplite.errors import check_choice
 from hoplite.operators import SPECTRUM
 
-BASES = ("monomial", "chebyshev")
-STARTS = ("random", "lowpass")
 LOWPASS_DECAY = 0.8
 
 
@@ -50,8 +49,8 @@ def uniform(shape: tuple[int, ...], size: int, generator: torch.Generator) -> Te
 def exponential_coefficients(rate: Tensor, hops: int) -> Tensor:
     """beta^i / i! for i = 0 .. hops: shape (...) -> (..., hops + 1), differentiable.
 
-    >>> exponential_coefficients(torch.tensor(2.0), 3).tolist()
-    [1.0, 2.0, 2.0, 1.3333332538604736]
+    >>> exponential_coefficients(torch.tensor(2.0), 3)
+    tensor([1.0000, 2.0000, 2.0000, 1.3333])
     """
     one = torch.ones_like(rate).unsqueeze(-1)
     if hops == 0:
@@ -85,10 +84,3 @@ def frequency_response(
     """
     coefficients = np.asarray(coefficients, dtype=np.float64)
     return basis_values(basis, operator, points, len(coefficients) - 1) @ coefficients
-
-
-def check_hops(hops: int) -> int:
-    """Return ``hops`` if it is a whole number >= 0."""
-    if isinstance(hops, bool) or not isinstance(hops, int | np.integer) or hops < 0:
-        raise ConfigError(f"hops is {hops!r}; it must be a whole number, 0 or larger.")
-    return int(hops)

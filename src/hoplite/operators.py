@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.config import OPERATORS
 from hoplite.errors import check_choice
 from hoplite.graph import Graph
 
 SPECTRUM = {"renormalized": (-1.0, 1.0), "adjacency": (-1.0, 1.0), "laplacian": (0.0, 2.0)}
-OPERATORS = tuple(SPECTRUM)
 
 
 @dataclass(frozen=True, eq=False)

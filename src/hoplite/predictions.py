@@ -13,8 +13,6 @@ from hoplite.files import atomic_write
 from hoplite.graph import Graph
 from hoplite.models.trained import TrainedModel
 
-TABLE_FORMATS = (".parquet", ".csv")
-
 
 def predict_table(model: TrainedModel, graph: Graph) -> pa.Table:
     """Columns ``id`` (the graph's node ids, or 0 .. n-1), ``predicted`` and ``probability``."""

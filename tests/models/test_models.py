@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from hoplite.config import OPERATORS, ModelConfig
 from hoplite.errors import ConfigError
 from hoplite.filters import exponential_coefficients
-from hoplite.models import ModelConfig, build_model
-from hoplite.operators import OPERATORS
+from hoplite.models import build_model
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Propagation
 
@@ -71,9 +71,7 @@ def stacked_weights(model, seeds, dtype=torch.float64):
     for r, run in enumerate(runs):
         if "bias" in run:
             run["bias"] += r + 1
-    return runs, {
-        name: torch.stack([run[name] for run in runs]).to(dtype) for name in runs[0]
-    }
+    return runs, {name: torch.stack([run[name] for run in runs]).to(dtype) for name in runs[0]}
 
 
 @pytest.mark.parametrize(("model", "basis", "gate"), CASES)

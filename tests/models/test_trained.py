@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from hoplite import Graph, ModelFileError, TrainedModel, train
-from hoplite.models import GATES, ModelConfig, build_model
+from hoplite.config import GATES, ModelConfig
+from hoplite.models import build_model
 
 CONFIGS = [
     ModelConfig("sgc", 2),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hoplite.errors import ConfigError, GraphError
 from hoplite.propagation import backend
-from hoplite.propagation.backend import set_num_threads, use_backend
+from hoplite.propagation.backend import get_num_threads, set_num_threads, use_backend
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
 
@@ -136,12 +136,13 @@ def test_bits_depend_neither_on_batch_mates_nor_on_threads():
     theta, gradient = torch.randn(runs, 500, 7), torch.randn(3000, runs, 7)
     dropout = Dropout((0.5, 0.0, 0.3) * 3, tuple(range(runs)), 4)
     answers = []
+    before = get_num_threads()
     try:
         for threads in (1, 2, 3):
             set_num_threads(threads)
             answers.append(both_passes(features, theta, dropout, gradient))
     finally:
-        set_num_threads(None)
+        set_num_threads(before)
     out, grad = answers[0]
     for others in answers[1:]:
         assert torch.equal(out, others[0])

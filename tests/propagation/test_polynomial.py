@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from hoplite.operators import OPERATORS, build_operator
+from hoplite.config import BASES, OPERATORS
+from hoplite.operators import build_operator
 from hoplite.propagation.polynomial import combine, hop_stack
 from hoplite.propagation.spmm import SparseMatrix
-
-BASES = ("monomial", "chebyshev")
 
 
 def matrix_of(graph, operator, basis):

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from hoplite import ConfigError, GraphError, HopliteWarning
-from hoplite.models import GATES, ModelConfig, build_model
+from hoplite.config import GATES, ModelConfig, TrainingConfig
+from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
-from hoplite.training import NodeSet, Run, TrainingConfig, fit_runs
+from hoplite.training import NodeSet, Run, fit_runs
 
 MODELS = [
     ("sgc", "class"),

@@ -2,7 +2,7 @@
 
 import torch
 
-from hoplite.training import TrainingConfig
+from hoplite.config import TrainingConfig
 from hoplite.training.optimizers import LBFGS, Adam
 
 

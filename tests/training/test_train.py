@@ -10,9 +10,7 @@ from hoplite import ConfigError, Graph, GraphError, HopliteWarning, Split
 
 
 def test_cora_reaches_the_papers_level(cora):
-    result = hoplite.train(
-        cora, "lgc", hops=20, lr=0.2, weight_decay=5e-4, dropout=0.5, seeds=3
-    )
+    result = hoplite.train(cora, "lgc", hops=20, lr=0.2, weight_decay=5e-4, dropout=0.5, seeds=3)
     assert result.test_accuracy >= 0.80
     best = max(result.runs, key=lambda run: run.val_accuracy)
     assert result.model is best.model

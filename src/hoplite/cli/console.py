@@ -7,7 +7,7 @@ import json
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -17,7 +17,9 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
 from hoplite.errors import HopliteWarning
-from hoplite.training.runs import Progress
+
+if TYPE_CHECKING:  # it needs torch, which takes a second to import
+    from hoplite.training.runs import Progress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 DatasetArgument = Annotated[

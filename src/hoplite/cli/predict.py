@@ -16,10 +16,8 @@ from hoplite.cli.console import (
     print_line,
     print_table,
 )
-from hoplite.datasets import load
+from hoplite.config import TABLE_FORMATS
 from hoplite.errors import check_choice
-from hoplite.models.trained import TrainedModel
-from hoplite.predictions import TABLE_FORMATS, predict_table, write_table
 
 
 def predict(
@@ -31,6 +29,9 @@ def predict(
 ) -> None:
     """Predict the label of every node of DATASET and write id, predicted label and probability."""
     check_choice("the ending of --out", out.suffix, TABLE_FORMATS)
+    from hoplite import TrainedModel, load  # only now: importing torch takes a second
+    from hoplite.predictions import predict_table, write_table
+
     model = TrainedModel.load(model_dir)
     graph = load(dataset, seed=split_seed)
     table = predict_table(model, graph)

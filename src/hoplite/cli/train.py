@@ -17,14 +17,9 @@ from hoplite.cli.console import (
     print_table,
     training_bar,
 )
-from hoplite.datasets import load
+from hoplite.config import ModelConfig, TrainingConfig, split_options
 from hoplite.errors import ModelFileError
 from hoplite.files import atomic_write_text
-from hoplite.models.config import ModelConfig
-from hoplite.propagation.backend import set_num_threads
-from hoplite.training import TrainingConfig, TrainingResult
-from hoplite.training import train as train_model
-from hoplite.training.train import split_options
 
 _model, _training = ModelConfig(), TrainingConfig()
 
@@ -91,9 +86,12 @@ def train(
         "patience": patience,
         "order": order,
     }
-    split_options(model, options)  # wrong settings are told before any work is done
+    model_config, _ = split_options(model, options)  # wrong settings are told before any work
     if out is not None and out.exists() and not overwrite and any(out.iterdir()):
         raise ModelFileError(f"{out} exists and is not empty; add --overwrite to replace it.")
+    from hoplite import load, set_num_threads  # only now: importing torch takes a second
+    from hoplite import train as train_model
+
     if threads is not None:
         set_num_threads(threads)
     graph = load(dataset, seed=split_seed)
@@ -113,10 +111,10 @@ def train(
     if json:
         print_json(summary)
     else:
-        _print(result, summary)
+        _print(model_config, summary)
 
 
-def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
+def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
     def percent(value: float | None) -> str:
         return "-" if value is None else f"{100 * value:.1f}"
 
@@ -144,7 +142,6 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
             f"{summary['ms_per_epoch']:.2f}",
         ]
     )
-    config = result.model_config
     title = f"{summary['dataset']}: {config.model}, {config.hops} hops, {config.operator}"
     columns = ["seed", "val %", "test %", "best epoch", "epochs", "ms/epoch"]
     print_table(title, columns, rows)

@@ -19,11 +19,11 @@ def row_normalized(features: np.ndarray | sp.csr_array) -> np.ndarray | sp.csr_a
     if isinstance(features, np.ndarray):
         sums = features.sum(axis=1, dtype=np.float64, keepdims=True)
         return (features / np.where(sums == 0, 1, sums)).astype(features.dtype)
-    features = sp.csr_array(features, copy=True)
-    features.sort_indices()
-    n = features.indptr.size - 1
-    rows = np.repeat(np.arange(n), np.diff(features.indptr))
-    sums = np.bincount(rows, weights=features.data, minlength=n)
-    values = features.data / np.where(sums == 0, 1, sums)[rows]
-    parts = (values.astype(features.dtype), features.indices, features.indptr)
-    return sp.csr_array(parts, shape=features.shape)
+    matrix = sp.csr_array(features, copy=True)
+    matrix.sort_indices()
+    n = matrix.indptr.size - 1
+    rows = np.repeat(np.arange(n), np.diff(matrix.indptr))
+    sums = np.bincount(rows, weights=matrix.data, minlength=n)
+    values = matrix.data / np.where(sums == 0, 1, sums)[rows]
+    parts = (values.astype(matrix.dtype), matrix.indices, matrix.indptr)
+    return sp.csr_array(parts, shape=matrix.shape)

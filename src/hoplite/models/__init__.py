@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hoplite.config import ModelConfig
 from hoplite.models.base import Model, Weights
-from hoplite.models.config import GATES, MODEL_NAMES, ModelConfig
 from hoplite.models.hyper import ClassGate, FeatureGate, NodeGate
 from hoplite.models.linear import EGC, LGC, SGC, LinearModel
 
@@ -18,11 +18,8 @@ def build_model(config: ModelConfig, num_features: int, num_classes: int) -> Mod
 
 
 __all__ = [
-    "GATES",
-    "MODEL_NAMES",
     "LinearModel",
     "Model",
-    "ModelConfig",
     "Weights",
     "build_model",
 ]

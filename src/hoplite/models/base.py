@@ -8,8 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from hoplite.config import ModelConfig
 from hoplite.filters import uniform
-from hoplite.models.config import ModelConfig
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import RowView
 

@@ -22,10 +22,11 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 from torch import Tensor
 
+from hoplite.config import ModelConfig
 from hoplite.errors import HopliteError, ModelFileError
 from hoplite.files import atomic_write_bytes
 from hoplite.graph import Graph
-from hoplite.models import LinearModel, Model, ModelConfig, Weights, build_model
+from hoplite.models import LinearModel, Model, Weights, build_model
 from hoplite.propagation.engine import Propagation
 
 FORMAT = 1

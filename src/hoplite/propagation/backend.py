@@ -19,7 +19,6 @@ except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
     native = None
 
 _chosen: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
-_threads: int | None = None
 
 
 def has_native() -> bool:
@@ -27,23 +26,16 @@ def has_native() -> bool:
     return native is not None
 
 
-def set_num_threads(threads: int | None) -> None:
-    """Let the C++ core use at most ``threads`` threads; ``None`` follows torch again."""
-    global _threads
-    if threads is not None and (isinstance(threads, bool) or int(threads) != threads):
-        raise ConfigError(f"threads is {threads!r}; pass a whole number or None.")
-    if threads is not None and threads < 1:
-        raise ConfigError(f"threads is {threads}; at least one thread is needed.")
-    _threads = None if threads is None else int(threads)
+def set_num_threads(threads: int) -> None:
+    """Let the C++ core and torch, which share their threads, use at most ``threads`` of them."""
+    if isinstance(threads, bool) or int(threads) != threads or threads < 1:
+        raise ConfigError(f"threads is {threads!r}; pass a whole number, 1 or larger.")
+    torch.set_num_threads(int(threads))
 
 
 def get_num_threads() -> int:
-    """Threads of the C++ core.
-
-    Unless :func:`set_num_threads` was called this is ``torch.get_num_threads()``, which starts
-    from ``OMP_NUM_THREADS`` or the number of cores.
-    """
-    return torch.get_num_threads() if _threads is None else _threads
+    """Threads of the C++ core and torch: at first ``OMP_NUM_THREADS`` or the number of cores."""
+    return torch.get_num_threads()
 
 
 @contextmanager

@@ -100,41 +100,33 @@ class Features:
         return _Times.apply(theta, self, dropout)  # pyright: ignore[reportReturnType]
 
     def dense(self, dropout: Dropout | None = None, run: int = 0) -> Tensor:
-        """X, or drop(X) of one run, as a dense n x d tensor."""
+        """X, or drop(X) of one run, as a dense n x d tensor (X itself if nothing is dropped)."""
         store = self._storage
-        drops = dropout is not None and int(dropout.rules[run, 2]) > 0
+        if dropout is not None and int(dropout.rules[run, 2]) == 0:
+            dropout = None
         if isinstance(store, SparseMatrix):
             values = as_tensor(store.to_scipy().data)
-            if drops:
+            if dropout is not None:
                 values = values * dropout.mask(self.elements(), run) * dropout.scale(run)
             out = torch.zeros(self.shape, dtype=self.dtype)
             return out.index_put_(self._positions(), values)
-        if not drops:
+        if dropout is None:
             return store
-        if native is not None and uses_native(store):
-            out = torch.empty_like(store)
-            key0, key1, threshold = dropout.rules[run].tolist()
-            native.drop_dense(
-                self.dtype == torch.float32,
-                store.data_ptr(),
-                out.data_ptr(),
-                *self.shape,
-                _address(self._row_numbers),
-                key0,
-                key1,
-                threshold,
-                dropout.scale(run),
-                get_num_threads(),
-            )
-            return out
-        return store * dropout.mask(self.elements().to(store.device), run) * dropout.scale(run)
-
-    def dense_columns(self, start: int, stop: int) -> Tensor:
-        """The columns start .. stop - 1 of X as a dense, contiguous n x (stop - start) tensor."""
-        store = self._storage
-        if isinstance(store, SparseMatrix):
-            return torch.from_numpy(store.to_scipy()[:, start:stop].toarray(order="C"))
-        return store[:, start:stop].contiguous()
+        if native is None or not uses_native(store):
+            kept = dropout.mask(self.elements().to(store.device), run)
+            return store * kept * dropout.scale(run)
+        out = torch.empty_like(store)
+        native.drop_dense(
+            self.dtype == torch.float32,
+            store.data_ptr(),
+            out.data_ptr(),
+            *self.shape,
+            _address(self._row_numbers),
+            *dropout.rules[run].tolist(),
+            dropout.scale(run),
+            get_num_threads(),
+        )
+        return out
 
     def dense_columns(self, start: int, stop: int) -> Tensor:
         """Columns [start, stop) of X as a dense, contiguous tensor; no dropout."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from hoplite.config import ORDERS
 from hoplite.errors import ConfigError, check_choice
 
-ORDERS = ("auto", "weights-first", "hops-first")
 PASSES = 3  # forward, backward, validation
 BYTES = 4  # per float32
 

@@ -45,8 +45,17 @@ class SparseMatrix:
     [10.0, 2.0]
     """
 
-    __slots__ = ("_indptr", "_matrix", "_native", "_torch", "_transposed")
-    __slots__ += ("dtype", "nnz", "shape", "symmetric")
+    __slots__ = (
+        "_indptr",
+        "_matrix",
+        "_native",
+        "_torch",
+        "_transposed",
+        "dtype",
+        "nnz",
+        "shape",
+        "symmetric",
+    )
 
     def __init__(self, matrix: sp.csr_array, symmetric: bool) -> None:
         self._matrix = matrix
@@ -87,7 +96,7 @@ class SparseMatrix:
         return cls(csr, symmetric)
 
     @property
-    def T(self) -> SparseMatrix:  # noqa: N802 - the name that NumPy and torch use
+    def T(self) -> SparseMatrix:
         """The transpose: itself if symmetric, otherwise built once."""
         if self.symmetric:
             return self
@@ -128,13 +137,13 @@ class SparseMatrix:
 
 
 def spmm(
-    S: SparseMatrix,  # noqa: N803 - the letters of the formula
-    X: Tensor,  # noqa: N803
+    S: SparseMatrix,
+    X: Tensor,
     *,
     scale: float = 1.0,
-    Z: Tensor | None = None,  # noqa: N803
+    Z: Tensor | None = None,
     column_scale: Tensor | None = None,
-    W: Tensor | None = None,  # noqa: N803
+    W: Tensor | None = None,
     w_scale: float = 0.0,
     out: Tensor | None = None,
 ) -> Tensor:
@@ -148,7 +157,7 @@ def spmm(
     Each column's bits do not depend on the columns beside it or on the number of threads (with
     the C++ core).
     """
-    X = X.contiguous()  # noqa: N806
+    X = X.contiguous()
     rows = (S.shape[0], X.shape[1] if X.dim() == 2 else 0)
     _check("X", X, X, S.dtype, (S.shape[1], rows[1]))
     if Z is not None:
@@ -180,7 +189,7 @@ def spmm(
         )
         return out
     with torch.no_grad():
-        Y = torch_product(S.to_torch(X.device), X)  # noqa: N806
+        Y = torch_product(S.to_torch(X.device), X)
         if scale != 1.0:
             Y *= scale
         if Z is not None and column_scale is not None:
@@ -210,8 +219,8 @@ class _Product(torch.autograd.Function):
         return _Product.apply(gradients[0], ctx.matrix.T), None
 
 
-def matmul(S: SparseMatrix, X: Tensor) -> Tensor:  # noqa: N803
-    """``S @ X`` for X of shape (m,), (m, w) or (m, ...); differentiable in X, any number of times."""
+def matmul(S: SparseMatrix, X: Tensor) -> Tensor:
+    """``S @ X`` for X of shape (m,), (m, w) or (m, ...), differentiable in X (repeatedly)."""
     if X.dim() == 0 or X.shape[0] != S.shape[1]:
         raise GraphError(
             f"X has shape {tuple(X.shape)} but S has {S.shape[1]:,} columns; "
@@ -222,7 +231,7 @@ def matmul(S: SparseMatrix, X: Tensor) -> Tensor:  # noqa: N803
     return flat.reshape(S.shape[0], *X.shape[1:])  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
 
-def _check(name: str, given: Tensor, X: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:  # noqa: N803
+def _check(name: str, given: Tensor, X: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     """Raise a clear error unless ``given`` is a contiguous tensor of this kind and shape."""
     if given.dim() != len(shape) or tuple(given.shape) != shape:
         wanted = " x ".join(str(size) for size in shape)

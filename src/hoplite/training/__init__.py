@@ -1,18 +1,15 @@
 """Training: settings, the loop over many runs, and hoplite.train."""
 
-from hoplite.training.config import OPTIMIZERS, TrainingConfig
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Progress, Run, RunResult
 from hoplite.training.train import ScoredRun, TrainingResult, train
 
 __all__ = [
-    "OPTIMIZERS",
     "NodeSet",
     "Progress",
     "Run",
     "RunResult",
     "ScoredRun",
-    "TrainingConfig",
     "TrainingResult",
     "fit_runs",
     "train",

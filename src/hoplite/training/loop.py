@@ -43,18 +43,17 @@ def fit_runs(
         raise ConfigError("runs is empty; give at least one run.")
     if not len(train):
         raise GraphError("the training set is empty; give at least one labelled training node.")
-    shared = {(r.config.optimizer, r.config.epochs, r.config.patience) for r in runs}
-    if len(shared) > 1:
-        raise ConfigError("runs trained together must share optimizer, epochs and patience.")
-    if runs[0].config.optimizer == "lbfgs" and len(runs) > 1:
-        return [
-            result
-            for i, run in enumerate(runs)
-            for result in _Batch(model, propagation, [run], train, val, watch).fit(
-                progress and (lambda state, i=i: progress(state.within(i, len(runs))))
-            )
-        ]
-    return _Batch(model, propagation, runs, train, val, watch).fit(progress)
+    configs = [run.config for run in runs]
+    if len({(c.optimizer, c.epochs, c.patience, c.order) for c in configs}) > 1:
+        raise ConfigError("runs trained together must share optimizer, epochs, patience and order.")
+    report = progress or (lambda state: None)
+    batches = [[run] for run in runs] if runs[0].config.optimizer == "lbfgs" else [list(runs)]
+    results: list[RunResult] = []
+    for i, batch in enumerate(batches):
+        results += _Batch(model, propagation, batch, train, val, watch).fit(
+            lambda state, i=i: report(state.within(i, len(batches)))
+        )
+    return results
 
 
 class _Batch:
@@ -64,13 +63,13 @@ class _Batch:
         self,
         model: Model,
         propagation: Propagation,
-        runs: Sequence[Run],
+        runs: list[Run],
         train: NodeSet,
         val: NodeSet | None,
         watch: NodeSet | None,
     ) -> None:
         self.started = time.perf_counter()
-        self.model, self.runs = model, list(runs)
+        self.runs = runs
         scored = {"val": val, "test": watch}
         self.scored = {name: part for name, part in scored.items() if part is not None}
         parts = [train, *self.scored.values()]
@@ -103,14 +102,13 @@ class _Batch:
         self.best_epoch = torch.zeros(count, dtype=torch.int64)
         self.epochs = torch.zeros(count, dtype=torch.int64)
 
-    def fit(self, progress: Callable[[Progress], None] | None) -> list[RunResult]:
+    def fit(self, progress: Callable[[Progress], None]) -> list[RunResult]:
         config = self.runs[0].config
         for epoch in range(config.epochs):
             self._train(epoch)
             self._score(epoch)
             self._choose(epoch, config.patience)
-            if progress is not None:
-                progress(self._progress(epoch, config.epochs))
+            progress(self._progress(epoch, config.epochs))
             if not len(self.active):
                 break
         return self._results()
@@ -151,7 +149,7 @@ class _Batch:
         if "val" in self.scored:
             value = self.history["val_accuracy"][active, epoch]
         else:
-            value = torch.full((len(active),), float(epoch), dtype=torch.float64)  # the last epoch counts
+            value = torch.full_like(self.best_value[active], epoch)  # the last epoch counts
         better = (value > self.best_value[active]) & ~diverged
         if better.any():
             self.best_value[active[better]] = value[better]

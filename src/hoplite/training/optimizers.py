@@ -8,8 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from hoplite.config import TrainingConfig
 from hoplite.models import Weights
-from hoplite.training.config import TrainingConfig
 
 Losses = Callable[[], Tensor]  # one loss per run, (R,), freshly evaluated
 

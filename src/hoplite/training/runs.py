@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from hoplite.config import TrainingConfig
 from hoplite.models import Model, Weights
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Plan, Problem, make_plan
-from hoplite.training.config import TrainingConfig
 
 
 @dataclass(frozen=True)

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, GraphError, nearest_hint
+from hoplite.config import ModelConfig, TrainingConfig, split_options
+from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
-from hoplite.training.config import TrainingConfig
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Progress, Run, RunResult
 
@@ -138,22 +138,6 @@ def train(
         _scored(graph, model_config, result, propagation, parts["test"]) for result in results
     )
     return TrainingResult(graph, model_config, training_config, runs)
-
-
-def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
-    """Sort ``options`` into the two configurations; an unknown name gets the nearest suggested."""
-    fields = {
-        kind: {f.name for f in dataclasses.fields(kind)} for kind in (ModelConfig, TrainingConfig)
-    }
-    known = set().union(*fields.values())
-    for name in options:
-        if name not in known:
-            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
-    chosen = {
-        kind: {name: value for name, value in options.items() if name in names}
-        for kind, names in fields.items()
-    }
-    return ModelConfig(model, **chosen[ModelConfig]), TrainingConfig(**chosen[TrainingConfig])
 
 
 def _as_seeds(seeds: int | Sequence[int]) -> list[int]:

@@ -1,0 +1,134 @@
+"""The settings of a model and of its training: checked once, frozen, written beside every result.
+
+Nothing here needs torch, so that the command line can show its help at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hoplite.errors import ConfigError, check_choice, nearest_hint
+
+MODELS = ("sgc", "egc", "lgc", "hlgc")
+GATES = ("node", "class", "feature")
+OPERATORS = ("renormalized", "adjacency", "laplacian")
+BASES = ("monomial", "chebyshev")
+STARTS = ("random", "lowpass")
+OPTIMIZERS = ("adam", "lbfgs")
+ORDERS = ("auto", "weights-first", "hops-first")
+TABLE_FORMATS = (".parquet", ".csv")
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The settings of a linear graph convolution, checked once.
+
+    Parameters
+    ----------
+    model : {"sgc", "egc", "lgc", "hlgc"}
+        Which coefficients are learned: none, one diffusion rate, one per hop, a gate per node.
+    hops : int
+        The degree k of the polynomial.
+    operator : {"renormalized", "adjacency", "laplacian"}
+        The matrix S.
+    basis : {"monomial", "chebyshev"}
+        The polynomials whose coefficients LGC and hLGC learn. SGC and EGC are defined by powers.
+    start : {"random", "lowpass"}
+        First values of the coefficients: the paper's, or a smoothing filter.
+    gate : {"node", "class", "feature"}
+        The reading of hLGC: the paper's equation, its experimental section, or the public
+        experiments. Only hLGC uses it.
+    bias, standardize : bool
+        Add b to the logits; scale each logit column to mean 0 and std 1 over the nodes first.
+    """
+
+    model: str = "lgc"
+    hops: int = 10
+    operator: str = "renormalized"
+    basis: str = "monomial"
+    start: str = "random"
+    gate: str = "class"
+    bias: bool = False
+    standardize: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("model", self.model, MODELS)
+        check_choice("operator", self.operator, OPERATORS)
+        check_choice("basis", self.basis, BASES)
+        check_choice("start", self.start, STARTS)
+        check_choice("gate", self.gate, GATES)
+        object.__setattr__(self, "hops", check_hops(self.hops))
+        if self.basis != "monomial" and self.model in ("sgc", "egc"):
+            raise ConfigError(
+                f"basis is {self.basis!r} but {self.model} is defined by powers of the operator; "
+                "use basis 'monomial', or model 'lgc'."
+            )
+
+
+@dataclass(frozen=True)
+class TrainingConfig:
+    """The settings of one training run, checked once; the defaults suit the citation graphs.
+
+    Parameters
+    ----------
+    lr, weight_decay : float
+        Learning rate, and the factor of the penalty ``weight_decay / 2 * ||weights||^2``.
+    dropout : float
+        Probability in [0, 1) that an entry of X is set to 0 in a training step.
+    optimizer : {"adam", "lbfgs"}
+        Adam as in the paper, or full-batch L-BFGS (one epoch is one call of up to 20 iterations).
+    epochs, patience : int
+        At most ``epochs``; stop when validation accuracy has not risen for ``patience`` of them.
+    order : {"auto", "weights-first", "hops-first"}
+        Evaluation order; "auto" takes the cheaper one.
+    """
+
+    lr: float = 0.05
+    weight_decay: float = 5e-4
+    dropout: float = 0.5
+    optimizer: str = "adam"
+    epochs: int = 500
+    patience: int = 100
+    order: str = "auto"
+
+    def __post_init__(self) -> None:
+        check_choice("optimizer", self.optimizer, OPTIMIZERS)
+        check_choice("order", self.order, ORDERS)
+        _check_number("lr", self.lr, self.lr > 0, "larger than 0")
+        _check_number("weight_decay", self.weight_decay, self.weight_decay >= 0, "0 or larger")
+        _check_number("dropout", self.dropout, 0 <= self.dropout < 1, "in [0, 1)")
+        _check_number("epochs", self.epochs, self.epochs >= 1, "1 or larger")
+        _check_number("patience", self.patience, self.patience >= 1, "1 or larger")
+
+
+def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
+    """Sort ``options`` into the two configurations; an unknown name gets the nearest suggested."""
+    fields = {
+        kind: {f.name for f in dataclasses.fields(kind)} for kind in (ModelConfig, TrainingConfig)
+    }
+    known = set().union(*fields.values())
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
+    chosen = {
+        kind: {name: value for name, value in options.items() if name in names}
+        for kind, names in fields.items()
+    }
+    return ModelConfig(model, **chosen[ModelConfig]), TrainingConfig(**chosen[TrainingConfig])
+
+
+def check_hops(hops: int) -> int:
+    """Return ``hops`` if it is a whole number >= 0."""
+    if isinstance(hops, bool) or not isinstance(hops, int | np.integer) or hops < 0:
+        raise ConfigError(f"hops is {hops!r}; it must be a whole number, 0 or larger.")
+    return int(hops)
+
+
+def _check_number(argument: str, value: float, fits: bool, allowed: str) -> None:
+    if not (fits and math.isfinite(value)):
+        raise ConfigError(f"{argument} is {value!r}; it must be a number {allowed}.")
