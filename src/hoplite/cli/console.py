@@ -83,7 +83,7 @@ def training_bar(title: str) -> Iterator[Callable[[Progress], None]]:
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with ProgressBar(*columns, console=_err, transient=True) as bar:
+    with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
         task = bar.add_task(escape(title), total=None, epoch=0, running=0, score="")
 
         def report(state: Progress) -> None:

@@ -125,7 +125,7 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
             percent(run["test_accuracy"]),
             str(run["best_epoch"]),
             str(run["epochs"]),
-            f"{1000 * run['seconds'] / run['epochs']:.2f}",
+            "",  # the seeds train together, so only their mean is known
         ]
         for run in summary["runs"]
     ]
