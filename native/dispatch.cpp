@@ -14,9 +14,14 @@
                      V*);                                                                        \
     template <class V>                                                                           \
     void drop_range(const KeepRule&, V, const V*, uint64_t, int64_t, V*);                        \
+    template <class V>                                                                           \
+    void weigh_rows(int64_t, int64_t, const V*, const V*, const V*, V*, double*);                \
+    template <class V>                                                                           \
+    void adam(const AdamStep<V>&, const V*, V*, V*, V*, int64_t);                                \
     template <class V, class I>                                                                  \
     Kernels<V, I> table() {                                                                      \
-        return {spmm_rows<V, I>, number_elements<I>, drop_values<V>, drop_range<V>};             \
+        return {spmm_rows<V, I>, number_elements<I>, drop_values<V>, drop_range<V>,              \
+                weigh_rows<V>, adam<V>};                                                         \
     }                                                                                            \
     }
 

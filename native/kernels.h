@@ -47,6 +47,12 @@ struct Numbering {
     const int64_t* numbers;  // row of X -> the row number that is hashed, or null for itself
 };
 
+// w -= rate * m / (sqrt(v) * root_factor + 1e-8), after g += decay * w, and m and v as usual.
+template <class V>
+struct AdamStep {
+    V rate, decay, root_factor;
+};
+
 template <class V, class I>
 struct Kernels {
     // Rows [begin, end) of the tile.
@@ -61,6 +67,12 @@ struct Kernels {
     // The same for consecutive elements first, first + 1, ...
     void (*drop_range)(const KeepRule& rule, V scale, const V* values, uint64_t first,
                        int64_t count, V* out);
+    // For n packed rows of `stride` (16, 32, 64 or 128 bytes):
+    // out += g diag(scales), dots = column sums of g * other.
+    void (*weigh_rows)(int64_t n, int64_t stride, const V* g, const V* other, const V* scales,
+                       V* out, double* dots);
+    void (*adam)(const AdamStep<V>& step, const V* gradient, V* weight, V* mean, V* square,
+                 int64_t count);
 };
 
 }  // namespace hoplite

@@ -12,9 +12,11 @@
 #include <stdexcept>
 #include <variant>
 
+#include "adam_runs.h"
 #include "dispatch.h"
 #include "drop_dense.h"
 #include "dropout_spmm.h"
+#include "polynomial.h"
 #include "spmm.h"
 
 namespace nb = nanobind;
@@ -26,6 +28,9 @@ template <class T>
 T* at(uintptr_t address) {
     return reinterpret_cast<T*>(address);
 }
+
+template <class View>
+using index_of = std::decay_t<decltype(*std::declval<View>().indices)>;
 
 using Array = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Indptr = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
@@ -90,6 +95,44 @@ class Csr {
             view_);
     }
 
+    // With `other`, the adjoint; without, the combination.
+    void polynomial(bool chebyshev, int64_t hops, int64_t width, uintptr_t signal,
+                    uintptr_t scales, uintptr_t out, uintptr_t other, uintptr_t dots,
+                    int threads) const {
+        std::visit(
+            [&](const auto& s) {
+                using V = std::decay_t<decltype(*s.values)>;
+                const PolynomialArguments<V> arguments{chebyshev,     hops,       width,
+                                                       at<V>(signal), at<V>(scales), at<V>(out),
+                                                       at<V>(other),  at<double>(dots)};
+                (other ? adjoint<V, index_of<decltype(s)>> : combine<V, index_of<decltype(s)>>)(
+                    s, arguments, threads);
+            },
+            view_);
+    }
+
+    void gather_hops(bool chebyshev, int64_t hops, int64_t width, uintptr_t rows, int64_t count,
+                     uintptr_t signal, uintptr_t out, int threads) const {
+        std::visit(
+            [&](const auto& s) {
+                using V = std::decay_t<decltype(*s.values)>;
+                const HopArguments<V> arguments{chebyshev, hops, width, at<int64_t>(rows), count};
+                hoplite::gather_hops(s, arguments, at<const V>(signal), at<V>(out), threads);
+            },
+            view_);
+    }
+
+    void scatter_hops(bool chebyshev, int64_t hops, int64_t width, uintptr_t rows, int64_t count,
+                      uintptr_t gathered, uintptr_t out, int threads) const {
+        std::visit(
+            [&](const auto& s) {
+                using V = std::decay_t<decltype(*s.values)>;
+                const HopArguments<V> arguments{chebyshev, hops, width, at<int64_t>(rows), count};
+                hoplite::scatter_hops(s, arguments, at<const V>(gathered), at<V>(out), threads);
+            },
+            view_);
+    }
+
   private:
     AnyCsr make_view(int64_t columns) const {
         const bool single = values_.dtype() == nb::dtype<float>();
@@ -121,6 +164,19 @@ void drop_dense_any(bool single, uintptr_t x, uintptr_t out, int64_t n, int64_t 
         drop_dense(at<double>(x), at<double>(out), n, d, numbers, rule, scale, threads);
 }
 
+void adam_any(bool single, int64_t runs, int64_t size, uintptr_t gradient, uintptr_t weight,
+              uintptr_t mean, uintptr_t square, uintptr_t lr, uintptr_t decay, int64_t steps,
+              int threads) {
+    if (single)
+        adam_runs(runs, size, at<const float>(gradient), at<float>(weight), at<float>(mean),
+                  at<float>(square), at<const double>(lr), at<const double>(decay), steps,
+                  threads);
+    else
+        adam_runs(runs, size, at<const double>(gradient), at<double>(weight), at<double>(mean),
+                  at<double>(square), at<const double>(lr), at<const double>(decay), steps,
+                  threads);
+}
+
 }  // namespace
 
 NB_MODULE(_native, module) {
@@ -128,8 +184,12 @@ NB_MODULE(_native, module) {
     nb::class_<Csr>(module, "Csr")
         .def(nb::init<Indptr, Array, Array, int64_t>())
         .def("spmm", &Csr::spmm, release())
-        .def("dropout_spmm", &Csr::dropout_spmm, release());
+        .def("dropout_spmm", &Csr::dropout_spmm, release())
+        .def("polynomial", &Csr::polynomial, release())
+        .def("gather_hops", &Csr::gather_hops, release())
+        .def("scatter_hops", &Csr::scatter_hops, release());
     module.def("drop_dense", &drop_dense_any, release());
+    module.def("adam", &adam_any, release());
     module.def("architectures", &architectures);
     module.def("architecture", &architecture);
     module.def("set_architecture", &set_architecture);

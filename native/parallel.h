@@ -19,8 +19,9 @@
 
 namespace hoplite {
 
-// Below this many multiply-adds (roughly 50 us) waking a thread costs more than it brings.
-constexpr int64_t min_parallel_work = int64_t(1) << 19;
+// Below this many multiply-adds (roughly half a millisecond) a second thread brings little, and on a
+// busy machine, where it must first get a core, it costs much.
+constexpr int64_t min_parallel_work = int64_t(1) << 22;
 
 inline int useful_threads(int threads, int64_t work) {
     return work < min_parallel_work || threads < 1 ? 1 : threads;

@@ -34,6 +34,43 @@ class Csr:
         threads: int,
         /,
     ) -> None: ...
+    def polynomial(
+        self,
+        chebyshev: bool,
+        hops: int,
+        width: int,
+        signal: int,
+        scales: int,
+        out: int,
+        other: int,
+        dots: int,
+        threads: int,
+        /,
+    ) -> None: ...
+    def gather_hops(
+        self,
+        chebyshev: bool,
+        hops: int,
+        width: int,
+        rows: int,
+        count: int,
+        signal: int,
+        out: int,
+        threads: int,
+        /,
+    ) -> None: ...
+    def scatter_hops(
+        self,
+        chebyshev: bool,
+        hops: int,
+        width: int,
+        rows: int,
+        count: int,
+        gathered: int,
+        out: int,
+        threads: int,
+        /,
+    ) -> None: ...
 
 def drop_dense(
     single: bool,
@@ -46,6 +83,20 @@ def drop_dense(
     key1: int,
     threshold: int,
     scale: float,
+    threads: int,
+    /,
+) -> None: ...
+def adam(
+    single: bool,
+    runs: int,
+    size: int,
+    gradient: int,
+    weight: int,
+    mean: int,
+    square: int,
+    lr: int,
+    decay: int,
+    steps: int,
     threads: int,
     /,
 ) -> None: ...

@@ -25,6 +25,7 @@ class Model(ABC):
     """
 
     kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
+    columns: ClassVar[str] = "classes"  # what it propagates under dropout: "classes" or "features"
 
     def __init__(self, config: ModelConfig, num_features: int, num_classes: int) -> None:
         self.config = config

@@ -49,8 +49,24 @@ class HyperLGC(Model):
         return weight, torch.ones(outputs) if self.config.start == "lowpass" else bias
 
 
+def run_matmul(left: Tensor, right: Tensor) -> Tensor:
+    """Every run's product: (R or 1, rows, a) and (R, a, b) -> (R, rows, b).
+
+    One run, or a left side that all runs share, is one plain product, which is faster than a batch.
+    """
+    if left.shape[0] > 1:
+        return left @ right
+    runs, inner, outer = right.shape
+    if runs == 1:
+        return (left[0] @ right[0]).unsqueeze(0)
+    wide = left[0] @ right.transpose(0, 1).reshape(inner, runs * outer)
+    return wide.view(-1, runs, outer).transpose(0, 1)
+
+
 class NodeGate(HyperLGC):
     """One sigmoid gate per node and hop, from that hop's features."""
+
+    columns = "features"
 
     def initial_gate(self, generator: torch.Generator) -> Weights:
         d, hidden, hops = self.num_features, max(self.num_features // 2, 1), self.config.hops
@@ -61,12 +77,15 @@ class NodeGate(HyperLGC):
 
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
         total = weights["theta"].new_zeros(())
-        for i, hop in enumerate(view.hop_features(dropout)):
-            by_run = hop.transpose(0, 1)  # (R or 1, rows, d)
-            hidden = torch.relu(by_run @ weights["gate_hidden"][:, i])
-            gate = torch.sigmoid(hidden @ weights["gate_out"][:, i].unsqueeze(2))
-            scale = weights["alpha"][:, i, None, None] * gate
-            total = total + scale * (by_run @ weights["theta"])
+        hops = view.hop_features(dropout).transpose(1, 2)  # (k + 1, R or 1, rows, d)
+        # unbind, not an index per hop: the gradient of one index is as large as all hops together
+        names = ("alpha", "gate_hidden", "gate_out")
+        for hop, alpha, inner, outer in zip(
+            hops, *[weights[name].unbind(1) for name in names], strict=True
+        ):
+            hidden = torch.relu(run_matmul(hop, inner))
+            gate = torch.sigmoid(hidden @ outer.unsqueeze(2))
+            total = total + alpha[:, None, None] * gate * run_matmul(hop, weights["theta"])
         return total.transpose(0, 1)
 
 
@@ -91,6 +110,8 @@ class ClassGate(HyperLGC):
 class FeatureGate(HyperLGC):
     """One linear gate per node and feature, from the hop before and the sum so far."""
 
+    columns = "features"
+
     def initial_gate(self, generator: torch.Generator) -> Weights:
         d = self.num_features
         weight, bias = self._linear(2 * d, d, generator)
@@ -98,9 +119,16 @@ class FeatureGate(HyperLGC):
 
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
         hops = view.hop_features(dropout).transpose(1, 2)  # (k + 1, R or 1, rows, d)
-        bias = weights["gate_bias"].unsqueeze(1)
-        total = weights["alpha"][:, 0, None, None] * hops[0]
-        for i in range(1, self.config.hops + 1):
-            gate = hops[i - 1] @ weights["gate_hop"] + total @ weights["gate_sum"] + bias
-            total = total + weights["alpha"][:, i, None, None] * gate * hops[i]
+        alpha = weights["alpha"][:, :, None, None].unbind(1)
+        total = alpha[0] * hops[0]
+        if self.config.hops:
+            # P_i W for all i from one sparse X W that is propagated, not k dense products; and
+            # the first F_0 W = alpha_0 X W is sparse too.
+            fixed = view.hop_outputs(weights["gate_hop"], dropout).transpose(1, 2).unbind(0)
+            summed = alpha[0] * view.inputs(weights["gate_sum"], dropout).transpose(0, 1)
+            bias = weights["gate_bias"].unsqueeze(1)
+            for i in range(1, self.config.hops + 1):
+                if i > 1:
+                    summed = run_matmul(total, weights["gate_sum"])
+                total = total + alpha[i] * (fixed[i - 1] + summed + bias) * hops[i]
         return (total @ weights["theta"]).transpose(0, 1)

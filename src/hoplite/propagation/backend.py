@@ -18,6 +18,7 @@ try:
 except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
     native = None
 
+SHARED_ELEMENTS = 1 << 19  # from this size on a tensor is worth a second thread
 _chosen: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
 
 
@@ -36,6 +37,24 @@ def set_num_threads(threads: int) -> None:
 def get_num_threads() -> int:
     """Threads of the C++ core and torch: at first ``OMP_NUM_THREADS`` or the number of cores."""
     return torch.get_num_threads()
+
+
+@contextmanager
+def threads_for(elements: int) -> Iterator[None]:
+    """One thread within the block if its tensors have few elements, else as many as are set.
+
+    Training on a small graph is a long chain of short operations. Sharing each with a second
+    thread gains nothing, and on a busy machine waiting for that thread takes most of the time.
+    """
+    before = torch.get_num_threads()
+    if elements >= SHARED_ELEMENTS or before == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ runs at once (theta: (R, d, m), coefficients: (R, k + 1)):
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ from hoplite.graph import Graph
 from hoplite.operators import build_operator
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
-from hoplite.propagation.polynomial import combine, hop_stack, iterate
+from hoplite.propagation.polynomial import combine, gather_hops, hop_stack, iterate
 from hoplite.propagation.spmm import SparseMatrix
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
@@ -47,6 +47,13 @@ class Propagation:
         self.features = Features.from_graph_array(graph.features)
         self.basis = basis
         self.hops = hops
+
+    def feature_blocks(self) -> Iterator[tuple[slice, Tensor]]:
+        """X a block of columns at a time, dense."""
+        columns = self.features.shape[1]
+        for start in range(0, columns, BLOCK_COLUMNS):
+            stop = min(start + BLOCK_COLUMNS, columns)
+            yield slice(start, stop), self.features.dense_columns(start, stop)
 
     def view(
         self, nodes: np.ndarray | Sequence[int] | None = None, *, hops_first: bool = False
@@ -103,11 +110,16 @@ class RowView:
         if dropout is None:
             return self._hop_features
         owner = self._owner
-        runs = []
-        for run in range(len(dropout.rates)):
-            signal = owner.features.dense(dropout, run)
-            hops = iterate(owner.matrix, owner.basis, signal, owner.hops)
-            runs.append(torch.stack([self._pick(hop) for hop in hops]))
+        runs = [
+            gather_hops(
+                owner.matrix,
+                owner.basis,
+                owner.features.dense(dropout, run),
+                owner.hops,
+                self._rows,
+            )
+            for run in range(dropout.runs)
+        ]
         return torch.stack(runs, dim=2)
 
     def last_hop_features(self) -> Tensor:
@@ -121,24 +133,28 @@ class RowView:
 
     @cached_property
     def _hop_features(self) -> Tensor:
-        return self._propagated(range(self._owner.hops + 1)).unsqueeze(2)
+        owner = self._owner
+        result = self._empty(owner.hops + 1)
+        for columns, block in owner.feature_blocks():
+            result[:, :, columns] = gather_hops(
+                owner.matrix, owner.basis, block, owner.hops, self._rows
+            )
+        return result.unsqueeze(2)
 
     @cached_property
     def _last_hop(self) -> Tensor:
-        return self._propagated([self._owner.hops])[0]
-
-    def _propagated(self, kept: Sequence[int]) -> Tensor:
-        """p_i(S) X on the rows for the hops in ``kept``, a block of columns at a time."""
         owner = self._owner
-        columns = owner.features.shape[1]
-        result = torch.empty(len(kept), self.num_rows, columns, dtype=owner.features.dtype)
-        for start in range(0, columns, BLOCK_COLUMNS):
-            stop = min(start + BLOCK_COLUMNS, columns)
-            block = owner.features.dense_columns(start, stop)
-            for i, hop in enumerate(iterate(owner.matrix, owner.basis, block, owner.hops)):
-                if i in kept:
-                    result[kept.index(i), :, start:stop] = self._pick(hop)
+        result = self._empty(1)[0]
+        for columns, block in owner.feature_blocks():
+            hop = block
+            for hop in iterate(owner.matrix, owner.basis, block, owner.hops):
+                pass  # only the last one is wanted, and only two are ever in memory
+            result[:, columns] = self._pick(hop)
         return result
+
+    def _empty(self, hops: int) -> Tensor:
+        features = self._owner.features
+        return torch.empty(hops, self.num_rows, features.shape[1], dtype=features.dtype)
 
     def _pick(self, signal: Tensor) -> Tensor:
         return signal if self._rows is None else signal.index_select(0, self._rows)

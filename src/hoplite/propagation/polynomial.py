@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hoplite.propagation.backend import get_num_threads, uses_native
 from hoplite.propagation.spmm import SparseMatrix, spmm
 
+TILE_ROWS = 65_536
 Term = tuple[Tensor, Tensor]  # (Z, column scale): the term is Z * scale
 
 
@@ -61,34 +63,136 @@ def accumulate(matrix: SparseMatrix, basis: str, term: Callable[[int], Term], ho
     return total
 
 
+def weighted_sum(matrix: SparseMatrix, basis: str, signal: Tensor, scales: Tensor) -> Tensor:
+    """sum_i p_i(S) (signal * scales[i]): (n, w) and (k + 1, w) -> (n, w)."""
+    if not _in_tiles(matrix, signal):
+        return accumulate(matrix, basis, lambda i: (signal, scales[i]), scales.shape[0] - 1)
+    out = torch.empty_like(signal)
+    _run_tiles(matrix, basis, signal, scales, out)
+    return out
+
+
+def weighted_sum_adjoint(
+    matrix: SparseMatrix, basis: str, gradient: Tensor, signal: Tensor, scales: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The gradients of ``weighted_sum`` by its signal, (n, w), and by its scales, (k + 1, w)."""
+    if not _in_tiles(matrix, signal):
+        to_signal = torch.zeros_like(signal)
+        to_scales = torch.empty(scales.shape, dtype=torch.float64, device=scales.device)
+        for i, hop in enumerate(iterate(matrix, basis, gradient, scales.shape[0] - 1)):
+            to_signal.addcmul_(hop, scales[i])
+            to_scales[i] = (hop * signal).sum(dim=0, dtype=torch.float64)
+        return to_signal, to_scales
+    to_signal = torch.empty_like(signal)
+    to_scales = torch.empty(scales.shape, dtype=torch.float64)
+    _run_tiles(matrix, basis, gradient, scales, to_signal, signal, to_scales)
+    return to_signal, to_scales
+
+
+def _in_tiles(matrix: SparseMatrix, signal: Tensor) -> bool:
+    """Whether a few packed columns stay in a core's cache while all hops pass over them.
+
+    Larger graphs go hop by hop, each product shared by all threads.
+    """
+    return matrix.shape[0] <= TILE_ROWS and uses_native(signal)
+
+
+def _run_tiles(
+    matrix: SparseMatrix,
+    basis: str,
+    signal: Tensor,
+    scales: Tensor,
+    out: Tensor,
+    other: Tensor | None = None,
+    dots: Tensor | None = None,
+) -> None:
+    """The C++ core's loops over all hops: the sum, or with ``other`` and ``dots`` its adjoint."""
+    matrix.handle.polynomial(
+        basis == "chebyshev",
+        scales.shape[0] - 1,
+        signal.shape[1],
+        signal.data_ptr(),
+        scales.data_ptr(),
+        out.data_ptr(),
+        0 if other is None else other.data_ptr(),
+        0 if dots is None else dots.data_ptr(),
+        get_num_threads(),
+    )
+
+
 class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, signal: Tensor, coefficients: Tensor, matrix: SparseMatrix, basis: str
     ) -> Tensor:
-        n, runs, columns = signal.shape
-        hops = coefficients.shape[1] - 1
-        flat = signal.reshape(n, runs * columns).contiguous()
-        scales = _column_scales(coefficients, columns)
+        flat = signal.reshape(signal.shape[0], -1).contiguous()
+        # each run's coefficient repeated over its columns: (R, k + 1) -> (k + 1, R m)
+        scales = coefficients.t().repeat_interleave(signal.shape[2], dim=1).contiguous()
         ctx.matrix, ctx.basis, ctx.shape = matrix, basis, signal.shape
         ctx.save_for_backward(flat, scales)
-        total = accumulate(matrix, basis, lambda i: (flat, scales[i]), hops)
-        return total.view(n, runs, columns)
+        return weighted_sum(matrix, basis, flat, scales).view(signal.shape)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         flat, scales = ctx.saved_tensors
         gradient = gradients[0].reshape(flat.shape).contiguous()
-        hops = scales.shape[0] - 1
         if not ctx.needs_input_grad[1]:
-            total = accumulate(ctx.matrix, ctx.basis, lambda i: (gradient, scales[i]), hops)
+            total = weighted_sum(ctx.matrix, ctx.basis, gradient, scales)
             return total.view(ctx.shape), None, None, None
-        to_signal = torch.zeros_like(flat)
-        to_coefficients = []
-        for i, hop in enumerate(iterate(ctx.matrix, ctx.basis, gradient, hops)):
-            to_signal.addcmul_(hop, scales[i])
-            to_coefficients.append((hop * flat).view(ctx.shape).sum(dim=(0, 2)))
-        return to_signal.view(ctx.shape), torch.stack(to_coefficients, dim=1), None, None
+        to_signal, to_scales = weighted_sum_adjoint(ctx.matrix, ctx.basis, gradient, flat, scales)
+        by_run = to_scales.view(scales.shape[0], *ctx.shape[1:]).sum(dim=2)
+        return to_signal.view(ctx.shape), by_run.t().to(flat.dtype), None, None
+
+
+def gather_hops(
+    matrix: SparseMatrix, basis: str, signal: Tensor, hops: int, rows: Tensor | None
+) -> Tensor:
+    """p_i(S) signal on ``rows`` (all if None): (n, w) -> (k + 1, rows, w), without gradients."""
+    if not _in_tiles(matrix, signal):
+        picked = iterate(matrix, basis, signal, hops)
+        return torch.stack([hop if rows is None else hop[rows] for hop in picked])
+    count = signal.shape[0] if rows is None else len(rows)
+    out = signal.new_empty(hops + 1, count, signal.shape[1])
+    _move_hops(matrix.handle.gather_hops, basis, rows, signal, out, out.shape)
+    return out
+
+
+def scatter_hops(matrix: SparseMatrix, basis: str, gathered: Tensor, rows: Tensor | None) -> Tensor:
+    """The adjoint of ``gather_hops``: (k + 1, rows, w) -> (n, w)."""
+    n, width = matrix.shape[0], gathered.shape[2]
+    if not _in_tiles(matrix, gathered):
+        one = gathered.new_ones(width)
+
+        def term(i: int) -> Term:
+            if rows is None:
+                return gathered[i], one
+            return gathered.new_zeros(n, width).index_add_(0, rows, gathered[i]), one
+
+        return accumulate(matrix, basis, term, gathered.shape[0] - 1)
+    out = gathered.new_empty(n, width)
+    _move_hops(matrix.handle.scatter_hops, basis, rows, gathered, out, gathered.shape)
+    return out
+
+
+def _move_hops(
+    move: Callable[..., None],
+    basis: str,
+    rows: Tensor | None,
+    source: Tensor,
+    out: Tensor,
+    shape: torch.Size,
+) -> None:
+    hops, count, width = shape
+    move(
+        basis == "chebyshev",
+        hops - 1,
+        width,
+        0 if rows is None else rows.data_ptr(),
+        count,
+        source.data_ptr(),
+        out.data_ptr(),
+        get_num_threads(),
+    )
 
 
 class _Hops(torch.autograd.Function):
@@ -96,26 +200,14 @@ class _Hops(torch.autograd.Function):
     def forward(
         ctx: Any, signal: Tensor, hops: int, rows: Tensor | None, matrix: SparseMatrix, basis: str
     ) -> Tensor:
-        n, runs, columns = signal.shape
-        flat = signal.reshape(n, runs * columns).contiguous()
-        picked = [hop if rows is None else hop[rows] for hop in iterate(matrix, basis, flat, hops)]
         ctx.matrix, ctx.basis, ctx.rows, ctx.shape = matrix, basis, rows, signal.shape
-        return torch.stack(picked).view(hops + 1, -1, runs, columns)
+        flat = signal.reshape(signal.shape[0], -1).contiguous()
+        return gather_hops(matrix, basis, flat, hops, rows).view(hops + 1, -1, *signal.shape[1:])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        gradient = gradients[0]
-        n, runs, columns = ctx.shape
-        width = runs * columns
-        one = gradient.new_ones(width)
-
-        def term(i: int) -> Term:
-            part = gradient[i].reshape(-1, width)
-            if ctx.rows is None:
-                return part.contiguous(), one
-            return gradient.new_zeros(n, width).index_copy_(0, ctx.rows, part), one
-
-        total = accumulate(ctx.matrix, ctx.basis, term, gradient.shape[0] - 1)
+        flat = gradients[0].flatten(2).contiguous()
+        total = scatter_hops(ctx.matrix, ctx.basis, flat, ctx.rows)
         return total.view(ctx.shape), None, None, None, None
 
 
@@ -133,8 +225,3 @@ def hop_stack(
     result = _Hops.apply(signal, hops, rows, matrix, basis)
     assert isinstance(result, Tensor)
     return result
-
-
-def _column_scales(coefficients: Tensor, columns: int) -> Tensor:
-    """(R, k + 1) -> (k + 1, R * columns): each run's coefficient repeated over its columns."""
-    return coefficients.t().repeat_interleave(columns, dim=1).contiguous()

@@ -18,6 +18,7 @@ from torch.nn.functional import log_softmax
 
 from hoplite.errors import ConfigError, GraphError, HopliteWarning
 from hoplite.models import Model, Weights
+from hoplite.propagation.backend import threads_for
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Propagation, RowView
 from hoplite.training.optimizers import LBFGS, Adam, Optimizer
@@ -50,9 +51,11 @@ def fit_runs(
     batches = [[run] for run in runs] if runs[0].config.optimizer == "lbfgs" else [list(runs)]
     results: list[RunResult] = []
     for i, batch in enumerate(batches):
-        results += _Batch(model, propagation, batch, train, val, watch).fit(
-            lambda state, i=i: report(state.within(i, len(batches)))
-        )
+        columns = model.num_classes if model.columns == "classes" else model.num_features
+        with threads_for(propagation.features.shape[0] * len(batch) * columns):
+            results += _Batch(model, propagation, batch, train, val, watch).fit(
+                lambda state, i=i: report(state.within(i, len(batches)))
+            )
     return results
 
 

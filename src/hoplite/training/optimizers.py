@@ -10,6 +10,7 @@ from torch import Tensor
 
 from hoplite.config import TrainingConfig
 from hoplite.models import Weights
+from hoplite.propagation.backend import get_num_threads, native, uses_native
 
 Losses = Callable[[], Tensor]  # one loss per run, (R,), freshly evaluated
 
@@ -35,9 +36,8 @@ class Adam:
 
     def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
         self._weights = weights
-        dtype = next(iter(weights.values())).dtype
-        self._lr = torch.tensor([config.lr for config in configs], dtype=dtype)
-        self._decay = torch.tensor([config.weight_decay for config in configs], dtype=dtype)
+        self._lr = torch.tensor([config.lr for config in configs], dtype=torch.float64)
+        self._decay = torch.tensor([config.weight_decay for config in configs], dtype=torch.float64)
         self._mean = {name: torch.zeros_like(value) for name, value in weights.items()}
         self._square = {name: torch.zeros_like(value) for name, value in weights.items()}
         self._steps = 0
@@ -46,21 +46,60 @@ class Adam:
         names = list(self._weights)
         gradients = torch.autograd.grad(losses().sum(), [self._weights[name] for name in names])
         self._steps += 1
-        mean_left, square_left = 1 - 0.9**self._steps, 1 - 0.999**self._steps
         with torch.no_grad():
             for name, gradient in zip(names, gradients, strict=True):
                 value, mean, square = self._weights[name], self._mean[name], self._square[name]
-                gradient = torch.addcmul(gradient, _per_run(self._decay, value), value)
-                mean.lerp_(gradient, 0.1)
-                square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-                step = mean / square.sqrt().div_(square_left**0.5).add_(1e-8)
-                value.addcmul_(_per_run(self._lr, value), step, value=-1 / mean_left)
+                update = _native_update if uses_native(value) else _torch_update
+                update(
+                    gradient.contiguous(), value, mean, square, self._lr, self._decay, self._steps
+                )
 
     def keep(self, weights: Weights, runs: Tensor) -> None:
         self._weights = weights
         self._lr, self._decay = self._lr[runs], self._decay[runs]
         self._mean = {name: value[runs] for name, value in self._mean.items()}
         self._square = {name: value[runs] for name, value in self._square.items()}
+
+
+def _native_update(
+    gradient: Tensor,
+    value: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    lr: Tensor,
+    decay: Tensor,
+    steps: int,
+) -> None:
+    assert native is not None  # uses_native said so
+    tensors = (gradient, value, mean, square, lr, decay)
+    assert all(tensor.is_contiguous() for tensor in tensors)
+    runs = value.shape[0]
+    native.adam(
+        value.dtype == torch.float32,
+        runs,
+        value.numel() // runs,
+        *[tensor.data_ptr() for tensor in tensors],
+        steps,
+        get_num_threads(),
+    )
+
+
+def _torch_update(
+    gradient: Tensor,
+    value: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    lr: Tensor,
+    decay: Tensor,
+    steps: int,
+) -> None:
+    per_run = (-1, *[1] * (value.dim() - 1))  # (R,) -> (R, 1, ..., 1)
+    lr, decay = lr.to(value.dtype).view(per_run), decay.to(value.dtype).view(per_run)
+    gradient = torch.addcmul(gradient, decay, value)
+    mean.lerp_(gradient, 0.1)
+    square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+    step = mean / square.sqrt().div_((1 - 0.999**steps) ** 0.5).add_(1e-8)
+    value.addcmul_(lr, step, value=-1 / (1 - 0.9**steps))
 
 
 class LBFGS:
@@ -86,8 +125,3 @@ class LBFGS:
 
     def keep(self, weights: Weights, runs: Tensor) -> None:
         """Nothing to do: the only run is kept or the training is over."""
-
-
-def _per_run(values: Tensor, like: Tensor) -> Tensor:
-    """(R,) -> (R, 1, ..., 1), to broadcast against ``like``."""
-    return values.view(-1, *[1] * (like.dim() - 1))

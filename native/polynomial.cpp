@@ -1,0 +1,214 @@
+// All hops of a polynomial for one tile of columns at a time.
+//
+// A tile is a few columns of the signal, packed: n rows of 16 to 128 bytes. It stays in a core's
+// own cache while all the hops pass over it, and threads take different tiles, so they meet once
+// per polynomial and not once per hop. Columns that only fill a tile up are zero.
+#include "polynomial.h"
+
+#include <vector>
+
+#include "dispatch.h"
+#include "parallel.h"
+
+namespace hoplite {
+
+namespace {
+
+// The columns [first, first + used) of an n x width matrix as n rows of `stride`, and back.
+template <class V>
+void pack(const V* matrix, int64_t n, int64_t width, int64_t first, int64_t used, int64_t stride,
+          V* tile) {
+    for (int64_t row = 0; row < n; ++row) {
+        const V* from = matrix + row * width + first;
+        for (int64_t j = 0; j < used; ++j) tile[row * stride + j] = from[j];
+        for (int64_t j = used; j < stride; ++j) tile[row * stride + j] = V(0);
+    }
+}
+
+template <class V>
+void unpack(const V* tile, int64_t n, int64_t width, int64_t first, int64_t used, int64_t stride,
+            V* matrix) {
+    for (int64_t row = 0; row < n; ++row)
+        std::copy_n(tile + row * stride, used, matrix + row * width + first);
+}
+
+// How the columns are cut, and room for each worker.
+template <class V>
+class Tiles {
+  public:
+    Tiles(int64_t n, int64_t width, int64_t buffers, int64_t work, int threads)
+        : threads_(useful_threads(threads, work)), n_(n), buffers_(buffers) {
+        // As wide as the registers allow, but at least one tile per thread if that keeps a
+        // vector's worth of columns: each tile reads all of S again.
+        stride = widest;
+        while (stride > widest / 4 && (width + stride - 1) / stride < threads_) stride /= 2;
+        while (stride > narrowest && stride / 2 >= width) stride /= 2;
+        count = (width + stride - 1) / stride;
+        threads_ = int(std::min<int64_t>(threads_, count));
+        room_.resize(std::size_t(threads_) * buffers * n * stride);
+    }
+
+    // f(first column, columns, buffers) for each tile.
+    template <class F>
+    void each(int64_t width, F&& f) {
+        parallel_for(count, threads_, [&](int64_t tile, int worker) {
+            const int64_t first = tile * stride;
+            V* room = room_.data() + std::size_t(worker) * buffers_ * n_ * stride;
+            f(first, std::min(stride, width - first), room);
+        });
+    }
+
+    int64_t stride, count;
+
+  private:
+    static constexpr int64_t widest = 128 / int64_t(sizeof(V));
+    static constexpr int64_t narrowest = 16 / int64_t(sizeof(V));
+    int threads_;
+    int64_t n_, buffers_;
+    std::vector<V> room_;
+};
+
+// The description of one product Y = scale S X + Z diag(a) + b W on packed tiles.
+template <class V, class I>
+SpmmTile<V, I> product(const CsrView<V, I>& s, int64_t stride, const V* x, V* y) {
+    SpmmTile<V, I> tile{};
+    tile.indptr = s.indptr, tile.indices = s.indices, tile.values = s.values, tile.nnz = s.nnz;
+    tile.x = x, tile.y = y, tile.x_stride = tile.y_stride = tile.width = stride;
+    tile.last = -1;  // every row is a whole tile wide, so no load passes the end
+    tile.scale = V(1);
+    tile.prefetch = s.columns * stride * int64_t(sizeof(V)) >= prefetch_min_bytes;
+    return tile;
+}
+
+template <class V, class I, class Arguments>
+int64_t work_of(const CsrView<V, I>& s, const Arguments& args) {
+    return (s.nnz + s.rows) * args.width * (args.hops + 1);
+}
+
+// One step of p_0 X, p_1 X, ...: from hop i - 1 in `now` and hop i - 2 in `before` to hop i, `now`.
+template <class V, class I>
+void next_hop(const CsrView<V, I>& s, bool chebyshev, int64_t i, int64_t stride, V*& now,
+              V*& before) {
+    SpmmTile<V, I> tile = product(s, stride, now, before);
+    if (chebyshev && i > 1) tile.scale = V(2), tile.w = before, tile.b = V(-1);
+    kernels<V, I>().spmm_rows(tile, 0, s.rows);
+    std::swap(now, before);
+}
+
+// One step of Horner or Clenshaw towards hop i, where the term of hop i is added by z and a or
+// afterwards; `ahead` holds what came before `total` and receives the result, which is then total.
+template <class V, class I>
+void fold_hop(const CsrView<V, I>& s, bool chebyshev, int64_t i, int64_t hops, int64_t stride,
+              V*& total, V*& ahead, const V* z, const V* a) {
+    SpmmTile<V, I> tile = product(s, stride, total, ahead);
+    tile.z = z, tile.a = a;
+    if (chebyshev) {
+        tile.scale = V(i == 0 ? 1 : 2);
+        if (i < hops - 1) tile.w = ahead, tile.b = V(-1);
+    }
+    kernels<V, I>().spmm_rows(tile, 0, s.rows);
+    std::swap(total, ahead);
+}
+
+}  // namespace
+
+template <class V, class I>
+void combine(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int threads) {
+    const int64_t n = s.rows, width = args.width;
+    if (n == 0 || width == 0) return;
+    Tiles<V> tiles(n, width, 3, work_of(s, args), threads);
+    const int64_t stride = tiles.stride, size = n * stride;
+    tiles.each(width, [&](int64_t first, int64_t used, V* room) {
+        V *signal = room, *total = room + size, *next = room + 2 * size;
+        V scales[128 / sizeof(V)] = {};
+        pack(args.signal, n, width, first, used, stride, signal);
+        std::copy_n(args.scales + args.hops * width + first, used, scales);
+        for (int64_t row = 0; row < n; ++row)
+            for (int64_t j = 0; j < stride; ++j)
+                total[row * stride + j] = signal[row * stride + j] * scales[j];
+        for (int64_t i = args.hops - 1; i >= 0; --i) {
+            std::copy_n(args.scales + i * width + first, used, scales);
+            fold_hop(s, args.chebyshev, i, args.hops, stride, total, next, signal, scales);
+        }
+        unpack(total, n, width, first, used, stride, args.out);
+    });
+}
+
+template <class V, class I>
+void adjoint(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int threads) {
+    const int64_t n = s.rows, width = args.width;
+    std::fill_n(args.dots, (args.hops + 1) * width, 0.0);
+    if (n == 0 || width == 0) return;
+    Tiles<V> tiles(n, width, 4, work_of(s, args), threads);
+    const int64_t stride = tiles.stride, size = n * stride;
+    tiles.each(width, [&](int64_t first, int64_t used, V* room) {
+        V *now = room, *before = room + size, *other = room + 2 * size, *out = room + 3 * size;
+        V scales[128 / sizeof(V)] = {};
+        double dots[128 / sizeof(V)];
+        pack(args.signal, n, width, first, used, stride, now);
+        pack(args.other, n, width, first, used, stride, other);
+        std::fill_n(out, size, V(0));
+        for (int64_t i = 0; i <= args.hops; ++i) {
+            if (i > 0) next_hop(s, args.chebyshev, i, stride, now, before);
+            std::copy_n(args.scales + i * width + first, used, scales);
+            kernels<V, I>().weigh_rows(n, stride, now, other, scales, out, dots);
+            std::copy_n(dots, used, args.dots + i * width + first);
+        }
+        unpack(out, n, width, first, used, stride, args.out);
+    });
+}
+
+template <class V, class I>
+void gather_hops(const CsrView<V, I>& s, const HopArguments<V>& args, const V* signal, V* hops,
+                 int threads) {
+    const int64_t n = s.rows, width = args.width;
+    if (n == 0 || width == 0) return;
+    Tiles<V> tiles(n, width, 2, work_of(s, args), threads);
+    const int64_t stride = tiles.stride;
+    tiles.each(width, [&](int64_t first, int64_t used, V* room) {
+        V *now = room, *before = room + n * stride;
+        pack(signal, n, width, first, used, stride, now);
+        for (int64_t i = 0; i <= args.hops; ++i) {
+            if (i > 0) next_hop(s, args.chebyshev, i, stride, now, before);
+            for (int64_t r = 0; r < args.count; ++r)
+                std::copy_n(now + (args.rows ? args.rows[r] : r) * stride, used,
+                            hops + (i * args.count + r) * width + first);
+        }
+    });
+}
+
+template <class V, class I>
+void scatter_hops(const CsrView<V, I>& s, const HopArguments<V>& args, const V* hops, V* signal,
+                  int threads) {
+    const int64_t n = s.rows, width = args.width;
+    if (n == 0 || width == 0) return;
+    Tiles<V> tiles(n, width, 2, work_of(s, args), threads);
+    const int64_t stride = tiles.stride;
+    tiles.each(width, [&](int64_t first, int64_t used, V* room) {
+        V *total = room, *ahead = room + n * stride;
+        std::fill_n(total, n * stride, V(0));
+        for (int64_t i = args.hops; i >= 0; --i) {
+            if (i < args.hops)
+                fold_hop<V, I>(s, args.chebyshev, i, args.hops, stride, total, ahead, nullptr,
+                               nullptr);
+            for (int64_t r = 0; r < args.count; ++r) {  // a row may be listed twice
+                V* to = total + (args.rows ? args.rows[r] : r) * stride;
+                const V* from = hops + (i * args.count + r) * width + first;
+                for (int64_t j = 0; j < used; ++j) to[j] += from[j];
+            }
+        }
+        unpack(total, n, width, first, used, stride, signal);
+    });
+}
+
+#define HOPLITE_INSTANTIATE(V, I)                                                              \
+    template void combine(const CsrView<V, I>&, const PolynomialArguments<V>&, int);           \
+    template void adjoint(const CsrView<V, I>&, const PolynomialArguments<V>&, int);           \
+    template void gather_hops(const CsrView<V, I>&, const HopArguments<V>&, const V*, V*, int); \
+    template void scatter_hops(const CsrView<V, I>&, const HopArguments<V>&, const V*, V*, int);
+HOPLITE_INSTANTIATE(float, int32_t)
+HOPLITE_INSTANTIATE(float, int64_t)
+HOPLITE_INSTANTIATE(double, int32_t)
+HOPLITE_INSTANTIATE(double, int64_t)
+
+}  // namespace hoplite
