@@ -14,7 +14,7 @@ import numpy as np
 
 from hoplite.errors import ConfigError, check_choice, nearest_hint
 
-MODELS = ("sgc", "egc", "lgc", "hlgc")
+MODELS = ("sgc", "egc", "lgc", "hlgc", "gcn")
 GATES = ("node", "class", "feature")
 OPERATORS = ("renormalized", "adjacency", "laplacian")
 BASES = ("monomial", "chebyshev")
@@ -30,10 +30,11 @@ class ModelConfig:
 
     Parameters
     ----------
-    model : {"sgc", "egc", "lgc", "hlgc"}
-        Which coefficients are learned: none, one diffusion rate, one per hop, a gate per node.
+    model : {"sgc", "egc", "lgc", "hlgc", "gcn"}
+        Which coefficients are learned: none, one diffusion rate, one per hop, a gate per node; or
+        the two-layer GCN, a baseline on the same operator.
     hops : int
-        The degree k of the polynomial.
+        The degree k of the polynomial; a GCN has its two layers whatever this is.
     operator : {"renormalized", "adjacency", "laplacian"}
         The matrix S.
     basis : {"monomial", "chebyshev"}
@@ -43,6 +44,8 @@ class ModelConfig:
     gate : {"node", "class", "feature"}
         The reading of hLGC: the paper's equation, its experimental section, or the public
         experiments. Only hLGC uses it.
+    hidden : int
+        Hidden units of the GCN. Only GCN uses it.
     bias, standardize : bool
         Add b to the logits; scale each logit column to mean 0 and std 1 over the nodes first.
     """
@@ -53,6 +56,7 @@ class ModelConfig:
     basis: str = "monomial"
     start: str = "random"
     gate: str = "class"
+    hidden: int = 16
     bias: bool = False
     standardize: bool = False
 
@@ -63,7 +67,8 @@ class ModelConfig:
         check_choice("start", self.start, STARTS)
         check_choice("gate", self.gate, GATES)
         object.__setattr__(self, "hops", check_hops(self.hops))
-        if self.basis != "monomial" and self.model in ("sgc", "egc"):
+        _check_number("hidden", self.hidden, self.hidden >= 1, "1 or larger")
+        if self.basis != "monomial" and self.model not in ("lgc", "hlgc"):
             raise ConfigError(
                 f"basis is {self.basis!r} but {self.model} is defined by powers of the operator; "
                 "use basis 'monomial', or model 'lgc'."

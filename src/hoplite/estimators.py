@@ -85,7 +85,12 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
             None if validation is None else self._as_node_set(*validation),
         )
         self.model_ = TrainedModel(
-            model_config, result.weights, names, graph.feature_names, {"seed": seed}
+            model_config,
+            result.weights,
+            graph.num_features,
+            names,
+            graph.feature_names,
+            {"seed": seed},
         )
         self.coefficients_ = self.model_.coefficients_
         self.coef_ = result.weights["theta"].numpy().T

@@ -16,6 +16,7 @@ from hoplite.propagation.engine import Propagation
 CASES = [
     ("sgc", "monomial", "class"),
     ("egc", "monomial", "class"),
+    ("gcn", "monomial", "class"),
     *[
         (model, basis, gate)
         for basis in ("monomial", "chebyshev")
@@ -35,6 +36,10 @@ def dense_logits(config, weights, features, powers):
     w = SimpleNamespace(**{name: value.numpy() for name, value in weights.items()})
     hops = [p @ features for p in powers]
     k = config.hops
+    if config.model == "gcn":
+        operator = powers[1]
+        hidden = np.maximum(operator @ features @ w.hidden_weight + w.hidden_bias, 0)
+        return operator @ hidden @ w.weight + w.bias
     if config.model == "sgc":
         values = hops[k] @ w.theta
     elif config.model == "egc":
@@ -81,7 +86,7 @@ def stacked_weights(model, seeds, dtype=torch.float64):
 def test_logits_equal_dense_algebra(graphs, dense, model, basis, gate, operator, sparse, dtype):
     graph = graphs(sparse=sparse, dtype=dtype)
     tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype == np.float32 else {"atol": 1e-10}
-    for hops in (0, 1, 3):
+    for hops in (1, 3) if model == "gcn" else (0, 1, 3):
         config = ModelConfig(model, hops, operator, basis, gate=gate, bias=True)
         built = build_model(config, graph.num_features, graph.num_classes)
         runs, weights = stacked_weights(built, [3, 4], torch.from_numpy(np.zeros(0, dtype)).dtype)
@@ -98,7 +103,7 @@ def test_logits_equal_dense_algebra(graphs, dense, model, basis, gate, operator,
             np.testing.assert_allclose(somewhere.numpy(), expected[nodes], **tolerance)
 
 
-@pytest.mark.parametrize(("model", "basis", "gate"), CASES)
+@pytest.mark.parametrize(("model", "basis", "gate"), [case for case in CASES if case[0] != "gcn"])
 def test_dropout_acts_on_the_features_before_propagation(graphs, dense, model, basis, gate):
     config = ModelConfig(model, 2, "renormalized", basis, gate=gate)
     dropout = Dropout((0.5, 0.0, 0.3), (11, 12, 13), epoch=4)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from hoplite import Graph, ModelFileError, TrainedModel, train
+from hoplite import ConfigError, Graph, ModelFileError, TrainedModel, train
 from hoplite.config import GATES, ModelConfig
 from hoplite.models import build_model
 
@@ -16,13 +16,15 @@ CONFIGS = [
     ModelConfig("egc", 3, "laplacian", start="lowpass"),
     ModelConfig("lgc", 3, "adjacency", "chebyshev", bias=True, standardize=True),
     *[ModelConfig("hlgc", 2, gate=gate) for gate in GATES],
+    ModelConfig("gcn", hidden=4),
 ]
 
 
 def untrained(config, graph, seed=0):
     model = build_model(config, graph.num_features, graph.num_classes)
     weights = model.initial(torch.Generator().manual_seed(seed))
-    return TrainedModel(config, weights, ("a", "b", "c"), None, {"seed": seed})
+    names = ("a", "b", "c")
+    return TrainedModel(config, weights, graph.num_features, names, None, {"seed": seed})
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.model}-{c.gate}")
@@ -48,6 +50,8 @@ def test_coefficients(graphs):
     beta = float(egc.weights["beta"])
     np.testing.assert_allclose(egc.coefficients_, [1, beta, beta**2 / 2], rtol=1e-6)
     np.testing.assert_array_equal(lgc.coefficients_, lgc.weights["alpha"].numpy())
+    with pytest.raises(ConfigError, match="no filter coefficients"):
+        _ = untrained(ModelConfig("gcn"), graph).coefficients_
 
 
 def test_existing_folder_is_kept_unless_overwritten(graphs, tmp_path):
@@ -109,7 +113,7 @@ def _edit_config(**changes):
         (_edit_config(hops=5), "do not fit a lgc model"),
         (_edit_config(operator="pickle"), "operator is 'pickle'"),
         (_edit_config(format=99), "this version"),
-        (_edit_config(class_names=["a"]), "1 class names for 3 classes"),
+        (_edit_config(class_names=["a"]), "5 features and 1 classes"),
         (_edit_config(class_names=None), "does not hold a complete model"),
     ],
 )

@@ -16,6 +16,7 @@ MODELS = [
     ("sgc", "class"),
     ("egc", "class"),
     ("lgc", "class"),
+    ("gcn", "class"),
     *[("hlgc", gate) for gate in GATES],
 ]
 

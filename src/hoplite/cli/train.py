@@ -26,7 +26,7 @@ _model, _training = ModelConfig(), TrainingConfig()
 
 def train(
     dataset: DatasetArgument,
-    model: Annotated[str, typer.Option(help="sgc, egc, lgc or hlgc.")] = _model.model,
+    model: Annotated[str, typer.Option(help="sgc, egc, lgc, hlgc or gcn.")] = _model.model,
     hops: Annotated[int, typer.Option(help="Degree k of the polynomial.")] = _model.hops,
     operator: Annotated[
         str, typer.Option(help="renormalized, adjacency or laplacian.")
@@ -36,6 +36,7 @@ def train(
         str, typer.Option(help="First coefficients: random (the paper's) or lowpass.")
     ] = _model.start,
     gate: Annotated[str, typer.Option(help="hlgc only: node, class or feature.")] = _model.gate,
+    hidden: Annotated[int, typer.Option(help="gcn only: hidden units.")] = _model.hidden,
     bias: Annotated[bool, typer.Option("--bias", help="Add a bias.")] = _model.bias,
     standardize: Annotated[
         bool, typer.Option("--standardize", help="Standardise the output columns.")
@@ -76,6 +77,7 @@ def train(
         "basis": basis,
         "start": start,
         "gate": gate,
+        "hidden": hidden,
         "bias": bias,
         "standardize": standardize,
         "lr": lr,

@@ -68,6 +68,6 @@ class Model(ABC):
             values = (values - mean) / spread.clamp_min(torch.finfo(values.dtype).eps)
         if rows is not None:
             values = values.index_select(0, rows)
-        if self.config.bias:
+        if "bias" in weights:
             values = values + weights["bias"]
         return values

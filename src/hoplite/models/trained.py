@@ -23,7 +23,7 @@ from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from hoplite.config import ModelConfig
-from hoplite.errors import HopliteError, ModelFileError
+from hoplite.errors import ConfigError, HopliteError, ModelFileError
 from hoplite.files import atomic_write_bytes
 from hoplite.graph import Graph
 from hoplite.models import LinearModel, Model, Weights, build_model
@@ -41,6 +41,7 @@ class TrainedModel:
     ----------
     config : ModelConfig
     weights : dict of tensors, without run axis (``theta`` is (d, m))
+    num_features : d
     class_names : names of the m classes
     feature_names : names of the d features, if the data had them
     training : what is worth knowing of the training (settings, seed, validation accuracy)
@@ -48,22 +49,21 @@ class TrainedModel:
 
     config: ModelConfig
     weights: Weights
+    num_features: int
     class_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None = None
     training: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def num_features(self) -> int:
-        return self.weights["theta"].shape[0]
-
-    @property
     def num_classes(self) -> int:
-        return self.weights["theta"].shape[1]
+        return len(self.class_names)
 
     @property
     def coefficients_(self) -> np.ndarray:
-        """c_0 .. c_k in the model's basis; for hLGC the ungated alpha."""
+        """c_0 .. c_k in the model's basis; for hLGC the ungated alpha. A GCN has none."""
         model = self._model()
+        if self.config.model == "gcn":
+            raise ConfigError("a gcn has no filter coefficients; use a linear model.")
         values = self.weights.get("alpha")
         if isinstance(model, LinearModel):
             many = model.coefficients(self._stacked())
@@ -123,7 +123,6 @@ class TrainedModel:
             "format": FORMAT,
             "model": dataclasses.asdict(self.config),
             "num_features": self.num_features,
-            "num_classes": self.num_classes,
             "class_names": self.class_names,
             "feature_names": self.feature_names,
             "training": self.training,
@@ -164,12 +163,13 @@ class TrainedModel:
             model = cls(
                 config=ModelConfig(**config["model"]),
                 weights=load_tensors(data),
+                num_features=int(config["num_features"]),
                 class_names=tuple(config["class_names"]),
                 feature_names=tuple(config["feature_names"]) if config["feature_names"] else None,
                 training=config["training"],
             )
             model._check_shapes()
-        except (KeyError, TypeError, AttributeError, SafetensorError, HopliteError) as error:
+        except (KeyError, TypeError, ValueError, SafetensorError, HopliteError) as error:
             raise ModelFileError(f"{folder} does not hold a complete model: {error}") from None
         return model
 
@@ -177,10 +177,9 @@ class TrainedModel:
         expected = self._model().initial(torch.Generator())
         found = {name: tuple(value.shape) for name, value in self.weights.items()}
         if found != {name: tuple(value.shape) for name, value in expected.items()}:
-            raise ModelFileError(f"the weights {found} do not fit a {self.config.model} model.")
-        if len(self.class_names) != self.num_classes:
             raise ModelFileError(
-                f"{len(self.class_names)} class names for {self.num_classes} classes."
+                f"the weights {found} do not fit a {self.config.model} model with "
+                f"{self.num_features} features and {self.num_classes} classes."
             )
 
     def _model(self) -> Model:

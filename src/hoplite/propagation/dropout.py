@@ -44,6 +44,10 @@ class Dropout:
     def __post_init__(self) -> None:
         _constants(tuple(self.rates), tuple(self.seeds))  # checks them
 
+    def layer(self, index: int) -> Dropout:
+        """Independent masks for another layer of the same step; layer 0 is this one."""
+        return Dropout(self.rates, self.seeds, self.epoch + (index << 32))
+
     @property
     def runs(self) -> int:
         """The number of runs."""

@@ -22,7 +22,7 @@ from hoplite.operators import build_operator
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
 from hoplite.propagation.polynomial import combine, gather_hops, hop_stack, iterate
-from hoplite.propagation.spmm import SparseMatrix
+from hoplite.propagation.spmm import SparseMatrix, matmul
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
 
@@ -91,7 +91,7 @@ class RowView:
             coefficients = theta.new_zeros(theta.shape[0], owner.hops + 1)
             coefficients[:, -1] = 1
         signal = owner.features.times(theta, dropout)
-        return self._pick(combine(owner.matrix, owner.basis, signal, coefficients))
+        return self.pick(combine(owner.matrix, owner.basis, signal, coefficients))
 
     def hop_outputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
         """p_i(S) X Theta on the rows, one slice per hop."""
@@ -104,6 +104,18 @@ class RowView:
     def inputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
         """X Theta on the rows: (rows, R, m)."""
         return self._row_features.times(theta, dropout)
+
+    def propagate(self, signal: Tensor) -> Tensor:
+        """S times a signal on all nodes: (n, R, c) -> (n, R, c), differentiable."""
+        return matmul(self._owner.matrix, signal)
+
+    def whole_inputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """X Theta on all nodes: (n, R, m)."""
+        return self._owner.features.times(theta, dropout)
+
+    def pick(self, signal: Tensor) -> Tensor:
+        """The view's rows of a signal on all nodes."""
+        return signal if self._rows is None else signal.index_select(0, self._rows)
 
     def hop_features(self, dropout: Dropout | None = None) -> Tensor:
         """p_i(S) X on the rows; under dropout each run has its own, otherwise they share one."""
@@ -149,12 +161,9 @@ class RowView:
             hop = block
             for hop in iterate(owner.matrix, owner.basis, block, owner.hops):
                 pass  # only the last one is wanted, and only two are ever in memory
-            result[:, columns] = self._pick(hop)
+            result[:, columns] = self.pick(hop)
         return result
 
     def _empty(self, hops: int) -> Tensor:
         features = self._owner.features
         return torch.empty(hops, self.num_rows, features.shape[1], dtype=features.dtype)
-
-    def _pick(self, signal: Tensor) -> Tensor:
-        return signal if self._rows is None else signal.index_select(0, self._rows)

@@ -105,7 +105,7 @@ def train(
     Parameters
     ----------
     graph : Graph with a split
-    model : {"sgc", "egc", "lgc", "hlgc"}
+    model : {"sgc", "egc", "lgc", "hlgc", "gcn"}
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     progress : called after every epoch
@@ -155,6 +155,7 @@ def _scored(
     trained = TrainedModel(
         config=config,
         weights=result.weights,
+        num_features=graph.num_features,
         class_names=tuple(graph.class_names or ()),
         feature_names=tuple(graph.feature_names) if graph.feature_names else None,
         training={
