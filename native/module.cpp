@@ -95,7 +95,7 @@ class Csr {
             view_);
     }
 
-    // With `other`, the adjoint; without, the combination.
+    // With `dots`, the adjoint; without, the combination.
     void polynomial(bool chebyshev, int64_t hops, int64_t width, uintptr_t signal,
                     uintptr_t scales, uintptr_t out, uintptr_t other, uintptr_t dots,
                     int threads) const {
@@ -105,7 +105,7 @@ class Csr {
                 const PolynomialArguments<V> arguments{chebyshev,     hops,       width,
                                                        at<V>(signal), at<V>(scales), at<V>(out),
                                                        at<V>(other),  at<double>(dots)};
-                (other ? adjoint<V, index_of<decltype(s)>> : combine<V, index_of<decltype(s)>>)(
+                (dots ? adjoint<V, index_of<decltype(s)>> : combine<V, index_of<decltype(s)>>)(
                     s, arguments, threads);
             },
             view_);

@@ -1,8 +1,10 @@
 """Adam for many runs against torch's Adam, run by run."""
 
+import pytest
 import torch
 
 from hoplite.config import TrainingConfig
+from hoplite.propagation import backend
 from hoplite.training.optimizers import LBFGS, Adam
 
 
@@ -53,3 +55,20 @@ def test_lbfgs_solves_a_regularised_least_squares():
     optimizer = LBFGS(weights, [TrainingConfig(lr=1, weight_decay=1.0, optimizer="lbfgs")])
     optimizer.step(lambda: (weights["w"] - target).square().sum(1) / 2)
     torch.testing.assert_close(weights["w"][0].detach(), target / 2, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("shape", [(3,), (3, 70_001), (2, 5, 4)])
+def test_native_adam_equals_its_torch_twin(dtype, shape):
+    configs = [TrainingConfig(lr=0.1 * (r + 1), weight_decay=0.01 * r) for r in range(shape[0])]
+    start = torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
+    found = []
+    for name in ("native", "torch"):
+        with backend.use_backend(name):
+            weights = {"w": start.clone().requires_grad_()}
+            adam = Adam(weights, configs)
+            for _ in range(10):
+                adam.step(lambda weights=weights: weights["w"].pow(4).reshape(shape[0], -1).sum(1))
+            found.append(weights["w"].detach())
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
