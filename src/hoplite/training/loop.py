@@ -22,7 +22,15 @@ from hoplite.propagation.backend import threads_for
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Propagation, RowView
 from hoplite.training.optimizers import LBFGS, Adam, Optimizer
-from hoplite.training.runs import NodeSet, Progress, Run, RunResult, plan_runs
+from hoplite.training.runs import (
+    NodeSet,
+    Progress,
+    Run,
+    RunResult,
+    batches_of,
+    plan_runs,
+    signal_size,
+)
 
 
 def fit_runs(
@@ -48,15 +56,15 @@ def fit_runs(
     if len({(c.optimizer, c.epochs, c.patience, c.order) for c in configs}) > 1:
         raise ConfigError("runs trained together must share optimizer, epochs, patience and order.")
     report = progress or (lambda state: None)
-    batches = [[run] for run in runs] if runs[0].config.optimizer == "lbfgs" else [list(runs)]
-    results: list[RunResult] = []
-    for i, batch in enumerate(batches):
-        columns = model.num_classes if model.columns == "classes" else model.num_features
-        with threads_for(propagation.features.shape[0] * len(batch) * columns):
-            results += _Batch(model, propagation, batch, train, val, watch).fit(
-                lambda state, i=i: report(state.within(i, len(batches)))
+    results: dict[int, RunResult] = {}
+    for batch in batches_of(model, propagation, runs):
+        done, waiting = len(results), len(runs) - len(results) - len(batch)
+        with threads_for(len(batch) * signal_size(model, propagation)):
+            found = _Batch(model, propagation, [runs[r] for r in batch], train, val, watch).fit(
+                lambda state, d=done, w=waiting: report(state.among(d, w))
             )
-    return results
+        results |= zip(batch, found, strict=True)
+    return [results[r] for r in range(len(runs))]
 
 
 class _Batch:
@@ -183,7 +191,7 @@ class _Batch:
         count, running = len(self.runs), len(self.active)
         done = (count - running) * epochs + running * (epoch + 1)
         value = float(self.best_value.mean()) if "val" in self.scored else float("nan")
-        return Progress(done, count * epochs, epoch + 1, running, value)
+        return Progress(done, count * epochs, epoch + 1, epochs, running, value)
 
     def _results(self) -> list[RunResult]:
         seconds = time.perf_counter() - self.started

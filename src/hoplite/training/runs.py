@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from hoplite.config import TrainingConfig
 from hoplite.models import Model, Weights
 from hoplite.propagation.engine import Propagation
-from hoplite.propagation.plan import Plan, Problem, make_plan
+from hoplite.propagation.plan import BYTES, Plan, Problem, free_memory, make_plan
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,21 @@ class Progress:
     done: int  # run-epochs finished or saved by early stopping
     total: int
     epoch: int
+    epochs: int  # at most, per run
     running: int
     val_accuracy: float  # mean of the runs' best so far
 
-    def within(self, index: int, count: int) -> Progress:
-        """This batch's progress as number ``index`` of ``count`` equal batches."""
-        waiting = count - index - 1
-        done, total = self.done + index * self.total, count * self.total
-        return Progress(done, total, self.epoch, self.running + waiting, self.val_accuracy)
+    def among(self, done: int, waiting: int) -> Progress:
+        """This batch's progress as part of all: ``done`` runs came before, ``waiting`` follow."""
+        runs = self.total // self.epochs
+        return Progress(
+            done=self.done + done * self.epochs,
+            total=(runs + done + waiting) * self.epochs,
+            epoch=self.epoch,
+            epochs=self.epochs,
+            running=self.running + waiting,
+            val_accuracy=self.val_accuracy,
+        )
 
 
 @dataclass(frozen=True)
@@ -79,3 +87,33 @@ def plan_runs(model: Model, propagation: Propagation, runs: Sequence[Run], rows:
         dropout=any(run.config.dropout for run in runs),
     )
     return make_plan(problem, runs[0].config.order)
+
+
+def batches_of(model: Model, propagation: Propagation, runs: Sequence[Run]) -> list[list[int]]:
+    """The positions of runs that train together, batch by batch.
+
+    L-BFGS trains one at a time. Runs without dropout have a batch of their own, because they may
+    be evaluated hops first. No batch takes more than a quarter of the free memory.
+    """
+    if runs[0].config.optimizer == "lbfgs":
+        return [[r] for r in range(len(runs))]
+    most = max(1, free_memory() // 4 // run_bytes(model, propagation))
+    groups = [
+        [r for r, run in enumerate(runs) if bool(run.config.dropout) is dropped]
+        for dropped in (True, False)
+    ]
+    return [group[i : i + most] for group in groups for i in range(0, len(group), most)]
+
+
+def signal_size(model: Model, propagation: Propagation) -> int:
+    """Elements of one run's widest signal: nodes times propagated columns."""
+    columns = model.num_classes if model.columns == "classes" else model.num_features
+    return propagation.features.shape[0] * columns
+
+
+def run_bytes(model: Model, propagation: Propagation) -> int:
+    """About the memory of one run in a batch: weights, gradient, two moments, the best weights,
+    and a dozen signals (for gates on features, one per hop)."""
+    weights = sum(value.numel() for value in model.initial(torch.Generator()).values())
+    signals = 12 if model.columns == "classes" else 12 + propagation.hops
+    return BYTES * (6 * weights + signals * signal_size(model, propagation))
