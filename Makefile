@@ -27,7 +27,7 @@ lint: $(STAMP)
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet -c constraints.txt scikit-build-core nanobind cmake ninja
-	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[test,dev]'
+	$(BIN)/python -m pip install --quiet --no-build-isolation -c constraints.txt -e '.[test,dev,baselines]'
 	touch $@
 
 clean:

@@ -11,6 +11,7 @@ from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
 from hoplite import (
+    ConfigError,
     EGCClassifier,
     GraphError,
     HopFeatures,
@@ -45,6 +46,9 @@ def test_fit_predict_and_clone(task, kind):
     np.testing.assert_array_equal(
         model.predict(nodes), model.classes_[model.decision_function(nodes).argmax(axis=1)]
     )
+    before = model.predict_proba(nodes)
+    model.set_params(hops=9, operator="laplacian")  # for the next fit, not for this one
+    np.testing.assert_array_equal(model.predict_proba(nodes), before)
     assert 0 <= model.score(nodes[40:], names[40:]) <= 1
     assert model.coefficients_.shape == (3,)
     assert model.coef_.shape == (3, 8)
@@ -59,6 +63,15 @@ def test_cross_validation_and_grid_search(task):
     search = GridSearchCV(model, grid, cv=3).fit(nodes, y)
     assert search.best_params_["hops"] in (1, 3)
     assert search.best_estimator_.graph is graph
+
+
+def test_two_classes_follow_scikit_learns_convention(task):
+    graph, nodes, y = task
+    model = SGCClassifier(graph, hops=2, epochs=5).fit(nodes, y == 1)
+    assert model.decision_function(nodes).shape == (60,)
+    np.testing.assert_array_equal(model.decision_function(nodes) > 0, model.predict(nodes))
+    scores = cross_val_score(model, nodes, y == 1, scoring="roc_auc", error_score="raise", cv=3)
+    assert np.isfinite(scores).all()
 
 
 def test_samples_may_be_a_column(task):
@@ -131,3 +144,15 @@ def test_bad_samples(task):
         model.fit([0, 1], [0])
     with pytest.raises(GraphError, match="validation has class"):
         model.fit(nodes, y, validation=([0], [9]))
+    with pytest.raises(GraphError, match="validation y has shape"):
+        model.fit(nodes, y, validation=(nodes, y[:5]))
+    with pytest.raises(GraphError, match="pass validation="):
+        model.fit(nodes, y, validation=nodes)
+    with pytest.raises(GraphError, match="graph is a str"):
+        LGCClassifier("cora").fit(nodes, y)
+    with pytest.raises(ConfigError, match="seed is None"):
+        LGCClassifier(graph, seed=None).fit(nodes, y)
+    with pytest.raises(ConfigError, match="hops is '2'"):
+        HopFeatures(graph, hops="2").fit(nodes)
+    with pytest.raises(ValueError, match="Unknown label type"):
+        model.fit([1, 2, 3], [0.1, 0.2, 0.3])

@@ -139,7 +139,6 @@ class TestSplit:
             ({"train": [1, 1]}, "split.train names 1 nodes twice"),
             ({"train": [0.5]}, "split.train has type float64"),
             ({"train": [[1, 2]]}, r"split.train has type int64 and shape \(1, 2\)"),
-            ({"train": [True, False]}, "split.train has type bool"),
         ],
     )
     def test_contradictions(self, parts, message):

@@ -22,6 +22,7 @@ STARTS = ("random", "lowpass")
 OPTIMIZERS = ("adam", "lbfgs")
 ORDERS = ("auto", "weights-first", "hops-first")
 TABLE_FORMATS = (".parquet", ".csv")
+MOST_HOPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,9 @@ class ModelConfig:
         check_choice("start", self.start, STARTS)
         check_choice("gate", self.gate, GATES)
         object.__setattr__(self, "hops", check_hops(self.hops))
-        _check_number("hidden", self.hidden, self.hidden >= 1, "1 or larger")
+        check_number("hidden", self.hidden, 1, whole=True)
+        check_flag("bias", self.bias)
+        check_flag("standardize", self.standardize)
         if self.basis != "monomial" and self.model not in ("lgc", "hlgc"):
             raise ConfigError(
                 f"basis is {self.basis!r} but {self.model} is defined by powers of the operator; "
@@ -104,11 +107,11 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("order", self.order, ORDERS)
-        _check_number("lr", self.lr, self.lr > 0, "larger than 0")
-        _check_number("weight_decay", self.weight_decay, self.weight_decay >= 0, "0 or larger")
-        _check_number("dropout", self.dropout, 0 <= self.dropout < 1, "in [0, 1)")
-        _check_number("epochs", self.epochs, self.epochs >= 1, "1 or larger")
-        _check_number("patience", self.patience, self.patience >= 1, "1 or larger")
+        check_number("lr", self.lr, 0, open_ends="l")
+        check_number("weight_decay", self.weight_decay, 0)
+        check_number("dropout", self.dropout, 0, 1, open_ends="m")
+        check_number("epochs", self.epochs, 1, whole=True)
+        check_number("patience", self.patience, 1, whole=True)
 
 
 def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
@@ -128,12 +131,37 @@ def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, Tra
 
 
 def check_hops(hops: int) -> int:
-    """Return ``hops`` if it is a whole number >= 0."""
-    if isinstance(hops, bool) or not isinstance(hops, int | np.integer) or hops < 0:
-        raise ConfigError(f"hops is {hops!r}; it must be a whole number, 0 or larger.")
+    """Return ``hops`` if it is a whole number from 0 to 100,000."""
+    check_number("hops", hops, 0, MOST_HOPS, whole=True)
     return int(hops)
 
 
-def _check_number(argument: str, value: float, fits: bool, allowed: str) -> None:
-    if not (fits and math.isfinite(value)):
-        raise ConfigError(f"{argument} is {value!r}; it must be a number {allowed}.")
+def check_number(
+    argument: str,
+    value: Any,
+    least: float,
+    most: float = math.inf,
+    *,
+    whole: bool = False,
+    open_ends: str = "",
+) -> None:
+    """Raise ConfigError unless ``value`` is a (whole) number in [least, most].
+
+    ``open_ends`` may hold "l" (more than least) and "m" (less than most).
+    """
+    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value):
+        above = value > least if "l" in open_ends else value >= least
+        below = value < most if "m" in open_ends else value <= most
+        if above and below:
+            return
+    kind = "a whole number" if whole else "a number"
+    low = f"larger than {least:g}" if "l" in open_ends else f"{least:g} or larger"
+    high = "" if math.isinf(most) else f" and {'below' if 'm' in open_ends else 'at most'} {most:g}"
+    raise ConfigError(f"{argument} is {value!r}; it must be {kind}, {low}{high}.")
+
+
+def check_flag(argument: str, value: Any) -> None:
+    """Raise ConfigError unless ``value`` is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigError(f"{argument} is {value!r}; it must be True or False.")

@@ -13,9 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from hoplite.config import check_hops, split_options
+from hoplite.config import check_flag, check_hops, check_number, split_options
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.models import build_model
@@ -23,6 +24,7 @@ from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Run
+from hoplite.training.train import MOST_SEED
 
 
 @dataclass(eq=False, repr=False)
@@ -68,10 +70,9 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
         With ``validation=(nodes, y)`` training stops early and keeps the epoch that is best on
         it; without, all ``epochs`` are trained and the last one is kept.
         """
-        nodes = as_nodes(nodes, self.graph)
-        y = np.asarray(y)
-        if y.shape != nodes.shape:
-            raise GraphError(f"y has shape {y.shape} for {len(nodes)} nodes; pass one each.")
+        nodes, y = _as_labelled(nodes, y, self.graph, "y")
+        check_number("seed", self.seed, 0, MOST_SEED, whole=True)
+        check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         options = self.get_params(deep=False)
         graph, seed = options.pop("graph"), options.pop("seed")
@@ -79,10 +80,10 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
         names = tuple(str(name) for name in self.classes_)
         (result,) = fit_runs(
             build_model(model_config, graph.num_features, len(names)),
-            self._propagation(),
+            Propagation(graph, model_config.operator, model_config.basis, model_config.hops),
             [Run(training_config, seed)],
             NodeSet(nodes, labels),
-            None if validation is None else self._as_node_set(*validation),
+            None if validation is None else self._as_node_set(validation),
         )
         self.model_ = TrainedModel(
             model_config,
@@ -99,27 +100,34 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, nodes: Any) -> np.ndarray:
-        """Logits of ``nodes``: (len(nodes), classes)."""
-        check_is_fitted(self, "model_")
-        return self.model_.logits_from(self._propagation())[as_nodes(nodes, self.graph)]
+        """Logits of ``nodes``: (len(nodes), classes), or (len(nodes),) for two classes.
+
+        For two classes it is the second logit minus the first, as scikit-learn expects.
+        """
+        logits = self._logits(nodes)
+        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
 
     def predict_proba(self, nodes: Any) -> np.ndarray:
         """Class probabilities of ``nodes``: (len(nodes), classes)."""
-        logits = self.decision_function(nodes)
+        logits = self._logits(nodes)
         odds = np.exp(logits - logits.max(axis=1, keepdims=True))
         return odds / odds.sum(axis=1, keepdims=True)
 
     def predict(self, nodes: Any) -> np.ndarray:
         """The most probable class of each node."""
-        winners = self.decision_function(nodes).argmax(axis=1)
+        winners = self._logits(nodes).argmax(axis=1)
         return self.classes_[winners]
 
-    def _propagation(self) -> Propagation:
-        basis = getattr(self, "basis", "monomial")
-        return Propagation(self.graph, self.operator, basis, check_hops(self.hops))
+    def _logits(self, nodes: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        nodes, config = as_nodes(nodes, self.graph), self.model_.config  # as fitted, not as set now
+        propagation = Propagation(self.graph, config.operator, config.basis, config.hops)
+        return self.model_.logits_from(propagation)[nodes]
 
-    def _as_node_set(self, nodes: Any, y: Any) -> NodeSet:
-        nodes, y = as_nodes(nodes, self.graph), np.asarray(y)
+    def _as_node_set(self, validation: Any) -> NodeSet:
+        if not isinstance(validation, tuple | list) or len(validation) != 2:
+            raise GraphError("validation is not a pair; pass validation=(nodes, y).")
+        nodes, y = _as_labelled(*validation, self.graph, "validation y")
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise GraphError(f"validation has class {unknown[0]!r}, which y does not have.")
@@ -194,6 +202,8 @@ class HopFeatures(TransformerMixin, BaseEstimator):
     def fit(self, nodes: Any, y: Any = None) -> HopFeatures:
         """Check the nodes; there is nothing to learn."""
         as_nodes(nodes, self.graph)
+        check_hops(self.hops)
+        check_flag("stack", self.stack)
         self.n_features_out_ = self.graph.num_features * (self.hops + 1 if self.stack else 1)
         return self
 
@@ -215,8 +225,17 @@ class HopFeatures(TransformerMixin, BaseEstimator):
         return np.array([f"hop{i}:{name}" for i in hops for name in names], dtype=object)
 
 
+def _as_labelled(nodes: Any, y: Any, graph: Graph, name: str) -> tuple[np.ndarray, np.ndarray]:
+    nodes, y = as_nodes(nodes, graph), np.asarray(y)
+    if y.shape != nodes.shape:
+        raise GraphError(f"{name} has shape {y.shape} for {len(nodes)} nodes; pass one each.")
+    return nodes, y
+
+
 def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
     """``nodes`` as a flat index array: (n,) or (n, 1) integers within the graph."""
+    if not isinstance(graph, Graph):
+        raise GraphError(f"graph is a {type(graph).__name__}; pass a Graph, as load() gives.")
     array = np.asarray(nodes)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

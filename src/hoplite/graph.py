@@ -12,6 +12,7 @@ import scipy.sparse as sp
 
 from hoplite.errors import GraphError, HopliteWarning
 from hoplite.graph_checks import (
+    as_array,
     as_node_indices,
     check_names,
     check_split_part,
@@ -93,6 +94,10 @@ class Graph:
         n = adjacency.shape[0]
         features = checked_features(self.features, n)
         labels = checked_labels(self.labels, n, self.class_names)
+        if not isinstance(self.split, Split):
+            raise GraphError(
+                f"split is a {type(self.split).__name__}; pass Split(train=..., val=..., test=...)."
+            )
         for part in ("train", "val", "test"):
             check_split_part(part, getattr(self.split, part), labels, n)
         check_names("feature_names", self.feature_names, features.shape[1], "feature columns")
@@ -127,8 +132,9 @@ class Graph:
         are summed, and if both directions are given the larger weight is taken, so a list that
         names each edge twice means the same as one that names it once.
         """
-        n = features.shape[0] if hasattr(features, "shape") else len(features)
-        edges = np.asarray(edges)
+        features = features if sp.issparse(features) else as_array(features, "features")
+        n = features.shape[0] if features.ndim else 0
+        edges = as_array(edges, "edges")
         if edges.size == 0:
             edges = np.empty((0, 2), np.int64)
         if edges.ndim != 2 or edges.shape[1] != 2:
@@ -145,14 +151,14 @@ class Graph:
         if weights is None:
             values = np.ones(len(edges), np.float32)
         else:
-            values = np.asarray(weights)
+            values = as_array(weights, "weights")
             if values.shape != (len(edges),):
                 raise GraphError(
                     f"weights has shape {values.shape} but there are {len(edges):,} edges; "
                     "pass one weight per edge."
                 )
-            values = values.astype(np.float64 if values.dtype == np.float64 else np.float32)
             check_weights(values)
+            values = values.astype(np.float64 if values.dtype == np.float64 else np.float32)
         directed = sp.coo_array((values, (edges[:, 0], edges[:, 1])), shape=(n, n)).tocsr()
         if weights is None:
             directed.data[:] = 1
@@ -183,6 +189,10 @@ class Graph:
     def with_labels(self, labels: Any, class_names: Sequence[str] | None = None) -> Graph:
         """The same graph with other labels and no split."""
         return self._replace(labels=labels, class_names=class_names, split=Split())
+
+    def with_features(self, features: Any, names: Sequence[str] | None = None) -> Graph:
+        """The same graph with other features."""
+        return self._replace(features=features, feature_names=names)
 
     def _replace(self, **changes: Any) -> Graph:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}

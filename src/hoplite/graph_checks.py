@@ -24,10 +24,27 @@ def frozen(value: Any) -> Any:
     return value
 
 
+def as_array(value: Any, argument: str) -> np.ndarray:
+    """``value`` as an array of numbers; lists of unequal lengths and other things are refused."""
+    try:
+        array = np.asarray(value)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype == object:
+        raise GraphError(
+            f"{argument} is a {type(value).__name__} that is no array of numbers; "
+            "pass rows of equal length."
+        )
+    return array
+
+
 def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
-    nodes = np.asarray(nodes)
+    """Sorted indices; a boolean mask counts as the indices where it is true."""
+    nodes = as_array(nodes, argument)
     if nodes.size == 0:
         return np.empty(0, np.int64)
+    if nodes.ndim == 1 and nodes.dtype == bool:
+        nodes = np.flatnonzero(nodes)
     if nodes.ndim != 1 or not np.issubdtype(nodes.dtype, np.integer):
         raise GraphError(
             f"{argument} has type {nodes.dtype} and shape {nodes.shape}; "
@@ -40,6 +57,8 @@ def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
 
 
 def check_weights(values: np.ndarray) -> None:
+    if values.dtype.kind not in "fiub":
+        raise GraphError(f"edge weights have type {values.dtype}; pass numbers.")
     if not np.isfinite(values).all():
         raise GraphError("edge weights contain NaN or infinity; remove or replace those edges.")
     if (values < 0).any():
@@ -50,6 +69,13 @@ def check_weights(values: np.ndarray) -> None:
 
 
 def checked_adjacency(adjacency: Any) -> sp.csr_array:
+    if not sp.issparse(adjacency):
+        adjacency = as_array(adjacency, "adjacency")
+        if adjacency.ndim != 2 or adjacency.dtype.kind not in "fiub":
+            raise GraphError(
+                f"adjacency has type {adjacency.dtype} and shape {adjacency.shape}; "
+                "pass a square matrix of numbers."
+            )
     matrix = sp.csr_array(adjacency, copy=True)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"adjacency has shape {matrix.shape}; it must be square.")
@@ -76,7 +102,7 @@ def checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
         matrix.sum_duplicates()
         values = matrix.data
     else:
-        matrix = np.array(features)
+        matrix = as_array(features, "features").copy()
         values = matrix
     if matrix.ndim != 2:
         raise GraphError(f"features has shape {matrix.shape}; pass one row of numbers per node.")
@@ -98,7 +124,7 @@ def checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
 def checked_labels(labels: Any, n: int, class_names: Sequence[str] | None) -> np.ndarray:
     if labels is None:
         return np.full(n, UNKNOWN_LABEL, np.int64)
-    labels = np.asarray(labels)
+    labels = as_array(labels, "labels")
     if labels.shape != (n,):
         raise GraphError(
             f"labels has shape {labels.shape} but the graph has {n:,} nodes; "
@@ -109,6 +135,11 @@ def checked_labels(labels: Any, n: int, class_names: Sequence[str] | None) -> np
     labels = labels.astype(np.int64)
     if labels.min(initial=0) < UNKNOWN_LABEL:
         raise GraphError(f"labels go down to {labels.min()}; use -1 for an unknown label.")
+    if class_names is None and labels.max(initial=-1) >= max(n, 1):
+        raise GraphError(
+            f"labels go up to {labels.max():,} but the graph has {n:,} nodes; "
+            "number the classes 0, 1, 2, ... and use -1 for an unknown label."
+        )
     if class_names is not None and labels.max(initial=-1) >= len(class_names):
         raise GraphError(
             f"labels go up to {labels.max()} but there are {len(class_names)} class names; "

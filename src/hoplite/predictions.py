@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from hoplite.errors import HopliteError
 from hoplite.files import atomic_write
 from hoplite.graph import Graph
 from hoplite.models.trained import TrainedModel
@@ -30,9 +31,12 @@ def predict_table(model: TrainedModel, graph: Graph) -> pa.Table:
 
 def write_table(table: pa.Table, path: Path) -> None:
     """Write ``table`` as CSV or Parquet, by the ending of ``path``, completely or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as file:
-        if path.suffix == ".csv":
-            pyarrow.csv.write_csv(table, file)
-        else:
-            pyarrow.parquet.write_table(table, file)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            if path.suffix.lower() == ".csv":
+                pyarrow.csv.write_csv(table, file)
+            else:
+                pyarrow.parquet.write_table(table, file)
+    except OSError as error:
+        raise HopliteError(f"cannot write {path}: {error.strerror or error}.") from error

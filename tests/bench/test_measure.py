@@ -89,8 +89,9 @@ def test_slope_of_a_square_law():
 
 def test_threads_are_given_back():
     before = get_num_threads()
-    with pytest.raises(ZeroDivisionError), using_threads(1):
-        assert get_num_threads() == 1
+    with using_threads(before + 1):
+        assert get_num_threads() == before + 1
+    with pytest.raises(ZeroDivisionError), using_threads(before + 1):
         raise ZeroDivisionError
     assert get_num_threads() == before
 
@@ -119,4 +120,5 @@ def test_machine_facts():
     assert facts["threads"] == 1
     assert facts["bandwidth_gb_s"] > 0
     assert {"python", "torch", "scipy", "hoplite"} <= facts["versions"].keys()
+    assert facts["busy_before"] is None or 0 <= facts["busy_before"] <= 1
     assert available_memory() is None or available_memory() > 0

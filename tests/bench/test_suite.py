@@ -28,9 +28,14 @@ AVAILABLE = (
 
 
 @pytest.fixture
-def result(monkeypatch):
-    monkeypatch.setattr(machine, "TRIAD_FLOATS", 2**16)
-    monkeypatch.setattr(machine.describe, "__defaults__", (2**16,))
+def small_triad(monkeypatch):
+    """The machine's facts without the seconds that an honest bandwidth takes."""
+    whole = machine.describe
+    monkeypatch.setattr(machine, "describe", lambda threads: whole(threads, floats=2**16))
+
+
+@pytest.fixture
+def result(small_triad):
     return suite.run_suite(quick=True, threads=1, available=AVAILABLE)
 
 
@@ -53,8 +58,7 @@ def test_every_benchmark_has_its_own_name():
     assert [b.name for b in suite.BENCHMARKS if b.quick is None] == ["spmm-reddit", "grid"]
 
 
-def test_progress_covers_all_benchmarks(monkeypatch):
-    monkeypatch.setattr(machine.describe, "__defaults__", (2**16,))
+def test_progress_covers_all_benchmarks(small_triad):
     seen = []
     suite.run_suite(
         threads=1, progress=lambda what, share: seen.append((what, share)), available=AVAILABLE
@@ -90,6 +94,13 @@ def test_markdown(result):
     assert "| free | 123 ns | - | - | - |" in page
     assert "- a note." in page
     assert "1 of 2 goals reached" in page
+    assert "\n\n\n" not in page
+
+
+def test_a_busy_machine_is_told_of():
+    assert "repeat it on an idle machine" in report.busy_line({"busy_before": 0.4})
+    assert report.busy_line({"busy_before": 0.04}).endswith("before the run.")
+    assert "not known" in report.busy_line({"busy_before": None})
 
 
 def hoplite(*arguments, cwd):

@@ -128,6 +128,10 @@ def test_own_tables_from_training_to_labels(tmp_path):
         (2, ["train", "cora", "--order", "hops-first"], "dropout is not 0"),
         (2, ["train"], "Missing argument"),
         (2, ["trian", "cora"], "No such command"),
+        (2, ["train", "cora", "--bogus"], "No such option: --bogus"),
+        (2, ["train", "cora", "--threads", "100000"], "threads is 100000"),
+        (2, ["train", "cora", "--hops", "99999999999999999999"], "hops is 9999"),
+        (1, ["train", "cora", "--out", "/dev/null/x"], "not a writable folder"),
         (1, ["predict", "nowhere", "cora", "--out", "x.csv"], "not a model folder"),
         (2, ["predict", "nowhere", "cora", "--out", "x.xls"], "ending of --out"),
     ],
@@ -147,3 +151,30 @@ def test_model_of_another_graph(trained, tmp_path):
     text = failed(1, "predict", folder, "citeseer", "--out", tmp_path / "x.csv")
     assert "trained on 1,433 features but the graph has 3,703" in text
     assert not (tmp_path / "x.csv").exists()
+
+
+def test_usage_errors_are_json_too(tmp_path):
+    process = hoplite("train", "cora", "--seeds", "abc", "--json", cwd=tmp_path)
+    assert process.returncode == 2
+    assert "--seeds" in json.loads(process.stdout)["error"]
+
+
+def test_no_command_shows_the_help():
+    assert "Commands" in succeeded()
+
+
+@pytest.mark.parametrize("model", ["sgc", "egc", "lgc", "hlgc", "gcn"])
+def test_no_hops_is_a_model_too(model):
+    options = ["--hops", 0, "--epochs", 2, "--seeds", 1, "--model", model, "--json"]
+    assert json.loads(succeeded("train", "cora", *options))["runs"][0]["epochs"] == 2
+
+
+def test_output_that_cannot_be_written():
+    process = subprocess.run(
+        f"{sys.executable} -m hoplite datasets --json > /dev/full",
+        shell=True,
+        capture_output=True,
+        text=True,
+    )
+    assert process.returncode == 1
+    assert process.stderr.strip() == "error: No space left on device."

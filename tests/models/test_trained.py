@@ -1,13 +1,15 @@
 """Models on disk: what is saved comes back, and nothing else is taken for a model."""
 
+import dataclasses
 import json
 import os
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from hoplite import ConfigError, Graph, ModelFileError, TrainedModel, train
+from hoplite import ConfigError, Graph, ModelFileError, Split, TrainedModel, train
 from hoplite.config import GATES, ModelConfig
 from hoplite.models import build_model
 
@@ -25,6 +27,17 @@ def untrained(config, graph, seed=0):
     weights = model.initial(torch.Generator().manual_seed(seed))
     names = ("a", "b", "c")
     return TrainedModel(config, weights, graph.num_features, names, None, {"seed": seed})
+
+
+def with_names(graph, features=None, classes=None):
+    """The graph with other names and no split."""
+    return Graph(
+        graph.adjacency,
+        graph.features,
+        graph.labels if classes else None,
+        class_names=classes,
+        feature_names=features,
+    )
 
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.model}-{c.gate}")
@@ -57,21 +70,43 @@ def test_coefficients(graphs):
 def test_existing_folder_is_kept_unless_overwritten(graphs, tmp_path):
     graph = graphs()
     first, second = (untrained(ModelConfig("lgc", 2), graph, seed) for seed in (1, 2))
-    first.save(tmp_path / "m")
-    (tmp_path / "m" / "notes.txt").write_text("mine")
+    first.save(tmp_path / "m", result={"figure": 1})
     with pytest.raises(ModelFileError, match="not empty"):
         second.save(tmp_path / "m")
     assert TrainedModel.load(tmp_path / "m").training == {"seed": 1}
-    second.save(tmp_path / "m", overwrite=True)
+    (tmp_path / "link").symlink_to(tmp_path / "m")
+    second.save(tmp_path / "link", overwrite=True)
+    assert (tmp_path / "link").is_symlink()
     assert TrainedModel.load(tmp_path / "m").training == {"seed": 2}
-    assert (tmp_path / "m" / "notes.txt").read_text() == "mine"
+    assert not (tmp_path / "m" / "result.json").exists()  # that was the first model's
 
 
-def test_failing_save_leaves_the_old_model(graphs, tmp_path, monkeypatch):
+def test_foreign_files_are_never_replaced(graphs, tmp_path):
+    model = untrained(ModelConfig("lgc", 2), graphs())
+    model.save(tmp_path / "m")
+    (tmp_path / "m" / "notes.txt").write_text("mine")
+    with pytest.raises(ModelFileError, match=r"holds 'notes\.txt'"):
+        model.save(tmp_path / "m", overwrite=True)
+    with pytest.raises(ModelFileError, match="is a file"):
+        model.save(tmp_path / "m" / "notes.txt", overwrite=True)
+    with pytest.raises(ModelFileError, match="not a writable folder"):
+        model.save(tmp_path / "m" / "notes.txt" / "deeper")
+
+
+@pytest.mark.parametrize("broken", ["fsync", "rename"])
+def test_failing_save_leaves_the_old_model(graphs, tmp_path, monkeypatch, broken):
     graph = graphs()
     untrained(ModelConfig("lgc", 2), graph, 1).save(tmp_path / "m")
-    monkeypatch.setattr(os, "fsync", _disk_full)
-    with pytest.raises(OSError, match="No space"):
+    if broken == "fsync":
+        monkeypatch.setattr(os, "fsync", _disk_full)
+    else:
+        rename = Path.rename
+
+        def fail_for_new(path, target):
+            return _disk_full(path) if path.name == "new" else rename(path, target)
+
+        monkeypatch.setattr(Path, "rename", fail_for_new)
+    with pytest.raises(ModelFileError, match=r"cannot write the model to .*m: No space"):
         untrained(ModelConfig("lgc", 2), graph, 2).save(tmp_path / "m", overwrite=True)
     monkeypatch.undo()
     assert TrainedModel.load(tmp_path / "m").training == {"seed": 1}
@@ -115,6 +150,11 @@ def _edit_config(**changes):
         (_edit_config(format=99), "this version"),
         (_edit_config(class_names=["a"]), "5 features and 1 classes"),
         (_edit_config(class_names=None), "does not hold a complete model"),
+        (_edit_config(class_names="abc"), "not a list of texts"),
+        (_edit_config(class_names=["a", None, "c"]), "not a list of texts"),
+        (_edit_config(num_features=99), "do not fit"),
+        (_edit_config(training=None), "does not hold a complete model"),
+        (lambda folder: (folder / "config.json").write_text("[" * 200_000), "not JSON"),
     ],
 )
 def test_damaged_folder(graphs, tmp_path, damage, sentence):
@@ -132,6 +172,17 @@ def test_weights_of_another_model(graphs, tmp_path):
         TrainedModel.load(first)
 
 
+@pytest.mark.parametrize("value", [float("nan"), 1])
+def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
+    model = untrained(ModelConfig("lgc", 2), graphs())
+    alpha = torch.full((3,), value)
+    folder = dataclasses.replace(model, weights=model.weights | {"alpha": alpha}).save(
+        tmp_path / "m"
+    )
+    with pytest.raises(ModelFileError, match="'alpha' with values that are not finite"):
+        TrainedModel.load(folder)
+
+
 def test_not_a_folder(tmp_path):
     with pytest.raises(ModelFileError, match="not a model folder"):
         TrainedModel.load(tmp_path / "missing")
@@ -141,18 +192,43 @@ def test_graph_must_fit(graphs):
     model = untrained(ModelConfig("lgc", 2), graphs())
     with pytest.raises(ModelFileError, match="trained on 5 features but the graph has 6"):
         model.predict(graphs(d=6))
-    with pytest.raises(ModelFileError, match="knows 3 classes but the graph has 2"):
-        model.predict(graphs(classes=2))
-    unlabelled = Graph(graphs().adjacency, graphs().features)
-    assert model.predict(unlabelled).shape == (12,)
+    with pytest.raises(ModelFileError, match="knows 3 classes but the graph has 4"):
+        model.predict(graphs(classes=4))
+    with pytest.raises(ModelFileError, match="has class 'z', which the model does not know"):
+        model.predict(with_names(graphs(), classes=["a", "z", "b"]))
+    fewer = with_names(graphs(classes=2), classes=["c", "a"])
+    assert model.predict(fewer).shape == (12,)
+    assert model.predict(with_names(graphs())).shape == (12,)
 
 
-def test_feature_names_must_match(graphs):
-    def named(names):
-        return Graph.from_edges([(0, 1)], np.eye(2), [0, 1], feature_names=names)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_features_are_found_by_name(graphs, sparse):
+    graph = with_names(graphs(sparse=sparse), ["age", "town=x", "town=y", "town=z", "size"])
+    model = dataclasses.replace(
+        untrained(ModelConfig("lgc", 2), graph), feature_names=graph.feature_names
+    )
+    expected = model.logits(graph)
+    order = [4, 2, 0, 3, 1]
+    moved = graph.with_features(graph.features[:, order], [graph.feature_names[j] for j in order])
+    np.testing.assert_allclose(model.logits(moved), expected)
+    # A category that is new counts as none, one that is missing as zero.
+    names = ["age", "town=x", "town=y", "town=new", "size"]
+    changed = graph.with_features(graph.features, names)
+    without = model.weights | {
+        "theta": model.weights["theta"].clone().index_fill_(0, torch.tensor(3), 0)
+    }
+    np.testing.assert_allclose(
+        model.logits(changed), dataclasses.replace(model, weights=without).logits(graph)
+    )
+    with pytest.raises(ModelFileError, match="expects feature 'size', which the graph does not"):
+        model.logits(graph.with_features(graph.features, [*names[:4], "height"]))
+    more = graph.with_features(np.ones((12, 6)), ["pet=cat", *graph.feature_names])
+    with pytest.raises(ModelFileError, match="has feature 'pet=cat', which the model does not"):
+        model.logits(more)
 
-    graph = named(["x", "y"]).with_split(type(graphs().split)(train=[0, 1]))
-    model = train(graph, "lgc", epochs=1).model
-    assert model.feature_names == ("x", "y")
-    with pytest.raises(ModelFileError, match="expects feature 'x' where the graph has 'y'"):
-        model.predict(named(["y", "x"]))
+
+def test_trained_names_are_kept(graphs):
+    graph = Graph.from_edges(
+        [(0, 1)], np.eye(2), [0, 1], feature_names=["x", "y"], split=Split(train=[0, 1])
+    )
+    assert train(graph, "lgc", epochs=1).model.feature_names == ("x", "y")

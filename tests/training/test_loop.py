@@ -185,6 +185,10 @@ def test_bad_batches(graphs):
         ({"patience": 0}, "patience is 0"),
         ({"optimizer": "adm"}, "Did you mean 'adam'"),
         ({"order": "hops"}, "order is 'hops'"),
+        ({"lr": "0.1"}, "lr is '0.1'"),
+        ({"dropout": None}, "dropout is None"),
+        ({"epochs": 1.5}, "epochs is 1.5"),
+        ({"patience": True}, "patience is True"),
     ],
 )
 def test_bad_settings(options, sentence):

@@ -60,7 +60,7 @@ def test_class_without_training_node_is_a_warning(graphs):
     assert result.model.num_classes == 3
 
 
-@pytest.mark.parametrize("seeds", [0, [], [1, 1], [-1]])
+@pytest.mark.parametrize("seeds", [0, [], [1, 1], [-1], 1.5, "3", True, [2**70]])
 def test_bad_seeds(graphs, seeds):
     with pytest.raises(ConfigError, match="seeds is"):
         hoplite.train(graphs(), seeds=seeds)
@@ -74,6 +74,23 @@ def test_unknown_option_suggests_the_nearest(graphs):
 def test_float64_features_are_trained_in_their_precision(graphs):
     result = hoplite.train(graphs(n=30, dtype=np.float64), hops=2, epochs=3)
     assert np.isfinite(result.model.logits(graphs(n=30, dtype=np.float64))).all()
+
+
+def test_dataset_may_be_a_name():
+    result = hoplite.train("cora", "sgc", hops=1, epochs=2, seeds=np.int64(2))
+    assert repr(result).startswith("TrainingResult(sgc on cora, 2 runs")
+    assert result.val_accuracy == pytest.approx(result.summary()["val_accuracy_mean"])
+
+
+def test_many_epochs_cost_no_memory_in_advance(graphs):
+    result = hoplite.train(graphs(n=30, dtype=np.float32), hops=1, epochs=10**12, patience=3)
+    assert len(result.runs[0].history["val_loss"]) == result.runs[0].epochs
+
+
+def test_graph_without_labels(graphs):
+    graph = Graph(graphs().adjacency, graphs().features)
+    with pytest.raises(GraphError, match="no labels to learn from"):
+        hoplite.train(graph)
 
 
 def test_graph_without_edges():

@@ -8,11 +8,14 @@ import warnings
 
 import typer
 
+from hoplite.cli.bench import bench
 from hoplite.cli.console import print_error, show_warning
 from hoplite.cli.datasets import datasets
 from hoplite.cli.predict import predict
 from hoplite.cli.train import train
 from hoplite.errors import ConfigError, HopliteError
+
+INTERRUPTED = 130
 
 app = typer.Typer(
     name="hoplite",
@@ -43,29 +46,47 @@ def _options(
 app.command()(datasets)
 app.command()(train)
 app.command()(predict)
+app.command()(bench)
 
 
 def main() -> None:
     """Run the command line: 0 it worked, 1 it failed (one sentence), 2 wrong usage."""
     warnings.showwarning = show_warning
     try:
-        app()
-    except BrokenPipeError:  # the reader of our output has gone; keep Python's exit quiet too
+        code = app(standalone_mode=False)
+        if code == INTERRUPTED:
+            print_error("stopped by the keyboard.")
+    except Exception as error:
+        code = _explain(error)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _explain(error: Exception) -> int:
+    """Print one sentence for what the user can understand and return the exit code."""
+    if isinstance(error, ConfigError):
+        print_error(str(error))
+        return 2
+    if isinstance(error, HopliteError):
+        print_error(str(error))
+        return 1
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own
+        context = getattr(error, "ctx", None)
+        message = error.format_message().rstrip()  # pyright: ignore[reportAttributeAccessIssue]
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(message)
+            return 0
+        where = context.command_path if context else "hoplite"
+        stop = "" if message.endswith((".", "?", "!")) else "."
+        print_error(f"{message}{stop} See `{where} --help`.")
+        return 2
+    if isinstance(error, BrokenPipeError):  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
-    except KeyboardInterrupt:
-        print_error("stopped by the keyboard.")
-        sys.exit(130)
-    except ConfigError as error:
-        print_error(str(error))
-        sys.exit(2)
-    except HopliteError as error:
-        print_error(str(error))
-        sys.exit(1)
-    except OSError as error:
-        what = f"{error.filename}: {error.strerror}." if error.filename else f"{error}."
-        print_error(what)
-        sys.exit(1)
-    except MemoryError:
-        print_error("not enough memory for this graph and these settings.")
-        sys.exit(1)
+        return 1
+    if isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        print_error(f"{named}{error.strerror or error}.")
+        return 1
+    if isinstance(error, MemoryError) or "allocate memory" in str(error):
+        print_error("there is not enough memory for this graph and these settings.")
+        return 1
+    raise error

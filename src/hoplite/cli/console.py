@@ -59,9 +59,10 @@ def print_line(text: str) -> None:
 
 def print_error(sentence: str) -> None:
     """The error on standard error, and with --json as an object on standard output too."""
-    if "--json" in sys.argv:
-        print_json({"error": sentence})
     typer.echo(f"error: {sentence}", err=True)
+    if "--json" in sys.argv:
+        with contextlib.suppress(OSError):  # which may be the error itself
+            print_json({"error": sentence})
 
 
 def show_warning(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:

@@ -28,7 +28,7 @@ def predict(
     json: JsonOption = False,
 ) -> None:
     """Predict the label of every node of DATASET and write id, predicted label and probability."""
-    check_choice("the ending of --out", out.suffix, TABLE_FORMATS)
+    check_choice("the ending of --out", out.suffix.lower(), TABLE_FORMATS)
     from hoplite import TrainedModel, load  # only now: importing torch takes a second
     from hoplite.predictions import predict_table, write_table
 

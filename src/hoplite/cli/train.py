@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,8 +17,7 @@ from hoplite.cli.console import (
     training_bar,
 )
 from hoplite.config import ModelConfig, TrainingConfig, split_options
-from hoplite.errors import ModelFileError
-from hoplite.files import atomic_write_text
+from hoplite.errors import HopliteError
 
 _model, _training = ModelConfig(), TrainingConfig()
 
@@ -89,31 +87,35 @@ def train(
         "order": order,
     }
     model_config, _ = split_options(model, options)  # wrong settings are told before any work
-    if out is not None and out.exists() and not overwrite and any(out.iterdir()):
-        raise ModelFileError(f"{out} exists and is not empty; add --overwrite to replace it.")
     from hoplite import load, set_num_threads  # only now: importing torch takes a second
     from hoplite import train as train_model
+    from hoplite.models.folder import check_target
 
+    if out is not None:
+        check_target(out, overwrite=overwrite)  # before hours of training, not after
     if threads is not None:
         set_num_threads(threads)
     graph = load(dataset, seed=split_seed)
-    with training_bar(f"{graph.name} {model}, {seeds} seeds") as progress:
+    count = f"{seeds} seeds" if seeds > 1 else "1 seed"
+    with training_bar(f"{graph.name} {model}, {count}") as progress:
         result = train_model(graph, model, seeds=seeds, progress=progress, **options)
-    summary = result.summary()
+    summary, failure = result.summary(), None
     if out is not None:
-        result.model.save(out, overwrite=overwrite)
         curves = {
             str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
             for run in result.runs
         }
-        atomic_write_text(
-            out / "result.json", jsonlib.dumps(summary | {"history": curves}, indent=1)
-        )
-        summary["out"] = str(out)
+        try:
+            result.model.save(out, overwrite=overwrite, result=summary | {"history": curves})
+            summary["out"] = str(out)
+        except HopliteError as error:  # a full disk must not take the figures with it
+            failure = error
     if json:
         print_json(summary)
     else:
         _print(model_config, summary)
+    if failure is not None:
+        raise failure
 
 
 def _print(config: ModelConfig, summary: dict[str, Any]) -> None:

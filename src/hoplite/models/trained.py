@@ -1,39 +1,26 @@
-"""TrainedModel: weights with everything needed to use them on a graph, in memory and on disk.
-
-On disk it is a folder with ``config.json`` (settings, class and feature names, checksum) and
-``weights.safetensors``. The folder appears complete or not at all.
-"""
+"""TrainedModel: weights with everything needed to use them on a graph."""
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
-import shutil
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
 from torch import Tensor
 
 from hoplite.config import ModelConfig
 from hoplite.errors import ConfigError, HopliteError, ModelFileError
-from hoplite.files import atomic_write_bytes
 from hoplite.graph import Graph
 from hoplite.models import LinearModel, Model, Weights, build_model
+from hoplite.models.alignment import aligned_graph, check_classes
+from hoplite.models.folder import read_folder, write_folder
 from hoplite.propagation.engine import Propagation
 
-FORMAT = 1
-CONFIG_FILE, WEIGHTS_FILE = "config.json", "weights.safetensors"
 
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainedModel:
     """A model with learned weights.
 
@@ -73,8 +60,9 @@ class TrainedModel:
         return values.detach().numpy().copy()
 
     def logits(self, graph: Graph) -> np.ndarray:
-        """Logits of every node: (n, m)."""
-        self.check_graph(graph)
+        """Logits of every node: (n, m); ModelFileError unless the graph fits the model."""
+        graph = aligned_graph(graph, self.num_features, self.feature_names)
+        check_classes(graph, self.class_names)
         config = self.config
         return self.logits_from(Propagation(graph, config.operator, config.basis, config.hops))
 
@@ -93,93 +81,57 @@ class TrainedModel:
         """Class index of every node: (n,)."""
         return self.logits(graph).argmax(axis=1)
 
-    def check_graph(self, graph: Graph) -> None:
-        """Raise ModelFileError unless ``graph`` has this model's features and classes."""
-        if graph.num_features != self.num_features:
-            raise ModelFileError(
-                f"the model was trained on {self.num_features:,} features but the graph has "
-                f"{graph.num_features:,}; use a graph with the same feature columns."
-            )
-        if self.feature_names and graph.feature_names:
-            for mine, other in zip(self.feature_names, graph.feature_names, strict=True):
-                if mine != other:
-                    raise ModelFileError(
-                        f"the model expects feature {mine!r} where the graph has {other!r}; "
-                        "use a graph with the same feature columns in the same order."
-                    )
-        if graph.num_classes not in (0, self.num_classes):
-            raise ModelFileError(
-                f"the model knows {self.num_classes} classes but the graph has "
-                f"{graph.num_classes}; use the graph's own model."
-            )
+    def save(
+        self,
+        folder: str | Path,
+        *,
+        overwrite: bool = False,
+        result: dict[str, Any] | None = None,
+    ) -> Path:
+        """Write the model to ``folder``, with ``result`` (plain JSON values) beside it.
 
-    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
-        """Write the model to ``folder``; an existing one is replaced only with ``overwrite``."""
-        folder = Path(folder)
-        if folder.exists() and not overwrite and any(folder.iterdir()):
-            raise ModelFileError(f"{folder} exists and is not empty; choose another folder.")
-        data = save_tensors({name: value.contiguous() for name, value in self.weights.items()})
+        The folder appears complete or not at all; with ``overwrite`` it may replace a model.
+        """
         config = {
-            "format": FORMAT,
             "model": dataclasses.asdict(self.config),
             "num_features": self.num_features,
             "class_names": self.class_names,
             "feature_names": self.feature_names,
             "training": self.training,
-            "weights_sha256": hashlib.sha256(data).hexdigest(),
         }
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent) as scratch:
-            new, old = Path(scratch) / "new", Path(scratch) / "old"
-            new.mkdir()
-            atomic_write_bytes(new / WEIGHTS_FILE, data)
-            atomic_write_bytes(new / CONFIG_FILE, json.dumps(config, indent=2).encode())
-            if folder.exists():
-                for path in folder.iterdir():  # what else the folder holds stays
-                    if path.name not in (WEIGHTS_FILE, CONFIG_FILE):
-                        copy = shutil.copytree if path.is_dir() else shutil.copy2
-                        copy(path, new / path.name)
-                folder.rename(old)
-            new.rename(folder)
-        return folder
+        write_folder(folder, config, self.weights, result, overwrite=overwrite)
+        return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> TrainedModel:
         """Read a model that ``save`` wrote; anything else raises ModelFileError."""
-        folder = Path(folder)
-        config = _read_config(folder)
-        try:
-            data = (folder / WEIGHTS_FILE).read_bytes()
-        except OSError as error:
-            raise ModelFileError(
-                f"cannot read {folder / WEIGHTS_FILE}: {error.strerror}."
-            ) from None
-        if hashlib.sha256(data).hexdigest() != config.get("weights_sha256"):
-            raise ModelFileError(
-                f"{folder / WEIGHTS_FILE} is truncated or belongs to another model; "
-                "its checksum is not the one in config.json."
-            )
+        config, weights = read_folder(folder)
         try:
             model = cls(
                 config=ModelConfig(**config["model"]),
-                weights=load_tensors(data),
+                weights=weights,
                 num_features=int(config["num_features"]),
-                class_names=tuple(config["class_names"]),
-                feature_names=tuple(config["feature_names"]) if config["feature_names"] else None,
-                training=config["training"],
+                class_names=_names(config["class_names"]),
+                feature_names=_names(config["feature_names"]) if config["feature_names"] else None,
+                training=dict(config["training"]),
             )
             model._check_shapes()
-        except (KeyError, TypeError, ValueError, SafetensorError, HopliteError) as error:
+        except (KeyError, TypeError, ValueError, HopliteError) as error:
             raise ModelFileError(f"{folder} does not hold a complete model: {error}") from None
         return model
 
     def _check_shapes(self) -> None:
-        expected = self._model().initial(torch.Generator())
         found = {name: tuple(value.shape) for name, value in self.weights.items()}
-        if found != {name: tuple(value.shape) for name, value in expected.items()}:
+        # the size that grows with hops first, so that a wrong one is not allocated
+        fits = found.get("alpha", (self.config.hops + 1,)) == (self.config.hops + 1,)
+        if fits:
+            first = self._model().initial(torch.Generator())
+            fits = found == {name: tuple(value.shape) for name, value in first.items()}
+        if not fits:
             raise ModelFileError(
                 f"the weights {found} do not fit a {self.config.model} model with "
-                f"{self.num_features} features and {self.num_classes} classes."
+                f"{self.config.hops} hops, {self.num_features} features and "
+                f"{self.num_classes} classes."
             )
 
     def _model(self) -> Model:
@@ -188,17 +140,15 @@ class TrainedModel:
     def _stacked(self) -> dict[str, Tensor]:
         return {name: value.unsqueeze(0) for name, value in self.weights.items()}
 
+    def __repr__(self) -> str:
+        config = self.config
+        return (
+            f"TrainedModel({config.model}, hops={config.hops}, operator={config.operator!r}, "
+            f"features={self.num_features}, classes={self.num_classes})"
+        )
 
-def _read_config(folder: Path) -> dict[str, Any]:
-    path = folder / CONFIG_FILE
-    if not folder.is_dir():
-        raise ModelFileError(f"{folder} is not a model folder; train one with `hoplite train`.")
-    try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
-    except ValueError:
-        raise ModelFileError(f"{path} is truncated or not JSON; train the model again.") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not a model that this version of Hoplite can read.")
-    return config
+
+def _names(names: Any) -> tuple[str, ...]:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise TypeError(f"the names {str(names)[:60]} are not a list of texts.")
+    return tuple(names)

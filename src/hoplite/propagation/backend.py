@@ -10,6 +10,7 @@ from types import ModuleType
 import torch  # before the C++ core, so that both share torch's OpenMP threads
 from torch import Tensor
 
+from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
 
 native: ModuleType | None
@@ -18,6 +19,7 @@ try:
 except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
     native = None
 
+MOST_THREADS = 1024
 SHARED_ELEMENTS = 1 << 19  # from this size on a tensor is worth a second thread
 _chosen: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
 
@@ -29,8 +31,7 @@ def has_native() -> bool:
 
 def set_num_threads(threads: int) -> None:
     """Let the C++ core and torch, which share their threads, use at most ``threads`` of them."""
-    if isinstance(threads, bool) or int(threads) != threads or threads < 1:
-        raise ConfigError(f"threads is {threads!r}; pass a whole number, 1 or larger.")
+    check_number("threads", threads, 1, MOST_THREADS, whole=True)
     torch.set_num_threads(int(threads))
 
 

@@ -10,6 +10,7 @@ runs at once (theta: (R, d, m), coefficients: (R, k + 1)):
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
@@ -158,10 +159,9 @@ class RowView:
         owner = self._owner
         result = self._empty(1)[0]
         for columns, block in owner.feature_blocks():
-            hop = block
-            for hop in iterate(owner.matrix, owner.basis, block, owner.hops):
-                pass  # only the last one is wanted, and only two are ever in memory
-            result[:, columns] = self.pick(hop)
+            hops = iterate(owner.matrix, owner.basis, block, owner.hops)
+            last = deque(hops, maxlen=1).pop()  # the others are dropped as they come
+            result[:, columns] = self.pick(last)
         return result
 
     def _empty(self, hops: int) -> Tensor:

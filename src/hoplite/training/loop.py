@@ -1,8 +1,8 @@
 """The one training loop: R runs of one model on one graph, as one wide problem.
 
 The runs differ in seed, learning rate, weight decay and dropout. No run's arithmetic sees another
-run, masks depend on (seed, epoch) alone, and finished runs leave the batch, so a run's result does
-not depend on who shares its batch.
+run, masks depend on (seed, epoch) alone, and finished runs leave the batch. So a run's result does
+not depend on who shares its batch, but for rounding (the order of some sums).
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class _Batch:
         self.active = torch.arange(len(runs))
         kind = LBFGS if runs[0].config.optimizer == "lbfgs" else Adam
         self.optimizer: Optimizer = kind(self.weights, [run.config for run in runs])
-        count, epochs = len(runs), runs[0].config.epochs
+        count = len(runs)
         self.history = {
-            f"{part}_{what}": torch.full((count, epochs), torch.nan, dtype=torch.float64)
+            f"{part}_{what}": torch.empty((count, 0), dtype=torch.float64)
             for part in ("train", *self.scored)
             for what in ("loss", "accuracy")
         }
@@ -116,6 +116,7 @@ class _Batch:
     def fit(self, progress: Callable[[Progress], None]) -> list[RunResult]:
         config = self.runs[0].config
         for epoch in range(config.epochs):
+            self._make_room(epoch)
             self._train(epoch)
             self._score(epoch)
             self._choose(epoch, config.patience)
@@ -138,6 +139,14 @@ class _Batch:
 
         self.optimizer.step(losses)
         self._record("train", epoch, *evaluated[0])  # before the step, as the others come after
+
+    def _make_room(self, epoch: int) -> None:
+        """Let the curves grow in steps: most runs stop long before the last epoch."""
+        for name, curve in self.history.items():
+            if epoch == curve.shape[1]:
+                grown = torch.full((len(self.runs), max(256, 2 * epoch)), torch.nan).double()
+                grown[:, :epoch] = curve
+                self.history[name] = grown
 
     def _score(self, epoch: int) -> None:
         if not self.scored:

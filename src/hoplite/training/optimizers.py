@@ -44,7 +44,12 @@ class Adam:
 
     def step(self, losses: Losses) -> None:
         names = list(self._weights)
-        gradients = torch.autograd.grad(losses().sum(), [self._weights[name] for name in names])
+        gradients = torch.autograd.grad(
+            losses().sum(),
+            [self._weights[name] for name in names],
+            allow_unused=True,  # with no hops, beta and some gates have no part in the loss
+            materialize_grads=True,
+        )
         self._steps += 1
         with torch.no_grad():
             for name, gradient in zip(names, gradients, strict=True):

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import ModelConfig, TrainingConfig, split_options
+from hoplite.config import ModelConfig, TrainingConfig, check_number, split_options
+from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
 from hoplite.models import build_model
@@ -18,8 +19,11 @@ from hoplite.propagation.engine import Propagation
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Progress, Run, RunResult
 
+MOST_SEED = 2**63 - 1
+MOST_RUNS = 100_000
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class ScoredRun:
     """One seed's trained model with its accuracies; the test set was read once, at the end."""
 
@@ -32,6 +36,14 @@ class ScoredRun:
     seconds: float
     history: dict[str, np.ndarray]
 
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss became infinite or NaN; the model is then the best one before that."""
+        return not np.isfinite(self.history["train_loss"]).all()
+
+    def __repr__(self) -> str:
+        return f"ScoredRun(seed={self.seed}, test_accuracy={self.test_accuracy:.3f})"
+
     def summary(self) -> dict[str, Any]:
         """The figures, without weights and curves."""
         return {
@@ -40,11 +52,12 @@ class ScoredRun:
             "test_accuracy": _number(self.test_accuracy),
             "best_epoch": self.best_epoch,
             "epochs": self.epochs,
+            "diverged": self.diverged,
             "seconds": self.seconds,
         }
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult:
     """The runs of one configuration on one graph."""
 
@@ -63,6 +76,18 @@ class TrainingResult:
     def test_accuracy(self) -> float:
         """Mean test accuracy over the runs."""
         return float(np.mean([run.test_accuracy for run in self.runs]))
+
+    @property
+    def val_accuracy(self) -> float:
+        """Mean validation accuracy over the runs."""
+        return float(np.mean([run.val_accuracy for run in self.runs]))
+
+    def __repr__(self) -> str:
+        return (
+            f"TrainingResult({self.model_config.model} on {self.graph.name}, "
+            f"{len(self.runs)} runs, validation {self.val_accuracy:.1%}, "
+            f"test {self.test_accuracy:.1%})"
+        )
 
     @property
     def ms_per_epoch(self) -> float:
@@ -92,7 +117,7 @@ class TrainingResult:
 
 
 def train(
-    graph: Graph,
+    graph: Graph | str,
     model: str = "lgc",
     *,
     seeds: int | Sequence[int] = 1,
@@ -104,7 +129,7 @@ def train(
 
     Parameters
     ----------
-    graph : Graph with a split
+    graph : Graph with a split, or the name or path of a dataset
     model : {"sgc", "egc", "lgc", "hlgc", "gcn"}
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
@@ -117,8 +142,12 @@ def train(
     True
     """
     model_config, training_config = split_options(model, options)
+    if not isinstance(graph, Graph):
+        graph = load(graph)
     labels = graph.labels
-    if labels is None or not graph.split.train.size:
+    if labels is None or (labels < 0).all():
+        raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
+    if not graph.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
     parts = {
         name: NodeSet(getattr(graph.split, name), labels[getattr(graph.split, name)])
@@ -141,12 +170,14 @@ def train(
 
 
 def _as_seeds(seeds: int | Sequence[int]) -> list[int]:
-    chosen = list(range(seeds)) if isinstance(seeds, int) else [int(seed) for seed in seeds]
-    if not chosen or min(chosen) < 0 or len(set(chosen)) < len(chosen):
-        raise ConfigError(
-            f"seeds is {seeds!r}; give a count of 1 or more, or different numbers from 0 up."
-        )
-    return chosen
+    if isinstance(seeds, list | tuple | range | np.ndarray):
+        for seed in seeds:
+            check_number("seeds", seed, 0, MOST_SEED, whole=True)
+        if not len(seeds) or len(set(seeds)) < len(seeds):
+            raise ConfigError(f"seeds is {seeds!r}; give at least one, and none twice.")
+        return [int(seed) for seed in seeds]
+    check_number("seeds", seeds, 1, MOST_RUNS, whole=True)
+    return list(range(int(seeds)))
 
 
 def _scored(

@@ -1,0 +1,103 @@
+"""hoplite bench: Hoplite beside its peers, in one run, on this machine."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from hoplite.cli.console import JsonOption, print_json, print_line, print_table
+from hoplite.errors import ConfigError, check_choice
+from hoplite.files import atomic_write_text
+
+if TYPE_CHECKING:  # it needs torch, which takes a second to import
+    from hoplite.bench.suite import SuiteResult
+
+
+def bench(
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small sizes, within a minute; else many minutes.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Run this one (repeatable): spmm, spmm-reddit, scaling, epoch, many, hyper, grid.",
+        ),
+    ] = None,
+    threads: Annotated[
+        int | None, typer.Option(min=1, help="CPU threads; all cores if not given.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the tables as FILE.md, too.")] = None,
+    json: JsonOption = False,
+) -> None:
+    """Measure Hoplite and its peers in turn and compare them with the goals.
+
+    Peers: torch's CSR product, SciPy, PyTorch Geometric and DGL where they are installed.
+    """
+    if out is not None:
+        check_choice("the ending of --out", out.suffix, [".md"])
+        if not out.absolute().parent.is_dir():
+            raise ConfigError(f"the folder of --out {out} does not exist; create it first.")
+    from hoplite.bench.report import markdown  # only now: importing torch takes a second
+    from hoplite.bench.suite import run_suite
+
+    columns = (TextColumn("[bold]{task.description}"), BarColumn(), TimeElapsedColumn())
+    err = Console(stderr=True)
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("benchmarks", total=1.0)
+        result = run_suite(
+            quick,
+            only or (),
+            threads,
+            lambda what, share: bar.update(task, description=escape(what), completed=share),
+        )
+    command = _command(quick, only or [], threads, out)
+    if out is not None:
+        atomic_write_text(out, markdown(result, command))
+    if json:
+        print_json({"command": command, **result.as_dict()})
+    else:
+        _print(result)
+        if out is not None:
+            print_line(f"Tables: {out}")
+
+
+def _command(quick: bool, only: list[str], threads: int | None, out: Path | None) -> str:
+    """The command that repeats this run; a folder outside the current one is left out of it."""
+    words = ["hoplite", "bench", *["--quick"] * quick]
+    for name in only:
+        words += ["--only", name]
+    if threads is not None:
+        words += ["--threads", str(threads)]
+    if out is not None:
+        words += ["--out", out.name if out.is_absolute() or ".." in out.parts else out.as_posix()]
+    return shlex.join(words)
+
+
+def _print(result: SuiteResult) -> None:
+    from hoplite.bench.report import (
+        COLUMNS,
+        RATIO_NOTE,
+        busy_line,
+        machine_line,
+        summary_line,
+        table_rows,
+        versions_line,
+    )
+
+    print_line(machine_line(result.machine))
+    print_line(versions_line(result.machine))
+    for benchmark, outcome in result.outcomes:
+        if outcome.figures:
+            print_table(f"{benchmark.name}: {benchmark.title}", COLUMNS, table_rows(outcome))
+        for note in outcome.notes:
+            print_line(f"  {benchmark.name}: {note}")
+    print_line(RATIO_NOTE)
+    print_line(busy_line(result.machine))
+    print_line(summary_line(result))

@@ -1,0 +1,77 @@
+"""Whether a graph fits a trained model, and its features in the model's order."""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.errors import ModelFileError
+from hoplite.graph import Graph
+
+
+def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...] | None) -> Graph:
+    """``graph``, with its features in the model's order where both have names.
+
+    One-hot features (``column=value``) of a column that both know may differ: a value that only
+    the model knows is zero everywhere, one that only the graph has is left out. Everything else
+    that does not fit raises ModelFileError.
+    """
+    if feature_names and graph.feature_names:
+        if tuple(graph.feature_names) == feature_names:
+            return graph
+        _check_names(feature_names, tuple(graph.feature_names))
+        return graph.with_features(_selected(graph, feature_names), feature_names)
+    if graph.num_features != num_features:
+        raise ModelFileError(
+            f"the model was trained on {num_features:,} features but the graph has "
+            f"{graph.num_features:,}; use a graph with the same feature columns."
+        )
+    return graph
+
+
+def check_classes(graph: Graph, class_names: tuple[str, ...]) -> None:
+    """Raise ModelFileError if the graph has classes that the model does not know.
+
+    The graph may lack some of them. Names that are mere numbers (a graph without class names) are
+    compared by their count.
+    """
+    names = tuple(graph.class_names or ())
+    numbered = names == tuple(str(c) for c in range(len(names)))
+    if numbered and len(names) > len(class_names):
+        raise ModelFileError(
+            f"the model knows {len(class_names)} classes but the graph has {len(names)}; "
+            "use the model of this graph."
+        )
+    unknown = [] if numbered else [name for name in names if name not in class_names]
+    if unknown:
+        shown = ", ".join(class_names[:5]) + (", ..." if len(class_names) > 5 else "")
+        raise ModelFileError(
+            f"the graph has class {unknown[0]!r}, which the model does not know ({shown}); "
+            "use the model of this graph."
+        )
+
+
+def _check_names(wanted: tuple[str, ...], found: tuple[str, ...]) -> None:
+    for kind, names, others in (
+        ("the model expects feature {!r}, which the graph does not have", wanted, found),
+        ("the graph has feature {!r}, which the model does not know", found, wanted),
+    ):
+        known, columns = set(others), {name.split("=")[0] for name in others if "=" in name}
+        for name in names:
+            if name not in known and not ("=" in name and name.split("=")[0] in columns):
+                raise ModelFileError(f"{kind.format(name)}; use the same feature columns.")
+
+
+def _selected(graph: Graph, wanted: tuple[str, ...]) -> np.ndarray | sp.csr_array:
+    """The columns named ``wanted``, zeros where the graph has none of that name."""
+    place = {name: j for j, name in enumerate(graph.feature_names or ())}
+    pairs = [(place[name], j) for j, name in enumerate(wanted) if name in place]
+    source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    features = graph.features
+    if sp.issparse(features):
+        ones = np.ones(len(pairs), dtype=features.dtype)
+        shape = (graph.num_features, len(wanted))
+        return sp.csr_array(features @ sp.csr_array((ones, (source, target)), shape=shape))
+    result = np.zeros((graph.num_nodes, len(wanted)), dtype=features.dtype)
+    result[:, target] = np.asarray(features)[:, source]
+    return result
