@@ -150,7 +150,7 @@ def check_number(
     ``open_ends`` may hold "l" (more than least) and "m" (less than most).
     """
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    if isinstance(value, kinds) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < math.inf:
         above = value > least if "l" in open_ends else value >= least
         below = value < most if "m" in open_ends else value <= most
         if above and below:

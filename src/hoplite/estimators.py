@@ -127,7 +127,7 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
     def _as_node_set(self, validation: Any) -> NodeSet:
         if not isinstance(validation, tuple | list) or len(validation) != 2:
             raise GraphError("validation is not a pair; pass validation=(nodes, y).")
-        nodes, y = _as_labelled(*validation, self.graph, "validation y")
+        nodes, y = _as_labelled(validation[0], validation[1], self.graph, "validation y")
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise GraphError(f"validation has class {unknown[0]!r}, which y does not have.")

@@ -11,7 +11,7 @@ import pytest
 
 from hoplite.datasets import available, load, write_npz
 from hoplite.datasets.load import EMBEDDED
-from hoplite.errors import DatasetError
+from hoplite.errors import ConfigError, DatasetError
 from hoplite.graph import Graph
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_datasets.py"
@@ -113,6 +113,26 @@ def test_paths_that_hold_no_dataset(tmp_path):
     (tmp_path / "data.txt").touch()
     with pytest.raises(DatasetError, match=r"is a file but no \.npz"):
         load(tmp_path / "data.txt")
+
+
+@pytest.mark.parametrize("source", [None, 3, b"cora", ["cora"]])
+def test_sources_that_are_no_names_or_paths(source):
+    with pytest.raises(DatasetError, match=f"source has type {type(source).__name__}; give cora"):
+        load(source)
+
+
+@pytest.mark.parametrize("source", ["a" * 5000, "a/" * 5000, "a" * 300 + "/b", "a\0b"])
+def test_names_that_no_file_can_have(source):
+    with pytest.raises(DatasetError, match=r"^dataset 'a.*' (cannot be read|is unknown)") as caught:
+        load(source)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("source", ["cora", "x"])
+@pytest.mark.parametrize("seed", [1.5, -1, None, "1"])
+def test_bad_seeds(source, seed):
+    with pytest.raises(ConfigError, match=f"seed is {seed!r}; it must be a whole number"):
+        load(source, seed=seed)
 
 
 def test_the_build_script_refuses_another_wheel(tmp_path, monkeypatch):

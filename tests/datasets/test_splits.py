@@ -56,6 +56,7 @@ def test_bad_fractions(fractions):
         stratified_split([0, 1], fractions=fractions)
 
 
-def test_negative_seed():
-    with pytest.raises(ConfigError, match="seed is -1"):
-        stratified_split([0, 1], seed=-1)
+@pytest.mark.parametrize("seed", [-1, 1.5, None, "1", True])
+def test_bad_seeds(seed):
+    with pytest.raises(ConfigError, match=f"seed is {seed!r}; it must be a whole number"):
+        stratified_split([0, 1], seed=seed)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from hoplite.config import check_number
 from hoplite.datasets.npz import read_meta, read_npz
 from hoplite.datasets.planetoid import planetoid_names, read_planetoid
 from hoplite.datasets.table_files import has_table
@@ -17,6 +18,7 @@ from hoplite.errors import DatasetError, nearest_hint
 from hoplite.graph import Graph
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
+MOST_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -48,11 +50,28 @@ def load(source: str | Path, *, seed: int = 0) -> Graph:
     >>> load("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
+    check_number("seed", seed, 0, whole=True)
     name = source.lower() if isinstance(source, str) else None
     if name in EMBEDDED:
         with _embedded(name) as path:
             return read_npz(path)
-    path = Path(source)
+    try:
+        path = Path(source)
+    except TypeError as error:
+        raise DatasetError(
+            f"source has type {type(source).__name__}; give {', '.join(EMBEDDED)} or the path of a "
+            "folder or .npz file."
+        ) from error
+    try:
+        return _load_path(source, path, seed)
+    except OSError as error:  # a name too long for a file, a folder that is not ours to read
+        raise DatasetError(
+            f"dataset {_shortened(source)!r} cannot be read: {error.strerror or error}; "
+            "check the path."
+        ) from error
+
+
+def _load_path(source: str | Path, path: Path, seed: int) -> Graph:
     if path.is_dir() and source != "":  # Path("") is the current folder
         return _load_folder(path, seed)
     if path.is_file():
@@ -63,13 +82,13 @@ def load(source: str | Path, *, seed: int = 0) -> Graph:
         )
     if path.parent.is_dir() and path.name in planetoid_names(path.parent):
         return read_planetoid(path.parent, path.name)
-    if name == "reddit":
+    if str(source).lower() == "reddit":
         raise DatasetError(
             "reddit is not shipped with Hoplite because of its size; give a folder that holds it "
             "as a node table and an edge table."
         )
     raise DatasetError(
-        f"dataset {str(source)!r} is unknown and no such path exists; it must be "
+        f"dataset {_shortened(source)!r} is unknown and no such path exists; it must be "
         f"{', '.join(EMBEDDED)} or the path of a folder or .npz file."
         f"{nearest_hint(source, EMBEDDED)}"
     )
@@ -110,3 +129,8 @@ def _load_folder(folder: Path, seed: int) -> Graph:
         f"{folder} holds no dataset; it needs nodes.csv and edges.csv (or .parquet), "
         "or Planetoid's files ind.NAME.*."
     )
+
+
+def _shortened(source: str | Path) -> str:
+    text = str(source)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}..."

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from hoplite.config import check_number
 from hoplite.errors import ConfigError
 from hoplite.graph import Split
 
@@ -29,8 +30,7 @@ def stratified_split(
             f"fractions is {tuple(fractions)}; give three shares for training, validation and "
             "test, none negative, that add up to at most 1."
         )
-    if seed < 0:
-        raise ConfigError(f"seed is {seed}; it must not be negative.")
+    check_number("seed", seed, 0, whole=True)
     labels = np.asarray(labels)
     # Each class has its own generator, so what happens to one class moves no node of another.
     parts: tuple[list[np.ndarray], ...] = ([], [], [])

@@ -1,4 +1,4 @@
-"""The feature columns of a node table: numbers as they are, text one-hot."""
+"""The feature columns of a node table: numbers and lists of them as they are, text one-hot."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NEARLY_ALL = 0.9
 class _Block:
     """The features that one column gives.
 
-    Numbers: one name, and per node its value. Text: a name per distinct value, and per node the
+    Numbers: values of shape (nodes, names). Text: a name per distinct value, and per node the
     index of the one that is 1, or -1.
     """
 
@@ -37,8 +37,16 @@ class _Block:
         if self.one_hot:
             rows = np.flatnonzero(self.values >= 0)
             return rows, self.values[rows], np.ones(rows.size, np.float32)
-        rows = np.flatnonzero(self.values)
-        return rows, np.zeros(rows.size, np.int64), self.values[rows]
+        rows, columns = np.nonzero(self.values)
+        return rows, columns, self.values[rows, columns]
+
+    def fill(self, out: np.ndarray) -> None:
+        """Write the block to ``out``, which is all zeros."""
+        if self.one_hot:
+            rows, columns, ones = self.nonzeros()
+            out[rows, columns] = ones
+        else:
+            out[:] = self.values
 
     def count(self) -> int:
         return int(np.count_nonzero(self.values >= 0 if self.one_hot else self.values))
@@ -56,14 +64,14 @@ def read_features(
     names = tuple(name for block in blocks for name in block.names)
     if not names:
         raise DatasetError(f"{path} has only empty feature columns; fill at least one.")
+    _refuse_same_names(columns, blocks, path)
     n, d = table.num_rows, len(names)
     starts = np.cumsum([0, *(len(block.names) for block in blocks)])
     placed = list(zip(starts[:-1], blocks, strict=True))
     if sum(block.count() for block in blocks) >= SPARSE_BELOW * n * d:
         dense = np.zeros((n, d), np.float32)
         for start, block in placed:
-            rows, where, values = block.nonzeros()
-            dense[rows, start + where] = values
+            block.fill(dense[:, start : start + len(block.names)])
         return dense, names
     entries = [(start, *block.nonzeros()) for start, block in placed]
     rows = np.concatenate([rows for _, rows, _, _ in entries])
@@ -78,30 +86,97 @@ def _block(column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path) -> _Bl
     kind = column.type
     if pa.types.is_null(kind):
         raise DatasetError(f"column {name!r} of {path} is empty; fill it or remove it.")
-    if pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind):
-        return _numbers(column, name, ids, path)
-    if pa.types.is_decimal(kind):
-        return _numbers(column.cast(pa.float64()), name, ids, path)
+    if _is_number(kind):
+        return _Block([name], _numbers(column, name, ids, path), one_hot=False)
+    if _is_list(kind) and (_is_number(kind.value_type) or pa.types.is_null(kind.value_type)):
+        return _lists(column, name, ids, path)
     if is_text(kind):
-        return _one_hot(as_text(column, name, path), name, ids, path)
+        text = as_text(column, name, path)
+        numbers = _spelled_numbers(text) if path.suffix == ".csv" else None
+        if numbers is not None:
+            return _Block([name], _numbers(numbers, name, ids, path), one_hot=False)
+        return _one_hot(text, name, ids, path)
     if pa.types.is_temporal(kind):
         return _one_hot(as_text(column.cast(pa.large_string()), name, path), name, ids, path)
-    raise DatasetError(f"column {name!r} of {path} has type {kind}; features are numbers or text.")
+    raise DatasetError(
+        f"column {name!r} of {path} has type {kind}; "
+        "features are numbers, lists of numbers or text."
+    )
 
 
-def _numbers(column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path) -> _Block:
+def _refuse_same_names(columns: list[str], blocks: list[_Block], path: Path) -> None:
+    first: dict[str, str] = {}
+    for column, block in zip(columns, blocks, strict=True):
+        for name in block.names:
+            if first.setdefault(name, column) != column:
+                raise DatasetError(
+                    f"columns {first[name]!r} and {column!r} of {path} both give the feature "
+                    f"{name!r}; rename one of them."
+                )
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    whole = pa.types.is_integer(kind) or pa.types.is_boolean(kind)
+    return whole or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+
+
+def _lists(column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path) -> _Block:
+    """One feature per place in the lists, which are as long for each node."""
+    missing = column.is_null().to_numpy()
+    if missing.any():
+        node = ids[int(np.flatnonzero(missing)[0])].as_py()
+        raise DatasetError(
+            f"column {name!r} of {path} has no list for node {node!r}; "
+            "fill the gap or remove the column."
+        )
+    lengths = pc.list_value_length(column).to_numpy()
+    width = int(lengths[0])
+    if (lengths != width).any():
+        row = int(np.flatnonzero(lengths != width)[0])
+        raise DatasetError(
+            f"column {name!r} of {path} has {lengths[row]:,} numbers for node "
+            f"{ids[row].as_py()!r} but {width:,} for node {ids[0].as_py()!r}; "
+            "give all nodes lists of the same length."
+        )
+    if not width:
+        raise DatasetError(f"column {name!r} of {path} is empty; fill it or remove it.")
+    values = _numbers(pc.list_flatten(column), name, ids, path, width)
+    return _Block([f"{name}[{i}]" for i in range(width)], values, one_hot=False)
+
+
+def _numbers(
+    column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path, width: int = 1
+) -> np.ndarray:
+    """The column in float32, in rows of ``width``."""
+    if pa.types.is_null(column.type) or pa.types.is_decimal(column.type):
+        column = column.cast(pa.float64())
     missing = column.is_null().to_numpy()
     with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite and is reported
         values = pc.fill_null(column, _zero(column.type)).to_numpy().astype(np.float32)
     bad = missing | ~np.isfinite(values)
     if bad.any():
-        row = int(np.flatnonzero(bad)[0])
-        what = "no number" if missing[row] or np.isnan(values[row]) else "no finite number"
+        cell = int(np.flatnonzero(bad)[0])
+        what = "no number" if missing[cell] or np.isnan(values[cell]) else "no finite number"
+        place = name if width == 1 else f"{name}[{cell % width}]"
         raise DatasetError(
-            f"column {name!r} of {path} has {what} for node {ids[row].as_py()!r}; "
+            f"column {place!r} of {path} has {what} for node {ids[cell // width].as_py()!r}; "
             "fill the gap or remove the column."
         )
-    return _Block([name], values, one_hot=False)
+    return values.reshape(-1, width)
+
+
+def _spelled_numbers(text: pa.Array) -> pa.ChunkedArray | None:
+    """The numbers of a CSV column that PyArrow takes as text because of a blank cell or a "+1"."""
+    values = pc.unique(text).drop_null()
+    numbers = np.array([as_number(value) for value in values.to_pylist()], np.float64)
+    if not numbers.size or np.isnan(numbers).any():
+        return None
+    return pa.chunked_array([pa.array(numbers).take(pc.index_in(text, value_set=values))])
 
 
 def _zero(kind: pa.DataType) -> pa.Scalar:

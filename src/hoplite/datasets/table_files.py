@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,15 @@ import pyarrow as pa
 import pyarrow.compute
 from pyarrow import csv, parquet
 
-from hoplite.errors import DatasetError, nearest_hint
+from hoplite.errors import DatasetError, HopliteWarning, nearest_hint
 
 # PyArrow makes these functions when it is imported, so type checkers cannot see them.
 pc: Any = pyarrow.compute
 
 SUFFIXES = (".csv", ".parquet")
+# A cell must fit into a block of a CSV file, and a column's type is guessed from the first block.
+CSV_BLOCK = 64 * 2**20
+NEAR_MISS = 0.8
 # pandas stores a row index under this name; it is no column of the user's.
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
@@ -46,6 +51,7 @@ def read_table(path: Path, text: Collection[str]) -> pa.Table:
         if path.suffix == ".csv":
             table = csv.read_csv(
                 path,
+                read_options=csv.ReadOptions(block_size=CSV_BLOCK),
                 parse_options=csv.ParseOptions(newlines_in_values=True),
                 convert_options=csv.ConvertOptions(
                     column_types={column: pa.large_string() for column in text}
@@ -53,11 +59,19 @@ def read_table(path: Path, text: Collection[str]) -> pa.Table:
             )
         else:
             table = parquet.ParquetFile(path).read()
+        names = table.column_names  # fails if a name is not UTF-8
     except (pa.ArrowException, OSError, ValueError) as error:
+        if path.suffix == ".csv" and not isinstance(error, OSError):
+            _refuse_encoding(path)
+            _refuse_separator(path)
         reason = (str(error).splitlines() or [""])[0].rstrip(".")
         kind = "CSV" if path.suffix == ".csv" else "Parquet"
         raise DatasetError(f"{path} cannot be read as {kind}: {reason}.") from error
-    names = [name for name in table.column_names if not _PANDAS_INDEX.fullmatch(name)]
+    if path.suffix == ".csv" and any(pa.types.is_binary(kind) for kind in table.schema.types):
+        _refuse_encoding(path)
+    if path.suffix == ".csv" and table.num_columns == 1:
+        _refuse_separator(path)
+    names = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise DatasetError(f"{path} has several columns {repeated[0]!r}; rename all but one.")
@@ -68,27 +82,49 @@ def read_table(path: Path, text: Collection[str]) -> pa.Table:
     return table.select(names)
 
 
-def require_column(table: pa.Table, column: str, path: Path) -> pa.ChunkedArray:
-    if column not in table.column_names:
-        found = ", ".join(repr(name) for name in table.column_names[:10])
-        raise DatasetError(
-            f"{path} has no column {column!r} (it starts with {found}); add it or rename one."
-            f"{nearest_hint(column, table.column_names)}"
-        )
-    return table[column]
+def check_columns(
+    table: pa.Table, required: Sequence[str], optional: Sequence[str], path: Path, others: str
+) -> None:
+    """Refuse missing columns and 'Label' for 'label'; warn of 'lable' if there is no 'label'.
+
+    ``others`` says what becomes of the columns that are neither required nor optional.
+    """
+    names = table.column_names
+    for name in names:
+        meant = name.strip().lower()
+        if meant != name and meant in (*required, *optional):
+            raise DatasetError(f"column {name!r} of {path} looks like {meant!r}; rename it.")
+    for column in required:
+        if column not in names:
+            found = ", ".join(repr(name) for name in names[:10])
+            raise DatasetError(
+                f"{path} has no column {column!r} (it starts with {found}); add it or rename one."
+                f"{nearest_hint(column, names)}"
+            )
+    rest = {name.strip().lower(): name for name in names if name not in (*required, *optional)}
+    for column in optional:
+        near = [] if column in names else difflib.get_close_matches(column, rest, 1, NEAR_MISS)
+        if near:
+            warnings.warn(
+                f"column {rest[near[0]]!r} of {path} is {others} although it looks like "
+                f"{column!r}; rename it if {column!r} is meant.",
+                HopliteWarning,
+                stacklevel=3,
+            )
 
 
-def as_text(column: pa.ChunkedArray, name: str, path: Path) -> pa.Array:
-    """The column as text, null where it is empty; whole numbers without a decimal point.
+def as_text(column: pa.ChunkedArray, name: str, path: Path, *, fractions: bool = False) -> pa.Array:
+    """The column as text without surrounding white space, null where nothing is left.
 
-    So the id 7 is the same in a CSV file, in an integer column, and in the float column that
-    pandas makes of integers with gaps.
+    Whole numbers have no decimal point, so the id 7 is the same in a CSV file, in an integer
+    column, and in the float column that pandas makes of integers with gaps. Other numbers are
+    refused, or with ``fractions`` written as short as possible.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
     if pa.types.is_floating(kind):
-        column = _whole_numbers(column, name, path)
+        column = _floats(column, name, path, fractions)
     elif not (is_text(kind) or _is_plain(kind)):
         raise DatasetError(
             f"column {name!r} of {path} has type {kind}; it must hold text or integers."
@@ -96,6 +132,8 @@ def as_text(column: pa.ChunkedArray, name: str, path: Path) -> pa.Array:
     text = column.cast(pa.large_string()).combine_chunks()
     if isinstance(text, pa.ChunkedArray):  # older PyArrow keeps an empty column chunked
         text = pa.concat_arrays(text.chunks) if text.chunks else pa.array([], pa.large_string())
+    if is_text(kind):
+        text = pc.utf8_trim_whitespace(text)
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.large_string()), text)
 
 
@@ -124,14 +162,43 @@ def _is_plain(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
 
 
-def _whole_numbers(column: pa.ChunkedArray, name: str, path: Path) -> pa.Array:
-    values = column.to_numpy().astype(np.float64)
+def _floats(column: pa.ChunkedArray, name: str, path: Path, fractions: bool) -> pa.ChunkedArray:
+    """The column as integers if all are whole, otherwise as text or an error."""
+    given = column.to_numpy()
+    values = given.astype(np.float64)
     missing = np.isnan(values)
     whole = missing | (np.isfinite(values) & (values == np.round(values)) & (abs(values) < 2**53))
+    if not whole.all() and fractions:
+        cells = zip(given, missing, whole, strict=True)  # str() of a float32 is shorter
+        text = [None if gap else str(int(x) if exact else x) for x, gap, exact in cells]
+        return pa.chunked_array([pa.array(text, pa.large_string())])
     if not whole.all():
         row = int(np.flatnonzero(~whole)[0])
         raise DatasetError(
-            f"column {name!r} of {path} has {values[row]:g} in row {row + 1}; "
+            f"column {name!r} of {path} has {values[row]:g} in data row {row + 1}; "
             "it must hold text or integers."
         )
     return pa.chunked_array([pa.array(np.where(missing, 0, values).astype(np.int64), mask=missing)])
+
+
+def _refuse_encoding(path: Path) -> None:
+    good = 0
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                line.decode()
+                good += 1
+    except UnicodeDecodeError as error:
+        raise DatasetError(
+            f"{path} is not UTF-8 (first in line {good + 1:,}); save it as UTF-8."
+        ) from error
+
+
+def _refuse_separator(path: Path) -> None:
+    with path.open(encoding="utf-8-sig") as file:
+        header = file.readline()
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if separator in header and "," not in header:
+            raise DatasetError(
+                f"{path} seems to separate its columns by {name}; separate them by commas."
+            )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,13 @@ from hoplite.datasets.table_features import read_features
 from hoplite.datasets.table_files import (
     as_number,
     as_text,
+    check_columns,
     find_table,
     is_text,
     pc,
     read_table,
-    require_column,
 )
-from hoplite.errors import DatasetError, nearest_hint
+from hoplite.errors import DatasetError, HopliteWarning, nearest_hint
 from hoplite.graph import Graph, Split
 from hoplite.graph_checks import UNKNOWN_LABEL
 
@@ -34,14 +35,16 @@ _INT64 = range(-(2**63), 2**63)
 def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
     """Read ``nodes.csv|parquet`` and ``edges.csv|parquet`` from ``folder``.
 
-    Nodes: ``id`` (text or integers, unique), optional ``label`` (text or integers, empty where
+    Nodes: ``id`` (text or integers, unique), optional ``label`` (text or numbers, empty where
     unknown), optional ``split`` (train, val, test, or empty); every other column is a feature:
-    numbers and booleans as they are, text one-hot under the names ``column=value``, a missing
-    text as zeros. Edges: ``source``, ``target`` (ids), optional ``weight``; direction is ignored
-    and further columns too.
+    numbers and booleans as they are, lists of them as ``column[0]``, ``column[1]``, ..., text
+    one-hot under the names ``column=value``, a missing text as zeros. Edges: ``source``,
+    ``target`` (ids), optional ``weight``; direction is ignored and further columns too. White
+    space around a text does not count.
 
     Classes are sorted by name, by number if all are integers. Labels without a split get a
-    stratified one made with ``seed``; a split without labels means nothing and is dropped.
+    stratified one made with ``seed``; a split without labels means nothing and is dropped. A
+    test node without a label is left out of the split, with a warning.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -49,6 +52,8 @@ def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
     nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
     nodes = read_table(nodes_path, text=NODE_COLUMNS)
     edges = read_table(edges_path, text=EDGE_COLUMNS)
+    check_columns(nodes, NODE_COLUMNS[:1], NODE_COLUMNS[1:], nodes_path, "taken as a feature")
+    check_columns(edges, EDGE_COLUMNS[:2], EDGE_COLUMNS[2:], edges_path, "ignored")
 
     ids = _read_ids(nodes, nodes_path)
     labels, class_names = _read_labels(nodes, nodes_path)
@@ -70,7 +75,7 @@ def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
 
 
 def _read_ids(nodes: pa.Table, path: Path) -> pa.Array:
-    ids = as_text(require_column(nodes, "id", path), "id", path)
+    ids = as_text(nodes["id"], "id", path)
     if not len(ids):
         raise DatasetError(f"{path} has no rows; give one row per node.")
     _refuse_gaps(ids, "id", path)
@@ -79,7 +84,7 @@ def _read_ids(nodes: pa.Table, path: Path) -> pa.Array:
         for row, name in enumerate(ids.to_pylist()):
             if first.setdefault(name, row) != row:
                 raise DatasetError(
-                    f"{path} has the id {name!r} in rows {first[name] + 1} and {row + 1}; "
+                    f"{path} has the id {name!r} in data rows {first[name] + 1} and {row + 1}; "
                     "give each node one row."
                 )
     return ids
@@ -100,7 +105,7 @@ def _plain_ids(ids: pa.Array, nodes: pa.Table, path: Path) -> tuple[Any, ...]:
 def _read_labels(nodes: pa.Table, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
     if "label" not in nodes.column_names:
         return np.full(nodes.num_rows, UNKNOWN_LABEL), ()
-    text = as_text(nodes["label"], "label", path)
+    text = as_text(nodes["label"], "label", path, fractions=True)
     names = pc.unique(text).drop_null().to_pylist()
     if all(_INTEGER.fullmatch(name) for name in names):
         names.sort(key=lambda name: (int(name), name))
@@ -115,40 +120,49 @@ def _read_split(nodes: pa.Table, labels: np.ndarray, ids: pa.Array, path: Path, 
         return Split(note="none: there is no label column")
     if "split" not in nodes.column_names:
         return stratified_split(labels, seed)
-    words = as_text(nodes["split"], "split", path)
-    words = pc.utf8_lower(pc.utf8_trim_whitespace(words))
+    words = pc.utf8_lower(as_text(nodes["split"], "split", path))
     part = np.full(len(words), -1)
     for word in pc.unique(words).drop_null().to_pylist():
         rows = pc.fill_null(pc.equal(words, word), False).to_numpy(zero_copy_only=False)
-        if word and word not in PARTS:
+        if word not in PARTS:
             node = ids[int(np.flatnonzero(rows)[0])].as_py()
             raise DatasetError(
                 f"column 'split' of {path} has {word!r} for node {node!r}; it must be train, "
                 f"val, test or empty.{nearest_hint(word, PARTS)}"
             )
-        part[rows] = PARTS.get(word, -1)
+        part[rows] = PARTS[word]
     if (part < 0).all():
         return stratified_split(labels, seed)
-    unknown = np.flatnonzero((part >= 0) & (labels == UNKNOWN_LABEL))
+    unlabelled = labels == UNKNOWN_LABEL
+    unknown = np.flatnonzero((part >= 0) & (part < 2) & unlabelled)
     if unknown.size:
         named = ", ".join(repr(ids[int(row)].as_py()) for row in unknown[:3])
         raise DatasetError(
-            f"{path} gives a split to {unknown.size:,} nodes without a label (first: {named}); "
+            f"{path} has {unknown.size:,} nodes for train or val without a label (first: {named}); "
             "leave their split empty, or give them a label."
         )
+    hidden = (part == 2) & unlabelled
+    if hidden.any():
+        warnings.warn(
+            f"{path} has no label for {hidden.sum():,} of {(part == 2).sum():,} test nodes; "
+            "they are left out of the split, but still predicted.",
+            HopliteWarning,
+            stacklevel=3,
+        )
+        part[hidden] = -1
     return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
 
 
 def _read_ends(
     edges: pa.Table, column: str, ids: pa.Array, path: Path, nodes_path: Path
 ) -> np.ndarray:
-    names = as_text(require_column(edges, column, path), column, path)
+    names = as_text(edges[column], column, path)
     _refuse_gaps(names, column, path)
     found = pc.index_in(names, value_set=ids)
     if found.null_count:
         row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
         raise DatasetError(
-            f"column {column!r} of {path} names {names[row].as_py()!r} in row {row + 1}, "
+            f"column {column!r} of {path} names {names[row].as_py()!r} in data row {row + 1}, "
             f"which is no id in {nodes_path.name}; add that node or remove the edge."
         )
     return found.to_numpy().astype(np.int64)
@@ -164,7 +178,7 @@ def _read_weights(edges: pa.Table, path: Path) -> np.ndarray | None:
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise DatasetError(
-            f"column 'weight' of {path} has {column[row].as_py()!r} in row {row + 1}; "
+            f"column 'weight' of {path} has {column[row].as_py()!r} in data row {row + 1}; "
             "give a finite number that is at least 0, or remove the edge."
         )
     return weights
@@ -176,7 +190,7 @@ def _numbers(column: pa.ChunkedArray, path: Path) -> np.ndarray:
         column = column.cast(pa.float64())
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return column.to_numpy().astype(np.float64)
-    text = pc.utf8_trim_whitespace(as_text(column, "weight", path))
+    text = as_text(column, "weight", path)
     try:
         return text.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:  # which does not say in which row, so look one by one
@@ -187,5 +201,6 @@ def _refuse_gaps(text: pa.Array, column: str, path: Path) -> None:
     if text.null_count:
         row = int(np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False))[0])
         raise DatasetError(
-            f"column {column!r} of {path} is empty in row {row + 1}; fill it or remove the row."
+            f"column {column!r} of {path} is empty in data row {row + 1}; "
+            "fill it or remove the row."
         )

@@ -169,7 +169,7 @@ def train(
     return TrainingResult(graph, model_config, training_config, runs)
 
 
-def _as_seeds(seeds: int | Sequence[int]) -> list[int]:
+def _as_seeds(seeds: Any) -> list[int]:
     if isinstance(seeds, list | tuple | range | np.ndarray):
         for seed in seeds:
             check_number("seeds", seed, 0, MOST_SEED, whole=True)

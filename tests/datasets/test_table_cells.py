@@ -1,0 +1,228 @@
+"""What people really write into tables: other names, blanks, separators, lists, hidden labels."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from hoplite.datasets import read_tables
+from hoplite.errors import DatasetError, HopliteWarning
+
+NODES = "id,x\na,1\nb,2\n"
+EDGES = "source,target\na,b\n"
+
+
+def write(folder, nodes=NODES, edges=EDGES):
+    for stem, table in (("nodes", nodes), ("edges", edges)):
+        if isinstance(table, str):
+            (folder / f"{stem}.csv").write_bytes(table.encode())
+        else:
+            pq.write_table(pa.table(table), folder / f"{stem}.parquet")
+    return folder
+
+
+def complaint(folder):
+    with pytest.raises(DatasetError) as caught:
+        read_tables(folder)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["Split", "LABEL", " split", "label ", "ID"])
+def test_a_special_column_of_nodes_in_another_case(tmp_path, name):
+    write(tmp_path, f"id,x,{name}\na,1,u\nb,2,v\n")
+    path = tmp_path / "nodes.csv"
+    sentence = f"column {name!r} of {path} looks like {name.strip().lower()!r}; rename it."
+    assert complaint(tmp_path) == sentence
+
+
+@pytest.mark.parametrize("name", ["Weight", " weight", "Target"])
+def test_a_special_column_of_edges_in_another_case(tmp_path, name):
+    write(tmp_path, edges=f"source,target,{name}\na,b,1\n")
+    assert f"edges.csv looks like {name.strip().lower()!r}; rename it" in complaint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [("lable", "label"), ("spilt", "split"), ("labels", "label"), ("Lable", "label")],
+)
+def test_a_special_column_of_nodes_that_is_misspelt(tmp_path, name, meant):
+    write(tmp_path, f"id,x,{name}\na,1,u\nb,2,v\n")
+    message = f"column '{name}' of .*nodes.csv is taken as a feature although .* '{meant}'; rename"
+    with pytest.warns(HopliteWarning, match=message):
+        graph = read_tables(tmp_path)
+    assert graph.feature_names == ("x", f"{name}=u", f"{name}=v")
+
+
+def test_a_special_column_of_edges_that_is_misspelt(tmp_path):
+    write(tmp_path, edges="source,target,wieght\na,b,1\n")
+    with pytest.warns(HopliteWarning, match=r"'wieght' of .*edges.csv is ignored .* 'weight'"):
+        read_tables(tmp_path)
+
+
+def test_a_similar_name_beside_the_special_column_is_no_mistake(tmp_path):
+    nodes = "id,label,split,labels,ids,source\na,1,train,1,0,0\n"
+    edges = "source,target,weight,weights,label\na,a,1,2,3\n"
+    assert read_tables(write(tmp_path, nodes, edges)).feature_names == ("labels", "ids", "source")
+
+
+def test_white_space_around_text_does_not_count(tmp_path):
+    nodes = "id,label,split,x,kind\n0 ,a, train ,1,u\n 1,a ,test,2, u\n2, ,  ,3, \n"
+    graph = read_tables(write(tmp_path, nodes, "source,target,weight\n0, 1, 2\n1 ,2,3 \n"))
+    assert graph.node_ids == (0, 1, 2)
+    assert graph.class_names == ("a",)
+    assert graph.labels.tolist() == [0, 0, -1]
+    assert graph.split.sizes() == {"train": 1, "val": 0, "test": 1}
+    assert graph.feature_names == ("x", "kind=u")
+    assert np.asarray(graph.features).tolist() == [[1, 1], [2, 1], [3, 0]]
+    assert graph.adjacency.toarray().tolist() == [[0, 2, 0], [2, 0, 3], [0, 3, 0]]
+
+
+def test_white_space_in_parquet(tmp_path):
+    nodes = {"id": ["a", " b"], "label": ["u", "u\t"], "x": [1, 2]}
+    graph = read_tables(write(tmp_path, nodes, {"source": ["a "], "target": ["b"]}))
+    assert (graph.node_ids, graph.class_names, graph.num_edges) == (("a", "b"), ("u",), 1)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "sentence"),
+    [
+        ("id,x\n  ,1\n", "column 'id' of {} is empty in data row 1; fill it or remove the row."),
+        ("id,x\na,1\na ,2\n", "{} has the id 'a' in data rows 1 and 2; give each node one row."),
+        ("id,x\na,1\nb,  \n", "column 'x' of {} has no number for node 'b'; fill the gap or"),
+    ],
+)
+def test_complaints_after_trimming(tmp_path, nodes, sentence):
+    write(tmp_path, nodes, "source,target\n")
+    assert complaint(tmp_path).startswith(sentence.format(tmp_path / "nodes.csv"))
+
+
+def test_numbers_with_a_plus_sign(tmp_path):
+    graph = read_tables(write(tmp_path, "id,x\na,+1\nb,-1\nc,+1\n"))
+    assert graph.feature_names == ("x",)
+    assert np.asarray(graph.features).tolist() == [[1], [-1], [1]]
+
+
+def test_test_nodes_without_a_label_are_left_out(tmp_path):
+    nodes = "id,label,split,x\na,u,train,1\nb,v,train,2\nc,,test,3\nd,v,test,4\ne,,test,5\n"
+    write(tmp_path, nodes)
+    message = "nodes.csv has no label for 2 of 3 test nodes; they are left out of the split"
+    with pytest.warns(HopliteWarning, match=message) as caught:
+        graph = read_tables(tmp_path)
+    assert len(caught) == 1
+    assert graph.split.test.tolist() == [3]
+    assert graph.split.train.tolist() == [0, 1]
+    assert graph.labels.tolist() == [0, 1, -1, 1, -1]
+    assert graph.num_nodes == 5
+
+
+@pytest.mark.parametrize("part", ["train", "val"])
+def test_other_nodes_without_a_label_are_refused(tmp_path, part):
+    write(tmp_path, f"id,label,split,x\na,u,train,1\nb,,{part},2\nc,,test,3\n")
+    assert "1 nodes for train or val without a label (first: 'b')" in complaint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("id;label;x\na;u;1\nb;u;2\n", "semicolons"),
+        ("\ufeffid;x;y\na;1,5;2,5\nb;2;3\n", "semicolons"),
+        ("id\tx\na\t1\n", "tabs"),
+    ],
+)
+def test_other_separators(tmp_path, text, name):
+    write(tmp_path, text)
+    path = tmp_path / "nodes.csv"
+    sentence = f"{path} seems to separate its columns by {name}; separate them by commas."
+    assert complaint(tmp_path) == sentence
+
+
+def test_latin_1(tmp_path):
+    write(tmp_path)
+    path = tmp_path / "nodes.csv"
+    path.write_bytes("id,town\na,Köln\n".encode("latin-1"))
+    assert complaint(tmp_path) == f"{path} is not UTF-8 (first in line 2); save it as UTF-8."
+
+
+def test_very_large_cells(tmp_path):
+    cell = "y" * 3_000_000
+    graph = read_tables(write(tmp_path, f"id,x,t\na,1,{cell}\nb,2,u\n{cell},3,u\n"))
+    assert graph.num_nodes == 3
+    assert graph.feature_names == ("x", "t=u", f"t={cell}")
+
+
+def test_two_columns_that_give_the_same_feature(tmp_path):
+    write(tmp_path, "id,x=u,x\na,1,u\nb,2,v\n")
+    path = tmp_path / "nodes.csv"
+    sentence = f"columns 'x=u' and 'x' of {path} both give the feature 'x=u'; rename one of them."
+    assert complaint(tmp_path) == sentence
+    (tmp_path / "nodes.csv").unlink()
+    write(tmp_path, {"id": ["a", "b"], "e": [[1, 2], [3, 4]], "e[1]": [1, 2]})
+    assert "both give the feature 'e[1]'" in complaint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.list_(pa.float32()),
+        pa.list_(pa.float64(), 3),
+        pa.large_list(pa.int16()),
+        pa.list_(pa.decimal128(5, 2)),
+        pa.list_(pa.float16(), 3),
+    ],
+    ids=str,
+)
+def test_lists_of_numbers_are_features(tmp_path, kind):
+    rows = [[1, 2, 3], [4, 5, 6]]
+    write(tmp_path, {"id": ["a", "b"], "x": [8, 9], "e": pa.array(rows, kind), "t": ["u", "v"]})
+    graph = read_tables(tmp_path)
+    assert graph.feature_names == ("x", "e[0]", "e[1]", "e[2]", "t=u", "t=v")
+    assert np.asarray(graph.features).tolist() == [[8, 1, 2, 3, 1, 0], [9, 4, 5, 6, 0, 1]]
+
+
+def test_sparse_lists_and_several_row_groups(tmp_path):
+    rows = np.zeros((50, 40), np.float32)
+    rows[np.arange(50), np.arange(50) % 40] = 1 + np.arange(50)
+    nodes = pa.table({"id": np.arange(50), "e": pa.array(list(rows))})
+    write(tmp_path, edges="source,target\n")
+    (tmp_path / "nodes.csv").unlink()
+    pq.write_table(nodes, tmp_path / "nodes.parquet", row_group_size=7)
+    features = read_tables(tmp_path).features
+    np.testing.assert_array_equal(features.toarray(), rows)
+
+
+@pytest.mark.parametrize(
+    ("rows", "sentence"),
+    [
+        ([[1.0], [1.0, 2.0]], "has 2 numbers for node 'b' but 1 for node 'a'; give all nodes"),
+        ([[1.0], None], "column 'e' of {} has no list for node 'b'; fill the gap"),
+        ([[1.0, 2.0], [1.0, None]], "column 'e[1]' of {} has no number for node 'b'; fill"),
+        ([[1.0, math.nan], [1.0, 2.0]], "column 'e[1]' of {} has no number for node 'a'; fill"),
+        ([[1.0, 2.0], [math.inf, 2.0]], "column 'e[0]' of {} has no finite number for node 'b'"),
+        ([[], []], "column 'e' of {} is empty; fill it or remove it."),
+        ([[None], [None]], "of {} has no number for node 'a'"),
+    ],
+)
+def test_complaints_about_lists(tmp_path, rows, sentence):
+    write(tmp_path, {"id": ["a", "b"], "e": rows})
+    assert sentence.format(tmp_path / "nodes.parquet") in complaint(tmp_path)
+
+
+@pytest.mark.parametrize("kind", [pa.float16(), pa.float32(), pa.float64()], ids=str)
+def test_float_labels_are_the_same_in_csv_and_parquet(tmp_path, kind):
+    (tmp_path / "csv").mkdir()
+    (tmp_path / "parquet").mkdir()
+    write(tmp_path / "csv", "id,label,x\na,2.5,1\nb,0.1,2\nc,,3\nd,3,4\n")
+    labels = pa.array(np.array([2.5, 0.1, math.nan, 3]).astype(kind.to_pandas_dtype()))
+    write(tmp_path / "parquet", {"id": list("abcd"), "label": labels, "x": [1, 2, 3, 4]})
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        graphs = [read_tables(tmp_path / name) for name in ("csv", "parquet")]
+    for graph in graphs:
+        assert graph.class_names == ("0.1", "2.5", "3")
+        assert graph.labels.tolist() == [1, 0, -1, 2]
