@@ -20,7 +20,7 @@ except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
     native = None
 
 MOST_THREADS = 1024
-SHARED_ELEMENTS = 1 << 19  # from this size on a tensor is worth a second thread
+SHARED_ELEMENTS = 1 << 17  # from this size on a signal is worth a second thread
 _chosen: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
 
 
