@@ -1,0 +1,74 @@
+"""Run the kernels' tests on a build of the C++ core with AddressSanitizer and UBSan.
+
+    python scripts/sanitize.py [pytest arguments]
+
+Needs GCC or Clang with their sanitizer libraries. The installed core is not touched.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+BUILD = ROOT / "build" / "sanitize"
+TESTS = ["tests/propagation", "tests/training/test_optimizers.py"]
+INSIDE = "HOPLITE_SANITIZED_CORE"
+
+
+def build() -> Path:
+    """Configure and compile; the path of the extension."""
+    nanobind = subprocess.run(
+        [sys.executable, "-m", "nanobind", "--cmake_dir"], check=True, capture_output=True, text=True
+    ).stdout.strip()
+    configure = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja"]
+    configure += [f"-Dnanobind_DIR={nanobind}", f"-DPython_EXECUTABLE={sys.executable}"]
+    configure += ["-DHOPLITE_SANITIZE=ON", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"]
+    subprocess.run(configure, check=True)
+    subprocess.run(["cmake", "--build", str(BUILD)], check=True)
+    return next(BUILD.glob("_native*.so"))
+
+
+def library(name: str) -> str:
+    """The path of one of the compiler's runtime libraries."""
+    command = [os.environ.get("CXX", "g++"), f"-print-file-name={name}"]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def run_tests(core: str, arguments: list[str]) -> int:
+    """In the process that has the sanitizers loaded: put the core in place and run pytest."""
+    import pytest
+    import torch  # noqa: F401 - before the core, as in hoplite.propagation.backend
+
+    spec = importlib.util.spec_from_file_location("hoplite._native", core)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    import hoplite
+
+    sys.modules["hoplite._native"] = module
+    hoplite._native = module  # pyright: ignore[reportAttributeAccessIssue] - the stub is a module
+    return pytest.main(["-p", "no:cacheprovider", *(arguments or TESTS)])
+
+
+def main() -> None:
+    if INSIDE in os.environ:
+        sys.exit(run_tests(os.environ[INSIDE], sys.argv[1:]))
+    preload = " ".join(library(name) for name in ("libasan.so", "libubsan.so", "libstdc++.so"))
+    environment = os.environ | {
+        INSIDE: str(build()),
+        "LD_PRELOAD": preload,
+        # Python and torch keep memory until the end on purpose; overruns are what is looked for
+        "ASAN_OPTIONS": "detect_leaks=0",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
+    command = [sys.executable, __file__, *sys.argv[1:]]
+    sys.exit(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()
