@@ -1,6 +1,6 @@
 """Run the kernels' tests on a build of the C++ core with AddressSanitizer and UBSan.
 
-    python scripts/sanitize.py [pytest arguments]
+    python scripts/sanitize.py [further pytest arguments]
 
 Needs GCC or Clang with their sanitizer libraries. The installed core is not touched.
 """
@@ -22,7 +22,10 @@ INSIDE = "HOPLITE_SANITIZED_CORE"
 def build() -> Path:
     """Configure and compile; the path of the extension."""
     nanobind = subprocess.run(
-        [sys.executable, "-m", "nanobind", "--cmake_dir"], check=True, capture_output=True, text=True
+        [sys.executable, "-m", "nanobind", "--cmake_dir"],
+        check=True,
+        capture_output=True,
+        text=True,
     ).stdout.strip()
     configure = ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja"]
     configure += [f"-Dnanobind_DIR={nanobind}", f"-DPython_EXECUTABLE={sys.executable}"]
@@ -52,7 +55,11 @@ def run_tests(core: str, arguments: list[str]) -> int:
 
     sys.modules["hoplite._native"] = module
     hoplite._native = module  # pyright: ignore[reportAttributeAccessIssue] - the stub is a module
-    return pytest.main(["-p", "no:cacheprovider", *(arguments or TESTS)])
+    from hoplite.propagation import backend
+
+    assert backend.native is module  # otherwise nothing would be tested
+    print(f"testing {core}", flush=True)
+    return pytest.main(["-p", "no:cacheprovider", *TESTS, *arguments])
 
 
 def main() -> None:
