@@ -111,24 +111,16 @@ class Csr {
             view_);
     }
 
-    void gather_hops(bool chebyshev, int64_t hops, int64_t width, uintptr_t rows, int64_t count,
-                     uintptr_t signal, uintptr_t out, int threads) const {
+    // The hops at some rows of a signal or, with `scatter`, the signal from them.
+    void move_hops(bool scatter, bool chebyshev, int64_t hops, int64_t width, uintptr_t rows,
+                   int64_t count, uintptr_t source, uintptr_t out, int threads) const {
         std::visit(
             [&](const auto& s) {
                 using V = std::decay_t<decltype(*s.values)>;
+                using I = index_of<decltype(s)>;
                 const HopArguments<V> arguments{chebyshev, hops, width, at<int64_t>(rows), count};
-                hoplite::gather_hops(s, arguments, at<const V>(signal), at<V>(out), threads);
-            },
-            view_);
-    }
-
-    void scatter_hops(bool chebyshev, int64_t hops, int64_t width, uintptr_t rows, int64_t count,
-                      uintptr_t gathered, uintptr_t out, int threads) const {
-        std::visit(
-            [&](const auto& s) {
-                using V = std::decay_t<decltype(*s.values)>;
-                const HopArguments<V> arguments{chebyshev, hops, width, at<int64_t>(rows), count};
-                hoplite::scatter_hops(s, arguments, at<const V>(gathered), at<V>(out), threads);
+                (scatter ? scatter_hops<V, I> : gather_hops<V, I>)(
+                    s, arguments, at<const V>(source), at<V>(out), threads);
             },
             view_);
     }
@@ -186,8 +178,7 @@ NB_MODULE(_native, module) {
         .def("spmm", &Csr::spmm, release())
         .def("dropout_spmm", &Csr::dropout_spmm, release())
         .def("polynomial", &Csr::polynomial, release())
-        .def("gather_hops", &Csr::gather_hops, release())
-        .def("scatter_hops", &Csr::scatter_hops, release());
+        .def("move_hops", &Csr::move_hops, release());
     module.def("drop_dense", &drop_dense_any, release());
     module.def("adam", &adam_any, release());
     module.def("architectures", &architectures);

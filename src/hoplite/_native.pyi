@@ -47,26 +47,15 @@ class Csr:
         threads: int,
         /,
     ) -> None: ...
-    def gather_hops(
+    def move_hops(
         self,
+        scatter: bool,
         chebyshev: bool,
         hops: int,
         width: int,
         rows: int,
         count: int,
-        signal: int,
-        out: int,
-        threads: int,
-        /,
-    ) -> None: ...
-    def scatter_hops(
-        self,
-        chebyshev: bool,
-        hops: int,
-        width: int,
-        rows: int,
-        count: int,
-        gathered: int,
+        source: int,
         out: int,
         threads: int,
         /,

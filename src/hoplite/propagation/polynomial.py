@@ -153,7 +153,7 @@ def gather_hops(
         return torch.stack([hop if rows is None else hop[rows] for hop in picked])
     count = signal.shape[0] if rows is None else len(rows)
     out = signal.new_empty(hops + 1, count, signal.shape[1])
-    _move_hops(matrix.handle.gather_hops, basis, rows, signal, out, out.shape)
+    _move_hops(matrix, False, basis, rows, signal, out, out.shape)
     return out
 
 
@@ -170,12 +170,13 @@ def scatter_hops(matrix: SparseMatrix, basis: str, gathered: Tensor, rows: Tenso
 
         return accumulate(matrix, basis, term, gathered.shape[0] - 1)
     out = gathered.new_empty(n, width)
-    _move_hops(matrix.handle.scatter_hops, basis, rows, gathered, out, gathered.shape)
+    _move_hops(matrix, True, basis, rows, gathered, out, gathered.shape)
     return out
 
 
 def _move_hops(
-    move: Callable[..., None],
+    matrix: SparseMatrix,
+    scatter: bool,
     basis: str,
     rows: Tensor | None,
     source: Tensor,
@@ -183,7 +184,8 @@ def _move_hops(
     shape: torch.Size,
 ) -> None:
     hops, count, width = shape
-    move(
+    matrix.handle.move_hops(
+        scatter,
         basis == "chebyshev",
         hops - 1,
         width,

@@ -2,7 +2,7 @@
 
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Progress, Run, RunResult
-from hoplite.training.train import ScoredRun, TrainingResult, train
+from hoplite.training.train import ScoredRun, TrainingResult, plan, train
 
 __all__ = [
     "NodeSet",
@@ -12,5 +12,6 @@ __all__ = [
     "ScoredRun",
     "TrainingResult",
     "fit_runs",
+    "plan",
     "train",
 ]

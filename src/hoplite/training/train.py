@@ -16,8 +16,9 @@ from hoplite.graph import Graph
 from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
+from hoplite.propagation.plan import Plan
 from hoplite.training.loop import fit_runs
-from hoplite.training.runs import NodeSet, Progress, Run, RunResult
+from hoplite.training.runs import NodeSet, Progress, Run, RunResult, plan_runs
 
 MOST_SEED = 2**63 - 1
 MOST_RUNS = 100_000
@@ -167,6 +168,30 @@ def train(
         _scored(graph, model_config, result, propagation, parts["test"]) for result in results
     )
     return TrainingResult(graph, model_config, training_config, runs)
+
+
+def plan(
+    graph: Graph | str, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **options: Any
+) -> Plan:
+    """The evaluation order that ``train`` with these arguments takes, and why.
+
+    >>> chosen = plan("pubmed", "sgc", hops=10, dropout=0, seeds=5)
+    >>> chosen.order
+    'hops-first'
+    >>> print(chosen.explain())  # doctest: +ELLIPSIS
+    hops-first: it needs less work
+      weights first  ...
+    """
+    model_config, training_config = split_options(model, options)
+    graph = graph if isinstance(graph, Graph) else load(graph)
+    split = graph.split
+    rows = graph.num_nodes if model_config.standardize else split.train.size + split.val.size
+    return plan_runs(
+        build_model(model_config, graph.num_features, graph.num_classes),
+        Propagation(graph, model_config.operator, model_config.basis, model_config.hops),
+        [Run(training_config, seed) for seed in _as_seeds(seeds)],
+        rows,
+    )
 
 
 def _as_seeds(seeds: Any) -> list[int]:
