@@ -280,3 +280,10 @@ class TestFromEdges:
         np.testing.assert_array_equal(
             Graph.from_edges(shuffled, features).adjacency.toarray(), matrix
         )
+
+
+def test_a_pickled_graph_is_as_immutable_as_the_first(graphs):
+    back = pickle.loads(pickle.dumps(graphs(sparse=True)))
+    for array in (back.adjacency.data, back.features.data, back.labels):
+        assert not array.flags.writeable
+    assert (back.adjacency != graphs(sparse=True).adjacency).nnz == 0

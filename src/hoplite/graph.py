@@ -212,6 +212,12 @@ class Graph:
                 stacklevel=4,
             )
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Unpickled arrays are new and writable; make them read-only again."""
+        self.__dict__.update(state)
+        for name in ("adjacency", "features", "labels"):
+            object.__setattr__(self, name, frozen(state[name]))
+
     def __copy__(self) -> Graph:
         return self
 
