@@ -287,3 +287,12 @@ def test_a_pickled_graph_is_as_immutable_as_the_first(graphs):
     for array in (back.adjacency.data, back.features.data, back.labels):
         assert not array.flags.writeable
     assert (back.adjacency != graphs(sparse=True).adjacency).nnz == 0
+
+
+def test_masks_count_as_indices_and_must_fit():
+    masks = Split(train=np.array([True, False, True]), val=np.array([False, True, False]))
+    assert masks.train.tolist() == [0, 2]
+    graph = Graph.from_edges([(0, 1)], np.eye(3), [0, 1, 1], split=masks)
+    assert graph.split.val.tolist() == [1]
+    with pytest.raises(GraphError, match="split has a mask of 3 nodes but the graph has 4"):
+        Graph.from_edges([(0, 1)], np.eye(4), [0, 1, 1, 0], split=masks)

@@ -121,6 +121,11 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
     def _logits(self, nodes: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
         nodes, config = as_nodes(nodes, self.graph), self.model_.config  # as fitted, not as set now
+        if self.graph.num_features != self.model_.num_features:
+            raise GraphError(
+                f"graph has {self.graph.num_features:,} features but the classifier was fitted "
+                f"with {self.model_.num_features:,}; fit it again."
+            )
         propagation = Propagation(self.graph, config.operator, config.basis, config.hops)
         return self.model_.logits_from(propagation)[nodes]
 
@@ -216,7 +221,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
         if not self.stack:
             return view.last_hop_features().numpy()
         stacked = view.hop_features()[:, :, 0].transpose(0, 1)
-        return stacked.reshape(len(nodes), self.n_features_out_).numpy()
+        return stacked.flatten(1).numpy()
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the output columns: ``hop2:word17``."""

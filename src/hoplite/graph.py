@@ -36,9 +36,13 @@ class Split:
     val: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     test: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     note: str = ""  # how the split came to be, for reports
+    mask_lengths: tuple[int, ...] = field(default=(), init=False, repr=False)  # of boolean parts
 
     def __post_init__(self) -> None:
         seen = np.empty(0, np.int64)
+        parts = [np.asarray(getattr(self, part)) for part in ("train", "val", "test")]
+        lengths = tuple(len(part) for part in parts if part.dtype == bool and part.ndim == 1)
+        object.__setattr__(self, "mask_lengths", lengths)
         for part in ("train", "val", "test"):
             nodes = as_node_indices(getattr(self, part), f"split.{part}")
             both = np.intersect1d(nodes, seen)
@@ -98,6 +102,12 @@ class Graph:
             raise GraphError(
                 f"split is a {type(self.split).__name__}; pass Split(train=..., val=..., test=...)."
             )
+        for length in self.split.mask_lengths:
+            if length != n:
+                raise GraphError(
+                    f"split has a mask of {length:,} nodes but the graph has {n:,}; "
+                    "pass masks with one value per node."
+                )
         for part in ("train", "val", "test"):
             check_split_part(part, getattr(self.split, part), labels, n)
         check_names("feature_names", self.feature_names, features.shape[1], "feature columns")

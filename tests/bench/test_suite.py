@@ -127,7 +127,7 @@ def test_command(tmp_path):
     [
         (["--only", "smpp"], "Did you mean 'spmm'"),
         (["--quick", "--only", "grid"], "no quick size"),
-        (["--out", "nowhere/B.md"], "does not exist"),
+        (["--out", "nowhere/B.md"], "in an existing folder"),
         (["--out", "B.txt"], "ending of --out"),
         (["--threads", "0"], "--threads"),
     ],

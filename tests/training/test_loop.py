@@ -169,9 +169,21 @@ def test_bad_batches(graphs):
     with pytest.raises(ConfigError, match="must share"):
         fit(graph, [Run(settings(), 0), Run(settings(epochs=3), 0)])
     empty = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
-    model = build_model(ModelConfig(), graph.num_features, 3)
+    model, run = build_model(ModelConfig(), graph.num_features, 3), Run(settings(), 0)
+    propagation = Propagation(graph, hops=10)
     with pytest.raises(GraphError, match="training set is empty"):
-        fit_runs(model, Propagation(graph, hops=10), [Run(settings(), 0)], empty)
+        fit_runs(model, propagation, [run], empty)
+    for nodes, labels, sentence in [
+        ([0, 99], [0, 1], "node 99 is not in"),
+        ([0, 1], [0, 3], "label 3 is not in"),
+        ([0, 1], [0], "pass one each"),
+    ]:
+        with pytest.raises(GraphError, match=sentence):
+            fit_runs(model, propagation, [run], NodeSet(np.array(nodes), np.array(labels)))
+    with pytest.raises(ConfigError, match="for 5 hops"):
+        fit_runs(model, Propagation(graph, hops=5), [run], node_set(graph, "train"))
+    (result,) = fit_runs(model, propagation, [run], node_set(graph, "train"), empty)
+    assert np.isnan(result.val_accuracy)
 
 
 @pytest.mark.parametrize(

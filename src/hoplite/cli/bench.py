@@ -11,8 +11,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from hoplite.cli.console import JsonOption, print_json, print_line, print_table
-from hoplite.errors import ConfigError, check_choice
+from hoplite.cli.console import (
+    JsonOption,
+    print_json,
+    print_line,
+    print_table,
+    report_and_fail,
+)
+from hoplite.errors import ConfigError, HopliteError, check_choice
 from hoplite.files import atomic_write_text
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
@@ -42,8 +48,10 @@ def bench(
     """
     if out is not None:
         check_choice("the ending of --out", out.suffix, [".md"])
-        if not out.absolute().parent.is_dir():
-            raise ConfigError(f"the folder of --out {out} does not exist; create it first.")
+        if not out.absolute().parent.is_dir() or out.is_dir():
+            raise ConfigError(
+                f"--out {out} cannot be a file there; give one in an existing folder."
+            )
     from hoplite.bench.report import markdown  # only now: importing torch takes a second
     from hoplite.bench.suite import run_suite
 
@@ -58,14 +66,20 @@ def bench(
             lambda what, share: bar.update(task, description=escape(what), completed=share),
         )
     command = _command(quick, only or [], threads, out)
+    failure: HopliteError | None = None
     if out is not None:
-        atomic_write_text(out, markdown(result, command))
+        try:
+            atomic_write_text(out, markdown(result, command))
+        except OSError as error:  # a full disk must not take the figures with it
+            failure = HopliteError(f"cannot write {out}: {error.strerror}.")
     if json:
-        print_json({"command": command, **result.as_dict()})
+        wrong = {} if failure is None else {"error": str(failure)}
+        print_json({"command": command, **result.as_dict(), **wrong})
     else:
         _print(result)
-        if out is not None:
+        if out is not None and failure is None:
             print_line(f"Tables: {out}")
+    report_and_fail(failure)
 
 
 def _command(quick: bool, only: list[str], threads: int | None, out: Path | None) -> str:

@@ -57,6 +57,13 @@ def print_line(text: str) -> None:
     typer.echo(text)
 
 
+def report_and_fail(failure: Exception | None) -> None:
+    """After the figures were printed: end with exit code 1 if keeping them failed."""
+    if failure is not None:
+        typer.echo(f"error: {failure}", err=True)
+        raise typer.Exit(1)
+
+
 def print_error(sentence: str) -> None:
     """The error on standard error, and with --json as an object on standard output too."""
     typer.echo(f"error: {sentence}", err=True)

@@ -14,6 +14,7 @@ from hoplite.cli.console import (
     print_json,
     print_line,
     print_table,
+    report_and_fail,
     training_bar,
 )
 from hoplite.config import ModelConfig, TrainingConfig, split_options
@@ -110,12 +111,12 @@ def train(
             summary["out"] = str(out)
         except HopliteError as error:  # a full disk must not take the figures with it
             failure = error
+            summary["error"] = str(error)
     if json:
         print_json(summary)
     else:
         _print(model_config, summary)
-    if failure is not None:
-        raise failure
+    report_and_fail(failure)
 
 
 def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
@@ -146,7 +147,8 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
             f"{summary['ms_per_epoch']:.2f}",
         ]
     )
-    title = f"{summary['dataset']}: {config.model}, {config.hops} hops, {config.operator}"
+    size = f"{config.hidden} hidden units" if config.model == "gcn" else f"{config.hops} hops"
+    title = f"{summary['dataset']}: {config.model}, {size}, {config.operator}"
     columns = ["seed", "val %", "test %", "best epoch", "epochs", "ms/epoch"]
     print_table(title, columns, rows)
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.errors import ModelFileError
+from hoplite.errors import HopliteWarning, ModelFileError
 from hoplite.graph import Graph
 
 
@@ -20,6 +22,7 @@ def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...
         if tuple(graph.feature_names) == feature_names:
             return graph
         _check_names(feature_names, tuple(graph.feature_names))
+        _warn_of_new_values(graph, set(feature_names))
         return graph.with_features(_selected(graph, feature_names), feature_names)
     if graph.num_features != num_features:
         raise ModelFileError(
@@ -40,14 +43,14 @@ def check_classes(graph: Graph, class_names: tuple[str, ...]) -> None:
     if numbered and len(names) > len(class_names):
         raise ModelFileError(
             f"the model knows {len(class_names)} classes but the graph has {len(names)}; "
-            "use the model of this graph."
+            "use this graph's own model, or leave out its labels."
         )
     unknown = [] if numbered else [name for name in names if name not in class_names]
     if unknown:
         shown = ", ".join(class_names[:5]) + (", ..." if len(class_names) > 5 else "")
         raise ModelFileError(
             f"the graph has class {unknown[0]!r}, which the model does not know ({shown}); "
-            "use the model of this graph."
+            "use this graph's own model, or leave out its labels."
         )
 
 
@@ -60,6 +63,21 @@ def _check_names(wanted: tuple[str, ...], found: tuple[str, ...]) -> None:
         for name in names:
             if name not in known and not ("=" in name and name.split("=")[0] in columns):
                 raise ModelFileError(f"{kind.format(name)}; use the same feature columns.")
+
+
+def _warn_of_new_values(graph: Graph, known: set[str]) -> None:
+    """Nodes whose category the model has never seen have none for it."""
+    new = [j for j, name in enumerate(graph.feature_names or ()) if name not in known]
+    if new:
+        columns = sorted({(graph.feature_names or ())[j].split("=")[0] for j in new})
+        part = graph.features[:, new]
+        nodes = int(np.count_nonzero((part != 0).sum(axis=1)))
+        warnings.warn(
+            f"{nodes:,} of {graph.num_nodes:,} nodes have a value of {', '.join(columns)} that the "
+            "model does not know; it counts as none.",
+            HopliteWarning,
+            stacklevel=4,
+        )
 
 
 def _selected(graph: Graph, wanted: tuple[str, ...]) -> np.ndarray | sp.csr_array:

@@ -52,6 +52,15 @@ def fit_runs(
         raise ConfigError("runs is empty; give at least one run.")
     if not len(train):
         raise GraphError("the training set is empty; give at least one labelled training node.")
+    if model.config.hops != propagation.hops or model.config.basis != propagation.basis:
+        raise ConfigError(
+            f"the propagation is for {propagation.hops} hops ({propagation.basis}) but the model "
+            f"has {model.config.hops} ({model.config.basis}); make both from one configuration."
+        )
+    val = val if val is not None and len(val) else None
+    for part in (train, val, watch):
+        if part is not None:
+            part.check(propagation.features.shape[0], model.num_classes)
     configs = [run.config for run in runs]
     if len({(c.optimizer, c.epochs, c.patience, c.order) for c in configs}) > 1:
         raise ConfigError("runs trained together must share optimizer, epochs, patience and order.")

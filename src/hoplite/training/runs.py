@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from hoplite.config import TrainingConfig
+from hoplite.errors import GraphError
 from hoplite.models import Model, Weights
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import BYTES, Plan, Problem, free_memory, make_plan
@@ -65,6 +66,16 @@ class NodeSet:
 
     nodes: np.ndarray
     labels: np.ndarray
+
+    def check(self, num_nodes: int, num_classes: int) -> None:
+        """Raise GraphError unless every node and every label is in range."""
+        nodes, labels = np.asarray(self.nodes), np.asarray(self.labels)
+        if nodes.shape != labels.shape or nodes.ndim != 1:
+            raise GraphError(f"{nodes.shape} nodes with {labels.shape} labels; pass one each.")
+        for name, values, limit in (("node", nodes, num_nodes), ("label", labels, num_classes)):
+            if values.size and (values.min() < 0 or values.max() >= limit):
+                outside = values.min() if values.min() < 0 else values.max()
+                raise GraphError(f"{name} {outside} is not in 0 .. {limit - 1}.")
 
     def __len__(self) -> int:
         return len(self.nodes)
