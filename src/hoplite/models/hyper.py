@@ -16,6 +16,8 @@ All gates are functions of one node's own rows, so only the rows that are asked 
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -33,9 +35,9 @@ class HyperLGC(Model):
         alpha = start_coefficients(config.start, config.hops, self.lowpass_sign, generator)
         return {"alpha": alpha} | self.initial_gate(generator)
 
+    @abstractmethod
     def initial_gate(self, generator: torch.Generator) -> Weights:
         """First weights of the gate network of one run."""
-        raise NotImplementedError
 
     def _linear(
         self, inputs: int, outputs: int, generator: torch.Generator

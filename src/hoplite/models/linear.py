@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import torch
 from torch import Tensor
 
@@ -14,9 +16,9 @@ from hoplite.propagation.engine import RowView
 class LinearModel(Model):
     """A model whose coefficients do not depend on the node."""
 
+    @abstractmethod
     def coefficients(self, weights: Weights) -> Tensor | None:
         """c_0 .. c_k per run, (R, k + 1); None means one-hot at k."""
-        raise NotImplementedError
 
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
         return view.combine(weights["theta"], self.coefficients(weights), dropout)
