@@ -7,17 +7,17 @@ import pytest
 import torch
 
 from hoplite import ConfigError, GraphError, HopliteWarning
-from hoplite.config import GATES, ModelConfig, TrainingConfig
+from hoplite.config import BASES, GATES, ModelConfig, TrainingConfig
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.training import NodeSet, Run, fit_runs
 
 MODELS = [
-    ("sgc", "class"),
-    ("egc", "class"),
-    ("lgc", "class"),
-    ("gcn", "class"),
-    *[("hlgc", gate) for gate in GATES],
+    ("sgc", "class", "monomial"),
+    ("egc", "class", "monomial"),
+    ("gcn", "class", "monomial"),
+    *[("lgc", "class", basis) for basis in BASES],
+    *[("hlgc", gate, basis) for gate in GATES for basis in BASES],
 ]
 
 
@@ -26,8 +26,9 @@ def node_set(graph, part):
     return NodeSet(nodes, graph.labels[nodes])
 
 
-def fit(graph, runs, model="lgc", gate="class", val=True, hops=3, **options):
-    config = ModelConfig(model, hops, gate=gate, standardize=options.pop("standardize", False))
+def fit(graph, runs, model="lgc", gate="class", basis="monomial", val=True, **options):
+    standardize = options.pop("standardize", False)
+    config = ModelConfig(model, 3, basis=basis, gate=gate, standardize=standardize)
     built = build_model(config, graph.num_features, graph.num_classes)
     return fit_runs(
         built,
@@ -43,9 +44,9 @@ def settings(**options):
     return TrainingConfig(**({"lr": 0.1, "epochs": 30, "patience": 8} | options))
 
 
-@pytest.mark.parametrize(("model", "gate"), MODELS)
+@pytest.mark.parametrize(("model", "gate", "basis"), MODELS)
 @pytest.mark.parametrize("sparse", [False, True])
-def test_together_equals_alone(graphs, model, gate, sparse):
+def test_together_equals_alone(graphs, model, gate, basis, sparse):
     graph = graphs(n=40, d=8, dtype=np.float32, sparse=sparse)
     runs = [
         Run(settings(lr=0.1, dropout=0.5), 0),
@@ -53,10 +54,10 @@ def test_together_equals_alone(graphs, model, gate, sparse):
         Run(settings(lr=0.2, dropout=0.0), 2),
         Run(settings(lr=0.1, dropout=0.5), 3),
     ]
-    together = fit(graph, runs, model, gate)
+    together = fit(graph, runs, model, gate, basis)
     assert len({result.epochs for result in together}) > 1  # some left the batch before others
     for run, shared in zip(runs, together, strict=True):
-        (alone,) = fit(graph, [run], model, gate)
+        (alone,) = fit(graph, [run], model, gate, basis)
         assert (alone.epochs, alone.best_epoch) == (shared.epochs, shared.best_epoch)
         assert alone.val_accuracy == pytest.approx(shared.val_accuracy)
         np.testing.assert_allclose(
@@ -66,11 +67,11 @@ def test_together_equals_alone(graphs, model, gate, sparse):
             torch.testing.assert_close(value, shared.weights[name], rtol=1e-2, atol=1e-4)
 
 
-@pytest.mark.parametrize(("model", "gate"), MODELS)
-def test_orders_agree(graphs, model, gate):
+@pytest.mark.parametrize(("model", "gate", "basis"), MODELS)
+def test_orders_agree(graphs, model, gate, basis):
     graph = graphs(n=40, d=8, dtype=np.float32, sparse=True)
     results = [
-        fit(graph, [Run(settings(dropout=0, order=order), 0)], model, gate)[0]
+        fit(graph, [Run(settings(dropout=0, order=order), 0)], model, gate, basis)[0]
         for order in ("weights-first", "hops-first", "auto")
     ]
     for other in results[1:]:
