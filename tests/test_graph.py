@@ -296,3 +296,8 @@ def test_masks_count_as_indices_and_must_fit():
     assert graph.split.val.tolist() == [1]
     with pytest.raises(GraphError, match="split has a mask of 3 nodes but the graph has 4"):
         Graph.from_edges([(0, 1)], np.eye(4), [0, 1, 1, 0], split=masks)
+
+
+def test_node_ids_are_different():
+    with pytest.raises(GraphError, match="node_ids holds a name twice"):
+        Graph.from_edges([(0, 1)], np.eye(2), node_ids=["a", "a"])

@@ -23,6 +23,7 @@ OPTIMIZERS = ("adam", "lbfgs")
 ORDERS = ("auto", "weights-first", "hops-first")
 TABLE_FORMATS = (".parquet", ".csv")
 MOST_HOPS = 100_000
+MOST_SEED = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,24 @@ class ModelConfig:
         check_choice("gate", self.gate, GATES)
         object.__setattr__(self, "hops", check_hops(self.hops))
         check_number("hidden", self.hidden, 1, whole=True)
+        self._refuse_idle("gate", ("hlgc",))
+        self._refuse_idle("hidden", ("gcn",))
+        self._refuse_idle("start", ("egc", "lgc", "hlgc"))
         check_flag("bias", self.bias)
         check_flag("standardize", self.standardize)
         if self.basis != "monomial" and self.model not in ("lgc", "hlgc"):
             raise ConfigError(
                 f"basis is {self.basis!r} but {self.model} is defined by powers of the operator; "
                 "use basis 'monomial', or model 'lgc'."
+            )
+
+    def _refuse_idle(self, option: str, models: tuple[str, ...]) -> None:
+        """A setting that the model would ignore is a mistake, not a wish."""
+        value = getattr(self, option)
+        if self.model not in models and value != type(self).__dataclass_fields__[option].default:
+            raise ConfigError(
+                f"{option} is {value!r} but {self.model} has no {option}; "
+                f"leave it out, or use {' or '.join(models)}."
             )
 
 

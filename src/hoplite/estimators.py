@@ -16,7 +16,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from hoplite.config import check_flag, check_hops, check_number, split_options
+from hoplite.config import check_flag, check_hops, split_options
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.models import build_model
@@ -24,7 +24,6 @@ from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Run
-from hoplite.training.train import MOST_SEED
 
 
 @dataclass(eq=False, repr=False)
@@ -71,7 +70,6 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
         it; without, all ``epochs`` are trained and the last one is kept.
         """
         nodes, y = _as_labelled(nodes, y, self.graph, "y")
-        check_number("seed", self.seed, 0, MOST_SEED, whole=True)
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         options = self.get_params(deep=False)

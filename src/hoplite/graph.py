@@ -16,6 +16,7 @@ from hoplite.graph_checks import (
     as_node_indices,
     check_names,
     check_split_part,
+    check_unique,
     check_weights,
     checked_adjacency,
     checked_features,
@@ -112,6 +113,7 @@ class Graph:
             check_split_part(part, getattr(self.split, part), labels, n)
         check_names("feature_names", self.feature_names, features.shape[1], "feature columns")
         check_names("node_ids", self.node_ids, n, "nodes")
+        check_unique("node_ids", self.node_ids)
         classes = int(labels.max(initial=-1)) + 1
         if self.class_names is None:
             object.__setattr__(self, "class_names", tuple(str(c) for c in range(classes)))

@@ -163,6 +163,11 @@ def check_split_part(part: str, nodes: np.ndarray, labels: np.ndarray, n: int) -
         )
 
 
+def check_unique(argument: str, names: Sequence | None) -> None:
+    if names is not None and len(set(names)) < len(names):
+        raise GraphError(f"{argument} holds a name twice; give every one its own.")
+
+
 def check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:
     if names is not None and len(names) != expected:
         raise GraphError(

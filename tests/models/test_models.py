@@ -185,6 +185,9 @@ def test_lgc_holds_sgc_and_egc(graphs):
         ({"gate": "nodes"}, "Did you mean 'node'"),
         ({"hops": -1}, "hops is -1"),
         ({"model": "sgc", "basis": "chebyshev"}, "defined by powers"),
+        ({"model": "sgc", "gate": "node"}, "sgc has no gate"),
+        ({"model": "lgc", "hidden": 8}, "lgc has no hidden"),
+        ({"model": "sgc", "start": "lowpass"}, "sgc has no start"),
     ],
 )
 def test_bad_settings(options, sentence):

@@ -181,6 +181,8 @@ def test_bad_batches(graphs):
     ]:
         with pytest.raises(GraphError, match=sentence):
             fit_runs(model, propagation, [run], NodeSet(np.array(nodes), np.array(labels)))
+    with pytest.raises(ConfigError, match="seed is -1"):
+        fit(graph, [Run(settings(), -1)])
     with pytest.raises(ConfigError, match="for 5 hops"):
         fit_runs(model, Propagation(graph, hops=5), [run], node_set(graph, "train"))
     (result,) = fit_runs(model, propagation, [run], node_set(graph, "train"), empty)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
+from hoplite.config import MOST_SEED, check_number
 from hoplite.errors import ConfigError, GraphError, HopliteWarning
 from hoplite.models import Model, Weights
 from hoplite.propagation.backend import threads_for
@@ -57,6 +58,8 @@ def fit_runs(
             f"the propagation is for {propagation.hops} hops ({propagation.basis}) but the model "
             f"has {model.config.hops} ({model.config.basis}); make both from one configuration."
         )
+    for run in runs:
+        check_number("seed", run.seed, 0, MOST_SEED, whole=True)
     val = val if val is not None and len(val) else None
     for part in (train, val, watch):
         if part is not None:

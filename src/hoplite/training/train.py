@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import ModelConfig, TrainingConfig, check_number, split_options
+from hoplite.config import MOST_SEED, ModelConfig, TrainingConfig, check_number, split_options
 from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
@@ -20,7 +20,6 @@ from hoplite.propagation.plan import Plan
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Progress, Run, RunResult, plan_runs
 
-MOST_SEED = 2**63 - 1
 MOST_RUNS = 100_000
 
 
