@@ -58,8 +58,8 @@ def graphs(draw: st.DrawFn) -> Graph:
     names = draw(st.none() | st.lists(text, min_size=d, max_size=d).map(tuple))
     ids = draw(
         st.none()
-        | st.lists(text, min_size=n, max_size=n).map(tuple)
-        | st.lists(st.integers(), min_size=n, max_size=n).map(tuple)
+        | st.lists(text, min_size=n, max_size=n, unique=True).map(tuple)
+        | st.lists(st.integers(), min_size=n, max_size=n, unique=True).map(tuple)
     )
     return Graph.from_edges(
         edges,
