@@ -40,12 +40,13 @@ void multiply_run(const CsrView<V, I>& s, const DropoutArguments<V>& args, const
         tile.scale = V(1);
         tile.width = std::min(step, m - column);
         const int64_t side_by_side = args.runs * m;
-        tile.x_stride = args.transposed ? side_by_side : m;
+        tile.x_stride = m;
         tile.y_stride = args.transposed ? m : side_by_side;
-        tile.x = args.dense + column + run * (args.transposed ? m : d * m);
+        tile.x = args.dense + column + run * s.columns * m;
         tile.y = args.out + column + run * (args.transposed ? d * m : m);
         tile.last = -1;
-        tile.prefetch = s.columns * side_by_side * int64_t(sizeof(V)) >= prefetch_min_bytes;
+        tile.prefetch = s.columns * m * int64_t(sizeof(V)) >= prefetch_min_bytes;
+        tile.four_chains = true;  // a run's tile is as wide whoever is beside it
         if (run == args.runs - 1 && s.columns > 0) {  // the others do not end where `dense` ends
             tile.last = s.columns - 1, tile.last_row = last_row;
             std::copy_n(tile.x + tile.last * tile.x_stride, tile.width, last_row);

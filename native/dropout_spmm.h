@@ -7,11 +7,12 @@ namespace hoplite {
 // For R runs side by side, with X the n x d feature matrix and keep/scale each run's dropout:
 //
 //   forward     out[row, r, :] = sum_f    keep_r(row, f) scale_r X[row, f] dense[r, f, :]
-//   transposed  out[r, f, :]   = sum_row  keep_r(row, f) scale_r X[row, f] dense[row, r, :]
+//   transposed  out[r, f, :]   = sum_row  keep_r(row, f) scale_r X[row, f] dense[r, row, :]
 //
 // The matrix argument is X (n x d) forward and X^T (d x n) transposed. `dense` is [R, d, m]
-// forward and [n, R, m] transposed; `out` is the other of the two. The hashed element is
-// row_number * d + f, with row_number = row_numbers[row], or row if that is null.
+// forward and [R, n, m] transposed (one run's rows lie together: they are gathered many times),
+// `out` is [n, R, m] and [R, d, m]. The hashed element is row_number * d + f, with row_number =
+// row_numbers[row], or row if that is null.
 template <class V>
 struct DropoutArguments {
     bool transposed;

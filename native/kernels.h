@@ -25,6 +25,8 @@ struct SpmmTile {
     int64_t last;         // the row of X to be read from last_row, or -1: a tile may load more
     const V* last_row;    // lanes than columns, which only at the end of X is out of bounds
     bool prefetch;        // X is too big for the caches near the core
+    bool four_chains;     // sum a row in four parts if the tile is one vector wide: faster, but
+                          // then the bits depend on the width of the tile
     V scale;
     const V* z;           // or null; rows are y_stride apart
     const V* a;

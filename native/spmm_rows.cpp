@@ -1,7 +1,8 @@
 // Y = scale * (S X) + a Z + b W for some rows and one tile of columns.
 //
 // The accumulators of a row stay in vector registers while its nonzeros pass by. Each output
-// element is the same chain of fmadd over the nonzeros in their stored order, whatever the tile.
+// element is the same chain of fmadd over the nonzeros in their stored order, whatever the tile;
+// in a tile that asks for it, the same four chains (by position in the row), added at the end.
 #include <utility>
 
 #include "arch.h"
@@ -39,6 +40,23 @@ inline void finish(const SpmmTile<V, I>& t, int64_t row, T sum, T a) {
     store<valid>(t.y + at, result);
 }
 
+// One row of a tile of a single vector as four chains: one alone waits for its own last fmadd.
+template <class T, class V, class I, int Width>
+inline T four_chains(const SpmmTile<V, I>& t, int64_t k, int64_t stop) {
+    constexpr int chains = 4, lanes = int(sizeof(T) / sizeof(V));
+    T part[chains] = {};
+    const auto step = [&](int64_t at, T& sum) {
+        const int64_t column = t.indices[at];
+        const V* x = t.x + column * t.x_stride;
+        if (lanes > Width && column == t.last) x = t.last_row;
+        sum = fmadd(t.values[at - t.first_value] - T{}, load<T, lanes>(x), sum);
+    };
+    for (; k + chains <= stop; k += chains)
+        step(k, part[0]), step(k + 1, part[1]), step(k + 2, part[2]), step(k + 3, part[3]);
+    for (int j = 0; k < stop; ++k, ++j) step(k, part[j]);
+    return (part[0] + part[1]) + (part[2] + part[3]);
+}
+
 template <class V, class I, int Width, bool Prefetch, int... Each>
 void rows_of_tile(const SpmmTile<V, I>& tile, int64_t begin, int64_t end,
                   std::integer_sequence<int, Each...>) {
@@ -53,6 +71,10 @@ void rows_of_tile(const SpmmTile<V, I>& tile, int64_t begin, int64_t end,
     int64_t k = t.indptr[begin];
     for (int64_t row = begin; row < end; ++row) {
         T sum[layout.count] = {};
+        if (layout.count == 1 && t.four_chains) {
+            sum[0] = four_chains<T, V, I, Width>(t, k, t.indptr[row + 1]);
+            k = t.indptr[row + 1];
+        }
         for (const int64_t stop = t.indptr[row + 1]; k < stop; ++k) {
             if (Prefetch) {
                 const int64_t ahead = k + prefetch_distance < t.nnz ? k + prefetch_distance : k;

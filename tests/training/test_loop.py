@@ -16,6 +16,7 @@ MODELS = [
     ("sgc", "class", "monomial"),
     ("egc", "class", "monomial"),
     ("gcn", "class", "monomial"),
+    ("gat", "class", "monomial"),
     *[("lgc", "class", basis) for basis in BASES],
     *[("hlgc", gate, basis) for gate in GATES for basis in BASES],
 ]
@@ -27,6 +28,8 @@ def node_set(graph, part):
 
 
 def fit(graph, runs, model="lgc", gate="class", basis="monomial", val=True, **options):
+    if model == "gat":
+        pytest.importorskip("torch_geometric")
     standardize = options.pop("standardize", False)
     config = ModelConfig(model, 3, basis=basis, gate=gate, standardize=standardize)
     built = build_model(config, graph.num_features, graph.num_classes)

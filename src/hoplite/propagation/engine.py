@@ -26,6 +26,7 @@ from hoplite.propagation.polynomial import combine, gather_hops, hop_stack, iter
 from hoplite.propagation.spmm import SparseMatrix, matmul
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
+FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper than a second pass
 
 
 class Propagation:
@@ -62,6 +63,16 @@ class Propagation:
         """The rows of ``nodes`` (all if None); ``hops_first`` propagates X once and keeps it."""
         return RowView(self, nodes, hops_first)
 
+    @cached_property
+    def edges(self) -> Tensor:
+        """Source and target of every edge, both ways, and a loop per node: (2, e), by target."""
+        entries, loops = self.matrix.to_scipy().tocoo(), np.arange(self.matrix.shape[0])
+        apart = entries.row != entries.col  # whether S stores a diagonal depends on the operator
+        sources = np.concatenate([entries.col[apart], loops])
+        targets = np.concatenate([entries.row[apart], loops])
+        order = np.lexsort((sources, targets))
+        return torch.from_numpy(np.stack([sources, targets])[:, order].astype(np.int64))
+
 
 class RowView:
     """The outputs of a Propagation at some nodes, in one of the two evaluation orders."""
@@ -76,6 +87,20 @@ class RowView:
     @property
     def num_rows(self) -> int:
         return self._owner.features.shape[0] if self._rows is None else len(self._rows)
+
+    @property
+    def nodes(self) -> Tensor | None:
+        """The nodes whose rows these are; None stands for all."""
+        return self._rows
+
+    @property
+    def edges(self) -> Tensor:
+        """All edges of the graph, see :attr:`Propagation.edges`."""
+        return self._owner.edges
+
+    def at(self, nodes: Tensor | None) -> RowView:
+        """The same graph at other nodes."""
+        return self._owner.view(None if nodes is None else nodes.numpy())
 
     def combine(
         self, theta: Tensor, coefficients: Tensor | None, dropout: Dropout | None = None
@@ -92,6 +117,11 @@ class RowView:
             coefficients = theta.new_zeros(theta.shape[0], owner.hops + 1)
             coefficients[:, -1] = 1
         signal = owner.features.times(theta, dropout)
+        few = self._rows is not None and FEW_ROWS * self.num_rows < signal.shape[0]
+        if few and coefficients.requires_grad:
+            # their hops are small enough to keep, and give the gradient by the coefficients
+            stack = hop_stack(owner.matrix, owner.basis, signal, owner.hops, self._rows)
+            return torch.einsum("rk,knrm->nrm", coefficients, stack)
         return self.pick(combine(owner.matrix, owner.basis, signal, coefficients))
 
     def hop_outputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:

@@ -198,7 +198,7 @@ def _sparse_native(
     runs, m = (dense.shape[1] if transposed else dense.shape[0]), dense.shape[2]
     if dropout is None:
         dropout = Dropout((0.0,) * runs, (0,) * runs)
-    dense = dense.contiguous()
+    dense = (dense.transpose(0, 1) if transposed else dense).contiguous()  # the run axis first
     out = dense.new_empty((runs, d, m) if transposed else (n, runs, m))
     rules, scales = dropout.rules, dropout.scales
     (store.T if transposed else store).handle.dropout_spmm(

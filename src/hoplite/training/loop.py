@@ -95,15 +95,15 @@ class _Batch:
         self.runs = runs
         scored = {"val": val, "test": watch}
         self.scored = {name: part for name, part in scored.items() if part is not None}
-        parts = [train, *self.scored.values()]
-        rows = (
-            propagation.features.shape[0]
-            if model.config.standardize
-            else sum(len(part) for part in parts)
-        )
-        hops_first = plan_runs(model, propagation, runs, rows).order == "hops-first"
-        self.train_view = _View(model, propagation, [train], hops_first)
-        self.score_view = _View(model, propagation, list(self.scored.values()), hops_first)
+        scored_parts = list(self.scored.values())
+        rows = sum(len(part) for part in (train, *scored_parts))
+        if model.config.standardize:
+            rows = propagation.features.shape[0]
+        order = plan_runs(model, propagation, runs, rows).order
+        # nothing is dropped when runs are scored, so that pass may take the other order
+        score_order = plan_runs(model, propagation, runs, rows, dropout=False).order
+        self.train_view = _View(model, propagation, [train], order == "hops-first")
+        self.score_view = _View(model, propagation, scored_parts, score_order == "hops-first")
         first = [model.initial(torch.Generator().manual_seed(run.seed)) for run in runs]
         self.weights = {
             name: torch.stack([weights[name] for weights in first])

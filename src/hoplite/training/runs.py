@@ -10,6 +10,7 @@ import torch
 
 from hoplite.config import TrainingConfig
 from hoplite.errors import GraphError
+from hoplite.graph import Graph
 from hoplite.models import Model, Weights
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import BYTES, Plan, Problem, free_memory, make_plan
@@ -34,6 +35,11 @@ class RunResult:
     val_accuracy: float  # at the best epoch; NaN without validation nodes
     history: dict[str, np.ndarray]  # per epoch: {train,val[,test]}_{loss,accuracy}
     seconds: float  # this run's share of the batch's time
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss became infinite or NaN; the weights are the best ones before that."""
+        return not np.isfinite(self.history["train_loss"]).all()
 
 
 @dataclass(frozen=True)
@@ -81,8 +87,28 @@ class NodeSet:
         return len(self.nodes)
 
 
-def plan_runs(model: Model, propagation: Propagation, runs: Sequence[Run], rows: int) -> Plan:
-    """The evaluation order for ``runs`` whose epochs need the outputs of ``rows`` nodes."""
+def node_sets(graph: Graph) -> dict[str, NodeSet]:
+    """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split."""
+    if graph.labels is None:
+        raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
+    parts = {name: getattr(graph.split, name) for name in ("train", "val", "test")}
+    return {name: NodeSet(nodes, graph.labels[nodes]) for name, nodes in parts.items()}
+
+
+def plan_runs(
+    model: Model,
+    propagation: Propagation,
+    runs: Sequence[Run],
+    rows: int,
+    *,
+    dropout: bool | None = None,
+) -> Plan:
+    """The evaluation order for ``runs`` whose epochs need the outputs of ``rows`` nodes.
+
+    ``dropout`` says whether X is dropped there; by default as in the runs' training steps.
+    """
+    if dropout is None:
+        dropout = any(run.config.dropout for run in runs)
     features = propagation.features
     problem = Problem(
         nodes=features.shape[0],
@@ -95,7 +121,7 @@ def plan_runs(model: Model, propagation: Propagation, runs: Sequence[Run], rows:
         rows=rows,
         epochs=runs[0].config.epochs,
         runs=len(runs),
-        dropout=any(run.config.dropout for run in runs),
+        dropout=dropout,
     )
     return make_plan(problem, runs[0].config.order)
 
@@ -103,10 +129,11 @@ def plan_runs(model: Model, propagation: Propagation, runs: Sequence[Run], rows:
 def batches_of(model: Model, propagation: Propagation, runs: Sequence[Run]) -> list[list[int]]:
     """The positions of runs that train together, batch by batch.
 
-    L-BFGS trains one at a time. Runs without dropout have a batch of their own, because they may
+    L-BFGS trains one at a time, and so does GAT, which would gain nothing but the memory of every
+    run's messages along the edges. Runs without dropout have a batch of their own, because they may
     be evaluated hops first. No batch takes more than a quarter of the free memory.
     """
-    if runs[0].config.optimizer == "lbfgs":
+    if runs[0].config.optimizer == "lbfgs" or model.config.model == "gat":
         return [[r] for r in range(len(runs))]
     most = max(1, free_memory() // 4 // run_bytes(model, propagation))
     groups = [

@@ -18,7 +18,7 @@ from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Plan
 from hoplite.training.loop import fit_runs
-from hoplite.training.runs import NodeSet, Progress, Run, RunResult, plan_runs
+from hoplite.training.runs import NodeSet, Progress, Run, RunResult, node_sets, plan_runs
 
 MOST_RUNS = 100_000
 
@@ -130,7 +130,7 @@ def train(
     Parameters
     ----------
     graph : Graph with a split, or the name or path of a dataset
-    model : {"sgc", "egc", "lgc", "hlgc", "gcn"}
+    model : {"sgc", "egc", "lgc", "hlgc", "gcn", "gat"}
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     progress : called after every epoch
@@ -149,22 +149,19 @@ def train(
         raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
     if not graph.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
-    parts = {
-        name: NodeSet(getattr(graph.split, name), labels[getattr(graph.split, name)])
-        for name in ("train", "val", "test")
-    }
+    parts = node_sets(graph)
     propagation = Propagation(graph, model_config.operator, model_config.basis, model_config.hops)
     results = fit_runs(
         build_model(model_config, graph.num_features, graph.num_classes),
         propagation,
-        [Run(training_config, seed) for seed in _as_seeds(seeds)],
+        [Run(training_config, seed) for seed in as_seeds(seeds)],
         parts["train"],
         parts["val"] if len(parts["val"]) else None,
         watch=parts["test"] if record_test and len(parts["test"]) else None,
         progress=progress,
     )
     runs = tuple(
-        _scored(graph, model_config, result, propagation, parts["test"]) for result in results
+        scored_run(graph, model_config, result, propagation, parts["test"]) for result in results
     )
     return TrainingResult(graph, model_config, training_config, runs)
 
@@ -188,12 +185,13 @@ def plan(
     return plan_runs(
         build_model(model_config, graph.num_features, graph.num_classes),
         Propagation(graph, model_config.operator, model_config.basis, model_config.hops),
-        [Run(training_config, seed) for seed in _as_seeds(seeds)],
+        [Run(training_config, seed) for seed in as_seeds(seeds)],
         rows,
     )
 
 
-def _as_seeds(seeds: Any) -> list[int]:
+def as_seeds(seeds: Any) -> list[int]:
+    """How many seeds (0, 1, 2, ...) or which, as a list."""
     if isinstance(seeds, list | tuple | range | np.ndarray):
         for seed in seeds:
             check_number("seeds", seed, 0, MOST_SEED, whole=True)
@@ -204,9 +202,10 @@ def _as_seeds(seeds: Any) -> list[int]:
     return list(range(int(seeds)))
 
 
-def _scored(
+def scored_run(
     graph: Graph, config: ModelConfig, result: RunResult, propagation: Propagation, test: NodeSet
 ) -> ScoredRun:
+    """A finished run with its model, scored on ``test`` (NaN without test nodes)."""
     trained = TrainedModel(
         config=config,
         weights=result.weights,
