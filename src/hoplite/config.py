@@ -14,7 +14,7 @@ import numpy as np
 
 from hoplite.errors import ConfigError, check_choice, nearest_hint
 
-MODELS = ("sgc", "egc", "lgc", "hlgc", "gcn")
+MODELS = ("sgc", "egc", "lgc", "hlgc", "gcn", "gat")
 GATES = ("node", "class", "feature")
 OPERATORS = ("renormalized", "adjacency", "laplacian")
 BASES = ("monomial", "chebyshev")
@@ -32,13 +32,13 @@ class ModelConfig:
 
     Parameters
     ----------
-    model : {"sgc", "egc", "lgc", "hlgc", "gcn"}
+    model : {"sgc", "egc", "lgc", "hlgc", "gcn", "gat"}
         Which coefficients are learned: none, one diffusion rate, one per hop, a gate per node; or
-        the two-layer GCN, a baseline on the same operator.
+        a two-layer baseline: GCN on the same operator, GAT with attention on the graph's edges.
     hops : int
-        The degree k of the polynomial; a GCN has its two layers whatever this is.
+        The degree k of the polynomial; GCN and GAT have their two layers whatever this is.
     operator : {"renormalized", "adjacency", "laplacian"}
-        The matrix S.
+        The matrix S. GAT has none.
     basis : {"monomial", "chebyshev"}
         The polynomials whose coefficients LGC and hLGC learn. SGC and EGC are defined by powers.
     start : {"random", "lowpass"}
@@ -47,7 +47,9 @@ class ModelConfig:
         The reading of hLGC: the paper's equation, its experimental section, or the public
         experiments. Only hLGC uses it.
     hidden : int
-        Hidden units of the GCN. Only GCN uses it.
+        Hidden units of GCN, and of each head of GAT. Only these two use it.
+    heads : int
+        Attention heads of GAT's first layer. Only GAT uses it.
     bias, standardize : bool
         Add b to the logits; scale each logit column to mean 0 and std 1 over the nodes first.
     """
@@ -59,6 +61,7 @@ class ModelConfig:
     start: str = "random"
     gate: str = "class"
     hidden: int = 16
+    heads: int = 8
     bias: bool = False
     standardize: bool = False
 
@@ -70,8 +73,11 @@ class ModelConfig:
         check_choice("gate", self.gate, GATES)
         object.__setattr__(self, "hops", check_hops(self.hops))
         check_number("hidden", self.hidden, 1, whole=True)
+        check_number("heads", self.heads, 1, whole=True)
         self._refuse_idle("gate", ("hlgc",))
-        self._refuse_idle("hidden", ("gcn",))
+        self._refuse_idle("hidden", ("gcn", "gat"))
+        self._refuse_idle("heads", ("gat",))
+        self._refuse_idle("operator", tuple(name for name in MODELS if name != "gat"))
         self._refuse_idle("start", ("egc", "lgc", "hlgc"))
         check_flag("bias", self.bias)
         check_flag("standardize", self.standardize)

@@ -186,7 +186,12 @@ def test_lgc_holds_sgc_and_egc(graphs):
         ({"hops": -1}, "hops is -1"),
         ({"model": "sgc", "basis": "chebyshev"}, "defined by powers"),
         ({"model": "sgc", "gate": "node"}, "sgc has no gate"),
-        ({"model": "lgc", "hidden": 8}, "lgc has no hidden"),
+        ({"model": "lgc", "hidden": 8}, "lgc has no hidden; leave it out, or use gcn or gat"),
+        ({"model": "gcn", "heads": 4}, "gcn has no heads; leave it out, or use gat"),
+        ({"model": "gat", "heads": 0}, "heads is 0"),
+        ({"model": "gat", "operator": "laplacian"}, "gat has no operator"),
+        ({"model": "gat", "start": "lowpass"}, "gat has no start"),
+        ({"model": "gat", "basis": "chebyshev"}, "defined by powers"),
         ({"model": "sgc", "start": "lowpass"}, "sgc has no start"),
     ],
 )

@@ -27,6 +27,7 @@ CONFIGS = [
     ModelConfig("lgc", 3, "adjacency", "chebyshev", bias=True, standardize=True),
     *[ModelConfig("hlgc", 2, gate=gate) for gate in GATES],
     ModelConfig("gcn", hidden=4),
+    ModelConfig("gat", hidden=4, heads=2),
 ]
 
 
@@ -50,6 +51,8 @@ def with_names(graph, features=None, classes=None):
 
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.model}-{c.gate}")
 def test_round_trip(graphs, tmp_path, config):
+    if config.model == "gat":
+        pytest.importorskip("torch_geometric")
     graph = graphs(dtype=np.float32)
     model = untrained(config, graph)
     back = TrainedModel.load(model.save(tmp_path / "deep" / "model"))
@@ -71,8 +74,9 @@ def test_coefficients(graphs):
     beta = float(egc.weights["beta"])
     np.testing.assert_allclose(egc.coefficients_, [1, beta, beta**2 / 2], rtol=1e-6)
     np.testing.assert_array_equal(lgc.coefficients_, lgc.weights["alpha"].numpy())
-    with pytest.raises(ConfigError, match="no filter coefficients"):
-        _ = untrained(ModelConfig("gcn"), graph).coefficients_
+    for model in ("gcn", "gat"):
+        with pytest.raises(ConfigError, match=f"a {model} has no filter coefficients"):
+            _ = untrained(ModelConfig(model), graph).coefficients_
 
 
 def test_existing_folder_is_kept_unless_overwritten(graphs, tmp_path):

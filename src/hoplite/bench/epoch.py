@@ -17,11 +17,11 @@ import torch
 from hoplite.bench import pyg
 from hoplite.bench.context import Context
 from hoplite.bench.measure import Contestant, Effort, interleave, timed, using_threads
-from hoplite.bench.peers import find, missing_note
 from hoplite.bench.records import Figure, Goal, Outcome
 from hoplite.config import MODELS
 from hoplite.datasets import load
 from hoplite.graph import Graph
+from hoplite.peers import find, missing_note
 from hoplite.training import train
 
 SETTINGS: dict[str, Any] = {"lr": 0.2, "weight_decay": 5e-4, "dropout": 0.5}

@@ -18,11 +18,11 @@ from hoplite.bench.context import Context
 from hoplite.bench.machine import available_memory
 from hoplite.bench.measure import Contestant, Effort, interleave, timed, using_threads
 from hoplite.bench.peak import peak_share
-from hoplite.bench.peers import dgl_product, missing_note, quietly
 from hoplite.bench.records import Figure, Goal, Outcome
 from hoplite.bench.roofline import Traffic
 from hoplite.bench.synthetic import power_law_matrix
 from hoplite.errors import HopliteError
+from hoplite.peers import dgl_product, missing_note, quietly
 from hoplite.propagation.spmm import SparseMatrix, spmm, torch_product
 
 OURS = "hoplite"

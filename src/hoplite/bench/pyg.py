@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, dropout
 
-from hoplite.bench.peers import quietly
 from hoplite.graph import Graph
+from hoplite.peers import quietly
 from hoplite.propagation.spmm import as_tensor, csr_tensor
 
 

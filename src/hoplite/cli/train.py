@@ -25,7 +25,7 @@ _model, _training = ModelConfig(), TrainingConfig()
 
 def train(
     dataset: DatasetArgument,
-    model: Annotated[str, typer.Option(help="sgc, egc, lgc, hlgc or gcn.")] = _model.model,
+    model: Annotated[str, typer.Option(help="sgc, egc, lgc, hlgc, gcn or gat.")] = _model.model,
     hops: Annotated[int, typer.Option(help="Degree k of the polynomial.")] = _model.hops,
     operator: Annotated[
         str, typer.Option(help="renormalized, adjacency or laplacian.")
@@ -35,7 +35,10 @@ def train(
         str, typer.Option(help="First coefficients: random (the paper's) or lowpass.")
     ] = _model.start,
     gate: Annotated[str, typer.Option(help="hlgc only: node, class or feature.")] = _model.gate,
-    hidden: Annotated[int, typer.Option(help="gcn only: hidden units.")] = _model.hidden,
+    hidden: Annotated[
+        int, typer.Option(help="gcn and gat only: hidden units (of each head).")
+    ] = _model.hidden,
+    heads: Annotated[int, typer.Option(help="gat only: attention heads.")] = _model.heads,
     bias: Annotated[bool, typer.Option("--bias", help="Add a bias.")] = _model.bias,
     standardize: Annotated[
         bool, typer.Option("--standardize", help="Standardise the output columns.")
@@ -77,6 +80,7 @@ def train(
         "start": start,
         "gate": gate,
         "hidden": hidden,
+        "heads": heads,
         "bias": bias,
         "standardize": standardize,
         "lr": lr,
@@ -147,8 +151,11 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
             f"{summary['ms_per_epoch']:.2f}",
         ]
     )
-    size = f"{config.hidden} hidden units" if config.model == "gcn" else f"{config.hops} hops"
-    title = f"{summary['dataset']}: {config.model}, {size}, {config.operator}"
+    size = {
+        "gcn": f"{config.hidden} hidden units, {config.operator}",
+        "gat": f"{config.heads} heads of {config.hidden} hidden units",
+    }.get(config.model, f"{config.hops} hops, {config.operator}")
+    title = f"{summary['dataset']}: {config.model}, {size}"
     columns = ["seed", "val %", "test %", "best epoch", "epochs", "ms/epoch"]
     print_table(title, columns, rows)
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))

@@ -1,14 +1,15 @@
-"""The models: SGC, EGC, LGC, hLGC with its three gates, and the GCN baseline."""
+"""The models: SGC, EGC, LGC, hLGC with its three gates, and the baselines GCN and GAT."""
 
 from __future__ import annotations
 
 from hoplite.config import ModelConfig
+from hoplite.models.attention import GAT
 from hoplite.models.base import Model, Weights
 from hoplite.models.baselines import GCN
 from hoplite.models.hyper import ClassGate, FeatureGate, NodeGate
 from hoplite.models.linear import EGC, LGC, SGC, LinearModel
 
-_PLAIN: dict[str, type[Model]] = {"sgc": SGC, "egc": EGC, "lgc": LGC, "gcn": GCN}
+_PLAIN: dict[str, type[Model]] = {"sgc": SGC, "egc": EGC, "lgc": LGC, "gcn": GCN, "gat": GAT}
 _GATED: dict[str, type[Model]] = {"node": NodeGate, "class": ClassGate, "feature": FeatureGate}
 
 

@@ -25,9 +25,9 @@ class GCN(Model):
     def initial(self, generator: torch.Generator) -> Weights:
         d, h, m = self.num_features, self.config.hidden, self.num_classes
         return {
-            "hidden_weight": _glorot(d, h, generator),
+            "hidden_weight": glorot(d, h, generator),
             "hidden_bias": torch.zeros(h),
-            "weight": _glorot(h, m, generator),
+            "weight": glorot(h, m, generator),
             "bias": torch.zeros(m),
         }
 
@@ -58,7 +58,7 @@ class _DropHidden(torch.autograd.Function):
         return _DropHidden.apply(gradients[0].contiguous(), ctx.dropout), None
 
 
-def _glorot(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
+def glorot(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
     """U(-a, a) with a = sqrt(6 / (inputs + outputs))."""
     bound = math.sqrt(6 / (inputs + outputs))
     return bound * (2 * torch.rand(inputs, outputs, generator=generator) - 1)

@@ -17,6 +17,7 @@ All gates are functions of one node's own rows, so only the rows that are asked 
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
@@ -38,6 +39,32 @@ class HyperLGC(Model):
     @abstractmethod
     def initial_gate(self, generator: torch.Generator) -> Weights:
         """First weights of the gate network of one run."""
+
+    @abstractmethod
+    def filtered(
+        self,
+        weights: Weights,
+        view: RowView,
+        dropout: Dropout | None,
+        seen: Callable[[Tensor], None] = lambda coefficient: None,
+    ) -> Tensor:
+        """As in the base class; ``seen`` is shown each hop's gated coefficient in turn."""
+
+    def hop_coefficients(self, weights: Weights, view: RowView) -> tuple[Tensor, Tensor]:
+        """Mean and std of alpha_i times its gate over the view's nodes (and classes or features).
+
+        One run (R = 1): two tensors (k + 1,).
+        """
+        means, spreads = [], []
+
+        def seen(coefficient: Tensor) -> None:
+            spread, mean = torch.std_mean(coefficient.double(), correction=0)
+            means.append(mean)
+            spreads.append(spread)
+
+        with torch.no_grad():
+            self.filtered(weights, view, None, seen)
+        return torch.stack(means), torch.stack(spreads)
 
     def _linear(
         self, inputs: int, outputs: int, generator: torch.Generator
@@ -77,7 +104,13 @@ class NodeGate(HyperLGC):
             "gate_out": uniform((hops + 1, hidden), hidden, generator),
         }
 
-    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
+    def filtered(
+        self,
+        weights: Weights,
+        view: RowView,
+        dropout: Dropout | None,
+        seen: Callable[[Tensor], None] = lambda coefficient: None,
+    ) -> Tensor:
         total = weights["theta"].new_zeros(())
         hops = view.hop_features(dropout).transpose(1, 2)  # (k + 1, R or 1, rows, d)
         # unbind, not an index per hop: the gradient of one index is as large as all hops together
@@ -87,7 +120,9 @@ class NodeGate(HyperLGC):
         ):
             hidden = torch.relu(run_matmul(hop, inner))
             gate = torch.sigmoid(hidden @ outer.unsqueeze(2))
-            total = total + alpha[:, None, None] * gate * run_matmul(hop, weights["theta"])
+            coefficient = alpha[:, None, None] * gate
+            seen(coefficient)
+            total = total + coefficient * run_matmul(hop, weights["theta"])
         return total.transpose(0, 1)
 
 
@@ -99,13 +134,23 @@ class ClassGate(HyperLGC):
         weight, bias = self._linear(d + m, m, generator)
         return {"gate_features": weight[:d], "gate_sum": weight[d:], "gate_bias": bias}
 
-    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
+    def filtered(
+        self,
+        weights: Weights,
+        view: RowView,
+        dropout: Dropout | None,
+        seen: Callable[[Tensor], None] = lambda coefficient: None,
+    ) -> Tensor:
         outputs = view.hop_outputs(weights["theta"], dropout)
         fixed = view.inputs(weights["gate_features"], dropout) + weights["gate_bias"]
-        total = weights["alpha"][:, 0, None] * fixed * outputs[0]
+        coefficient = weights["alpha"][:, 0, None] * fixed
+        seen(coefficient)
+        total = coefficient * outputs[0]
         for i in range(1, self.config.hops + 1):
             gate = fixed + torch.einsum("nrm,rmo->nro", total, weights["gate_sum"])
-            total = total + weights["alpha"][:, i, None] * gate * outputs[i]
+            coefficient = weights["alpha"][:, i, None] * gate
+            seen(coefficient)
+            total = total + coefficient * outputs[i]
         return total
 
 
@@ -119,9 +164,16 @@ class FeatureGate(HyperLGC):
         weight, bias = self._linear(2 * d, d, generator)
         return {"gate_hop": weight[:d], "gate_sum": weight[d:], "gate_bias": bias}
 
-    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
+    def filtered(
+        self,
+        weights: Weights,
+        view: RowView,
+        dropout: Dropout | None,
+        seen: Callable[[Tensor], None] = lambda coefficient: None,
+    ) -> Tensor:
         hops = view.hop_features(dropout).transpose(1, 2)  # (k + 1, R or 1, rows, d)
         alpha = weights["alpha"][:, :, None, None].unbind(1)
+        seen(alpha[0])
         total = alpha[0] * hops[0]
         if self.config.hops:
             # P_i W for all i from one sparse X W that is propagated, not k dense products; and
@@ -132,5 +184,7 @@ class FeatureGate(HyperLGC):
             for i in range(1, self.config.hops + 1):
                 if i > 1:
                     summed = run_matmul(total, weights["gate_sum"])
-                total = total + alpha[i] * (fixed[i - 1] + summed + bias) * hops[i]
+                coefficient = alpha[i] * (fixed[i - 1] + summed + bias)
+                seen(coefficient)
+                total = total + coefficient * hops[i]
         return (total @ weights["theta"]).transpose(0, 1)

@@ -47,10 +47,12 @@ class TrainedModel:
 
     @property
     def coefficients_(self) -> np.ndarray:
-        """c_0 .. c_k in the model's basis; for hLGC the ungated alpha. A GCN has none."""
+        """c_0 .. c_k in the model's basis; for hLGC the ungated alpha. The baselines have none."""
         model = self._model()
-        if self.config.model == "gcn":
-            raise ConfigError("a gcn has no filter coefficients; use a linear model.")
+        if self.config.model in ("gcn", "gat"):
+            raise ConfigError(
+                f"a {self.config.model} has no filter coefficients; use a linear model."
+            )
         values = self.weights.get("alpha")
         if isinstance(model, LinearModel):
             many = model.coefficients(self._stacked())
