@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hoplite.graph import Graph, Split
     from hoplite.models.trained import TrainedModel
     from hoplite.propagation.backend import set_num_threads
+    from hoplite.spectrum import spectral_density
     from hoplite.training import TrainingResult, train
 
 __version__ = "0.1.0"
@@ -55,6 +56,7 @@ _HOMES = {
     "frequency_response": "filters",
     "load": "datasets",
     "set_num_threads": "propagation.backend",
+    "spectral_density": "spectrum",
     "train": "training",
 }
 
@@ -95,5 +97,6 @@ __all__ = [
     "frequency_response",
     "load",
     "set_num_threads",
+    "spectral_density",
     "train",
 ]

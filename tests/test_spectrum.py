@@ -1,0 +1,160 @@
+"""The spectral density, exact and estimated, against the eigenvalues of the dense operator."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.integrate import trapezoid
+from scipy.stats import norm
+
+import hoplite
+from hoplite import Graph, spectral_density
+from hoplite.config import OPERATORS
+from hoplite.errors import ConfigError, GraphError
+from hoplite.operators import SPECTRUM, build_operator
+from hoplite.propagation.backend import has_native, use_backend
+from hoplite.propagation.spmm import SparseMatrix
+from hoplite.spectrum import _moments, _quadrature
+
+
+def smoothed(values, grid, ends, width):
+    """The definition: a Gaussian at every eigenvalue, and one at its image beyond each end."""
+    centres = np.concatenate([values, 2 * ends[0] - values, 2 * ends[1] - values])
+    return norm.pdf(grid[:, None], centres, width).sum(axis=1) / len(values)
+
+
+@pytest.fixture(scope="module")
+def medium(graphs):
+    return graphs(300, 2, isolated=20, density=0.03)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_exact_is_the_smoothed_eigenvalues(graphs, dense, operator, dtype):
+    graph = graphs(60, 2, dtype=dtype)
+    grid, density = spectral_density(graph, operator, points=101, moments=120)
+    assert np.array_equal(grid, np.linspace(*SPECTRUM[operator], 101))
+    values = np.linalg.eigvalsh(dense.operator(graph, operator))
+    expected = smoothed(values, grid, SPECTRUM[operator], 6 / 120)
+    tolerance = 1e-9 if dtype == np.float64 else 1e-4
+    np.testing.assert_allclose(density, expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_estimate_is_close_to_exact(medium, operator):
+    grid, exact = spectral_density(medium, operator)
+    _, estimate = spectral_density(medium, operator, probes=400)
+    # n r = 120,000 entries; the distance falls like 1 / sqrt(n r)
+    assert trapezoid(abs(exact - estimate), grid) < 0.03
+    _, rough = spectral_density(medium, operator, probes=4)
+    assert trapezoid(abs(exact - rough), grid) > 3 * trapezoid(abs(exact - estimate), grid)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("count", [16, 31, 240])
+def test_moments_are_traces(graphs, dense, operator, count):
+    """Signs that are the columns of a Hadamard matrix give the trace without an error."""
+    graph = graphs(16, 2)
+    hadamard = np.array([[1.0]])
+    for _ in range(4):
+        hadamard = np.block([[hadamard, hadamard], [hadamard, -hadamard]])
+
+    class Columns:
+        def choice(self, signs, shape):
+            return hadamard
+
+    mapped = build_operator(graph, operator).for_basis("chebyshev")
+    matrix = SparseMatrix.from_scipy(mapped, symmetric=True)
+    values = np.linalg.eigvalsh(dense.operator(graph, operator)) - (operator == "laplacian")
+    traces = np.polynomial.chebyshev.chebvander(values, count - 1).mean(axis=0)
+    found = _moments(matrix, count, 16, Columns())
+    np.testing.assert_allclose(found, traces, atol=1e-10)
+    nodes, weights = _quadrature(found)
+    again = np.polynomial.chebyshev.chebvander(nodes, count - 1).T @ weights
+    np.testing.assert_allclose(again, traces, atol=1e-10)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("probes", [None, 200])
+def test_mean_is_the_trace(medium, dense, operator, probes):
+    grid, density = spectral_density(medium, operator, probes=probes, moments=400, points=400)
+    mean = np.trace(dense.operator(medium, operator)) / medium.num_nodes
+    assert trapezoid(grid * density, grid) == pytest.approx(mean, abs=0.01)
+
+
+@given(
+    n=st.integers(1, 25),
+    density=st.floats(0, 1),
+    operator=st.sampled_from(OPERATORS),
+    probes=st.sampled_from([None, 1, 3]),
+    moments=st.integers(16, 300),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60, deadline=None)
+def test_density_is_a_density(n, density, operator, probes, moments, seed):
+    rng = np.random.default_rng(seed)
+    edges = np.argwhere(np.triu(rng.random((n, n)) < density, 1))
+    graph = Graph.from_edges(edges, np.ones((n, 1)), weights=rng.uniform(0.1, 9, len(edges)))
+    grid, values = spectral_density(
+        graph, operator, moments, moments=moments, probes=probes, seed=seed
+    )
+    assert np.all(np.diff(grid) > 0)
+    assert np.isfinite(values).all()
+    assert values.min() >= 0
+    # a single random vector gives the moments of a density too: that of its own frequencies
+    assert trapezoid(values, grid) == pytest.approx(1, abs=1e-6)
+
+
+def test_seed_decides(medium):
+    _, first = spectral_density(medium, probes=8, seed=3)
+    _, again = spectral_density(medium, probes=8, seed=3)
+    _, other = spectral_density(medium, probes=8, seed=4)
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.skipif(not has_native(), reason="needs the C++ core")
+def test_backends_agree(medium):
+    _, native = spectral_density(medium, probes=8)
+    with use_backend("torch"):
+        _, other = spectral_density(medium, probes=8)
+    np.testing.assert_allclose(native, other, atol=1e-9)
+
+
+def test_large_graphs_are_estimated(monkeypatch, medium):
+    _, exact = spectral_density(medium)
+    monkeypatch.setattr("hoplite.spectrum.DENSE_NODES", 100)
+    monkeypatch.setattr("hoplite.spectrum.PROBED_ENTRIES", 100_000)
+    grid, estimate = spectral_density(medium)
+    assert 0 < trapezoid(abs(exact - estimate), grid) < 0.03
+
+
+def test_pubmed():
+    graph = hoplite.load("pubmed")
+    grid, density = spectral_density(graph, "adjacency")
+    mirrored, laplacian = spectral_density(graph, "laplacian")
+    assert trapezoid(density, grid) == pytest.approx(1, abs=1e-6)
+    assert abs(grid[density.argmax()]) < 0.02  # many leaves share their only neighbour
+    np.testing.assert_allclose(1 - mirrored[::-1], grid, atol=1e-12)
+    np.testing.assert_allclose(laplacian[::-1], density, atol=1e-4)  # L = I - adjacency, in float32
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"points": 1}, "points is 1"),
+        ({"moments": 15}, "moments is 15"),
+        ({"probes": 0}, "probes is 0"),
+        ({"probes": 2.5}, r"probes is 2\.5"),
+        ({"seed": -1}, "seed is -1"),
+        ({"operator": "laplace"}, "operator is 'laplace'.*'laplacian'"),
+    ],
+)
+def test_bad_arguments(medium, options, message):
+    with pytest.raises(ConfigError, match=message):
+        spectral_density(medium, **options)
+
+
+def test_no_nodes():
+    with pytest.raises(GraphError, match="no nodes"):
+        spectral_density(Graph(np.zeros((0, 0)), np.zeros((0, 1))))
