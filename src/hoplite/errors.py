@@ -26,6 +26,10 @@ class ModelFileError(HopliteError):
     """A model folder is incomplete, damaged, or belongs to another model or graph."""
 
 
+class LedgerError(HopliteError):
+    """A search's folder cannot be used: it holds another search, is damaged, or not writable."""
+
+
 class HopliteWarning(UserWarning):
     """Something is suspicious but the work goes on."""
 

@@ -1,0 +1,136 @@
+"""hoplite search: train a grid of settings and choose one, by validation or, biased, by test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from hoplite.cli.console import (
+    DatasetArgument,
+    JsonOption,
+    SplitSeedOption,
+    print_json,
+    print_line,
+    print_table,
+    search_bar,
+)
+from hoplite.config import TABLE_FORMATS, ModelConfig
+from hoplite.errors import check_choice
+
+SHOWN = 5  # configurations in the table of the best
+_usual = ModelConfig()
+
+
+def search(
+    dataset: DatasetArgument,
+    out: Annotated[
+        Path, typer.Option(help="Folder of the ledger; the same command continues from it.")
+    ],
+    model: Annotated[str, typer.Option(help="sgc, egc, lgc, hlgc, gcn or gat.")] = _usual.model,
+    grid: Annotated[
+        str, typer.Option(help="paper, reduced, or a TOML file of your own (docs/search.md).")
+    ] = "paper",
+    protocol: Annotated[
+        str,
+        typer.Option(
+            help="validation: the test set is read once, for the chosen one. "
+            "test: the paper's appendix, biased."
+        ),
+    ] = "validation",
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 5,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Draw so many configurations at random.")
+    ] = None,
+    sample_seed: Annotated[int, typer.Option(min=0, help="Seed of that draw.")] = 0,
+    gate: Annotated[str | None, typer.Option(help="hlgc only: node, class or feature.")] = None,
+    operator: Annotated[
+        str | None, typer.Option(help="renormalized, adjacency or laplacian.")
+    ] = None,
+    basis: Annotated[str | None, typer.Option(help="monomial or chebyshev.")] = None,
+    start: Annotated[str | None, typer.Option(help="random or lowpass.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="At most so many epochs.")] = None,
+    patience: Annotated[int | None, typer.Option(help="Early stopping.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; one per core if not given.")
+    ] = None,
+    export: Annotated[
+        Path | None, typer.Option(help="Write every run to FILE.csv or FILE.parquet.")
+    ] = None,
+    split_seed: SplitSeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Train every configuration of a grid on DATASET, several seeds each, and choose one.
+
+    It may be stopped at any moment, or killed: the same command goes on where it was. Several may
+    share one --out, on one machine or on several with a common disk.
+
+    Example: hoplite search cora --model lgc --out searches/cora-lgc
+    """
+    if export is not None:
+        check_choice("the ending of --export", export.suffix.lower(), TABLE_FORMATS)
+    given = {
+        "gate": gate, "operator": operator, "basis": basis, "start": start,
+        "epochs": epochs, "patience": patience,
+    }  # fmt: skip
+    fixed = {name: value for name, value in given.items() if value is not None}
+    from hoplite import load  # only now: importing torch takes a second
+    from hoplite.predictions import write_table
+    from hoplite.selection import search as run
+
+    graph = load(dataset, seed=split_seed)
+    with search_bar(f"{graph.name} {model}") as progress:
+        result = run(
+            graph,
+            model,
+            grid=grid,
+            out=out,
+            protocol=protocol,
+            seeds=seeds,
+            samples=samples,
+            sample_seed=sample_seed,
+            workers=workers or os.cpu_count() or 1,
+            progress=progress,
+            **fixed,
+        )
+    summary = result.summary() | {"out": str(out)}
+    if export is not None:
+        write_table(result.table(), export)
+        summary["export"] = str(export)
+    if json:
+        print_json(summary)
+    else:
+        _print(result, summary)
+
+
+def _print(result: Any, summary: dict[str, Any]) -> None:
+    """The best configurations, by the settings in which they differ, and the chosen one."""
+    options = [candidate.options for candidate in result.ranking]
+    varied = [name for name in options[0] if len({str(one[name]) for one in options}) > 1]
+    test = summary["protocol"] == "test"
+    rows = []
+    for candidate in result.ranking[:SHOWN]:
+        figures = [f"{100 * candidate.val_mean:.1f}"]
+        figures += [f"{100 * candidate.test_mean:.1f}"] if test else []
+        rows.append([*[f"{candidate.options[name]}" for name in varied], *figures])
+    columns = [*varied, "val %", *(["test % (biased)"] if test else [])]
+    print_table(
+        f"{summary['dataset']}: {summary['model']}, best of {summary['configurations']:,} "
+        f"configurations x {len(summary['seeds'])} seeds",
+        columns,
+        rows,
+    )
+    print_line(
+        f"Chosen by {summary['protocol']}: test accuracy "
+        f"{100 * summary['test_mean']:.1f} ± {100 * summary['test_std']:.2f} %, "
+        f"validation {100 * summary['val_mean']:.1f} ± {100 * summary['val_std']:.2f} %"
+        + (f" ({summary['biased']})" if test else "")
+    )
+    if summary["cut"]:
+        print_line(f"The grid is cut: {summary['cut']}")
+    print_line(f"Again: {summary['command']}")
+    print_line(f"Ledger: {summary['out']}")
+    if "export" in summary:
+        print_line(f"Runs: {summary['export']}")

@@ -1,0 +1,268 @@
+"""Spaces of settings: the TOML files that say what a search tries, and their configurations.
+
+    [any]              every dataset without a section of its own
+    [cora]             one dataset
+    [cora.hlgc]        one model: its keys replace the dataset's
+    [cora.hlgc.node]   one gate of hLGC: its keys replace the model's
+
+Below them stand options of ``train``: ``lr = [0.2, 0.02]``, ``lr = 0.2``, or a distribution,
+``lr = {low = 1e-3, high = 1.0, log = true}``.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hoplite.config import GATES, MODELS, ModelConfig, check_number, split_options
+from hoplite.errors import ConfigError, check_choice, nearest_hint
+from hoplite.selection.dimensions import (
+    KINDS,
+    MOST_CONFIGURATIONS,
+    Choices,
+    Dimension,
+    check_option,
+    count_configurations,
+    draw_configurations,
+    list_configurations,
+    read_dimension,
+    shorten,
+)
+
+BUILT_IN = ("paper", "reduced", "quick")
+USED_ONLY_BY = {"hidden": ("gcn", "gat"), "heads": ("gat",)}
+TWO_LAYERS = ("gcn", "gat")
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One table of a space file: its dimensions, its note of what was cut, and its own tables."""
+
+    dimensions: Mapping[str, Dimension]
+    cut: str | None
+    inner: Mapping[str, Layer]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What a search tries, for each dataset and model; made by :func:`read_space`."""
+
+    name: str
+    note: str
+    sections: Mapping[str, Layer]
+
+    def configurations(
+        self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """The full product, checked, as options of ``train``; the file's last key varies fastest.
+
+        ``fixed`` options replace the file's. Dimensions of the dataset that the model does not
+        have (``hops`` of a two-layer model, ``hidden`` of a linear one) are left out.
+
+        >>> space = read_space("paper")
+        >>> len(space.configurations("cora", "lgc")), len(space.configurations("cora", "gcn"))
+        (189, 108)
+        >>> space.configurations("cora", "lgc", {"hops": 3})[0]
+        {'lr': 0.2, 'weight_decay': 0.005, 'dropout': 0.0, 'hops': 3}
+        """
+        branches = self._branches(dataset, model, fixed)
+        for name, dimension in (pair for branch in branches for pair in branch.items()):
+            if not isinstance(dimension, Choices):
+                raise ConfigError(
+                    f"space {self.name}: {name} is the distribution {dimension}, which has no "
+                    "list of values; draw from it with --samples, or list values."
+                )
+        size = count_configurations(branches)
+        if size > MOST_CONFIGURATIONS:
+            raise ConfigError(
+                f"space {self.name}: {model} has {size:,.0f} configurations on {dataset}, more "
+                f"than {MOST_CONFIGURATIONS:,}; draw from them with --samples, or list less."
+            )
+        return self._checked(dataset, model, list_configurations(branches)[0])
+
+    def sample(
+        self,
+        dataset: str | Path,
+        model: str,
+        count: int,
+        seed: int,
+        fixed: Mapping[str, Any] | None = None,
+    ) -> list[dict[str, Any]]:
+        """``count`` different configurations at random, checked; all, shuffled, if there are fewer.
+
+        The same seed gives the same draws.
+
+        >>> read_space("paper").sample("cora", "sgc", 1, seed=0, fixed={"hops": 2})
+        [{'lr': 0.05, 'weight_decay': 5e-06, 'dropout': 0.5, 'hops': 2}]
+        """
+        check_number("samples", count, 1, MOST_CONFIGURATIONS, whole=True)
+        check_number("seed", seed, 0, whole=True)
+        generator = np.random.default_rng(int(seed))
+        drawn = draw_configurations(self._branches(dataset, model, fixed), count, generator)
+        return self._checked(dataset, model, drawn)
+
+    def cut(
+        self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None = None
+    ) -> str | None:
+        """What the file says was left out for this model and why; the innermost table's word."""
+        gate = self._gates(dataset, model, fixed)[0]
+        words = [layer.cut for layer in self._layers(dataset, model, gate) if layer.cut]
+        return words[-1] if words else None
+
+    def _layers(self, dataset: str | Path, model: str, gate: str | None = None) -> list[Layer]:
+        """The tables that hold for a model, outermost first."""
+        check_choice("model", model, MODELS)
+        names = [str(dataset).lower(), Path(dataset).absolute().name.lower().removesuffix(".npz")]
+        found = next((name for name in [*names, "any"] if name in self.sections), None)
+        if found is None:
+            there = ", ".join(f"[{name}]" for name in self.sections) or "none"
+            raise ConfigError(
+                f"space {self.name} has no section for {str(dataset)!r}; add [{names[1]}] or "
+                f"[any]. Its sections are: {there}.{nearest_hint(names[1], self.sections)}"
+            )
+        layers = [self.sections[found]]
+        for name in (model, gate):
+            if name is not None and name in layers[-1].inner:
+                layers.append(layers[-1].inner[name])
+        return layers
+
+    def _gates(
+        self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None
+    ) -> list[str | None]:
+        """The gates that hLGC is tried with: the fixed one, the file's, or the default."""
+        if model != "hlgc":
+            return [None]
+        if fixed and "gate" in fixed:
+            return [check_choice("gate", fixed["gate"], GATES)]
+        layers = self._layers(dataset, model)
+        listed = [layer.dimensions["gate"] for layer in layers if "gate" in layer.dimensions]
+        if not listed:
+            return [ModelConfig.gate]
+        return [check_choice("gate", gate, GATES) for gate in listed[-1].support()[0]]
+
+    def _branches(
+        self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None
+    ) -> list[dict[str, Dimension]]:
+        """The dimensions of a model: one dictionary, or one for each gate that is tried."""
+        branches = []
+        for gate in self._gates(dataset, model, fixed):
+            outer, *inner = self._layers(dataset, model, gate)
+            branch = {k: v for k, v in outer.dimensions.items() if not _ignores(model, k)}
+            for layer in inner:
+                branch.update(layer.dimensions)
+            if gate is not None:
+                branch["gate"] = Choices((gate,))
+            for name, value in (fixed or {}).items():
+                check_option(name, "the fixed options")
+                branch[name] = Choices((value,))
+            branches.append(branch)
+        return branches
+
+    def _checked(
+        self, dataset: str | Path, model: str, chosen: list[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """The configurations themselves, or the error of the first that the model cannot take."""
+        options: dict[str, Any] = {}
+        try:
+            for options in chosen:
+                split_options(model, options)
+        except ConfigError as error:
+            values = ", ".join(f"{name} = {value!r}" for name, value in options.items())
+            raise ConfigError(
+                f"space {self.name}, {model} on {dataset}: {error} (configuration: {values})"
+            ) from error
+        return chosen
+
+
+def read_space(source: str | Path) -> Space:
+    """The space ``"paper"`` or ``"reduced"``, or that of a TOML file.
+
+    A built-in name wins over a file that is called the same; write ``./paper`` for the file.
+
+    >>> read_space("paper").name
+    'paper'
+    """
+    try:
+        if source in BUILT_IN:
+            grids = resources.files("hoplite.selection") / "grids"
+            return parse_space((grids / f"{source}.toml").read_text(encoding="utf-8"), str(source))
+        path = Path(source)
+        if not path.is_file():
+            what = "is a folder" if path.is_dir() else "does not exist"
+            raise ConfigError(
+                f"space {str(source)!r} {what}; give {', '.join(BUILT_IN)} or the path of a TOML "
+                f"file.{nearest_hint(source, BUILT_IN)}"
+            )
+        return parse_space(path.read_text(encoding="utf-8-sig"), str(source))
+    except (OSError, TypeError, UnicodeError) as error:
+        raise ConfigError(
+            f"space {str(source)!r} cannot be read: {error}; give {', '.join(BUILT_IN)} or the "
+            "path of a TOML file in UTF-8."
+        ) from error
+
+
+def parse_space(text: str, name: str = "space") -> Space:
+    """The space that ``text``, in TOML, describes; ``name`` is for messages and results.
+
+    >>> parse_space("[any]\\nhops = [2, 5]").configurations("cora", "sgc")
+    [{'hops': 2}, {'hops': 5}]
+    """
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also numbers of too many digits
+        raise ConfigError(f"space {name} is not valid TOML: {error}.") from error
+    note = tables.pop("note", "")
+    if not isinstance(note, str):
+        raise ConfigError(f"space {name}: note is {shorten(note)}; it must be a text.")
+    sections: dict[str, Layer] = {}
+    for key, table in tables.items():
+        if not isinstance(table, dict) or (key in KINDS and {"low", "high"} & set(table)):
+            raise ConfigError(
+                f"space {name}: {key!r} stands outside of a section; put it below [any] or below "
+                "the name of a dataset, such as [cora]."
+            )
+        if key.lower() in sections:
+            raise ConfigError(f"space {name} has two sections [{key.lower()}]; join them.")
+        sections[key.lower()] = _read_layer(table, f"space {name}, [{key}]", MODELS)
+    return Space(name, note, sections)
+
+
+def _read_layer(
+    table: dict[str, Any], where: str, below: tuple[str, ...], model: str = ""
+) -> Layer:
+    """One table; ``below`` are the names that its own tables may have."""
+    dimensions: dict[str, Dimension] = {}
+    inner: dict[str, Layer] = {}
+    cut = table.get("cut")
+    if not isinstance(cut, str | None):
+        raise ConfigError(f"{where}: cut is {shorten(cut)}; it must be a text.")
+    for key, value in table.items():
+        if key == "cut":
+            continue
+        if key in below and isinstance(value, dict):
+            gates = GATES if key == "hlgc" else ()
+            inner[key] = _read_layer(value, f"{where[:-1]}.{key}]", gates, model or key)
+        elif isinstance(value, dict) and key not in KINDS:
+            allowed = f"{', '.join(below)}" if below else "none"
+            raise ConfigError(
+                f"{where} has a table {key!r}; the tables that it may have are: "
+                f"{allowed}.{nearest_hint(key, [*below, *KINDS])}"
+            )
+        elif _ignores(model, key) or (key == "gate" and model == "hlgc" and not below):
+            raise ConfigError(f"{where}: {key} changes nothing here; leave it out.")
+        else:
+            dimensions[key] = read_dimension(key, value, where)
+    return Layer(dimensions, cut, inner)
+
+
+def _ignores(model: str, option: str) -> bool:
+    """Whether ``option`` says nothing to ``model`` (to no model in particular: "")."""
+    if option == "hops":
+        return model in TWO_LAYERS
+    return bool(model) and model not in USED_ONLY_BY.get(option, (model,))

@@ -1,0 +1,126 @@
+"""The ledger: atomic, shared, continued, and never of other settings."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from hoplite.errors import LedgerError
+from hoplite.selection.ledger import Ledger
+
+SETTINGS = {"model": "lgc", "seeds": [0, 1], "configurations": [{"lr": 1}, {"lr": 2}, {"lr": 3}]}
+CELLS = [[0], [1, 2]]
+
+
+def runs_of(cell: list[int], **extra: float) -> list[dict]:
+    return [
+        {"configuration": c, "seed": s, "val_accuracy": 0.5, **extra} for c in cell for s in (0, 1)
+    ]
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    return Ledger.open(tmp_path / "search", {**SETTINGS, "cells": CELLS})
+
+
+def test_records_once_and_reads_in_order(ledger: Ledger) -> None:
+    ledger.record(1, runs_of([1, 2]), 2.0)
+    assert ledger.waiting() == [0]
+    ledger.record(0, runs_of([0]), 1.0)
+    ledger.record(0, runs_of([0], seconds=99), 99.0)  # what was recorded stays
+    assert ledger.runs() == runs_of([0]) + runs_of([1, 2])
+    assert ledger.cpu_seconds() == 3.0
+    assert ledger.waiting() == []
+
+
+def test_the_test_set_has_files_of_its_own(ledger: Ledger) -> None:
+    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    assert "test" not in (ledger.folder / "cells" / "0000.json").read_text()
+    assert all("test_accuracy" not in run for run in ledger.runs())
+    assert [run["test_accuracy"] for run in ledger.runs(test=True)] == [0.25, 0.25]
+    ledger.record(1, runs_of([1, 2]), 1.0)
+    assert ledger.waiting() == []
+    assert ledger.waiting(test=True) == [1]
+
+
+def test_continues_with_the_same_settings_only(ledger: Ledger) -> None:
+    ledger.record(0, runs_of([0]), 1.0)
+    again = Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS})
+    assert again.waiting() == [1]
+    assert Ledger.read(ledger.folder).settings == again.settings
+    with pytest.raises(LedgerError, match="2 seeds there, 3 here"):
+        Ledger.open(ledger.folder, {**SETTINGS, "seeds": [0, 1, 2], "cells": CELLS})
+    with pytest.raises(LedgerError, match='model is "lgc" there and "egc" here'):
+        Ledger.open(ledger.folder, {**SETTINGS, "model": "egc", "cells": CELLS})
+    other = [{"lr": 1}, {"lr": 5}, {"lr": 3}]
+    with pytest.raises(LedgerError, match=r"configurations\[1\]: lr is 2 there and 5 here"):
+        Ledger.open(ledger.folder, {**SETTINGS, "configurations": other, "cells": CELLS})
+
+
+def test_a_claim_is_for_one(ledger: Ledger) -> None:
+    with ledger.claim(0) as mine:
+        assert mine is not None
+        mine.note(0.25)
+        assert ledger.share(0) == 0.25
+        with ledger.claim(0) as other:
+            assert other is None
+        with ledger.claim(1) as free:
+            assert free is not None
+    with ledger.claim(0) as again:
+        assert again is not None
+
+
+def hold(folder: Path, ready: str) -> None:
+    with Ledger.read(folder).claim(0) as claim:
+        assert claim is not None
+        Path(ready).touch()
+        time.sleep(60)
+
+
+def test_a_killed_process_frees_its_claim(ledger: Ledger, tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    context = multiprocessing.get_context("spawn")
+    process = context.Process(target=hold, args=(ledger.folder, str(ready)))
+    process.start()
+    while not ready.exists():
+        time.sleep(0.01)
+    with ledger.claim(0) as claim:
+        assert claim is None
+    assert process.pid is not None
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    process.close()
+    with ledger.claim(0) as claim:
+        assert claim is not None
+
+
+def test_other_folders_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    with pytest.raises(LedgerError, match="not empty and holds no search"):
+        Ledger.open(tmp_path, {**SETTINGS, "cells": CELLS})
+    with pytest.raises(LedgerError, match="holds no search"):
+        Ledger.read(tmp_path)
+    with pytest.raises(LedgerError, match="cannot keep a search"):
+        Ledger.open(tmp_path / "letter.txt", {**SETTINGS, "cells": CELLS})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{", '{"cell": 0}', '{"runs": [], "cpu_seconds": 1}'])
+def test_damage_is_told(ledger: Ledger, text: str) -> None:
+    (ledger.folder / "cells" / "0000.json").write_text(text)
+    with pytest.raises(LedgerError, match=r"0000\.json"):
+        ledger.runs()
+
+
+def test_damaged_settings_are_told(ledger: Ledger) -> None:
+    (ledger.folder / "search.json").write_text(json.dumps({"format": 99}))
+    with pytest.raises(LedgerError, match="not of this version"):
+        Ledger.read(ledger.folder)
+    (ledger.folder / "search.json").write_text("{")
+    with pytest.raises(LedgerError, match=r"search\.json"):
+        Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS})

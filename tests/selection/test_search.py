@@ -1,0 +1,219 @@
+"""Searches: the same table whatever happens to the processes; two protocols, never mixed."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+import hoplite
+from hoplite.errors import ConfigError, GraphError, LedgerError
+from hoplite.selection import choose, rank, runs_table, search
+from hoplite.selection.ledger import Ledger
+from hoplite.selection.runner import SearchProgress, graph_digest, run_search
+
+GRID = """
+[any]
+lr = [0.2, 0.05]
+weight_decay = [5e-3, 5e-4]
+dropout = [0.0, 0.5]
+hops = [2, 5]
+hidden = [4]
+"""
+OPTIONS = ["--seeds", "2", "--epochs", "60", "--patience", "20"]
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> Path:
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID)
+    return path
+
+
+def small(graphs, **changes):
+    return graphs(n=40, d=6, classes=3, seed=3, dtype=np.float32, **changes)
+
+
+def test_every_run_once_and_the_best_first(graphs, grid, tmp_path) -> None:
+    graph = small(graphs)
+    states: list[SearchProgress] = []
+    result = search(
+        graph, "lgc", grid=grid, out=tmp_path / "s", seeds=3, epochs=20, progress=states.append
+    )
+    runs = result.ledger.runs()
+    assert sorted((run["configuration"], run["seed"]) for run in runs) == [
+        (c, s) for c in range(16) for s in range(3)
+    ]
+    means = [candidate.val_mean for candidate in result.ranking]
+    assert means == sorted(means, reverse=True)
+    assert len(means) == 16
+    assert states[-1].share == 1
+    assert states[-1].done == states[-1].total == 48
+
+
+def test_a_cell_trains_as_train_does(graphs, grid, tmp_path) -> None:
+    graph = small(graphs)
+    result = search(graph, "lgc", grid=grid, out=tmp_path / "s", seeds=2, epochs=20)
+    for candidate in result.ranking[:4]:
+        alone = hoplite.train(graph, "lgc", seeds=2, **candidate.options)
+        assert [run.val_accuracy for run in alone.runs] == pytest.approx(candidate.val)
+
+
+def test_validation_never_reads_the_test_set(graphs, tmp_path) -> None:
+    """The ledger is the same whatever the test labels are, and holds no word of them."""
+    graph = small(graphs)
+    labels = np.array(graph.labels)
+    labels[graph.split.test] = 0
+    runs = []
+    for name, one in (("a", graph), ("b", graph.with_labels(labels).with_split(graph.split))):
+        ledger = run_search(
+            one, "lgc", [{"hops": 2, "lr": lr, "epochs": 10} for lr in (0.1, 0.2)],
+            tmp_path / name, seeds=2,
+        )  # fmt: skip
+        runs.append([{k: v for k, v in run.items() if k != "seconds"} for run in ledger.runs()])
+        assert not list((tmp_path / name / "cells").glob("*.test.json"))
+    assert runs[0] == runs[1]
+
+
+def test_the_two_protocols_choose_by_their_own_figures(tmp_path) -> None:
+    settings = {
+        "model": "lgc", "dataset": "x", "hoplite": "0", "seeds": [0],
+        "configurations": [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}], "cells": [[0], [1], [2]],
+    }  # fmt: skip
+    ledger = Ledger.open(tmp_path / "s", settings)
+    figures = [(0.8, 0.5, 0.1), (0.7, 0.9, 0.1), (0.8, 0.4, 0.05)]  # validation, test, loss
+    for cell, (val, test, loss) in enumerate(figures):
+        record = {"configuration": cell, "seed": 0, "val_accuracy": val, "val_loss": loss}
+        ledger.record(cell, [{**record, "test_accuracy": test}], 1.0)
+    by_validation = rank(ledger, "validation")
+    assert [one.position for one in by_validation] == [2, 0, 1]  # equal means: the lower loss
+    assert all(one.test == () for one in by_validation)
+    assert [one.position for one in rank(ledger, "test")] == [1, 0, 2]
+    with pytest.raises(ConfigError, match="protocol is 'tset'"):
+        rank(ledger, "tset")
+
+
+def test_test_protocol_is_marked_and_reuses_nothing_hidden(graphs, grid, tmp_path) -> None:
+    graph, out = small(graphs), tmp_path / "s"
+    honest = search(graph, "sgc", grid=grid, out=out, seeds=2, epochs=10)
+    biased = search(graph, "sgc", grid=grid, out=out, seeds=2, epochs=10, protocol="test")
+    assert honest.summary()["biased"] is None
+    assert "upper bound" in biased.summary()["biased"]
+    assert biased.test_accuracy >= max(
+        float(np.mean(one.test)) for one in biased.ranking
+    )  # it is the maximum
+    again = search(graph, "sgc", grid=grid, out=out, seeds=2, epochs=10)
+    assert again.summary() == honest.summary() | {"cpu_minutes": again.summary()["cpu_minutes"]}
+    assert "test_accuracy" not in runs_table(again.ledger).column_names
+    assert "test_accuracy" in biased.table().column_names
+
+
+def test_other_settings_and_graphs_are_refused(graphs, grid, tmp_path) -> None:
+    graph, out = small(graphs), tmp_path / "s"
+    search(graph, "lgc", grid=grid, out=out, seeds=1, epochs=5)
+    with pytest.raises(LedgerError, match="epochs is 5 there and 6 here"):
+        search(graph, "lgc", grid=grid, out=out, seeds=1, epochs=6)
+    other = graph.with_features(np.asarray(graph.features) * 2)
+    assert graph_digest(other) != graph_digest(graph)
+    with pytest.raises(LedgerError, match="graph is"):
+        search(other, "lgc", grid=grid, out=out, seeds=1, epochs=5)
+
+
+def test_an_unfinished_search_has_no_ranking(graphs, grid, tmp_path) -> None:
+    graph, out = small(graphs), tmp_path / "s"
+    result = search(graph, "lgc", grid=grid, out=out, seeds=1, epochs=5)
+    next(iter((out / "cells").glob("*.json"))).unlink()
+    with pytest.raises(LedgerError, match="not finished"):
+        choose(graph, result.ledger, "validation")
+
+
+def test_a_graph_without_validation_nodes_is_told(graphs, grid, tmp_path) -> None:
+    graph = small(graphs)
+    split = hoplite.Split(graph.split.train, [], graph.split.test)
+    with pytest.raises(GraphError, match="no val nodes"):
+        search(graph.with_split(split), "lgc", grid=grid, out=tmp_path / "s")
+
+
+def command(out: Path, grid: Path, *more: str) -> list[str]:
+    words = [sys.executable, "-m", "hoplite", "search", "cora", "--model", "lgc", "--json"]
+    return [*words, "--grid", str(grid), "--out", str(out), *OPTIONS, *more]
+
+
+def table(out: Path) -> list[dict]:
+    """Every recorded run without its time."""
+    rows = runs_table(Ledger.read(out), "test").to_pylist()
+    return [{k: v for k, v in row.items() if k != "seconds"} for row in rows]
+
+
+def chosen(text: str) -> dict:
+    return {k: v for k, v in json.loads(text).items() if k not in ("out", "cpu_minutes", "export")}
+
+
+def test_killed_three_times_ends_with_the_same_table(grid: Path, tmp_path: Path) -> None:
+    """kill -9 of the search at random moments, its workers left to notice by themselves."""
+    whole = subprocess.run(
+        command(tmp_path / "whole", grid, "--protocol", "test"),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    out, moments = tmp_path / "killed", random.Random(7)
+    finished: list[int] = []
+    for _ in range(3):
+        process = subprocess.Popen(
+            command(out, grid, "--protocol", "test"),
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
+        )  # fmt: skip
+        time.sleep(moments.uniform(1.0, 6.0))
+        os.kill(process.pid, signal.SIGKILL)
+        process.wait()
+        recorded = list(out.glob("cells/*.json"))
+        finished.append(len(recorded))
+    assert finished == sorted(finished)  # nothing that was finished is lost
+    export = tmp_path / "runs.parquet"
+    last = subprocess.run(
+        command(out, grid, "--protocol", "test", "--export", str(export)),
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert chosen(last.stdout) == chosen(whole.stdout)
+    assert table(out) == table(tmp_path / "whole")
+    assert len(pq.read_table(export)) == 16 * 2
+
+
+def test_two_processes_share_a_ledger(grid: Path, tmp_path: Path) -> None:
+    out = tmp_path / "shared"
+    both = [
+        subprocess.Popen(command(out, grid, "--workers", "1"), stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    texts = [process.communicate()[0] for process in both]
+    assert [process.returncode for process in both] == [0, 0]
+    assert chosen(texts[0]) == chosen(texts[1])
+    runs = Ledger.read(out).runs()
+    assert len({(run["configuration"], run["seed"]) for run in runs}) == len(runs) == 32
+
+
+def test_a_worker_that_dies_is_told_and_nothing_is_lost(graphs, tmp_path) -> None:
+    """A child killed by the system (out of memory, say) ends the search with one sentence."""
+    graph = small(graphs)
+    configurations = [{"hops": k, "epochs": 5, "dropout": d} for k in (1, 2) for d in (0.0, 0.5)]
+
+    def kill_one(state: SearchProgress) -> None:
+        for child in multiprocessing.active_children()[:1]:
+            assert child.pid is not None
+            os.kill(child.pid, signal.SIGKILL)
+
+    with pytest.raises(LedgerError, match="workers ended early"):
+        run_search(
+            graph, "lgc", configurations, tmp_path / "s", seeds=1, workers=2, progress=kill_one
+        )
+    ledger = run_search(graph, "lgc", configurations, tmp_path / "s", seeds=1)
+    assert len(ledger.runs()) == 4

@@ -1,0 +1,268 @@
+"""Spaces: the built-in ones, what the tables of a file mean, and what is drawn from them."""
+
+import dataclasses
+import math
+import tomllib
+from importlib import resources
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoplite.config import GATES, MODELS
+from hoplite.errors import ConfigError
+from hoplite.selection.dimensions import Distribution
+from hoplite.selection.space import parse_space, read_space
+
+CITATION = ("citeseer", "cora", "pubmed")
+
+
+# The built-in spaces
+
+
+@pytest.mark.parametrize("dataset", CITATION)
+def test_paper_sizes(dataset):
+    space = read_space("paper")
+    for model in MODELS:
+        expected = 3 * 3 * 3 * 4 if model in ("gcn", "gat") else 3 * 3 * 3 * 7
+        assert len(space.configurations(dataset, model)) == expected
+        assert space.cut(dataset, model) is None
+
+
+def test_paper_values_on_cora():
+    lists = [[0.2, 0.05, 0.001], [5e-3, 5e-4, 5e-6], [0.0, 0.2, 0.5], [2, 5, 10, 20, 40, 60, 80]]
+    names = ["lr", "weight_decay", "dropout", "hops"]
+    expected = [dict(zip(names, values, strict=True)) for values in product(*lists)]
+    assert read_space("paper").configurations("cora", "lgc") == expected
+
+
+def test_paper_on_reddit():
+    space = read_space("paper")
+    linear = space.configurations("reddit", "lgc")
+    assert len(linear) == 4 * 2 * 3
+    same = {"optimizer": "lbfgs", "weight_decay": 0.0, "bias": True, "standardize": True}
+    assert all(same.items() <= options.items() for options in linear)
+    baseline = space.configurations("reddit", "gcn")
+    assert len(baseline) == 4 * 2 * 4
+    assert not any(options["bias"] or options["standardize"] for options in baseline)
+
+
+@pytest.mark.parametrize("dataset", CITATION)
+def test_reduced_is_a_part_of_the_paper(dataset):
+    paper, reduced = read_space("paper"), read_space("reduced")
+    for model in MODELS:
+        for gate in GATES if model == "hlgc" else [None]:
+            fixed = {"gate": gate} if gate else {}
+            whole = paper.configurations(dataset, model, fixed)
+            part = reduced.configurations(dataset, model, fixed)
+            assert all(options in whole for options in part)
+            assert (len(part) < len(whole)) == (reduced.cut(dataset, model, fixed) is not None)
+    assert reduced.cut(dataset, "gat")
+    assert reduced.cut(dataset, "hlgc")
+
+
+@pytest.mark.parametrize("name", ["paper", "reduced"])
+def test_files_keep_to_the_format(name):
+    text = (resources.files("hoplite.selection") / "grids" / f"{name}.toml").read_text("utf-8")
+    assert read_space(name).note == tomllib.loads(text)["note"]
+    assert set(CITATION) <= set(read_space(name).sections)
+
+
+# Sections, order, fixed options
+
+LAYERS = """
+[any]
+lr = [0.1]
+[Cora]
+cut = "dataset"
+dropout = 0.25
+lr = [0.2, 0.05]
+hops = [2, 5]
+hidden = [4, 8]
+heads = [1, 2]
+[Cora.hlgc]
+hops = [5]
+start = ["random", "lowpass"]
+[Cora.hlgc.node]
+cut = "gate"
+lr = 0.01
+"""
+
+
+def test_inner_tables_replace_outer_ones():
+    space = parse_space(LAYERS)
+    assert space.configurations("cora", "hlgc", {"gate": "node"}) == [
+        {"dropout": 0.25, "lr": 0.01, "hops": 5, "start": start, "gate": "node"}
+        for start in ("random", "lowpass")
+    ]
+    assert [c["lr"] for c in space.configurations("cora", "hlgc")] == [0.2, 0.2, 0.05, 0.05]
+    assert {c["gate"] for c in space.configurations("cora", "hlgc")} == {"class"}
+    assert space.cut("cora", "hlgc") == space.cut("cora", "sgc") == "dataset"
+    assert space.cut("cora", "hlgc", {"gate": "node"}) == "gate"
+    assert space.cut("pubmed", "sgc") is None
+
+
+@pytest.mark.parametrize(
+    ("model", "names"),
+    [
+        ("sgc", ["dropout", "lr", "hops"]),
+        ("gcn", ["dropout", "lr", "hidden"]),
+        ("gat", ["dropout", "lr", "hidden", "heads"]),
+    ],
+)
+def test_dimensions_that_a_model_ignores_are_left_out(model, names):
+    assert all(list(c) == names for c in parse_space(LAYERS).configurations("cora", model))
+
+
+def test_listed_gates_bring_their_own_tables():
+    space = parse_space(
+        '[any]\nlr = [0.1, 0.2]\n[any.hlgc]\ngate = ["class", "node"]\n[any.hlgc.node]\nlr = 0.3'
+    )
+    expected = [(0.1, "class"), (0.2, "class"), (0.3, "node")]
+    assert [(c["lr"], c["gate"]) for c in space.configurations("x", "hlgc")] == expected
+    assert len(space.sample("x", "hlgc", 5, seed=0)) == 3
+
+
+@pytest.mark.parametrize(
+    ("dataset", "lr"),
+    [("cora", 0.2), ("CORA", 0.2), ("some/folder/Cora", 0.2), ("x/cora.npz", 0.2), ("club", 0.1)],
+)
+def test_section_of_a_dataset(dataset, lr):
+    assert parse_space(LAYERS).configurations(dataset, "sgc")[0]["lr"] == lr
+
+
+def test_dataset_without_a_section():
+    space = parse_space("[cora]\n[pubmed]", "mine")
+    with pytest.raises(ConfigError, match=r"mine has no section for 'cara'.*\[cora\], \[pubmed\]"):
+        space.configurations("cara", "lgc")
+
+
+def test_fixed_options_replace_the_files():
+    space = parse_space("[any]\nlr = [0.1, 0.2]\nhops = {low = 2, high = 9}")
+    assert space.configurations("x", "sgc", {"hops": 3, "dropout": 0.1}) == [
+        {"lr": 0.1, "hops": 3, "dropout": 0.1},
+        {"lr": 0.2, "hops": 3, "dropout": 0.1},
+    ]
+    for fixed, message in [
+        ({"hop": 3}, "'hop' is not an option.*'hops'"),
+        ({"model": "sgc"}, "'model' is chosen for the whole search"),
+        ({"hops": [3]}, r"hops is \[3\]"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            space.sample("x", "sgc", 1, 0, fixed)
+        with pytest.raises(ConfigError, match=message):
+            space.configurations("x", "sgc", fixed)
+    with pytest.raises(ConfigError, match=r"gate is 'nod'.*'node'"):
+        space.configurations("x", "hlgc", {"gate": "nod"})
+    with pytest.raises(ConfigError, match=r"model is 'lcg'.*'lgc'"):
+        space.configurations("x", "lcg")
+
+
+@pytest.mark.parametrize(
+    ("model", "text", "message"),
+    [
+        ("lgc", "dropout = [0.5, 1.0]", r"dropout is 1\.0.*configuration: dropout = 1\.0"),
+        ("sgc", 'basis = "chebyshev"', "sgc is defined by powers"),
+        ("lgc", 'gate = ["class", "node"]', "lgc has no gate"),
+        ("lgc", 'operator = "laplace"', "'laplacian'"),
+    ],
+)
+def test_every_configuration_is_checked(model, text, message):
+    space = parse_space(f"[any]\n{text}", "mine")
+    with pytest.raises(ConfigError, match=rf"space mine, {model} on club.*{message}"):
+        space.configurations("club", model)
+    with pytest.raises(ConfigError, match=message):
+        space.sample("club", model, 2, seed=0)
+
+
+def test_a_product_has_a_limit():
+    numbers = ", ".join(str(i) for i in range(1, 401))
+    space = parse_space(f"[any]\nhops = [{numbers}]\nepochs = [{numbers}]")
+    with pytest.raises(ConfigError, match=r"160,000 configurations.*--samples"):
+        space.configurations("x", "sgc")
+    assert len(space.sample("x", "sgc", 20, seed=0)) == 20
+
+
+# Random draws
+
+OPEN = """
+[any]
+lr = {low = 1e-3, high = 1.0, log = true}
+hops = {low = 2, high = 80, integer = true}
+dropout = [0.0, 0.5]
+"""
+
+
+def test_a_distribution_has_no_product():
+    with pytest.raises(ConfigError, match=r"lr is the distribution \{low = 0.001.*--samples"):
+        parse_space(OPEN).configurations("x", "lgc")
+
+
+def test_draws_from_distributions():
+    drawn = parse_space(OPEN).sample("x", "lgc", 500, seed=1)
+    assert len({tuple(c.items()) for c in drawn}) == len(drawn) == 500
+    assert all(1e-3 <= c["lr"] <= 1 for c in drawn)
+    assert {c["hops"] for c in drawn} <= set(range(2, 81))
+    # half of the draws are below the geometric mean, 0.0316: 4 standard deviations are 45 of 500
+    assert abs(sum(c["lr"] < 1e-3**0.5 for c in drawn) - 250) < 45
+    assert drawn == parse_space(OPEN).sample("x", "lgc", 500, seed=1)
+    assert drawn != parse_space(OPEN).sample("x", "lgc", 500, seed=2)
+
+
+def test_whole_numbers_of_a_logarithm():
+    values, shares = Distribution(1, 3, log=True, integer=True).support()
+    assert values == [1, 2, 3]
+    assert shares == pytest.approx([math.log(2, 4), math.log(1.5, 4), math.log(4 / 3, 4)])
+
+
+def test_a_narrow_distribution_ends():
+    space = parse_space("[any]\nlr = {low = 1.0, high = 1.0000000000000002}")
+    assert {c["lr"] for c in space.sample("x", "sgc", 5, seed=0)} <= {1.0, 1.0000000000000002}
+
+
+@pytest.mark.parametrize(("count", "seed"), [(0, 0), (1.5, 0), (True, 0), (10**6, 0), (1, -1)])
+def test_bad_counts_and_seeds(count, seed):
+    with pytest.raises(ConfigError, match=r"samples is|seed is"):
+        read_space("paper").sample("cora", "sgc", count, seed)
+
+
+# Properties
+
+numbers = st.floats(1e-6, 1e6, allow_nan=False)
+grids = st.fixed_dictionaries(
+    {},
+    optional={
+        "lr": st.lists(numbers, min_size=1, max_size=4, unique=True),
+        "hops": st.lists(st.integers(0, 100), min_size=1, max_size=4, unique=True),
+        "hidden": st.lists(st.integers(1, 64), min_size=1, max_size=4, unique=True),
+        "bias": st.just([True, False]),
+        "order": st.lists(st.sampled_from(["auto", "hops-first"]), min_size=1, unique=True),
+    },
+)
+
+
+def as_toml(grid):
+    lines = [f"{name} = {values!r}" for name, values in grid.items()]
+    return "\n".join(["[any]", *lines]).replace("True", "true").replace("False", "false")
+
+
+@given(grids, st.sampled_from(["sgc", "lgc", "gcn"]), st.integers(1, 40), st.integers(0, 9))
+@settings(max_examples=60, deadline=None)
+def test_products_and_samples(grid, model, count, seed):
+    space = parse_space(as_toml(grid))
+    whole = space.configurations("x", model)
+    used = set(grid) - {"hops" if model == "gcn" else "hidden"}
+    assert len(whole) == math.prod(len(grid[name]) for name in used)
+    assert all(set(options) == used for options in whole)
+    keys = [tuple(options.items()) for options in whole]
+    assert len(set(keys)) == len(keys)
+    drawn = [tuple(options.items()) for options in space.sample("x", model, count, seed)]
+    assert len(set(drawn)) == len(drawn) == min(count, len(whole))
+    assert set(drawn) <= set(keys)
+    assert space.sample("x", model, count, seed) == [dict(options) for options in drawn]
+
+
+def test_spaces_are_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        read_space("paper").name = "mine"

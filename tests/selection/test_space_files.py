@@ -1,0 +1,122 @@
+"""Mistakes in space files: each is named, and no text gives another error than ConfigError."""
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hoplite.config import GATES, MODELS, split_options
+from hoplite.errors import ConfigError
+from hoplite.selection.dimensions import KINDS
+from hoplite.selection.space import parse_space, read_space
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[cora]\nlr = \n", "not valid TOML.*line 2"),
+        ("[cora]\nlr = [0.1]\nlr = [0.2]\n", "not valid TOML.*line 3"),
+        ("[cora]\nlearning = [0.1]", r"\[cora\]: 'learning' is not an option"),
+        ("[cora]\nhop = [2]", "'hop' is not an option.*Did you mean 'hops'"),
+        ('[cora]\nmodel = ["lgc"]', "'model' is chosen for the whole search"),
+        ("[cora]\nlr = []", "lr is an empty list"),
+        ("[cora]\nlr = [1, 0.5, 1.0]", r"lr has 1\.0 twice"),
+        ('[cora]\nlr = ["0.1"]', "lr is '0.1'; it must be a number"),
+        ("[cora]\nlr = [[0.1]]", r"lr is \[0\.1\]; it must be a number"),
+        ("[cora]\nlr = nan", "lr is nan.*finite"),
+        ("[cora]\nlr = [0.1, -inf]", "lr is -inf.*finite"),
+        ("[cora]\nlr = true", "lr is True; it must be a number"),
+        ("[cora]\nlr = 1979-05-27", "lr is datetime"),
+        ("[cora]\nhops = [2.0]", "hops is 2.0; it must be a whole number"),
+        (f"[cora]\nhops = 0x{'f' * 5000}", "hops is a very long value"),
+        (f"[cora]\nhops = {'9' * 5000}", "not valid TOML"),
+        (f"[cora]\nlr = {'[' * 5000}", "not valid TOML"),
+        (f"[cora]\nlr.low{'.x' * 5000} = 1\nlr.high = 2", "very long value"),
+        ("[cora]\nbias = 1", "bias is 1; it must be true or false"),
+        ("[cora]\noperator = 3", "operator is 3; it must be a text"),
+        ("[cora.hlcg]\nlr = [0.1]", r"\[cora\] has a table 'hlcg'.*Did you mean 'hlgc'"),
+        ("[cora.lgc.node]\nlr = [0.1]", r"\[cora.lgc\] has a table 'node'.*none"),
+        ("[cora.hlgc.nod]\nlr = [0.1]", r"\[cora.hlgc\] has a table 'nod'.*node, class, feature"),
+        ("[cora.gcn]\nhops = [2]", r"\[cora.gcn\]: hops changes nothing"),
+        ("[cora.lgc]\nhidden = [2]", r"\[cora.lgc\]: hidden changes nothing"),
+        ('[cora.hlgc.node]\ngate = "class"', r"\[cora.hlgc.node\]: gate changes nothing"),
+        ("lr = [0.1]", "'lr' stands outside of a section"),
+        ("lr = {low = 0.1, high = 1}", "'lr' stands outside of a section"),
+        ("[[cora]]\nlr = [0.1]", "'cora' stands outside of a section"),
+        ("[cora]\n[CORA]", r"two sections \[cora\]"),
+        ("note = 3", "note is 3; it must be a text"),
+        ("[cora.gcn]\ncut = true", r"\[cora.gcn\]: cut is True; it must be a text"),
+        ("[cora]\nlr = {low = 0.1}", "the distribution of lr has no high"),
+        ("[cora]\nlr = {low = 0.1, hi = 1}", "lr has the part 'hi'.*'high'"),
+        ("[cora]\nlr = {low = 1, high = 0.1}", "low must be smaller"),
+        ("[cora]\nlr = {low = 0, high = 0.1, log = true}", "larger than 0"),
+        ("[cora]\nlr = {low = 0.1, high = nan}", "lr is nan"),
+        ("[cora]\nlr = {low = 0.1, high = 1, log = 1}", "lr.log is 1; write true or false"),
+        ("[cora]\nhops = {low = 1, high = 5, integer = false}", "hops is a whole number"),
+        ("[cora]\nhops = {low = 1.5, high = 5}", "hops is 1.5; it must be a whole number"),
+        ("[cora]\nbias = {low = 0, high = 1}", "no distribution; list its values"),
+    ],
+    ids=lambda value: value[:40],
+)
+def test_mistakes_are_named(tmp_path, text, message):
+    path = tmp_path / "space.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(ConfigError, match=message) as caught:
+        read_space(path)
+    assert str(path) in str(caught.value)
+
+
+def test_files_that_cannot_be_read(tmp_path):
+    for source, message in [
+        ("papr", "'papr' does not exist.*Did you mean 'paper'"),
+        (tmp_path, "is a folder"),
+        ("x" * 5000, "cannot be read|does not exist"),
+        ("a\0b", "does not exist"),
+        ("", "is a folder"),
+        (3, "cannot be read.*give paper, reduced"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            read_space(source)
+    (tmp_path / "latin.toml").write_bytes(b"note = '\xe9'")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        read_space(tmp_path / "latin.toml")
+
+
+def test_a_byte_order_mark_is_no_mistake(tmp_path):
+    (tmp_path / "mark.toml").write_bytes(b"\xef\xbb\xbf[any]\r\nlr = [0.1]\r\n")
+    assert read_space(tmp_path / "mark.toml").configurations("x", "sgc") == [{"lr": 0.1}]
+
+
+marks = ["[", "]", "[[", "{", "}", "=", ",", ".", '"', "'", "#", "-", "\n", " "]
+values = ["true", "nan", "1e400", "0xff", "7", "0.5", "[2, 5]", "[]", "'auto'", "1979-05-27"]
+values += ["{low = 1, high = 3}", "{low = 0.1, high = 0.9, log = true}", "{}", "'node'"]
+keys = ["note", "cut", "low", *MODELS, *GATES, *KINDS]
+words = st.sampled_from([*marks, *values, *keys])
+headers = st.lists(st.sampled_from(["cora", "any", *MODELS, *GATES]), min_size=1, max_size=3)
+lines = st.one_of(
+    headers.map(lambda names: f"[{'.'.join(names)}]"),
+    st.tuples(st.sampled_from(keys), st.sampled_from(values)).map(" = ".join),
+)
+
+
+@given(
+    st.one_of(
+        st.text(),
+        st.lists(words, max_size=40).map("".join),
+        st.lists(lines, max_size=8).map(lambda some: "\n".join(["[any]", *some])),
+    )
+)
+@example("[cora]\n[cora.lgc]\nlr = {low = -1e308, high = 1e308}")
+@settings(max_examples=500, deadline=None)
+def test_any_text_is_a_space_or_a_config_error(text):
+    try:
+        space = parse_space(text)
+    except ConfigError:
+        return
+    for dataset in space.sections:
+        for model in ("lgc", "hlgc", "gat"):
+            try:
+                drawn = space.sample(dataset, model, 2, seed=0)
+            except ConfigError:
+                continue
+            for options in drawn:
+                split_options(model, options)
