@@ -1,0 +1,42 @@
+"""hoplite report: the results of `hoplite reproduce` as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hoplite.cli.console import JsonOption, print_json, print_line, print_table
+from hoplite.errors import ConfigError, HopliteError, check_choice
+
+
+def report(
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="The folder that `hoplite reproduce` wrote.")
+    ],
+    out: Annotated[Path, typer.Option(help="The page to write: FILE.html.")] = Path("report.html"),
+    json: JsonOption = False,
+) -> None:
+    """Turn DIR/results.json into one HTML page that needs no network, and print its tables."""
+    check_choice("the ending of --out", out.suffix.lower(), [".html", ".htm"])
+    if not out.absolute().parent.is_dir() or out.is_dir():
+        raise ConfigError(f"--out {out} cannot be a file there; give one in an existing folder.")
+    from hoplite.report import load_results, terminal_tables, write_report
+    from hoplite.report.findings import findings, headline, missing
+
+    results = load_results(folder)
+    try:
+        write_report(results, out)
+    except OSError as error:
+        raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
+    if json:
+        facts = {"headline": headline(results), "findings": findings(results)}
+        print_json({"out": str(out), **facts, "missing": missing(results)})
+        return
+    for title, columns, rows in terminal_tables(results):
+        print_table(title, columns, rows)
+    print_line(headline(results))
+    for line in missing(results):
+        print_line(f"Not in this run: {line}")
+    print_line(f"Page: {out}")

@@ -1,0 +1,190 @@
+"""Sentences about the results, each of them computed from the data and from nothing else."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import Any
+
+from hoplite.report import paper
+from hoplite.report.text import dataset_name, listing, model_name, plain, plural, setting, signed
+from hoplite.report.view import TOLERANCE, Cell, accuracy_table, timing_table
+
+BIASED = (
+    "Biased: an upper bound. These settings were chosen by looking at the test set itself, as the "
+    "paper's appendix does; they do not estimate accuracy on new nodes."
+)
+QUICK = (
+    "Quick run, no search: it trains settings that were chosen beforehand, so it checks the code, "
+    "not the paper's model selection."
+)
+SECTION_NAMES = {
+    "timing": "time per epoch",
+    "curves": "loss curves",
+    "coefficients": "learned coefficients",
+    "spectrum": "frequency responses",
+}
+GRIDDED = {"gcn": ("lr", "weight_decay", "dropout", "hidden")}
+GRIDDED["gat"] = GRIDDED["gcn"]
+
+
+def headline(results: dict[str, Any]) -> str:
+    """The one sentence that the page opens with."""
+    cells = [c for c in accuracy_table(results, "validation").cells if c.paper]
+    if not cells:
+        return "This run has no accuracy that could be compared with the paper."
+    good = sum(cell.verdict != "below" for cell in cells)
+    return (
+        f"{good} of {plural(len(cells), 'accuracy').replace('accuracys', 'accuracies')} within "
+        f"{TOLERANCE:.1f} point of the paper or above."
+    )
+
+
+def findings(results: dict[str, Any]) -> list[str]:
+    """What else the data say, a sentence each."""
+    return [
+        sentence
+        for sentence in (_winners(results), _speed(results), _bias(results), _agreement(results))
+        if sentence
+    ]
+
+
+def missing(results: dict[str, Any]) -> list[str]:
+    """What a complete run would have and this one has not."""
+    lines = []
+    for protocol in paper.PROTOCOLS:
+        table = accuracy_table(results, protocol)
+        gaps: dict[str, list[str]] = {}
+        for row in table.rows:
+            if not row.part and row.model in paper.MODELS:
+                for dataset, cell in zip(table.datasets, row.cells, strict=True):
+                    if cell is None and dataset in paper.DATASETS:
+                        gaps.setdefault(row.label, []).append(dataset_name(dataset))
+        if not table.cells:
+            lines.append(f"Accuracy, chosen on the {protocol} set: nothing.")
+        elif gaps:
+            lines.append(f"Accuracy, chosen on the {protocol} set: {_joined(gaps)}.")
+    for section, name in SECTION_NAMES.items():
+        if not results.get(section):
+            lines.append(f"{name[0].upper()}{name[1:]}: nothing.")
+    return lines
+
+
+def cuts(results: dict[str, Any]) -> list[tuple[str, str]]:
+    """Which searches were smaller than the paper's, and the reason given, once a reason."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for entry in results.get("accuracy") or []:
+        if entry.get("cut"):
+            model = model_name(entry["model"], entry.get("gate"))
+            names = found.setdefault(plain(entry["cut"]), {}).setdefault(model, [])
+            if dataset_name(entry["dataset"]) not in names:
+                names.append(dataset_name(entry["dataset"]))
+    return [(_joined(names), reason) for reason, names in found.items()]
+
+
+def differences(results: dict[str, Any], protocol: str) -> list[tuple[Cell, list[str]]]:
+    """Every result more than the tolerance below the paper's, with the facts that bear on it."""
+    cells = accuracy_table(results, protocol).every_cell
+    return [(cell, facts(cell)) for cell in cells if cell.verdict == "below"]
+
+
+def facts(cell: Cell) -> list[str]:
+    """What the data alone say about one cell's difference from the paper."""
+    lines = []
+    entry, ours, theirs = cell.entry, cell.ours, cell.paper
+    if theirs is not None and cell.difference is not None:
+        spread = math.hypot(ours.std, theirs.std)
+        lines.append(
+            f"The standard deviations are {ours.std:.2f} here and {theirs.std:.2f} in the paper"
+            + (
+                f"; the difference is {abs(cell.difference) / spread:.1f} times their root sum of "
+                "squares."
+                if spread >= 0.005
+                else "."
+            )
+        )
+    lines += edges(entry)
+    if entry.get("grid") == "quick":
+        lines.append("The setting was given beforehand; nothing was searched.")
+    if entry.get("cut"):
+        lines.append(f"The grid was cut: {plain(entry['cut'])}")
+    return lines
+
+
+def edges(entry: dict[str, Any]) -> list[str]:
+    """Which chosen values lie on the edge of the paper's grid (a searched entry only)."""
+    if entry.get("grid") not in ("paper", "reduced"):
+        return []
+    found = []
+    grid = paper.grid(entry["dataset"])
+    for name in GRIDDED.get(entry["model"], ("lr", "weight_decay", "dropout", "hops")):
+        value, values = entry["config"].get(name), grid.get(name)
+        if values and value in (min(values), max(values)) and (name, value) != ("dropout", 0.0):
+            end = "largest" if value == max(values) else "smallest"
+            found.append(f"{setting(name, value)} is the {end} value of the paper's grid")
+    return [f"On the edge of the grid: {'; '.join(found)}."] if found else []
+
+
+def _joined(names: dict[str, list[str]]) -> str:
+    """
+    >>> _joined({"LGC": ["Cora", "Pubmed"], "SGC": ["Cora"]})
+    'LGC on Cora and Pubmed; SGC on Cora'
+    """
+    return "; ".join(f"{model} on {listing(datasets)}" for model, datasets in names.items())
+
+
+def _winners(results: dict[str, Any]) -> str:
+    """The best model per dataset."""
+    table = accuracy_table(results, "validation")
+    parts: dict[str, list[str]] = {}
+    for index, dataset in enumerate(table.datasets):
+        column = [row.cells[index] for row in table.rows if not row.part]
+        cells = [cell for cell in column if cell is not None]
+        if len(cells) > 1:
+            best = max(cells, key=lambda cell: cell.ours.mean)
+            name = f"{dataset_name(dataset)} ({best.ours.mean:.1f} %)"
+            parts.setdefault(model_name(best.entry["model"]), []).append(name)
+    return f"Most accurate here: {_joined(parts)}." if parts else ""
+
+
+def _speed(results: dict[str, Any]) -> str:
+    """Against the paper's GPU."""
+    cells = [cell for *_, row in timing_table(results)[1] for cell in row if cell and cell.paper]
+    pairs = [(cell.paper.ms, cell.entry["ms_median"], cell.entry.get("threads")) for cell in cells]
+    ratios = [theirs / ours for theirs, ours, _ in pairs if ours > 0]
+    if not ratios:
+        return ""
+    threads = {threads for *_, threads in pairs if threads}
+    where = f"{plural(threads.pop(), 'CPU thread')}" if len(threads) == 1 else "a CPU"
+    faster, middle = sum(r > 1 for r in ratios), statistics.median(ratios)
+    return (
+        f"An epoch on {where} takes less time than on the paper's V100 in {faster} of "
+        f"{len(ratios)} cases; the median ratio is {middle:.2g}x."
+    )
+
+
+def _bias(results: dict[str, Any]) -> str:
+    """By how much choosing on the test set flatters, over the cells that both protocols have."""
+    validation, test = (
+        {(c.entry["model"], c.entry["dataset"]): c.ours.mean for c in table.cells}
+        for table in (accuracy_table(results, protocol) for protocol in paper.PROTOCOLS)
+    )
+    gains = [test[key] - validation[key] for key in validation if key in test]
+    if not gains:
+        return ""
+    return (
+        f"Choosing settings on the test set instead would show {signed(statistics.mean(gains))} "
+        f"points on average over {plural(len(gains), 'case')}: that is the bias of the appendix."
+    )
+
+
+def _agreement(results: dict[str, Any]) -> str:
+    """How far from the paper on average."""
+    cells = [c for c in accuracy_table(results, "validation").cells if c.difference is not None]
+    values = [c.difference for c in cells if c.difference is not None]
+    if len(values) < 2:
+        return ""
+    return (
+        f"The mean difference from the paper is {signed(statistics.mean(values), 2)} points "
+        f"(from {signed(min(values))} to {signed(max(values))})."
+    )

@@ -1,0 +1,103 @@
+"""The results as one HTML page: no network, no other file, light and dark, for any screen."""
+
+from __future__ import annotations
+
+import json
+import os
+from importlib.resources import files
+from typing import Any
+
+from hoplite.files import atomic_write_text
+from hoplite.report import figures, paper, provenance, text, view
+from hoplite.report.check import check_results
+from hoplite.report.findings import (
+    BIASED,
+    QUICK,
+    cuts,
+    differences,
+    facts,
+    findings,
+    headline,
+    missing,
+)
+
+TEMPLATES = files("hoplite.report").joinpath("templates")
+
+
+def write_report(results: dict[str, Any], out: str | os.PathLike[str]) -> None:
+    """Write :func:`page` as the file ``out``, completely or not at all."""
+    atomic_write_text(out, page(results))
+
+
+def page(results: dict[str, Any]) -> str:
+    """The whole page. Everything from ``results`` is escaped: names are only ever text."""
+    from jinja2 import Environment, PackageLoader  # only now: these take a while
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    check_results(results)
+    environment = Environment(
+        loader=PackageLoader("hoplite.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    plots = {
+        "accuracy": figures.accuracy_figures(results),
+        "curves": figures.curve_figures(results),
+        "coefficients": figures.coefficient_figures(results),
+        "spectrum": figures.spectrum_figures(results),
+    }
+    specs = [
+        {"id": figure.id, "data": figure.data, "layout": figure.layout}
+        for group in plots.values()
+        for figure in group
+    ]
+    datasets, timing = view.timing_table(results)
+    return environment.get_template("page.html").render(
+        BIASED=BIASED,
+        QUICK=QUICK,
+        command=provenance.command(results),
+        css=Markup(_source("page.css")),
+        curves_note=figures.curves_note(plots["curves"]),
+        cuts=cuts(results),
+        differences=differences(results, "validation"),
+        facts=facts,
+        findings=findings(results),
+        headline=headline(results),
+        js=Markup(_source("page.js")),
+        kind=results.get("kind"),
+        legends={name: _legend(group) for name, group in plots.items()},
+        machine=provenance.machine_line(results),
+        missing=missing(results),
+        paper=paper.figures(),
+        plotly=Markup(get_plotlyjs()),
+        plots=plots,
+        size=text.size,
+        specs=Markup(script_json(specs)),
+        tables={name: view.accuracy_table(results, name) for name in paper.PROTOCOLS},
+        text=text,
+        timing={"datasets": datasets, "rows": timing} if results.get("timing") else None,
+        versions=provenance.versions(results),
+        when=provenance.when(results),
+    )
+
+
+def script_json(value: Any) -> str:
+    """JSON that can stand inside a script element, whatever text it holds.
+
+    >>> script_json(["</script>"])
+    '["\\\\u003c/script\\\\u003e"]'
+    """
+    written = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return written
+
+
+def _source(name: str) -> str:
+    return TEMPLATES.joinpath(name).read_text(encoding="utf-8")
+
+
+def _legend(group: list[figures.Figure]) -> list[tuple[str, str, str]]:
+    return list(dict.fromkeys(key for figure in group for key in figure.keys))

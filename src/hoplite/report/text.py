@@ -1,0 +1,161 @@
+"""Names and numbers as people read them, the same on the page, in Markdown and in the terminal."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+from hoplite.report.paper import Score
+
+MODEL_NAMES = {
+    "sgc": "SGC",
+    "gat": "GAT",
+    "gcn": "GCN",
+    "egc": "EGC",
+    "lgc": "LGC",
+    "hlgc": "hLGC",
+}
+DATASET_NAMES = {"citeseer": "Citeseer", "cora": "Cora", "pubmed": "Pubmed"}
+SYMBOLS = {
+    "hops": "k",
+    "lr": "learning rate",
+    "weight_decay": "weight decay",
+    "hidden": "hidden units",
+}
+IDLE = {  # the settings that a model has not, although its configuration may have the fields
+    **dict.fromkeys(("gcn", "gat"), ("hops", "basis", "start", "gate")),
+    **dict.fromkeys(("sgc", "egc"), ("hidden", "basis", "gate")),
+    "lgc": ("hidden", "gate"),
+    "hlgc": ("hidden",),
+}
+NOTHING = "\u2013"  # an en dash
+MINUS = "\u2212"  # as wide as a plus
+
+
+def model_name(model: str, gate: str | None = None) -> str:
+    """
+    >>> model_name("hlgc", "class"), model_name("lgc")
+    ('hLGC, class gate', 'LGC')
+    """
+    name = MODEL_NAMES.get(model, model)
+    return f"{name}, {gate} gate" if gate else name
+
+
+def dataset_name(dataset: str) -> str:
+    return DATASET_NAMES.get(dataset, dataset)
+
+
+def score(value: Score | None, digits: int = 2) -> str:
+    """Percent with one decimal and its standard deviation.
+
+    >>> score(Score(82.04, 0.515))
+    '82.0 ± 0.52'
+    """
+    if value is None:
+        return NOTHING
+    return f"{value.mean:.1f} ± {value.std:.{digits}f}"
+
+
+def signed(value: float | None, digits: int = 1) -> str:
+    """With its sign, and a zero that has none too many.
+
+    >>> signed(0.4), signed(-1.25), signed(-0.0)
+    ('+0.4', '−1.2', '+0.0')
+    """
+    if value is None:
+        return NOTHING
+    shown = f"{abs(value):.{digits}f}"
+    negative = value < 0 and float(shown) != 0
+    return f"{MINUS if negative else '+'}{shown}"
+
+
+def number(value: Any, digits: int = 3) -> str:
+    """A number in few digits; anything that is none as a dash.
+
+    >>> number(0.0123456), number(1234.5), number(None), number(float("nan"))
+    ('0.0123', '1,234', '–', '–')
+    """
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        return NOTHING
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}".replace("-", MINUS)
+    return f"{value:.{digits}g}".replace("-", MINUS)
+
+
+def milliseconds(value: float) -> str:
+    """
+    >>> milliseconds(2.148), milliseconds(20.44), milliseconds(1234.0)
+    ('2.15', '20.4', '1,234')
+    """
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def ratio(theirs: float, ours: float) -> str:
+    """How much faster ours is, in words.
+
+    >>> ratio(10.0, 2.0), ratio(2.0, 10.0), ratio(10.0, 9.9)
+    ('5.0x faster', '5.0x slower', 'as fast')
+    """
+    if not (theirs > 0 and ours > 0):
+        return NOTHING
+    factor = max(theirs / ours, ours / theirs)
+    if factor < 1.05:
+        return "as fast"
+    shown = f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
+    return f"{shown}x {'faster' if theirs > ours else 'slower'}"
+
+
+def setting(name: str, value: Any) -> str:
+    """
+    >>> setting("hops", 20), setting("weight_decay", 5e-06)
+    ('k = 20', 'weight decay = 5e-06')
+    """
+    return f"{SYMBOLS.get(name, name.replace('_', ' '))} = {plain(value)}"
+
+
+def settings(entry: dict[str, Any]) -> list[str]:
+    """The configuration of a result, without the settings that its model has not.
+
+    >>> settings({"model": "lgc", "config": {"model": "lgc", "hops": 20, "hidden": 16}})
+    ['k = 20']
+    """
+    return [
+        setting(str(name), value)
+        for name, value in (entry.get("config") or {}).items()
+        if value is not None and name not in ("model", *IDLE.get(entry["model"], ()))
+    ]
+
+
+def size(entry: dict[str, Any]) -> str:
+    """The setting that a time depends on most.
+
+    >>> size({"model": "lgc", "config": {"hops": 20, "hidden": 16}})
+    'k = 20'
+    """
+    name = "hidden" if entry["model"] in ("gcn", "gat") else "hops"
+    value = (entry.get("config") or {}).get(name)
+    return "" if value is None else setting(name, value)
+
+
+def plain(value: Any) -> str:
+    """A value of a configuration: text as it is, the rest as JSON writes it."""
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def plural(count: int, noun: str) -> str:
+    """
+    >>> plural(1, "run"), plural(945, "run")
+    ('1 run', '945 runs')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def listing(parts: list[str]) -> str:
+    """
+    >>> listing(["a"]), listing(["a", "b", "c"])
+    ('a', 'a, b and c')
+    """
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

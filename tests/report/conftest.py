@@ -1,0 +1,215 @@
+"""A results file as `hoplite reproduce` writes it: made-up numbers, and hostile names."""
+
+import copy
+import math
+
+import pytest
+
+from hoplite.report import write_report
+
+HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
+DATASETS = ("citeseer", "cora", "pubmed")
+MODELS = ("sgc", "gat", "gcn", "egc", "lgc", "hlgc")
+GATES = ("class", "node", "feature")
+BASE = {"citeseer": 0.712, "cora": 0.811, "pubmed": 0.796}
+STEPS = {"sgc": -0.015, "gat": -0.004, "gcn": 0.0, "egc": 0.002, "lgc": 0.009, "hlgc": 0.011}
+PEER = {"name": "PyTorch Geometric TAGConv", "ms_median": 200.0}
+
+
+def config(model, hops=20):
+    values = {"model": model, "hops": hops, "lr": 0.2, "weight_decay": 0.0005, "dropout": 0.5}
+    return values | {"hidden": 16, "operator": "renormalized", "basis": "monomial"}
+
+
+def accuracy(protocol, dataset, model, gate=None, shift=0.0):
+    mean = BASE[dataset] + STEPS[model] + shift + (0.006 if protocol == "test" else 0.0)
+    spread = [-0.006, -0.002, 0.0, 0.003, 0.005]
+    test = [round(mean + s, 4) for s in spread]
+    option = f" --gate {gate}" if gate else ""
+    return {
+        "protocol": protocol,
+        "dataset": dataset,
+        "model": model,
+        "gate": gate,
+        "grid": "reduced" if gate == "feature" else "paper",
+        "cut": "k above 20 was left out: a run takes ten minutes." if gate == "feature" else None,
+        "configurations": 189,
+        "runs": 945,
+        "minutes": 3.2,
+        "config": config(model) | ({"gate": gate} if gate else {}),
+        "seeds": [0, 1, 2, 3, 4],
+        "val_mean": mean + 0.002 - abs(shift),
+        "val_std": 0.004,
+        "test_mean": sum(test) / 5,
+        "test_std": 0.0039,
+        "val": test,
+        "test": test,
+        "command": f"hoplite train {dataset} --model {model} --hops 20 --lr 0.2{option}",
+    }
+
+
+def timing(dataset, model, gate=None):
+    ms = {"sgc": 0.8, "gat": 31.0, "gcn": 4.0, "egc": 1.9, "lgc": 2.1, "hlgc": 44.0}[model]
+    ms *= {"citeseer": 1.3, "cora": 1.0, "pubmed": 2.2}[dataset]
+    keys = {"dataset": dataset, "model": model, "gate": gate, "config": config(model)}
+    times = {"ms_median": ms, "ms_low": 0.95 * ms, "ms_high": 1.12 * ms}
+    return (
+        keys
+        | times
+        | {
+            "threads": 2,
+            "repeats": 5,
+            "epochs": 100,
+            "peer": PEER if model == "lgc" else None,
+        }
+    )
+
+
+def curve(model, rate, gate=None):
+    def loss(floor, noise=0.0):
+        return [
+            floor + (1.946 - floor) * math.exp(-rate * i) + noise * math.sin(i) for i in range(140)
+        ]
+
+    keys = {"dataset": "cora", "model": model, "gate": gate, "config": config(model), "seed": 0}
+    return keys | {
+        "best_epoch": 40,
+        "train_loss": loss(0.35, 0.01),
+        "val_loss": loss(0.8),
+        "test_loss": loss(0.76),
+    }
+
+
+def coefficients(dataset, model, gate=None):
+    k = 20
+    mean = {
+        "egc": [1.7**i / math.factorial(i) for i in range(k + 1)],
+        "lgc": [0.9 * 0.82**i + 0.05 * math.cos(i) for i in range(k + 1)],
+        "hlgc": [0.7 * math.cos(i / 3) * 0.93**i + 0.2 for i in range(k + 1)],
+    }[model]
+    std = [0.05 + 0.02 * abs(math.sin(i)) for i in range(k + 1)]
+    keys = {"dataset": dataset, "model": model, "gate": gate, "config": config(model)}
+    return keys | {
+        "seeds": [0, 1, 2, 3, 4],
+        "mean": mean,
+        "std": std,
+        "runs": [mean] * 5,
+        "node_std": [0.04] * (k + 1) if model == "hlgc" else None,
+    }
+
+
+def spectrum(dataset):
+    points = [-0.8 + 1.8 * i / 120 for i in range(121)]
+    density = [math.exp(-((x - 0.2) ** 2) / 0.12) / 0.614 for x in points]
+    responses = []
+    for model, gate, scale in (("sgc", None, 1), ("egc", None, 6), ("lgc", None, 3)):
+        mean = {
+            "sgc": [x**20 for x in points],
+            "egc": [math.exp(1.7 * x) for x in points],
+            "lgc": [sum(0.9 * (0.82 * x) ** i for i in range(21)) for x in points],
+        }[model]
+        entry = {"model": model, "gate": gate, "config": config(model)}
+        responses.append(entry | {"mean": mean, "std": [0.03 * scale] * len(points)})
+    return {
+        "dataset": dataset,
+        "operator": "renormalized",
+        "points": points,
+        "density": density,
+        "responses": responses,
+    }
+
+
+def gated(make, *arguments):
+    """A result per gate of hLGC."""
+    return [make(*arguments, "hlgc", gate) for gate in GATES]
+
+
+def full():
+    rows = [
+        accuracy(protocol, dataset, model)
+        for protocol in ("validation", "test")
+        for dataset in DATASETS
+        for model in MODELS[:-1]
+    ]
+    rows += [
+        accuracy(protocol, dataset, "hlgc", gate, -0.004 * i)
+        for protocol in ("validation", "test")
+        for dataset in DATASETS
+        for i, gate in enumerate(GATES)
+    ]
+    machine = {
+        "cpu": "Intel Xeon Platinum 8488C",
+        "cores": 2,
+        "threads": 2,
+        "memory_gb": 25.0,
+        "kernels": "native, avx512",
+        "system": "Linux x86_64",
+        "versions": {"python": "3.11.2", "hoplite": "0.1.0", "torch": "2.13.0", "numpy": "2.4.6"},
+    }
+    return {
+        "format": 1,
+        "kind": "full",
+        "command": "hoplite reproduce --out results",
+        "provenance": {"date": "2026-11-15", "machine": machine},
+        "accuracy": rows,
+        "timing": [timing(d, m) for d in DATASETS for m in MODELS[:-1]]
+        + [timing(d, "hlgc", g) for d in DATASETS for g in GATES],
+        "curves": [
+            curve("sgc", 0.02),
+            curve("egc", 0.03),
+            curve("lgc", 0.06),
+            curve("hlgc", 0.09, "class"),
+        ],
+        "coefficients": [coefficients(d, m) for d in DATASETS for m in ("egc", "lgc")]
+        + [coefficients(d, "hlgc", g) for d in DATASETS for g in ("class", "node")],
+        "spectrum": [spectrum(d) for d in DATASETS],
+    }
+
+
+def hostile():
+    """The full results with hostile text wherever a file can hold text."""
+    results = full()
+    results["command"] = f"hoplite reproduce {HOSTILE}"
+    results["provenance"]["date"] = HOSTILE
+    results["provenance"]["machine"]["cpu"] = HOSTILE
+    results["provenance"]["machine"]["versions"][HOSTILE] = HOSTILE
+    extra = copy.deepcopy(results["accuracy"][0])
+    extra |= {"dataset": HOSTILE, "model": HOSTILE, "gate": HOSTILE, "cut": HOSTILE}
+    extra |= {"grid": HOSTILE, "command": HOSTILE, "config": {HOSTILE: HOSTILE}}
+    results["accuracy"] += [extra, extra | {"protocol": "test"}]
+    for section in ("timing", "curves", "coefficients"):
+        entry = copy.deepcopy(results[section][0])
+        results[section].append(entry | {"dataset": HOSTILE, "model": HOSTILE, "gate": HOSTILE})
+    results["timing"][-1]["peer"] = {"name": HOSTILE, "ms_median": 1.0}
+    entry = copy.deepcopy(results["spectrum"][0])
+    entry |= {"dataset": HOSTILE, "operator": HOSTILE}
+    entry["responses"][0] |= {"model": HOSTILE, "gate": HOSTILE}
+    results["spectrum"].append(entry)
+    return results
+
+
+@pytest.fixture
+def results():
+    return full()
+
+
+@pytest.fixture
+def hostile_results():
+    return hostile()
+
+
+@pytest.fixture(scope="session")
+def hostile_text():
+    return HOSTILE
+
+
+@pytest.fixture(scope="session")
+def pages(tmp_path_factory):
+    """The files of four pages: full, hostile, of a run that stopped early, and of nothing."""
+    folder = tmp_path_factory.mktemp("report")
+    partial = full() | {"kind": "quick", "timing": None, "curves": []}
+    partial["accuracy"] = partial["accuracy"][:3]
+    made = {"full": full(), "hostile": hostile(), "partial": partial, "empty": {"format": 1}}
+    for name, results in made.items():
+        write_report(results, folder / f"{name}.html")
+    return {name: folder / f"{name}.html" for name in made}
