@@ -12,6 +12,9 @@ from hoplite.cli.bench import bench
 from hoplite.cli.console import print_error, show_warning
 from hoplite.cli.datasets import datasets
 from hoplite.cli.predict import predict
+from hoplite.cli.report import report
+from hoplite.cli.reproduce import reproduce
+from hoplite.cli.search import search
 from hoplite.cli.train import train
 from hoplite.errors import ConfigError, HopliteError
 
@@ -45,7 +48,10 @@ def _options(
 
 app.command()(datasets)
 app.command()(train)
+app.command()(search)
+app.command()(reproduce)
 app.command()(predict)
+app.command()(report)
 app.command()(bench)
 
 

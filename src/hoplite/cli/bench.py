@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from hoplite.cli.console import (
     JsonOption,
@@ -17,6 +14,7 @@ from hoplite.cli.console import (
     print_line,
     print_table,
     report_and_fail,
+    steps_bar,
 )
 from hoplite.errors import ConfigError, HopliteError, check_choice
 from hoplite.files import atomic_write_text
@@ -55,16 +53,8 @@ def bench(
     from hoplite.bench.report import markdown  # only now: importing torch takes a second
     from hoplite.bench.suite import run_suite
 
-    columns = (TextColumn("[bold]{task.description}"), BarColumn(), TimeElapsedColumn())
-    err = Console(stderr=True)
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
-        task = bar.add_task("benchmarks", total=1.0)
-        result = run_suite(
-            quick,
-            only or (),
-            threads,
-            lambda what, share: bar.update(task, description=escape(what), completed=share),
-        )
+    with steps_bar("bench") as progress:
+        result = run_suite(quick, only or (), threads, progress)
     command = _command(quick, only or [], threads, out)
     failure: HopliteError | None = None
     if out is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Annotated, Any
@@ -19,6 +20,7 @@ from rich.table import Table
 from hoplite.errors import HopliteWarning
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
+    from hoplite.selection.runner import SearchProgress
     from hoplite.training.runs import Progress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
@@ -32,6 +34,8 @@ DatasetArgument = Annotated[
 SplitSeedOption = Annotated[
     int, typer.Option(min=0, help="Seed of the split, for node tables without a `split` column.")
 ]
+
+TELL_SECONDS = 60.0
 
 _out = Console()
 _err = Console(stderr=True)
@@ -106,3 +110,65 @@ def training_bar(title: str) -> Iterator[Callable[[Progress], None]]:
             )
 
         yield report
+
+
+@contextlib.contextmanager
+def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
+    """A live bar over the runs of a search, with the time left; yields the function to report to.
+
+    Without a terminal a line a minute tells the same.
+    """
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[done]} runs done"),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[left]}"),
+    )
+    started, first, told = time.monotonic(), -1.0, time.monotonic()
+    with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
+        task = bar.add_task(escape(title), total=1.0, done="0", left="")
+
+        def report(state: SearchProgress) -> None:
+            nonlocal first, told
+            if first < 0:
+                first = state.share  # what an earlier call had done says nothing of the speed
+            now = time.monotonic()
+            gained, left = state.share - first, ""
+            if gained > 0.001:
+                seconds = (now - started) * (1 - state.share) / gained
+                left = f"{_duration(seconds)} left"
+            done = f"{state.done:,} of {state.total:,}"
+            bar.update(task, completed=state.share, done=done, left=left)
+            if not _err.is_terminal and now - told > TELL_SECONDS:
+                told = now
+                typer.echo(f"{title}: {state.share:.0%}, {done} runs done, {left}", err=True)
+
+        yield report
+
+
+@contextlib.contextmanager
+def steps_bar(title: str) -> Iterator[Callable[[str, float], None]]:
+    """A live bar over unlike steps on standard error; yields the function to report to.
+
+    Without a terminal each new step is a line.
+    """
+    columns = (TextColumn("[bold]{task.description}"), BarColumn(), TimeElapsedColumn())
+    with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
+        task, last = bar.add_task(escape(title), total=1.0), ""
+
+        def report(what: str, share: float) -> None:
+            nonlocal last
+            bar.update(task, description=escape(what), completed=share)
+            if not _err.is_terminal and what != last:
+                typer.echo(f"{title}: {what} ({share:.0%})", err=True)
+            last = what
+
+        yield report
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}"

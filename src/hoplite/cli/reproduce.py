@@ -1,0 +1,67 @@
+"""hoplite reproduce: the paper's Results section again, beside the paper's own figures."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
+from hoplite.errors import HopliteError
+
+
+def reproduce(
+    out: Annotated[Path, typer.Option(help="Folder for the results; continued if it has some.")],
+    quick: Annotated[
+        bool,
+        typer.Option("--quick", help="Train given settings without a search, within 3 minutes."),
+    ] = False,
+    dataset: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only cora, citeseer or pubmed (repeatable)."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 5,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Processes; one per core if not given.")
+    ] = None,
+    notes: Annotated[
+        Path | None, typer.Option(help="A Markdown file of explanations for RESULTS.md.")
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """Run the paper's experiments and show every figure beside the paper's.
+
+    Writes results.json, report.html, RESULTS.md and runs.parquet to --out. The full run takes
+    hours of processor time and may be interrupted: the same command goes on.
+    """
+    explained = ""
+    if notes is not None:
+        try:
+            explained = notes.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise HopliteError(f"cannot read {notes}: {error}.") from None
+    from hoplite.report import terminal_tables  # only now: importing torch takes a second
+    from hoplite.reproduce import reproduce as run
+
+    started = time.monotonic()
+    with steps_bar("reproduce") as progress:
+        results = run(
+            out,
+            quick=quick,
+            datasets=dataset,
+            seeds=seeds,
+            workers=workers,
+            notes=explained,
+            progress=progress,
+        )
+    page = out / "report.html"
+    if json:
+        print_json({**results, "report": str(page), "minutes": (time.monotonic() - started) / 60})
+        return
+    for title, columns, rows in terminal_tables(results):
+        print_table(title, columns, rows)
+    print_line(f"Took {(time.monotonic() - started) / 60:.1f} minutes")
+    print_line(f"Results: {out / 'RESULTS.md'}")
+    print_line(f"Report: {page}")

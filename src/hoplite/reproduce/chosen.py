@@ -1,0 +1,89 @@
+"""The chosen models, trained again and looked at: accuracies, loss curves, coefficients.
+
+One training per job gives all three. It is kept in a file of its own, so an interrupted run goes on
+after it.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hoplite import __version__
+from hoplite.files import atomic_write_text
+from hoplite.graph import Graph
+from hoplite.models import build_model
+from hoplite.models.hyper import HyperLGC
+from hoplite.models.trained import TrainedModel
+from hoplite.propagation.engine import Propagation
+from hoplite.reproduce.jobs import Job
+from hoplite.training.train import train
+
+POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
+
+
+def examine(
+    graph: Graph, job: Job, options: dict[str, Any], seeds: list[int], folder: Path
+) -> dict[str, Any]:
+    """Train ``options`` with all seeds, read the test set, and keep what the report shows."""
+    path = folder / f"{job.name}.json"
+    key = {"hoplite": __version__, "config": options, "seeds": seeds}
+    kept = _kept(path, key)
+    if kept is not None:
+        return kept
+    result = train(graph, job.model, seeds=seeds, record_test=True, **options)
+    first = result.runs[0]
+    names = ("train_loss", "val_loss", "test_loss")
+    found: dict[str, Any] = {
+        **key,
+        "val": [run.val_accuracy for run in result.runs],
+        "test": [run.test_accuracy for run in result.runs],
+        "best_epoch": first.best_epoch,
+        "curves": {name: _rounded(first.history[name]) for name in names},
+        "coefficients": None,
+    }
+    if job.model in POLYNOMIAL:
+        pairs = [hop_coefficients(run.model, graph) for run in result.runs]
+        spreads = [spread for _, spread in pairs if spread is not None]
+        found["coefficients"] = {
+            "runs": [_rounded(mean) for mean, _ in pairs],
+            "node_std": _rounded(np.mean(spreads, axis=0)) if spreads else None,
+        }
+    folder.mkdir(parents=True, exist_ok=True)
+    atomic_write_text(path, json.dumps(found) + "\n")
+    return found
+
+
+def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.ndarray | None]:
+    """c_0 .. c_k as they act, (k + 1,): for hLGC the mean of the gated ones, with their spread.
+
+    The mean and spread are over the nodes of the split (and over classes or features), which for
+    the gates on features are all that fits into memory.
+    """
+    built = build_model(model.config, model.num_features, model.num_classes)
+    if not isinstance(built, HyperLGC):
+        return model.coefficients_, None
+    config, split = model.config, graph.split
+    propagation = Propagation(graph, config.operator, config.basis, config.hops)
+    nodes = np.concatenate([split.train, split.val, split.test])
+    weights = {name: value.unsqueeze(0) for name, value in model.weights.items()}
+    hops_first = built.columns == "features"
+    mean, spread = built.hop_coefficients(weights, propagation.view(nodes, hops_first=hops_first))
+    return mean.numpy(), spread.numpy()
+
+
+def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
+    """What an earlier run kept for the same settings."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return found if {name: found[name] for name in key} == key else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _rounded(values: np.ndarray) -> list[float | None]:
+    """Six digits are plenty for a plot; what is not finite is left out."""
+    return [float(f"{v:.6g}") if np.isfinite(v) else None for v in np.asarray(values).tolist()]
