@@ -12,6 +12,14 @@
     template <class V>                                                                           \
     void drop_values(const KeepRule&, V, const V*, const uint32_t*, const uint32_t*, int64_t,    \
                      V*);                                                                        \
+    template <class V, class I>                                                                  \
+    void dropout_lanes(const LanesTile<V, I>&, int64_t, int64_t);                                \
+    template <class V>                                                                           \
+    int64_t lanes();                                                                             \
+    template <class V>                                                                           \
+    void pack_lanes(const RunsView<V>&, int64_t, int64_t, V*);                                   \
+    template <class V>                                                                           \
+    void pack_rows(const RunsView<V>&, int64_t, int64_t, V*);                                    \
     template <class V>                                                                           \
     void drop_range(const KeepRule&, V, const V*, uint64_t, int64_t, V*);                        \
     template <class V>                                                                           \
@@ -20,8 +28,9 @@
     void adam(const AdamStep<V>&, const V*, V*, V*, V*, int64_t);                                \
     template <class V, class I>                                                                  \
     Kernels<V, I> table() {                                                                      \
-        return {spmm_rows<V, I>, number_elements<I>, drop_values<V>, drop_range<V>,              \
-                weigh_rows<V>, adam<V>};                                                         \
+        return {spmm_rows<V, I>, number_elements<I>, drop_values<V>, dropout_lanes<V, I>,        \
+                lanes<V>(),      pack_lanes<V>,      pack_rows<V>,   drop_range<V>,              \
+                weigh_rows<V>,   adam<V>};                                                       \
     }                                                                                            \
     }
 

@@ -3,11 +3,9 @@
 
 namespace hoplite::HOPLITE_ARCH {
 
-// A product with 0 or 1 instead of a choice: a mispredicted branch costs more than the hash. (The
-// values are finite.)
 template <class V>
 inline V dropped(const KeepRule& rule, V value, uint32_t low, uint32_t high) {
-    return value * V(int32_t(keep(rule, low, high)));
+    return keep(rule, low, high) ? value : V(0);
 }
 
 template <class V>
@@ -32,7 +30,7 @@ void drop_range(const KeepRule& rule, V scale, const V* __restrict__ values, uin
         const int64_t until_carry = (int64_t(1) << 32) - low;
         const int64_t stretch = count < until_carry ? count : until_carry;
         for (int64_t k = 0; k < stretch; ++k)
-            out[k] = dropped(r, scale * values[k], low + uint32_t(k), high);
+            out[k] = dropped(r, scale * values[k], fold(low + uint32_t(k)), fold(high));
         first += stretch, values += stretch, out += stretch, count -= stretch;
     }
 }

@@ -49,6 +49,31 @@ struct Numbering {
     const int64_t* numbers;  // row of X -> the row number that is hashed, or null for itself
 };
 
+// drop(X) Theta, or its transpose, for up to `lanes` runs (the table's) of at most
+// max_tile_bytes / sizeof(V) classes.
+template <class V, class I>
+struct LanesTile {
+    Numbering<I> numbering;  // and the matrix itself
+    const V* values;
+    bool need_high;          // some element is beyond 32 bits
+    const uint32_t *key0, *key1, *threshold;  // per lane, as are the scales; lanes without a run
+    const V* scale;                           // may hold anything
+    const V* x;              // [columns, classes, lanes]
+    int64_t x_stride;        // elements from one row to the next
+    V* y;                    // element (row, run, class) is y[row * y_row + run * y_run + class]
+    int64_t y_row, y_run;
+    int64_t runs, width;     // valid lanes and classes
+    bool prefetch;           // x is too big for the caches near the core
+};
+
+// Rows of one operand per run: element (row, run, c) is x[row * this->row + run * this->run + c].
+template <class V>
+struct RunsView {
+    const V* x;
+    int64_t row, run;
+    int64_t runs, width;
+};
+
 // w -= rate * m / (sqrt(v) * root_factor + 1e-8), after g += decay * w, and m and v as usual.
 template <class V>
 struct AdamStep {
@@ -59,14 +84,22 @@ template <class V, class I>
 struct Kernels {
     // Rows [begin, end) of the tile.
     void (*spmm_rows)(const SpmmTile<V, I>& tile, int64_t begin, int64_t end);
-    // The elements e_k of the nonzeros in rows [begin, end), split into low[k] = e_k mod 2^32 and
-    // high[k] = (e_k div 2^32) * 0x9E3779B9 mod 2^32; high may be null if all of them are zero.
+    // The elements e_k of the nonzeros in rows [begin, end), split into e_k mod 2^32 and
+    // (e_k div 2^32) * 0x9E3779B9 mod 2^32, both folded (hash.h), in low[k] and high[k]; high may
+    // be null if all of them are zero.
     void (*number_elements)(const Numbering<I>& numbering, int64_t begin, int64_t end,
                             uint32_t* low, uint32_t* high);
     // out[k] = keep(e_k) ? scale * values[k] : 0 for such elements.
     void (*drop_values)(const KeepRule& rule, V scale, const V* values, const uint32_t* low,
                         const uint32_t* high, int64_t count, V* out);
-    // The same for consecutive elements first, first + 1, ...
+    // Rows [begin, end) of the tile.
+    void (*dropout_lanes)(const LanesTile<V, I>& tile, int64_t begin, int64_t end);
+    int64_t lanes;  // of a whole vector
+    // Rows [begin, end) for it: out[row, c, lane] = element (row, lane, c), or 0 without a run.
+    void (*pack_lanes)(const RunsView<V>& view, int64_t begin, int64_t end, V* out);
+    // Rows [begin, end) of the first run: out[row, c] = element (row, 0, c).
+    void (*pack_rows)(const RunsView<V>& view, int64_t begin, int64_t end, V* out);
+    // As drop_values for consecutive elements first, first + 1, ...
     void (*drop_range)(const KeepRule& rule, V scale, const V* values, uint64_t first,
                        int64_t count, V* out);
     // For n packed rows of `stride` (16, 32, 64 or 128 bytes):

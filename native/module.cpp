@@ -76,14 +76,16 @@ class Csr {
             view_);
     }
 
-    void dropout_spmm(bool transposed, uintptr_t dense, uintptr_t out, int64_t runs, int64_t width,
-                      uintptr_t row_numbers, uintptr_t rules, uintptr_t scales,
-                      int threads) const {
+    void dropout_spmm(bool transposed, uintptr_t dense, int64_t dense_row, int64_t dense_run,
+                      uintptr_t out, int64_t runs, int64_t width, uintptr_t row_numbers,
+                      uintptr_t rules, uintptr_t scales, int threads) const {
         std::visit(
             [&](const auto& s) {
                 using V = std::decay_t<decltype(*s.values)>;
                 const DropoutArguments<V> arguments{transposed,
                                                     at<V>(dense),
+                                                    dense_row,
+                                                    dense_run,
                                                     at<V>(out),
                                                     runs,
                                                     width,

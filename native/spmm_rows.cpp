@@ -5,28 +5,13 @@
 // in a tile that asks for it, the same four chains (by position in the row), added at the end.
 #include <utility>
 
-#include "arch.h"
 #include "kernels.h"
+#include "layout.h"
 
 namespace hoplite::HOPLITE_ARCH {
 
 constexpr int prefetch_distance = 16;  // nonzeros ahead
 constexpr int cache_line = 64;
-
-// How `width` columns lie in vectors: `count` vectors of `lanes`. The lanes beyond the width read
-// the following row of X (never further) and are thrown away.
-template <class V>
-struct Layout {
-    int lanes, count;
-    constexpr explicit Layout(int width) : lanes(1), count(1) {
-        const int full = vector_bytes / int(sizeof(V)), least = 16 / int(sizeof(V));
-        if (width == 1) return;
-        lanes = least;
-        while (lanes < width && lanes < full) lanes *= 2;
-        if (lanes * sizeof(V) == 64 && width % lanes != 0) lanes /= 2;  // a shorter broken vector
-        count = (width + lanes - 1) / lanes;
-    }
-};
 
 // What is added to a row's sums: the vector that holds columns [At, Width) of the tile.
 template <int At, int Width, class T, class V, class I>
@@ -40,7 +25,7 @@ inline void finish(const SpmmTile<V, I>& t, int64_t row, T sum, T a) {
     store<valid>(t.y + at, result);
 }
 
-// One row of a tile of a single vector as four chains: one alone waits for its own last fmadd.
+// One row of a tile of a single vector as four chains; dropout_lanes.cpp has to do the same.
 template <class T, class V, class I, int Width>
 inline T four_chains(const SpmmTile<V, I>& t, int64_t k, int64_t stop) {
     constexpr int chains = 4, lanes = int(sizeof(T) / sizeof(V));
@@ -71,7 +56,7 @@ void rows_of_tile(const SpmmTile<V, I>& tile, int64_t begin, int64_t end,
     int64_t k = t.indptr[begin];
     for (int64_t row = begin; row < end; ++row) {
         T sum[layout.count] = {};
-        if (layout.count == 1 && t.four_chains) {
+        if (layout.chains() == 4 && t.four_chains) {
             sum[0] = four_chains<T, V, I, Width>(t, k, t.indptr[row + 1]);
             k = t.indptr[row + 1];
         }

@@ -14,8 +14,10 @@ from hoplite.propagation import backend
 from hoplite.propagation.backend import get_num_threads, set_num_threads, use_backend
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
+from hoplite.propagation.spmm import SparseMatrix
 
 NAMES = ["torch"] + ["native"] * backend.has_native()
+ARCHITECTURES = backend.native.architectures() if backend.native is not None else []
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
 
 
@@ -71,7 +73,7 @@ def test_both_passes_equal_the_definition(name, storage, dtype, rates):
     n=st.integers(0, 10),
     d=st.integers(0, 10),
     m=st.integers(0, 11),
-    runs=st.integers(0, 4),
+    runs=st.integers(0, 9),
     density=st.floats(0, 1),
     rate=st.floats(0, 0.99),
     epoch=st.integers(0, 2**40),
@@ -132,9 +134,9 @@ def test_native_masks_are_exactly_the_torch_masks(dtype, storage):
 def test_bits_depend_neither_on_batch_mates_nor_on_threads():
     X = random_features(3000, 500, density=0.05, dtype=np.float32)
     features = Features.from_graph_array(X)
-    runs = 9
+    runs = 21
     theta, gradient = torch.randn(runs, 500, 7), torch.randn(3000, runs, 7)
-    dropout = Dropout((0.5, 0.0, 0.3) * 3, tuple(range(runs)), 4)
+    dropout = Dropout((0.5, 0.0, 0.3) * 7, tuple(range(runs)), 4)
     answers = []
     before = get_num_threads()
     try:
@@ -152,6 +154,59 @@ def test_bits_depend_neither_on_batch_mates_nor_on_threads():
         one = both_passes(features, theta[run : run + 1], alone, gradient[:, run : run + 1])
         assert torch.equal(one[0], out[:, run : run + 1])
         assert torch.equal(one[1], grad[run : run + 1])
+
+
+def with_indices(features, index_dtype):
+    """The same sparse features with indices of that type."""
+    csr = features._storage.to_scipy()
+    csr.indices = csr.indices.astype(index_dtype)
+    return Features(SparseMatrix.from_scipy(csr), features._row_numbers)
+
+
+@needs_native
+@pytest.mark.parametrize("index_dtype", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_a_run_alone_and_among_any_number_of_others(architecture, dtype, index_dtype):
+    """Runs are computed in vectors if there are enough of them, else one by one: the same bits."""
+    native = backend.native
+    assert native is not None
+    X = random_features(150, 23, density=0.7, dtype=dtype).toarray()
+    X[[0, 40, 149]] = 0  # no nonzeros, nor in some columns
+    X[:, [0, 9, 22]] = 0
+    X[X > 0] -= 0.5
+    whole = Features.from_graph_array(sp.csr_array(X))
+    # element numbers within and, some of them, beyond 32 bits
+    numberings = (None, torch.randperm(150), torch.randperm(150) * 2_000_003)
+    rates = tuple((0.5, 0.0, 0.3, 0.9)[run % 4] for run in range(45))
+    for case, m in enumerate((1, 2, 3, 6, 7, 8, 16, 24, 70)):
+        numbers = numberings[case % 3]
+        features = with_indices(Features(whole._storage, numbers), index_dtype)
+        assert features._storage.to_scipy().indices.dtype == index_dtype
+        theta = torch.randn(45, 23, m, dtype=features.dtype)
+        gradient = torch.randn(150, 45, m, dtype=features.dtype)
+        before = native.architecture()
+        try:
+            native.set_architecture(architecture)
+            alone = [
+                both_passes(
+                    features,
+                    theta[run : run + 1],
+                    Dropout(rates[run : run + 1], (run,), 4),
+                    gradient[:, run : run + 1],
+                )
+                for run in range(45)
+            ]
+            for runs in (2, 7, 8, 9, 16, 17, 45):
+                dropout = Dropout(rates[:runs], tuple(range(runs)), 4)
+                out, grad = both_passes(features, theta[:runs], dropout, gradient[:, :runs])
+                assert torch.equal(out, torch.cat([one[0] for one in alone[:runs]], dim=1))
+                assert torch.equal(grad, torch.cat([one[1] for one in alone[:runs]]))
+        finally:
+            native.set_architecture(before)
+        tolerance = 1e-4 if dtype == np.float32 else 1e-12
+        wanted = dense_answer(sp.csr_array(X), theta, Dropout(rates, tuple(range(45)), 4), numbers)
+        torch.testing.assert_close(out, wanted, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", NAMES)

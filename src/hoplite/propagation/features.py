@@ -198,12 +198,14 @@ def _sparse_native(
     runs, m = (dense.shape[1] if transposed else dense.shape[0]), dense.shape[2]
     if dropout is None:
         dropout = Dropout((0.0,) * runs, (0,) * runs)
-    dense = (dense.transpose(0, 1) if transposed else dense).contiguous()  # the run axis first
+    dense = dense.contiguous()
+    across, along = dense.stride()[:2]
     out = dense.new_empty((runs, d, m) if transposed else (n, runs, m))
     rules, scales = dropout.rules, dropout.scales
     (store.T if transposed else store).handle.dropout_spmm(
         transposed,
         dense.data_ptr(),
+        *((across, along) if transposed else (along, across)),
         out.data_ptr(),
         runs,
         m,
