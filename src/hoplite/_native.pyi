@@ -25,6 +25,8 @@ class Csr:
         self,
         transposed: bool,
         dense: int,
+        dense_row: int,
+        dense_run: int,
         out: int,
         runs: int,
         width: int,
