@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hoplite.graph import Graph, Split
     from hoplite.models.trained import TrainedModel
     from hoplite.propagation.backend import set_num_threads
+    from hoplite.selection import search
     from hoplite.spectrum import spectral_density
     from hoplite.training import TrainingResult, train
 
@@ -55,6 +56,7 @@ _HOMES = {
     "TrainingResult": "training",
     "frequency_response": "filters",
     "load": "datasets",
+    "search": "selection",
     "set_num_threads": "propagation.backend",
     "spectral_density": "spectrum",
     "train": "training",
@@ -96,6 +98,7 @@ __all__ = [
     "datasets",
     "frequency_response",
     "load",
+    "search",
     "set_num_threads",
     "spectral_density",
     "train",

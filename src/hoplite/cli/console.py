@@ -154,7 +154,12 @@ def steps_bar(title: str) -> Iterator[Callable[[str, float], None]]:
 
     Without a terminal each new step is a line.
     """
-    columns = (TextColumn("[bold]{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (
+        TextColumn("[bold]{task.description}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
     with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
         task, last = bar.add_task(escape(title), total=1.0), ""
 

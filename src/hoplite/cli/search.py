@@ -114,7 +114,7 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
     for candidate in result.ranking[:SHOWN]:
         figures = [f"{100 * candidate.val_mean:.1f}"]
         figures += [f"{100 * candidate.test_mean:.1f}"] if test else []
-        rows.append([*[f"{candidate.options[name]}" for name in varied], *figures])
+        rows.append([*[_shown(candidate.options[name]) for name in varied], *figures])
     columns = [*varied, "val %", *(["test % (biased)"] if test else [])]
     print_table(
         f"{summary['dataset']}: {summary['model']}, best of {summary['configurations']:,} "
@@ -134,3 +134,7 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
     print_line(f"Ledger: {summary['out']}")
     if "export" in summary:
         print_line(f"Runs: {summary['export']}")
+
+
+def _shown(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -94,16 +94,18 @@ class _Batch:
         self.started = time.perf_counter()
         self.runs = runs
         scored = {"val": val, "test": watch}
-        self.scored = {name: part for name, part in scored.items() if part is not None}
-        scored_parts = list(self.scored.values())
-        rows = sum(len(part) for part in (train, *scored_parts))
+        rows = len(train) + (0 if val is None else len(val))  # `watch` must not change the plan
         if model.config.standardize:
             rows = propagation.features.shape[0]
         order = plan_runs(model, propagation, runs, rows).order
         # nothing is dropped when runs are scored, so that pass may take the other order
         score_order = plan_runs(model, propagation, runs, rows, dropout=False).order
-        self.train_view = _View(model, propagation, [train], order == "hops-first")
-        self.score_view = _View(model, propagation, scored_parts, score_order == "hops-first")
+        self.train_view = _View(model, propagation, train, order)
+        self.scored = {
+            name: _View(model, propagation, part, score_order)
+            for name, part in scored.items()
+            if part is not None
+        }
         first = [model.initial(torch.Generator().manual_seed(run.seed)) for run in runs]
         self.weights = {
             name: torch.stack([weights[name] for weights in first])
@@ -144,8 +146,8 @@ class _Batch:
         evaluated: list[tuple[Tensor, Tensor]] = []
 
         def losses() -> Tensor:
-            logits, labels = self.train_view.logits(self.weights, dropout)[0]
-            loss, accuracy = _loss_and_accuracy(logits, labels)
+            logits = self.train_view.logits(self.weights, dropout)
+            loss, accuracy = _loss_and_accuracy(logits, self.train_view.labels)
             evaluated.append((loss.detach(), accuracy))
             return loss
 
@@ -161,13 +163,10 @@ class _Batch:
                 self.history[name] = grown
 
     def _score(self, epoch: int) -> None:
-        if not self.scored:
-            return
         with torch.no_grad():
-            for name, (logits, labels) in zip(
-                self.scored, self.score_view.logits(self.weights, None), strict=True
-            ):
-                self._record(name, epoch, *_loss_and_accuracy(logits, labels))
+            for name, view in self.scored.items():
+                logits = view.logits(self.weights, None)
+                self._record(name, epoch, *_loss_and_accuracy(logits, view.labels))
 
     def _record(self, part: str, epoch: int, loss: Tensor, accuracy: Tensor) -> None:
         self.history[f"{part}_loss"][self.active, epoch] = loss.double()
@@ -235,14 +234,13 @@ class _Batch:
 
 
 class _View:
-    """Logits of several node sets from one evaluation."""
+    """The logits of a node set, in one evaluation order, with the labels that they should give."""
 
-    def __init__(
-        self, model: Model, propagation: Propagation, parts: list[NodeSet], hops_first: bool
-    ) -> None:
+    def __init__(self, model: Model, propagation: Propagation, part: NodeSet, order: str) -> None:
+        hops_first = order == "hops-first"
+        nodes = np.array(part.nodes, np.int64)
+        self.labels = torch.from_numpy(np.array(part.labels, np.int64))
         self._model = model
-        self._labels = [torch.from_numpy(np.array(part.labels, np.int64)) for part in parts]
-        nodes = np.concatenate([np.empty(0, np.int64), *[part.nodes for part in parts]])
         self._rows: Tensor | None = None
         if model.config.standardize:  # mean and deviation are over all nodes
             self._rows = torch.from_numpy(nodes)
@@ -250,11 +248,9 @@ class _View:
         else:
             self._view = propagation.view(nodes, hops_first=hops_first)
 
-    def logits(self, weights: Weights, dropout: Dropout | None) -> list[tuple[Tensor, Tensor]]:
-        """(logits, labels) of each node set."""
-        values = self._model.logits(weights, self._view, dropout, self._rows)
-        split = values.split([len(labels) for labels in self._labels])
-        return list(zip(split, self._labels, strict=True))
+    def logits(self, weights: Weights, dropout: Dropout | None) -> Tensor:
+        """(rows, R, m)."""
+        return self._model.logits(weights, self._view, dropout, self._rows)
 
 
 def _loss_and_accuracy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,73 @@
+"""hoplite search and reproduce on the command line: outputs, exports, and mistakes told in time."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.csv
+import pytest
+
+SPACE = """
+[any]
+lr = {low = 0.01, high = 0.3, log = true}
+dropout = 0.0
+hops = {low = 1, high = 4}
+"""
+
+
+def hoplite(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "hoplite", *words], capture_output=True, text=True, check=False
+    )
+
+
+def test_random_draws_are_searched_and_exported(tmp_path: Path) -> None:
+    space, out, export = tmp_path / "space.toml", tmp_path / "s", tmp_path / "runs.csv"
+    space.write_text(SPACE)
+    words = ["search", "cora", "--model", "lgc", "--grid", str(space), "--out", str(out)]
+    words += ["--samples", "3", "--seeds", "2", "--epochs", "10", "--workers", "1"]
+    done = hoplite(*words, "--export", str(export))
+    assert done.returncode == 0, done.stderr
+    assert "best of 3 configurations" in done.stdout
+    assert "Again: hoplite train cora --model lgc" in done.stdout
+    table = pyarrow.csv.read_csv(export)
+    assert len(table) == 6
+    assert not {"test_accuracy"} & set(table.column_names)
+    again = json.loads(hoplite(*words, "--json").stdout)
+    assert again["protocol"] == "validation"
+    assert again["runs"] == 6
+    other = hoplite(*words[:-1], "1", "--sample-seed", "1")
+    assert other.returncode == 1
+    assert "holds a search with other settings" in other.stderr
+    assert "Traceback" not in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--grid", "papre"], "Did you mean 'paper'?"),
+        (["--model", "lcg"], "Did you mean 'lgc'?"),
+        (["--protocol", "both"], "protocol is 'both'"),
+        (["--export", "runs.xls"], ".parquet"),
+        (["--gate", "node"], "lgc has no gate"),
+        (["--workers", "0"], "--workers"),
+    ],
+)
+def test_mistakes_are_told_before_any_training(words: list[str], said: str, tmp_path: Path) -> None:
+    done = hoplite("search", "cora", "--out", str(tmp_path / "s"), *words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "s").exists()
+
+
+def test_reproduce_tells_its_mistakes(tmp_path: Path) -> None:
+    done = hoplite("reproduce", "--quick", "--dataset", "coar", "--out", str(tmp_path / "r"))
+    assert done.returncode == 2
+    assert "Did you mean 'cora'?" in done.stderr
+    missing = hoplite("reproduce", "--out", str(tmp_path / "r"), "--notes", str(tmp_path / "no.md"))
+    assert missing.returncode == 1
+    assert "no.md" in missing.stderr
