@@ -174,6 +174,7 @@ void adam_any(bool single, int64_t runs, int64_t size, uintptr_t gradient, uintp
 }  // namespace
 
 NB_MODULE(_native, module) {
+    nb::set_leak_warnings(false);  // what lives until the interpreter ends is not a leak
     using release = nb::call_guard<nb::gil_scoped_release>;
     nb::class_<Csr>(module, "Csr")
         .def(nb::init<Indptr, Array, Array, int64_t>())

@@ -1,5 +1,6 @@
 """The contract of all models: logits equal dense algebra, in both evaluation orders."""
 
+import math
 from types import SimpleNamespace
 
 import numpy as np
@@ -198,3 +199,45 @@ def test_lgc_holds_sgc_and_egc(graphs):
 def test_bad_settings(options, sentence):
     with pytest.raises(ConfigError, match=sentence):
         ModelConfig(**options)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("rate", [0.0, 0.3, -2.5, 9.0])
+def test_egc_leaves_out_only_what_rounding_loses(graphs, dense, operator, rate):
+    """Eighty hops of EGC equal the full sum, whatever the rate and the operator's norm."""
+    graph = graphs(n=15, d=4, classes=3)
+    model = build_model(ModelConfig("egc", hops=80, operator=operator), 4, 3)
+    theta = torch.randn(1, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    beta = torch.tensor([rate], dtype=torch.float64, requires_grad=True)
+    view = Propagation(graph, operator, hops=80).view()
+    found = model.logits({"theta": theta, "beta": beta}, view)[:, 0]
+    powers = dense.basis(graph, operator, "monomial", 80)
+    start = torch.from_numpy(dense.features(graph)) @ theta[0]
+    terms = [
+        rate**i / math.factorial(i) * torch.from_numpy(p) @ start for i, p in enumerate(powers)
+    ]
+    torch.testing.assert_close(found, sum(terms), rtol=1e-9, atol=1e-9)
+    (gradient,) = torch.autograd.grad(found.sum(), beta)
+    slopes = [
+        rate ** (i - 1) / math.factorial(i - 1) * torch.from_numpy(powers[i]) @ start
+        for i in range(1, 81)
+    ]
+    torch.testing.assert_close(gradient[0], sum(slopes).sum(), rtol=1e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize("basis", ["monomial", "chebyshev"])
+def test_a_kept_filter_equals_its_hops(graphs, basis, monkeypatch):
+    """SGC's rows of p_k(S), kept once, give what k products give, and the same gradient."""
+    graph = graphs(n=30, d=4, classes=3)
+    propagation = Propagation(graph, "renormalized", basis, hops=6)
+    found = []
+    for gain in (0, 1000):
+        monkeypatch.setattr("hoplite.propagation.engine.DENSE_GAIN", gain)
+        theta = torch.randn(
+            2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+        )
+        theta.requires_grad_()
+        outputs = propagation.view([3, 1, 7]).combine(theta, None, Dropout((0.5, 0.2), (1, 2), 4))
+        (outputs**2).sum().backward()
+        found.append((outputs.detach(), theta.grad))
+    torch.testing.assert_close(found[0], found[1])

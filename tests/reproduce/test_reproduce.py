@@ -109,17 +109,17 @@ def test_a_second_call_trains_nothing_again(
     small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "q"
-    first = reproduce(out, quick=True, datasets=["cora"], seeds=1)
+    first = reproduce(out, quick=True, datasets=["cora"], seeds=1, workers=1)
 
     def no(*arguments: object, **options: object) -> None:
         raise AssertionError("trained again")
 
     monkeypatch.setattr("hoplite.reproduce.chosen.train", no)
-    again = reproduce(out, quick=True, datasets=["cora"], seeds=1)
+    again = reproduce(out, quick=True, datasets=["cora"], seeds=1, workers=1)
     for section in ("accuracy", "curves", "coefficients"):
         assert again[section] == first[section]
     with pytest.raises(AssertionError, match="trained again"):  # other seeds are another run
-        reproduce(out, quick=True, datasets=["cora"], seeds=2)
+        reproduce(out, quick=True, datasets=["cora"], seeds=2, workers=1)
 
 
 def test_unknown_datasets_are_told(tmp_path: Path) -> None:

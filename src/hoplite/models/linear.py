@@ -9,8 +9,11 @@ from torch import Tensor
 
 from hoplite.filters import exponential_coefficients, start_coefficients, start_rate
 from hoplite.models.base import Model, Weights
+from hoplite.operators import SPECTRUM
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import RowView
+
+NEGLIGIBLE = 2.0**-16  # of the rounding error
 
 
 class LinearModel(Model):
@@ -45,6 +48,23 @@ class EGC(LinearModel):
 
     def coefficients(self, weights: Weights) -> Tensor | None:
         return exponential_coefficients(weights["beta"], self.config.hops)
+
+    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
+        """As for all linear models, without the hops that a factorial makes vanish.
+
+        |S^i X Theta| is at most |S|^i |X Theta|, so a term below a small part of the rounding of
+        the largest is lost anyway. A run's own terms decide about that, not its neighbours'.
+        """
+        every = exponential_coefficients(weights["beta"], self.config.hops)
+        norm = max(abs(end) for end in SPECTRUM[self.config.operator])
+        growth = norm ** torch.arange(self.config.hops + 1, dtype=torch.float64)
+        size = every.detach().abs() * growth
+        least = size.amax(dim=1, keepdim=True) * torch.finfo(every.dtype).eps * NEGLIGIBLE
+        matters = ~(size < least)  # NaN does
+        matters[:, 1:] |= matters[:, :-1].clone()  # c_{i-1} is the slope of c_i
+        used = int(matters.any(dim=0).nonzero().max()) + 1
+        kept = torch.where(matters, every, 0.0)
+        return view.combine(weights["theta"], kept[:, :used], dropout)
 
 
 class LGC(LinearModel):

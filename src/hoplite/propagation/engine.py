@@ -27,6 +27,8 @@ from hoplite.propagation.spmm import SparseMatrix, matmul
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
 FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper than a second pass
+DENSE_GAIN = 4  # a multiply-add of a dense product costs so many times less than of a sparse one
+MOST_FILTER_SIZE = 2**27  # elements of p_k(S) kept for some rows
 
 
 class Propagation:
@@ -105,22 +107,30 @@ class RowView:
     def combine(
         self, theta: Tensor, coefficients: Tensor | None, dropout: Dropout | None = None
     ) -> Tensor:
-        """sum_i c_i p_i(S) X Theta on the rows; without coefficients p_k(S) X Theta alone."""
+        """sum_i c_i p_i(S) X Theta on the rows; without coefficients p_k(S) X Theta alone.
+
+        Coefficients of the last hops may be left out; they count as 0.
+        """
         owner = self._owner
         if self._hops_first and dropout is None:
             if coefficients is None:
                 mixed = self._last_hop.unsqueeze(0)
             else:
-                mixed = torch.tensordot(coefficients, self._hop_features.squeeze(2), dims=1)
+                hops = self._hop_features[: coefficients.shape[1]].squeeze(2)
+                mixed = torch.tensordot(coefficients, hops, dims=1)
             return (mixed @ theta).transpose(0, 1)
+        signal = owner.features.times(theta, dropout)
         if coefficients is None:
+            if self._filter_is_cheap:
+                product = self._last_filter @ signal.flatten(1)
+                return product.view(self.num_rows, *signal.shape[1:])
             coefficients = theta.new_zeros(theta.shape[0], owner.hops + 1)
             coefficients[:, -1] = 1
-        signal = owner.features.times(theta, dropout)
         few = self._rows is not None and FEW_ROWS * self.num_rows < signal.shape[0]
         if few and coefficients.requires_grad:
             # their hops are small enough to keep, and give the gradient by the coefficients
-            stack = hop_stack(owner.matrix, owner.basis, signal, owner.hops, self._rows)
+            hops = coefficients.shape[1] - 1
+            stack = hop_stack(owner.matrix, owner.basis, signal, hops, self._rows)
             return torch.einsum("rk,knrm->nrm", coefficients, stack)
         return self.pick(combine(owner.matrix, owner.basis, signal, coefficients))
 
@@ -168,6 +178,27 @@ class RowView:
     def last_hop_features(self) -> Tensor:
         """p_k(S) X on the rows: (rows, d)."""
         return self._last_hop
+
+    @property
+    def _filter_is_cheap(self) -> bool:
+        """Whether one dense product with the rows of p_k(S) costs less than k sparse ones."""
+        owner = self._owner
+        dense = self.num_rows * owner.matrix.shape[0]
+        return (
+            self._rows is not None
+            and dense < DENSE_GAIN * owner.hops * owner.matrix.nnz
+            and dense <= MOST_FILTER_SIZE
+        )
+
+    @cached_property
+    def _last_filter(self) -> Tensor:
+        """The rows of p_k(S) itself: (rows, n); S is symmetric."""
+        owner, rows = self._owner, self._rows
+        assert rows is not None  # see _filter_is_cheap
+        unit = torch.zeros(owner.matrix.shape[0], len(rows), dtype=owner.features.dtype)
+        unit[rows, torch.arange(len(rows))] = 1
+        hops = iterate(owner.matrix, owner.basis, unit, owner.hops)
+        return deque(hops, maxlen=1).pop().T.contiguous()
 
     @cached_property
     def _row_features(self) -> Features:

@@ -7,6 +7,10 @@ after it.
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +22,9 @@ from hoplite.graph import Graph
 from hoplite.models import build_model
 from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
+from hoplite.propagation.backend import set_num_threads
 from hoplite.propagation.engine import Propagation
-from hoplite.reproduce.jobs import Job
+from hoplite.reproduce.jobs import MODELS_SHARE, Job
 from hoplite.training.train import train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
@@ -55,6 +60,35 @@ def examine(
     folder.mkdir(parents=True, exist_ok=True)
     atomic_write_text(path, json.dumps(found) + "\n")
     return found
+
+
+def examine_many(
+    graphs: dict[str, Graph],
+    tasks: list[tuple[Job, dict[str, Any]]],
+    seeds: list[int],
+    folder: Path,
+    workers: int,
+    report: Callable[[str, float], None],
+) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Examine jobs with their options in ``workers`` processes; results come in the jobs' order."""
+    calls = [(graphs[job.dataset], job, options, seeds, folder) for job, options in tasks]
+    if workers == 1:
+        for index, (call, (job, _)) in enumerate(zip(calls, tasks, strict=True)):
+            report(job.name, MODELS_SHARE * index / len(tasks))
+            yield job, examine(*call)
+        return
+    context = multiprocessing.get_context("spawn")  # a fork would inherit OpenMP's dead threads
+    threads = max(1, (os.cpu_count() or 1) // workers)
+    with context.Pool(workers, _start_worker, (threads,)) as pool:
+        waiting = [pool.apply_async(examine, call) for call in calls]
+        for index, (result, (job, _)) in enumerate(zip(waiting, tasks, strict=True)):
+            report(job.name, MODELS_SHARE * index / len(tasks))
+            yield job, result.get()
+
+
+def _start_worker(threads: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for it says so
+    set_num_threads(threads)
 
 
 def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.ndarray | None]:

@@ -5,47 +5,34 @@ from __future__ import annotations
 import datetime
 import json
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import pyarrow as pa
 
 from hoplite.bench.machine import describe
 from hoplite.datasets import load
 from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
-from hoplite.filters import frequency_response
 from hoplite.graph import Graph
 from hoplite.predictions import write_table
-from hoplite.propagation.backend import get_num_threads
 from hoplite.report import write_markdown, write_report
 from hoplite.reproduce import timing
-from hoplite.reproduce.chosen import examine
-from hoplite.reproduce.jobs import Job, check_datasets, full_jobs, quick_jobs
-from hoplite.selection import Ledger, choose, rank, read_space, runs_table
+from hoplite.reproduce.chosen import examine, examine_many
+from hoplite.reproduce.jobs import MODELS_SHARE, Job, check_datasets, full_jobs, quick_jobs
+from hoplite.reproduce.sections import (
+    Found,
+    accuracy_entry,
+    all_runs,
+    learned_sections,
+    spectrum_entry,
+)
+from hoplite.selection import choose, rank, read_space
 from hoplite.selection.runner import full_options, run_search
-from hoplite.selection.select import train_command
-from hoplite.spectrum import spectral_density
 from hoplite.training.train import as_seeds
 
-SPECTRUM_POINTS = 201
-CURVES_ON = "cora"
+CORES = os.cpu_count() or 1
 
 Report = Callable[[str, float], None]
-
-
-@dataclass
-class _Found:
-    """What is known of one job: its chosen options, what they gave, its entries of the table."""
-
-    job: Job
-    options: dict[str, Any]
-    seen: dict[str, Any]
-    entries: list[dict[str, Any]]
-    ledger: Ledger | None = None
 
 
 def reproduce(
@@ -68,7 +55,8 @@ def reproduce(
     quick : train one given configuration of each model, without a search
     datasets : some of cora, citeseer and pubmed; all if None
     seeds : runs of each configuration
-    workers : processes of a search; one per core if None
+    workers : processes; one per core if None. In a script, more than one need the usual
+        ``if __name__ == "__main__":``
     notes : Markdown for RESULTS.md, the explanations that no program can give
     progress : called with what is being done and how far all of it is, 0 to 1
     """
@@ -87,21 +75,12 @@ def reproduce(
         "command": _command(folder, quick, datasets, seeds),
         "provenance": _provenance(),
     }
-    found: list[_Found] = []
-    for index, job in enumerate(jobs):
-        begin, size = 0.8 * index / len(jobs), 0.8 / len(jobs)
-
-        def share(part: float, job: Job = job, begin: float = begin, size: float = size) -> None:
-            report(job.name, begin + size * part)
-
-        share(0.0)
-        graph = graphs[job.dataset]
-        if quick:
-            found.append(_quick_job(graph, job, folder, seeds))
-        else:
-            found.append(_full_job(graph, job, folder, seeds, workers, share))
-        results["accuracy"] = [entry for one in found for entry in one.entries]
-        results |= _learned(found)
+    run_jobs = _quick_jobs if quick else _full_jobs
+    found: list[Found] = []
+    for one in run_jobs(graphs, jobs, folder, as_seeds(seeds), workers or CORES, report):
+        found.append(one)
+        results["accuracy"] = [entry for each in found for entry in each.entries]
+        results |= learned_sections(found)
         _write(folder, results)
     results["timing"] = []
     effort = timing.QUICK if quick else timing.FULL
@@ -112,19 +91,19 @@ def reproduce(
             of_graph,
             effort,
             lambda what, part, i=index, n=name: report(
-                f"{n}: time of {what}", 0.8 + 0.15 * (i + part) / len(graphs)
+                f"{n}: time of {what}", MODELS_SHARE + 0.15 * (i + part) / len(graphs)
             ),
         )
         _write(folder, results)
     results["spectrum"] = []
     for index, (name, graph) in enumerate(graphs.items()):
         report(f"{name}: spectrum", 0.95 + 0.04 * index / len(graphs))
-        results["spectrum"].append(_spectrum(name, graph, found))
+        results["spectrum"].append(spectrum_entry(name, graph, found))
     _write(folder, results)
     report("report", 0.99)
     try:
         if not quick:
-            write_table(_all_runs(found), folder / "runs.parquet")
+            write_table(all_runs(found), folder / "runs.parquet")
         write_report(results, folder / "report.html")
         write_markdown(results, folder / "RESULTS.md", notes=notes)
     except OSError as error:
@@ -133,164 +112,69 @@ def reproduce(
     return results
 
 
-def _quick_job(graph: Graph, job: Job, folder: Path, seeds: int) -> _Found:
-    """Train the one configuration that the quick grid has."""
-    configuration = read_space(job.grid).configurations(job.dataset, job.model, job.fixed)[0]
-    options = full_options(job.model, configuration)
-    seen = examine(graph, job, options, as_seeds(seeds), folder / "chosen")
-    sizes = {"configurations": 1, "runs": len(seen["seeds"])}
-    entry = _entry(job, "validation", options, seen["seeds"], seen["val"], seen["test"], sizes)
-    return _Found(job, options, seen, [entry])
-
-
-def _full_job(
-    graph: Graph,
-    job: Job,
+def _quick_jobs(
+    graphs: dict[str, Graph],
+    jobs: list[Job],
     folder: Path,
-    seeds: int,
-    workers: int | None,
-    share: Callable[[float], None],
-) -> _Found:
-    """Search, choose on validation, train the chosen one; then, apart, the biased twin."""
-    space = read_space(job.grid)
-    ledger = run_search(
-        graph,
-        job.model,
-        space.configurations(job.dataset, job.model, job.fixed),
-        folder / "searches" / job.name,
-        seeds=seeds,
-        protocol="test",
-        workers=workers or os.cpu_count() or 1,
-        progress=lambda state: share(0.9 * state.share),
-    )
-    settings = ledger.settings
-    sizes = {
-        "cut": space.cut(job.dataset, job.model, job.fixed),
-        "configurations": len(settings["configurations"]),
-        "runs": len(settings["configurations"]) * len(settings["seeds"]),
-        "minutes": ledger.cpu_seconds() / 60,
-    }
-    options = rank(ledger, "validation")[0].options
-    seen = examine(graph, job, options, settings["seeds"], folder / "chosen")
-    best = choose(graph, ledger, "test").best
-    return _Found(
-        job,
-        options,
-        seen,
-        [
-            _entry(job, "validation", options, seen["seeds"], seen["val"], seen["test"], sizes),
-            _entry(job, "test", best.options, seen["seeds"], best.val, best.test, sizes),
-        ],
-        ledger,
-    )
-
-
-def _entry(
-    job: Job,
-    protocol: str,
-    options: dict[str, Any],
     seeds: list[int],
-    val: Sequence[float],
-    test: Sequence[float],
-    sizes: dict[str, Any],
-) -> dict[str, Any]:
-    return {
-        "protocol": protocol,
-        "dataset": job.dataset,
-        "model": job.model,
-        "gate": job.gate,
-        "grid": job.grid,
-        "cut": None,
-        **sizes,
-        "config": options,
-        "seeds": seeds,
-        "val_mean": float(np.mean(val)),
-        "val_std": float(np.std(val)),
-        "test_mean": float(np.mean(test)),
-        "test_std": float(np.std(test)),
-        "val": list(val),
-        "test": list(test),
-        "command": train_command(job.dataset, job.model, options, seeds),
-    }
-
-
-def _learned(found: list[_Found]) -> dict[str, list[dict[str, Any]]]:
-    """The sections ``curves`` and ``coefficients``."""
-    curves, coefficients = [], []
-    for one in found:
-        about = {key: getattr(one.job, key) for key in ("dataset", "model", "gate")}
-        about["config"] = one.options
-        learned = one.seen["coefficients"]
-        if learned is None:
-            continue
-        if one.job.dataset == CURVES_ON:
-            first = {"seed": one.seen["seeds"][0], "best_epoch": one.seen["best_epoch"]}
-            curves.append({**about, **first, **one.seen["curves"]})
-        if one.job.model != "sgc":  # its only coefficient is 1
-            runs = _floats(learned["runs"])
-            coefficients.append(
-                {
-                    **about,
-                    "seeds": one.seen["seeds"],
-                    "mean": runs.mean(axis=0).tolist(),
-                    "std": runs.std(axis=0).tolist(),
-                    **learned,
-                }
-            )
-    return {"curves": curves, "coefficients": coefficients}
-
-
-def _spectrum(name: str, graph: Graph, found: list[_Found]) -> dict[str, Any]:
-    """Density of the operator's eigenvalues, and each learned filter over them."""
-    points, density = spectral_density(graph, "renormalized", SPECTRUM_POINTS)
-    responses = []
-    for one in found:
-        learned = one.seen["coefficients"]
-        if one.job.dataset != name or learned is None:
-            continue
-        basis, operator = one.options["basis"], one.options["operator"]
-        each = np.array(
-            [
-                frequency_response(c, points, basis=basis, operator=operator)
-                for c in _floats(learned["runs"])
-            ]
+    workers: int,
+    report: Report,
+) -> Iterator[Found]:
+    """Train the one configuration that the quick grid has, jobs side by side."""
+    options = {}
+    for job in jobs:
+        configuration = read_space(job.grid).configurations(job.dataset, job.model, job.fixed)[0]
+        options[job] = full_options(job.model, configuration)
+    tasks = [(job, options[job]) for job in jobs]
+    for job, seen in examine_many(graphs, tasks, seeds, folder / "chosen", workers, report):
+        sizes = {"configurations": 1, "runs": len(seeds)}
+        yield Found(
+            job, options[job], seen, [accuracy_entry(job, "validation", options[job], seen, sizes)]
         )
-        each /= np.abs(each).max(axis=1, keepdims=True)  # only the shape can be compared
-        responses.append(
-            {
-                "model": one.job.model,
-                "gate": one.job.gate,
-                "config": one.options,
-                "mean": each.mean(axis=0).tolist(),
-                "std": each.std(axis=0).tolist(),
-            }
+
+
+def _full_jobs(
+    graphs: dict[str, Graph],
+    jobs: list[Job],
+    folder: Path,
+    seeds: list[int],
+    workers: int,
+    report: Report,
+) -> Iterator[Found]:
+    """Search, choose on validation, train the chosen one; then, apart, the biased twin."""
+    for index, job in enumerate(jobs):
+
+        def share(part: float, name: str = job.name, index: int = index) -> None:
+            report(name, MODELS_SHARE * (index + part) / len(jobs))
+
+        share(0.0)
+        graph, space = graphs[job.dataset], read_space(job.grid)
+        ledger = run_search(
+            graph,
+            job.model,
+            space.configurations(job.dataset, job.model, job.fixed),
+            folder / "searches" / job.name,
+            seeds=seeds,
+            protocol="test",
+            workers=workers,
+            progress=lambda state, share=share: share(0.9 * state.share),
         )
-    return {
-        "dataset": name,
-        "operator": "renormalized",
-        "points": points.tolist(),
-        "density": density.tolist(),
-        "responses": responses,
-    }
-
-
-def _all_runs(found: list[_Found]) -> pa.Table:
-    """Every run of every search; test accuracies are not among them."""
-    tables = []
-    for one in found:
-        if one.ledger is None:
-            continue
-        table = runs_table(one.ledger)
-        for position, (key, value) in enumerate(
-            (("dataset", one.job.dataset), ("model", one.job.model))
-        ):
-            table = table.add_column(position, key, pa.array([value] * len(table)))
-        tables.append(table)
-    return pa.concat_tables(tables, promote_options="default")
-
-
-def _floats(runs: Any) -> np.ndarray:
-    return np.array(runs, dtype=np.float64)  # None, a value that was not finite, becomes NaN
+        count = len(ledger.settings["configurations"])
+        sizes = {
+            "cut": space.cut(job.dataset, job.model, job.fixed),
+            "configurations": count,
+            "runs": count * len(seeds),
+            "minutes": ledger.cpu_seconds() / 60,
+        }
+        options = rank(ledger, "validation")[0].options
+        seen = examine(graph, job, options, seeds, folder / "chosen")
+        best = choose(graph, ledger, "test").best
+        biased = {"val": best.val, "test": best.test, "seeds": seeds}
+        entries = [
+            accuracy_entry(job, "validation", options, seen, sizes),
+            accuracy_entry(job, "test", best.options, biased, sizes),
+        ]
+        yield Found(job, options, seen, entries, ledger)
 
 
 def _write(folder: Path, results: dict[str, Any]) -> None:
@@ -301,7 +185,7 @@ def _write(folder: Path, results: dict[str, Any]) -> None:
 
 
 def _provenance() -> dict[str, Any]:
-    machine = describe(os.cpu_count() or get_num_threads())
+    machine = describe(CORES)
     return {"date": datetime.date.today().isoformat(), "machine": machine}
 
 

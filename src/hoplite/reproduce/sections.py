@@ -1,0 +1,138 @@
+"""The parts of the results file, made from what the jobs found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hoplite.filters import frequency_response
+from hoplite.graph import Graph
+from hoplite.reproduce.jobs import Job
+from hoplite.selection import Ledger, runs_table
+from hoplite.selection.select import train_command
+from hoplite.spectrum import spectral_density
+
+SPECTRUM_POINTS = 201
+CURVES_ON = "cora"
+
+
+@dataclass
+class Found:
+    """What is known of one job: its chosen options, what they gave, its entries of the table."""
+
+    job: Job
+    options: dict[str, Any]
+    seen: dict[str, Any]
+    entries: list[dict[str, Any]]
+    ledger: Ledger | None = None
+
+
+def accuracy_entry(
+    job: Job,
+    protocol: str,
+    options: dict[str, Any],
+    seen: dict[str, Any],
+    sizes: dict[str, Any],
+) -> dict[str, Any]:
+    """An entry of the section ``accuracy``; ``seen`` has the figures of each seed."""
+    val, test, seeds = (list(seen[name]) for name in ("val", "test", "seeds"))
+    return {
+        "protocol": protocol,
+        "dataset": job.dataset,
+        "model": job.model,
+        "gate": job.gate,
+        "grid": job.grid,
+        "cut": None,
+        **sizes,
+        "config": options,
+        "seeds": seeds,
+        "val_mean": float(np.mean(val)),
+        "val_std": float(np.std(val)),
+        "test_mean": float(np.mean(test)),
+        "test_std": float(np.std(test)),
+        "val": val,
+        "test": test,
+        "command": train_command(job.dataset, job.model, options, seeds),
+    }
+
+
+def learned_sections(found: list[Found]) -> dict[str, list[dict[str, Any]]]:
+    """The sections ``curves`` and ``coefficients``."""
+    curves, coefficients = [], []
+    for one in found:
+        about = {key: getattr(one.job, key) for key in ("dataset", "model", "gate")}
+        about["config"] = one.options
+        learned = one.seen["coefficients"]
+        if learned is None:
+            continue
+        if one.job.dataset == CURVES_ON:
+            first = {"seed": one.seen["seeds"][0], "best_epoch": one.seen["best_epoch"]}
+            curves.append({**about, **first, **one.seen["curves"]})
+        if one.job.model != "sgc":  # its only coefficient is 1
+            runs = _floats(learned["runs"])
+            coefficients.append(
+                {
+                    **about,
+                    "seeds": one.seen["seeds"],
+                    "mean": runs.mean(axis=0).tolist(),
+                    "std": runs.std(axis=0).tolist(),
+                    **learned,
+                }
+            )
+    return {"curves": curves, "coefficients": coefficients}
+
+
+def spectrum_entry(name: str, graph: Graph, found: list[Found]) -> dict[str, Any]:
+    """Density of the operator's eigenvalues, and each learned filter over them."""
+    points, density = spectral_density(graph, "renormalized", SPECTRUM_POINTS)
+    responses = []
+    for one in found:
+        learned = one.seen["coefficients"]
+        if one.job.dataset != name or learned is None:
+            continue
+        basis, operator = one.options["basis"], one.options["operator"]
+        each = np.array(
+            [
+                frequency_response(c, points, basis=basis, operator=operator)
+                for c in _floats(learned["runs"])
+            ]
+        )
+        each /= np.abs(each).max(axis=1, keepdims=True)  # only the shape can be compared
+        responses.append(
+            {
+                "model": one.job.model,
+                "gate": one.job.gate,
+                "config": one.options,
+                "mean": each.mean(axis=0).tolist(),
+                "std": each.std(axis=0).tolist(),
+            }
+        )
+    return {
+        "dataset": name,
+        "operator": "renormalized",
+        "points": points.tolist(),
+        "density": density.tolist(),
+        "responses": responses,
+    }
+
+
+def all_runs(found: list[Found]) -> pa.Table:
+    """Every run of every search; test accuracies are not among them."""
+    tables = []
+    for one in found:
+        if one.ledger is None:
+            continue
+        table = runs_table(one.ledger)
+        for position, (key, value) in enumerate(
+            (("dataset", one.job.dataset), ("model", one.job.model))
+        ):
+            table = table.add_column(position, key, pa.array([value] * len(table)))
+        tables.append(table)
+    return pa.concat_tables(tables, promote_options="default")
+
+
+def _floats(runs: Any) -> np.ndarray:
+    return np.array(runs, dtype=np.float64)  # None, a value that was not finite, becomes NaN
