@@ -110,11 +110,59 @@ def test_other_folders_are_left_alone(tmp_path: Path) -> None:
         Ledger.open(tmp_path / "letter.txt", {**SETTINGS, "cells": CELLS})
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"cell": 0}', '{"runs": [], "cpu_seconds": 1}'])
+GOOD = {"configuration": 0, "seed": 0, "val_accuracy": 0.5}
+DAMAGED = [
+    [],
+    [1, 2],
+    [{}, {}],
+    [GOOD, GOOD],
+    [GOOD, {**GOOD, "seed": 1, "val_accuracy": "x"}],
+    [GOOD, {**GOOD, "seed": 1, "val_accuracy": float("nan")}],
+    [GOOD, {**GOOD, "seed": 1, "val_loss": "x"}],
+    [GOOD, {**GOOD, "seed": 1, "configuration": 99}],
+]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{", '{"cell": 0}', *[json.dumps({"runs": runs}) for runs in DAMAGED]],
+)
 def test_damage_is_told(ledger: Ledger, text: str) -> None:
     (ledger.folder / "cells" / "0000.json").write_text(text)
-    with pytest.raises(LedgerError, match=r"0000\.json"):
+    with pytest.raises(LedgerError, match=r"0000\.json is damaged; delete it"):
         ledger.runs()
+
+
+@pytest.mark.parametrize("values", [[], [0.5], ["x", 0.5], [float("nan"), 0.5], [2, 0.5]])
+def test_damaged_test_accuracies_are_told(ledger: Ledger, values: list) -> None:
+    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    path = ledger.folder / "cells" / "0000.test.json"
+    path.write_text(json.dumps({"test_accuracy": values}))
+    assert len(ledger.runs()) == 2
+    with pytest.raises(LedgerError, match=r"0000\.test\.json is damaged"):
+        ledger.runs(test=True)
+
+
+def test_cells_without_settings_are_not_adopted(ledger: Ledger) -> None:
+    ledger.record(0, runs_of([0]), 1.0)
+    (ledger.folder / "search.json").unlink()
+    with pytest.raises(LedgerError, match="not empty and holds no search"):
+        Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS})
+
+
+def test_tidy_removes_what_killed_processes_left(ledger: Ledger) -> None:
+    cells = ledger.folder / "cells"
+    (cells / ".0001.json.abc.tmp").write_text("half")
+    (cells / "0000.lock").write_text("0.9")
+    with ledger.claim(1) as mine:
+        assert mine is not None
+        mine.note(0.5)
+        ledger.tidy()
+        assert (cells / ".0001.json.abc.tmp").exists()  # somebody is at it
+        assert ledger.share(0) == 0
+        assert ledger.share(1) == 0.5
+    ledger.tidy()
+    assert not (cells / ".0001.json.abc.tmp").exists()
 
 
 def test_damaged_settings_are_told(ledger: Ledger) -> None:

@@ -31,7 +31,8 @@ def search(
     ],
     model: Annotated[str, typer.Option(help="sgc, egc, lgc, hlgc, gcn or gat.")] = _usual.model,
     grid: Annotated[
-        str, typer.Option(help="paper, reduced, or a TOML file of your own (docs/search.md).")
+        str,
+        typer.Option(help="paper, reduced, quick, or a TOML file of your own (docs/search.md)."),
     ] = "paper",
     protocol: Annotated[
         str,
@@ -79,6 +80,7 @@ def search(
     from hoplite import load  # only now: importing torch takes a second
     from hoplite.predictions import write_table
     from hoplite.selection import search as run
+    from hoplite.selection import train_command
 
     graph = load(dataset, seed=split_seed)
     with search_bar(f"{graph.name} {model}") as progress:
@@ -95,7 +97,8 @@ def search(
             progress=progress,
             **fixed,
         )
-    summary = result.summary() | {"out": str(out)}
+    command = train_command(dataset, model, result.best.options, seeds, split_seed)
+    summary = result.summary() | {"command": command, "out": str(out)}
     if export is not None:
         write_table(result.table(), export)
         summary["export"] = str(export)
@@ -122,11 +125,10 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
         columns,
         rows,
     )
+    biased = f" ({summary['biased']})" if test else ""
     print_line(
-        f"Chosen by {summary['protocol']}: test accuracy "
-        f"{100 * summary['test_mean']:.1f} ± {100 * summary['test_std']:.2f} %, "
-        f"validation {100 * summary['val_mean']:.1f} ± {100 * summary['val_std']:.2f} %"
-        + (f" ({summary['biased']})" if test else "")
+        f"Chosen by {summary['protocol']}: test accuracy {_percent(summary, 'test')}, "
+        f"validation {_percent(summary, 'val')}{biased}"
     )
     if summary["cut"]:
         print_line(f"The grid is cut: {summary['cut']}")
@@ -138,3 +140,8 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def _percent(summary: dict[str, Any], part: str) -> str:
+    mean, std = summary[f"{part}_mean"], summary[f"{part}_std"]
+    return "not known, no such nodes" if mean is None else f"{100 * mean:.1f} ± {100 * std:.2f} %"

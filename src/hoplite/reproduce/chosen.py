@@ -113,7 +113,8 @@ def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
     """What an earlier run kept for the same settings."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return found if {name: found[name] for name in key} == key else None
+        whole = {"val", "test", "best_epoch", "curves", "coefficients"} <= set(found)
+        return found if whole and {name: found[name] for name in key} == key else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 

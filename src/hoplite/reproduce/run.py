@@ -5,17 +5,18 @@ from __future__ import annotations
 import datetime
 import json
 import os
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from hoplite.bench.machine import describe
 from hoplite.datasets import load
-from hoplite.errors import HopliteError
+from hoplite.errors import ConfigError, HopliteError
 from hoplite.files import atomic_write_text
 from hoplite.graph import Graph
 from hoplite.predictions import write_table
-from hoplite.report import write_markdown, write_report
+from hoplite.report import load_results, write_markdown, write_report
 from hoplite.reproduce import timing
 from hoplite.reproduce.chosen import examine, examine_many
 from hoplite.reproduce.jobs import MODELS_SHARE, Job, check_datasets, full_jobs, quick_jobs
@@ -69,19 +70,27 @@ def reproduce(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
+    finished = _finished(folder, "quick" if quick else "full", chosen_data, seeds)
     results: dict[str, Any] = {
         "format": 1,
         "kind": "quick" if quick else "full",
         "command": _command(folder, quick, datasets, seeds),
+        "datasets": list(chosen_data),
+        "seeds": seeds,
         "provenance": _provenance(),
     }
+
+    def keep() -> None:
+        if not finished:  # an interrupted repetition must not leave less than there was
+            _write(folder, results)
+
     run_jobs = _quick_jobs if quick else _full_jobs
     found: list[Found] = []
     for one in run_jobs(graphs, jobs, folder, as_seeds(seeds), workers or CORES, report):
         found.append(one)
         results["accuracy"] = [entry for each in found for entry in each.entries]
         results |= learned_sections(found)
-        _write(folder, results)
+        keep()
     results["timing"] = []
     effort = timing.QUICK if quick else timing.FULL
     for index, (name, graph) in enumerate(graphs.items()):
@@ -94,7 +103,7 @@ def reproduce(
                 f"{n}: time of {what}", MODELS_SHARE + 0.15 * (i + part) / len(graphs)
             ),
         )
-        _write(folder, results)
+        keep()
     results["spectrum"] = []
     for index, (name, graph) in enumerate(graphs.items()):
         report(f"{name}: spectrum", 0.95 + 0.04 * index / len(graphs))
@@ -110,6 +119,21 @@ def reproduce(
         raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
     report("done", 1.0)
     return results
+
+
+def _finished(folder: Path, kind: str, datasets: Sequence[str], seeds: int) -> bool:
+    """Whether ``folder`` holds this very run, and all of it; another run is refused."""
+    if not (folder / "results.json").exists():
+        return False
+    old = load_results(folder)
+    here = {"kind": kind, "datasets": list(datasets), "seeds": seeds}
+    for name, value in here.items():
+        if old.get(name, value) != value:
+            raise ConfigError(
+                f"{folder} holds a run with {name} {old[name]!r}, and this one has {value!r}; "
+                "give another folder."
+            )
+    return bool(old.get("spectrum"))
 
 
 def _quick_jobs(
@@ -196,4 +220,4 @@ def _command(folder: Path, quick: bool, datasets: Sequence[str] | None, seeds: i
     for dataset in datasets or ():
         words += ["--dataset", dataset]
     words += ["--seeds", str(seeds)] if seeds != 5 else []
-    return " ".join([*words, "--out", name])
+    return shlex.join([*words, "--out", name])

@@ -11,8 +11,7 @@ import pyarrow as pa
 from hoplite.filters import frequency_response
 from hoplite.graph import Graph
 from hoplite.reproduce.jobs import Job
-from hoplite.selection import Ledger, runs_table
-from hoplite.selection.select import train_command
+from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
 
 SPECTRUM_POINTS = 201
@@ -55,7 +54,7 @@ def accuracy_entry(
         "test_std": float(np.std(test)),
         "val": val,
         "test": test,
-        "command": train_command(job.dataset, job.model, options, seeds),
+        "command": train_command(job.dataset, job.model, options, len(seeds)),
     }
 
 
@@ -71,15 +70,16 @@ def learned_sections(found: list[Found]) -> dict[str, list[dict[str, Any]]]:
         if one.job.dataset == CURVES_ON:
             first = {"seed": one.seen["seeds"][0], "best_epoch": one.seen["best_epoch"]}
             curves.append({**about, **first, **one.seen["curves"]})
-        if one.job.model != "sgc":  # its only coefficient is 1
-            runs = _floats(learned["runs"])
+        runs = _aligned(learned["runs"])
+        if one.job.model != "sgc" and len(runs):  # SGC's only coefficient is 1
             coefficients.append(
                 {
                     **about,
                     "seeds": one.seen["seeds"],
                     "mean": runs.mean(axis=0).tolist(),
                     "std": runs.std(axis=0).tolist(),
-                    **learned,
+                    "runs": runs.tolist(),
+                    "node_std": learned["node_std"],
                 }
             )
     return {"curves": curves, "coefficients": coefficients}
@@ -94,20 +94,19 @@ def spectrum_entry(name: str, graph: Graph, found: list[Found]) -> dict[str, Any
         if one.job.dataset != name or learned is None:
             continue
         basis, operator = one.options["basis"], one.options["operator"]
-        each = np.array(
-            [
-                frequency_response(c, points, basis=basis, operator=operator)
-                for c in _floats(learned["runs"])
-            ]
-        )
-        each /= np.abs(each).max(axis=1, keepdims=True)  # only the shape can be compared
+        each = [
+            _scaled(frequency_response(c, points, basis=basis, operator=operator))
+            for c in _aligned(learned["runs"])
+        ]
+        if not each:
+            continue
         responses.append(
             {
                 "model": one.job.model,
                 "gate": one.job.gate,
                 "config": one.options,
-                "mean": each.mean(axis=0).tolist(),
-                "std": each.std(axis=0).tolist(),
+                "mean": np.mean(each, axis=0).tolist(),
+                "std": np.std(each, axis=0).tolist(),
             }
         )
     return {
@@ -134,5 +133,18 @@ def all_runs(found: list[Found]) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def _floats(runs: Any) -> np.ndarray:
-    return np.array(runs, dtype=np.float64)  # None, a value that was not finite, becomes NaN
+def _aligned(runs: Any) -> np.ndarray:
+    """The finite runs of (R, k + 1) with the signs that make their sums positive.
+
+    A filter and its negative are one model, as Theta takes the other sign; a mean over seeds that
+    fell to either side would say nothing.
+    """
+    values = np.array(runs, dtype=np.float64)  # None, a value that was not finite, becomes NaN
+    values = values[np.isfinite(values).all(axis=1)]
+    return values * np.where(values.sum(axis=1, keepdims=True) < 0, -1.0, 1.0)
+
+
+def _scaled(response: np.ndarray) -> np.ndarray:
+    """The response over its largest size: only shapes can be compared."""
+    largest = np.abs(response).max()
+    return response / largest if largest > 0 else response

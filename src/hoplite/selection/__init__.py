@@ -2,7 +2,14 @@
 
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.protocol import PROTOCOLS, rank
-from hoplite.selection.select import SearchResult, choose, retrain, runs_table, search
+from hoplite.selection.select import (
+    SearchResult,
+    choose,
+    retrain,
+    runs_table,
+    search,
+    train_command,
+)
 from hoplite.selection.space import Space, read_space
 
 __all__ = [
@@ -16,4 +23,5 @@ __all__ = [
     "retrain",
     "runs_table",
     "search",
+    "train_command",
 ]

@@ -15,8 +15,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,8 @@ class Ledger:
         settings = json.loads(json.dumps({"format": FORMAT, **settings}, allow_nan=False))
         path = folder / SETTINGS
         try:
-            if folder.is_dir() and not path.exists() and any(folder.iterdir()):
-                strangers = [p for p in folder.iterdir() if not _ours(p)]
+            if folder.is_dir() and not path.exists():
+                strangers = [p for p in folder.iterdir() if not _from_the_first_moments(p)]
                 if strangers:
                     raise LedgerError(
                         f"{folder} is not empty and holds no search; give a new folder."
@@ -80,13 +81,26 @@ class Ledger:
     def claim(self, cell: int) -> Iterator[Claim | None]:
         """The right to train ``cell``, for as long as the block lasts; None if another has it."""
         path = self._path(cell, ".lock")
-        with path.open("a+b", buffering=0) as file:
+        try:
+            file = path.open("a+b", buffering=0)
+        except OSError as error:
+            raise LedgerError(f"cannot write to {self.folder}: {error.strerror}.") from error
+        with file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 yield None
                 return
             yield Claim(file.fileno())
+
+    def tidy(self, *, test: bool = False) -> None:
+        """Remove what killed processes left of unfinished cells; those in work are not touched."""
+        for cell in self.waiting(test=test):
+            with self.claim(cell) as claim:
+                if claim is not None:
+                    claim.note(0.0)
+                    for left in (self.folder / "cells").glob(f".{cell:04d}.*.tmp"):
+                        left.unlink(missing_ok=True)
 
     def record(self, cell: int, runs: list[dict[str, Any]], cpu_seconds: float) -> None:
         """Keep what the cell's runs gave; ``test_accuracy``, if there, goes to its own file."""
@@ -134,13 +148,11 @@ class Ledger:
         return 0.0
 
     def _cell(self, cell: int, ending: str, key: str) -> Any:
-        content = _read(self._path(cell, ending))
-        expected = len(self.settings["cells"][cell]) * len(self.settings["seeds"])
-        value = content.get(key)
-        if value is None or (isinstance(value, list) and len(value) != expected):
-            raise LedgerError(
-                f"{self._path(cell, ending)} is damaged; delete it and run the search again."
-            )
+        path = self._path(cell, ending)
+        value = _read(path).get(key)
+        runs = [(c, s) for c in self.settings["cells"][cell] for s in self.settings["seeds"]]
+        if not _CHECKS[key](value, runs):
+            raise LedgerError(f"{path} is damaged; delete it and run the search again.")
         return value
 
     def _write(self, cell: int, ending: str, content: dict[str, Any]) -> None:
@@ -170,19 +182,60 @@ def _locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _ours(path: Path) -> bool:
-    """A file that a search killed in its first moments leaves."""
-    return path.name in ("cells", "search.lock") or path.name.startswith(f".{SETTINGS}.")
+def _from_the_first_moments(path: Path) -> bool:
+    """Whether a search that was killed before it had settings leaves this."""
+    if path.name == "cells":
+        return path.is_dir() and not any(path.glob("*.json"))
+    return path.name == "search.lock" or path.name.startswith(f".{SETTINGS}.")
 
 
 def _read(path: Path) -> dict[str, Any]:
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise LedgerError(f"cannot read {path}: {error}.") from error
+    except OSError as error:
+        raise LedgerError(f"cannot read {path}: {error.strerror}.") from error
+    except (ValueError, RecursionError):
+        content = None
     if not isinstance(content, dict):
-        raise LedgerError(f"{path} is damaged; it should hold one JSON object.")
+        remedy = "delete the search's folder" if path.name == SETTINGS else "delete it"
+        raise LedgerError(f"{path} is damaged; {remedy} and run the search again.")
     return content
+
+
+def _is_number(value: Any, most: float = math.inf) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
+
+
+def _is_run(run: Any, configuration: int, seed: int) -> bool:
+    return (
+        isinstance(run, dict)
+        and (run.get("configuration"), run.get("seed")) == (configuration, seed)
+        and _is_number(run.get("val_accuracy"), 1)
+        and (run.get("val_loss") is None or _is_number(run["val_loss"]))
+    )
+
+
+def _are_runs(value: Any, runs: list[tuple[int, int]]) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == len(runs)
+        and all(_is_run(run, *expected) for run, expected in zip(value, runs, strict=True))
+    )
+
+
+def _are_accuracies(value: Any, runs: list[tuple[int, int]]) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == len(runs)
+        and all(_is_number(accuracy, 1) for accuracy in value)
+    )
+
+
+_CHECKS: dict[str, Callable[[Any, list[tuple[int, int]]], bool]] = {
+    "runs": _are_runs,
+    "test_accuracy": _are_accuracies,
+    "cpu_seconds": lambda value, runs: _is_number(value),
+}
 
 
 def _check_same(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> None:

@@ -93,6 +93,7 @@ def run_search(
                 )
             )
 
+    ledger.tidy(test=test)
     look()
     workers = min(workers, len(ledger.waiting(test=test)))
     if workers == 1:
@@ -202,11 +203,11 @@ def _run_workers(task: _Task, workers: int, look: Callable[[], None]) -> None:
             time.sleep(LOOK_SECONDS)
             look()
     finally:
-        for process in processes:
-            if process.is_alive():
-                process.terminate()
-            if process.pid is not None:
-                process.join()
+        started = [process for process in processes if process.pid is not None]
+        for process in started:
+            process.terminate()  # all of them before waiting for any; the finished do not mind
+        for process in started:
+            process.join()
     codes = [process.exitcode for process in processes if process.exitcode]
     if codes:
         raise LedgerError(
@@ -299,5 +300,5 @@ def _check_split(graph: Graph, test: bool) -> None:
     for part in needed:
         if not getattr(graph.split, part).size:
             raise GraphError(
-                f"the graph has no {part} nodes, but this search needs them; give it a split."
+                f"the graph's split has no {part} nodes, but this search needs them; mark some."
             )

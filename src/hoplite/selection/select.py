@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
@@ -16,14 +17,14 @@ import pyarrow as pa
 
 from hoplite.config import ModelConfig, TrainingConfig
 from hoplite.datasets import load
-from hoplite.errors import ConfigError, LedgerError
+from hoplite.errors import LedgerError
 from hoplite.files import atomic_write_text
 from hoplite.graph import Graph
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.protocol import BIASED, Candidate, check_protocol, rank
 from hoplite.selection.runner import SearchProgress, run_search
 from hoplite.selection.space import TWO_LAYERS, read_space
-from hoplite.training.train import TrainingResult, train
+from hoplite.training.train import TrainingResult, number, train
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,15 +65,12 @@ class SearchResult:
             "cut": self.cut,
             "seeds": settings["seeds"],
             "config": self.best.options,
-            "command": train_command(
-                settings["dataset"], settings["model"], self.best.options, settings["seeds"]
-            ),
-            "val_mean": float(np.mean(self.val)),
-            "val_std": float(np.std(self.val)),
-            "test_mean": self.test_accuracy,
-            "test_std": float(np.std(self.test)),
-            "val": list(self.val),
-            "test": list(self.test),
+            "val_mean": number(float(np.mean(self.val))),
+            "val_std": number(float(np.std(self.val))),
+            "test_mean": number(self.test_accuracy),
+            "test_std": number(float(np.std(self.test))),
+            "val": [number(value) for value in self.val],
+            "test": [number(value) for value in self.test],
             "cpu_minutes": self.ledger.cpu_seconds() / 60,
             "hoplite": settings["hoplite"],
         }
@@ -125,7 +123,7 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
     ranking = rank(ledger, protocol)
     best = ranking[0]
     path = ledger.folder / f"{protocol}.json"
-    kept = _kept(path, best)
+    kept = _kept(path, best, len(ledger.settings["seeds"]))
     if kept is not None:
         return SearchResult(protocol, ledger, ranking, kept[0], kept[1], cut)
     val, test = best.val, best.test
@@ -135,7 +133,7 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
         test = tuple(run.test_accuracy for run in trained.runs)
     result = SearchResult(protocol, ledger, ranking, val, test, cut)
     try:
-        atomic_write_text(path, json.dumps(result.summary(), indent=1) + "\n")
+        atomic_write_text(path, json.dumps(result.summary(), indent=1, allow_nan=False) + "\n")
     except OSError as error:
         raise LedgerError(f"cannot write {path}: {error.strerror}.") from error
     return result
@@ -160,9 +158,9 @@ def runs_table(ledger: Ledger, protocol: str = "validation") -> pa.Table:
 
 
 def train_command(
-    dataset: str, model: str, options: Mapping[str, Any], seeds: Sequence[int]
+    dataset: str, model: str, options: Mapping[str, Any], seeds: int, split_seed: int = 0
 ) -> str:
-    """The ``hoplite train`` command that repeats a configuration with its seeds."""
+    """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ..."""
     fields = [f for kind in (ModelConfig, TrainingConfig) for f in dataclasses.fields(kind)]
     usual = {field.name: field.default for field in fields}
     shown = {"hidden" if model in TWO_LAYERS else "hops", "lr", "weight_decay", "dropout"}
@@ -171,17 +169,25 @@ def train_command(
         if name in shown or value != usual[name]:
             flag = f"--{name.replace('_', '-')}"
             words += [flag] if value is True else [flag, str(value)]
-    return shlex.join([*words, "--seeds", str(len(seeds))])
+    words += ["--split-seed", str(split_seed)] if split_seed else []
+    return shlex.join([*words, "--seeds", str(seeds)])
 
 
-def _kept(path: Path, best: Candidate) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """The figures that an earlier call kept for the same choice."""
+def _kept(
+    path: Path, best: Candidate, seeds: int
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """The figures that an earlier call kept for the same choice, if they are whole."""
     try:
         summary = json.loads(path.read_text(encoding="utf-8"))
-        if summary["config"] == best.options:
-            return tuple(summary["val"]), tuple(summary["test"])
+        same = summary["config"] == best.options
+        val, test = (
+            tuple(math.nan if value is None else float(value) for value in summary[name])
+            for name in ("val", "test")
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    raise ConfigError(
-        f"{path} holds another choice than this search gives; delete it and run again."
-    )
+    if not same:
+        raise LedgerError(
+            f"{path} holds another choice than this search gives; delete it and run again."
+        )
+    return (val, test) if len(val) == len(test) == seeds else None

@@ -48,8 +48,8 @@ class ScoredRun:
         """The figures, without weights and curves."""
         return {
             "seed": self.seed,
-            "val_accuracy": _number(self.val_accuracy),
-            "test_accuracy": _number(self.test_accuracy),
+            "val_accuracy": number(self.val_accuracy),
+            "test_accuracy": number(self.test_accuracy),
             "best_epoch": self.best_epoch,
             "epochs": self.epochs,
             "diverged": self.diverged,
@@ -106,10 +106,10 @@ class TrainingResult:
             | dataclasses.asdict(self.training_config)
             | {"seeds": [run.seed for run in self.runs]},
             "split": self.graph.split.sizes() | {"note": self.graph.split.note},
-            "test_accuracy_mean": _number(test.mean()),
-            "test_accuracy_std": _number(test.std()),
-            "val_accuracy_mean": _number(val.mean()),
-            "val_accuracy_std": _number(val.std()),
+            "test_accuracy_mean": number(test.mean()),
+            "test_accuracy_std": number(test.std()),
+            "val_accuracy_mean": number(val.mean()),
+            "val_accuracy_std": number(val.std()),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
             "ms_per_epoch": self.ms_per_epoch,
             "runs": [run.summary() for run in self.runs],
@@ -216,7 +216,7 @@ def scored_run(
             "dataset": graph.name,
             "seed": result.run.seed,
             "best_epoch": result.best_epoch,
-            "val_accuracy": _number(result.val_accuracy),
+            "val_accuracy": number(result.val_accuracy),
             **dataclasses.asdict(result.run.config),
         },
     )
@@ -236,6 +236,6 @@ def scored_run(
     )
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
     """A float for JSON, which has no NaN: None stands for what was not measured."""
     return None if np.isnan(value) else float(value)
