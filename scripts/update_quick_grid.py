@@ -25,14 +25,15 @@ def quick_grid(results: dict[str, Any]) -> str:
     for entry in results["accuracy"]:
         if entry["protocol"] == "validation" and entry["gate"] in (None, "class"):
             size = "hidden" if entry["model"] in ("gcn", "gat") else "hops"
-            names = (size, "lr", "weight_decay", "dropout")
+            names = [size, "lr", "weight_decay", "dropout"]
+            names += ["start"] if entry["config"].get("start") == "lowpass" else []
             options = {name: entry["config"][name] for name in names}
             sections.setdefault(entry["dataset"], {})[entry["model"]] = options
     lines = [HEAD]
     for dataset, models in sections.items():
         lines.append(f"[{dataset}]\n")
         for model, options in models.items():
-            values = "".join(f"{name} = {value!r}\n" for name, value in options.items())
+            values = "".join(f"{name} = {json.dumps(v)}\n" for name, v in options.items())
             lines.append(f"[{dataset}.{model}]\n{values}")
     return "\n".join(lines)
 

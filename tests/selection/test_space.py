@@ -56,13 +56,14 @@ def test_reduced_is_a_part_of_the_paper(dataset):
             fixed = {"gate": gate} if gate else {}
             whole = paper.configurations(dataset, model, fixed)
             part = reduced.configurations(dataset, model, fixed)
-            assert all(options in whole for options in part)
+            for options in part:  # the start is ours to add
+                assert {k: v for k, v in options.items() if k != "start"} in whole
             assert (len(part) < len(whole)) == (reduced.cut(dataset, model, fixed) is not None)
     assert reduced.cut(dataset, "gat")
     assert reduced.cut(dataset, "hlgc")
 
 
-@pytest.mark.parametrize("name", ["paper", "reduced"])
+@pytest.mark.parametrize("name", ["paper", "reduced", "quick"])
 def test_files_keep_to_the_format(name):
     text = (resources.files("hoplite.selection") / "grids" / f"{name}.toml").read_text("utf-8")
     assert read_space(name).note == tomllib.loads(text)["note"]
