@@ -38,7 +38,8 @@ def folder(tmp_path):
 def test_report(folder):
     process = hoplite("report", "run", "--out", "page.html", cwd=folder)
     assert process.returncode == 0, process.stderr
-    assert "82.0 ± 0.0 (paper 82.0, +0.0)" in process.stdout
+    assert "82.0 (paper 82.0, +0.0)" in process.stdout  # one seed has no deviation
+    assert "settings chosen beforehand" in process.stdout
     assert "1 of 1 accuracy within 1.0 point" in process.stdout
     assert "Not in this run: Time per epoch" in process.stdout
     assert "Page: page.html" in process.stdout
@@ -76,3 +77,22 @@ def test_damaged_results(folder):
     assert process.returncode == 1
     assert "timing must be a list" in process.stderr
     assert not (folder / "report.html").exists()
+
+
+def test_what_cannot_be_shown_is_one_sentence(folder):
+    path = folder / "run" / "results.json"
+    path.write_text(path.read_text().replace('"test_mean": 0.82', '"test_mean": NaN'))
+    process = hoplite("report", "run", cwd=folder)
+    assert process.returncode == 1
+    assert "NaN is no number of JSON" in process.stderr
+    assert "Traceback" not in process.stderr
+
+
+def test_a_busy_machine_is_told(folder):
+    path = folder / "run" / "results.json"
+    results = json.loads(path.read_text(encoding="utf-8"))
+    results["timing"] = [{"dataset": "cora", "model": "lgc", "ms_median": 2.0}]
+    results["provenance"] = {"machine": {"busy_before": 0.5}}
+    path.write_text(json.dumps(results), encoding="utf-8")
+    process = hoplite("report", "run", cwd=folder)
+    assert "The machine was 50 % busy with other work" in process.stdout

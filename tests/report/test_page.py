@@ -69,6 +69,7 @@ def visit(browser, pages):
         contexts.append(context)
         context.on("request", lambda request: asked.append(request.url))
         page = context.new_page()
+        page.set_default_timeout(180_000)  # on a busy machine the plots take their time
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
         page.on(
@@ -78,7 +79,7 @@ def visit(browser, pages):
             ),
         )
         page.goto(pages[name].as_uri())
-        page.wait_for_selector("html[data-ready=true]", timeout=60_000)
+        page.wait_for_selector("html[data-ready=true]")
         return page
 
     yield open_page

@@ -6,7 +6,9 @@ import re
 import pytest
 
 from hoplite.errors import HopliteError
-from hoplite.report import load_results, markdown, terminal_tables, write_markdown
+from hoplite.report import load_results, markdown, page, terminal_tables, write_markdown
+
+NAN, INFINITE = float("nan"), float("inf")
 
 
 def columns(line):
@@ -24,6 +26,11 @@ def test_markdown_has_everything(results, tmp_path):
     assert "### Notes\n\nBy **hand**." in text
     assert "hLGC, feature gate on Citeseer, Cora and Pubmed: k above 20" in text
     assert "paper 10.1, k = 20: 4.8x faster" in text
+    assert text.count("PyTorch Geometric's GCN, 16 hidden units, here") == 1
+    assert text.count("against PyTorch Geometric's GCN: ") == 3
+    assert "population standard deviation over the seeds" in text
+    assert "| 189 configurations, 945 runs, 3.2 processor minutes |" in text
+    assert "SGC, EGC and LGC (whole grids) 8,505 runs, 28.8 processor minutes" in text
     assert "`hoplite train cora --model hlgc --hops 20 --lr 0.2 --gate node`" in text
     assert "Not in this run" not in text
     biased = text.index("## BIASED")
@@ -63,6 +70,44 @@ def test_quick_says_that_it_searched_nothing(results):
     assert "no search" not in terminal_tables(results)[0][0]
 
 
+def test_quick_never_claims_a_choice_on_the_validation_set(results):
+    results["accuracy"] = [e for e in results["accuracy"] if e["protocol"] == "validation"]
+    results |= {"kind": "quick"}
+    for text in (markdown(results), page(results)):
+        assert "hosen on the validation set" not in text
+        assert "ettings chosen beforehand" in text
+        assert "reproduced" not in text.split("/**\n* plotly.js")[0]
+    assert "### Settings chosen beforehand" in markdown(results)
+    assert "### Settings chosen on the validation set" in markdown(results | {"kind": "full"})
+
+
+def test_one_seed_is_shown_without_a_deviation(results):
+    for entry in results["accuracy"] + results["coefficients"]:
+        entry["seeds"] = [3]
+    text = markdown(results)
+    assert "| LGC | **72.1** (72.2 ± 0.33; \u22120.1) |" in text
+    assert "of one seed, which has no standard deviation" in text
+    assert "0.39" not in text
+    html = page(results).split('id="specs"')[0]
+    assert "± 0.39" not in html
+    assert "± 0.40" not in html.replace("80.6 ± 0.40", "")  # that one is the paper's
+    assert "standard deviation over the seeds up to" not in html
+    results["accuracy"][0]["seeds"] = [0, 1]
+    assert "over the seeds (none where there is one seed)" in markdown(results)
+
+
+@pytest.mark.parametrize(
+    ("busy", "told"), [(None, False), (0.1, False), (0.11, "11 %"), (1.0, "100 %")]
+)
+def test_a_busy_machine_is_told_beside_the_times(results, busy, told):
+    results["provenance"]["machine"]["busy_before"] = busy
+    line = f"The machine was {told} busy with other work when the run began, so times may be"
+    texts = (markdown(results), page(results))
+    for text, start in zip(texts, ("## Milliseconds", 'id="time"'), strict=True):
+        assert ("busy with other work" in text) == bool(told)
+        assert not told or text.index(start) < text.index(line) < text.index("12x faster")
+
+
 def test_terminal(results):
     validation, biased, times = terminal_tables(results)
     assert validation[1] == ["model", "Citeseer", "Cora", "Pubmed"]
@@ -74,6 +119,7 @@ def test_terminal(results):
     ]
     assert "BIASED" in biased[0]
     assert times[2][0][1] == "1.04 (paper 12.0, 12x faster)"
+    assert times[2][-1] == ["PyTorch Geometric's GCN, 16 hidden units, here", *["42.0"] * 3]
     for _, names, rows in (validation, biased, times):
         assert {len(row) for row in rows} == {len(names)}
     assert terminal_tables({"format": 1}) == []
@@ -105,6 +151,10 @@ def test_rows_without_a_result_are_left_out_of_the_terminal(results):
         ({"provenance": {"machine": 3}}, "must be objects"),
         ({"provenance": {"machine": {"versions": []}}}, None),
         ({"provenance": []}, None),
+        ({"provenance": {"machine": {"busy_before": "x"}}}, "busy_before must be a finite"),
+        ({"command": "\ud800"}, r"'\\ud800', which has a lone surrogate"),
+        ({"provenance": {"machine": {"versions": {"\udfff": 1}}}}, "lone surrogate"),
+        ({"more": [[{"deep": 10**400}]]}, "whole number beyond all floats"),
     ],
 )
 def test_what_is_not_a_results_file_is_refused(results, change, message):
@@ -113,6 +163,63 @@ def test_what_is_not_a_results_file_is_refused(results, change, message):
         return
     with pytest.raises(HopliteError, match=message):
         terminal_tables(results | change)
+
+
+@pytest.mark.parametrize(
+    ("section", "change", "message"),
+    [
+        ("accuracy", {"test_mean": NAN}, "test_mean must be a finite number from 0 to 1"),
+        ("accuracy", {"test_std": INFINITE}, "test_std must be a finite number from 0 to 1"),
+        ("accuracy", {"test_mean": 1e308}, "test_mean must be a finite number from 0 to 1"),
+        ("accuracy", {"test_mean": 10**400}, "beyond all floats"),
+        ("accuracy", {"test_mean": True}, "test_mean must be"),
+        ("accuracy", {"val_mean": []}, "val_mean must be"),
+        ("accuracy", {"val_std": ""}, "val_std must be"),
+        ("accuracy", {"val_mean": None, "val_std": None}, None),
+        ("accuracy", {"minutes": -1}, "minutes must be a finite number, 0 or above"),
+        ("accuracy", {"runs": 1.5}, "runs must be a whole number"),
+        ("accuracy", {"runs": "9"}, "runs must be a whole number"),
+        ("accuracy", {"seeds": ["0"]}, "seeds must hold whole numbers"),
+        ("accuracy", {"seeds": [None]}, "seeds must hold whole numbers"),
+        ("accuracy", {"seeds": 0}, "seeds must be a list"),
+        ("accuracy", {"gate": []}, "gate must be text or null"),
+        ("accuracy", {"config": []}, "config must be an object"),
+        ("accuracy", {"config": {"a": ["\ud800"]}}, "lone surrogate"),
+        ("accuracy", {"model": "\udc00"}, "lone surrogate"),
+        ("timing", {"ms_median": INFINITE}, "ms_median must be a finite number"),
+        ("timing", {"ms_low": "x"}, "ms_low must be a finite number"),
+        ("timing", {"threads": [1]}, "threads must be a whole number"),
+        ("timing", {"threads": None, "peer": None, "ms_low": None}, None),
+        ("timing", {"peer": "x"}, "peer must be null, or an object with a name"),
+        ("timing", {"peer": {}}, "peer must be null, or an object with a name"),
+        ("timing", {"peer": {"name": "x"}}, "peer.ms_median must be a finite number"),
+        ("timing", {"peer": {"name": "x", "ms_median": "x"}}, "peer.ms_median must be"),
+        ("timing", {"peer": {"name": "x", "ms_median": NAN}}, "peer.ms_median must be"),
+        ("curves", {"best_epoch": 10**400}, "beyond all floats"),
+        ("curves", {"train_loss": [10**400]}, "beyond all floats"),
+        ("coefficients", {"mean": 0}, "mean must be a list"),
+        ("coefficients", {"mean": [1.7e308, -1e308], "std": [1e308, 1.0]}, None),
+        ("curves", {"train_loss": [1.7e308], "val_loss": [1e299]}, None),
+        ("spectrum", {"density": [1.7e308] * 121}, None),
+    ],
+)
+def test_what_could_not_be_shown_is_refused(results, section, change, message):
+    results[section][0] |= change
+    if message is None:
+        assert page(results)
+        assert markdown(results)
+        return
+    for show in (page, markdown, terminal_tables):
+        with pytest.raises(HopliteError, match=message):
+            show(results)
+
+
+@pytest.mark.parametrize("literal", ["NaN", "Infinity", "-Infinity", "1e999", '"\\ud800"'])
+def test_literals_that_json_has_not_are_refused(results, tmp_path, literal):
+    text = json.dumps(results).replace('"test_std": 0.0039', f'"test_std": {literal}')
+    (tmp_path / "results.json").write_text(text, encoding="utf-8")
+    with pytest.raises(HopliteError, match=r"no number of JSON|finite number|lone surrogate"):
+        load_results(tmp_path)
 
 
 def test_two_results_for_one_cell_are_refused(results):

@@ -2,8 +2,17 @@
 
 import pytest
 
-from hoplite.report.findings import cuts, differences, edges, facts, findings, headline, missing
-from hoplite.report.view import accuracy_table, timing_table
+from hoplite.report.findings import (
+    cuts,
+    differences,
+    edges,
+    facts,
+    findings,
+    headline,
+    missing,
+    outcome,
+)
+from hoplite.report.view import accuracy_table, peer_rows, timing_table
 
 
 def entry(results, protocol, dataset, model, gate=None):
@@ -69,6 +78,7 @@ def test_headline_and_findings(results):
     assert "hLGC on Citeseer (72.3 %), Cora (82.2 %) and Pubmed (80.7 %)" in text
     assert "2 CPU threads" in text
     assert "15 of 24 cases" in text
+    assert "Each side has its own best setting (k or hidden units may differ)" in text
     assert "+0.6 points" in text
 
 
@@ -109,10 +119,14 @@ def test_missing(results):
     del results["timing"]
     results["curves"] = None
     assert missing(results) == [
-        "Accuracy, chosen on the validation set: GAT on Pubmed.",
-        "Accuracy, chosen on the test set: nothing.",
+        "Accuracy, settings chosen on the validation set: GAT on Pubmed.",
+        "Accuracy, settings chosen on the test set: nothing.",
         "Time per epoch: nothing.",
         "Loss curves: nothing.",
+    ]
+    assert missing(results | {"kind": "quick"})[:2] == [
+        "Accuracy, settings chosen beforehand: GAT on Pubmed.",
+        "Accuracy, settings chosen on the test set (biased): this needs the full run.",
     ]
     assert len(missing({"format": 1})) == 6
     assert "no accuracy" in headline({"format": 1})
@@ -130,3 +144,53 @@ def test_times(results):
     results["timing"] = results["timing"][:1]
     _, rows = timing_table(results)
     assert next([c is not None for c in cells] for *_, cells in rows) == [True, False, False]
+
+
+def test_the_peer_stands_once_per_dataset(results):
+    assert peer_rows(results) == [
+        ("PyTorch Geometric's GCN, 16 hidden units, here", [42.0, 42.0, 42.0])
+    ]
+    compared = [c.entry["model"] for *_, row in timing_table(results)[1] for c in row if c.peer]
+    assert compared == ["gcn"] * 3
+    for entry in results["timing"]:
+        entry["config"]["hidden"] = 8  # another size than the peer's
+        if entry["dataset"] == "cora":
+            entry["peer"] = None
+    assert [times for _, times in peer_rows(results)] == [[42.0, None, 42.0]]
+    assert not any(c.peer for *_, row in timing_table(results)[1] for c in row)
+    assert peer_rows({"format": 1}) == []
+
+
+def test_one_seed_has_no_deviation(results):
+    for one in results["accuracy"]:
+        one |= {"seeds": [0], "test_std": 0.0, "val_std": 0.0}
+    found = cell(results, "pubmed", "sgc")
+    assert found.ours.std is None
+    assert found.validation.std is None
+    text = " ".join(facts(found))
+    assert "One seed has no standard deviation; the paper's is 0.00." in text
+    assert "root sum" not in text
+
+
+def test_the_title_says_no_more_than_the_run(results):
+    assert outcome(results) == "run again"  # 17 of 18
+    entry(results, "validation", "pubmed", "sgc")["test_mean"] = 0.788
+    assert outcome(results) == "reproduced"
+    assert outcome(results | {"kind": "quick"}) == "checked"
+    assert outcome(results | {"kind": None}) == "run again"
+    results["accuracy"].remove(entry(results, "validation", "pubmed", "gat"))
+    assert outcome(results) == "run again"  # not whole
+    assert outcome({"format": 1, "kind": "full"}) == "run again"
+
+
+def test_the_cost_of_the_searches_counts_each_once(results):
+    def sentence():
+        return next(line for line in findings(results) if line.startswith("Searches"))
+
+    assert sentence() == (
+        "Searches, each counted once: SGC, EGC and LGC (whole grids) 8,505 runs, 28.8 processor "
+        "minutes; GAT, GCN and hLGC (some grids cut) 14,175 runs, 48 processor minutes."
+    )
+    entry(results, "validation", "cora", "lgc")["minutes"] = None
+    assert "LGC (whole grids) 8,505 runs, time unknown;" in sentence()
+    assert not any("Searches" in line for line in findings(results | {"kind": "quick"}))

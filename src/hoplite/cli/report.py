@@ -24,6 +24,7 @@ def report(
         raise ConfigError(f"--out {out} cannot be a file there; give one in an existing folder.")
     from hoplite.report import load_results, terminal_tables, write_report
     from hoplite.report.findings import findings, headline, missing
+    from hoplite.report.provenance import busy_line
 
     results = load_results(folder)
     try:
@@ -36,6 +37,8 @@ def report(
         return
     for title, columns, rows in terminal_tables(results):
         print_table(title, columns, rows)
+    if results.get("timing") and busy_line(results):
+        print_line(busy_line(results))
     print_line(headline(results))
     for line in missing(results):
         print_line(f"Not in this run: {line}")

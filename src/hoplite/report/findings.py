@@ -7,8 +7,17 @@ import statistics
 from typing import Any
 
 from hoplite.report import paper
-from hoplite.report.text import dataset_name, listing, model_name, plain, plural, setting, signed
-from hoplite.report.view import TOLERANCE, Cell, accuracy_table, timing_table
+from hoplite.report.text import (
+    dataset_name,
+    listing,
+    model_name,
+    number,
+    plain,
+    plural,
+    setting,
+    signed,
+)
+from hoplite.report.view import TOLERANCE, Cell, Table, accuracy_table, order, timing_table
 
 BIASED = (
     "Biased: an upper bound. These settings were chosen by looking at the test set itself, as the "
@@ -18,6 +27,13 @@ QUICK = (
     "Quick run, no search: it trains settings that were chosen beforehand, so it checks the code, "
     "not the paper's model selection."
 )
+CHOSEN = {
+    "validation": "settings chosen on the validation set",
+    "test": "settings chosen on the test set",
+}
+BEFOREHAND = "settings chosen beforehand"
+LINEAR = ("sgc", "egc", "lgc")
+GRIDS = {"paper": " (whole grids)", "reduced": " (cut grids)"}
 SECTION_NAMES = {
     "timing": "time per epoch",
     "curves": "loss curves",
@@ -26,6 +42,36 @@ SECTION_NAMES = {
 }
 GRIDDED = {"gcn": ("lr", "weight_decay", "dropout", "hidden")}
 GRIDDED["gat"] = GRIDDED["gcn"]
+
+
+def chosen(results: dict[str, Any], protocol: str) -> str:
+    """How the settings of a protocol's table came about; a quick run chooses nothing.
+
+    >>> chosen({"kind": "quick"}, "validation")
+    'settings chosen beforehand'
+    """
+    quick = results.get("kind") == "quick" and protocol == "validation"
+    return BEFOREHAND if quick else CHOSEN[protocol]
+
+
+def outcome(results: dict[str, Any]) -> str:
+    """The last word of the title: no more than what the run shows."""
+    if results.get("kind") == "quick":
+        return "checked"
+    cells = [c for c in accuracy_table(results, "validation").cells if c.paper]
+    whole = len(cells) == len(paper.MODELS) * len(paper.DATASETS)
+    good = whole and all(cell.verdict != "below" for cell in cells)
+    return "reproduced" if results.get("kind") == "full" and good else "run again"
+
+
+def measure(table: Table) -> str:
+    """What the figures of an accuracy table are."""
+    single = [cell.ours.std is None for cell in table.every_cell]
+    if single and all(single):
+        return "Test accuracy in percent, of one seed, which has no standard deviation"
+    return "Test accuracy in percent, mean ± population standard deviation over the seeds" + (
+        " (none where there is one seed)" if any(single) else ""
+    )
 
 
 def headline(results: dict[str, Any]) -> str:
@@ -44,7 +90,13 @@ def findings(results: dict[str, Any]) -> list[str]:
     """What else the data say, a sentence each."""
     return [
         sentence
-        for sentence in (_winners(results), _speed(results), _bias(results), _agreement(results))
+        for sentence in (
+            _winners(results),
+            _speed(results),
+            _bias(results),
+            _agreement(results),
+            _effort(results),
+        )
         if sentence
     ]
 
@@ -60,10 +112,13 @@ def missing(results: dict[str, Any]) -> list[str]:
                 for dataset, cell in zip(table.datasets, row.cells, strict=True):
                     if cell is None and dataset in paper.DATASETS:
                         gaps.setdefault(row.label, []).append(dataset_name(dataset))
-        if not table.cells:
-            lines.append(f"Accuracy, chosen on the {protocol} set: nothing.")
+        name = f"Accuracy, {chosen(results, protocol)}"
+        if not table.cells and protocol == "test" and results.get("kind") == "quick":
+            lines.append(f"{name} (biased): this needs the full run.")
+        elif not table.cells:
+            lines.append(f"{name}: nothing.")
         elif gaps:
-            lines.append(f"Accuracy, chosen on the {protocol} set: {_joined(gaps)}.")
+            lines.append(f"{name}: {_joined(gaps)}.")
     for section, name in SECTION_NAMES.items():
         if not results.get(section):
             lines.append(f"{name[0].upper()}{name[1:]}: nothing.")
@@ -93,22 +148,24 @@ def facts(cell: Cell) -> list[str]:
     lines = []
     entry, ours, theirs = cell.entry, cell.ours, cell.paper
     if theirs is not None and cell.difference is not None:
-        spread = math.hypot(ours.std, theirs.std)
-        lines.append(
-            f"The standard deviations are {ours.std:.2f} here and {theirs.std:.2f} in the paper"
-            + (
-                f"; the difference is {abs(cell.difference) / spread:.1f} times their root sum of "
-                "squares."
-                if spread >= 0.005
-                else "."
-            )
-        )
+        lines.append(_deviations(cell.difference, ours.std, theirs.std or 0.0))
     lines += edges(entry)
     if entry.get("grid") == "quick":
         lines.append("The setting was given beforehand; nothing was searched.")
     if entry.get("cut"):
         lines.append(f"The grid was cut: {plain(entry['cut'])}")
     return lines
+
+
+def _deviations(difference: float, ours: float | None, theirs: float) -> str:
+    if ours is None:
+        return f"One seed has no standard deviation; the paper's is {theirs:.2f}."
+    text = f"The standard deviations are {ours:.2f} here and {theirs:.2f} in the paper"
+    spread = math.hypot(ours, theirs)
+    if spread < 0.005:
+        return f"{text}."
+    ratio = abs(difference) / spread
+    return f"{text}; the difference is {ratio:.1f} times their root sum of squares."
 
 
 def edges(entry: dict[str, Any]) -> list[str]:
@@ -156,10 +213,12 @@ def _speed(results: dict[str, Any]) -> str:
         return ""
     threads = {threads for *_, threads in pairs if threads}
     where = f"{plural(threads.pop(), 'CPU thread')}" if len(threads) == 1 else "a CPU"
+    own = "setting" if results.get("kind") == "quick" else "best setting"
     faster, middle = sum(r > 1 for r in ratios), statistics.median(ratios)
     return (
         f"An epoch on {where} takes less time than on the paper's V100 in {faster} of "
-        f"{len(ratios)} cases; the median ratio is {middle:.2g}x."
+        f"{len(ratios)} cases; the median ratio is {middle:.2g}x. Each side has its own {own} (k "
+        "or hidden units may differ), as each model has in the paper's table."
     )
 
 
@@ -188,3 +247,39 @@ def _agreement(results: dict[str, Any]) -> str:
         f"The mean difference from the paper is {signed(statistics.mean(values), 2)} points "
         f"(from {signed(min(values))} to {signed(max(values))})."
     )
+
+
+def _effort(results: dict[str, Any]) -> str:
+    """What the searches of a full run cost; each serves both protocols and is counted once."""
+    if results.get("kind") != "full":
+        return ""
+    entries = [e for e in results.get("accuracy") or [] if e["protocol"] == "validation"]
+    groups = (
+        [e for e in entries if e["model"] in LINEAR],
+        [e for e in entries if e["model"] not in LINEAR],
+    )
+    parts = [_cost(group) for group in groups if group]
+    return f"Searches, each counted once: {'; '.join(parts)}." if parts else ""
+
+
+def _cost(entries: list[dict[str, Any]]) -> str:
+    """
+    >>> _cost([{"model": "lgc", "grid": "paper", "runs": 945, "minutes": 5.5}])
+    'LGC (whole grids) 945 runs, 5.5 processor minutes'
+    """
+    found = {e["model"] for e in entries}
+    names = [
+        model_name(m) for m in order(paper.MODELS, [e["model"] for e in entries]) if m in found
+    ]
+    kinds = {plain(e.get("grid")) for e in entries}
+    grids = " (some grids cut)" if "reduced" in kinds else ""
+    if len(kinds) == 1:
+        grids = GRIDS.get(kinds.pop(), "")
+    runs = [e["runs"] for e in entries if e.get("runs") is not None]
+    minutes = [float(e["minutes"]) for e in entries if e.get("minutes") is not None]
+    whole = len(entries)
+    shown = [
+        plural(sum(runs), "run") if len(runs) == whole else "number of runs unknown",
+        f"{number(sum(minutes))} processor minutes" if len(minutes) == whole else "time unknown",
+    ]
+    return f"{listing(names)}{grids} {', '.join(shown)}"

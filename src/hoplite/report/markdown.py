@@ -13,13 +13,15 @@ from hoplite.report.check import check_results
 from hoplite.report.findings import (
     BIASED,
     QUICK,
+    chosen,
     cuts,
     differences,
     findings,
     headline,
+    measure,
     missing,
 )
-from hoplite.report.provenance import command, machine_line, versions_line, when
+from hoplite.report.provenance import busy_line, command, machine_line, versions_line, when
 from hoplite.report.text import (
     NOTHING,
     dataset_name,
@@ -28,11 +30,12 @@ from hoplite.report.text import (
     plural,
     ratio,
     score,
+    searched,
     setting,
     signed,
     size,
 )
-from hoplite.report.view import TOLERANCE, Cell, TimeCell, accuracy_table, timing_table
+from hoplite.report.view import TOLERANCE, Cell, TimeCell, accuracy_table, peer_rows, timing_table
 
 
 def write_markdown(
@@ -76,18 +79,16 @@ def _accuracy(results: dict[str, Any], protocol: str) -> list[str]:
         return []
     title, text = (
         (
-            "## Accuracy, settings chosen on the validation set",
-            "Test accuracy in percent, mean ± standard deviation over the seeds; in brackets the "
-            "paper's, and ours minus the paper's in points. The paper's Reddit column is left out.",
+            f"## Accuracy, {chosen(results, protocol)}",
+            f"{measure(table)}; in brackets the paper's, and ours minus the paper's in points. The "
+            "paper's Reddit column is left out.",
         )
         if protocol == "validation"
         else (
-            "## BIASED, an upper bound: accuracy, settings chosen on the test set",
-            f"**{BIASED}**",
+            f"## BIASED, an upper bound: accuracy, {chosen(results, protocol)}",
+            f"**{BIASED}**\n\n{measure(table)}.",
         )
     )
-    if protocol == "validation" and results.get("kind") == "quick":
-        title = "## Accuracy, settings chosen beforehand"
     rows = [
         [f"{'↳ ' if row.part else ''}{_text(row.label)}", *map(_cell, row.cells)]
         for row in table.rows
@@ -139,8 +140,10 @@ def _timing(results: dict[str, Any]) -> list[str]:
         return []
     datasets, table = timing_table(results)
     rows = [[_text(label), *map(_time, cells)] for label, _, cells in table if any(cells)]
+    rows += [[_text(label), *map(_peer_time, times)] for label, times in peer_rows(results)]
     return [
         "## Milliseconds per epoch",
+        _text(busy_line(results)),
         "Median (quartiles) on the machine above, against the paper's mean on a "
         f"{paper.figures()['machine'].split(',')[0]}; each with the setting it was measured for.",
         _grid(["model", *[_text(dataset_name(d)) for d in datasets]], rows),
@@ -160,13 +163,14 @@ def _time(cell: TimeCell | None) -> str:
             f"paper {milliseconds(cell.paper.ms)}, {_setting(cell.paper.setting)}: "
             f"{ratio(cell.paper.ms, entry['ms_median'])}"
         )
-    peer = entry.get("peer")
-    if peer:
-        lines.append(
-            f"{_text(peer['name'])} {milliseconds(peer['ms_median'])}: "
-            f"{ratio(peer['ms_median'], entry['ms_median'])}"
-        )
+    if cell.peer:
+        faster = ratio(cell.peer["ms_median"], entry["ms_median"])
+        lines.append(f"against {_text(cell.peer['name'])}: {faster}")
     return "<br>".join(lines)
+
+
+def _peer_time(value: float | None) -> str:
+    return NOTHING if value is None else milliseconds(value)
 
 
 def _setting(values: dict[str, int]) -> str:
@@ -184,32 +188,28 @@ def _every_number(results: dict[str, Any]) -> list[str]:
     for protocol in paper.PROTOCOLS:
         cells = accuracy_table(results, protocol).every_cell
         if cells:
-            label = "validation set" if protocol == "validation" else "test set (BIASED)"
+            label = chosen(results, protocol) + (" (BIASED)" if protocol == "test" else "")
             parts += [
-                f"### Chosen on the {label}",
+                f"### {label[0].upper()}{label[1:]}",
                 _grid(columns, [_number(cell) for cell in cells]),
             ]
-    return ["## Every number, and the command that repeats it", *parts] if parts else []
+    known = any(entry.get("minutes") is not None for entry in results.get("accuracy") or [])
+    note = (
+        "Processor minutes are those of the whole search, all cores together; one search serves "
+        "both protocols."
+    )
+    title = "## Every number, and the command that repeats it"
+    return [title, note if known else "", *parts] if parts else []
 
 
 def _number(cell: Cell) -> list[str]:
     entry = cell.entry
-    val = (
-        NOTHING
-        if entry.get("val_mean") is None
-        else score(paper.Score(100 * entry["val_mean"], 100 * (entry.get("val_std") or 0.0)))
-    )
-    counts = [
-        plural(entry[key], key[:-1])
-        for key in ("configurations", "runs")
-        if isinstance(entry.get(key), int)
-    ]
     return [
         _text(cell.name),
-        val,
+        score(cell.validation),
         score(cell.ours),
         _text(plain(entry.get("grid") or NOTHING)),
-        ", ".join(counts) or NOTHING,
+        ", ".join(searched(entry)) or NOTHING,
         _text(" ".join(plain(seed) for seed in entry.get("seeds") or [])),
         _code(plain(entry["command"])) if entry.get("command") else NOTHING,
     ]

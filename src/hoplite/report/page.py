@@ -13,12 +13,15 @@ from hoplite.report.check import check_results
 from hoplite.report.findings import (
     BIASED,
     QUICK,
+    chosen,
     cuts,
     differences,
     facts,
     findings,
     headline,
+    measure,
     missing,
+    outcome,
 )
 
 TEMPLATES = files("hoplite.report").joinpath("templates")
@@ -54,9 +57,12 @@ def page(results: dict[str, Any]) -> str:
         for figure in group
     ]
     datasets, timing = view.timing_table(results)
+    peers = view.peer_rows(results)
     return environment.get_template("page.html").render(
         BIASED=BIASED,
         QUICK=QUICK,
+        busy=provenance.busy_line(results),
+        chosen={name: chosen(results, name) for name in paper.PROTOCOLS},
         command=provenance.command(results),
         css=Markup(_source("page.css")),
         curves_note=figures.curves_note(plots["curves"]),
@@ -69,7 +75,9 @@ def page(results: dict[str, Any]) -> str:
         kind=results.get("kind"),
         legends={name: _legend(group) for name, group in plots.items()},
         machine=provenance.machine_line(results),
+        measure=measure,
         missing=missing(results),
+        outcome=outcome(results),
         paper=paper.figures(),
         plotly=Markup(get_plotlyjs()),
         plots=plots,
@@ -77,7 +85,9 @@ def page(results: dict[str, Any]) -> str:
         specs=Markup(script_json(specs)),
         tables={name: view.accuracy_table(results, name) for name in paper.PROTOCOLS},
         text=text,
-        timing={"datasets": datasets, "rows": timing} if results.get("timing") else None,
+        timing={"datasets": datasets, "rows": timing, "peers": peers}
+        if results.get("timing")
+        else None,
         versions=provenance.versions(results),
         when=provenance.when(results),
     )

@@ -15,10 +15,10 @@ PROTOCOLS = ("validation", "test")
 
 @dataclass(frozen=True)
 class Score:
-    """Mean and standard deviation of an accuracy, in percent."""
+    """Mean and standard deviation of an accuracy, in percent; one seed has no deviation."""
 
     mean: float
-    std: float
+    std: float | None
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from typing import Any
 
 from hoplite.report.text import plain, plural
 
+QUIET = 0.1  # others may use this share of the cores without being told of, as in hoplite bench
 MACHINE = ("cpu", "cores", "threads", "memory_gb", "kernels", "system")
 
 
@@ -38,6 +39,23 @@ def machine_line(results: dict[str, Any]) -> str:
         else:
             parts.append(plain(value))
     return ", ".join(parts) or "unknown"
+
+
+def busy_line(results: dict[str, Any]) -> str:
+    """That others used the machine, if they did.
+
+    >>> busy_line({"provenance": {"machine": {"busy_before": 0.424}}})
+    'The machine was 42 % busy with other work when the run began, so times may be too long.'
+    >>> busy_line({"provenance": {"machine": {"busy_before": 0.1}}})
+    ''
+    """
+    busy = ((results.get("provenance") or {}).get("machine") or {}).get("busy_before")
+    if busy is None or busy <= QUIET:
+        return ""
+    return (
+        f"The machine was {100 * busy:.0f} % busy with other work when the run began, so times may "
+        "be too long."
+    )
 
 
 def versions(results: dict[str, Any]) -> dict[str, str]:

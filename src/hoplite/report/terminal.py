@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from hoplite.report.check import check_results
+from hoplite.report.findings import BEFOREHAND, chosen
 from hoplite.report.text import NOTHING, dataset_name, milliseconds, ratio, score, signed
-from hoplite.report.view import Cell, TimeCell, accuracy_table, timing_table
+from hoplite.report.view import Cell, TimeCell, accuracy_table, peer_rows, timing_table
 
 TITLES = {
-    "validation": "Test accuracy in %, settings chosen on the validation set",
-    "test": "BIASED, an upper bound: test accuracy in %, settings chosen on the test set",
+    "validation": "Test accuracy in %, {}",
+    "test": "BIASED, an upper bound: test accuracy in %, {}",
 }
-
-QUICK_TITLE = "Test accuracy in %, settings chosen beforehand (quick run, no search)"
 
 
 def terminal_tables(results: dict[str, Any]) -> list[tuple[str, list[str], list[list[str]]]]:
@@ -22,8 +21,9 @@ def terminal_tables(results: dict[str, Any]) -> list[tuple[str, list[str], list[
     tables = []
     for protocol, title in TITLES.items():
         table = accuracy_table(results, protocol)
-        if results.get("kind") == "quick" and protocol == "validation":
-            title = QUICK_TITLE
+        how = chosen(results, protocol)
+        if how == BEFOREHAND:
+            how += " (quick run, no search)"
         if table.cells:
             columns = ["model", *map(dataset_name, table.datasets)]
             rows = [
@@ -31,11 +31,12 @@ def terminal_tables(results: dict[str, Any]) -> list[tuple[str, list[str], list[
                 for row in table.rows
                 if any(row.cells)
             ]
-            tables.append((title, columns, rows))
+            tables.append((title.format(how), columns, rows))
     datasets, timing = timing_table(results)
     if results.get("timing"):
         columns = ["model", *map(dataset_name, datasets)]
         rows = [[label, *map(_time, cells)] for label, _, cells in timing if any(cells)]
+        rows += [[label, *map(_peer_time, times)] for label, times in peer_rows(results)]
         tables.append(("Milliseconds per epoch (against the paper's V100)", columns, rows))
     return tables
 
@@ -57,3 +58,7 @@ def _time(cell: TimeCell | None) -> str:
         return ours
     faster = ratio(cell.paper.ms, cell.entry["ms_median"])
     return f"{ours} (paper {milliseconds(cell.paper.ms)}, {faster})"
+
+
+def _peer_time(value: float | None) -> str:
+    return NOTHING if value is None else milliseconds(value)

@@ -47,13 +47,15 @@ def dataset_name(dataset: str) -> str:
 
 
 def score(value: Score | None, digits: int = 2) -> str:
-    """Percent with one decimal and its standard deviation.
+    """Percent with one decimal and its standard deviation, if it has one.
 
-    >>> score(Score(82.04, 0.515))
-    '82.0 ± 0.52'
+    >>> score(Score(82.04, 0.515)), score(Score(82.04, None))
+    ('82.0 ± 0.52', '82.0')
     """
     if value is None:
         return NOTHING
+    if value.std is None:
+        return f"{value.mean:.1f}"
     return f"{value.mean:.1f} ± {value.std:.{digits}f}"
 
 
@@ -138,6 +140,27 @@ def size(entry: dict[str, Any]) -> str:
     name = "hidden" if entry["model"] in ("gcn", "gat") else "hops"
     value = (entry.get("config") or {}).get(name)
     return "" if value is None else setting(name, value)
+
+
+def searched(entry: dict[str, Any]) -> list[str]:
+    """How large the search of a result was, and what it cost: minutes are of all cores together.
+
+    >>> searched({"configurations": 189, "runs": 945, "minutes": 5.339})
+    ['189 configurations', '945 runs', '5.34 processor minutes']
+    """
+    keys = ("configurations", "runs")
+    counts = [plural(entry[key], key[:-1]) for key in keys if entry.get(key) is not None]
+    minutes = entry.get("minutes")
+    return counts + ([] if minutes is None else [f"{number(minutes)} processor minutes"])
+
+
+def one_seed(entry: dict[str, Any]) -> bool:
+    """Whether a result is known to rest on a single seed, which has no deviation.
+
+    >>> one_seed({"seeds": [0]}), one_seed({"seeds": [0, 1]}), one_seed({"test": [0.8]})
+    (True, False, True)
+    """
+    return len(entry.get("seeds") or entry.get("test") or ()) == 1
 
 
 def plain(value: Any) -> str:

@@ -7,9 +7,11 @@ from typing import Any
 
 from hoplite.report import paper
 from hoplite.report.paper import EpochTime, Score
-from hoplite.report.text import dataset_name, model_name
+from hoplite.report.text import dataset_name, model_name, one_seed
 
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
+PEER = "PyTorch Geometric's GCN"  # of hoplite reproduce: two layers, and always
+PEER_HIDDEN = 16
 
 
 @dataclass(frozen=True)
@@ -23,7 +25,16 @@ class Cell:
     @property
     def ours(self) -> Score:
         """Test accuracy in percent."""
-        return Score(100 * self.entry["test_mean"], 100 * self.entry["test_std"])
+        std = None if one_seed(self.entry) else 100 * self.entry["test_std"]
+        return Score(100 * self.entry["test_mean"], std)
+
+    @property
+    def validation(self) -> Score | None:
+        """Validation accuracy in percent, if it is known."""
+        mean, std = self.entry.get("val_mean"), self.entry.get("val_std")
+        if mean is None:
+            return None
+        return Score(100 * mean, None if std is None or one_seed(self.entry) else 100 * std)
 
     @property
     def difference(self) -> float | None:
@@ -70,6 +81,13 @@ class TimeCell:
 
     entry: dict[str, Any]
     paper: EpochTime | None
+
+    @property
+    def peer(self) -> dict[str, Any] | None:
+        """The peer where it is the same model of the same size: the only fair ratio to it."""
+        peer, hidden = self.entry.get("peer"), (self.entry.get("config") or {}).get("hidden")
+        same = self.entry["model"] == "gcn" and hidden == PEER_HIDDEN
+        return peer if peer and same and peer["name"] == PEER else None
 
 
 @dataclass(frozen=True)
@@ -141,6 +159,21 @@ def timing_table(results: dict[str, Any]) -> tuple[list[str], list[tuple[str, st
             ]
             rows.append((model_name(model, gate), model, cells))
     return datasets, rows
+
+
+def peer_rows(results: dict[str, Any]) -> list[tuple[str, list[float | None]]]:
+    """The label of each peer, and its milliseconds per epoch on each dataset of the time table."""
+    found: dict[str, dict[str, float]] = {}
+    for entry in results.get("timing") or []:
+        if entry.get("peer"):
+            times = found.setdefault(entry["peer"]["name"], {})
+            times.setdefault(entry["dataset"], entry["peer"]["ms_median"])
+    datasets = timing_table(results)[0]
+    size = {PEER: f", {PEER_HIDDEN} hidden units"}
+    return [
+        (f"{name}{size.get(name, '')}, here", [times.get(dataset) for dataset in datasets])
+        for name, times in found.items()
+    ]
 
 
 def order(first: tuple[str, ...], found: list[str]) -> list[str]:

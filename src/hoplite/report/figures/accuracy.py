@@ -94,5 +94,5 @@ def _figure(index: int, dataset: str, cells: list[tuple[str, Cell]]) -> Figure:
     )
 
 
-def _bars(values: list[float], tint: str) -> dict[str, Any]:
+def _bars(values: list[float | None], tint: str) -> dict[str, Any]:
     return {"type": "data", "array": values, "color": tint, "thickness": 1.5, "width": 4}

@@ -13,6 +13,7 @@ from hoplite.report.paper import MODELS
 DASHES = {None: "solid", "class": "solid", "node": "dash", "feature": "dot"}
 MARKERS = {"sgc": "square", "egc": "triangle-up", "lgc": "circle", "hlgc": "diamond"}
 MOST_ROWS = 60
+LARGEST = 1e300  # what is larger may overflow in the next step
 
 
 @dataclass(frozen=True)
@@ -105,9 +106,9 @@ def band(x: list[Any], low: list[Any], high: list[Any], fill: str, key: str) -> 
 
 
 def finite(values: list[Any] | None) -> list[float | None]:
-    """Numbers that JSON can hold: anything infinite or undefined becomes a gap."""
+    """Numbers that a plot can hold: anything infinite, undefined or huge becomes a gap."""
     return [
-        float(v) if isinstance(v, int | float) and math.isfinite(v) else None for v in values or []
+        float(v) if isinstance(v, int | float) and abs(v) < LARGEST else None for v in values or []
     ]
 
 

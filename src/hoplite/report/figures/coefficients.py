@@ -18,7 +18,7 @@ from hoplite.report.figures.base import (
     series,
     spread,
 )
-from hoplite.report.text import dataset_name, model_name, number
+from hoplite.report.text import dataset_name, model_name, number, one_seed
 from hoplite.report.view import order
 
 
@@ -86,22 +86,27 @@ def _sentence(entry: dict[str, Any]) -> str:
     hop, value = max(known, key=lambda pair: abs(pair[1]))
     negative = sum(v < 0 for _, v in known)
     nodes = finite(entry.get("node_std"))
+    largest = number(max(filter(None, finite(entry["std"])), default=0.0))
+    seeds = f", standard deviation over the seeds up to {largest}"
     gated = (
         f", and a spread over the nodes of up to {number(max(filter(None, nodes), default=0.0))}"
     )
     return (
         f"{name} (k = {len(known) - 1}): largest at hop {hop} ({number(value)}), {negative} of "
-        f"{len(known)} negative, standard deviation over the seeds up to "
-        f"{number(max(filter(None, finite(entry['std'])), default=0.0))}{gated if nodes else ''}."
+        f"{len(known)} negative{'' if one_seed(entry) else seeds}{gated if nodes else ''}."
     )
 
 
 def _rows(entries: list[dict[str, Any]]) -> list[list[str]]:
-    columns = [list(zip(finite(e["mean"]), finite(e["std"]), strict=False)) for e in entries]
+    columns = [_column(entry) for entry in entries]
     return [
-        [
-            str(i),
-            *[f"{number(c[i][0])} ± {number(c[i][1], 2)}" if i < len(c) else "" for c in columns],
-        ]
+        [str(i), *[column[i] if i < len(column) else "" for column in columns]]
         for i in range(max(map(len, columns), default=0))
     ]
+
+
+def _column(entry: dict[str, Any]) -> list[str]:
+    mean, std = finite(entry["mean"]), finite(entry["std"])
+    if one_seed(entry):
+        return [number(m) for m in mean]
+    return [f"{number(m)} ± {number(s, 2)}" for m, s in zip(mean, std, strict=False)]

@@ -110,7 +110,8 @@ def _scaled(response: dict[str, Any], count: int) -> tuple[list, list]:
     scale = peak(mean) or 1.0
 
     def fitted(values: list[float | None]) -> list[float | None]:
-        return [None if v is None else v / scale for v in (values + [None] * count)[:count]]
+        padded = (values + [None] * count)[:count]
+        return finite([None if v is None else v / scale for v in padded])
 
     return fitted(mean), fitted(std)
 
