@@ -213,12 +213,20 @@ def _speed(results: dict[str, Any]) -> str:
         return ""
     threads = {threads for *_, threads in pairs if threads}
     where = f"{plural(threads.pop(), 'CPU thread')}" if len(threads) == 1 else "a CPU"
-    own = "setting" if results.get("kind") == "quick" else "best setting"
+    same = all(
+        cell.entry.get("config", {}).get(name) == value
+        for cell in cells
+        for name, value in cell.paper.setting.items()
+    )
+    sizes = (
+        "Both sides have the same k or hidden units."
+        if same
+        else "Each side has its own setting (k or hidden units may differ)."
+    )
     faster, middle = sum(r > 1 for r in ratios), statistics.median(ratios)
     return (
         f"An epoch on {where} takes less time than on the paper's V100 in {faster} of "
-        f"{len(ratios)} cases; the median ratio is {middle:.2g}x. Each side has its own {own} (k "
-        "or hidden units may differ), as each model has in the paper's table."
+        f"{len(ratios)} cases; the median ratio is {middle:.2g}x. {sizes}"
     )
 
 
