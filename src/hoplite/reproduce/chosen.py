@@ -24,7 +24,7 @@ from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.backend import set_num_threads
 from hoplite.propagation.engine import Propagation
-from hoplite.reproduce.jobs import MODELS_SHARE, Job
+from hoplite.reproduce.jobs import CURVES_ON, MODELS_SHARE, Job
 from hoplite.training.train import train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
@@ -39,9 +39,10 @@ def examine(
     kept = _kept(path, key)
     if kept is not None:
         return kept
-    result = train(graph, job.model, seeds=seeds, record_test=True, **options)
+    shown = job.dataset == CURVES_ON and job.model in POLYNOMIAL
+    result = train(graph, job.model, seeds=seeds, record_test=shown, **options)
     first = result.runs[0]
-    names = ("train_loss", "val_loss", "test_loss")
+    names = ("train_loss", "val_loss", "test_loss") if shown else ()
     found: dict[str, Any] = {
         **key,
         "val": [run.val_accuracy for run in result.runs],

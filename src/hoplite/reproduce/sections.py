@@ -10,12 +10,11 @@ import pyarrow as pa
 
 from hoplite.filters import frequency_response
 from hoplite.graph import Graph
-from hoplite.reproduce.jobs import Job
+from hoplite.reproduce.jobs import CURVES_ON, Job
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
 
 SPECTRUM_POINTS = 201
-CURVES_ON = "cora"
 
 
 @dataclass
