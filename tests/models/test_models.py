@@ -233,7 +233,6 @@ def test_a_kept_filter_equals_its_hops(graphs, basis, monkeypatch):
     found = []
     for gain in (0, 1000):
         monkeypatch.setattr("hoplite.propagation.engine.DENSE_GAIN", gain)
-        monkeypatch.setattr("hoplite.propagation.engine.DENSE_COLUMNS", 1)
         theta = torch.randn(
             2, 4, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
         )

@@ -28,7 +28,6 @@ from hoplite.propagation.spmm import SparseMatrix, matmul
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
 FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper than a second pass
 DENSE_GAIN = 4  # a multiply-add of a dense product costs so many times less than of a sparse one
-DENSE_COLUMNS = 16  # with at least so many columns
 MOST_FILTER_SIZE = 2**27  # elements of p_k(S) kept for some rows
 
 
@@ -122,7 +121,7 @@ class RowView:
             return (mixed @ theta).transpose(0, 1)
         signal = owner.features.times(theta, dropout)
         if coefficients is None:
-            if self._filter_is_cheap(signal[0].numel()):
+            if self._filter_is_cheap:
                 product = self._last_filter @ signal.flatten(1)
                 return product.view(self.num_rows, *signal.shape[1:])
             coefficients = theta.new_zeros(theta.shape[0], owner.hops + 1)
@@ -180,14 +179,10 @@ class RowView:
         """p_k(S) X on the rows: (rows, d)."""
         return self._last_hop
 
-    def _filter_is_cheap(self, columns: int) -> bool:
-        """Whether one dense product with the rows of p_k(S) costs less than k sparse ones.
-
-        With few columns it only reads memory, and nothing is gained.
-        """
+    @property
+    def _filter_is_cheap(self) -> bool:
+        """Whether one dense product with the rows of p_k(S) costs less than k sparse ones."""
         owner = self._owner
-        if columns < DENSE_COLUMNS:
-            return False
         dense = self.num_rows * owner.matrix.shape[0]
         return (
             self._rows is not None
