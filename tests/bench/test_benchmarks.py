@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from hoplite import HopliteError
-from hoplite.bench import epoch, grid, hyper, many, peers, product, pyg, scaling
+from hoplite import HopliteError, peers
+from hoplite.bench import epoch, grid, hyper, many, product, pyg, scaling
 from hoplite.bench.context import Context
 from hoplite.bench.measure import Effort
 from hoplite.bench.peak import peak_share, product_growth
