@@ -152,7 +152,7 @@ def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
 def steps_bar(title: str) -> Iterator[Callable[[str, float], None]]:
     """A live bar over unlike steps on standard error; yields the function to report to.
 
-    Without a terminal each new step is a line.
+    Without a terminal a line a minute tells the same.
     """
     columns = (
         TextColumn("[bold]{task.description}"),
@@ -161,14 +161,14 @@ def steps_bar(title: str) -> Iterator[Callable[[str, float], None]]:
         TimeRemainingColumn(),
     )
     with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
-        task, last = bar.add_task(escape(title), total=1.0), ""
+        task, told = bar.add_task(escape(title), total=1.0), time.monotonic()
 
         def report(what: str, share: float) -> None:
-            nonlocal last
+            nonlocal told
             bar.update(task, description=escape(what), completed=share)
-            if not _err.is_terminal and what != last:
+            if not _err.is_terminal and time.monotonic() - told > TELL_SECONDS:
+                told = time.monotonic()
                 typer.echo(f"{title}: {what} ({share:.0%})", err=True)
-            last = what
 
         yield report
 
