@@ -31,7 +31,7 @@ def test_random_draws_are_searched_and_exported(tmp_path: Path) -> None:
     words += ["--samples", "3", "--seeds", "2", "--epochs", "10", "--workers", "1"]
     done = hoplite(*words, "--export", str(export))
     assert done.returncode == 0, done.stderr
-    assert "best of 3 configurations" in done.stdout
+    assert "best of 3 configurations x 2 seeds" in " ".join(done.stdout.split())
     assert "Again: hoplite train cora --model lgc" in done.stdout
     table = pyarrow.csv.read_csv(export)
     assert len(table) == 6
