@@ -39,7 +39,7 @@ def full_jobs(datasets: Sequence[str]) -> list[Job]:
     whole = [Job(data, model, "paper") for data in datasets for model in (*LINEAR, "gcn")]
     cut = [Job(data, "hlgc", "reduced", "class") for data in datasets]
     cut += [Job(data, "gat", "reduced") for data in datasets]
-    # d x d/2 weights, or d x d products, for every hop: hours where d is above a thousand
+    # d x d/2 weights, or d x d products, for every hop: too slow where d is above a thousand
     for gate in ("node", "feature"):
         cut += [Job(data, "hlgc", "reduced", gate) for data in datasets if data == "pubmed"]
     return whole + cut
