@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from hoplite import ConfigError, frequency_response
+from hoplite import ConfigError, ModelConfig, TrainedModel, frequency_response, spectral_density
 from hoplite.config import OPERATORS, check_hops
 from hoplite.filters import (
     basis_values,
@@ -14,6 +14,7 @@ from hoplite.filters import (
     start_coefficients,
     start_rate,
 )
+from hoplite.models import build_model
 
 
 def generator(seed=0):
@@ -71,6 +72,18 @@ def test_frequency_response_is_the_filter_in_the_eigenbasis(graphs, dense, basis
     values, vectors = np.linalg.eigh(dense.operator(graph, operator))
     response = frequency_response(coefficients, values, basis=basis, operator=operator)
     np.testing.assert_allclose(matrix @ vectors, vectors * response, atol=1e-10)
+
+
+@pytest.mark.parametrize("model", ["sgc", "egc", "lgc", "hlgc"])
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_the_response_of_a_model_is_that_of_its_coefficients(graphs, model, operator):
+    graph, config = graphs(), ModelConfig(model, 3, operator)
+    weights = build_model(config, 5, 3).initial(torch.Generator().manual_seed(1))
+    trained = TrainedModel(config, weights, 5, ("a", "b", "c"))
+    grid, _ = spectral_density(graph, operator)
+    powers = grid[:, None] ** np.arange(4)
+    np.testing.assert_allclose(frequency_response(trained), powers @ trained.coefficients_)
+    np.testing.assert_array_equal(frequency_response(trained), frequency_response(trained, grid))
 
 
 @pytest.mark.parametrize("hops", [-1, 1.5, "3", True, None])

@@ -7,6 +7,7 @@ chebyshev   p_i(S) = T_i((S - c I) / h), the spectrum [c - h, c + h] mapped to [
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from hoplite.errors import check_choice
 from hoplite.operators import SPECTRUM
 
 LOWPASS_DECAY = 0.8
+RESPONSE_POINTS = 200
 
 
 def start_coefficients(
@@ -75,12 +77,34 @@ def basis_values(basis: str, operator: str, points: np.ndarray, hops: int) -> np
 
 
 def frequency_response(
-    coefficients: np.ndarray, points: np.ndarray, *, basis: str, operator: str
+    source: Any,
+    points: np.ndarray | None = None,
+    *,
+    basis: str = "monomial",
+    operator: str = "renormalized",
 ) -> np.ndarray:
     """The factor p(lambda) = sum_i c_i p_i(lambda) by which the filter scales each eigenvalue.
 
-    >>> frequency_response([0, 0, 1], [-1, 0.5], basis="monomial", operator="adjacency").tolist()
+    Parameters
+    ----------
+    source : TrainedModel, or coefficients c_0 .. c_k
+        A model brings its own basis and operator; hLGC counts without its gates.
+    points : (p,) eigenvalues, optional
+        200 of them over the operator's spectrum if not given, the grid of ``spectral_density``.
+    basis, operator : str
+        What the coefficients belong to.
+
+    >>> frequency_response([0, 0, 1], [-1, 0.5]).tolist()
     [1.0, 0.25]
     """
+    coefficients = source
+    if hasattr(source, "coefficients_"):
+        coefficients, basis, operator = (
+            source.coefficients_,
+            source.config.basis,
+            source.config.operator,
+        )
+    check_choice("operator", operator, SPECTRUM)
+    points = np.linspace(*SPECTRUM[operator], RESPONSE_POINTS) if points is None else points
     coefficients = np.asarray(coefficients, dtype=np.float64)
-    return basis_values(basis, operator, points, len(coefficients) - 1) @ coefficients
+    return basis_values(basis, operator, np.asarray(points), len(coefficients) - 1) @ coefficients

@@ -9,6 +9,7 @@ import warnings
 import typer
 
 from hoplite.cli.bench import bench
+from hoplite.cli.bounds import bounds
 from hoplite.cli.console import print_error, show_warning
 from hoplite.cli.datasets import datasets
 from hoplite.cli.predict import predict
@@ -51,6 +52,7 @@ app.command()(train)
 app.command()(search)
 app.command()(reproduce)
 app.command()(predict)
+app.command()(bounds)
 app.command()(report)
 app.command()(bench)
 

@@ -1,0 +1,182 @@
+"""hoplite bounds: how complex a model's functions are on a graph, and what can be proved of it."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from hoplite.cli.console import (
+    DatasetArgument,
+    JsonOption,
+    SplitSeedOption,
+    print_json,
+    print_line,
+    print_table,
+    steps_bar,
+)
+from hoplite.config import ModelConfig
+from hoplite.errors import ConfigError
+
+if TYPE_CHECKING:  # it needs torch, which takes a second to import
+    from hoplite.theory import FunctionClass
+
+TOLERANCE = 1e-6
+MEANINGS = {
+    "most": "the largest value that any signs can give",
+    "massart": "Massart's lemma, hop by hop",
+    "data_free": "from L, M and the norms of S alone",
+    "chernoff": "every feature's own moments",
+    "covering": "finitely many rates beta stand for all",
+}
+
+
+def bounds(
+    dataset: DatasetArgument,
+    model: Annotated[str | None, typer.Option(help="sgc, egc or lgc.  [default: lgc]")] = None,
+    hops: Annotated[
+        int | None, typer.Option(help="Degree k of the polynomial.  [default: 10]")
+    ] = None,
+    operator: Annotated[
+        str | None,
+        typer.Option(help="renormalized, adjacency or laplacian.  [default: renormalized]"),
+    ] = None,
+    basis: Annotated[
+        str | None, typer.Option(help="monomial or chebyshev.  [default: monomial]")
+    ] = None,
+    coefficient_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="a: the largest |alpha_i|, or |beta| for egc.  [default: 1, or the trained "
+            "model's own]"
+        ),
+    ] = None,
+    weight_bound: Annotated[
+        float | None,
+        typer.Option(
+            help="b: the largest l1 norm of Theta.  [default: 1, or the trained model's own, of "
+            "one class]"
+        ),
+    ] = None,
+    lipschitz: Annotated[float, typer.Option(help="Lipschitz constant of the activation.")] = 1.0,
+    draws: Annotated[int, typer.Option(help="Draws of the estimate.")] = 2000,
+    confidence: Annotated[
+        float, typer.Option(help="Of the interval, and of the statement about a model.")
+    ] = 0.95,
+    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
+    trained: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL_DIR",
+            help="A model that `hoplite train --out` wrote: its own class, and what its norms "
+            "promise about the test error.",
+        ),
+    ] = None,
+    split_seed: SplitSeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Rademacher complexity of a model on DATASET's training nodes: the paper's bound, one that
+    holds, and the complexity itself.
+
+    Example: hoplite bounds cora --model lgc --hops 10
+    """
+    given = {"model": model, "hops": hops, "operator": operator, "basis": basis}
+    given = {name: value for name, value in given.items() if value is not None}
+    if trained is not None and given:
+        raise ConfigError(f"--{next(iter(given))} is the trained model's own; leave it out.")
+    ModelConfig(**given)  # wrong settings are told before any work
+    from hoplite import TrainedModel, load  # only now: importing torch takes a second
+    from hoplite.models.alignment import aligned_graph
+    from hoplite.theory import FunctionClass, generalization, norms
+
+    own_coefficient, own_weight = 1.0, 1.0
+    fitted = None if trained is None else TrainedModel.load(trained)
+    graph = load(dataset, seed=split_seed)
+    if fitted is not None:
+        own_coefficient, weights = norms(fitted)
+        own_weight = max(weights)
+        graph = aligned_graph(graph, fitted.num_features, fitted.feature_names)
+        given = {
+            name: getattr(fitted.config, name) for name in ("model", "hops", "operator", "basis")
+        }
+    chosen = FunctionClass(
+        graph,
+        **given,
+        coefficient_bound=own_coefficient if coefficient_bound is None else coefficient_bound,
+        weight_bound=own_weight if weight_bound is None else weight_bound,
+        lipschitz=lipschitz,
+    )
+    with steps_bar(f"{graph.name} {chosen.model}") as progress:
+        found = chosen.estimate(
+            draws,
+            seed=seed,
+            confidence=confidence,
+            progress=lambda share: progress("drawing signs", share),
+        )
+    values = chosen.summary(found)
+    if chosen.model == "egc":
+        values["truncation"] = _truncation(chosen)
+    statement = None
+    if fitted is not None:
+        statement = generalization(fitted, graph, delta=1 - confidence, draws=draws, seed=seed)
+        values["generalization"] = dataclasses.asdict(statement)
+    if json:
+        print_json(values)
+        return
+    _print(values)
+    if statement is not None:
+        print_line(statement.sentence())
+
+
+def _truncation(chosen: FunctionClass) -> dict[str, Any]:
+    """What the series of egc loses after its hops, at the largest rate, relative to ||X Theta||."""
+    from hoplite.theory import hops_for, spectral_norm, truncation_error
+
+    rate, norm = chosen.coefficient_bound, spectral_norm(chosen.graph, chosen.operator)
+    error = truncation_error(rate, norm, chosen.hops) if chosen.hops + 2 > rate * norm else None
+    needed = hops_for(TOLERANCE, rate, norm)
+    return {"spectral_norm": norm, "error": error, "tolerance": TOLERANCE, "hops_needed": needed}
+
+
+def _print(values: dict[str, Any]) -> None:
+    estimate = values["estimate"]
+    paper = values["paper_bound"]
+    rows = [["the complexity itself", f"{estimate['value']:.4g}", _how(estimate)]]
+    for name, value in sorted(values["bounds"].items(), key=lambda pair: pair[1] or float("inf")):
+        rows.append([f"bound: {name.replace('_', ' ')}", _figure(value), MEANINGS[name]])
+    if paper is not None or (values["model"] != "sgc" and values["basis"] == "monomial"):
+        theorem = {"lgc": 1, "egc": 2}[values["model"]]
+        low = paper is not None and paper < estimate["low"]
+        note = "too low here: it does not hold" if low else "as stated; it need not hold"
+        rows.append([f"the paper's theorem {theorem}", _figure(paper), note])
+    title = (
+        f"{values['dataset']}: {values['model']}, {values['hops']} hops, {values['operator']}, "
+        f"a = {values['coefficient_bound']:.4g}, b = {values['weight_bound']:.4g}, "
+        f"{values['nodes']:,} nodes"
+    )
+    print_table(title, ["Rademacher complexity", "value", ""], rows)
+    ratio = values["bound"] / estimate["value"] if estimate["value"] else 1.0
+    print_line(
+        f"The smallest bound that holds is {values['bound']:.4g}, {ratio:.1f} times the estimate."
+    )
+    if "truncation" in values:
+        cut = values["truncation"]
+        lost = f"at most {cut['error']:.2g}" if cut["error"] is not None else "an unknown part"
+        print_line(
+            f"Cut after {values['hops']} hops, exp(beta S) loses {lost} of ||X Theta|| at "
+            f"|beta| = {values['coefficient_bound']:.3g}; {cut['hops_needed']} hops lose at most "
+            f"{cut['tolerance']:g}."
+        )
+
+
+def _figure(value: float | None) -> str:
+    return "infinite" if value is None else f"{value:.4g}"
+
+
+def _how(estimate: dict[str, Any]) -> str:
+    if estimate["exact"]:
+        return "exact: all signs"
+    sure = f"{100 * estimate['confidence']:g} %"
+    return f"{sure}: {estimate['low']:.4g} to {estimate['high']:.4g}, {estimate['draws']:,} draws"

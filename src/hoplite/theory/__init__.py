@@ -1,0 +1,20 @@
+"""What can be proved of the linear models: how complex they are, and what cutting a series costs.
+
+The statements with their proofs are in ``docs/theory.md``.
+"""
+
+from hoplite.theory.estimate import Estimate
+from hoplite.theory.function_class import FunctionClass
+from hoplite.theory.generalization import Generalization, generalization, norms
+from hoplite.theory.truncation import hops_for, spectral_norm, truncation_error
+
+__all__ = [
+    "Estimate",
+    "FunctionClass",
+    "Generalization",
+    "generalization",
+    "hops_for",
+    "norms",
+    "spectral_norm",
+    "truncation_error",
+]

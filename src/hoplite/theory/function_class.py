@@ -1,0 +1,324 @@
+"""The functions that a linear graph convolution can express, and how complex they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.config import ModelConfig, check_flag, check_number
+from hoplite.errors import ConfigError
+from hoplite.graph import Graph
+from hoplite.graph_checks import as_node_indices
+from hoplite.operators import Operator, build_operator
+from hoplite.propagation.engine import Propagation
+from hoplite.propagation.polynomial import gather_hops
+from hoplite.theory.bounds import Columns, chernoff_bound, covering_bound, massart_bound, most
+from hoplite.theory.estimate import DRAWS, Estimate, estimate
+
+MODELS = ("sgc", "egc", "lgc")
+BLOCK_BYTES = 2**27  # hop features held at a time
+KEPT_BYTES = 2**29  # up to here they are kept for the next pass
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionClass:
+    """The functions u -> sigma( (sum_i c_i p_i(S) X theta)_u ) on L nodes u.
+
+    theta: (d,) with ``||theta||_1 <= b``, sigma Lipschitz with constant Lambda, and
+
+        lgc   ``|c_i| <= a`` for every i
+        egc   ``c_i = beta^i / i!`` with ``|beta| <= a``
+        sgc   ``c_k = 1``, the others 0; a plays no part
+
+    Its empirical Rademacher complexity is ``1/L E sup_f sum_l eps_l f(u_l)``, the expectation over
+    independent signs eps: how well the class can follow pure noise on these nodes.
+
+    Parameters
+    ----------
+    graph : Graph
+    model, hops, operator, basis
+        As in :class:`~hoplite.ModelConfig`.
+    nodes : node indices, optional
+        The L nodes; by default the training nodes, or all if there are none.
+    coefficient_bound, weight_bound, lipschitz : float
+        a, b and Lambda.
+    bias : bool
+        Whether a constant may be added: theta has one more entry, which counts in its norm.
+    outputs : int
+        m > 1 is the class of m outputs, ``f_c`` with its own ``theta_c``, where all their norms
+        together are at most b. Its complexity has a sign per node and output.
+
+    The complexity of one node with the features 3 and 4 is 4, whatever the sign:
+
+    >>> single = Graph.from_edges([], features=[[3.0, 4.0]])
+    >>> one = FunctionClass(single, "sgc", hops=0)
+    >>> one.estimate().value, round(one.bound(), 6)
+    (4.0, 4.0)
+    """
+
+    graph: Graph
+    model: str = "lgc"
+    hops: int = 10
+    operator: str = "renormalized"
+    basis: str = "monomial"
+    nodes: np.ndarray | None = None
+    coefficient_bound: float = 1.0
+    weight_bound: float = 1.0
+    lipschitz: float = 1.0
+    bias: bool = False
+    outputs: int = 1
+
+    def __post_init__(self) -> None:
+        ModelConfig(self.model, self.hops, self.operator, self.basis)
+        if self.model not in MODELS:
+            raise ConfigError(
+                f"model is {self.model!r}, for which no complexity is known; "
+                f"use {', '.join(MODELS[:-1])} or {MODELS[-1]}."
+            )
+        for name in ("coefficient_bound", "weight_bound", "lipschitz"):
+            check_number(name, getattr(self, name), 0)
+        check_number("outputs", self.outputs, 1, whole=True)
+        check_flag("bias", self.bias)
+        train = self.graph.split.train
+        chosen = (
+            (train if train.size else range(self.graph.num_nodes))
+            if self.nodes is None
+            else self.nodes
+        )
+        nodes = as_node_indices(chosen, "nodes")
+        if not nodes.size or nodes[-1] >= self.graph.num_nodes:
+            raise ConfigError(
+                f"nodes has {nodes.size:,} entries up to {nodes.max(initial=-1):,}; "
+                f"pass at least one index from 0 to {self.graph.num_nodes - 1:,}."
+            )
+        object.__setattr__(self, "nodes", nodes)
+
+    # ---- upper bounds
+
+    def paper_bound(self) -> float:
+        """The paper's Theorem 1 (lgc) or 2 (egc), as stated; it need not hold if d > 1.
+
+            lgc   b M Lambda / sqrt(L) * a sum_i ||S||_1^i
+            egc   b M Lambda / sqrt(L) * exp(a ||S||_1)
+
+        M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum. infinity where
+        it is too large for a number.
+        """
+        if self.model == "sgc" or self.basis != "monomial" or self.bias or self.outputs > 1:
+            raise ConfigError(
+                "the paper states its bounds for one output of lgc and egc without a bias, on "
+                "powers of the operator; use bound() instead."
+            )
+        a, norm = float(self.coefficient_bound), self._operator_1_norm
+        growth = a * _sum_of_powers(norm, self.hops) if self.model == "lgc" else _exp(a * norm)
+        return self._scale_of_weights * self._largest_feature / math.sqrt(self.size) * growth
+
+    def massart_bound(self) -> float:
+        """``b Lambda/L sum_i w_i max_f ||g_i[:, f]||_2 sqrt(2 ln 2d)``: Massart, hop by hop.
+
+        g_i = p_i(S) X on the nodes; w_i = a for lgc, a^i / i! for egc. It holds (see
+        docs/theory.md), but :meth:`bound` is never larger.
+        """
+        return self._scaled(massart_bound(self._columns))
+
+    def data_free_bound(self) -> float:
+        """A bound from L, M and norms of S alone: massart_bound with, in place of the norm of g_i,
+
+            M min( sqrt(L) ||p_i(S)||_1, sqrt(n) ||p_i(S)||_2 )
+
+        both norms bounded by those of S. infinity where it is too large for a number.
+        """
+        per_hop, count = self._hop_weights, self.graph.num_features * self.outputs
+        used = per_hop > 0
+        with np.errstate(over="ignore"):
+            sizes = self._largest_feature * np.minimum(
+                math.sqrt(self.size) * self._polynomial_1_norms[used],
+                math.sqrt(self.graph.num_nodes) * self._polynomial_2_norms[used],
+            )
+            total = float(np.sum(per_hop[used] * sizes))
+        if self.bias:
+            total += math.sqrt(self.size)
+            count += self.outputs
+        return self._scaled(total * math.sqrt(2 * math.log(2 * max(count, 1))))
+
+    def bound(self) -> float:
+        """The smallest of the bounds that hold: what the complexity can be at most."""
+        return min(self.bounds().values())
+
+    def bounds(self) -> dict[str, float]:
+        """Every bound that holds, by name; each is explained in docs/theory.md."""
+        columns = self._columns
+        found = {
+            "most": self._scaled(most(columns)),
+            "massart": self.massart_bound(),
+            "data_free": self.data_free_bound(),
+            "chernoff": self._scaled(chernoff_bound(columns)),
+        }
+        if self.model == "egc":
+            found["covering"] = self._scaled(covering_bound(columns))
+        return found
+
+    # ---- the complexity itself
+
+    def estimate(
+        self,
+        draws: int = DRAWS,
+        *,
+        seed: int = 0,
+        confidence: float = 0.95,
+        progress: Callable[[float], None] | None = None,
+    ) -> Estimate:
+        """The complexity by Monte Carlo, with an interval that holds it with this confidence.
+
+        All signs are gone through, and the result is exact, if there are at most ``draws`` of them.
+        """
+        scale = self._scale_of_weights / self.size
+        result = estimate(
+            self._blocks,
+            self.size,
+            self.graph.num_features + self.bias,
+            exponential=self.model == "egc",
+            outputs=self.outputs,
+            draws=draws,
+            seed=seed,
+            confidence=confidence,
+            progress=progress,
+        )
+        return result.scaled(scale)
+
+    def summary(self, found: Estimate) -> dict[str, Any]:
+        """Plain JSON values: the class, its bounds and the estimate ``found``; null is infinite."""
+        settings = ("model", "hops", "operator", "basis", "coefficient_bound", "weight_bound")
+        try:
+            paper = _finite(self.paper_bound())
+        except ConfigError:
+            paper = None
+        bounds = self.bounds()
+        return {
+            "dataset": self.graph.name,
+            **{name: getattr(self, name) for name in (*settings, "lipschitz")},
+            "nodes": self.size,
+            "features": self.graph.num_features,
+            "largest_feature": self._largest_feature,
+            "operator_1_norm": self._operator_1_norm,
+            "paper_bound": paper,
+            "bound": min(bounds.values()),
+            "bounds": {name: _finite(value) for name, value in bounds.items()},
+            "estimate": dataclasses.asdict(found),
+        }
+
+    # ---- what they are made of
+
+    @property
+    def size(self) -> int:
+        """L, the number of nodes."""
+        assert self.nodes is not None  # see __post_init__
+        return len(self.nodes)
+
+    @property
+    def _hop_weights(self) -> np.ndarray:
+        """w_i, the largest ``|c_i|``: (k + 1,)."""
+        if self.model == "lgc":
+            return np.full(self.hops + 1, float(self.coefficient_bound))
+        if self.model == "sgc":
+            return np.eye(self.hops + 1)[-1]
+        steps = self.coefficient_bound / np.arange(1, self.hops + 1)
+        return np.cumprod(np.concatenate([[1.0], steps]))
+
+    @property
+    def _scale_of_weights(self) -> float:
+        return float(self.weight_bound) * float(self.lipschitz)
+
+    def _scaled(self, value: float) -> float:
+        return self._scale_of_weights / self.size * value
+
+    @cached_property
+    def _propagation(self) -> Propagation:
+        return Propagation(self.graph, self.operator, self.basis, self.hops)
+
+    @cached_property
+    def _built(self) -> Operator:
+        return build_operator(self.graph, self.operator)
+
+    @cached_property
+    def _columns(self) -> Columns:
+        return Columns.of(self._blocks(), self.outputs)
+
+    @cached_property
+    def _kept(self) -> list[np.ndarray]:
+        return list(self._new_blocks())
+
+    def _blocks(self) -> Iterator[np.ndarray]:
+        """w_i p_i(S) X on the nodes, a block of features at a time: (hops, L, block)."""
+        columns = self.graph.num_features + self.bias
+        if 8 * (self.hops + 1) * self.size * columns <= KEPT_BYTES:
+            return iter(self._kept)
+        return self._new_blocks()
+
+    def _new_blocks(self) -> Iterator[np.ndarray]:
+        from torch import as_tensor
+
+        used = np.flatnonzero(self._hop_weights)
+        used = used if used.size else np.array([0])  # a = 0 leaves only the bias
+        weights = self._hop_weights[used, None, None]
+        width = max(1, BLOCK_BYTES // (8 * (self.hops + 1) * self.size))
+        owner, rows = self._propagation, as_tensor(self.nodes)
+        for start in range(0, self.graph.num_features, width):
+            stop = min(start + width, self.graph.num_features)
+            signal = owner.features.dense_columns(start, stop)
+            hops = gather_hops(owner.matrix, owner.basis, signal, self.hops, rows)
+            yield hops.numpy()[used].astype(np.float64) * weights
+        if self.bias:  # a feature of ones that is not propagated
+            constant = np.zeros((len(used), self.size, 1))
+            constant[-1 if self.model == "sgc" else 0] = 1.0
+            yield constant
+
+    @cached_property
+    def _largest_feature(self) -> float:
+        features = self.graph.features
+        values = features.data if sp.issparse(features) else np.asarray(features)
+        return float(np.abs(values).max(initial=0.0))
+
+    @cached_property
+    def _operator_1_norm(self) -> float:
+        return float(abs(self._built.matrix).sum(axis=0).max())
+
+    @property
+    def _polynomial_1_norms(self) -> np.ndarray:
+        """Upper bounds of ``||p_i(S)||_1``, which is also the largest row sum: (k + 1,)."""
+        if self.basis == "monomial":
+            with np.errstate(over="ignore"):
+                return self._operator_1_norm ** np.arange(self.hops + 1.0)
+        norm = float(abs(self._built.for_basis("chebyshev")).sum(axis=0).max())
+        found = [1.0, norm]
+        for _ in range(self.hops - 1):
+            found.append(min(2 * norm * found[-1] + found[-2], math.inf))
+        return np.array(found[: self.hops + 1])
+
+    @property
+    def _polynomial_2_norms(self) -> np.ndarray:
+        """Upper bounds of ``||p_i(S)||_2``; Chebyshev polynomials are at most 1: (k + 1,)."""
+        if self.basis == "chebyshev":
+            return np.ones(self.hops + 1)
+        with np.errstate(over="ignore"):
+            return self._built.norm_bound ** np.arange(self.hops + 1.0)
+
+
+def _sum_of_powers(base: float, highest: int) -> float:
+    with np.errstate(over="ignore"):
+        return float(np.sum(base ** np.arange(highest + 1.0)))
+
+
+def _exp(value: float) -> float:
+    return math.exp(value) if value < 700 else math.inf
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,216 @@
+"""What a trained model's own norms promise about nodes that it has not seen."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import beta as beta_distribution
+
+from hoplite.config import check_number
+from hoplite.errors import ConfigError, GraphError
+from hoplite.graph import Graph
+from hoplite.models.alignment import aligned_graph
+from hoplite.models.trained import TrainedModel
+from hoplite.theory.estimate import DRAWS
+from hoplite.theory.function_class import MODELS, FunctionClass
+
+STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
+RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
+
+
+@dataclass(frozen=True)
+class Generalization:
+    """A bound of the error on unseen nodes, term by term, beside what was measured.
+
+        bound = margin_loss + complexity + confidence
+
+    vacuous : the bound is 1 or more, so it says nothing
+    margin : rho, the smallest lead of the right class that counts as safe
+    margin_loss : mean over the L training nodes of min(1, max(0, 1 - lead / rho))
+    complexity : 4 C U, U the complexity of the class of norm 1
+    confidence : 3 sqrt(ln(2 / delta_r) / 2L)
+    coefficient_norm, weight_norms : ``||alpha||_inf`` (``|beta|`` for egc, 1 for sgc), and
+        ``||Theta||_1`` per class
+    train_error, test_error, gap : measured; the last two are None without test labels
+    test_interval : the error on all nodes like the test nodes, with probability 1 - delta
+        (Clopper and Pearson)
+    """
+
+    bound: float
+    vacuous: bool
+    delta: float
+    nodes: int
+    margin: float
+    margin_loss: float
+    complexity: float
+    confidence: float
+    unit_complexity: float
+    coefficient_norm: float
+    weight_norms: tuple[float, ...]
+    train_error: float
+    test_error: float | None
+    test_interval: tuple[float, float] | None
+    gap: float | None
+
+    def sentence(self) -> str:
+        """The statement in plain words."""
+        sure = f"{100 * (1 - self.delta):g} %"
+        if self.vacuous:
+            head = (
+                f"The bound on the error is {self.bound:.2f}, which is vacuous (no error exceeds "
+                f"1): {self.nodes:,} training nodes and these norms promise nothing"
+            )
+        else:
+            head = (
+                f"With {sure} confidence the error on unseen nodes is at most "
+                f"{100 * self.bound:.1f} %"
+            )
+        if self.test_error is None or self.test_interval is None or self.gap is None:
+            return f"{head}; there are no test labels to compare with."
+        low, high = self.test_interval
+        return (
+            f"{head}. Measured: {100 * self.train_error:.1f} % error on the training nodes, "
+            f"{100 * self.test_error:.1f} % on the test nodes ({sure} interval {100 * low:.1f} to "
+            f"{100 * high:.1f}), a gap of {100 * self.gap:.1f} points."
+        )
+
+
+def generalization(
+    model: TrainedModel,
+    graph: Graph,
+    *,
+    delta: float = 0.05,
+    draws: int = DRAWS,
+    seed: int = 0,
+) -> Generalization:
+    """Bound the error of a trained sgc, egc or lgc on unseen nodes with probability 1 - delta.
+
+    The probability is over the L training nodes, as if drawn independently from the nodes that
+    the error is asked for; the graph and the features are given. For every r, with C = 2^(r/2) and
+    rho = N / C, N = ``||alpha||_inf sum_c ||Theta_c||_1`` (plus the bias),
+
+        error <= margin loss at rho + 4 C U + 3 sqrt(ln(2 / delta_r) / 2L)
+
+    all at once, so the smallest is taken. The proof is in docs/theory.md.
+    """
+    check_number("delta", delta, 0, 1, open_ends="lm")
+    coefficient, weights = norms(model)
+    config = model.config
+    if config.standardize:
+        raise ConfigError("no bound is known for standardised outputs; train without standardize.")
+    graph = aligned_graph(graph, model.num_features, model.feature_names)
+    train, labels = graph.split.train, graph.labels
+    if labels is None or not train.size:
+        raise GraphError("the graph has no labelled training nodes; the bound is about these.")
+    logits = model.logits(graph).astype(np.float64)
+    leads = _leads(logits[train], labels[train])
+    norm, coefficient_limit, tries = sum(weights), 1.0, 1.0
+    if config.model == "lgc":  # alpha is scaled to norm 1, and Theta the other way
+        norm *= coefficient
+    elif config.model == "egc":
+        coefficient_limit, tries = _rate_limit(coefficient)
+    if "bias" in model.weights:
+        norm += float(model.weights["bias"].double().abs().sum())
+    unit = FunctionClass(
+        graph,
+        config.model,
+        config.hops,
+        config.operator,
+        config.basis,
+        nodes=train,
+        coefficient_bound=coefficient_limit,
+        bias="bias" in model.weights,
+        outputs=model.num_classes,
+    )
+    risk = RISK_OF_DRAWS * delta
+    sampled = unit.estimate(draws, seed=seed, confidence=1 - risk)
+    complexity = min(unit.bound(), sampled.high)
+    best = min(
+        (
+            _terms(r, leads, norm, complexity, (delta - risk) * tries)
+            for r in range(-STEPS, STEPS + 1)
+        ),
+        key=lambda terms: sum(terms[1:]),
+    )
+    margin, margin_loss, class_term, confidence_term = best
+    total = margin_loss + class_term + confidence_term
+    wrong = float(np.mean(leads <= 0))
+    test_error, interval = _measured(logits, labels, graph.split.test, delta)
+    return Generalization(
+        bound=total,
+        vacuous=total >= 1,
+        delta=delta,
+        nodes=len(train),
+        margin=margin,
+        margin_loss=margin_loss,
+        complexity=class_term,
+        confidence=confidence_term,
+        unit_complexity=complexity,
+        coefficient_norm=coefficient,
+        weight_norms=tuple(weights),
+        train_error=wrong,
+        test_error=test_error,
+        test_interval=interval,
+        gap=None if test_error is None else test_error - wrong,
+    )
+
+
+def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
+    """``||alpha||_inf`` (``|beta|`` for egc, 1 for sgc), and ``||Theta||_1`` of every class."""
+    name = model.config.model
+    if name not in MODELS:
+        raise ConfigError(f"no bound is known for {name}; use sgc, egc or lgc.")
+    filters = {"lgc": "alpha", "egc": "beta"}
+    learned = model.weights[filters[name]].double().abs().max() if name in filters else 1.0
+    return float(learned), tuple(model.weights["theta"].double().abs().sum(dim=0).tolist())
+
+
+def _rate_limit(rate: float) -> tuple[float, float]:
+    """The limit of ``|beta|`` for the class, and the share of the risk that belongs to it.
+
+    Theta cannot make up for beta, so the class has the next power of sqrt(2) as its limit.
+    """
+    step = max(-STEPS, math.ceil(2 * math.log2(rate))) if rate > 0 else -STEPS
+    return max(rate, 2.0 ** (step / 2)), _share(step)
+
+
+def _share(step: int) -> float:
+    """Parts of 1 for all whole numbers: their sum is 3/4.
+
+    >>> sum(_share(step) for step in range(-1000, 1001)) < 0.75
+    True
+    """
+    return 1 / (2 * (abs(step) + 1) * (abs(step) + 2))
+
+
+def _terms(
+    step: int, leads: np.ndarray, norm: float, unit: float, delta: float
+) -> tuple[float, float, float, float]:
+    size = 2.0 ** (step / 2)
+    margin = norm / size
+    loss = np.clip(1 - leads / margin, 0, 1) if margin > 0 else (leads <= 0).astype(float)
+    slack = 3 * math.sqrt(math.log(2 / (delta * _share(step))) / (2 * len(leads)))
+    return margin, float(loss.mean()), 4 * size * unit, slack
+
+
+def _leads(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The right class's logit minus the highest other: (rows,)."""
+    rows = np.arange(len(labels))
+    others = logits.copy()
+    others[rows, labels] = -np.inf
+    return logits[rows, labels] - others.max(axis=1)
+
+
+def _measured(
+    logits: np.ndarray, labels: np.ndarray, test: np.ndarray, delta: float
+) -> tuple[Any, Any]:
+    """The error on the test nodes and its Clopper-Pearson interval, or None and None."""
+    if not test.size:
+        return None, None
+    wrong, count = int(np.sum(logits[test].argmax(axis=1) != labels[test])), len(test)
+    low = beta_distribution.ppf(delta / 2, wrong, count - wrong + 1) if wrong else 0.0
+    high = beta_distribution.ppf(1 - delta / 2, wrong + 1, count - wrong) if wrong < count else 1.0
+    return wrong / count, (float(low), float(high))

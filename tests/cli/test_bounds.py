@@ -1,0 +1,67 @@
+"""hoplite bounds, as a user calls it."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+
+def hoplite(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "hoplite", *arguments], capture_output=True, text=True, timeout=300
+    )
+
+
+def test_json():
+    done = hoplite("bounds", "cora", "--model", "lgc", "--hops", "10", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    estimate = found["estimate"]
+    assert estimate["low"] < estimate["value"] < estimate["high"] < found["bound"]
+    assert found["bound"] == min(found["bounds"].values()) < found["paper_bound"]
+    assert (found["nodes"], found["hops"], found["features"]) == (140, 10, 1433)
+
+
+def test_table_and_truncation():
+    done = hoplite("bounds", "cora", "--model", "egc", "--hops", "5", "--draws", "100")
+    assert done.returncode == 0, done.stderr
+    assert "the paper's theorem 2" in done.stdout
+    assert "Cut after 5 hops, exp(beta S) loses at most 0.0016" in done.stdout
+    far = hoplite("bounds", "cora", "--model", "egc", "--hops", "2", "--coefficient-bound", "9")
+    assert "loses an unknown part" in far.stdout
+
+
+def test_a_trained_model(tmp_path):
+    model = str(tmp_path / "model")
+    options = ["--model", "lgc", "--hops", "3", "--seeds", "1", "--epochs", "20", "--out", model]
+    assert hoplite("train", "cora", *options).returncode == 0
+    done = hoplite("bounds", "cora", "--trained", model, "--draws", "100", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    statement = found["generalization"]
+    assert found["hops"] == 3
+    assert found["coefficient_bound"] == statement["coefficient_norm"]
+    assert found["weight_bound"] == max(statement["weight_norms"])
+    assert statement["vacuous"] == (statement["bound"] >= 1)
+    assert "vacuous" in hoplite("bounds", "cora", "--trained", model, "--draws", "100").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["--model", "hlgc"], 2, "no complexity is known"),
+        (["--model", "lcg"], 2, "Did you mean 'lgc'?"),
+        (["--hops", "-1"], 2, "hops is -1"),
+        (["--draws", "1"], 2, "draws is 1"),
+        (["--confidence", "1"], 2, "confidence is 1.0"),
+        (["--trained", "nowhere"], 1, "nowhere"),
+        (["--trained", "nowhere", "--hops", "3"], 2, "--hops is the trained model's own"),
+    ],
+)
+def test_one_sentence(options, code, message):
+    done = hoplite("bounds", "cora", *options)
+    assert done.returncode == code
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

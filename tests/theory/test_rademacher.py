@@ -1,0 +1,262 @@
+"""The complexity against brute force, and every bound against the complexity."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoplite import ConfigError, Graph
+from hoplite.theory import FunctionClass
+from hoplite.theory.bounds import chebyshev_points
+
+SLACK = 1 + 1e-9
+
+
+def every_sign(size):
+    return np.array(list(itertools.product([-1.0, 1.0], repeat=size)))
+
+
+def brute_force(chosen, graph, dense, points=4001):
+    """The definition with dense algebra: all signs, all vertices, a fine grid over beta."""
+    hops = dense.basis(graph, chosen.operator, chosen.basis, chosen.hops)
+    features = dense.features(graph).astype(np.float64)
+    stack = np.stack([(p @ features)[chosen.nodes] for p in hops])
+    products = np.einsum("sl,ild->sid", every_sign(chosen.size), stack)
+    if chosen.model == "lgc":
+        suprema = chosen.coefficient_bound * np.abs(products).sum(axis=1).max(axis=1)
+    elif chosen.model == "sgc":
+        suprema = np.abs(products[:, -1]).max(axis=1)
+    else:
+        rates = np.linspace(-1, 1, points) * chosen.coefficient_bound
+        factorials = np.array([math.factorial(i) for i in range(chosen.hops + 1)])
+        table = rates[:, None] ** np.arange(chosen.hops + 1) / factorials
+        suprema = np.abs(np.einsum("bi,sid->sbd", table, products)).max(axis=(1, 2))
+    return float(suprema.mean()) * chosen.weight_bound * chosen.lipschitz / chosen.size
+
+
+CASES = [
+    ("lgc", "monomial"),
+    ("lgc", "chebyshev"),
+    ("egc", "monomial"),
+    ("sgc", "monomial"),
+]
+
+
+@pytest.mark.parametrize("operator", ["renormalized", "adjacency", "laplacian"])
+@pytest.mark.parametrize(("model", "basis"), CASES)
+@pytest.mark.parametrize("hops", [0, 1, 4])
+def test_the_estimate_is_the_definition(graphs, dense, model, basis, operator, hops):
+    graph = graphs(9, 4, seed=hops)
+    chosen = FunctionClass(
+        graph,
+        model,
+        hops,
+        operator,
+        basis,
+        nodes=np.array([0, 2, 3, 5, 8]),
+        coefficient_bound=1.7,
+        weight_bound=0.6,
+        lipschitz=2.0,
+    )
+    found = chosen.estimate()
+    wanted = brute_force(chosen, graph, dense)
+    assert found.exact
+    assert found.draws == 16
+    assert found.value == pytest.approx(wanted, rel=1e-3 if model == "egc" else 1e-9)
+    assert found.low <= wanted * SLACK
+    assert wanted <= found.high * SLACK
+
+
+@st.composite
+def classes(draw, most_nodes=9):
+    """A class on a random graph: signs, zeros, huge and tiny features, isolated nodes."""
+    n = draw(st.integers(1, most_nodes))
+    d = draw(st.integers(1, 6))
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    edges = np.argwhere(np.triu(rng.random((n, n)) < draw(st.sampled_from([0.0, 0.3, 1.0])), 1))
+    kind = draw(st.sampled_from(["normal", "positive", "signs", "sparse"]))
+    features = rng.normal(size=(n, d))
+    if kind == "positive":
+        features = np.abs(features)
+    elif kind == "signs":
+        features = np.sign(features)
+    elif kind == "sparse":
+        features *= rng.random((n, d)) < 0.3
+    features *= 10.0 ** draw(st.integers(-4, 4))
+    model, basis = draw(st.sampled_from(CASES))
+    sizes = st.just(0.0) | st.floats(1e-3, 4.0)
+    return FunctionClass(
+        Graph.from_edges(edges, features, weights=rng.uniform(0.1, 5, len(edges))),
+        model,
+        draw(st.integers(0, 6)),
+        draw(st.sampled_from(["renormalized", "adjacency", "laplacian"])),
+        basis,
+        nodes=np.flatnonzero(rng.random(n) < 0.7) if draw(st.booleans()) and n > 3 else None,
+        coefficient_bound=draw(sizes),
+        weight_bound=draw(sizes),
+        lipschitz=draw(sizes),
+        bias=draw(st.booleans()),
+    )
+
+
+@settings(max_examples=2500, deadline=None)
+@given(data=st.data())
+def test_no_bound_is_ever_below_the_complexity(data):
+    try:
+        chosen = data.draw(classes())
+    except ConfigError:  # no node was picked
+        return
+    found = chosen.estimate()
+    assert found.exact
+    for name, value in chosen.bounds().items():
+        assert found.value <= value * SLACK, name
+    assert chosen.bound() <= chosen.massart_bound()
+    assert found.low <= found.value <= found.high
+
+
+@settings(max_examples=400, deadline=None)
+@given(chosen=classes(most_nodes=5), outputs=st.integers(2, 3))
+def test_nor_for_several_outputs(chosen, outputs):
+    import dataclasses
+
+    many = dataclasses.replace(chosen, outputs=outputs)
+    found = many.estimate(2**15)
+    assert found.exact
+    assert found.value >= chosen.estimate().value / SLACK  # the largest of several
+    for name, value in many.bounds().items():
+        assert found.value <= value * SLACK, name
+
+
+@settings(max_examples=300, deadline=None)
+@given(chosen=classes(), seed=st.integers(0, 1000))
+def test_the_interval_holds_the_truth(chosen, seed):
+    truth, drawn = chosen.estimate(), chosen.estimate(2, seed=seed, confidence=0.9999)
+    assert drawn.exact == (chosen.size <= 2)
+    assert drawn.low <= truth.high * SLACK
+    assert truth.low <= drawn.high * SLACK
+
+
+def test_the_interval_is_not_too_wide(cora):
+    chosen = FunctionClass(cora, "lgc", 10)
+    found = chosen.estimate(4000, seed=1)
+    other = chosen.estimate(4000, seed=2)
+    assert not found.exact
+    assert found.high - found.low < 0.15 * found.value
+    assert other.low < found.value < other.high
+    assert found == chosen.estimate(4000, seed=1)  # the same seed, the same bits
+    assert found.value != other.value
+
+
+def test_cora_as_documented(cora):
+    """140 training nodes, k = 10, a = b = 1: the order of the four figures."""
+    chosen = FunctionClass(cora, "lgc", 10)
+    assert chosen.size == 140
+    assert chosen.paper_bound() == pytest.approx(4.03e6, rel=0.01)
+    assert chosen.massart_bound() == pytest.approx(0.1234, abs=0.001)
+    assert chosen.estimate().value == pytest.approx(0.0326, abs=0.002)
+    assert chosen.estimate().high < chosen.bound() < 0.7 * chosen.massart_bound()
+
+
+def test_the_papers_theorem_fails_for_more_than_one_feature():
+    """No edges, k = 0, a = b = 1, six nodes, every sign pattern a feature: 1 > 1 / sqrt(6)."""
+    graph = Graph.from_edges([], features=every_sign(6).T)
+    chosen = FunctionClass(graph, "lgc", 0)
+    found = chosen.estimate()
+    assert found.exact
+    assert found.value == 1.0
+    assert chosen.paper_bound() == pytest.approx(1 / math.sqrt(6))
+    assert chosen.paper_bound() < found.value
+    assert found.value <= chosen.bound() <= 1.0 + 1e-9  # which is as tight as can be
+
+
+@pytest.mark.parametrize("model", ["lgc", "egc"])
+def test_the_papers_theorem_for_one_feature(graphs, model):
+    for seed in range(20):
+        graph = graphs(10, 1, seed=seed)
+        chosen = FunctionClass(graph, model, 3, nodes=np.arange(10))
+        assert chosen.estimate().value <= chosen.paper_bound()
+
+
+def test_paper_bounds_by_hand():
+    path = Graph.from_edges([(0, 1), (1, 2)], features=[[1.0], [-2.0], [0.5]])
+    norm = 2 / math.sqrt(2)  # the middle column of the adjacency
+    options = {"operator": "adjacency", "coefficient_bound": 0.5, "weight_bound": 3.0}
+    lgc = FunctionClass(path, "lgc", 2, **options, lipschitz=0.25)
+    egc = FunctionClass(path, "egc", 2, **options, lipschitz=0.25)
+    front = 3.0 * 2.0 * 0.25 / math.sqrt(3)
+    assert lgc.paper_bound() == pytest.approx(front * 0.5 * (1 + norm + norm**2))
+    assert egc.paper_bound() == pytest.approx(front * math.exp(0.5 * norm))
+
+
+def test_huge_bounds_are_infinite_not_an_error(graphs):
+    graph = graphs(12, 3)
+    chosen = FunctionClass(graph, "lgc", 5000, "laplacian")
+    assert chosen.paper_bound() == math.inf
+    assert chosen.data_free_bound() == math.inf
+    assert FunctionClass(graph, "egc", 3, coefficient_bound=1e6).paper_bound() == math.inf
+
+
+def test_scaling_laws(graphs):
+    graph = graphs(12, 4)
+    one = FunctionClass(graph, "lgc", 3)
+    twice = FunctionClass(graph, "lgc", 3, coefficient_bound=2.0, weight_bound=3.0, lipschitz=0.5)
+    for name in ("paper_bound", "massart_bound", "data_free_bound", "bound"):
+        assert getattr(twice, name)() == pytest.approx(3 * getattr(one, name)())
+    assert twice.estimate().value == pytest.approx(3 * one.estimate().value)
+
+
+def test_blocks_do_not_matter(graphs, monkeypatch):
+    from hoplite.theory import function_class
+
+    graph = graphs(12, 5)
+    whole = FunctionClass(graph, "egc", 3, coefficient_bound=2.0)
+    wanted = whole.bounds(), whole.estimate(50, seed=3)
+    monkeypatch.setattr(function_class, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(function_class, "KEPT_BYTES", 1)
+    narrow = FunctionClass(graph, "egc", 3, coefficient_bound=2.0)
+    assert len(list(narrow._blocks())) == 5
+    seen = []
+    assert narrow.bounds() == pytest.approx(wanted[0])
+    assert narrow.estimate(50, seed=3, progress=seen.append).value == pytest.approx(wanted[1].value)
+    assert seen == sorted(seen)
+    assert seen[-1] == 1.0
+
+
+@settings(max_examples=300, deadline=None)
+@given(degree=st.integers(0, 12), per_degree=st.integers(2, 8), seed=st.integers(0, 10_000))
+def test_a_polynomial_is_covered_by_its_points(degree, per_degree, seed):
+    points, factor = chebyshev_points(degree, per_degree)
+    rng = np.random.default_rng(seed)
+    polynomial = np.polynomial.Polynomial(rng.normal(size=degree + 1))
+    everywhere = np.abs(polynomial(np.linspace(-1, 1, 2001))).max()
+    assert everywhere <= factor * np.abs(polynomial(points)).max() * SLACK
+
+
+def test_bad_arguments(graphs):
+    graph = graphs(12, 3)
+    for options, message in [
+        ({"model": "hlgc"}, "no complexity is known"),
+        ({"coefficient_bound": -1.0}, "coefficient_bound is -1.0"),
+        ({"weight_bound": math.nan}, "weight_bound is nan"),
+        ({"nodes": np.array([12])}, "from 0 to 11"),
+        ({"nodes": np.array([], dtype=int)}, "at least one index"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            FunctionClass(graph, **options)
+    for name in ("sgc", "lgc"):
+        basis = "chebyshev" if name == "lgc" else "monomial"
+        with pytest.raises(ConfigError, match="use bound"):
+            FunctionClass(graph, name, 2, basis=basis).paper_bound()
+    with pytest.raises(ConfigError, match="draws is 1"):
+        FunctionClass(graph).estimate(1)
+
+
+def test_no_features_and_zero_features():
+    for features in (np.zeros((3, 0)), np.zeros((3, 2))):
+        chosen = FunctionClass(Graph.from_edges([(0, 1)], features=features), "egc", 2)
+        assert chosen.bound() == 0.0
+        assert chosen.estimate().value == 0.0
