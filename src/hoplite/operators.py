@@ -57,15 +57,15 @@ class Operator:
         return moved
 
 
-def build_operator(graph: Graph, name: str = "renormalized") -> Operator:
-    """The operator ``name`` of ``graph``, in the number type of its features.
+def build_operator(graph: Graph, name: str = "renormalized", dtype: Any = None) -> Operator:
+    """The operator ``name`` of ``graph``, in the number type of its features unless one is given.
 
     >>> g = Graph.from_edges([(0, 1)], features=np.eye(3))
     >>> build_operator(g, "laplacian").matrix.toarray().tolist()
     [[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     check_choice("operator", name, OPERATORS)
-    dtype: Any = graph.features.dtype
+    dtype = graph.features.dtype if dtype is None else dtype
     weights = sp.csr_array(graph.adjacency, dtype=np.float64)
     identity = sp.eye_array(graph.num_nodes, format="csr")
     if name == "renormalized":

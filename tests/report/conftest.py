@@ -1,7 +1,10 @@
-"""A results file as `hoplite reproduce` writes it: made-up numbers, and hostile names."""
+"""A browser, and a results file as `hoplite reproduce` writes it, with hostile names in it."""
 
 import copy
+import itertools
 import math
+import os
+import shutil
 
 import pytest
 
@@ -13,7 +16,40 @@ MODELS = ("sgc", "gat", "gcn", "egc", "lgc", "hlgc")
 GATES = ("class", "node", "feature")
 BASE = {"citeseer": 0.712, "cora": 0.811, "pubmed": 0.796}
 STEPS = {"sgc": -0.015, "gat": -0.004, "gcn": 0.0, "egc": 0.002, "lgc": 0.009, "hlgc": 0.011}
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+WIDTHS = {"wide": 1280, "narrow": 360}
 PEER = {"name": "PyTorch Geometric's GCN", "ms_median": 42.0}
+
+CONTRAST = """() => {
+  const luminance = (color) => {
+    const parts = color.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255);
+    const [r, g, b] = parts.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let e = element; e; e = e.parentElement) {
+      const color = getComputedStyle(e).backgroundColor;
+      if (!/^rgba\\(.*, 0\\)$|^transparent$/.test(color) && !/\\/ /.test(color)) return color;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  const weak = [];
+  const chosen = "p, li, h1, h2, h3, th, td, caption span, .diff, .stamp, .paper, .chip, .note, " +
+    "summary, .score, .key, dt, dd, code";
+  for (const element of document.querySelectorAll(chosen)) {
+    if (element.closest(".bar, [hidden]")) continue;
+    const [a, b] = [getComputedStyle(element).color, behind(element)].map(luminance);
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) weak.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
+  }
+  return [...new Set(weak)];
+}"""
+
+NAMELESS = """() => [...document.querySelectorAll("button, a[href], summary, [role=region]")]
+  .filter((e) => !(e.getAttribute("aria-label") ?? e.textContent).trim()).map((e) => e.outerHTML)"""
+
+HEADINGS = """() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
+  .map((heading) => Number(heading.tagName[1]))"""
 
 
 def config(model, hops=20):
@@ -214,3 +250,85 @@ def pages(tmp_path_factory):
     for name, results in made.items():
         write_report(results, folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in made}
+
+
+@pytest.fixture(scope="session")
+def browser():
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no Chromium was found; `make browser` installs one.")
+        pytest.skip("no Chromium was found; `make browser` installs one.")
+    options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=options)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def visit(browser, pages):
+    """Open a page; whatever goes wrong in it, and whatever it asks for, is checked at the end."""
+    wrong, asked, contexts = [], [], []
+
+    def open_page(name, size="wide", theme="light", **options):
+        width = {"width": WIDTHS[size], "height": 800}
+        context = browser.new_context(viewport=width, color_scheme=theme, **options)
+        contexts.append(context)
+        context.on("request", lambda request: asked.append(request.url))
+        page = context.new_page()
+        page.set_default_timeout(180_000)  # on a busy machine the plots take their time
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+        page.on(
+            "console",
+            lambda message: (
+                wrong.append(message.text) if message.type in ("error", "warning") else None
+            ),
+        )
+        page.goto(pages[name].as_uri())
+        page.wait_for_selector("html[data-ready=true]")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+    files = {path.as_uri() for path in pages.values()}
+    assert {url for url in asked if not url.startswith("data:")} <= files
+
+
+@pytest.fixture(scope="session")
+def looks():
+    """What every page keeps to, whatever it shows."""
+
+    class Looks:
+        @staticmethod
+        def overflow(page):
+            return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
+
+        @staticmethod
+        def background(page):
+            return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+        @staticmethod
+        def weak(page):
+            return page.evaluate(CONTRAST)
+
+        @staticmethod
+        def check_structure(page):
+            assert page.locator("h1").count() == 1
+            levels = page.evaluate(HEADINGS)
+            assert levels[0] == 1
+            assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
+            assert page.locator("table").count() == page.locator("table > caption").count()
+            assert page.locator("th:not([scope])").count() == 0
+            assert page.evaluate(NAMELESS) == []
+            for landmark in ("main", "nav[aria-label]", "header", "footer"):
+                assert page.locator(f"body > {landmark}").count() == 1
+            assert page.locator("html[lang=en]").count() == 1
+            identifiers = page.evaluate("[...document.querySelectorAll('[id]')].map((e) => e.id)")
+            assert len(identifiers) == len(set(identifiers))
+
+    return Looks

@@ -1,101 +1,11 @@
 """The page in a real Chromium: wide and narrow, light and dark, with hostile names in it."""
 
-import itertools
-import os
 import re
-import shutil
 
 import pytest
 
 SIZES = {"wide": 1280, "narrow": 360}
 THEMES = ("light", "dark")
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-
-CONTRAST = """() => {
-  const luminance = (color) => {
-    const parts = color.match(/[\\d.]+/g).slice(0, 3).map((v) => v / 255);
-    const [r, g, b] = parts.map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (element) => {
-    for (let e = element; e; e = e.parentElement) {
-      const color = getComputedStyle(e).backgroundColor;
-      if (!/^rgba\\(.*, 0\\)$|^transparent$/.test(color) && !/\\/ /.test(color)) return color;
-    }
-    return "rgb(255, 255, 255)";
-  };
-  const weak = [];
-  const chosen = "p, li, h1, h2, h3, th, td, caption span, .diff, .stamp, .paper, .chip, .note, " +
-    "summary, .score, .key, dt, dd, code";
-  for (const element of document.querySelectorAll(chosen)) {
-    if (element.closest(".bar, [hidden]")) continue;
-    const [a, b] = [getComputedStyle(element).color, behind(element)].map(luminance);
-    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
-    if (ratio < 4.5) weak.push(`${element.tagName}.${element.className} ${ratio.toFixed(2)}`);
-  }
-  return [...new Set(weak)];
-}"""
-
-NAMELESS = """() => [...document.querySelectorAll("button, a[href], summary, [role=region]")]
-  .filter((e) => !(e.getAttribute("aria-label") ?? e.textContent).trim()).map((e) => e.outerHTML)"""
-
-HEADINGS = """() => [...document.querySelectorAll("h1, h2, h3, h4, h5, h6")]
-  .map((heading) => Number(heading.tagName[1]))"""
-
-
-@pytest.fixture(scope="module")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no Chromium was found; `make browser` installs one.")
-        pytest.skip("no Chromium was found; `make browser` installs one.")
-    options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=options)
-        yield chromium
-        chromium.close()
-
-
-@pytest.fixture
-def visit(browser, pages):
-    """Open a page; whatever goes wrong in it, and whatever it asks for, is checked at the end."""
-    wrong, asked, contexts = [], [], []
-
-    def open_page(name, size="wide", theme="light", **options):
-        width = {"width": SIZES[size], "height": 800}
-        context = browser.new_context(viewport=width, color_scheme=theme, **options)
-        contexts.append(context)
-        context.on("request", lambda request: asked.append(request.url))
-        page = context.new_page()
-        page.set_default_timeout(180_000)  # on a busy machine the plots take their time
-        page.on("pageerror", lambda error: wrong.append(str(error)))
-        page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
-        page.on(
-            "console",
-            lambda message: (
-                wrong.append(message.text) if message.type in ("error", "warning") else None
-            ),
-        )
-        page.goto(pages[name].as_uri())
-        page.wait_for_selector("html[data-ready=true]")
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert wrong == []
-    files = {path.as_uri() for path in pages.values()}
-    assert {url for url in asked if not url.startswith("data:")} <= files
-
-
-def overflow(page):
-    return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
-
-
-def background(page):
-    return page.evaluate("getComputedStyle(document.body).backgroundColor")
 
 
 @pytest.mark.parametrize(
@@ -106,7 +16,7 @@ def background(page):
         ("empty", "wide", "light"),
     ],
 )
-def test_it_renders(visit, name, size, theme):
+def test_it_renders(visit, looks, name, size, theme):
     page = visit(name, size, theme)
     plots = page.evaluate(
         """() => [...document.querySelectorAll(".canvas")].map((div) => ({
@@ -121,25 +31,13 @@ def test_it_renders(visit, name, size, theme):
         assert plot["points"], plot
         assert min(plot["points"]) > 0, plot
         assert 200 < plot["width"] < SIZES[size]
-    assert overflow(page) <= 0
-    assert page.evaluate(CONTRAST) == []
+    assert looks.overflow(page) <= 0
+    assert looks.weak(page) == []
 
 
 @pytest.mark.parametrize("name", ["full", "hostile", "partial", "empty"])
-def test_structure(visit, name):
-    page = visit(name)
-    assert page.locator("h1").count() == 1
-    levels = page.evaluate(HEADINGS)
-    assert levels[0] == 1
-    assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
-    assert page.locator("table").count() == page.locator("table > caption").count()
-    assert page.locator("th:not([scope])").count() == 0
-    assert page.evaluate(NAMELESS) == []
-    for landmark in ("main", "nav[aria-label]", "header", "footer"):
-        assert page.locator(f"body > {landmark}").count() == 1
-    assert page.locator("html[lang=en]").count() == 1
-    identifiers = page.evaluate("[...document.querySelectorAll('[id]')].map((e) => e.id)")
-    assert len(identifiers) == len(set(identifiers))
+def test_structure(visit, looks, name):
+    looks.check_structure(visit(name))
 
 
 def test_hostile_names_are_text(visit, hostile_text):
@@ -202,13 +100,13 @@ def test_a_number_tells_how_it_was_made(visit, size):
     assert page.evaluate("document.activeElement.className") == "score"
 
 
-def test_folded_tables_open_by_keyboard(visit):
+def test_folded_tables_open_by_keyboard(visit, looks):
     page = visit("full", "narrow")
     for summary in page.locator("summary").all():
         summary.focus()
         page.keyboard.press("Enter")
     assert page.locator("details:not([open])").count() == 0
-    assert overflow(page) <= 0
+    assert looks.overflow(page) <= 0
     assert page.locator("#curve-0-title ~ figcaption tbody tr").count() > 40
 
 
@@ -224,29 +122,29 @@ def test_the_biased_table_cannot_be_missed(visit):
 
 
 @pytest.mark.parametrize("theme", THEMES)
-def test_the_theme_button(visit, theme):
+def test_the_theme_button(visit, looks, theme):
     page = visit("full", theme=theme)
     read = """() => [document.getElementById("curve-0").layout.font.color,
                     document.getElementById("curve-0").data[0].line.color]"""
-    before, colors = background(page), page.evaluate(read)
+    before, colors = looks.background(page), page.evaluate(read)
     page.get_by_role("button", name="Switch between light and dark").click()
-    other = background(page)
+    other = looks.background(page)
     assert other != before
     assert all(new != old for new, old in zip(page.evaluate(read), colors, strict=True))
-    assert page.evaluate(CONTRAST) == []
+    assert looks.weak(page) == []
     page.reload()
     page.wait_for_selector("html[data-ready=true]")
-    assert background(page) == other  # the choice is remembered
+    assert looks.background(page) == other  # the choice is remembered
     page.get_by_role("button", name="Switch between light and dark").click()
-    assert background(page) == before
+    assert looks.background(page) == before
     assert page.evaluate(read) == colors
 
 
-def test_the_theme_follows_the_system_until_it_is_chosen(visit):
+def test_the_theme_follows_the_system_until_it_is_chosen(visit, looks):
     page = visit("full", theme="light")
-    light = background(page)
+    light = looks.background(page)
     page.emulate_media(color_scheme="dark")
-    assert background(page) != light
+    assert looks.background(page) != light
     page.wait_for_function(
         """() => {
           const numbers = (color) => color.match(/\\d+/g).slice(0, 3).join();

@@ -12,6 +12,7 @@ from hoplite.cli.bench import bench
 from hoplite.cli.bounds import bounds
 from hoplite.cli.console import print_error, show_warning
 from hoplite.cli.datasets import datasets
+from hoplite.cli.explain import explain
 from hoplite.cli.predict import predict
 from hoplite.cli.report import report
 from hoplite.cli.reproduce import reproduce
@@ -52,6 +53,7 @@ app.command()(train)
 app.command()(search)
 app.command()(reproduce)
 app.command()(predict)
+app.command()(explain)
 app.command()(bounds)
 app.command()(report)
 app.command()(bench)

@@ -8,6 +8,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +18,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 
-from hoplite.errors import HopliteWarning
+from hoplite.errors import ConfigError, HopliteWarning, check_choice
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.selection.runner import SearchProgress
@@ -59,6 +60,13 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 def print_line(text: str) -> None:
     """A line of text on standard output."""
     typer.echo(text)
+
+
+def check_page(out: Path) -> None:
+    """Raise ConfigError unless ``out`` can be an HTML page, before any work is done for it."""
+    check_choice("the ending of --out", out.suffix.lower(), [".html", ".htm"])
+    if not out.absolute().parent.is_dir() or out.is_dir():
+        raise ConfigError(f"--out {out} cannot be a file there; give one in an existing folder.")
 
 
 def report_and_fail(failure: Exception | None) -> None:

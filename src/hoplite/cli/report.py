@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hoplite.cli.console import JsonOption, print_json, print_line, print_table
-from hoplite.errors import ConfigError, HopliteError, check_choice
+from hoplite.cli.console import JsonOption, check_page, print_json, print_line, print_table
+from hoplite.errors import HopliteError
 
 
 def report(
@@ -19,9 +19,7 @@ def report(
     json: JsonOption = False,
 ) -> None:
     """Turn DIR/results.json into one HTML page that needs no network, and print its tables."""
-    check_choice("the ending of --out", out.suffix.lower(), [".html", ".htm"])
-    if not out.absolute().parent.is_dir() or out.is_dir():
-        raise ConfigError(f"--out {out} cannot be a file there; give one in an existing folder.")
+    check_page(out)
     from hoplite.report import load_results, terminal_tables, write_report
     from hoplite.report.findings import findings, headline, missing
     from hoplite.report.provenance import busy_line

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -34,6 +35,8 @@ MOST_FILTER_SIZE = 2**27  # elements of p_k(S) kept for some rows
 class Propagation:
     """S (in the form that the basis needs) and X of ``graph``, for polynomials of degree ``hops``.
 
+    Both are of the features' number type, or of ``dtype``.
+
     >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> Propagation(g, "adjacency", hops=1).view().hop_features().flatten().tolist()
     [1.0, 3.0, 3.0, 1.0]
@@ -45,10 +48,12 @@ class Propagation:
         operator: str = "renormalized",
         basis: str = "monomial",
         hops: int = 2,
+        dtype: Any = None,
     ) -> None:
-        matrix = build_operator(graph, operator).for_basis(basis)
+        dtype = graph.features.dtype if dtype is None else np.dtype(dtype)
+        matrix = build_operator(graph, operator, dtype).for_basis(basis)
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
-        self.features = Features.from_graph_array(graph.features)
+        self.features = Features.from_graph_array(graph.features.astype(dtype, copy=False))
         self.basis = basis
         self.hops = hops
 
@@ -60,10 +65,18 @@ class Propagation:
             yield slice(start, stop), self.features.dense_columns(start, stop)
 
     def view(
-        self, nodes: np.ndarray | Sequence[int] | None = None, *, hops_first: bool = False
+        self,
+        nodes: np.ndarray | Sequence[int] | None = None,
+        *,
+        hops_first: bool = False,
+        hops: Tensor | None = None,
     ) -> RowView:
-        """The rows of ``nodes`` (all if None); ``hops_first`` propagates X once and keeps it."""
-        return RowView(self, nodes, hops_first)
+        """The rows of ``nodes`` (all if None); ``hops_first`` propagates X once and keeps it.
+
+        ``hops`` gives the rows' hop features (k + 1, rows, d) where they are known already; then
+        nothing is propagated, and they need not be this graph's.
+        """
+        return RowView(self, nodes, hops_first, hops)
 
     @cached_property
     def edges(self) -> Tensor:
@@ -80,10 +93,15 @@ class RowView:
     """The outputs of a Propagation at some nodes, in one of the two evaluation orders."""
 
     def __init__(
-        self, owner: Propagation, nodes: np.ndarray | Sequence[int] | None, hops_first: bool
+        self,
+        owner: Propagation,
+        nodes: np.ndarray | Sequence[int] | None,
+        hops_first: bool,
+        hops: Tensor | None = None,
     ) -> None:
         self._owner = owner
-        self._hops_first = hops_first
+        self._hops_first = hops_first or hops is not None
+        self._known = hops
         self._rows = None if nodes is None else torch.as_tensor(np.array(nodes, dtype=np.int64))
 
     @property
@@ -202,11 +220,15 @@ class RowView:
 
     @cached_property
     def _row_features(self) -> Features:
+        if self._known is not None:
+            return Features(self._known[0])  # p_0(S) X = X
         features = self._owner.features
         return features if self._rows is None else features.rows(self._rows.numpy())
 
     @cached_property
     def _hop_features(self) -> Tensor:
+        if self._known is not None:
+            return self._known.unsqueeze(2)
         owner = self._owner
         result = self._empty(owner.hops + 1)
         for columns, block in owner.feature_blocks():
@@ -217,6 +239,8 @@ class RowView:
 
     @cached_property
     def _last_hop(self) -> Tensor:
+        if self._known is not None:
+            return self._known[-1]
         owner = self._owner
         result = self._empty(1)[0]
         for columns, block in owner.feature_blocks():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
 
@@ -34,44 +35,29 @@ def write_report(results: dict[str, Any], out: str | os.PathLike[str]) -> None:
 
 def page(results: dict[str, Any]) -> str:
     """The whole page. Everything from ``results`` is escaped: names are only ever text."""
-    from jinja2 import Environment, PackageLoader  # only now: these take a while
-    from markupsafe import Markup
-    from plotly.offline import get_plotlyjs
-
     check_results(results)
-    environment = Environment(
-        loader=PackageLoader("hoplite.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     plots = {
         "accuracy": figures.accuracy_figures(results),
         "curves": figures.curve_figures(results),
         "coefficients": figures.coefficient_figures(results),
         "spectrum": figures.spectrum_figures(results),
     }
-    specs = [
-        {"id": figure.id, "data": figure.data, "layout": figure.layout}
-        for group in plots.values()
-        for figure in group
-    ]
     datasets, timing = view.timing_table(results)
     peers = view.peer_rows(results)
-    return environment.get_template("page.html").render(
+    return render(
+        "page.html",
+        plots,
         BIASED=BIASED,
         QUICK=QUICK,
         busy=provenance.busy_line(results),
         chosen={name: chosen(results, name) for name in paper.PROTOCOLS},
         command=provenance.command(results),
-        css=Markup(_source("page.css")),
         curves_note=figures.curves_note(plots["curves"]),
         cuts=cuts(results),
         differences=differences(results, "validation"),
         facts=facts,
         findings=findings(results),
         headline=headline(results),
-        js=Markup(_source("page.js")),
         kind=results.get("kind"),
         legends={name: _legend(group) for name, group in plots.items()},
         machine=provenance.machine_line(results),
@@ -79,17 +65,45 @@ def page(results: dict[str, Any]) -> str:
         missing=missing(results),
         outcome=outcome(results),
         paper=paper.figures(),
-        plotly=Markup(get_plotlyjs()),
-        plots=plots,
         size=text.size,
-        specs=Markup(script_json(specs)),
         tables={name: view.accuracy_table(results, name) for name in paper.PROTOCOLS},
-        text=text,
         timing={"datasets": datasets, "rows": timing, "peers": peers}
         if results.get("timing")
         else None,
         versions=provenance.versions(results),
         when=provenance.when(results),
+    )
+
+
+def render(template: str, plots: Mapping[str, Sequence[figures.Figure]], **values: Any) -> str:
+    """A page from its template, with the style, the script and the figures that all pages share.
+
+    ``plots`` are the figures of each section by its name; ``values`` is what else the template
+    shows. All of it is escaped.
+    """
+    from jinja2 import Environment, PackageLoader  # only now: these take a while
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(
+        loader=PackageLoader("hoplite.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    specs = [
+        {"id": figure.id, "data": figure.data, "layout": figure.layout}
+        for group in plots.values()
+        for figure in group
+    ]
+    return environment.get_template(template).render(
+        css=Markup(_source("page.css")),
+        js=Markup(_source("page.js")),
+        plotly=Markup(get_plotlyjs()),
+        plots=plots,
+        specs=Markup(script_json(specs)),
+        text=text,
+        **values,
     )
 
 
@@ -109,5 +123,5 @@ def _source(name: str) -> str:
     return TEMPLATES.joinpath(name).read_text(encoding="utf-8")
 
 
-def _legend(group: list[figures.Figure]) -> list[tuple[str, str, str]]:
+def _legend(group: Sequence[figures.Figure]) -> list[tuple[str, str, str]]:
     return list(dict.fromkeys(key for figure in group for key in figure.keys))

@@ -21,6 +21,7 @@ from hoplite.propagation.engine import Propagation
 from hoplite.propagation.polynomial import gather_hops
 from hoplite.theory.bounds import Columns, chernoff_bound, covering_bound, massart_bound, most
 from hoplite.theory.estimate import DRAWS, Estimate, estimate
+from hoplite.theory.norms import one_norm, polynomial_norms, power_norms
 
 MODELS = ("sgc", "egc", "lgc")
 BLOCK_BYTES = 2**27  # hop features held at a time
@@ -117,7 +118,9 @@ class FunctionClass:
                 "powers of the operator; use bound() instead."
             )
         a, norm = float(self.coefficient_bound), self._operator_1_norm
-        growth = a * _sum_of_powers(norm, self.hops) if self.model == "lgc" else _exp(a * norm)
+        growth = (
+            a * float(power_norms(norm, self.hops).sum()) if self.model == "lgc" else _exp(a * norm)
+        )
         return self._scale_of_weights * self._largest_feature / math.sqrt(self.size) * growth
 
     def massart_bound(self) -> float:
@@ -137,10 +140,11 @@ class FunctionClass:
         """
         per_hop, count = self._hop_weights, self.graph.num_features * self.outputs
         used = per_hop > 0
+        one, two = polynomial_norms(self._built, self.basis, self.hops)
         with np.errstate(over="ignore"):
             sizes = self._largest_feature * np.minimum(
-                math.sqrt(self.size) * self._polynomial_1_norms[used],
-                math.sqrt(self.graph.num_nodes) * self._polynomial_2_norms[used],
+                math.sqrt(self.size) * one[used],
+                math.sqrt(self.graph.num_nodes) * two[used],
             )
             total = float(np.sum(per_hop[used] * sizes))
         if self.bias:
@@ -288,32 +292,7 @@ class FunctionClass:
 
     @cached_property
     def _operator_1_norm(self) -> float:
-        return float(abs(self._built.matrix).sum(axis=0).max())
-
-    @property
-    def _polynomial_1_norms(self) -> np.ndarray:
-        """Upper bounds of ``||p_i(S)||_1``, which is also the largest row sum: (k + 1,)."""
-        if self.basis == "monomial":
-            with np.errstate(over="ignore"):
-                return self._operator_1_norm ** np.arange(self.hops + 1.0)
-        norm = float(abs(self._built.for_basis("chebyshev")).sum(axis=0).max())
-        found = [1.0, norm]
-        for _ in range(self.hops - 1):
-            found.append(min(2 * norm * found[-1] + found[-2], math.inf))
-        return np.array(found[: self.hops + 1])
-
-    @property
-    def _polynomial_2_norms(self) -> np.ndarray:
-        """Upper bounds of ``||p_i(S)||_2``; Chebyshev polynomials are at most 1: (k + 1,)."""
-        if self.basis == "chebyshev":
-            return np.ones(self.hops + 1)
-        with np.errstate(over="ignore"):
-            return self._built.norm_bound ** np.arange(self.hops + 1.0)
-
-
-def _sum_of_powers(base: float, highest: int) -> float:
-    with np.errstate(over="ignore"):
-        return float(np.sum(base ** np.arange(highest + 1.0)))
+        return one_norm(self._built.matrix)
 
 
 def _exp(value: float) -> float:

@@ -28,6 +28,7 @@ class Figure:
     columns: list[str]
     rows: list[list[str]]
     keys: list[tuple[str, str, str]] = field(default_factory=list)  # series, name, its colour
+    height: str = ""  # a length of CSS; that of the style sheet if empty
 
 
 def color(model: str, opacity: float | None = None) -> str:

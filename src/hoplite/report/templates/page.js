@@ -20,14 +20,17 @@
     }
     return cache[name];
   }
-  function themed(value) {
+  // only in colours: a node may be called "@ink"
+  function themed(value, color = false) {
     if (Array.isArray(value)) {
-      return typeof value[0] === "number" ? value : value.map(themed);
+      return typeof value.at(-1) === "number" ? value : value.map((part) => themed(part, color));
     }
     if (value && typeof value === "object") {
-      return Object.fromEntries(Object.entries(value).map(([key, part]) => [key, themed(part)]));
+      return Object.fromEntries(
+        Object.entries(value).map(([key, part]) => [key, themed(part, /color(scale)?$/.test(key))]),
+      );
     }
-    return typeof value === "string" && /^@[a-z]+(\/[\d.]+)?$/.test(value) ? resolve(value) : value;
+    return color && typeof value === "string" && value[0] === "@" ? resolve(value) : value;
   }
 
   function draw() {

@@ -1,0 +1,78 @@
+"""hoplite explain: why a node is predicted as it is, as tables and as one HTML page."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from hoplite.cli.console import (
+    DatasetArgument,
+    JsonOption,
+    SplitSeedOption,
+    check_page,
+    print_json,
+    print_line,
+    print_table,
+    steps_bar,
+)
+from hoplite.errors import HopliteError
+
+
+def explain(
+    model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
+    dataset: DatasetArgument,
+    node: Annotated[str, typer.Option(help="Id of the node; its index if the data has no ids.")],
+    class_: Annotated[
+        str | None, typer.Option("--class", help="Class to explain; the predicted one if left out.")
+    ] = None,
+    against: Annotated[
+        str | None, typer.Option(help="A second class: why the first and not this one.")
+    ] = None,
+    top: Annotated[int, typer.Option(min=1, help="Nodes, features and pairs to list.")] = 10,
+    flips: Annotated[
+        bool, typer.Option(help="Search edges and nodes whose removal changes the prediction.")
+    ] = True,
+    budget: Annotated[
+        int, typer.Option(min=1, help="Most edges, and most nodes, that the search removes.")
+    ] = 2000,
+    out: Annotated[Path | None, typer.Option(help="A page to write as well: FILE.html.")] = None,
+    split_seed: SplitSeedOption = 0,
+    json: JsonOption = False,
+) -> None:
+    """Explain the prediction for one node of DATASET: an exact sum of hops, nodes and features."""
+    if out is not None:
+        check_page(out)
+    from hoplite import TrainedModel, load  # only now: importing torch takes a second
+    from hoplite.explain import explain as explained
+    from hoplite.explain import flips as search
+    from hoplite.report import terminal_explanation, write_explanation
+    from hoplite.report.explanation_text import MOST_FLIPS
+
+    model = TrainedModel.load(model_dir)
+    graph = load(dataset, seed=split_seed)
+    explanation = explained(model, graph, node, class_, against=against)
+    found = None
+    if flips and model.num_classes > 1:
+        with steps_bar("removals") as report:
+            found = search(model, graph, node, budget=budget, most=MOST_FLIPS, progress=report)
+    values = explanation.to_dict(top=top, flips=found)
+    if out is not None:
+        try:
+            write_explanation(values, out, command=shlex.join(["hoplite", *sys.argv[1:]]))
+        except OSError as error:
+            raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
+    if json:
+        print_json({**values, "out": None if out is None else str(out)})
+        return
+    for part in terminal_explanation(values):
+        if isinstance(part, str):
+            print_line(part)
+        else:
+            title, (columns, rows) = part
+            print_table(title, columns, rows)
+    if out is not None:
+        print_line(f"Page: {out}")

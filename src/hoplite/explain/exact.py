@@ -1,0 +1,189 @@
+"""A trained linear model on one graph, in float64: what explanations and removals are made from.
+
+    logits(v) = sum_i c_i(v) * (p_i(S) X)[v] Theta (+ b),    (p_i(S) X)[v] = R_i X
+
+with R_i the row v of p_i(S). S is symmetric, so all R_i come from k products with one column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hoplite.errors import ConfigError, GraphError, nearest_hint
+from hoplite.graph import Graph
+from hoplite.models import LinearModel, Weights, build_model
+from hoplite.models.alignment import aligned_graph, check_classes
+from hoplite.models.hyper import HyperLGC
+from hoplite.models.trained import TrainedModel
+from hoplite.propagation.backend import threads_for
+from hoplite.propagation.engine import Propagation
+from hoplite.propagation.polynomial import iterate
+
+COMPARED_IDS = 50_000  # node ids among which the nearest to a wrong one is looked for
+
+
+class ExactModel:
+    """``trained`` on ``graph``, set up once; the graph must fit it as for its logits.
+
+    >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
+    >>> from hoplite.config import ModelConfig
+    >>> weights = {"theta": torch.ones(1, 2), "alpha": torch.tensor([1.0, 10.0])}
+    >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
+    >>> exact = ExactModel(TrainedModel(config, weights, 1, ("a", "b")), graph)
+    >>> exact.reach(0).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    >>> exact.logits_of(0).tolist()
+    [31.0, 31.0]
+    """
+
+    def __init__(self, trained: TrainedModel, graph: Graph) -> None:
+        config = trained.config
+        if config.model in ("gcn", "gat"):
+            raise ConfigError(
+                f"the model is a {config.model}, which is not linear, so its logits are no sums "
+                "over hops, nodes and features; use an sgc, egc, lgc or hlgc."
+            )
+        graph = aligned_graph(graph, trained.num_features, trained.feature_names)
+        check_classes(graph, trained.class_names)
+        self.trained = trained
+        self.graph = graph
+        self.model = build_model(config, trained.num_features, trained.num_classes)
+        self.weights: Weights = {
+            name: value.double().unsqueeze(0) for name, value in trained.weights.items()
+        }
+        self.features: Any = graph.features.astype(np.float64, copy=False)
+        self.propagation = Propagation(
+            graph, config.operator, config.basis, config.hops, dtype=np.float64
+        )
+
+    def reach(self, node: int) -> np.ndarray:
+        """The rows ``node`` of p_0(S) .. p_k(S): (k + 1, n)."""
+        owner = self.propagation
+        unit = torch.zeros(self.graph.num_nodes, 1, dtype=torch.float64)
+        unit[node] = 1
+        with threads_for(len(unit)):
+            hops = list(iterate(owner.matrix, owner.basis, unit, owner.hops))
+        return torch.cat(hops, dim=1).T.contiguous().numpy()
+
+    def hop_features(self, reach: np.ndarray) -> np.ndarray:
+        """p_i(S) X at a node from its ``reach``: (k + 1, d)."""
+        return np.ascontiguousarray((self.features.T @ reach.T).T)
+
+    def coefficients(self, node: int, reach: np.ndarray) -> np.ndarray:
+        """What hop i of ``node`` is multiplied with beside Theta, by the reading of the gate.
+
+        (k + 1, 1) if it is one number; (k + 1, m) or (k + 1, d) if it is one per class or feature.
+        """
+        if isinstance(self.model, LinearModel):
+            found = self.model.coefficients(self.weights)
+            fixed = np.eye(self.propagation.hops + 1)[-1] if found is None else found[0].numpy()
+            return fixed[:, None]
+        assert isinstance(self.model, HyperLGC)  # every model is one or the other
+        widths = {"node": 1, "class": self.trained.num_classes, "feature": self.graph.num_features}
+        width, seen = widths[self.trained.config.gate], []
+        hops = torch.from_numpy(self.hop_features(reach)).unsqueeze(1)
+        with torch.no_grad():
+            view = self.propagation.view([node], hops=hops)
+            self.model.filtered(self.weights, view, None, seen.append)
+        return torch.stack([one.reshape(-1).expand(width) for one in seen]).numpy()
+
+    def outputs(self, node: int, hops: Tensor, weights: Weights | None = None) -> Tensor:
+        """Logits (rows, m) of ``node`` if its hop features were ``hops`` (k + 1, rows, d).
+
+        A standardised model keeps the mean and spread of the graph as it is.
+        """
+        weights = self.weights if weights is None else weights
+        view = self.propagation.view(np.full(hops.shape[1], node), hops=hops)
+        mean, spread = (torch.from_numpy(part) for part in self.scaling)
+        values = (self.model.filtered(weights, view, None)[:, 0] - mean) / spread
+        return values + weights["bias"][0] if "bias" in weights else values
+
+    @cached_property
+    def scaling(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and spread (m,) that standardisation takes off the logits; 0 and 1 without it."""
+        if not self.trained.config.standardize:
+            return np.zeros(self.trained.num_classes), np.ones(self.trained.num_classes)
+        with torch.no_grad():
+            values = self.model.filtered(self.weights, self.propagation.view(), None)[:, 0]
+        spread, mean = torch.std_mean(values, dim=0, correction=0)
+        least = np.finfo(self.graph.features.dtype).eps  # as in the model's own number type
+        return mean.numpy(), spread.clamp_min(float(least)).numpy()
+
+    def logits_of(self, node: int, reach: np.ndarray | None = None) -> np.ndarray:
+        """The model's own logits (m,) of ``node``, in the number type of the graph.
+
+        Where the gates need every hop feature, the node's own are taken from ``reach``; all other
+        models are evaluated as for a prediction, once for all nodes.
+        """
+        if self.model.columns == "classes" or self.trained.config.standardize:
+            found = self._every_logit[node]
+        else:
+            reach = self.reach(node) if reach is None else reach
+            dtype = torch.from_numpy(np.zeros(0, self.graph.features.dtype)).dtype
+            hops = torch.from_numpy(self.hop_features(reach)).to(dtype).unsqueeze(1)
+            weights = {name: value.to(dtype) for name, value in self.weights.items()}
+            with torch.no_grad():
+                view = self.propagation.view([node], hops=hops)
+                found = self.model.logits(weights, view)[0, 0].numpy()
+        if not np.isfinite(found).all():
+            raise ConfigError(
+                f"the model gives node {node} the logits {found.tolist()}; "
+                "train it again with a smaller learning rate."
+            )
+        return found.astype(np.float64)
+
+    @cached_property
+    def _every_logit(self) -> np.ndarray:
+        config, own = self.trained.config, self.propagation
+        if self.graph.features.dtype != np.float64:
+            own = Propagation(self.graph, config.operator, config.basis, config.hops)
+        return self.trained.logits_from(own)
+
+
+def node_index(graph: Graph, node: Any) -> int:
+    """The index of ``node``: one of the graph's node ids, or without those an index itself.
+
+    >>> node_index(Graph.from_edges([(0, 1)], np.eye(2), node_ids=["ann", "bob"]), "bob")
+    1
+    """
+    if graph.node_ids is not None:
+        ids = list(graph.node_ids)
+        for known, wanted in ((ids, node), ([str(one) for one in ids], str(node))):
+            if wanted in known:
+                return known.index(wanted)
+        hint = nearest_hint(node, [str(one) for one in islice(ids, COMPARED_IDS)])
+        raise GraphError(f"node is {node!r}, which is not the id of a node of the graph.{hint}")
+    text = str(node)
+    if isinstance(node, bool) or not text.isdecimal() or int(text) >= graph.num_nodes:
+        raise GraphError(
+            f"node is {node!r} but the graph has {graph.num_nodes:,} nodes without ids; "
+            f"pass an index from 0 to {graph.num_nodes - 1:,}."
+        )
+    return int(text)
+
+
+def class_index(argument: str, names: Sequence[str], value: Any) -> int:
+    """The index of the class ``value``: a name, or an index as a whole number.
+
+    >>> class_index("class_", ("cat", "dog"), "dog"), class_index("class_", ("cat", "dog"), 0)
+    (1, 0)
+    """
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        if 0 <= value < len(names):
+            return int(value)
+        raise ConfigError(
+            f"{argument} is {value} but the model has {len(names)} classes; "
+            f"pass an index from 0 to {len(names) - 1}, or a name."
+        )
+    if value not in names:
+        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
+        hint = nearest_hint(value, names)
+        raise ConfigError(f"{argument} is {value!r}; it must be one of {shown}.{hint}")
+    return names.index(str(value))

@@ -1,0 +1,130 @@
+"""hoplite explain as a user meets it: a real process, its two streams and its exit code."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+LINE = "add up to the logit of"
+SCHEMA = {
+    "dataset",
+    "model",
+    "node",
+    "class",
+    "against",
+    "logit",
+    "constant",
+    "residual",
+    "classes",
+    "hops",
+    "nodes",
+    "features",
+    "node_features",
+    "neighbourhood",
+    "flips",
+    "out",
+}
+
+
+def hoplite(*arguments, cwd):
+    command = [sys.executable, "-m", "hoplite", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
+
+
+def succeeded(*arguments, cwd):
+    process = hoplite(*arguments, cwd=cwd)
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Small models of Cora, and a graph with ids and names of its own."""
+    folder = tmp_path_factory.mktemp("explain")
+    options = ["--hops", 2, "--epochs", 15, "--seeds", 1, "--lr", 0.2]
+    succeeded("train", "cora", "--model", "lgc", *options, "--out", "lgc", cwd=folder)
+    options = ["--model", "gcn", "--epochs", 2, "--seeds", 1]
+    succeeded("train", "cora", *options, "--out", "gcn", cwd=folder)
+    (folder / "club").mkdir()
+    lines = [f"p{i},{['red', 'blue'][i % 2]},{i % 2},{i % 3}" for i in range(20)]
+    text = "\n".join(["id,label,age,[b]town[/b]", *lines])
+    (folder / "club" / "nodes.csv").write_text(text + "\n")
+    edges = [f"p{i},p{(i + 2) % 20}" for i in range(20)]
+    (folder / "club" / "edges.csv").write_text("\n".join(["source,target", *edges]) + "\n")
+    options = ["--hops", 2, "--epochs", 20, "--seeds", 1]
+    succeeded("train", "club", *options, "--out", "club-model", cwd=folder)
+    return folder
+
+
+def test_tables_and_page(folder):
+    text = succeeded("explain", "lgc", "cora", "--node", 1701, "--out", "a page.html", cwd=folder)
+    for part in ("LGC labels node 1701", "By hop", "By node", "By feature", "the other", LINE):
+        assert part in text
+    assert "exactly (residual" in text
+    assert "would, removed alone, change the prediction" in text
+    assert "Page: a page.html" in text
+    page = (folder / "a page.html").read_text(encoding="utf-8")
+    assert page.startswith("<!doctype html>")
+    assert "<h1>Why node 1701 is " in page
+    assert "hoplite explain lgc cora --node 1701 --out &#39;a page.html&#39;" in page
+
+
+def test_json(folder):
+    options = ["--node", 17, "--top", 4, "--budget", 30, "--json"]
+    values = json.loads(succeeded("explain", "lgc", "cora", *options, cwd=folder))
+    assert set(values) == SCHEMA
+    assert values["out"] is None
+    assert values["node"]["index"] == 17
+    assert values["class"] == values["node"]["predicted"] == values["classes"][0]["name"]
+    logit = pytest.approx(values["logit"], abs=1e-4)
+    assert values["constant"] + sum(hop["contribution"] for hop in values["hops"]) == logit
+    for by in ("nodes", "features"):
+        assert len(values[by]["top"]) == 4
+        shown = sum(part["contribution"] for part in values[by]["top"])
+        assert values["constant"] + shown + values[by]["rest"] == logit
+    assert len(values["node_features"]["top"]) == 4
+    for kind in ("edges", "nodes"):
+        part = values["flips"][kind]
+        assert part["checked"] == min(30, part["of"])
+        assert all(found["margin"] < 0 for found in part["found"])
+
+
+def test_a_contrast_without_a_search(folder):
+    options = ["--node", 17, "--class", "Theory", "--against", "Case_Based", "--no-flips", "--json"]
+    values = json.loads(succeeded("explain", "lgc", "cora", *options, cwd=folder))
+    assert (values["class"], values["against"], values["flips"]) == ("Theory", "Case_Based", None)
+    logits = {c["name"]: c["logit"] for c in values["classes"]}
+    assert values["logit"] == pytest.approx(logits["Theory"] - logits["Case_Based"], abs=1e-5)
+
+
+def test_ids_and_names_of_tables(folder):
+    text = succeeded("explain", "club-model", "club", "--node", "p3", cwd=folder)
+    assert "labels node p3 of club as blue" in text
+    assert "[b]town[/b]" in text
+    assert "The search is exhaustive" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "arguments", "message"),
+    [
+        (1, ["lgc", "cora", "--node", "2708"], "pass an index from 0 to 2,707"),
+        (1, ["lgc", "cora", "--node", "p3"], "pass an index from 0 to 2,707"),
+        (1, ["club-model", "club", "--node", "q3"], "'q3', which is not the id of a node"),
+        (2, ["lgc", "cora", "--node", "1", "--class", "Thoery"], "Did you mean 'Theory'"),
+        (2, ["lgc", "cora", "--node", "1", "--against", "x"], "against is 'x'"),
+        (2, ["gcn", "cora", "--node", "1"], "gcn"),
+        (1, ["lgc", "citeseer", "--node", "1"], "trained on 1,433 features"),
+        (1, ["nowhere", "cora", "--node", "1"], "not a model folder"),
+        (2, ["lgc", "cora"], "Missing option '--node'"),
+        (2, ["lgc", "cora", "--node", "1", "--top", "0"], "--top"),
+        (2, ["lgc", "cora", "--node", "1", "--out", "x.pdf"], "ending of --out"),
+        (2, ["lgc", "cora", "--node", "1", "--out", "no/x.html"], "existing folder"),
+    ],
+)
+def test_mistakes_are_one_sentence(folder, code, arguments, message):
+    process = hoplite("explain", *arguments, cwd=folder)
+    assert process.returncode == code, process.stdout + process.stderr
+    assert message in process.stderr
+    assert "Traceback" not in process.stderr
+    assert process.stdout == ""

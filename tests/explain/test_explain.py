@@ -1,0 +1,313 @@
+"""Explanations: exact sums for every model, equal to dense algebra, with names and plain JSON."""
+
+import json
+from itertools import combinations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoplite import ConfigError, Graph, GraphError, ModelFileError, TrainedModel, train
+from hoplite.config import GATES, OPERATORS, ModelConfig
+from hoplite.explain import Explainer, explain
+from hoplite.models import build_model
+
+MODELS = [("sgc", "class"), ("egc", "class"), ("lgc", "class"), *[("hlgc", g) for g in GATES]]
+CASES = [
+    (model, gate, basis)
+    for model, gate in MODELS
+    for basis in (("monomial", "chebyshev") if model in ("lgc", "hlgc") else ("monomial",))
+]
+
+
+def untrained(config, graph, seed=0, classes=("a", "b", "c"), names=None):
+    model = build_model(config, graph.num_features, len(classes))
+    weights = model.initial(torch.Generator().manual_seed(seed))
+    if "bias" in weights:
+        weights["bias"] += torch.tensor([0.5, -1.0, 2.0])
+    return TrainedModel(config, weights, graph.num_features, tuple(classes), names)
+
+
+def check_sums(found, logit, tolerance):
+    """Everything adds up to the logit, and every pair to its two singles."""
+    scale = abs(logit) + np.abs(found.hop_node).sum() + abs(found.constant)
+    assert found.logit == pytest.approx(logit, abs=tolerance * scale)
+    assert abs(found.residual) <= tolerance * scale
+    singles = {"hop": found.by_hop, "node": found.by_node, "feature": found.by_feature}
+    for values in singles.values():
+        assert found.constant + values.sum() == pytest.approx(logit, abs=tolerance * scale)
+    for first, second in combinations(singles, 2):
+        pairs = getattr(found, f"{first}_{second}")
+        assert pairs.shape == (len(singles[first]), len(singles[second]))
+        np.testing.assert_allclose(pairs.sum(axis=1), singles[first], atol=1e-12 * scale)
+        np.testing.assert_allclose(pairs.sum(axis=0), singles[second], atol=1e-12 * scale)
+
+
+@pytest.mark.parametrize(("model", "gate", "basis"), CASES)
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_contributions_add_up_to_the_logits(graphs, model, gate, basis, operator, sparse):
+    for dtype, tolerance in ((np.float64, 1e-9), (np.float32, 1e-5)):
+        graph = graphs(sparse=sparse, dtype=dtype)
+        for hops, bias, standardize in ((0, True, False), (1, False, True), (4, True, True)):
+            config = ModelConfig(
+                model, hops, operator, basis, gate=gate, bias=bias, standardize=standardize
+            )
+            trained = untrained(config, graph)
+            logits, explainer = trained.logits(graph), Explainer(trained, graph)
+            for node in (0, 5, 11):  # the last one is isolated
+                for c in range(3):
+                    check_sums(explainer.explain(node, c), logits[node, c], tolerance)
+                contrast = explainer.explain(node, "b", against="a")
+                check_sums(contrast, logits[node, 1] - logits[node, 0], tolerance)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    case=st.sampled_from(CASES),
+    operator=st.sampled_from(OPERATORS),
+    hops=st.integers(0, 6),
+    density=st.floats(0.05, 0.9),
+    standardize=st.booleans(),
+)
+@settings(max_examples=60, deadline=None)
+def test_contributions_add_up_on_random_graphs(
+    graphs, seed, case, operator, hops, density, standardize
+):
+    model, gate, basis = case
+    graph = graphs(n=9, d=4, seed=seed, density=density, isolated=seed % 3, sparse=seed % 2 == 0)
+    config = ModelConfig(
+        model, hops, operator, basis, gate=gate, bias=True, standardize=standardize
+    )
+    trained = untrained(config, graph, seed)
+    node = seed % 9
+    logits = trained.logits(graph)[node]
+    check_sums(explain(trained, graph, node), logits.max(), 1e-9)
+
+
+@pytest.mark.parametrize(("model", "gate", "basis"), CASES)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_parts_equal_dense_algebra(graphs, dense, model, gate, basis, operator):
+    """Every single number R[i, u] X[u, f] W[i, f], with R from dense polynomials of S."""
+    graph = graphs(sparse=True)
+    hops, node, c = 3, 4, 2
+    trained = untrained(ModelConfig(model, hops, operator, basis, gate=gate), graph)
+    found = explain(trained, graph, node, c)
+    reach = np.stack([p[node] for p in dense.basis(graph, operator, basis, hops)])
+    np.testing.assert_allclose(found.reach, reach, atol=1e-12)
+    features = dense.features(graph)
+    theta = trained.weights["theta"].double().numpy()[:, c]
+    coefficients = np.broadcast_to(found.coefficients.reshape(hops + 1, -1), (hops + 1, 5))
+    if model != "hlgc":
+        np.testing.assert_allclose(found.coefficients, trained.coefficients_, rtol=1e-6)
+    cube = np.einsum("iu,uf,if,f->iuf", reach, features, coefficients, theta)
+    np.testing.assert_allclose(found.hop_node, cube.sum(axis=2), atol=1e-12)
+    np.testing.assert_allclose(found.hop_feature, cube.sum(axis=1), atol=1e-12)
+    np.testing.assert_allclose(found.node_feature.toarray(), cube.sum(axis=0), atol=1e-12)
+
+
+def test_the_gates_of_a_node_are_the_models(graphs, dense):
+    """alpha_i times the sigmoid gate, from the formula of the paper."""
+    graph = graphs()
+    trained = untrained(ModelConfig("hlgc", 2, gate="node"), graph)
+    w = {name: value.double().numpy() for name, value in trained.weights.items()}
+    powers = dense.basis(graph, "renormalized", "monomial", 2)
+    for i, found in enumerate(explain(trained, graph, 6).coefficients):
+        hidden = np.maximum(powers[i][6] @ dense.features(graph) @ w["gate_hidden"][i], 0)
+        gate = 1 / (1 + np.exp(-hidden @ w["gate_out"][i]))
+        assert found == pytest.approx(w["alpha"][i] * gate)
+
+
+@pytest.mark.parametrize(("model", "gate"), MODELS)
+def test_contrast_is_the_difference(graphs, model, gate):
+    graph = graphs()
+    trained = untrained(ModelConfig(model, 3, gate=gate, bias=True, standardize=True), graph)
+    explainer = Explainer(trained, graph)
+    one, two = explainer.explain(3, "a"), explainer.explain(3, "b")
+    both = explainer.explain(3, "a", against="b")
+    for part in ("by_hop", "by_node", "by_feature", "hop_node", "hop_feature"):
+        np.testing.assert_allclose(
+            getattr(both, part), getattr(one, part) - getattr(two, part), atol=1e-12
+        )
+    gap = both.node_feature - (one.node_feature - two.node_feature)
+    assert abs(gap).max() < 1e-12
+    assert both.constant == pytest.approx(one.constant - two.constant)
+    coefficients = [hop["coefficient"] for hop in both.to_dict()["hops"]]
+    if model == "hlgc" and gate != "node":
+        assert coefficients == [None] * 4
+    else:
+        np.testing.assert_allclose(coefficients, both.coefficients)
+
+
+def test_pairs_in_many_blocks(graphs, monkeypatch):
+    graph = graphs(sparse=True)
+    trained = untrained(ModelConfig("lgc", 2), graph)
+    whole = explain(trained, graph, 1)
+    monkeypatch.setattr("hoplite.explain.explanation.BLOCK_ENTRIES", 4)
+    blocks = explain(trained, graph, 1)
+    np.testing.assert_array_equal(blocks.node_feature.toarray(), whole.node_feature.toarray())
+    assert blocks.top("node_features", 7) == whole.top("node_features", 7)
+    values = np.abs(whole.node_feature.data)
+    assert abs(whole.top("node_features", 1)[0].contribution) == values.max()
+
+
+@pytest.fixture(scope="module")
+def trained_on_cora(cora):
+    return train(cora, "lgc", hops=10, epochs=30, seeds=1).model
+
+
+def test_a_trained_model_on_cora(cora, trained_on_cora):
+    logits = trained_on_cora.logits(cora)
+    explainer = Explainer(trained_on_cora, cora)
+    for node in (0, 1358, 2707):
+        found = explainer.explain(node)
+        assert found.class_ == trained_on_cora.class_names[logits[node].argmax()]
+        assert found.logit == pytest.approx(logits[node].max())
+        assert abs(found.residual) < 1e-5 * abs(found.logit)
+        check_sums(found, logits[node].max(), 1e-5)
+
+
+def test_dictionary_of_cora(cora, trained_on_cora):
+    found = explain(trained_on_cora, cora, 0).to_dict(top=6)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert list(found) == [
+        *("dataset", "model", "node", "class", "against", "logit", "constant", "residual"),
+        *("classes", "hops", "nodes", "features", "node_features", "neighbourhood", "flips"),
+    ]
+    assert found["model"] == {
+        **{"model": "lgc", "hops": 10, "operator": "renormalized"},
+        **{"basis": "monomial", "gate": None},
+    }
+    assert found["node"]["predicted"] == found["class"] == found["classes"][0]["name"]
+    assert sum(one["probability"] for one in found["classes"]) == pytest.approx(1)
+    total = found["logit"] - found["constant"] - found["residual"]
+    assert sum(hop["contribution"] for hop in found["hops"]) == pytest.approx(total)
+    for kind in ("nodes", "features"):
+        part = found[kind]
+        shown = [one["contribution"] for one in part["top"]]
+        assert len(shown) == 6
+        assert shown == sorted(shown, key=abs, reverse=True)
+        assert sum(shown) + part["rest"] == pytest.approx(total)
+        assert part["others"] > 0
+    assert len(found["node_features"]["top"]) == 6
+    check_neighbourhood(cora, found)
+
+
+def check_neighbourhood(graph, found):
+    drawn = found["neighbourhood"]
+    indices = [one["index"] for one in drawn["nodes"]]
+    assert indices[0] == found["node"]["index"]
+    assert len(set(indices)) == len(indices) <= 40
+    assert {one["index"] for one in found["nodes"]["top"]} <= set(indices)
+    expected = sp.triu(graph.adjacency[indices][:, indices], 1)
+    assert len(drawn["edges"]) == expected.nnz
+    far = {one["index"]: one["distance"] for one in drawn["nodes"]}
+    for one in drawn["nodes"][1:]:  # each one has a neighbour that is one step nearer
+        near = graph.adjacency[[one["index"]]].indices
+        assert min(far.get(u, 99) for u in near) == one["distance"] - 1
+
+
+def test_dictionary_of_a_small_graph_with_names(graphs):
+    plain = graphs()
+    graph = Graph(
+        plain.adjacency,
+        plain.features,
+        [0, 1, 2, -1, *[0] * 8],
+        class_names=("x", "y", "z"),
+        feature_names=[f"word {f}" for f in range(5)],
+        node_ids=[f"n{u}" for u in range(12)],
+        name="club",
+    )
+    trained = untrained(ModelConfig("hlgc", 2, gate="feature"), graph, 0, ("x", "y", "z"))
+    explanation = explain(trained, graph, "n3", "z", against=0)
+    found = explanation.to_dict(top=100, flips={"margin": 1.0})
+    json.dumps(found, allow_nan=False)
+    assert found["dataset"] == "club"
+    assert found["node"]["id"] == "n3"
+    assert found["node"]["label"] is None
+    assert (found["class"], found["against"]) == ("z", "x")
+    assert found["model"]["gate"] == "feature"
+    assert found["flips"] == {"margin": 1.0}
+    assert (found["nodes"]["others"], found["nodes"]["rest"]) == (0, 0.0)
+    values = {one["name"]: one["value"] for one in found["features"]["top"]}
+    assert values["word 1"] == plain.features[3, 1]
+    assert "node n3, class 'z' against 'x'" in repr(explanation)
+    assert explanation.top("features", 1)[0].name.startswith("word ")
+
+
+def test_dictionary_of_an_isolated_node(graphs):
+    graph = graphs()
+    trained = untrained(ModelConfig("sgc", 2, "adjacency"), graph)
+    explanation = explain(trained, graph, 11, "b")
+    found = explanation.to_dict()
+    assert found["nodes"] == {"top": [], "others": 0, "rest": 0.0}
+    assert found["node_features"]["top"] == []
+    assert explanation.node_feature.shape == (12, 5)
+    assert [one["index"] for one in found["neighbourhood"]["nodes"]] == [11]
+    assert "nothing" in repr(explanation)
+
+
+def test_features_in_another_order(graphs):
+    """Names decide, as for the logits, and the explanation is in the model's order."""
+    plain = graphs()
+    names = tuple("vwxyz")
+    trained = untrained(ModelConfig("lgc", 2), plain, names=names)
+    graph = Graph(plain.adjacency, plain.features, feature_names=names)
+    turned = Graph(plain.adjacency, plain.features[:, ::-1], feature_names=names[::-1])
+    one, two = explain(trained, graph, 2), explain(trained, turned, 2)
+    np.testing.assert_allclose(one.by_feature, two.by_feature)
+    assert one.top("features", 2) == two.top("features", 2)
+
+
+def test_ids_may_be_numbers_or_their_texts(graphs):
+    plain = graphs()
+    graph = Graph(plain.adjacency, plain.features, node_ids=list(range(100, 112)))
+    explainer = Explainer(untrained(ModelConfig("sgc", 1), graph), graph)
+    assert explainer.explain(103).node == explainer.explain("103").node == 3
+    assert explainer.explain(103).to_dict()["node"]["id"] == 103
+    with pytest.raises(GraphError, match=r"node is 3, which is not the id of a node"):
+        explainer.explain(3)
+
+
+@pytest.mark.parametrize(
+    ("node", "options", "error", "sentence"),
+    [
+        (12, {}, GraphError, "node is 12 but the graph has 12 nodes"),
+        (-1, {}, GraphError, "pass an index from 0 to 11"),
+        ("one", {}, GraphError, "node is 'one'"),
+        (True, {}, GraphError, "node is True"),
+        (0, {"class_": "sheap"}, ConfigError, "Did you mean 'sheep'"),
+        (0, {"class_": 3}, ConfigError, "class_ is 3 but the model has 3 classes"),
+        (0, {"class_": True}, ConfigError, "class_ is True"),
+        (0, {"class_": "cow", "against": "crow"}, ConfigError, "against is 'crow'.*mean 'cow'"),
+        (0, {"class_": 1, "against": "cow"}, ConfigError, "class_ itself; name another"),
+    ],
+)
+def test_mistakes(graphs, node, options, error, sentence):
+    graph = graphs()
+    trained = untrained(ModelConfig("sgc", 1), graph, classes=("sheep", "cow", "goat"))
+    with pytest.raises(error, match=sentence):
+        explain(trained, graph, node, **options)
+
+
+def test_more_mistakes(graphs):
+    graph = graphs()
+    named = Graph(graph.adjacency, graph.features, node_ids=[f"anna{u}" for u in range(12)])
+    trained = untrained(ModelConfig("sgc", 1), graph)
+    with pytest.raises(GraphError, match="Did you mean 'anna7'"):
+        explain(trained, named, "ana7")
+    predicted = explain(trained, graph, 0).class_
+    with pytest.raises(ConfigError, match="which is the predicted class"):
+        explain(trained, graph, 0, against=predicted)
+    with pytest.raises(ConfigError, match="Did you mean 'nodes'"):
+        explain(trained, graph, 0).top("node")
+    with pytest.raises(ConfigError, match="the model is a gcn, which is not linear"):
+        explain(untrained(ModelConfig("gcn"), graph), graph, 0)
+    with pytest.raises(ModelFileError, match="trained on 5 features"):
+        explain(trained, graph.with_features(np.ones((12, 4))), 0)
+    trained.weights["theta"][0, 0] = float("nan")
+    with pytest.raises(ConfigError, match="train it again"):
+        explain(trained, graph, 0)

@@ -1,0 +1,295 @@
+"""Removals: the batch formula against graphs really built again, and the search for flips."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hoplite import ConfigError, Graph, GraphError, TrainedModel, train
+from hoplite.config import GATES, OPERATORS, ModelConfig
+from hoplite.explain import flips
+from hoplite.explain.exact import ExactModel
+from hoplite.explain.removal_effects import Field
+from hoplite.explain.removal_ranking import first_order_effects
+from hoplite.models import build_model
+
+CASES = [
+    ("sgc", "class", "monomial"),
+    ("egc", "class", "monomial"),
+    *[
+        (model, gate, basis)
+        for basis in ("monomial", "chebyshev")
+        for model, gate in [("lgc", "class"), *[("hlgc", gate) for gate in GATES]]
+    ],
+]
+
+
+def untrained(config, graph, seed=0, classes=("a", "b", "c")):
+    model = build_model(config, graph.num_features, len(classes))
+    weights = model.initial(torch.Generator().manual_seed(seed))
+    if "bias" in weights:
+        weights["bias"] += torch.linspace(-0.1, 0.1, len(classes))
+    return TrainedModel(config, weights, graph.num_features, tuple(classes))
+
+
+def without_edge(graph, x, y):
+    adjacency = graph.adjacency.toarray()
+    adjacency[x, y] = adjacency[y, x] = 0
+    return Graph(adjacency, graph.features)
+
+
+def without_node(graph, u):
+    kept = np.delete(np.arange(graph.num_nodes), u)
+    return Graph(graph.adjacency[kept][:, kept], graph.features[kept])
+
+
+def joined(batches):
+    return [row.numpy() for batch in batches for row in batch]
+
+
+def check_all_removals(trained, graph, node, tolerance=1e-10):
+    """Logits of every removal that can matter, and that all others change nothing."""
+    field = Field(ExactModel(trained, graph), node)
+    whole = trained.logits(graph)[node]
+    ends = list(zip(field.edges.source, field.edges.target, strict=True))
+    by_edge = dict(zip(ends, joined(field.without_edges(np.arange(len(ends)))), strict=True))
+    for x, y in np.argwhere(np.triu(graph.adjacency.toarray())):
+        expected = trained.logits(without_edge(graph, x, y))[node]
+        np.testing.assert_allclose(by_edge.get((x, y), whole), expected, atol=tolerance)
+    rows = joined(field.without_nodes(np.arange(len(field.nodes))))
+    by_node = dict(zip(field.nodes, rows, strict=True))
+    for u in np.delete(np.arange(graph.num_nodes), node):
+        expected = trained.logits(without_node(graph, u))[node - (u < node)]
+        np.testing.assert_allclose(by_node.get(u, whole), expected, atol=tolerance)
+
+
+@pytest.mark.parametrize(("model", "gate", "basis"), CASES)
+@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("sparse", [False, True])
+def test_batches_equal_graphs_built_again(graphs, model, gate, basis, operator, sparse):
+    graph = graphs(n=9, isolated=1, sparse=sparse)
+    for hops in (0, 1, 3):
+        config = ModelConfig(model, hops, operator, basis, gate=gate, bias=True)
+        check_all_removals(untrained(config, graph), graph, 2)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    case=st.sampled_from(CASES),
+    operator=st.sampled_from(OPERATORS),
+    hops=st.integers(0, 5),
+    density=st.floats(0.1, 0.7),
+)
+@settings(max_examples=40, deadline=None)
+def test_batches_equal_graphs_built_again_at_random(graphs, seed, case, operator, hops, density):
+    """Sparse ones too: with leaves, small components and nodes that a removal isolates."""
+    model, gate, basis = case
+    graph = graphs(n=10, d=4, seed=seed, density=density, isolated=1)
+    config = ModelConfig(model, hops, operator, basis, gate=gate)
+    check_all_removals(untrained(config, graph, seed), graph, seed % 10)
+
+
+def test_batches_of_any_size(graphs, monkeypatch):
+    graph = graphs()
+    monkeypatch.setattr("hoplite.explain.removal_effects.MOST_COLUMNS", 3)
+    check_all_removals(untrained(ModelConfig("lgc", 2), graph), graph, 0)
+
+
+def scaled_weight(graph, x, y, factor):
+    adjacency = graph.adjacency.toarray()
+    adjacency[x, y] = adjacency[y, x] = adjacency[x, y] * factor
+    return Graph(adjacency, graph.features)
+
+
+@pytest.mark.parametrize(("model", "gate", "basis"), CASES)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_first_order_effects(graphs, model, gate, basis, operator):
+    """The estimate of a slight removal is right to first order: its error falls with the square.
+
+    A slight removal is that of an edge of small weight, so the graph gets one, smaller each time.
+    """
+    plain = graphs(n=8, isolated=0, density=0.5)
+    x, y = np.argwhere(np.triu(plain.adjacency.toarray()))[3]
+    config = ModelConfig(model, 3, operator, basis, gate=gate)
+    trained, errors = untrained(config, plain), []
+    for share in (1e-3, 1e-4):
+        graph = scaled_weight(plain, x, y, share)
+        field = Field(ExactModel(trained, graph), 1)
+        e = np.flatnonzero((field.edges.source == x) & (field.edges.target == y))
+        estimate = first_order_effects(field, 0, 2)[0][e[0]]
+        change = trained.logits(without_edge(graph, x, y))[1] - trained.logits(graph)[1]
+        errors.append(abs(estimate - (change[0] - change[2])))
+    assert errors[1] < max(0.02 * errors[0], 1e-12)
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_first_order_effects_are_exact_for_one_hop(graphs, operator):
+    """With one hop F is linear in S, so the estimate of every edge and node is no estimate."""
+    graph = graphs(n=10)
+    trained = untrained(ModelConfig("lgc", 1, operator), graph)
+    field = Field(ExactModel(trained, graph), 2)
+    of_edges, of_nodes = first_order_effects(field, 1, 0)
+    whole = trained.logits(graph)[2]
+    for effects, batches in (
+        (of_edges, field.without_edges(np.arange(len(of_edges)))),
+        (of_nodes, field.without_nodes(np.arange(len(of_nodes)))),
+    ):
+        rows = torch.cat(list(batches)).numpy() - whole
+        np.testing.assert_allclose(effects, rows[:, 1] - rows[:, 0], atol=1e-12)
+
+
+def flipping(trained, graph, node):
+    """All flips of a small graph, by building every graph again: {removed: margin}."""
+    whole = trained.logits(graph)[node]
+    old, found = whole.argmax(), {}
+
+    def note(what, logits):
+        margin = logits[old] - np.delete(logits, old).max()
+        if margin < 0:
+            found[what] = margin
+
+    for x, y in np.argwhere(np.triu(graph.adjacency.toarray())):
+        note((x, y), trained.logits(without_edge(graph, x, y))[node])
+    for u in np.delete(np.arange(graph.num_nodes), node):
+        note(u, trained.logits(without_node(graph, u))[node - (u < node)])
+    return found
+
+
+def named(found):
+    """The margins of what was found, by the ends of the edge or by the node."""
+    edges = found["edges"]["found"]
+    ends = [(edge["source"]["index"], edge["target"]["index"]) for edge in edges]
+    margins = dict(zip(ends, [edge["margin"] for edge in edges], strict=True))
+    return margins | {one["node"]["index"]: one["margin"] for one in found["nodes"]["found"]}
+
+
+@pytest.mark.parametrize(("model", "gate"), [("sgc", "class"), ("hlgc", "node"), ("hlgc", "class")])
+def test_finds_all_flips(graphs, model, gate):
+    seen = 0
+    for seed in range(12):
+        graph = graphs(n=8, isolated=0, seed=seed)
+        trained = untrained(ModelConfig(model, 2, "adjacency", gate=gate), graph, seed)
+        for node in range(4):
+            expected = flipping(trained, graph, node)
+            found = named(flips(trained, graph, node, most=100))
+            assert found == pytest.approx(expected, abs=1e-10)
+            seen += len(expected)
+    assert seen > 20
+
+
+def test_standardised_flips_are_real(graphs):
+    """The new mean and spread are only known to the confirmation, which has the last word."""
+    seen = 0
+    for seed in range(12):
+        graph = graphs(n=8, isolated=0, seed=seed)
+        config = ModelConfig("lgc", 2, "adjacency", bias=True, standardize=True)
+        trained = untrained(config, graph, seed)
+        expected = flipping(trained, graph, 1)
+        for what, margin in named(flips(trained, graph, 1, most=100)).items():
+            assert margin == pytest.approx(expected[what])
+            seen += 1
+    assert seen > 5
+
+
+def star():
+    """Node 0 with 30 weak friends of class a and one strong of class b; far nodes hang on those."""
+    edges = [(0, u) for u in range(1, 32)] + [(u, u + 31) for u in range(1, 32)]
+    features = np.zeros((63, 2))
+    features[1:31, 0], features[31, 1] = 0.1, 3.5
+    return Graph.from_edges(edges, features, node_ids=[f"p{u}" for u in range(63)])
+
+
+def test_a_small_budget_finds_the_same():
+    graph = star()
+    trained = TrainedModel(
+        ModelConfig("lgc", 2),
+        {"theta": torch.eye(2), "alpha": torch.tensor([0.0, 1.0, 0.2])},
+        2,
+        ("a", "b"),
+    )
+    every, few = (flips(trained, graph, "p0", budget=budget) for budget in (1000, 2))
+    assert (every["edges"]["checked"], every["edges"]["of"]) == (62, 62)
+    assert (few["edges"]["checked"], few["edges"]["of"]) == (2, 62)
+    assert (few["nodes"]["checked"], few["nodes"]["of"]) == (2, 62)
+    (edge,) = few["edges"]["found"]
+    assert edge["source"] == {"index": 0, "id": "p0"}
+    assert edge["target"] == {"index": 31, "id": "p31"}
+    assert edge["becomes"] == "a"
+    assert edge["margin"] < 0 < few["margin"]
+    assert few["edges"]["found"] == every["edges"]["found"]
+    assert few["nodes"]["found"] == every["nodes"]["found"]
+    assert [one["node"]["id"] for one in few["nodes"]["found"]] == ["p31"]
+
+
+def test_at_most_as_many_as_asked_for(graphs):
+    for seed in range(30):
+        graph = graphs(n=8, isolated=0, seed=seed)
+        trained = untrained(ModelConfig("sgc", 2, "adjacency"), graph, seed)
+        expected = flipping(trained, graph, 1)
+        edges = sorted(margin for what, margin in expected.items() if isinstance(what, tuple))
+        if len(edges) > 2:
+            break
+    found = flips(trained, graph, 1, most=2)["edges"]["found"]
+    assert [one["margin"] for one in found] == pytest.approx(edges[:2])
+
+
+def test_progress_and_plain_values(graphs):
+    graph = graphs(dtype=np.float32, sparse=True)
+    trained = untrained(ModelConfig("hlgc", 2, gate="feature"), graph)
+    told = []
+    found = flips(trained, graph, 0, progress=lambda what, share: told.append((what, share)))
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
+    assert list(found) == ["edges", "nodes", "margin", "standardized"]
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert shares[-1] == 1
+    assert told[0] == ("removing edges", 0.0)
+
+
+@pytest.mark.parametrize("hops", [0, 3])
+def test_nothing_to_remove(graphs, hops):
+    graph = graphs()
+    node = 11 if hops else 0  # an isolated one
+    found = flips(untrained(ModelConfig("lgc", hops), graph), graph, node)
+    nothing = {"checked": 0, "of": 0, "found": []}
+    assert found["edges"] == found["nodes"] == nothing
+    assert found["margin"] >= 0
+
+
+def test_mistakes(graphs):
+    graph = graphs()
+    trained = untrained(ModelConfig("sgc", 1), graph)
+    with pytest.raises(ConfigError, match="budget is 0"):
+        flips(trained, graph, 0, budget=0)
+    with pytest.raises(ConfigError, match="most is 0"):
+        flips(trained, graph, 0, most=0)
+    with pytest.raises(GraphError, match="node is 99"):
+        flips(trained, graph, 99)
+    with pytest.raises(ConfigError, match="not linear"):
+        flips(untrained(ModelConfig("gcn"), graph), graph, 0)
+    unlabelled = Graph(graph.adjacency, graph.features)
+    with pytest.raises(ConfigError, match="one class only"):
+        flips(untrained(ModelConfig("sgc", 1), graph, classes=("a",)), unlabelled, 0)
+
+
+def test_flips_on_cora_are_confirmed(cora):
+    """Of nodes near the border, in float32, with fewer computed than there are."""
+    trained = train(cora, "lgc", hops=5, epochs=20, seeds=1).model
+    logits = np.sort(trained.logits(cora), axis=1)
+    node = int(np.argsort(logits[:, -1] - logits[:, -2])[3])
+    found = flips(trained, cora, node, budget=300, most=2)
+    assert found["edges"]["checked"] == 300 < found["edges"]["of"]
+    assert found["margin"] == pytest.approx(logits[node, -1] - logits[node, -2], rel=1e-3)
+    old = trained.predict(cora)[node]
+    for edge in found["edges"]["found"]:
+        adjacency = sp.csr_array(cora.adjacency, copy=True)
+        x, y = edge["source"]["index"], edge["target"]["index"]
+        adjacency[x, y] = adjacency[y, x] = 0
+        now = trained.predict(Graph(adjacency, cora.features))[node]
+        assert now != old
+        assert trained.class_names[now] == edge["becomes"]
+    assert found["edges"]["found"]
