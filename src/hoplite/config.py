@@ -175,9 +175,10 @@ def check_number(
         if above and below:
             return
     kind = "a whole number" if whole else "a number"
-    low = f"larger than {least:g}" if "l" in open_ends else f"{least:g} or larger"
+    low = f", larger than {least:g}" if "l" in open_ends else f", {least:g} or larger"
+    low = "" if math.isinf(least) else low
     high = "" if math.isinf(most) else f" and {'below' if 'm' in open_ends else 'at most'} {most:g}"
-    raise ConfigError(f"{argument} is {value!r}; it must be {kind}, {low}{high}.")
+    raise ConfigError(f"{argument} is {value!r}; it must be {kind}{low}{high}.")
 
 
 def check_flag(argument: str, value: Any) -> None:

@@ -30,11 +30,13 @@ def test_table_and_truncation():
     assert "Cut after 5 hops, exp(beta S) loses at most 0.0016" in done.stdout
     far = hoplite("bounds", "cora", "--model", "egc", "--hops", "2", "--coefficient-bound", "9")
     assert "loses an unknown part" in far.stdout
+    farther = hoplite("bounds", "cora", "--model", "egc", "--coefficient-bound", "1e6", "--json")
+    assert json.loads(farther.stdout)["truncation"]["hops_needed"] is None
 
 
 def test_a_trained_model(tmp_path):
     model = str(tmp_path / "model")
-    options = ["--model", "lgc", "--hops", "3", "--seeds", "1", "--epochs", "20", "--out", model]
+    options = ["--hops", "3", "--seeds", "1", "--epochs", "20", "--bias", "--out", model]
     assert hoplite("train", "cora", *options).returncode == 0
     done = hoplite("bounds", "cora", "--trained", model, "--draws", "100", "--json")
     assert done.returncode == 0, done.stderr
@@ -42,7 +44,8 @@ def test_a_trained_model(tmp_path):
     statement = found["generalization"]
     assert found["hops"] == 3
     assert found["coefficient_bound"] == statement["coefficient_norm"]
-    assert found["weight_bound"] == max(statement["weight_norms"])
+    assert found["weight_bound"] > max(statement["weight_norms"])  # the bias is in it
+    assert found["bias"]
     assert statement["vacuous"] == (statement["bound"] >= 1)
     assert "vacuous" in hoplite("bounds", "cora", "--trained", model, "--draws", "100").stdout
 
@@ -53,6 +56,8 @@ def test_a_trained_model(tmp_path):
         (["--model", "hlgc"], 2, "no complexity is known"),
         (["--model", "lcg"], 2, "Did you mean 'lgc'?"),
         (["--hops", "-1"], 2, "hops is -1"),
+        (["--hops", "2000", "--operator", "laplacian"], 2, "too large to compute with"),
+        (["--coefficient-bound", "1e308"], 2, "coefficient_bound is 1e+308"),
         (["--draws", "1"], 2, "draws is 1"),
         (["--confidence", "1"], 2, "confidence is 1.0"),
         (["--trained", "nowhere"], 1, "nowhere"),

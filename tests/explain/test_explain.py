@@ -311,3 +311,13 @@ def test_more_mistakes(graphs):
     trained.weights["theta"][0, 0] = float("nan")
     with pytest.raises(ConfigError, match="train it again"):
         explain(trained, graph, 0)
+
+
+def test_one_node_and_one_class_at_a_time(graphs):
+    graph = graphs()
+    trained = untrained(ModelConfig("lgc", 1), graph)
+    for node in (np.array([1, 2]), [1], (1,)):
+        with pytest.raises(GraphError, match="explain one node at a time"):
+            explain(trained, graph, node)
+    with pytest.raises(ConfigError, match="class_ is array"):
+        explain(trained, graph, 0, np.array([0, 1]))

@@ -148,9 +148,8 @@ def flipping(trained, graph, node):
     old, found = whole.argmax(), {}
 
     def note(what, logits):
-        margin = logits[old] - np.delete(logits, old).max()
-        if margin < 0:
-            found[what] = margin
+        if logits.argmax() != old:
+            found[what] = logits[old] - np.delete(logits, old).max()
 
     for x, y in np.argwhere(np.triu(graph.adjacency.toarray())):
         note((x, y), trained.logits(without_edge(graph, x, y))[node])
@@ -293,3 +292,28 @@ def test_flips_on_cora_are_confirmed(cora):
         assert now != old
         assert trained.class_names[now] == edge["becomes"]
     assert found["edges"]["found"]
+
+
+def test_a_tie_that_changes_the_class_is_a_flip():
+    """Without its only neighbour the node has no features at all: the first class wins."""
+    graph = Graph.from_edges([(0, 1)], features=[[0.0], [1.0]])
+    weights = {"theta": torch.tensor([[0.0, 1.0]])}
+    trained = TrainedModel(ModelConfig("sgc", 1), weights, 1, ("a", "b"))
+    found = flips(trained, graph, 0)
+    assert trained.predict(graph)[0] == 1
+    (edge,), (other,) = found["edges"]["found"], found["nodes"]["found"]
+    assert edge["becomes"] == other["becomes"] == "a"
+    assert edge["margin"] == other["margin"] == 0.0
+
+
+@pytest.mark.parametrize("weights", [(1e9, 1e-8), (1e17, 1.0)])
+def test_a_degree_that_is_rounded_away_is_looked_at_anew(weights):
+    graph = Graph.from_edges(
+        [(0, 1), (0, 2)], features=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], weights=weights
+    )
+    trained = TrainedModel(
+        ModelConfig("sgc", 1, "adjacency"), {"theta": torch.eye(2)}, 2, ("a", "b")
+    )
+    found = flips(trained, graph, 0)
+    assert [one["target"]["index"] for one in found["edges"]["found"]] == [1]
+    assert [one["node"]["index"] for one in found["nodes"]["found"]] == [1]

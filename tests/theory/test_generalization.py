@@ -83,7 +83,19 @@ def test_the_terms_by_hand(graphs, bias):
     ]
     losses = [min(1.0, max(0.0, 1 - lead / found.margin)) for lead in leads]
     assert found.margin_loss == pytest.approx(np.mean(losses))
-    assert found.train_error == pytest.approx(np.mean(np.array(leads) <= 0))
+    wrong = fitted.predict(graph)[train_nodes] != graph.labels[train_nodes]
+    assert found.train_error == pytest.approx(np.mean(wrong))
+
+
+def test_classes_are_matched_by_name():
+    graph = communities(2500, 1000)
+    fitted = random_model(graph, "sgc", hops=1)
+    fitted.weights["theta"] = torch.tensor([[1.0, -1.0], [-1.0, 1.0]])
+    named = TrainedModel(fitted.config, fitted.weights, 2, ("cat", "dog"))
+    swapped = Graph(
+        graph.adjacency, graph.features, 1 - graph.labels, graph.split, class_names=["dog", "cat"]
+    )
+    assert generalization(named, swapped) == generalization(fitted, graph)
 
 
 def test_scaling_alpha_against_theta_changes_nothing(graphs):

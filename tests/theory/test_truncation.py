@@ -75,8 +75,11 @@ def test_extremes():
     assert truncation_error(5.0, 1.0, 4) > 0
     with pytest.raises(ConfigError, match="tolerance is 0"):
         hops_for(0, 1.0)
-    with pytest.raises(ConfigError, match="100000"):
-        hops_for(1e-6, 1e9)
+    for beta in (5e4, 1e9, 1e200):
+        with pytest.raises(ConfigError, match="100,000 hops do not reach"):
+            hops_for(1e-6, beta)
+    with pytest.raises(ConfigError, match="beta is nan; it must be a number"):
+        hops_for(1e-6, math.nan)
 
 
 @settings(max_examples=300, deadline=None)

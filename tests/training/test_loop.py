@@ -166,6 +166,15 @@ def test_diverging_run_is_told_and_keeps_its_best(graphs):
     assert alone.best_epoch == results[1].best_epoch
 
 
+@pytest.mark.parametrize("validated", [True, False])
+def test_a_first_step_too_far_leaves_finite_weights(graphs, validated):
+    graph = graphs(n=30, dtype=np.float32)
+    wild = Run(settings(lr=3e38, dropout=0), 0)
+    with pytest.warns(HopliteWarning, match="diverged at epoch 1"):
+        (result,) = fit(graph, [wild], val=validated)
+    assert all(value.isfinite().all() for value in result.weights.values())
+
+
 def test_bad_batches(graphs):
     graph = graphs(dtype=np.float32)
     with pytest.raises(ConfigError, match="at least one run"):

@@ -28,7 +28,8 @@ MEANINGS = {
     "most": "the largest value that any signs can give",
     "massart": "Massart's lemma, hop by hop",
     "data_free": "from L, M and the norms of S alone",
-    "chernoff": "every feature's own moments",
+    "chernoff": "every feature's own moments, all hops together",
+    "hopwise": "every feature's own moments, hop by hop",
     "covering": "finitely many rates beta stand for all",
 }
 
@@ -96,7 +97,8 @@ def bounds(
     graph = load(dataset, seed=split_seed)
     if fitted is not None:
         own_coefficient, weights = norms(fitted)
-        own_weight = max(weights)
+        extra = fitted.weights["bias"].abs().tolist() if "bias" in fitted.weights else [0.0]
+        own_weight = max(weights) + max(extra)
         graph = aligned_graph(graph, fitted.num_features, fitted.feature_names)
         given = {
             name: getattr(fitted.config, name) for name in ("model", "hops", "operator", "basis")
@@ -107,6 +109,7 @@ def bounds(
         coefficient_bound=own_coefficient if coefficient_bound is None else coefficient_bound,
         weight_bound=own_weight if weight_bound is None else weight_bound,
         lipschitz=lipschitz,
+        bias=fitted is not None and fitted.config.bias,
     )
     with steps_bar(f"{graph.name} {chosen.model}") as progress:
         found = chosen.estimate(
@@ -136,7 +139,10 @@ def _truncation(chosen: FunctionClass) -> dict[str, Any]:
 
     rate, norm = chosen.coefficient_bound, spectral_norm(chosen.graph, chosen.operator)
     error = truncation_error(rate, norm, chosen.hops) if chosen.hops + 2 > rate * norm else None
-    needed = hops_for(TOLERANCE, rate, norm)
+    try:
+        needed = hops_for(TOLERANCE, rate, norm)
+    except ConfigError:  # no number of hops will do
+        needed = None
     return {"spectral_norm": norm, "error": error, "tolerance": TOLERANCE, "hops_needed": needed}
 
 
@@ -166,8 +172,8 @@ def _print(values: dict[str, Any]) -> None:
         lost = f"at most {cut['error']:.2g}" if cut["error"] is not None else "an unknown part"
         print_line(
             f"Cut after {values['hops']} hops, exp(beta S) loses {lost} of ||X Theta|| at "
-            f"|beta| = {values['coefficient_bound']:.3g}; {cut['hops_needed']} hops lose at most "
-            f"{cut['tolerance']:g}."
+            f"|beta| = {values['coefficient_bound']:.3g}; "
+            f"{cut['hops_needed'] or 'no number of'} hops lose at most {cut['tolerance']:g}."
         )
 
 

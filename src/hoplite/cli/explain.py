@@ -38,7 +38,7 @@ def explain(
     ] = True,
     budget: Annotated[
         int, typer.Option(min=1, help="Most edges, and most nodes, that the search removes.")
-    ] = 2000,
+    ] = 500,
     out: Annotated[Path | None, typer.Option(help="A page to write as well: FILE.html.")] = None,
     split_seed: SplitSeedOption = 0,
     json: JsonOption = False,
@@ -49,10 +49,14 @@ def explain(
     from hoplite import TrainedModel, load  # only now: importing torch takes a second
     from hoplite.explain import explain as explained
     from hoplite.explain import flips as search
+    from hoplite.explain.exact import class_index
     from hoplite.report import terminal_explanation, write_explanation
     from hoplite.report.explanation_text import MOST_FLIPS
 
     model = TrainedModel.load(model_dir)
+    for option, value in (("--class", class_), ("--against", against)):
+        if value is not None:
+            class_index(option, model.class_names, value)
     graph = load(dataset, seed=split_seed)
     explanation = explained(model, graph, node, class_, against=against)
     found = None

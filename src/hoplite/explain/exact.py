@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError, nearest_hint
 from hoplite.graph import Graph
 from hoplite.models import LinearModel, Weights, build_model
@@ -43,8 +44,9 @@ class ExactModel:
     [31.0, 31.0]
     """
 
-    def __init__(self, trained: TrainedModel, graph: Graph) -> None:
+    def __init__(self, trained: TrainedModel, graph: Graph | str) -> None:
         config = trained.config
+        graph = load(graph) if isinstance(graph, str) else graph
         if config.model in ("gcn", "gat"):
             raise ConfigError(
                 f"the model is a {config.model}, which is not linear, so its logits are no sums "
@@ -133,8 +135,9 @@ class ExactModel:
                 view = self.propagation.view([node], hops=hops)
                 found = self.model.logits(weights, view)[0, 0].numpy()
         if not np.isfinite(found).all():
+            ids = self.graph.node_ids or range(self.graph.num_nodes)
             raise ConfigError(
-                f"the model gives node {node} the logits {found.tolist()}; "
+                f"the model gives node {ids[node]} the logits {found.tolist()}; "
                 "train it again with a smaller learning rate."
             )
         return found.astype(np.float64)
@@ -153,6 +156,8 @@ def node_index(graph: Graph, node: Any) -> int:
     >>> node_index(Graph.from_edges([(0, 1)], np.eye(2), node_ids=["ann", "bob"]), "bob")
     1
     """
+    if isinstance(node, np.ndarray | list | tuple):
+        raise GraphError(f"node is a {type(node).__name__}; explain one node at a time.")
     if graph.node_ids is not None:
         ids = list(graph.node_ids)
         for known, wanted in ((ids, node), ([str(one) for one in ids], str(node))):
@@ -182,7 +187,7 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
             f"{argument} is {value} but the model has {len(names)} classes; "
             f"pass an index from 0 to {len(names) - 1}, or a name."
         )
-    if value not in names:
+    if not isinstance(value, str) or value not in names:
         shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         hint = nearest_hint(value, names)
         raise ConfigError(f"{argument} is {value!r}; it must be one of {shown}.{hint}")

@@ -21,7 +21,7 @@ from hoplite.models.trained import TrainedModel
 
 
 def explain(
-    model: TrainedModel, graph: Graph, node: Any, class_: Any = None, *, against: Any = None
+    model: TrainedModel, graph: Graph | str, node: Any, class_: Any = None, *, against: Any = None
 ) -> Explanation:
     """Split the logit of ``node`` for a class into what every hop, node and feature gives it.
 
@@ -29,7 +29,7 @@ def explain(
     ----------
     model : TrainedModel
         An sgc, egc, lgc or hlgc.
-    graph : Graph
+    graph : Graph, or the name or path of one
         The graph to predict on, which must fit the model as for a prediction.
     node : its id if the graph has node ids, otherwise its index
     class_ : name or index of a class; the predicted one if None
@@ -53,7 +53,7 @@ def explain(
 class Explainer:
     """A model and a graph, set up once to explain many nodes; see :func:`explain`."""
 
-    def __init__(self, model: TrainedModel, graph: Graph) -> None:
+    def __init__(self, model: TrainedModel, graph: Graph | str) -> None:
         self._exact = ExactModel(model, graph)
 
     def explain(self, node: Any, class_: Any = None, *, against: Any = None) -> Explanation:

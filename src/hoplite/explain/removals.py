@@ -20,14 +20,15 @@ from hoplite.models.trained import TrainedModel
 
 Report = Callable[[str, float], None]
 TRIES = 4  # times as many candidates as are wanted are rebuilt at most
+NEAR = 1e-6  # of the largest logit: margins that rounding, or a tie, may decide
 
 
 def flips(
     model: TrainedModel,
-    graph: Graph,
+    graph: Graph | str,
     node: Any,
     *,
-    budget: int = 2000,
+    budget: int = 500,
     most: int = 5,
     progress: Report | None = None,
 ) -> dict[str, Any]:
@@ -50,7 +51,8 @@ def flips(
     -------
     dict with ``margin``, the logit of the predicted class minus the highest other one, and for
     ``edges`` and ``nodes`` how many were ``checked``, ``of`` how many candidates, and the ``found``
-    ones with the class that the node ``becomes`` and the (negative) margin of the old class then.
+    ones with the class that the node ``becomes`` and the margin of the old class then, which is
+    below 0, or 0 if it shares the first place with a class that is named before it.
     ``standardized`` tells that the search held the mean and spread, so it may have missed some.
 
     >>> import torch
@@ -99,9 +101,12 @@ class _Search:
         edge_margins = self._margins(
             "edges", field.without_edges(chosen_edges), len(chosen_edges), 0, total
         )
+        edge_margins[edges.doubtful[chosen_edges]] = -np.inf  # only a new graph can tell
         node_margins = self._margins(
             "nodes", field.without_nodes(chosen_nodes), len(chosen_nodes), len(chosen_edges), total
         )
+        ends = np.concatenate([part[edges.doubtful] for part in (edges.source, edges.target)])
+        node_margins[np.isin(field.nodes[chosen_nodes], ends)] = -np.inf
         self._report("building the graph again", 1.0)
         return {
             "edges": {
@@ -143,18 +148,20 @@ class _Search:
         chosen: np.ndarray,
         margins: np.ndarray,
     ) -> list[dict[str, Any]]:
-        """The candidates below 0 that are so on the graph built again, lowest margin first."""
+        """Those of the lowest margins whose class changes on the graph built again."""
         order = np.argsort(margins, kind="stable")
-        order = order[margins[order] < 0][: TRIES * self._most]
+        near = NEAR * max(1.0, float(np.abs(self._logits).max()))
+        order = order[margins[order] < near][: TRIES * self._most]
         found: list[dict[str, Any]] = []
         for e in order:
             if len(found) == self._most:
                 break
             entry, graph, place = rebuilt(int(chosen[e]))
             logits = ExactModel(self._exact.trained, graph).logits_of(place)
-            margin = _margin(logits, self._predicted)
-            if margin < 0:
-                becomes = self._exact.trained.class_names[int(logits.argmax())]
+            winner = int(logits.argmax())  # of equals the first, as in a prediction
+            if winner != self._predicted:
+                becomes = self._exact.trained.class_names[winner]
+                margin = _margin(logits, self._predicted)
                 found.append({**entry, "becomes": becomes, "margin": margin})
         return sorted(found, key=lambda one: one["margin"])
 

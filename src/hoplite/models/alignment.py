@@ -54,6 +54,21 @@ def check_classes(graph: Graph, class_names: tuple[str, ...]) -> None:
         )
 
 
+def labels_in(graph: Graph, class_names: tuple[str, ...]) -> np.ndarray:
+    """The graph's labels by the model's numbers: (n,), -1 where unknown.
+
+    >>> graph = Graph.from_edges([], np.eye(2), [0, 1], class_names=["dog", "cat"])
+    >>> labels_in(graph, ("cat", "dog")).tolist()
+    [1, 0]
+    """
+    check_classes(graph, class_names)
+    names, labels = tuple(graph.class_names or ()), graph.labels
+    if labels is None or not set(names) <= set(class_names):
+        return np.full(graph.num_nodes, -1) if labels is None else np.array(labels)
+    places = np.array([*[class_names.index(name) for name in names], -1])
+    return places[labels]
+
+
 def _check_names(wanted: tuple[str, ...], found: tuple[str, ...]) -> None:
     for kind, names, others in (
         ("the model expects feature {!r}, which the graph does not have", wanted, found),

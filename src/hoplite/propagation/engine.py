@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.operators import build_operator
 from hoplite.propagation.dropout import Dropout
@@ -102,7 +103,7 @@ class RowView:
         self._owner = owner
         self._hops_first = hops_first or hops is not None
         self._known = hops
-        self._rows = None if nodes is None else torch.as_tensor(np.array(nodes, dtype=np.int64))
+        self._rows = None if nodes is None else _checked_rows(nodes, owner.matrix.shape[0])
 
     @property
     def num_rows(self) -> int:
@@ -252,3 +253,14 @@ class RowView:
     def _empty(self, hops: int) -> Tensor:
         features = self._owner.features
         return torch.empty(hops, self.num_rows, features.shape[1], dtype=features.dtype)
+
+
+def _checked_rows(nodes: np.ndarray | Sequence[int], count: int) -> Tensor:
+    """The nodes as a tensor; the C++ core trusts them."""
+    rows = np.array(nodes, dtype=np.int64)
+    if rows.size and (rows.min() < 0 or rows.max() >= count):
+        raise GraphError(
+            f"nodes go from {rows.min():,} to {rows.max():,} but the graph has {count:,} nodes; "
+            f"pass indices from 0 to {count - 1:,}."
+        )
+    return torch.as_tensor(rows)

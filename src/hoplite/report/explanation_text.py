@@ -141,7 +141,7 @@ def flip_coverage(values: dict[str, Any]) -> str:
     if values["flips"]["standardized"]:
         return (
             f"{text} The mean and spread that standardise the outputs were held while searching; "
-            "what was found stands with the new ones, but something may have been missed."
+            "what was found stands with the new ones, but much may have been missed."
         )
     return (
         f"{text} The search is not exhaustive: it took those with the largest estimated effect, "

@@ -71,6 +71,47 @@ def massart_bound(columns: Columns) -> float:
     return float(largest) * math.sqrt(2 * math.log(2 * columns.count)) * (1 + ROUNDING)
 
 
+def hopwise_bound(columns: Columns, blocks: Iterable[np.ndarray]) -> float:
+    """sum_i min over s of 1/s ln sum_f 2 prod_l cosh(s g_i[l, f]): (*) for every hop by itself.
+
+    s comes from the form with exp(s^2/2 ||g_i[:, f]||^2) in place of the product, which needs the
+    norms alone; ``blocks`` are then read once.
+    """
+    squares = columns.norms**2
+    if not squares.size:
+        return 0.0
+    hops = range(squares.shape[1])
+    chosen = np.array(
+        [_best(lambda s, v=squares[:, i]: s * s / 2 * v, squares[:, i]) for i in hops]
+    )
+    used = chosen > 0
+    if not used.any():
+        return 0.0
+    sums, tops = np.zeros(int(used.sum())), np.zeros(int(used.sum()))
+    for block in blocks:
+        parts = np.stack(
+            [
+                _ln_cosh(s * hop).sum(axis=0)
+                for s, hop in zip(chosen[used], block[used], strict=True)
+            ]
+        )
+        higher = np.maximum(tops, parts.max(axis=1, initial=0.0))
+        sums = sums * np.exp(tops - higher) + np.exp(parts - higher[:, None]).sum(axis=1)
+        tops = higher
+    logarithms = math.log(2 * columns.copies) + tops + np.log(sums)
+    return float((logarithms / chosen[used]).sum()) * (1 + ROUNDING)
+
+
+def _ln_cosh(values: np.ndarray) -> np.ndarray:
+    """ln cosh, without overflow.
+
+    >>> _ln_cosh(np.array([0.0, 1000.0])).round(6).tolist()
+    [0.0, 999.306853]
+    """
+    sizes = np.abs(values)
+    return sizes + np.log1p(np.exp(-2 * sizes)) - math.log(2)
+
+
 def chernoff_bound(columns: Columns) -> float:
     """min over s > 0 of 1/s ln sum_f E exp(s h_f), with for each f the smaller of
 
@@ -123,12 +164,24 @@ def _smallest(logarithms: Callable[[float], np.ndarray], columns: Columns, width
     """min over s of 1/s (ln copies + ln sum exp(logarithms)); every s gives a bound."""
     if width <= 0:
         return 0.0
+    s = _best(logarithms, np.array([width]))
+    terms = logarithms(s)
+    top = float(terms.max())
+    total = math.log(columns.copies) + top + math.log(np.exp(terms - top).sum())
+    return total / s * (1 + ROUNDING)
+
+
+def _best(logarithms: Callable[[float], np.ndarray], squares: np.ndarray) -> float:
+    """The s that about minimises 1/s ln sum exp(logarithms(s)); 0 if all ``squares`` are 0."""
+    width = float(squares.max(initial=0.0))
+    if width <= 0:
+        return 0.0
 
     def value(exponent: float) -> float:
         s = math.exp(exponent) / math.sqrt(width)
         terms = logarithms(s)
         top = float(terms.max())
-        return (math.log(columns.copies) + top + math.log(np.exp(terms - top).sum())) / s
+        return (math.log(2) + top + math.log(np.exp(terms - top).sum())) / s
 
     found = minimize_scalar(value, bounds=(-7.0, 5.0), method="bounded")
-    return float(found.fun) * (1 + ROUNDING)
+    return math.exp(float(found.x)) / math.sqrt(width)

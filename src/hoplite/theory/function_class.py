@@ -13,18 +13,27 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import ModelConfig, check_flag, check_number
+from hoplite.datasets import load
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.graph_checks import as_node_indices
 from hoplite.operators import Operator, build_operator
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.polynomial import gather_hops
-from hoplite.theory.bounds import Columns, chernoff_bound, covering_bound, massart_bound, most
+from hoplite.theory.bounds import (
+    Columns,
+    chernoff_bound,
+    covering_bound,
+    hopwise_bound,
+    massart_bound,
+    most,
+)
 from hoplite.theory.estimate import DRAWS, Estimate, estimate
 from hoplite.theory.norms import one_norm, polynomial_norms, power_norms
 
 MODELS = ("sgc", "egc", "lgc")
 BLOCK_BYTES = 2**27  # hop features held at a time
+LARGEST = 1e100  # squares and sums of such numbers do not overflow
 KEPT_BYTES = 2**29  # up to here they are kept for the next pass
 
 
@@ -43,7 +52,7 @@ class FunctionClass:
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or the name or path of one
     model, hops, operator, basis
         As in :class:`~hoplite.ModelConfig`.
     nodes : node indices, optional
@@ -84,9 +93,11 @@ class FunctionClass:
                 f"use {', '.join(MODELS[:-1])} or {MODELS[-1]}."
             )
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
-            check_number(name, getattr(self, name), 0)
+            check_number(name, getattr(self, name), 0, LARGEST)
         check_number("outputs", self.outputs, 1, whole=True)
         check_flag("bias", self.bias)
+        if isinstance(self.graph, str):
+            object.__setattr__(self, "graph", load(self.graph))
         train = self.graph.split.train
         chosen = (
             (train if train.size else range(self.graph.num_nodes))
@@ -94,9 +105,10 @@ class FunctionClass:
             else self.nodes
         )
         nodes = as_node_indices(chosen, "nodes")
-        if not nodes.size or nodes[-1] >= self.graph.num_nodes:
+        if not nodes.size or nodes[0] < 0 or nodes[-1] >= self.graph.num_nodes:
+            span = f" from {nodes[0]:,} to {nodes[-1]:,}" if nodes.size else ""
             raise ConfigError(
-                f"nodes has {nodes.size:,} entries up to {nodes.max(initial=-1):,}; "
+                f"nodes has {nodes.size:,} entries{span}; "
                 f"pass at least one index from 0 to {self.graph.num_nodes - 1:,}."
             )
         object.__setattr__(self, "nodes", nodes)
@@ -164,6 +176,7 @@ class FunctionClass:
             "massart": self.massart_bound(),
             "data_free": self.data_free_bound(),
             "chernoff": self._scaled(chernoff_bound(columns)),
+            "hopwise": self._scaled(hopwise_bound(columns, self._blocks())),
         }
         if self.model == "egc":
             found["covering"] = self._scaled(covering_bound(columns))
@@ -181,7 +194,9 @@ class FunctionClass:
     ) -> Estimate:
         """The complexity by Monte Carlo, with an interval that holds it with this confidence.
 
-        All signs are gone through, and the result is exact, if there are at most ``draws`` of them.
+        All signs are gone through, and the result is exact, if there are at most ``draws`` of them
+        (but for a common factor). With an activation it is Lambda times the complexity before it,
+        which that after it cannot exceed.
         """
         scale = self._scale_of_weights / self.size
         result = estimate(
@@ -207,6 +222,7 @@ class FunctionClass:
         bounds = self.bounds()
         return {
             "dataset": self.graph.name,
+            "bias": self.bias,
             **{name: getattr(self, name) for name in (*settings, "lipschitz")},
             "nodes": self.size,
             "features": self.graph.num_features,
@@ -245,11 +261,12 @@ class FunctionClass:
 
     @cached_property
     def _propagation(self) -> Propagation:
-        return Propagation(self.graph, self.operator, self.basis, self.hops)
+        # in float64: rounding must not carry the complexity over a bound
+        return Propagation(self.graph, self.operator, self.basis, self.hops, dtype=np.float64)
 
     @cached_property
     def _built(self) -> Operator:
-        return build_operator(self.graph, self.operator)
+        return build_operator(self.graph, self.operator, np.float64)
 
     @cached_property
     def _columns(self) -> Columns:
@@ -278,7 +295,15 @@ class FunctionClass:
             stop = min(start + width, self.graph.num_features)
             signal = owner.features.dense_columns(start, stop)
             hops = gather_hops(owner.matrix, owner.basis, signal, self.hops, rows)
-            yield hops.numpy()[used].astype(np.float64) * weights
+            block = hops.numpy()[used]
+            with np.errstate(over="ignore", invalid="ignore"):
+                block = block * weights
+            if not np.abs(block).max(initial=0.0) < LARGEST:
+                raise ConfigError(
+                    f"the features after {self.hops} hops are too large to compute with; "
+                    "use fewer hops, basis 'chebyshev' or a smaller coefficient_bound."
+                )
+            yield block
         if self.bias:  # a feature of ones that is not propagated
             constant = np.zeros((len(used), self.size, 1))
             constant[-1 if self.model == "sgc" else 0] = 1.0

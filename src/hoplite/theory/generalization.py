@@ -12,7 +12,7 @@ from scipy.stats import beta as beta_distribution
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
-from hoplite.models.alignment import aligned_graph
+from hoplite.models.alignment import aligned_graph, labels_in
 from hoplite.models.trained import TrainedModel
 from hoplite.theory.estimate import DRAWS
 from hoplite.theory.function_class import MODELS, FunctionClass
@@ -102,8 +102,8 @@ def generalization(
     if config.standardize:
         raise ConfigError("no bound is known for standardised outputs; train without standardize.")
     graph = aligned_graph(graph, model.num_features, model.feature_names)
-    train, labels = graph.split.train, graph.labels
-    if labels is None or not train.size:
+    train, labels = graph.split.train, labels_in(graph, model.class_names)
+    if not train.size:
         raise GraphError("the graph has no labelled training nodes; the bound is about these.")
     logits = model.logits(graph).astype(np.float64)
     leads = _leads(logits[train], labels[train])
@@ -137,7 +137,7 @@ def generalization(
     )
     margin, margin_loss, class_term, confidence_term = best
     total = margin_loss + class_term + confidence_term
-    wrong = float(np.mean(leads <= 0))
+    wrong = float(np.mean(logits[train].argmax(axis=1) != labels[train]))
     test_error, interval = _measured(logits, labels, graph.split.test, delta)
     return Generalization(
         bound=total,

@@ -38,7 +38,7 @@ def truncation_error(beta: float, norm: float, hops: int, signal_norm: float = 1
     if hops + 2 <= x:
         raise ConfigError(
             f"hops is {hops} but the bound needs hops + 2 > |beta| norm = {x:g}; "
-            f"use at least {math.floor(x) - 1} hops."
+            f"use at least {max(math.floor(x) - 1, 0):.6g} hops."
         )
     if x == 0 or signal_norm == 0:
         return 0.0
@@ -54,9 +54,15 @@ def hops_for(tolerance: float, beta: float, norm: float = 1.0, signal_norm: floa
     (9, 13)
     """
     check_number("tolerance", tolerance, 0, open_ends="l")
-    truncation_error(beta, norm, MOST_HOPS, signal_norm)  # the arguments, and whether any k will do
+    check_number("beta", beta, -math.inf)
+    check_number("norm", norm, 0)
     x = abs(float(beta)) * float(norm)
     # From x - 2 on the error falls with every hop, so the first that fits can be bisected.
+    if x >= MOST_HOPS or truncation_error(beta, norm, MOST_HOPS, signal_norm) > tolerance:
+        raise ConfigError(
+            f"|beta| norm is {x:g}, for which {MOST_HOPS:,} hops do not reach the tolerance "
+            f"{tolerance:g}; use a smaller beta."
+        )
     low, high = max(0, math.floor(x) - 1), MOST_HOPS
     while low < high:
         middle = (low + high) // 2

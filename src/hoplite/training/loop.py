@@ -177,6 +177,11 @@ class _Batch:
         active = self.active
         self.epochs[active] = epoch + 1
         diverged = ~self.history["train_loss"][active, epoch].isfinite()
+        if "val" in self.scored:  # the step itself may have been the one too far
+            diverged |= ~self.history["val_loss"][active, epoch].isfinite()
+        else:
+            for value in self.weights.values():
+                diverged |= ~value.detach().flatten(1).isfinite().all(dim=1)
         if "val" in self.scored:
             value = self.history["val_accuracy"][active, epoch]
         else:
