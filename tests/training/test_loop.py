@@ -166,12 +166,13 @@ def test_diverging_run_is_told_and_keeps_its_best(graphs):
     assert alone.best_epoch == results[1].best_epoch
 
 
+@pytest.mark.parametrize("model", ["egc", "lgc"])
 @pytest.mark.parametrize("validated", [True, False])
-def test_a_first_step_too_far_leaves_finite_weights(graphs, validated):
+def test_a_first_step_too_far_leaves_finite_weights(graphs, model, validated):
     graph = graphs(n=30, dtype=np.float32)
     wild = Run(settings(lr=3e38, dropout=0), 0)
     with pytest.warns(HopliteWarning, match="diverged at epoch 1"):
-        (result,) = fit(graph, [wild], val=validated)
+        (result,) = fit(graph, [wild], model, val=validated)
     assert all(value.isfinite().all() for value in result.weights.values())
 
 

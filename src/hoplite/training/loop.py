@@ -181,7 +181,7 @@ class _Batch:
             diverged |= ~self.history["val_loss"][active, epoch].isfinite()
         else:
             for value in self.weights.values():
-                diverged |= ~value.detach().flatten(1).isfinite().all(dim=1)
+                diverged |= ~value.detach().reshape(len(active), -1).isfinite().all(dim=1)
         if "val" in self.scored:
             value = self.history["val_accuracy"][active, epoch]
         else:
