@@ -30,6 +30,10 @@ class LedgerError(HopliteError):
     """A search's folder cannot be used: it holds another search, is damaged, or not writable."""
 
 
+class StoreError(HopliteError):
+    """A hop store is incomplete, damaged, of another graph, or its disk is full."""
+
+
 class HopliteWarning(UserWarning):
     """Something is suspicious but the work goes on."""
 

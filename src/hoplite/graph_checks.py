@@ -86,6 +86,7 @@ def checked_adjacency(adjacency: Any) -> sp.csr_array:
     rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
     if (rows == matrix.indices).any():
         matrix.data[rows == matrix.indices] = 0
+    del rows  # as large as the matrix
     matrix.eliminate_zeros()
     gap = abs(matrix - matrix.T)
     if gap.nnz and gap.data.max() > 1e-6 * matrix.data.max():

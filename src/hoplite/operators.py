@@ -81,8 +81,16 @@ def build_operator(graph: Graph, name: str = "renormalized", dtype: Any = None) 
 
 def _normalized(weights: sp.csr_array) -> sp.csr_array:
     """D^-1/2 W D^-1/2 with D the row sums of W, and D^-1/2 = 0 where the row sum is 0."""
-    degrees = weights.sum(axis=1)
-    inverse_roots = np.zeros_like(degrees)
-    np.power(degrees, -0.5, where=degrees > 0, out=inverse_roots)
-    scaling = sp.dia_array((inverse_roots[None], [0]), shape=weights.shape)
+    scaling = sp.dia_array((inverse_roots(weights.sum(axis=1))[None], [0]), shape=weights.shape)
     return sp.csr_array(scaling @ weights @ scaling)
+
+
+def inverse_roots(degrees: np.ndarray) -> np.ndarray:
+    """D^-1/2, and 0 for a node without edges.
+
+    >>> inverse_roots(np.array([4.0, 0.0])).tolist()
+    [0.5, 0.0]
+    """
+    found = np.zeros_like(degrees)
+    np.power(degrees, -0.5, where=degrees > 0, out=found)
+    return found

@@ -103,6 +103,8 @@ def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
 
 def test_reddit_is_not_shipped(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOPLITE_DATA", str(tmp_path))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(DatasetError, match="reddit is not shipped"):
         load("reddit")
 

@@ -14,6 +14,7 @@ from hoplite.cli.console import print_error, show_warning
 from hoplite.cli.datasets import datasets
 from hoplite.cli.explain import explain
 from hoplite.cli.predict import predict
+from hoplite.cli.propagate import propagate
 from hoplite.cli.report import report
 from hoplite.cli.reproduce import reproduce
 from hoplite.cli.search import search
@@ -55,6 +56,7 @@ app.command()(reproduce)
 app.command()(predict)
 app.command()(explain)
 app.command()(bounds)
+app.command()(propagate)
 app.command()(report)
 app.command()(bench)
 

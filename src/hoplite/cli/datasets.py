@@ -1,23 +1,62 @@
-"""hoplite datasets: what can be loaded by name."""
+"""hoplite datasets: what can be loaded by name, and how to get what is not there yet."""
 
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
+from typing import Annotated
 
-from hoplite.cli.console import JsonOption, print_json, print_line, print_table
-from hoplite.datasets import available
+import typer
+
+from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
+from hoplite.datasets import available, fetch, obtainable
+from hoplite.datasets.reddit import find_reddit
+from hoplite.errors import ConfigError
 
 
-def datasets(json: JsonOption = False) -> None:
-    """List the datasets that come with Hoplite."""
-    records = available()
+def datasets(
+    fetch_name: Annotated[
+        str | None,
+        typer.Option("--fetch", help="Download this dataset: reddit (1.4 GB). Resumes."),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        typer.Option(help="Where --fetch puts it; if not given, where Hoplite looks for it."),
+    ] = None,
+    json: JsonOption = False,
+) -> None:
+    """List the datasets that have a name, or download one with --fetch."""
+    if fetch_name is not None:
+        _fetch(fetch_name, folder, json)
+        return
+    if folder is not None:
+        raise ConfigError("--folder goes with --fetch; give the name of a dataset to download.")
+    embedded, others = available(), obtainable()
+    place = find_reddit()
+    sources = {
+        "reddit": f"it is in {place}" if place else "get it with `hoplite datasets --fetch reddit`",
+        "reddit-like": "generated; reddit-like:0.01 has a hundredth of its nodes and edges",
+    }
     if json:
-        print_json({"datasets": [dataclasses.asdict(record) for record in records]})
+        records = [dataclasses.asdict(info) | {"source": sources[info.name]} for info in others]
+        print_json({"datasets": [dataclasses.asdict(info) for info in embedded], "others": records})
         return
     columns = ["name", "nodes", "edges", "features", "classes", "train", "val", "test"]
     rows = [
-        [record.name, *[f"{getattr(record, column):,}" for column in columns[1:]]]
-        for record in records
+        [info.name, *[f"{getattr(info, column):,}" for column in columns[1:]]] for info in embedded
     ]
     print_table("Datasets", columns, rows)
+    for info in others:
+        size = f"{info.nodes:,} nodes, {info.edges:,} edges, {info.features} features"
+        print_line(f"{info.name}: {size}; {sources[info.name]}")
     print_line("Your own graph: wherever a name goes, give a folder with nodes.csv and edges.csv.")
+
+
+def _fetch(name: str, folder: Path | None, json: bool) -> None:
+    with steps_bar(f"fetching {name}") as report:
+        place = fetch(name, folder, progress=report)
+    if json:
+        print_json({"dataset": name, "folder": str(place)})
+    else:
+        wanted = name if folder is None else place
+        print_line(f"{name} is in {place}; use it with, for example, `hoplite train {wanted}`.")

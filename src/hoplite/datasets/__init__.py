@@ -1,17 +1,25 @@
 """Datasets: a name or a path becomes a :class:`hoplite.graph.Graph`."""
 
-from hoplite.datasets.load import available, load
+from hoplite.datasets.fetch import fetch
+from hoplite.datasets.load import available, load, obtainable
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.datasets.planetoid import read_planetoid
+from hoplite.datasets.reddit import load_reddit
 from hoplite.datasets.splits import stratified_split
+from hoplite.datasets.synthetic import reddit_like, synthetic
 from hoplite.datasets.tables import read_tables
 
 __all__ = [
     "available",
+    "fetch",
     "load",
+    "load_reddit",
+    "obtainable",
     "read_npz",
     "read_planetoid",
     "read_tables",
+    "reddit_like",
     "stratified_split",
+    "synthetic",
     "write_npz",
 ]

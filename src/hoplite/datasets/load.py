@@ -12,18 +12,21 @@ from pathlib import Path
 from hoplite.config import check_number
 from hoplite.datasets.npz import read_meta, read_npz
 from hoplite.datasets.planetoid import planetoid_names, read_planetoid
+from hoplite.datasets.reddit import find_reddit, has_reddit, load_reddit, reddit_folders
+from hoplite.datasets.synthetic import REDDIT, REDDIT_LIKE, reddit_like
 from hoplite.datasets.table_files import has_table
 from hoplite.datasets.tables import read_tables
 from hoplite.errors import DatasetError, nearest_hint
 from hoplite.graph import Graph
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
+NAMES = (*EMBEDDED, "reddit", REDDIT_LIKE)
 MOST_SHOWN = 200
 
 
 @dataclass(frozen=True)
 class DatasetInfo:
-    """What is known of an embedded graph without loading it."""
+    """What is known of a graph without loading it."""
 
     name: str
     nodes: int
@@ -39,10 +42,15 @@ def load(source: str | Path, *, seed: int = 0) -> Graph:
     """The graph that ``source`` names.
 
     - ``"cora"``, ``"citeseer"``, ``"pubmed"``: embedded, with the public Planetoid split;
+    - ``"reddit"``: the public files from ``$HOPLITE_DATA/reddit`` or the user's cache, where
+      ``hoplite datasets --fetch reddit`` puts them;
+    - ``"reddit-like"``, or ``"reddit-like:0.01"`` for a hundredth of the size: a synthetic graph
+      (see :func:`reddit_like`) that ``seed`` determines;
     - a folder with a node table and an edge table (see :func:`read_tables`), for which ``seed``
       makes the split if there is none;
     - a folder with the Planetoid files ``ind.NAME.*`` of one graph, or ``FOLDER/NAME`` if there
       are several;
+    - a folder with Reddit's files (see :func:`load_reddit`);
     - a ``.npz`` file written by :func:`write_npz`.
 
     A name wins over a folder that is called the same; write ``./cora`` for the folder.
@@ -55,11 +63,15 @@ def load(source: str | Path, *, seed: int = 0) -> Graph:
     if name in EMBEDDED:
         with _embedded(name) as path:
             return read_npz(path)
+    if name is not None and name.partition(":")[0] == REDDIT_LIKE:
+        return reddit_like(_scale(name), seed=seed)
+    if name == "reddit" and (folder := find_reddit()):
+        return load_reddit(folder)
     try:
         path = Path(source)
     except TypeError as error:
         raise DatasetError(
-            f"source has type {type(source).__name__}; give {', '.join(EMBEDDED)} or the path of a "
+            f"source has type {type(source).__name__}; give {', '.join(NAMES)} or the path of a "
             "folder or .npz file."
         ) from error
     try:
@@ -84,13 +96,13 @@ def _load_path(source: str | Path, path: Path, seed: int) -> Graph:
         return read_planetoid(path.parent, path.name)
     if str(source).lower() == "reddit":
         raise DatasetError(
-            "reddit is not shipped with Hoplite because of its size; give a folder that holds it "
-            "as a node table and an edge table."
+            "reddit is not shipped with Hoplite because of its size; get it with `hoplite datasets "
+            f"--fetch reddit` (1.4 GB, to {reddit_folders()[0]}), or give a folder that holds it."
         )
     raise DatasetError(
         f"dataset {_shortened(source)!r} is unknown and no such path exists; it must be "
-        f"{', '.join(EMBEDDED)} or the path of a folder or .npz file."
-        f"{nearest_hint(source, EMBEDDED)}"
+        f"{', '.join(NAMES)} or the path of a folder or .npz file."
+        f"{nearest_hint(source, NAMES)}"
     )
 
 
@@ -101,6 +113,28 @@ def available() -> list[DatasetInfo]:
     ['cora', 'citeseer', 'pubmed']
     """
     return [_info(name) for name in EMBEDDED]
+
+
+def obtainable() -> list[DatasetInfo]:
+    """The graphs that are known by name but not embedded: fetched or generated.
+
+    >>> [info.name for info in obtainable()]
+    ['reddit', 'reddit-like']
+    """
+    split = {"train": 153_431, "val": 23_831, "test": 55_703}
+    return [DatasetInfo(name, **REDDIT, **split) for name in ("reddit", REDDIT_LIKE)]
+
+
+def _scale(name: str) -> float:
+    """The number behind ``reddit-like:``, or 1."""
+    _, colon, text = name.partition(":")
+    try:
+        return float(text) if colon else 1.0
+    except ValueError as error:
+        raise DatasetError(
+            f"dataset {_shortened(name)!r} has no number behind the colon; write {REDDIT_LIKE} or, "
+            f"for a hundredth of its nodes and edges, {REDDIT_LIKE}:0.01."
+        ) from error
 
 
 def _info(name: str) -> DatasetInfo:
@@ -119,6 +153,8 @@ def _embedded(name: str) -> Iterator[Path]:
 def _load_folder(folder: Path, seed: int) -> Graph:
     if has_table(folder, "nodes") or has_table(folder, "edges"):
         return read_tables(folder, seed=seed)
+    if has_reddit(folder):
+        return load_reddit(folder)
     names = planetoid_names(folder)
     if len(names) == 1:
         return read_planetoid(folder, names[0])
@@ -127,7 +163,7 @@ def _load_folder(folder: Path, seed: int) -> Graph:
         raise DatasetError(f"{folder} holds several Planetoid graphs; give one of {choices}.")
     raise DatasetError(
         f"{folder} holds no dataset; it needs nodes.csv and edges.csv (or .parquet), "
-        "or Planetoid's files ind.NAME.*."
+        "Planetoid's files ind.NAME.*, or Reddit's reddit_data.npz and reddit_graph.npz."
     )
 
 

@@ -1,0 +1,147 @@
+"""A CSR matrix a range of rows at a time: from memory or from files, with the same four methods."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.datasets.array_files import NpyRows, growing_npy
+
+PARTS = ("indptr", "indices", "values")
+MOST_ENTRIES = 2**31 - 1  # that 32 bits can count
+MOST_ROWS = 1 << 20  # in a range of rows, however few entries they have
+
+
+class Rows(NamedTuple):
+    """Some rows of a CSR matrix; ``indptr`` starts at 0."""
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    values: np.ndarray
+
+    def to_scipy(self, columns: int) -> sp.csr_array:
+        """As a SciPy matrix on the same memory, as long as there are fewer than 2^31 entries."""
+        shape, indptr = (len(self.indptr) - 1, columns), self.indptr
+        if len(self.indices) < MOST_ENTRIES:  # SciPy has one type for both, and copies otherwise
+            indptr = indptr.astype(self.indices.dtype, copy=False)
+        return sp.csr_array((self.values, self.indices, indptr), shape=shape)
+
+
+class CsrRows(Protocol):
+    """What a reader of rows offers."""
+
+    @property
+    def rows(self) -> int: ...
+    @property
+    def entries(self) -> int: ...
+    def indptr(self, start: int, stop: int) -> np.ndarray: ...
+    def read(self, start: int, stop: int) -> Rows: ...
+
+
+class CsrMemory:
+    """The rows of a SciPy matrix."""
+
+    def __init__(self, matrix: sp.csr_array) -> None:
+        self._matrix = matrix
+        self.rows, self.entries = int(matrix.shape[0]), int(matrix.nnz)
+
+    def indptr(self, start: int, stop: int) -> np.ndarray:
+        """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
+        return self._matrix.indptr[start : stop + 1].astype(np.int64)
+
+    def read(self, start: int, stop: int) -> Rows:
+        indptr = self.indptr(start, stop)
+        part = slice(indptr[0], indptr[-1])
+        return Rows(indptr - indptr[0], self._matrix.indices[part], self._matrix.data[part])
+
+
+class CsrFiles:
+    """The rows of ``indptr.npy``, ``indices.npy`` and ``values.npy`` in a folder.
+
+    ``ValueError`` or ``OSError`` if they are not there or do not fit together.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(NpyRows(Path(folder) / f"{part}.npy")) for part in PARTS]
+            self._indptr, self._indices, self._values = files
+            self.rows, self.entries = len(self._indptr) - 1, len(self._indices)
+            last = self._indptr.read(self.rows, self.rows + 1) if self.rows >= 0 else [-1]
+            if last[0] != self.entries or len(self._values) != self.entries:
+                raise ValueError("indptr, indices and values do not fit together")
+            self._open = stack.pop_all()
+
+    @property
+    def index_bytes(self) -> int:
+        return self._indices.dtype.itemsize
+
+    def indptr(self, start: int, stop: int) -> np.ndarray:
+        """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
+        return self._indptr.read(start, stop + 1)
+
+    def read(self, start: int, stop: int) -> Rows:
+        indptr = self.indptr(start, stop)
+        first, last = int(indptr[0]), int(indptr[-1])
+        indptr -= first
+        return Rows(indptr, self._indices.read(first, last), self._values.read(first, last))
+
+    def close(self) -> None:
+        self._open.close()
+
+    def __enter__(self) -> CsrFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def row_ranges(
+    matrix: CsrRows, most_entries: int, start: int = 0, stop: int | None = None
+) -> Iterator[tuple[int, int]]:
+    """Cut the rows into ranges of at most ``most_entries`` entries (or a single row).
+
+    >>> path = sp.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]])
+    >>> list(row_ranges(CsrMemory(path), most_entries=3))
+    [(0, 2), (2, 3)]
+    """
+    stop = matrix.rows if stop is None else stop
+    while start < stop:
+        ends = matrix.indptr(start, min(start + MOST_ROWS, stop))
+        fitting = int(np.searchsorted(ends, ends[0] + most_entries, side="right")) - 1
+        after = start + max(fitting, 1)
+        yield start, after
+        start = after
+
+
+@contextlib.contextmanager
+def growing_csr(
+    folder: Path, index_type: type[np.integer], value_type: type[np.floating]
+) -> Iterator[Callable[[sp.csr_array], None]]:
+    """Yield a function that appends rows (sorted CSR); the three files appear at the end."""
+    with (
+        growing_npy(folder / "indptr.npy", np.int64) as ends,
+        growing_npy(folder / "indices.npy", index_type) as indices,
+        growing_npy(folder / "values.npy", value_type) as values,
+    ):
+        entries = 0
+        ends(np.zeros(1, np.int64))
+
+        def append(rows: sp.csr_array) -> None:
+            nonlocal entries
+            ends(rows.indptr[1:].astype(np.int64) + entries)
+            entries += int(rows.indptr[-1])
+            indices(rows.indices)
+            values(rows.data)
+
+        yield append
+
+
+def index_type(nodes: int) -> type[np.integer]:
+    """The type of the node numbers of a graph of this size."""
+    return np.int32 if nodes < 2**31 else np.int64

@@ -1,0 +1,11 @@
+"""The hop store: hop features on disk, computed in bounded memory, for graphs of any size.
+
+source -> manifest -> operator, hop 0 -> tasks (panel, hop) -> blocks -> HopStore
+"""
+
+from hoplite.errors import StoreError
+from hoplite.store.panel import run_panel, run_task
+from hoplite.store.propagate import propagate
+from hoplite.store.store import HopStore
+
+__all__ = ["HopStore", "StoreError", "propagate", "run_panel", "run_task"]

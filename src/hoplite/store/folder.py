@@ -1,0 +1,58 @@
+"""The folder of a store: one process at a time leads the work in it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from hoplite.datasets.array_files import LEFTOVER, remove_leftovers
+from hoplite.errors import StoreError
+from hoplite.store.manifest import FILE
+
+LOCK = ".lock"
+GRAPH = "graph"  # tables that were imported
+BEFORE_MANIFEST = {LOCK, GRAPH}
+
+
+@contextlib.contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Make ``folder``, hold it for this process, and remove what a killed one left half written."""
+    if folder.exists() and not folder.is_dir():
+        raise StoreError(f"{folder} is a file; give --out a folder.")
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / FILE).exists():
+        _refuse_others(folder)
+    with (folder / LOCK).open("ab") as file:
+        if not _lock(file.fileno()):
+            raise StoreError(
+                f"another process is working on {folder}; wait for it, or give another --out."
+            )
+        for place in (folder, folder / "operator", *folder.glob("hops/h*")):
+            remove_leftovers(place)
+        yield
+
+
+def _refuse_others(folder: Path) -> None:
+    """A folder without a manifest must be new: blocks of unknown origin cannot be trusted."""
+    for path in folder.iterdir():
+        if path.name not in BEFORE_MANIFEST and not LEFTOVER.fullmatch(path.name):
+            raise StoreError(
+                f"{folder} holds {path.name!r} but no manifest of a hop store; "
+                "give --out a new folder, or empty this one."
+            )
+
+
+def _lock(handle: int) -> bool:
+    """Whether this process has the lock now; it ends with the process, however that ends."""
+    try:
+        import fcntl
+    except ImportError:  # a system without it has no such locks
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some shared file systems have no locks; tasks can bear company
+        return True
+    return True

@@ -1,0 +1,156 @@
+"""What a store needs before its first task: the manifest, S, hop 0, labels and split."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hoplite.datasets.array_files import write_npy
+from hoplite.errors import StoreError
+from hoplite.files import atomic_write
+from hoplite.store.blocks import Blocks, PanelSums, crc
+from hoplite.store.manifest import FILE, Manifest, read_manifest
+from hoplite.store.memory import used_memory
+from hoplite.store.operator_files import has_operator, write_operator
+from hoplite.store.plan import (
+    PLANNED_RESERVE,
+    Sizes,
+    check_room,
+    panel_width,
+    prepared_entries,
+    rows_per_block,
+)
+from hoplite.store.sources import Source
+from hoplite.store.store import LABELS, PARTS, SPLIT, HopStore
+
+SHARES = {"operator": 0.5, "features": 0.5}
+
+
+def adopt_manifest(folder: Path, source: Source, settings: dict[str, Any], budget: int) -> Manifest:
+    """The manifest of this work: the one in ``folder`` if it is of the same work, or a new one.
+
+    It is written before anything else, so that no block is ever of unknown origin.
+    """
+    identity = source.identity()
+    found = read_manifest(folder) if (folder / FILE).exists() else None
+    sizes = Sizes.of(source.nodes, source.adjacency.entries, identity.longest_row, source.columns)
+    held = used_memory() - source.releasable()
+    if found is None:
+        making = used_memory() + sizes.least(0, PLANNED_RESERVE)  # S is made while X is still held
+        taken = max(source.loading_peak, making)
+        room = check_room(sizes, 1, held, budget, reserve=PLANNED_RESERVE, taken=taken)
+        width, rows = panel_width(sizes, room), rows_per_block(sizes, room)
+        columns = range(0, sizes.columns, width)
+        panels = tuple((first, min(first + width, sizes.columns)) for first in columns)
+    else:
+        panels, rows = found.panels, found.rows_per_block
+        widest = max((last - first for first, last in panels), default=1)
+        check_room(sizes, widest, held, budget, taken=source.loading_peak)
+    names = source.feature_names
+    manifest = Manifest(
+        name=source.name,
+        graph=identity.graph,
+        features=identity.features,
+        nodes=source.nodes,
+        entries=source.adjacency.entries,
+        longest_row=identity.longest_row,
+        columns=source.columns,
+        hops=max(settings["hops"], found.hops if found else 0),
+        operator=settings["operator"],
+        basis=settings["basis"],
+        dtype=settings["dtype"],
+        rows_per_block=rows,
+        panels=panels,
+        class_names=tuple(source.class_names),
+        feature_names=None if names is None else tuple(names),
+        labels_crc32=crc(source.labels()),
+        split_note=source.split().note,
+        error=found.error if found and found.hops >= settings["hops"] else (),
+    )
+    if found is not None:
+        _refuse_another(folder, found, manifest)
+    if found != manifest:
+        manifest.write(folder)
+    return manifest
+
+
+def _refuse_another(folder: Path, found: Manifest, wanted: Manifest) -> None:
+    if (found.graph, found.nodes) != (wanted.graph, wanted.nodes):
+        raise StoreError(
+            f"{folder} holds the hops of another graph ({found.name}, {found.nodes:,} nodes, "
+            f"{found.entries // 2:,} edges) than {wanted.name}; give another --out."
+        )
+    if (found.features, found.columns) != (wanted.features, wanted.columns):
+        raise StoreError(
+            f"{folder} holds the hops of other features of {found.name} ({found.columns:,} "
+            "columns, with other values); give another --out."
+        )
+    for setting in ("operator", "basis", "dtype"):
+        before, now = getattr(found, setting), getattr(wanted, setting)
+        if before != now:
+            raise StoreError(
+                f"{folder} holds hops with {setting} {before}, not {now}; give another --out, "
+                f"or --{setting} {before}."
+            )
+
+
+def prepare(
+    store: HopStore, source: Source, budget: int, tell: Callable[[str, float], None]
+) -> None:
+    """Write what is missing of the operator, hop 0, the labels and the split."""
+    folder, manifest = store.folder, store.manifest
+    if not has_operator(folder, manifest.nodes):
+        entries = prepared_entries(budget - used_memory() - 16 * manifest.nodes)
+        write_operator(
+            folder,
+            source.adjacency,
+            manifest.operator,
+            manifest.basis,
+            entries,
+            lambda share: tell("making the operator", SHARES["operator"] * share),
+        )
+    _write_features(
+        store,
+        source,
+        lambda share: tell("writing the features", SHARES["operator"] + SHARES["features"] * share),
+    )
+    _write_labels(store, source)
+
+
+def _write_features(store: HopStore, source: Source, note: Callable[[float], None]) -> None:
+    """Hop 0: X, cut into blocks, the source read once from top to bottom."""
+    manifest, blocks = store.manifest, Blocks(store.folder, store.manifest)
+    panels = [i for i in range(len(manifest.panels)) if not blocks.finished(0, i)]
+    if not panels:
+        return
+    (store.folder / "hops" / "h0").mkdir(parents=True, exist_ok=True)
+    sums = {panel: PanelSums("float32") for panel in panels}
+    for block, (start, stop) in enumerate(manifest.row_blocks):
+        rows = source.feature_rows(start, stop)
+        for panel in panels:
+            first, last = manifest.panels[panel]
+            part = np.ascontiguousarray(rows[:, first:last])
+            blocks.write(0, block, panel, part, sums[panel])
+        note(stop / manifest.nodes)
+    for panel in panels:
+        blocks.close_panel(0, panel, sums[panel])
+
+
+def _write_labels(store: HopStore, source: Source) -> None:
+    fresh, split = HopStore(store.folder, store.manifest), source.split()
+    try:
+        fresh.labels  # noqa: B018 - reading them is the check
+    except StoreError:
+        write_npy(store.folder / LABELS, source.labels())
+    try:
+        same = all(
+            np.array_equal(getattr(fresh.split, part), getattr(split, part)) for part in PARTS
+        )
+    except StoreError:
+        same = False
+    if not same:
+        with atomic_write(store.folder / SPLIT) as file:
+            np.savez(file, **{part: getattr(split, part) for part in PARTS})

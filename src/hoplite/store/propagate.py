@@ -1,0 +1,184 @@
+"""propagate: the hop features of a graph, computed in bounded memory, kept in a folder."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import os
+import shutil
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from hoplite.config import BASES, OPERATORS, check_hops
+from hoplite.errors import HopliteWarning, check_choice
+from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
+from hoplite.store.errors import DamagedBlock, clear_disk_errors
+from hoplite.store.folder import claimed
+from hoplite.store.manifest import DTYPES, Manifest
+from hoplite.store.memory import parse_bytes, release_memory, show_bytes
+from hoplite.store.open_source import opened
+from hoplite.store.panel import run_panel
+from hoplite.store.prepare import adopt_manifest, prepare
+from hoplite.store.store import HopStore
+
+Progress = Callable[[str, float], None]
+Task = tuple[int, int]  # panel, hop
+Note = Callable[[int, int], None]  # of a task that is done
+Compute = Callable[[Path, list[Task], int, Note], None]
+ATTEMPTS = 3  # how often damage that shows up in the middle is repaired in one go
+OPENED, PREPARED = 0.1, 0.2  # share of the work that is done by then
+
+
+def propagate(
+    source: Any,
+    out: str | os.PathLike[str],
+    *,
+    hops: int,
+    operator: str = "renormalized",
+    basis: str = "monomial",
+    memory: str | int = "4GB",
+    dtype: str = "float32",
+    seed: int = 0,
+    progress: Progress | None = None,
+    compute: Compute | None = None,
+) -> HopStore:
+    """Compute p_0(S) X .. p_k(S) X of ``source`` and keep them in the folder ``out``.
+
+    Parameters
+    ----------
+    source : Graph, DiskGraph, or what :func:`hoplite.load` takes
+        Tables that are large for ``memory`` are imported piece by piece, to ``out/graph``.
+    out : path
+        The folder of the store. If it holds this work already, finished or not, the work goes on
+        from there; a damaged block is computed anew. More hops than before are added.
+    hops, operator, basis
+        k, S and the polynomials p_i, as in a model.
+    memory : str or int
+        Peak of the whole process, such as ``"4GB"``, the imported libraries included.
+    dtype : {"float32", "float16", "bfloat16"}
+        How hops 1 to k are stored; what that costs is measured, see :meth:`HopStore.errors`.
+    seed : int
+        Of the split, for node tables without one.
+    progress : callable, optional
+        Called with what is being done and the share that is done.
+    compute : callable, optional
+        Runs the tasks elsewhere than in this process: ``compute(folder, tasks, memory, note)``
+        calls :func:`run_task` or :func:`run_panel` for each (panel, hop) of ``tasks``, somewhere,
+        and ``note(panel, hop)`` as they end.
+
+    The files are the same, byte for byte, however often the work was stopped and whatever the
+    number of threads. In float32 they equal the hop features in memory to the bit.
+
+    >>> import tempfile, numpy as np
+    >>> from hoplite import Graph
+    >>> path = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = propagate(path, folder, hops=2, operator="adjacency")
+    ...     (2 * store.read(0, 1, hops=[0, 2])).round(3).tolist()
+    [[[2.0, 0.0, 0.0]], [[1.0, 0.0, 1.0]]]
+    """
+    hops, budget, folder = check_hops(hops), parse_bytes(memory), Path(out)
+    check_choice("operator", operator, OPERATORS)
+    check_choice("basis", basis, BASES)
+    check_choice("dtype", dtype, DTYPES)
+    tell = progress or (lambda what, share: None)
+    settings = {"hops": hops, "operator": operator, "basis": basis, "dtype": dtype}
+    with clear_disk_errors(folder), claimed(folder):
+        for attempt in range(ATTEMPTS):
+            try:
+                _run(source, folder, settings, budget, seed, tell, compute or compute_here)
+                break
+            except DamagedBlock:  # it has been removed, so the next attempt computes it
+                if attempt == ATTEMPTS - 1:
+                    raise
+    return HopStore.open(folder)
+
+
+def _run(
+    source: Any,
+    folder: Path,
+    settings: dict[str, Any],
+    budget: int,
+    seed: int,
+    tell: Progress,
+    compute: Compute,
+) -> None:
+    with opened(source, folder, budget, seed, lambda what, x: tell(what, OPENED * x)) as graph:
+        manifest = adopt_manifest(folder, graph, settings, budget)
+        store = HopStore(folder, manifest)
+        if store.complete:
+            _remove_damaged(store, tell)
+        _warn_about_room(Blocks(folder, manifest))
+        gap = PREPARED - OPENED
+        prepare(store, graph, budget, lambda what, x: tell(what, OPENED + gap * x))
+        del graph  # nothing may hold what ``opened`` frees
+    release_memory()
+    tasks, done = store.missing(), 0
+
+    def note(panel: int, hop: int) -> None:
+        nonlocal done
+        done += 1
+        place = f"hop {hop} of panel {panel + 1}/{len(manifest.panels)}"
+        tell(f"{manifest.name}: {place}", PREPARED + (1 - PREPARED) * done / len(tasks))
+
+    if tasks:
+        compute(folder, tasks, budget, note)
+    _note_error(Blocks(folder, manifest))
+
+
+def compute_here(folder: Path, tasks: list[Task], memory: int, note: Note) -> None:
+    """Run the tasks in this process, panel by panel."""
+    hops: dict[int, list[int]] = {}
+    for panel, hop in tasks:
+        hops.setdefault(panel, []).append(hop)
+    for panel, wanted in hops.items():
+        run_panel(folder, panel, wanted, memory=memory, note=note)
+
+
+def _remove_damaged(store: HopStore, tell: Progress) -> None:
+    """Of a complete store, remove what is not as it was written, so that it is made again."""
+    tell("checking the store", OPENED)
+    for damage in store.damages():
+        if isinstance(damage, DamagedBlock):
+            damage.block.unlink(missing_ok=True)
+
+
+def _note_error(blocks: Blocks) -> None:
+    """Write what half precision costs, per hop, into the manifest."""
+    manifest = blocks.manifest
+    if manifest.dtype == "float32":
+        return
+    found = []
+    for hop in range(1, manifest.hops + 1):
+        records = [blocks.record(hop, panel) or {} for panel in range(len(manifest.panels))]
+        error, norm = (sum(record[key] for record in records) for key in ("error", "norm"))
+        relative = math.sqrt(error / norm) if norm else 0.0
+        largest = max((record["max_abs"] for record in records), default=0.0)
+        found.append({"hop": hop, "max_abs": largest, "relative": relative})
+    if tuple(found) != manifest.error:
+        dataclasses.replace(manifest, error=tuple(found)).write(blocks.folder)
+
+
+def _warn_about_room(blocks: Blocks) -> None:
+    """A disk that cannot hold the store is better known before hours of work than after."""
+    manifest = blocks.manifest
+    needed = sum(
+        HEADER + stored_bytes(manifest, hop) * math.prod(blocks.shape(block, panel))
+        for hop, block, panel in blocks.each()
+        if not blocks.has(hop, block, panel)
+    )
+    free = shutil.disk_usage(blocks.folder).free
+    if needed > free:
+        warnings.warn(
+            f"the store needs {show_bytes(needed)} more but the disk of {blocks.folder} has "
+            f"{show_bytes(free)} free; the work will stop there and can be continued.",
+            HopliteWarning,
+            stacklevel=4,
+        )
+
+
+def stored_bytes(manifest: Manifest, hop: int) -> int:
+    """Bytes of one number of a hop."""
+    return TYPES[storage(manifest, hop)]().itemsize

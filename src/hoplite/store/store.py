@@ -1,0 +1,184 @@
+"""HopStore: the hop features p_i(S) X of a graph, in files that train anywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from hoplite.config import check_number
+from hoplite.datasets.array_files import NpyRows, read_npz
+from hoplite.errors import ConfigError, StoreError
+from hoplite.graph import Split
+from hoplite.store.blocks import Blocks, crc
+from hoplite.store.errors import AGAIN, DamagedBlock
+from hoplite.store.manifest import Manifest, read_manifest
+from hoplite.store.operator_files import has_operator
+
+LABELS = "labels.npy"
+SPLIT = "split.npz"
+PARTS = ("train", "val", "test")
+
+
+class HopStore:
+    """A folder of hop features, see :func:`propagate`; open it with :meth:`open`.
+
+    ``hops`` is k: there are hops 0 (X itself) to k, each of shape (nodes, features).
+    """
+
+    def __init__(self, folder: Path, manifest: Manifest) -> None:
+        self.folder, self.manifest = folder, manifest
+        self.nodes, self.features, self.hops = manifest.nodes, manifest.columns, manifest.hops
+        self.class_names, self.feature_names = manifest.class_names, manifest.feature_names
+        self._blocks = Blocks(folder, manifest)
+
+    @classmethod
+    def open(cls, folder: str | os.PathLike[str]) -> HopStore:
+        """The store in ``folder``, complete or not; StoreError if there is none."""
+        folder = Path(folder)
+        return cls(folder, read_manifest(folder))
+
+    @property
+    def complete(self) -> bool:
+        """Whether every block is there, with the right size."""
+        return not self._unfinished(0)
+
+    def missing(self) -> list[tuple[int, int]]:
+        """The tasks (panel, hop) that are still to be done; hop 0 is no task."""
+        return self._unfinished(1)
+
+    def _unfinished(self, first_hop: int) -> list[tuple[int, int]]:
+        hops = range(first_hop, self.hops + 1)
+        places = [(panel, hop) for panel in range(len(self.manifest.panels)) for hop in hops]
+        return [(panel, hop) for panel, hop in places if not self._blocks.finished(hop, panel)]
+
+    def require_complete(self) -> HopStore:
+        """The store itself; StoreError, with the way to finish it, if a block is missing."""
+        unfinished = self._unfinished(0)
+        if unfinished:
+            panel, hop = unfinished[0]
+            raise StoreError(
+                f"{self.folder} is not complete (a block of hop {hop}, panel {panel} is missing or "
+                f"has the wrong size, the first of {len(unfinished):,} such places); "
+                f"{AGAIN.format(folder=self.folder)}."
+            )
+        return self
+
+    @cached_property
+    def labels(self) -> np.ndarray:
+        """The class of every node, -1 where unknown."""
+        try:
+            with NpyRows(self.folder / LABELS) as file:
+                labels = file.read(0, len(file))
+            if labels.shape == (self.nodes,) and crc(labels) == self.manifest.labels_crc32:
+                return labels
+        except (OSError, ValueError) as error:
+            raise self._damaged(LABELS) from error
+        raise self._damaged(LABELS)
+
+    @cached_property
+    def split(self) -> Split:
+        """The nodes of training, validation and test."""
+        try:
+            return Split(*read_npz(self.folder / SPLIT, PARTS), note=self.manifest.split_note)
+        except (OSError, ValueError) as error:
+            raise self._damaged(SPLIT) from error
+
+    def row_blocks(self) -> list[tuple[int, int]]:
+        """The row ranges (start, stop) of the blocks; reading along them is fastest."""
+        return list(self.manifest.row_blocks)
+
+    def read(self, start: int, stop: int, hops: Sequence[int] | None = None) -> np.ndarray:
+        """Rows ``start`` to ``stop`` (excluded) of ``hops`` (all if None).
+
+        float32 of shape (hops, rows, features).
+        """
+        check_number("start", start, 0, self.nodes, whole=True)
+        check_number("stop", stop, start, self.nodes, whole=True)
+        chosen = self._hops(hops)
+        out = np.empty((len(chosen), stop - start, self.features), np.float32)
+        step = self.manifest.rows_per_block
+        for block in range(start // step, -(-stop // step)):
+            first = block * step
+            low, high = max(start, first), min(stop, first + step)
+            for panel, (left, right) in enumerate(self.manifest.panels):
+                for place, hop in enumerate(chosen):
+                    rows = self._blocks.read(hop, block, panel, low - first, high - first)
+                    out[place, low - start : high - start, left:right] = rows
+        return out
+
+    def rows(
+        self, nodes: np.ndarray | Sequence[int], hops: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """The rows of ``nodes``, in that order: float32 of shape (hops, len(nodes), features)."""
+        index = np.asarray(nodes)
+        if index.size == 0:
+            index = np.empty(0, np.int64)
+        if index.ndim != 1 or not np.issubdtype(index.dtype, np.integer):
+            raise ConfigError(
+                f"nodes has type {index.dtype} and shape {index.shape}; give node indices."
+            )
+        if index.size and not 0 <= index.min() <= index.max() < self.nodes:
+            raise ConfigError(
+                f"nodes goes from {index.min():,} to {index.max():,} but the store has "
+                f"{self.nodes:,} nodes; count from 0."
+            )
+        chosen = self._hops(hops)
+        out = np.empty((len(chosen), len(index), self.features), np.float32)
+        step = self.manifest.rows_per_block
+        for block in np.unique(index // step).tolist():
+            places = np.flatnonzero(index // step == block)
+            local = index[places] - block * step
+            for panel, (left, right) in enumerate(self.manifest.panels):
+                for place, hop in enumerate(chosen):
+                    picked = self._blocks.pick(hop, block, panel, local)
+                    out[place, places, left:right] = picked
+        return out
+
+    def verify(self) -> list[str]:
+        """Read the whole store; one sentence per damage, none if all is as it was written."""
+        return [str(error) for error in self.damages()]
+
+    def damages(self) -> list[StoreError]:
+        """The damages that :meth:`verify` tells of."""
+        found: list[StoreError] = []
+        for check in (lambda: self.labels, lambda: self.split):
+            try:
+                check()
+            except StoreError as error:
+                found.append(error)
+        if not has_operator(self.folder, self.nodes):
+            found.append(self._damaged("operator"))
+        for hop, block, panel in self._blocks.each():
+            try:
+                self._blocks.check(hop, block, panel)
+            except DamagedBlock as error:
+                found.append(error)
+        return found
+
+    def size(self) -> int:
+        """Bytes of all files of the hops and the operator."""
+        folders = (self.folder / "hops", self.folder / "operator")
+        files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
+        return sum(path.stat().st_size for path in files)
+
+    def errors(self) -> tuple[dict[str, float], ...]:
+        """What half precision costs, per hop: ``hop``, ``max_abs``, ``relative`` (Frobenius)."""
+        return self.manifest.error
+
+    def _hops(self, hops: Sequence[int] | None) -> list[int]:
+        chosen = list(range(self.hops + 1)) if hops is None else list(hops)
+        for hop in chosen:
+            check_number("hops", hop, 0, self.hops, whole=True)
+        return chosen
+
+    def _damaged(self, name: str) -> StoreError:
+        again = AGAIN.format(folder=self.folder)
+        return StoreError(f"{self.folder / name} is missing or damaged; {again}.")
+
+    def __repr__(self) -> str:
+        kind = self.manifest.dtype
+        return f"HopStore(nodes={self.nodes}, features={self.features}, hops={self.hops}, {kind})"

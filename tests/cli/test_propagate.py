@@ -1,0 +1,143 @@
+"""hoplite propagate, as a user calls it."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from hoplite import load
+from hoplite.store import HopStore
+
+
+def hoplite(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "hoplite", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},  # small graphs gain nothing from waiting
+        **options,
+    )
+
+
+@pytest.fixture(scope="module")
+def club(tmp_path_factory):
+    """Tables of 3,000 nodes with 100 features, and 20,000 edges: 3 MB."""
+    folder = tmp_path_factory.mktemp("tables") / "club"
+    folder.mkdir()
+    rng = np.random.default_rng(0)
+    cells = rng.random((3000, 100)).round(6).tolist()
+    nodes = [f"n{i},{i % 3},{','.join(map(str, row))}\n" for i, row in enumerate(cells)]
+    header = "id,label," + ",".join(f"x{i}" for i in range(100))
+    (folder / "nodes.csv").write_text(f"{header}\n{''.join(nodes)}")
+    edges = [f"n{a},n{b}\n" for a, b in rng.integers(0, 3000, (20000, 2))]
+    (folder / "edges.csv").write_text("source,target\n" + "".join(edges))
+    return folder
+
+
+def test_json_and_again(tmp_path):
+    command = ("propagate", "cora", "--hops", 2, "--out", tmp_path / "s", "--json")
+    done = hoplite(*command)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["nodes"], found["edges"], found["features"], found["hops"]) == (
+        2708,
+        5278,
+        1433,
+        2,
+    )
+    assert found["bytes"] > 3 * 2708 * 1433 * 4
+    assert found["error"] == []
+    assert not found["imported"]
+    assert found["peak_memory"] < 4e9
+    assert HopStore.open(tmp_path / "s").verify() == []
+    again = json.loads(hoplite(*command).stdout)
+    assert {**again, "seconds": 0, "peak_memory": 0} == {**found, "seconds": 0, "peak_memory": 0}
+
+
+def test_half_precision_prints_what_it_loses(tmp_path):
+    done = hoplite(
+        "propagate", "cora", "--hops", 1, "--out", tmp_path / "s", "--dtype", "bfloat16",
+        "--threads", 1, "--memory", "600MB",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "what bfloat16 loses" in done.stdout
+    assert "peak memory" in done.stdout
+    assert done.stderr == ""
+
+
+def test_large_tables_are_imported_and_it_says_so(club, tmp_path):
+    small = hoplite("propagate", club, "--hops", 2, "--out", tmp_path / "a", "--memory", "450MB")
+    assert small.returncode == 0, small.stderr
+    assert "is imported piece by piece" in small.stderr
+    large = hoplite("propagate", club, "--hops", 2, "--out", tmp_path / "b", "--json")
+    assert json.loads(large.stdout)["imported"] is False
+    assert large.stderr == ""
+    one, two = HopStore.open(tmp_path / "a"), HopStore.open(tmp_path / "b")
+    assert np.array_equal(one.read(0, 3000), two.read(0, 3000))
+    assert np.array_equal(one.labels, load(club).labels)
+    assert np.array_equal(one.split.test, two.split.test)
+
+
+def test_the_command_is_killed_and_goes_on(club, tmp_path):
+    """Killed while it imports and while it computes; the files are those of one quiet run."""
+
+    def command(out):
+        return ("propagate", club, "--hops", 8, "--out", out, "--memory", "450MB")
+
+    killed = tmp_path / "killed"
+    for sign in ("graph/features.npy", "hops/h1"):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hoplite", *map(str, command(killed))],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        while process.poll() is None and not (killed / sign).exists():
+            time.sleep(0.002)
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    for out in (killed, tmp_path / "whole"):
+        done = hoplite(*command(out))
+        assert done.returncode == 0, done.stderr
+    whole = {p.relative_to(tmp_path / "whole"): p for p in (tmp_path / "whole").rglob("*.npy")}
+    found = {p.relative_to(killed) for p in killed.rglob("*") if p.suffix in (".npy", ".tmp")}
+    assert found == whole.keys()
+    assert all((killed / name).read_bytes() == path.read_bytes() for name, path in whole.items())
+
+
+def test_no_room_for_a_file(tmp_path):
+    """A limit of the size of a file stands for a full disk or a quota."""
+    limit = 100_000
+    done = hoplite(
+        "propagate", "cora", "--hops", 1, "--out", tmp_path / "s",
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("error: there is no room left on the disk of")
+    assert "make room and run `hoplite propagate` again" in done.stderr
+    assert not list((tmp_path / "s").rglob("*.tmp"))
+    done = hoplite("propagate", "cora", "--hops", 1, "--out", tmp_path / "s")
+    assert done.returncode == 0, done.stderr
+    assert HopStore.open(tmp_path / "s").verify() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (["cora", "--hops", "1", "--memory", "lots"], 2, "memory is 'lots'"),
+        (["cora", "--hops", "1", "--memory", "100MB"], 2, "give --memory"),
+        (["nowhere", "--hops", "1"], 1, "nowhere"),
+    ],
+)
+def test_one_sentence(tmp_path, options, code, message):
+    done = hoplite("propagate", *options, "--out", tmp_path / "s")
+    assert done.returncode == code
+    assert message in done.stderr
+    assert done.stderr.startswith("error: ")
+    assert "Traceback" not in done.stderr

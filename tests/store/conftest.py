@@ -1,0 +1,62 @@
+"""A store cut as a test wants it, the whole store in memory, and its bytes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hoplite.propagation.engine import Propagation
+from hoplite.store import propagate
+from hoplite.store.manifest import read_manifest
+
+
+@pytest.fixture
+def tmp_path():
+    """A folder in memory where there is one: a disk takes minutes to sync thousands of blocks."""
+    memory = Path("/dev/shm")
+    usable = memory.is_dir() and os.access(memory, os.W_OK)
+    place = memory if usable and shutil.disk_usage(memory).free > 4e9 else None
+    with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+def cut_store(graph, folder, scratch, *, rows, columns, **settings):
+    """An empty store of ``graph`` with blocks of these sizes; propagate keeps to them."""
+    propagate(graph, scratch, **settings)
+    manifest = read_manifest(scratch)
+    panels = tuple(
+        (first, min(first + columns, manifest.columns))
+        for first in range(0, manifest.columns, columns)
+    )
+    folder.mkdir()
+    cut = dataclasses.replace(manifest, rows_per_block=rows, panels=panels, error=())
+    cut.write(folder)
+
+
+def in_memory(graph, operator="renormalized", basis="monomial", hops=3):
+    """p_i(S) X as the models compute it: (hops + 1, n, d)."""
+    features = graph.features.astype(np.float32)
+    single = graph.with_features(features, graph.feature_names)
+    return Propagation(single, operator, basis, hops).view().hop_features().squeeze(2).numpy()
+
+
+def all_bytes(folder: Path) -> dict[str, bytes]:
+    """Every file of a store but the lock."""
+    files = (path for path in folder.rglob("*") if path.is_file() and path.name != ".lock")
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+@pytest.fixture(scope="session")
+def stores():
+    class Stores:
+        cut = staticmethod(cut_store)
+        in_memory = staticmethod(in_memory)
+        all_bytes = staticmethod(all_bytes)
+
+    return Stores

@@ -1,0 +1,260 @@
+"""Damage, other graphs and full disks: noticed, said in one sentence, repaired by running again."""
+
+import dataclasses
+import json
+import os
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from hoplite import ConfigError, HopliteWarning
+from hoplite.store import HopStore, StoreError, propagate, run_panel, run_task
+from hoplite.store.folder import claimed
+from hoplite.store.manifest import read_manifest
+
+SETTINGS = {"hops": 3}
+
+
+@pytest.fixture
+def made(graphs, stores, tmp_path):
+    """A graph, its store in small blocks, and the bytes of that."""
+    graph = graphs(60, 9, dtype=np.float32)
+    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=16, columns=4, **SETTINGS)
+    propagate(graph, tmp_path / "s", **SETTINGS)
+    return graph, tmp_path / "s", stores.all_bytes(tmp_path / "s")
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[-3] ^= 1
+    path.write_bytes(content)
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[:-7])
+
+
+def not_finite(path):
+    content = path.read_bytes()
+    path.write_bytes(content[:-4] + np.array([np.inf], np.float32).tobytes())
+
+
+DAMAGES = {
+    "flip": (flip, "does not hold what was written"),
+    "cut": (cut_short, "is damaged"),
+    "inf": (not_finite, "not finite"),
+    "gone": (os.remove, "is missing"),
+}
+
+
+@pytest.mark.parametrize("block", ["hops/h0/r000001-c0001.npy", "hops/h2/r000003-c0002.npy"])
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_block_is_told_and_repaired(made, stores, kind, block):
+    graph, folder, before = made
+    damage, sentence = DAMAGES[kind]
+    damage(folder / block)
+    store = HopStore.open(folder)
+    assert store.complete == (kind in ("flip", "inf"))
+    (found,) = store.verify()
+    assert block in found
+    assert sentence in found
+    assert f"run `hoplite propagate` again with the same dataset and --out {folder}" in found
+    if kind in ("cut", "gone"):
+        with pytest.raises(StoreError, match="is not complete"):
+            store.require_complete()
+        with pytest.raises(StoreError, match=sentence):
+            store.read(0, 60)
+    assert propagate(graph, folder, **SETTINGS).verify() == []
+    assert stores.all_bytes(folder) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "operator/values.npy",
+        "operator/indices.npy",
+        "operator/crc32.json",
+        "labels.npy",
+        "split.npz",
+        "hops/h1/c0000.json",
+    ],
+)
+@pytest.mark.parametrize("kind", ["flip", "cut", "gone"])
+def test_other_files_are_repaired_too(made, stores, kind, name):
+    graph, folder, before = made
+    DAMAGES[kind][0](folder / name)
+    found = HopStore.open(folder).verify()
+    assert found
+    assert all(name.partition("/")[0] in sentence for sentence in found)
+    assert propagate(graph, folder, **SETTINGS).verify() == []
+    assert stores.all_bytes(folder) == before
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_damage_in_the_middle_of_the_work(graphs, stores, tmp_path, dtype):
+    """Hops 2 and 3 are missing, and what they are computed from has a flipped bit."""
+    graph, settings = graphs(60, 9, dtype=np.float32), {"hops": 3, "dtype": dtype}
+    propagate(graph, tmp_path / "s", **settings)
+    before = stores.all_bytes(tmp_path / "s")
+    for hop in (2, 3):
+        shutil.rmtree(tmp_path / f"s/hops/h{hop}")
+    flip(tmp_path / "s/hops/h0/r000000-c0000.npy")
+    flip(tmp_path / "s/hops/h1/r000000-c0000.npy")
+    propagate(graph, tmp_path / "s", **settings)  # what it reads, it repairs
+    propagate(graph, tmp_path / "s", **settings)  # a complete store is checked as a whole
+    assert stores.all_bytes(tmp_path / "s") == before
+
+
+def test_tasks_one_by_one_in_any_order_of_panels(made, stores, tmp_path):
+    _, folder, before = made
+    for hop in (1, 2, 3):
+        shutil.rmtree(folder / f"hops/h{hop}")
+    store = HopStore.open(folder)
+    assert sorted(store.missing()) == [(panel, hop) for panel in range(3) for hop in (1, 2, 3)]
+    for hop in (1, 2, 3):
+        for panel in (2, 0, 1):
+            assert run_task(folder, panel, hop)
+            assert not run_task(folder, panel, hop)
+    assert stores.all_bytes(folder) == before
+    with pytest.raises(StoreError, match="panel 3 is asked for"):
+        run_task(folder, 3, 1)
+    with pytest.raises(StoreError, match="hops 4 to 4 are asked for"):
+        run_task(folder, 0, 4)
+    shutil.rmtree(folder / "hops" / "h1")
+    shutil.rmtree(folder / "hops" / "h2")
+    with pytest.raises(StoreError, match=r"h1/r000000-c0000.npy .* is missing"):
+        run_task(folder, 0, 2)
+    assert run_panel(folder, 0) == [1, 2]
+
+
+def test_a_damaged_operator_stops_a_task(made):
+    _, folder, _ = made
+    shutil.rmtree(folder / "hops" / "h3")
+    path = folder / "operator" / "indices.npy"
+    content = bytearray(path.read_bytes())
+    content[-2] = 127
+    path.write_bytes(content)
+    with pytest.raises(StoreError, match=r"the operator of .* is missing or damaged"):
+        run_task(folder, 0, 3)
+
+
+def test_another_graph_is_refused(made, graphs):
+    graph, folder, _ = made
+    with pytest.raises(StoreError, match="another graph"):
+        propagate(graphs(60, 9, seed=5, dtype=np.float32), folder, **SETTINGS)
+    other = graph.with_features(graph.features + 1)
+    with pytest.raises(StoreError, match="other features"):
+        propagate(other, folder, **SETTINGS)
+    for setting, value in (("operator", "laplacian"), ("basis", "chebyshev"), ("dtype", "float16")):
+        with pytest.raises(StoreError, match=f"with {setting} .*, not {value}; give another --out"):
+            propagate(graph, folder, hops=3, **{setting: value})
+
+
+def test_other_labels_are_taken_over(made):
+    graph, folder, _ = made
+    labels = np.roll(graph.labels, 1)
+    store = propagate(graph.with_labels(labels), folder, **SETTINGS)
+    assert np.array_equal(store.labels, labels)
+    assert store.split.train.size == 0
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{", "manifest.json is damaged"),
+        ("[]", "no manifest of a hop store"),
+        ('{"format": "other"}', "no manifest of a hop store"),
+        ('{"format": "hoplite hop store 1"}', "manifest.json is damaged"),
+    ],
+)
+def test_a_damaged_manifest(made, content, sentence):
+    graph, folder, _ = made
+    (folder / "manifest.json").write_text(content, encoding="utf-8")
+    with pytest.raises(StoreError, match=sentence):
+        HopStore.open(folder)
+    with pytest.raises(StoreError, match=sentence):
+        propagate(graph, folder, **SETTINGS)
+
+
+@pytest.mark.parametrize("change", [{"panels": [[0, 4]]}, {"rows_per_block": 0}, {"nodes": -1}])
+def test_a_manifest_that_contradicts_itself(made, change):
+    _, folder, _ = made
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(StoreError, match="damaged"):
+        HopStore.open(folder)
+
+
+def test_folders_that_are_no_store(graphs, tmp_path):
+    graph = graphs(5, 2)
+    with pytest.raises(StoreError, match="holds no hop store"):
+        HopStore.open(tmp_path)
+    (tmp_path / "mine.txt").write_text("keep me")
+    with pytest.raises(StoreError, match=r"holds 'mine.txt' but no manifest"):
+        propagate(graph, tmp_path, hops=1)
+    with pytest.raises(StoreError, match="is a file"):
+        propagate(graph, tmp_path / "mine.txt", hops=1)
+
+
+def test_one_process_leads(graphs, tmp_path):
+    with claimed(tmp_path / "s"), pytest.raises(StoreError, match="another process is working"):
+        propagate(graphs(5, 2), tmp_path / "s", hops=1)
+
+
+def test_numbers_beyond_the_type(graphs, tmp_path):
+    graph = graphs(20, 3, dtype=np.float32)
+    large = graph.with_features(graph.features * 1e6)
+    with pytest.raises(StoreError, match=r"beyond the range of float16.*bfloat16"):
+        propagate(large, tmp_path / "a", hops=2, dtype="float16")
+    huge = graph.with_features(graph.features * 1e38)
+    with pytest.raises(StoreError, match=r"hop \d+ has numbers beyond the range of float32"):
+        propagate(huge, tmp_path / "b", hops=20, operator="laplacian")
+
+
+def test_too_little_memory_names_the_least(graphs, tmp_path):
+    graph = graphs(5, 2)
+    with pytest.raises(ConfigError, match=r"give --memory (\d+)MB or more") as caught:
+        propagate(graph, tmp_path / "s", hops=1, memory="100MB")
+    least = str(caught.value).rpartition("--memory ")[2].split()[0]
+    assert propagate(graph, tmp_path / "s", hops=1, memory=least).complete
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of 1 MB, and the function that makes it larger."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        pytest.skip("only root can mount a small disk")
+    yield (
+        folder,
+        lambda: subprocess.run(["mount", "-o", "remount,size=64m", str(folder)], check=True),
+    )
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("rows", [64, 4096])
+def test_a_full_disk(graphs, stores, tmp_path, small_disk, rows):
+    graph = graphs(1000, 100, density=0.01, dtype=np.float32)
+    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=rows, columns=16, **SETTINGS)
+    propagate(graph, tmp_path / "s", **SETTINGS)
+    before = stores.all_bytes(tmp_path / "s")
+    disk, grow = small_disk
+    store = disk / "s"
+    store.mkdir()
+    manifest = read_manifest(tmp_path / "s")
+    dataclasses.replace(manifest).write(store)
+    for _ in range(2):
+        with (
+            pytest.warns(HopliteWarning, match="the store needs .* more but the disk"),
+            pytest.raises(StoreError, match="there is no room left on the disk"),
+        ):
+            propagate(graph, store, **SETTINGS)
+        left = stores.all_bytes(store)
+        assert left.items() <= before.items()  # no half block, no temporary file
+    grow()
+    propagate(graph, store, **SETTINGS)
+    assert stores.all_bytes(store) == before

@@ -1,0 +1,131 @@
+"""What is on disk is what is in memory, to the bit, however it is cut."""
+
+import numpy as np
+import pytest
+
+from hoplite import ConfigError, Graph
+from hoplite.config import BASES, OPERATORS
+from hoplite.datasets.csr_rows import CsrFiles, CsrMemory
+from hoplite.operators import build_operator
+from hoplite.propagation.backend import get_num_threads, has_native, set_num_threads
+from hoplite.store import HopStore, panel, propagate
+from hoplite.store.operator_files import FOLDER, write_operator
+
+pytestmark = pytest.mark.skipif(not has_native(), reason="bits are the C++ core's promise")
+BOTH = pytest.mark.parametrize("basis", BASES)
+ALL = pytest.mark.parametrize("operator", OPERATORS)
+
+
+@ALL
+@BOTH
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (7, 2), (1, 1)])
+def test_store_equals_memory(
+    graphs, stores, tmp_path, monkeypatch, operator, basis, sparse, rows, columns
+):
+    graph = graphs(23, 7, sparse=sparse, isolated=3, seed=1)
+    settings = {"hops": 4, "operator": operator, "basis": basis}
+    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=rows, columns=columns, **settings)
+    monkeypatch.setattr(panel, "part_entries", lambda *_: 9)  # S goes by in ranges of rows
+    store = propagate(graph, tmp_path / "s", **settings)
+    expected = stores.in_memory(graph, operator, basis, 4)
+    assert store.complete
+    assert store.verify() == []
+    assert np.array_equal(store.read(0, 23), expected)
+    assert store.read(0, 23).dtype == np.float32
+    assert np.array_equal(store.read(4, 17, hops=[3, 0]), expected[[3, 0], 4:17])
+    chosen = np.array([20, 3, 3, 11, 0])
+    assert np.array_equal(store.rows(chosen), expected[:, chosen])
+    assert np.array_equal(np.concatenate([store.read(*r) for r in store.row_blocks()], 1), expected)
+
+
+@ALL
+@BOTH
+def test_operator_equals_memory(graphs, tmp_path, operator, basis):
+    graph = graphs(40, 3, dtype=np.float32, isolated=4)
+    write_operator(tmp_path, CsrMemory(graph.adjacency), operator, basis, 6, lambda share: None)
+    expected = build_operator(graph, operator).for_basis(basis)
+    with CsrFiles(tmp_path / FOLDER) as files:
+        found = files.read(0, 40)
+    assert np.array_equal(found.indptr, expected.indptr)
+    assert np.array_equal(found.indices, expected.indices)
+    assert np.array_equal(found.values, expected.data)
+    assert found.values.dtype == np.float32
+
+
+def test_a_real_graph(cora, stores, tmp_path):
+    store = propagate(cora, tmp_path / "s", hops=2)
+    assert np.array_equal(store.read(0, cora.num_nodes), stores.in_memory(cora, hops=2))
+    assert np.array_equal(store.labels, cora.labels)
+    assert np.array_equal(store.split.train, cora.split.train)
+    assert np.array_equal(store.split.test, cora.split.test)
+    assert store.split.note == cora.split.note
+    assert store.class_names == cora.class_names
+    assert (store.nodes, store.features, store.hops) == (2708, 1433, 2)
+
+
+def test_threads_do_not_matter(graphs, stores, tmp_path):
+    graph = graphs(2000, 40, density=0.05, dtype=np.float32)
+    before = get_num_threads()
+    for threads in (1, 2):
+        set_num_threads(threads)
+        propagate(graph, tmp_path / str(threads), hops=2)
+    set_num_threads(before)
+    one, two = (stores.all_bytes(tmp_path / str(threads)) for threads in (1, 2))
+    assert one == two
+
+
+def test_more_hops_are_added_and_fewer_are_there_already(graphs, stores, tmp_path):
+    graph = graphs(20, 4, dtype=np.float32)
+    propagate(graph, tmp_path / "s", hops=1, basis="chebyshev")
+    first = (tmp_path / "s/hops/h1/r000000-c0000.npy").stat().st_mtime_ns
+    store = propagate(graph, tmp_path / "s", hops=4, basis="chebyshev")
+    assert (tmp_path / "s/hops/h1/r000000-c0000.npy").stat().st_mtime_ns == first
+    expected = stores.in_memory(graph, basis="chebyshev", hops=4)
+    assert np.array_equal(store.read(0, 20), expected)
+    assert propagate(graph, tmp_path / "s", hops=2, basis="chebyshev").hops == 4
+
+
+def test_edgeless_and_hopless(tmp_path):
+    graph = Graph.from_edges(np.empty((0, 2), int), features=np.eye(3))
+    store = propagate(graph, tmp_path / "a", hops=2, operator="adjacency")
+    assert np.array_equal(store.read(0, 3)[1:], np.zeros((2, 3, 3)))
+    assert propagate(graph, tmp_path / "b", hops=0).read(0, 3).shape == (1, 3, 3)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@BOTH
+def test_half_precision_and_its_error(graphs, stores, tmp_path, dtype, basis):
+    graph = graphs(50, 6, dtype=np.float32)
+    settings = {"hops": 3, "dtype": dtype, "basis": basis}
+    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=16, columns=4, **settings)
+    store = propagate(graph, tmp_path / "s", **settings)
+    exact, kept = stores.in_memory(graph, basis=basis).astype(np.float64), store.read(0, 50)
+    assert np.array_equal(kept[0], exact[0])  # X is never rounded
+    unit = {"float16": 2**-11, "bfloat16": 2**-8}[dtype]
+    assert np.all(np.abs(kept - exact) <= unit * np.abs(exact) + 2**-24)
+    for record in store.errors():
+        gap = (kept - exact)[record["hop"]]
+        assert record["max_abs"] == np.abs(gap).max() > 0
+        relative = np.linalg.norm(gap) / np.linalg.norm(exact[record["hop"]])
+        assert record["relative"] == pytest.approx(relative, rel=1e-9)
+    assert [record["hop"] for record in store.errors()] == [1, 2, 3]
+    assert np.array_equal(store.rows([49, 0]), kept[:, [49, 0]])
+    assert HopStore.open(tmp_path / "s").errors() == store.errors()
+
+
+def test_wrong_questions_get_one_sentence(graphs, tmp_path):
+    store = propagate(graphs(10, 3), tmp_path / "s", hops=1)
+    with pytest.raises(ConfigError, match="stop is 11"):
+        store.read(0, 11)
+    with pytest.raises(ConfigError, match="hops is 2"):
+        store.read(0, 1, hops=[2])
+    with pytest.raises(ConfigError, match="nodes goes from 0 to 10 but the store has 10"):
+        store.rows([0, 10])
+    with pytest.raises(ConfigError, match="give node indices"):
+        store.rows([0.5])
+    assert store.rows([]).shape == (2, 0, 3)
+    with pytest.raises(ConfigError, match="Did you mean 'float16'"):
+        propagate(graphs(10, 3), tmp_path / "t", hops=1, dtype="flat16")
+    with pytest.raises(ConfigError, match="memory is 'much'"):
+        propagate(graphs(10, 3), tmp_path / "t", hops=1, memory="much")

@@ -1,0 +1,115 @@
+"""The peak of the whole process stays within --memory, from tables larger than it to the end."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from hoplite import Graph
+from hoplite.datasets.disk_graph import write_disk_graph
+from hoplite.errors import ConfigError
+from hoplite.store import HopStore
+from hoplite.store.memory import parse_bytes
+from hoplite.store.plan import Sizes, panel_width, part_entries
+
+MEASURED = """
+import resource, sys
+from hoplite.cli import app
+app(sys.argv[1:], standalone_mode=False)
+print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
+"""
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has other units elsewhere")
+BUDGET = 450 * 10**6
+NODES, COLUMNS, HOPS = 57_000, 500, 11
+PIECE = 3000
+
+
+def write_tables(folder):
+    """57,000 nodes with 500 features and 300,000 edges, a piece at a time."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    width = pa.list_(pa.float32(), COLUMNS)
+    kind = pa.schema([("id", pa.int64()), ("label", pa.int64()), ("x", width)])
+    with parquet.ParquetWriter(folder / "nodes.parquet", kind, compression="none") as file:
+        for start in range(0, NODES, PIECE):
+            values = pa.array(rng.standard_normal(PIECE * COLUMNS, np.float32))
+            columns = [
+                pa.array(np.arange(start, start + PIECE) * 7 + 2**40),
+                pa.array(np.arange(PIECE) % 5),
+                pa.FixedSizeListArray.from_arrays(values, COLUMNS),
+            ]
+            file.write_table(pa.Table.from_arrays(columns, schema=kind))
+    ends = rng.integers(0, NODES, (2, 300_000)) * 7 + 2**40
+    parquet.write_table(pa.table({"source": ends[0], "target": ends[1]}), folder / "edges.parquet")
+
+
+def measured(source, out, hops, budget, *options):
+    """Peak memory of the command, and what it says."""
+    command = [sys.executable, "-c", MEASURED, "propagate", str(source), "--hops", str(hops)]
+    command += ["--out", str(out), "--memory", f"{budget}B", "--json", *options]
+    # a process that forks counts for the peak of its child, so a small shell stands between
+    shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh", *command]
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    peak, summary = int(done.stderr.split()[-1]), json.loads(done.stdout)
+    assert abs(summary["peak_memory"] - peak) < 2**20
+    return peak, summary
+
+
+@LINUX
+def test_features_three_times_the_budget(tmp_path):
+    write_tables(tmp_path / "tables")
+    out = tmp_path / "s"
+    peak, summary = measured(tmp_path / "tables", out, HOPS, BUDGET)
+    assert peak < BUDGET
+    assert summary["bytes"] >= 3 * BUDGET
+    assert summary["panels"] > 1
+    store = HopStore.open(out)
+    assert store.complete
+    rows = store.read(1000, 1100)
+    assert np.isfinite(rows).all()
+    assert rows.shape == (HOPS + 1, 100, COLUMNS)
+
+
+@LINUX
+def test_an_operator_that_does_not_fit(stores, tmp_path):
+    """8 million entries, 64 MB, pass by in ranges of rows beside the panels."""
+    rng, budget = np.random.default_rng(0), 420 * 10**6
+    graph = Graph.from_edges(
+        rng.integers(0, 9000, (4_000_000, 2)), rng.standard_normal((9000, 600), np.float32)
+    )
+    write_disk_graph(graph, tmp_path / "graph")
+    for dtype in ("bfloat16", "float32"):
+        options = ("--basis", "chebyshev", "--dtype", dtype)
+        peak, _ = measured(tmp_path / "graph", tmp_path / dtype, 2, budget, *options)
+        assert peak < budget
+    expected = stores.in_memory(graph, basis="chebyshev", hops=2)
+    assert np.array_equal(HopStore.open(tmp_path / "float32").read(0, 9000), expected)
+
+
+@pytest.mark.parametrize("text", ["", "4", "4XB", "-1GB", "0GB", "1e3MB", "4 GB 2", None, True, -5])
+def test_amounts(text):
+    if text == "4":
+        assert parse_bytes(text) == 4
+        return
+    with pytest.raises(ConfigError, match="give an amount such as 600MB"):
+        parse_bytes(text)
+
+
+@pytest.mark.parametrize("nodes", [1, 1000, 10**6, 10**8])
+@pytest.mark.parametrize("degree", [0, 3, 50])
+@pytest.mark.parametrize("columns", [1, 17, 600])
+@pytest.mark.parametrize("room", [10**8, 10**9, 4 * 10**9, 10**11])
+def test_the_plan_fits(nodes, degree, columns, room):
+    sizes = Sizes.of(nodes, nodes * degree, max(degree, 1), columns)
+    if room < sizes.least(1, 56 * 10**6):
+        return
+    width = panel_width(sizes, room)
+    entries = part_entries(sizes, width, room)
+    assert 1 <= width <= max(16, columns)
+    assert min(sizes.entries, 1) <= entries <= sizes.entries
+    assert 8 * nodes * width + sizes.part_bytes(entries) <= room
