@@ -113,6 +113,9 @@ class TrainingConfig:
         At most ``epochs``; stop when validation accuracy has not risen for ``patience`` of them.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one.
+    batch : int
+        Rows of the training set in one step of Adam; 0 takes them all. Smaller batches need the
+        hop features, so dropout 0, and their epochs shuffle the rows by the seed.
     """
 
     lr: float = 0.05
@@ -122,6 +125,7 @@ class TrainingConfig:
     epochs: int = 500
     patience: int = 100
     order: str = "auto"
+    batch: int = 0
 
     def __post_init__(self) -> None:
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
@@ -131,6 +135,21 @@ class TrainingConfig:
         check_number("dropout", self.dropout, 0, 1, open_ends="m")
         check_number("epochs", self.epochs, 1, whole=True)
         check_number("patience", self.patience, 1, whole=True)
+        check_number("batch", self.batch, 0, whole=True)
+        if self.batch:
+            self._check_batch()
+
+    def _check_batch(self) -> None:
+        for option, value, needed in (
+            ("optimizer", self.optimizer, ("adam",)),
+            ("dropout", self.dropout, (0,)),
+            ("order", self.order, ("auto", "hops-first")),
+        ):
+            if value not in needed:
+                raise ConfigError(
+                    f"batch is {self.batch} but {option} is {value!r}; steps on some rows are "
+                    f"made with {option} {needed[0]!r} on hop features, so set it, or batch to 0."
+                )
 
 
 def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
@@ -146,7 +165,24 @@ def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, Tra
         kind: {name: value for name, value in options.items() if name in names}
         for kind, names in fields.items()
     }
-    return ModelConfig(model, **chosen[ModelConfig]), TrainingConfig(**chosen[TrainingConfig])
+    config = ModelConfig(model, **chosen[ModelConfig])
+    training = TrainingConfig(**chosen[TrainingConfig])
+    check_batch(config, training)
+    return config, training
+
+
+def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
+    """Raise ConfigError if the model needs all nodes in every step, and a step has only some."""
+    if training.batch and config.model in ("gcn", "gat"):
+        raise ConfigError(
+            f"batch is {training.batch} but {config.model} needs the whole graph in every step; "
+            "set batch to 0, or use a linear model."
+        )
+    if training.batch and config.standardize:
+        raise ConfigError(
+            f"batch is {training.batch} but standardize needs the mean and deviation over all "
+            "nodes in every step; set batch to 0, or leave out standardize."
+        )
 
 
 def check_hops(hops: int) -> int:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from hoplite.cli.console import (
-    DatasetArgument,
     JsonOption,
     SplitSeedOption,
     print_json,
@@ -20,17 +20,39 @@ from hoplite.cli.console import (
 from hoplite.config import ModelConfig, TrainingConfig, split_options
 from hoplite.errors import HopliteError
 
+if TYPE_CHECKING:  # it needs torch, which takes a second to import
+    from hoplite.training import TrainingResult
+
 _model, _training = ModelConfig(), TrainingConfig()
 
 
+def _usual(value: object) -> str:
+    return f"{value}; a store's own"
+
+
 def train(
-    dataset: DatasetArgument,
+    dataset: Annotated[
+        str,
+        typer.Argument(
+            help="A name (see `hoplite datasets`), the path of a folder with node and edge tables, "
+            "of Planetoid files, of a .npz file, or of a hop store (see `hoplite propagate`)."
+        ),
+    ],
     model: Annotated[str, typer.Option(help="sgc, egc, lgc, hlgc, gcn or gat.")] = _model.model,
-    hops: Annotated[int, typer.Option(help="Degree k of the polynomial.")] = _model.hops,
+    hops: Annotated[
+        int | None,
+        typer.Option(help="Degree k of the polynomial.", show_default=_usual(_model.hops)),
+    ] = None,
     operator: Annotated[
-        str, typer.Option(help="renormalized, adjacency or laplacian.")
-    ] = _model.operator,
-    basis: Annotated[str, typer.Option(help="monomial or chebyshev.")] = _model.basis,
+        str | None,
+        typer.Option(
+            help="renormalized, adjacency or laplacian.", show_default=_usual(_model.operator)
+        ),
+    ] = None,
+    basis: Annotated[
+        str | None,
+        typer.Option(help="monomial or chebyshev.", show_default=_usual(_model.basis)),
+    ] = None,
     start: Annotated[
         str, typer.Option(help="First coefficients: random (the paper's) or lowpass.")
     ] = _model.start,
@@ -46,8 +68,12 @@ def train(
     lr: Annotated[float, typer.Option(help="Learning rate.")] = _training.lr,
     weight_decay: Annotated[float, typer.Option(help="L2 penalty.")] = _training.weight_decay,
     dropout: Annotated[
-        float, typer.Option(help="Dropout of the features, 0 to below 1.")
-    ] = _training.dropout,
+        float | None,
+        typer.Option(
+            help="Dropout of the features, 0 to below 1.",
+            show_default=f"{_training.dropout}; 0 for a store",
+        ),
+    ] = None,
     optimizer: Annotated[str, typer.Option(help="adam or lbfgs.")] = _training.optimizer,
     epochs: Annotated[int, typer.Option(help="At most so many epochs.")] = _training.epochs,
     patience: Annotated[
@@ -56,8 +82,15 @@ def train(
     order: Annotated[
         str, typer.Option(help="auto, weights-first or hops-first.")
     ] = _training.order,
+    batch: Annotated[
+        int, typer.Option(min=0, help="Training rows in one step of Adam; 0 for all.")
+    ] = _training.batch,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs: seeds 0, 1, 2, ...")] = 5,
     split_seed: SplitSeedOption = 0,
+    memory: Annotated[
+        str | None,
+        typer.Option(help="For a store: peak memory of the process.", show_default="4GB"),
+    ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads; all cores if not given.")
     ] = None,
@@ -74,9 +107,6 @@ def train(
     Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
     """
     options: dict[str, Any] = {
-        "hops": hops,
-        "operator": operator,
-        "basis": basis,
         "start": start,
         "gate": gate,
         "hidden": hidden,
@@ -85,25 +115,40 @@ def train(
         "standardize": standardize,
         "lr": lr,
         "weight_decay": weight_decay,
-        "dropout": dropout,
         "optimizer": optimizer,
         "epochs": epochs,
         "patience": patience,
         "order": order,
+        "batch": batch,
     }
-    model_config, _ = split_options(model, options)  # wrong settings are told before any work
+    given = {"hops": hops, "operator": operator, "basis": basis, "dropout": dropout}
+    options |= {name: value for name, value in given.items() if value is not None}
+    if not Path(dataset, "manifest.json").is_file():  # the rest comes from a store's manifest
+        split_options(model, options)  # wrong settings are told before any work
     from hoplite import load, set_num_threads  # only now: importing torch takes a second
     from hoplite import train as train_model
     from hoplite.models.folder import check_target
+    from hoplite.training.distributed import connected
+    from hoplite.training.results import name_of
+    from hoplite.training.train import as_store
 
-    if out is not None:
-        check_target(out, overwrite=overwrite)  # before hours of training, not after
-    if threads is not None:
-        set_num_threads(threads)
-    graph = load(dataset, seed=split_seed)
-    count = f"{seeds} seeds" if seeds > 1 else "1 seed"
-    with training_bar(f"{graph.name} {model}, {count}") as progress:
-        result = train_model(graph, model, seeds=seeds, progress=progress, **options)
+    with connected() as team:
+        speaks = team.rank == 0
+        if out is not None and speaks:
+            check_target(out, overwrite=overwrite)  # before hours of training, not after
+        if threads is not None:
+            set_num_threads(threads)
+        data = as_store(dataset) or load(dataset, seed=split_seed)
+        count = f"{seeds} seeds" if seeds > 1 else "1 seed"
+        bar = training_bar(f"{name_of(data)} {model}, {count}") if speaks else nullcontext()
+        with bar as progress:
+            options |= {"seeds": seeds, "progress": progress, "memory": memory, "team": team}
+            result = train_model(data, model, **options)
+    if speaks:
+        _tell(result, out, overwrite=overwrite, json=json)
+
+
+def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bool) -> None:
     summary, failure = result.summary(), None
     if out is not None:
         curves = {
@@ -119,7 +164,7 @@ def train(
     if json:
         print_json(summary)
     else:
-        _print(model_config, summary)
+        _print(result.model_config, summary)
     report_and_fail(failure)
 
 

@@ -12,6 +12,7 @@ from hoplite.config import ModelConfig
 from hoplite.filters import uniform
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import RowView
+from hoplite.propagation.view import View
 
 Weights = dict[str, Tensor]
 
@@ -53,7 +54,7 @@ class Model(ABC):
     def logits(
         self,
         weights: Weights,
-        view: RowView,
+        view: View,
         dropout: Dropout | None = None,
         rows: Tensor | None = None,
     ) -> Tensor:
@@ -62,12 +63,13 @@ class Model(ABC):
         Standardisation needs the mean and deviation over all nodes, so there ``view`` holds them
         all and ``rows`` picks afterwards.
         """
-        values = self.filtered(weights, view, dropout)
-        if self.config.standardize:
-            spread, mean = torch.std_mean(values, dim=0, keepdim=True, correction=0)
-            values = (values - mean) / spread.clamp_min(torch.finfo(values.dtype).eps)
+        values = view.evaluate(self, weights, dropout)
+        scale = view.std_mean(values) if self.config.standardize else None
         if rows is not None:
             values = values.index_select(0, rows)
+        if scale is not None:
+            spread, mean = scale
+            values = (values - mean) / spread.clamp_min(torch.finfo(values.dtype).eps)
         if "bias" in weights:
             values = values + weights["bias"]
         return values

@@ -70,8 +70,7 @@ class TrainedModel:
 
     def logits_from(self, propagation: Propagation) -> np.ndarray:
         """Logits of every node from a propagation that is already set up: (n, m)."""
-        dtype = propagation.features.dtype
-        weights = {name: value.to(dtype) for name, value in self._stacked().items()}
+        weights = {name: value.to(propagation.dtype) for name, value in self._stacked().items()}
         with torch.no_grad():
             return self._model().logits(weights, propagation.view())[:, 0].numpy()
 

@@ -26,6 +26,7 @@ from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
 from hoplite.propagation.polynomial import combine, gather_hops, hop_stack, iterate
 from hoplite.propagation.spmm import SparseMatrix, matmul
+from hoplite.propagation.view import Filter
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
 FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper than a second pass
@@ -57,6 +58,14 @@ class Propagation:
         self.features = Features.from_graph_array(graph.features.astype(dtype, copy=False))
         self.basis = basis
         self.hops = hops
+
+    @property
+    def num_nodes(self) -> int:
+        return self.features.shape[0]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.features.dtype
 
     def feature_blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """X a block of columns at a time, dense."""
@@ -123,6 +132,22 @@ class RowView:
         """The same graph at other nodes."""
         return self._owner.view(None if nodes is None else nodes.numpy())
 
+    def evaluate(
+        self, model: Filter, weights: dict[str, Tensor], dropout: Dropout | None
+    ) -> Tensor:
+        """The model's filtered signal on the rows: (rows, R, m)."""
+        return model.filtered(weights, self, dropout)
+
+    def std_mean(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Deviation and mean of the columns of a signal: (rows, R, m) -> (1, R, m) each."""
+        return torch.std_mean(values, dim=0, keepdim=True, correction=0)
+
+    def part(self, rows: Tensor, kept_hops: str = "all") -> RowView:
+        """Some of the rows, counted within the view, with all their hop features or the last."""
+        last = kept_hops == "last"
+        hops = self._last_hop.unsqueeze(0) if last else self._hop_features.squeeze(2)
+        return KnownRows(hops.index_select(1, rows))
+
     def combine(
         self, theta: Tensor, coefficients: Tensor | None, dropout: Dropout | None = None
     ) -> Tensor:
@@ -130,7 +155,6 @@ class RowView:
 
         Coefficients of the last hops may be left out; they count as 0.
         """
-        owner = self._owner
         if self._hops_first and dropout is None:
             if coefficients is None:
                 mixed = self._last_hop.unsqueeze(0)
@@ -138,6 +162,7 @@ class RowView:
                 hops = self._hop_features[: coefficients.shape[1]].squeeze(2)
                 mixed = torch.tensordot(coefficients, hops, dims=1)
             return (mixed @ theta).transpose(0, 1)
+        owner = self._owner
         signal = owner.features.times(theta, dropout)
         if coefficients is None:
             if self._filter_is_cheap:
@@ -155,9 +180,9 @@ class RowView:
 
     def hop_outputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
         """p_i(S) X Theta on the rows, one slice per hop."""
-        owner = self._owner
         if self._hops_first and dropout is None:
             return (self._hop_features.squeeze(2).unsqueeze(1) @ theta).transpose(1, 2)
+        owner = self._owner
         signal = owner.features.times(theta, dropout)
         return hop_stack(owner.matrix, owner.basis, signal, owner.hops, self._rows)
 
@@ -253,6 +278,22 @@ class RowView:
     def _empty(self, hops: int) -> Tensor:
         features = self._owner.features
         return torch.empty(hops, self.num_rows, features.shape[1], dtype=features.dtype)
+
+
+class KnownRows(RowView):
+    """Rows of which nothing but the hop features (k + 1, rows, d) is known, or only the last hop.
+
+    That is all that a linear model needs; there is no graph to propagate on.
+    """
+
+    def __init__(self, hops: Tensor) -> None:
+        self._hops_first = True
+        self._known = hops
+        self._rows = None
+
+    @property
+    def num_rows(self) -> int:
+        return self._hop_features.shape[1]
 
 
 def _checked_rows(nodes: np.ndarray | Sequence[int], count: int) -> Tensor:

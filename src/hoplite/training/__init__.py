@@ -1,8 +1,11 @@
 """Training: settings, the loop over many runs, and hoplite.train."""
 
+from hoplite.training.distributed import connected
 from hoplite.training.loop import fit_runs
+from hoplite.training.results import ScoredRun, TrainingResult
 from hoplite.training.runs import NodeSet, Progress, Run, RunResult
-from hoplite.training.train import ScoredRun, TrainingResult, plan, train
+from hoplite.training.streamed import StoredPropagation
+from hoplite.training.train import plan, train
 
 __all__ = [
     "NodeSet",
@@ -10,7 +13,9 @@ __all__ = [
     "Run",
     "RunResult",
     "ScoredRun",
+    "StoredPropagation",
     "TrainingResult",
+    "connected",
     "fit_runs",
     "plan",
     "train",

@@ -14,29 +14,32 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
 
-from hoplite.config import MOST_SEED, check_number
+from hoplite.config import MOST_SEED, check_batch, check_number
 from hoplite.errors import ConfigError, GraphError, HopliteWarning
 from hoplite.models import Model, Weights
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.engine import Propagation, RowView
 from hoplite.training.optimizers import LBFGS, Adam, Optimizer
 from hoplite.training.runs import (
     NodeSet,
     Progress,
     Run,
     RunResult,
+    Source,
     batches_of,
-    plan_runs,
+    check_stored,
+    order_of,
     signal_size,
+    team_of,
 )
+from hoplite.training.scored_rows import ScoredRows
+from hoplite.training.streamed import StoredPropagation
 
 
 def fit_runs(
     model: Model,
-    propagation: Propagation,
+    source: Source,
     runs: Sequence[Run],
     train: NodeSet,
     val: NodeSet | None = None,
@@ -46,6 +49,7 @@ def fit_runs(
 ) -> list[RunResult]:
     """Train ``runs`` together and return their results in the same order.
 
+    ``source`` is a graph's Propagation or, for hop features in a store, a StoredPropagation.
     Early stopping and the choice of the best epoch read ``val`` alone; without it the last epoch
     counts. ``watch`` adds the test curves to the history and influences nothing.
     """
@@ -53,9 +57,9 @@ def fit_runs(
         raise ConfigError("runs is empty; give at least one run.")
     if not len(train):
         raise GraphError("the training set is empty; give at least one labelled training node.")
-    if model.config.hops != propagation.hops or model.config.basis != propagation.basis:
+    if model.config.hops != source.hops or model.config.basis != source.basis:
         raise ConfigError(
-            f"the propagation is for {propagation.hops} hops ({propagation.basis}) but the model "
+            f"the propagation is for {source.hops} hops ({source.basis}) but the model "
             f"has {model.config.hops} ({model.config.basis}); make both from one configuration."
         )
     for run in runs:
@@ -63,16 +67,22 @@ def fit_runs(
     val = val if val is not None and len(val) else None
     for part in (train, val, watch):
         if part is not None:
-            part.check(propagation.features.shape[0], model.num_classes)
+            part.check(source.num_nodes, model.num_classes)
     configs = [run.config for run in runs]
-    if len({(c.optimizer, c.epochs, c.patience, c.order) for c in configs}) > 1:
-        raise ConfigError("runs trained together must share optimizer, epochs, patience and order.")
+    if len({(c.optimizer, c.epochs, c.patience, c.order, c.batch) for c in configs}) > 1:
+        raise ConfigError(
+            "runs trained together must share optimizer, epochs, patience, order and batch."
+        )
+    check_batch(model.config, configs[0])
+    if isinstance(source, StoredPropagation):
+        for config in configs:
+            check_stored(config)
     report = progress or (lambda state: None)
     results: dict[int, RunResult] = {}
-    for batch in batches_of(model, propagation, runs):
+    for batch in batches_of(model, source, runs):
         done, waiting = len(results), len(runs) - len(results) - len(batch)
-        with threads_for(len(batch) * signal_size(model, propagation)):
-            found = _Batch(model, propagation, [runs[r] for r in batch], train, val, watch).fit(
+        with threads_for(len(batch) * signal_size(model, source)):
+            found = _Batch(model, source, [runs[r] for r in batch], train, val, watch).fit(
                 lambda state, d=done, w=waiting: report(state.among(d, w))
             )
         results |= zip(batch, found, strict=True)
@@ -85,7 +95,7 @@ class _Batch:
     def __init__(
         self,
         model: Model,
-        propagation: Propagation,
+        source: Source,
         runs: list[Run],
         train: NodeSet,
         val: NodeSet | None,
@@ -93,26 +103,28 @@ class _Batch:
     ) -> None:
         self.started = time.perf_counter()
         self.runs = runs
+        self.team = team_of(source)
         scored = {"val": val, "test": watch}
         rows = len(train) + (0 if val is None else len(val))  # `watch` must not change the plan
         if model.config.standardize:
-            rows = propagation.features.shape[0]
-        order = plan_runs(model, propagation, runs, rows).order
+            rows = source.num_nodes
+        order = order_of(model, source, runs, rows)
         # nothing is dropped when runs are scored, so that pass may take the other order
-        score_order = plan_runs(model, propagation, runs, rows, dropout=False).order
-        self.train_view = _View(model, propagation, train, order)
+        score_order = order_of(model, source, runs, rows, dropout=False)
+        self.train_rows = ScoredRows.of(model, source, train, order)
         self.scored = {
-            name: _View(model, propagation, part, score_order)
+            name: ScoredRows.of(model, source, part, score_order)
             for name, part in scored.items()
             if part is not None
         }
         first = [model.initial(torch.Generator().manual_seed(run.seed)) for run in runs]
-        self.weights = {
-            name: torch.stack([weights[name] for weights in first])
-            .to(propagation.features.dtype)
-            .requires_grad_()
+        self.weights: Weights = {
+            name: torch.nn.Parameter(
+                torch.stack([weights[name] for weights in first]).to(source.dtype)
+            )
             for name in first[0]
         }
+        self.objective = self.team.objective(self._loss_and_accuracy, self.weights)
         self.best = {name: value.detach().clone() for name, value in self.weights.items()}
         self.active = torch.arange(len(runs))
         kind = LBFGS if runs[0].config.optimizer == "lbfgs" else Adam
@@ -134,6 +146,7 @@ class _Batch:
             self._train(epoch)
             self._score(epoch)
             self._choose(epoch, config.patience)
+            self.team.check_agreement(self.weights)
             progress(self._progress(epoch, config.epochs))
             if not len(self.active):
                 break
@@ -143,16 +156,31 @@ class _Batch:
         runs = [self.runs[r] for r in self.active.tolist()]
         rates = tuple(run.config.dropout for run in runs)
         dropout = Dropout(rates, tuple(run.seed for run in runs), epoch) if any(rates) else None
+        steps = self.train_rows.batches(runs[0].config.batch, runs[0].seed, epoch)
+        found = [self._step(rows, dropout) for rows in steps]
+        loss, accuracy = found[0]
+        for more_loss, more_accuracy in found[1:]:
+            loss, accuracy = loss + more_loss, accuracy + more_accuracy
+        self._record("train", epoch, loss, accuracy)
+
+    def _step(self, rows: ScoredRows, dropout: Dropout | None) -> tuple[Tensor, Tensor]:
+        """One step; the rows' share of the epoch's loss and accuracy as they were before it."""
         evaluated: list[tuple[Tensor, Tensor]] = []
 
         def losses() -> Tensor:
-            logits = self.train_view.logits(self.weights, dropout)
-            loss, accuracy = _loss_and_accuracy(logits, self.train_view.labels)
+            loss, accuracy = (self.team.mean(value) for value in self.objective(rows, dropout))
             evaluated.append((loss.detach(), accuracy))
             return loss
 
         self.optimizer.step(losses)
-        self._record("train", epoch, *evaluated[0])  # before the step, as the others come after
+        share = rows.total / self.train_rows.total
+        loss, accuracy = evaluated[0]
+        return share * loss, share * accuracy
+
+    def _loss_and_accuracy(
+        self, rows: ScoredRows, dropout: Dropout | None
+    ) -> tuple[Tensor, Tensor]:
+        return rows.loss_and_accuracy(self.weights, dropout)
 
     def _make_room(self, epoch: int) -> None:
         """Let the curves grow in steps: most runs stop long before the last epoch."""
@@ -164,9 +192,9 @@ class _Batch:
 
     def _score(self, epoch: int) -> None:
         with torch.no_grad():
-            for name, view in self.scored.items():
-                logits = view.logits(self.weights, None)
-                self._record(name, epoch, *_loss_and_accuracy(logits, view.labels))
+            for name, rows in self.scored.items():
+                found = rows.loss_and_accuracy(self.weights, None)
+                self._record(name, epoch, *[self.team.mean(value) for value in found])
 
     def _record(self, part: str, epoch: int, loss: Tensor, accuracy: Tensor) -> None:
         self.history[f"{part}_loss"][self.active, epoch] = loss.double()
@@ -207,9 +235,11 @@ class _Batch:
             kept_rows = stays.nonzero().flatten()
             self.active = active[kept_rows]
             self.weights = {
-                name: value.detach()[kept_rows].requires_grad_()
+                name: torch.nn.Parameter(value.detach()[kept_rows])
                 for name, value in self.weights.items()
             }
+            if len(kept_rows):
+                self.objective = self.team.objective(self._loss_and_accuracy, self.weights)
             self.optimizer.keep(self.weights, kept_rows)
 
     def _progress(self, epoch: int, epochs: int) -> Progress:
@@ -236,31 +266,3 @@ class _Batch:
                 )
             )
         return results
-
-
-class _View:
-    """The logits of a node set, in one evaluation order, with the labels that they should give."""
-
-    def __init__(self, model: Model, propagation: Propagation, part: NodeSet, order: str) -> None:
-        hops_first = order == "hops-first"
-        nodes = np.array(part.nodes, np.int64)
-        self.labels = torch.from_numpy(np.array(part.labels, np.int64))
-        self._model = model
-        self._rows: Tensor | None = None
-        if model.config.standardize:  # mean and deviation are over all nodes
-            self._rows = torch.from_numpy(nodes)
-            self._view: RowView = propagation.view(hops_first=hops_first)
-        else:
-            self._view = propagation.view(nodes, hops_first=hops_first)
-
-    def logits(self, weights: Weights, dropout: Dropout | None) -> Tensor:
-        """(rows, R, m)."""
-        return self._model.logits(weights, self._view, dropout, self._rows)
-
-
-def _loss_and_accuracy(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean cross-entropy and accuracy per run: (rows, R, m) and (rows,) -> (R,), (R,)."""
-    picked = labels.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
-    loss = -log_softmax(logits, dim=2).gather(2, picked).mean(dim=(0, 2))
-    accuracy = (logits.detach().argmax(dim=2) == labels.unsqueeze(1)).double().mean(dim=0)
-    return loss, accuracy

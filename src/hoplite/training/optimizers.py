@@ -43,17 +43,15 @@ class Adam:
         self._steps = 0
 
     def step(self, losses: Losses) -> None:
-        names = list(self._weights)
-        gradients = torch.autograd.grad(
-            losses().sum(),
-            [self._weights[name] for name in names],
-            allow_unused=True,  # with no hops, beta and some gates have no part in the loss
-            materialize_grads=True,
-        )
+        for value in self._weights.values():
+            value.grad = None
+        losses().sum().backward()  # not autograd.grad, which several processes cannot share
         self._steps += 1
         with torch.no_grad():
-            for name, gradient in zip(names, gradients, strict=True):
-                value, mean, square = self._weights[name], self._mean[name], self._square[name]
+            for name, value in self._weights.items():
+                mean, square = self._mean[name], self._square[name]
+                # with no hops, beta and some gates have no part in the loss
+                gradient = torch.zeros_like(value) if value.grad is None else value.grad
                 update = _native_update if uses_native(value) else _torch_update
                 update(
                     gradient.contiguous(), value, mean, square, self._lr, self._decay, self._steps

@@ -9,11 +9,16 @@ import numpy as np
 import torch
 
 from hoplite.config import TrainingConfig
-from hoplite.errors import GraphError
+from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
 from hoplite.models import Model, Weights
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import BYTES, Plan, Problem, free_memory, make_plan
+from hoplite.store import HopStore
+from hoplite.training.distributed import ALONE, Team
+from hoplite.training.streamed import StoredPropagation
+
+Source = Propagation | StoredPropagation  # of the rows: a graph, or the hop features in a store
 
 
 @dataclass(frozen=True)
@@ -87,7 +92,7 @@ class NodeSet:
         return len(self.nodes)
 
 
-def node_sets(graph: Graph) -> dict[str, NodeSet]:
+def node_sets(graph: Graph | HopStore) -> dict[str, NodeSet]:
     """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split."""
     if graph.labels is None:
         raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
@@ -123,19 +128,56 @@ def plan_runs(
         runs=len(runs),
         dropout=dropout,
     )
-    return make_plan(problem, runs[0].config.order)
+    order = "hops-first" if runs[0].config.batch else runs[0].config.order
+    return make_plan(problem, order)
 
 
-def batches_of(model: Model, propagation: Propagation, runs: Sequence[Run]) -> list[list[int]]:
+def team_of(source: Source) -> Team:
+    """The processes that train together: a graph's source is in one process."""
+    return ALONE if isinstance(source, Propagation) else source.team
+
+
+def order_of(
+    model: Model, source: Source, runs: Sequence[Run], rows: int, *, dropout: bool | None = None
+) -> str:
+    """The evaluation order for ``runs``; a store has hop features alone.
+
+    See :func:`plan_runs`.
+    """
+    if isinstance(source, Propagation):
+        return plan_runs(model, source, runs, rows, dropout=dropout).order
+    return "hops-first"
+
+
+def check_stored(config: TrainingConfig) -> None:
+    """Raise ConfigError unless hop features are enough for such a training."""
+    if config.dropout:
+        raise ConfigError(
+            f"dropout is {config.dropout} but a store holds hop features, which were propagated "
+            "from features that none were dropped from; set dropout to 0, or train on the graph."
+        )
+    if config.order == "weights-first":
+        raise ConfigError(
+            "order is 'weights-first' but a store holds hop features; leave it out, or train on "
+            "the graph."
+        )
+
+
+def batches_of(model: Model, source: Source, runs: Sequence[Run]) -> list[list[int]]:
     """The positions of runs that train together, batch by batch.
 
     L-BFGS trains one at a time, and so does GAT, which would gain nothing but the memory of every
-    run's messages along the edges. Runs without dropout have a batch of their own, because they may
-    be evaluated hops first. No batch takes more than a quarter of the free memory.
+    run's messages along the edges; so do mini-batches, which every run draws by itself. Runs
+    without dropout have a batch of their own, because they may be evaluated hops first. No batch
+    takes more than a quarter of the free memory, or than a store's source has room for.
     """
-    if runs[0].config.optimizer == "lbfgs" or model.config.model == "gat":
+    config = runs[0].config
+    if config.optimizer == "lbfgs" or model.config.model == "gat" or config.batch:
         return [[r] for r in range(len(runs))]
-    most = max(1, free_memory() // 4 // run_bytes(model, propagation))
+    if isinstance(source, Propagation):
+        most = max(1, free_memory() // 4 // run_bytes(model, source))
+    else:
+        most = source.runs
     groups = [
         [r for r, run in enumerate(runs) if bool(run.config.dropout) is dropped]
         for dropped in (True, False)
@@ -143,10 +185,10 @@ def batches_of(model: Model, propagation: Propagation, runs: Sequence[Run]) -> l
     return [group[i : i + most] for group in groups for i in range(0, len(group), most)]
 
 
-def signal_size(model: Model, propagation: Propagation) -> int:
+def signal_size(model: Model, source: Source) -> int:
     """Elements of one run's widest signal: nodes times propagated columns."""
     columns = model.num_classes if model.columns == "classes" else model.num_features
-    return propagation.features.shape[0] * columns
+    return source.num_nodes * columns
 
 
 def run_bytes(model: Model, propagation: Propagation) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hoplite.config import MOST_SEED, ModelConfig, TrainingConfig, check_number, split_options
+from hoplite.config import MOST_SEED, ModelConfig, check_number, split_options
 from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
@@ -17,123 +18,41 @@ from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Plan
+from hoplite.store import HopStore
+from hoplite.store.manifest import FILE as MANIFEST
+from hoplite.training.distributed import ALONE, Team
 from hoplite.training.loop import fit_runs
-from hoplite.training.runs import NodeSet, Progress, Run, RunResult, node_sets, plan_runs
+from hoplite.training.results import ScoredRun, TrainingResult, name_of, number
+from hoplite.training.runs import NodeSet, Progress, Run, RunResult, Source, node_sets, plan_runs
+from hoplite.training.scored_rows import accuracy_of
+from hoplite.training.streamed import StoredPropagation
 
 MOST_RUNS = 100_000
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ScoredRun:
-    """One seed's trained model with its accuracies; the test set was read once, at the end."""
-
-    seed: int
-    model: TrainedModel
-    val_accuracy: float
-    test_accuracy: float
-    best_epoch: int
-    epochs: int
-    seconds: float
-    history: dict[str, np.ndarray]
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the loss became infinite or NaN; the model is then the best one before that."""
-        return not np.isfinite(self.history["train_loss"]).all()
-
-    def __repr__(self) -> str:
-        return f"ScoredRun(seed={self.seed}, test_accuracy={self.test_accuracy:.3f})"
-
-    def summary(self) -> dict[str, Any]:
-        """The figures, without weights and curves."""
-        return {
-            "seed": self.seed,
-            "val_accuracy": number(self.val_accuracy),
-            "test_accuracy": number(self.test_accuracy),
-            "best_epoch": self.best_epoch,
-            "epochs": self.epochs,
-            "diverged": self.diverged,
-            "seconds": self.seconds,
-        }
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TrainingResult:
-    """The runs of one configuration on one graph."""
-
-    graph: Graph
-    model_config: ModelConfig
-    training_config: TrainingConfig
-    runs: tuple[ScoredRun, ...]
-
-    @property
-    def model(self) -> TrainedModel:
-        """The model of the run with the best validation accuracy (the first of equals)."""
-        values = np.nan_to_num([run.val_accuracy for run in self.runs])
-        return self.runs[int(np.argmax(values))].model
-
-    @property
-    def test_accuracy(self) -> float:
-        """Mean test accuracy over the runs."""
-        return float(np.mean([run.test_accuracy for run in self.runs]))
-
-    @property
-    def val_accuracy(self) -> float:
-        """Mean validation accuracy over the runs."""
-        return float(np.mean([run.val_accuracy for run in self.runs]))
-
-    def __repr__(self) -> str:
-        return (
-            f"TrainingResult({self.model_config.model} on {self.graph.name}, "
-            f"{len(self.runs)} runs, validation {self.val_accuracy:.1%}, "
-            f"test {self.test_accuracy:.1%})"
-        )
-
-    @property
-    def ms_per_epoch(self) -> float:
-        """Milliseconds per run and epoch: training step, validation, and a share of the set-up."""
-        seconds = sum(run.seconds for run in self.runs)
-        return 1000 * seconds / sum(run.epochs for run in self.runs)
-
-    def summary(self) -> dict[str, Any]:
-        """Everything but weights and curves, as plain JSON values; std is over the runs (n)."""
-        test = np.array([run.test_accuracy for run in self.runs])
-        val = np.array([run.val_accuracy for run in self.runs])
-        return {
-            "dataset": self.graph.name,
-            "model": self.model_config.model,
-            "config": dataclasses.asdict(self.model_config)
-            | dataclasses.asdict(self.training_config)
-            | {"seeds": [run.seed for run in self.runs]},
-            "split": self.graph.split.sizes() | {"note": self.graph.split.note},
-            "test_accuracy_mean": number(test.mean()),
-            "test_accuracy_std": number(test.std()),
-            "val_accuracy_mean": number(val.mean()),
-            "val_accuracy_std": number(val.std()),
-            "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
-            "ms_per_epoch": self.ms_per_epoch,
-            "runs": [run.summary() for run in self.runs],
-        }
-
-
 def train(
-    graph: Graph | str,
+    graph: Graph | HopStore | str | os.PathLike[str],
     model: str = "lgc",
     *,
     seeds: int | Sequence[int] = 1,
     record_test: bool = False,
     progress: Callable[[Progress], None] | None = None,
+    memory: str | int | None = None,
+    team: Team = ALONE,
     **options: Any,
 ) -> TrainingResult:
     """Train ``model`` on ``graph``'s split, once per seed, and score each run on the test nodes.
 
     Parameters
     ----------
-    graph : Graph with a split, or the name or path of a dataset
+    graph : Graph with a split, the name or path of a dataset, or a hop store or its path
+        A store's own hops, operator and basis are the default then, and dropout 0.
     model : {"sgc", "egc", "lgc", "hlgc", "gcn", "gat"}
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     progress : called after every epoch
+    memory : for a store: peak of this process, such as "4GB" (the default)
+    team : for a store: the processes that share its rows, see :mod:`hoplite.training.distributed`
     options : fields of ModelConfig and TrainingConfig, such as ``hops=20, lr=0.2``
 
     >>> import hoplite
@@ -141,29 +60,61 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
+    store = as_store(graph)
+    if store is not None:
+        usual = {name: getattr(store.manifest, name) for name in ("hops", "operator", "basis")}
+        options = usual | {"dropout": 0.0} | options
     model_config, training_config = split_options(model, options)
-    if not isinstance(graph, Graph):
-        graph = load(graph)
-    labels = graph.labels
+    data = store or (graph if isinstance(graph, Graph) else load(graph))  # pyright: ignore[reportArgumentType] - no store
+    if store is None and (memory is not None or team.size > 1):
+        what = "memory is given" if memory is not None else f"there are {team.size} processes"
+        raise ConfigError(
+            f"{what}, which is for hop stores; make one with `hoplite propagate` and train on it."
+        )
+    labels = data.labels
     if labels is None or (labels < 0).all():
         raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
-    if not graph.split.train.size:
+    if not data.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
-    parts = node_sets(graph)
-    propagation = Propagation(graph, model_config.operator, model_config.basis, model_config.hops)
+    parts, chosen = node_sets(data), as_seeds(seeds)
+    built = build_model(model_config, columns_of(data), len(data.class_names or ()))
+    if isinstance(data, Graph):
+        source = Propagation(data, model_config.operator, model_config.basis, model_config.hops)
+    else:
+        source = StoredPropagation(
+            data,
+            built,
+            memory=memory or "4GB",
+            team=team,
+            training=training_config,
+            runs=len(chosen),
+        )
     results = fit_runs(
-        build_model(model_config, graph.num_features, graph.num_classes),
-        propagation,
-        [Run(training_config, seed) for seed in as_seeds(seeds)],
+        built,
+        source,
+        [Run(training_config, seed) for seed in chosen],
         parts["train"],
         parts["val"] if len(parts["val"]) else None,
         watch=parts["test"] if record_test and len(parts["test"]) else None,
         progress=progress,
     )
     runs = tuple(
-        scored_run(graph, model_config, result, propagation, parts["test"]) for result in results
+        scored_run(data, model_config, result, source, parts["test"]) for result in results
     )
-    return TrainingResult(graph, model_config, training_config, runs)
+    return TrainingResult(data, model_config, training_config, runs)
+
+
+def as_store(graph: Any) -> HopStore | None:
+    """The hop store that ``graph`` is, or is the path of; None if it is something else."""
+    if isinstance(graph, HopStore):
+        return graph
+    is_path = isinstance(graph, str | os.PathLike)
+    return HopStore.open(graph) if is_path and Path(graph, MANIFEST).is_file() else None
+
+
+def columns_of(data: Graph | HopStore) -> int:
+    """The number of features."""
+    return data.num_features if isinstance(data, Graph) else data.features
 
 
 def plan(
@@ -203,17 +154,17 @@ def as_seeds(seeds: Any) -> list[int]:
 
 
 def scored_run(
-    graph: Graph, config: ModelConfig, result: RunResult, propagation: Propagation, test: NodeSet
+    graph: Graph | HopStore, config: ModelConfig, result: RunResult, source: Source, test: NodeSet
 ) -> ScoredRun:
     """A finished run with its model, scored on ``test`` (NaN without test nodes)."""
     trained = TrainedModel(
         config=config,
         weights=result.weights,
-        num_features=graph.num_features,
+        num_features=columns_of(graph),
         class_names=tuple(graph.class_names or ()),
         feature_names=tuple(graph.feature_names) if graph.feature_names else None,
         training={
-            "dataset": graph.name,
+            "dataset": name_of(graph),
             "seed": result.run.seed,
             "best_epoch": result.best_epoch,
             "val_accuracy": number(result.val_accuracy),
@@ -221,9 +172,12 @@ def scored_run(
         },
     )
     accuracy = np.nan
-    if len(test):
-        predicted = trained.logits_from(propagation)[test.nodes].argmax(axis=1)
+    if len(test) and isinstance(source, Propagation):
+        predicted = trained.logits_from(source)[test.nodes].argmax(axis=1)
         accuracy = float(np.mean(predicted == test.labels))
+    elif len(test):
+        built = build_model(config, trained.num_features, trained.num_classes)
+        accuracy = accuracy_of(built, source, result.weights, test)
     return ScoredRun(
         seed=result.run.seed,
         model=trained,
@@ -234,8 +188,3 @@ def scored_run(
         seconds=result.seconds,
         history=result.history,
     )
-
-
-def number(value: float) -> float | None:
-    """A float for JSON, which has no NaN: None stands for what was not measured."""
-    return None if np.isnan(value) else float(value)

@@ -1,0 +1,98 @@
+"""A node set as the loop sees it: rows with the labels that they should give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from hoplite.models import Model, Weights
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.view import View
+from hoplite.training.runs import NodeSet, Source, team_of
+from hoplite.training.shuffle import shuffled_windows
+
+
+@dataclass(frozen=True)
+class ScoredRows:
+    """This process's part of a node set of ``total`` nodes, in one evaluation order.
+
+    ``mine`` tells which positions of the node set are this process's, and ``rows`` picks theirs
+    where ``view`` holds all nodes, as standardisation needs it.
+    """
+
+    model: Model
+    view: View
+    rows: Tensor | None
+    labels: Tensor
+    mine: np.ndarray
+    processes: int
+
+    @classmethod
+    def of(cls, model: Model, source: Source, part: NodeSet, order: str) -> ScoredRows:
+        team = team_of(source)
+        first, stop = team.shard(source.num_nodes)
+        nodes = np.array(part.nodes, np.int64)
+        mine = (nodes >= first) & (nodes < stop)
+        nodes, hops_first = nodes[mine], order == "hops-first"
+        labels = torch.from_numpy(np.array(part.labels, np.int64)[mine])
+        rows: Tensor | None = None
+        if model.config.standardize:  # mean and deviation are over all nodes
+            rows = torch.from_numpy(nodes - first)
+            view: View = source.view(hops_first=hops_first)
+        else:
+            view = source.view(nodes, hops_first=hops_first)
+        return cls(model, view, rows, labels, mine, team.size)
+
+    @property
+    def total(self) -> int:
+        """Nodes of the set, over all processes."""
+        return len(self.mine)
+
+    def logits(self, weights: Weights, dropout: Dropout | None) -> Tensor:
+        """(rows, R, m)."""
+        return self.model.logits(weights, self.view, dropout, self.rows)
+
+    def loss_and_accuracy(
+        self, weights: Weights, dropout: Dropout | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Cross-entropy and accuracy per run, (R,) each.
+
+        Their average over the processes is the mean over all rows; see
+        :mod:`hoplite.training.distributed`.
+        """
+        logits, count = self.logits(weights, dropout), self.total / self.processes
+        picked = self.labels.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
+        loss = -log_softmax(logits, dim=2).gather(2, picked).sum(dim=(0, 2)) / count
+        right = logits.detach().argmax(dim=2) == self.labels.unsqueeze(1)
+        return loss, right.double().sum(dim=0) / count
+
+    def batches(self, batch: int, seed: int, epoch: int) -> Iterator[ScoredRows]:
+        """All rows in one (``batch`` 0), or in batches, of which every process has its rows."""
+        if not batch:
+            yield self
+            return
+        place = np.cumsum(self.mine) - 1  # of a position of the set among this process's rows
+        kept = self.model.kept_hops
+        for window, parts in shuffled_windows(self.total, batch, seed, epoch):
+            here = place[window[self.mine[window]]]
+            near = self.view.part(torch.from_numpy(here), kept)
+            for part in parts:
+                mine = self.mine[part]
+                rows = place[part[mine]]
+                inside = torch.from_numpy(np.searchsorted(here, rows))
+                labels = self.labels[torch.from_numpy(rows)]
+                view = near.part(inside, kept)
+                yield ScoredRows(self.model, view, None, labels, mine, self.processes)
+
+
+def accuracy_of(model: Model, source: Source, weights: Weights, part: NodeSet) -> float:
+    """Accuracy of one run's weights (without run axis) on ``part``, from its hop features."""
+    stacked = {name: value.unsqueeze(0) for name, value in weights.items()}
+    rows = ScoredRows.of(model, source, part, "hops-first")
+    with torch.no_grad():
+        return float(team_of(source).mean(rows.loss_and_accuracy(stacked)[1]))

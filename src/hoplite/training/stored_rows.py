@@ -1,0 +1,135 @@
+"""Rows of a hop store as tensors: read ahead chunk by chunk, kept in memory while there is room."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from hoplite.errors import ConfigError
+from hoplite.store import HopStore
+
+FEW_ROWS = 16  # up to one row in so many, single rows are read instead of the whole range
+
+
+class Rows(Protocol):
+    """Hop features (hops, rows, d) of some rows."""
+
+    def __len__(self) -> int: ...
+
+    def chunks(self) -> Iterator[tuple[int, Tensor]]:
+        """The rows in order, a chunk at a time, each with the position of its first row."""
+        ...
+
+    def pick(self, rows: Tensor) -> Tensor:
+        """Some rows in memory, in the given order, which rises where they come from a store."""
+        ...
+
+
+class HeldRows:
+    """Rows that are in memory: one chunk."""
+
+    def __init__(self, hops: Tensor) -> None:
+        self._hops = hops
+
+    def __len__(self) -> int:
+        return self._hops.shape[1]
+
+    def chunks(self) -> Iterator[tuple[int, Tensor]]:
+        yield 0, self._hops
+
+    def pick(self, rows: Tensor) -> Tensor:
+        return self._hops.index_select(1, rows)
+
+
+class Shelf:
+    """What the rows of one store share: which hops, how much at a time, and room to keep some."""
+
+    def __init__(self, store: HopStore, hops: Sequence[int], chunk_rows: int, room: int) -> None:
+        self.store, self.hops, self.chunk_rows = store, list(hops), chunk_rows
+        self.reader = ThreadPoolExecutor(1)
+        self._room = room
+
+    def take(self, rows: int) -> bool:
+        """Whether there is room to keep so many rows more, which is then taken."""
+        size = 4 * len(self.hops) * self.store.features * rows
+        fits = size <= self._room
+        self._room -= size if fits else 0
+        return fits
+
+    def read(self, nodes: np.ndarray) -> Tensor:
+        """Hop features of ``nodes``, in rising order: (hops, nodes, d)."""
+        out = np.empty((len(self.hops), len(nodes), self.store.features), np.float32)
+        low = 0
+        while low < len(nodes):  # ranges of nodes as long as a chunk, so that they fit in memory
+            first = int(nodes[low])
+            high = int(np.searchsorted(nodes, first + self.chunk_rows))
+            part = nodes[low:high]
+            span = int(part[-1]) + 1 - first
+            if span == len(nodes):
+                return torch.from_numpy(self.store.read(first, first + span, self.hops))
+            if FEW_ROWS * len(part) < span:
+                out[:, low:high] = self.store.rows(part, self.hops)
+            else:
+                found = self.store.read(first, first + span, self.hops)
+                for hop, values in zip(out, found, strict=True):  # without another copy of all
+                    np.take(values, part - first, axis=0, out=hop[low:high], mode="clip")
+            low = high
+        return torch.from_numpy(out)
+
+
+class StoredRows:
+    """The rows of some nodes of a store, in rising order."""
+
+    def __init__(self, shelf: Shelf, nodes: np.ndarray) -> None:
+        if (np.diff(nodes) <= 0).any():
+            raise ConfigError("nodes of a store must come in rising order, none twice; sort them.")
+        self._shelf, self._nodes = shelf, nodes
+        self._kept: dict[int, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def chunks(self) -> Iterator[tuple[int, Tensor]]:
+        step, ahead = self._shelf.chunk_rows, None
+        for start in range(0, len(self), step):
+            chunk = self._load(start) if ahead is None else ahead.result()
+            ahead = None
+            if start + step < len(self) and start + step not in self._kept:
+                ahead = self._shelf.reader.submit(self._load, start + step)
+            yield start, chunk
+
+    def pick(self, rows: Tensor) -> Tensor:
+        wanted, step = rows.numpy(), self._shelf.chunk_rows
+        cuts = np.searchsorted(wanted, np.arange(0, len(self) + step, step)).tolist()
+        out = torch.empty(len(self._shelf.hops), len(wanted), self._shelf.store.features)
+        for chunk, (low, high) in enumerate(itertools.pairwise(cuts)):
+            if low == high:
+                continue
+            inside, kept = rows[low:high], self._keep(chunk * step)
+            if kept is None:
+                out[:, low:high] = self._shelf.read(self._nodes[inside.numpy()])
+            else:
+                out[:, low:high] = kept.index_select(1, inside - chunk * step)
+        return out
+
+    def _load(self, start: int) -> Tensor:
+        kept = self._keep(start)
+        return self._read(start) if kept is None else kept
+
+    def _keep(self, start: int) -> Tensor | None:
+        """A chunk that is kept, or is from now on; None if there is no room for it."""
+        if start not in self._kept:
+            rows = min(self._shelf.chunk_rows, len(self) - start)
+            if not self._shelf.take(rows):
+                return None
+            self._kept[start] = self._read(start)
+        return self._kept[start]
+
+    def _read(self, start: int) -> Tensor:
+        return self._shelf.read(self._nodes[start : start + self._shelf.chunk_rows])
