@@ -34,6 +34,10 @@ class StoreError(HopliteError):
     """A hop store is incomplete, damaged, of another graph, or its disk is full."""
 
 
+class ClusterError(HopliteError):
+    """A Dask cluster cannot be reached, has no workers, or its workers cannot do the work."""
+
+
 class HopliteWarning(UserWarning):
     """Something is suspicious but the work goes on."""
 

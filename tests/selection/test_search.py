@@ -217,3 +217,24 @@ def test_a_worker_that_dies_is_told_and_nothing_is_lost(graphs, tmp_path) -> Non
         )
     ledger = run_search(graph, "lgc", configurations, tmp_path / "s", seeds=1)
     assert len(ledger.runs()) == 4
+
+
+def test_a_dask_cluster_gives_the_same_table(graphs, grid, tmp_path) -> None:
+    """With a worker that is killed again and again; the choice is the same, too."""
+    pytest.importorskip("distributed")
+    psutil = pytest.importorskip("psutil")
+    graph, found, killed = small(graphs), [], []
+
+    def kill_one(state: SearchProgress) -> None:
+        if len(killed) < 3 and state.running:
+            servers = psutil.Process().children()
+            workers = [child for server in servers for child in server.children()]
+            killed.extend(worker.kill() for worker in workers[:1])
+
+    for name, options in (("here", {}), ("there", {"cluster": "local:2", "progress": kill_one})):
+        result = search(graph, "lgc", grid=grid, out=tmp_path / name, seeds=2, epochs=60, **options)
+        summary = {k: v for k, v in result.summary().items() if k != "cpu_minutes"}
+        runs = [{k: v for k, v in run.items() if k != "seconds"} for run in result.ledger.runs()]
+        found.append((summary, runs))
+    assert len(killed) == 3
+    assert found[0] == found[1]

@@ -42,6 +42,13 @@ def propagate(
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads; all cores if not given.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Compute on a Dask cluster: tcp://HOST:PORT of a scheduler, or local:N "
+            "processes; --memory is of each worker then."
+        ),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Compute the hop features p_0(S) X .. p_k(S) X of DATASET once and keep them in a folder.
@@ -51,6 +58,10 @@ def propagate(
 
     Example: hoplite propagate cora --hops 3 --out cora-hops --memory 1GB
     """
+    if cluster is not None:
+        from hoplite.cluster import warm_up
+
+        warm_up(cluster)
     from hoplite import set_num_threads  # only now: importing torch takes a second
     from hoplite.store import propagate as run
     from hoplite.store.memory import parse_bytes, peak_memory
@@ -76,6 +87,7 @@ def propagate(
             dtype=dtype,
             seed=split_seed,
             progress=progress,
+            cluster=cluster,
         )
     manifest = store.manifest
     summary = {
@@ -94,6 +106,7 @@ def propagate(
         "seconds": round(time.monotonic() - started, 3),
         "peak_memory": peak_memory(),
         "imported": imported,
+        "cluster": cluster,
         "error": list(store.errors()),
     }
     if json:

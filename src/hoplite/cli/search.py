@@ -57,6 +57,12 @@ def search(
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes; one per core if not given.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Train on a Dask cluster instead: tcp://HOST:PORT of a scheduler, or local:N."
+        ),
+    ] = None,
     export: Annotated[
         Path | None, typer.Option(help="Write every run to FILE.csv or FILE.parquet.")
     ] = None,
@@ -77,6 +83,10 @@ def search(
         "epochs": epochs, "patience": patience,
     }  # fmt: skip
     fixed = {name: value for name, value in given.items() if value is not None}
+    if cluster is not None:
+        from hoplite.cluster import warm_up
+
+        warm_up(cluster)
     from hoplite import load  # only now: importing torch takes a second
     from hoplite.predictions import write_table
     from hoplite.selection import search as run
@@ -94,6 +104,7 @@ def search(
             samples=samples,
             sample_seed=sample_seed,
             workers=workers or os.cpu_count() or 1,
+            cluster=cluster,
             progress=progress,
             **fixed,
         )

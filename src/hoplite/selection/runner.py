@@ -57,6 +57,7 @@ def run_search(
     seeds: int | Sequence[int] = 5,
     protocol: str = "validation",
     workers: int = 1,
+    cluster: str | None = None,
     progress: Callable[[SearchProgress], None] | None = None,
 ) -> Ledger:
     """Train every configuration with every seed, or continue to, and return the full ledger.
@@ -70,6 +71,8 @@ def run_search(
     protocol : with "validation" the test set is not read; "test" records test accuracies too
     workers : processes; with 1 the work is done in this one, with all its threads. In a script,
         more need the usual ``if __name__ == "__main__":``
+    cluster : a Dask cluster to train on instead, whose workers share the folder:
+        ``tcp://HOST:PORT`` or ``local:N``, see :func:`hoplite.cluster.connect`
     progress : called a few times per second
     """
     check_number("workers", workers, 1, 1024, whole=True)
@@ -77,7 +80,7 @@ def run_search(
     _check_split(graph, test)
     settings = _settings(graph, model, configurations, as_seeds(seeds))
     ledger = Ledger.open(folder, settings)
-    task = _Task(graph, model, Path(folder), settings, test)
+    task = Task(graph, model, Path(folder), settings, test)
     weights = task.cell_weights()
 
     def look() -> None:
@@ -96,7 +99,11 @@ def run_search(
     ledger.tidy(test=test)
     look()
     workers = min(workers, len(ledger.waiting(test=test)))
-    if workers == 1:
+    if cluster is not None and workers:
+        from hoplite.selection.cluster import train_on  # which imports this file
+
+        train_on(cluster, task, look)
+    elif workers == 1:
         task.work(look)
     elif workers > 1:
         _run_workers(task, workers, look)
@@ -109,7 +116,7 @@ def run_search(
 
 
 @dataclass(frozen=True)
-class _Task:
+class Task:
     """What a worker needs to know; it travels to the worker's process."""
 
     graph: Graph
@@ -120,12 +127,20 @@ class _Task:
 
     def work(self, look: Callable[[], None] | None = None) -> None:
         """Train cells until none is left that nobody has."""
+        for cell in self.waiting():
+            self.work_on(cell, look)
+
+    def waiting(self) -> list[int]:
+        """The cells that are not finished, those that take longest first."""
+        weights, ledger = self.cell_weights(), Ledger(self.folder, self.settings)
+        return sorted(ledger.waiting(test=self.test), key=lambda cell: -weights[cell])
+
+    def work_on(self, cell: int, look: Callable[[], None] | None = None) -> None:
+        """Train one cell, unless another process has it, or has finished it."""
         ledger = Ledger(self.folder, self.settings)
-        for cell in sorted(ledger.waiting(test=self.test), key=lambda c: -self.cell_weights()[c]):
-            with ledger.claim(cell) as claim:
-                # another process may have finished it since the list was made
-                if claim is not None and not ledger.has(cell, test=self.test):
-                    self._train(ledger, cell, claim, look)
+        with ledger.claim(cell) as claim:
+            if claim is not None and not ledger.has(cell, test=self.test):
+                self._train(ledger, cell, claim, look)
 
     def _train(
         self, ledger: Ledger, cell: int, claim: Claim, look: Callable[[], None] | None
@@ -190,7 +205,7 @@ class _Task:
         return split_options(self.model, self.settings["configurations"][position])
 
 
-def _run_workers(task: _Task, workers: int, look: Callable[[], None]) -> None:
+def _run_workers(task: Task, workers: int, look: Callable[[], None]) -> None:
     context = multiprocessing.get_context("spawn")  # a fork would inherit OpenMP's dead threads
     threads = max(1, (os.cpu_count() or 1) // workers)
     processes = [
@@ -216,7 +231,7 @@ def _run_workers(task: _Task, workers: int, look: Callable[[], None]) -> None:
         )
 
 
-def _worker(task: _Task, threads: int) -> None:
+def _worker(task: Task, threads: int) -> None:
     set_num_threads(threads)
     try:
         task.work()

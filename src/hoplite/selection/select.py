@@ -91,6 +91,7 @@ def search(
     samples: int | None = None,
     sample_seed: int = 0,
     workers: int = 1,
+    cluster: str | None = None,
     progress: Callable[[SearchProgress], None] | None = None,
     **fixed: Any,
 ) -> SearchResult:
@@ -109,7 +110,7 @@ def search(
     graph = graph if isinstance(graph, Graph) else load(graph)
     ledger = run_search(
         graph, model, configurations, out,
-        seeds=seeds, protocol=protocol, workers=workers, progress=progress,
+        seeds=seeds, protocol=protocol, workers=workers, cluster=cluster, progress=progress,
     )  # fmt: skip
     return choose(graph, ledger, protocol, cut=space.cut(name, model, fixed))
 

@@ -17,9 +17,12 @@ class DamagedBlock(StoreError):
     """A block of the store does not hold what was written to it."""
 
     def __init__(self, folder: Path, block: str, what: str) -> None:
-        self.block = folder / block
+        self.block, self._parts = folder / block, (folder, block, what)
         again = AGAIN.format(folder=folder)
         super().__init__(f"block {block} of {folder} {what}; {again} to compute it anew.")
+
+    def __reduce__(self) -> tuple[type, tuple[Path, str, str]]:
+        return DamagedBlock, self._parts  # it travels between processes
 
 
 @contextlib.contextmanager

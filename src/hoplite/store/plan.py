@@ -77,11 +77,13 @@ def rows_per_block(sizes: Sizes, room: int) -> int:
     return 1 << max(0, min(most, sizes.nodes).bit_length() - 1)
 
 
-def panel_width(sizes: Sizes, room: int) -> int:
-    """Columns of a panel, all panels about equally wide.
+def panel_width(sizes: Sizes, room: int, workers: int = 1) -> int:
+    """Columns of a panel, all panels about equally wide, as many as keep ``workers`` busy.
 
     >>> panel_width(Sizes.of(10**5, 10**6, 100, 400), 200 * 10**6)
     144
+    >>> panel_width(Sizes.of(10**5, 10**6, 100, 400), 200 * 10**6, workers=4)
+    112
     """
     room -= PLANNED_RESERVE
     whole = sizes.part_bytes(sizes.entries)
@@ -89,6 +91,7 @@ def panel_width(sizes: Sizes, room: int) -> int:
     part = max(part, sizes.part_bytes(sizes.least_part))
     most = max(1, min((room - part) // max(8 * sizes.nodes, 1), sizes.columns))
     panels = -(-sizes.columns // most)
+    panels = min(-(-panels // workers) * workers, max(panels, -(-sizes.columns // VECTOR)))
     width = -(-sizes.columns // max(panels, 1))
     rounded = -(-width // VECTOR) * VECTOR
     return max(1, rounded if rounded <= most else width)

@@ -29,9 +29,12 @@ from hoplite.store.store import LABELS, PARTS, SPLIT, HopStore
 SHARES = {"operator": 0.5, "features": 0.5}
 
 
-def adopt_manifest(folder: Path, source: Source, settings: dict[str, Any], budget: int) -> Manifest:
+def adopt_manifest(
+    folder: Path, source: Source, settings: dict[str, Any], budget: int, workers: int
+) -> Manifest:
     """The manifest of this work: the one in ``folder`` if it is of the same work, or a new one.
 
+    A new one has a multiple of ``workers`` panels, unless they would become too narrow.
     It is written before anything else, so that no block is ever of unknown origin.
     """
     identity = source.identity()
@@ -42,7 +45,7 @@ def adopt_manifest(folder: Path, source: Source, settings: dict[str, Any], budge
         making = used_memory() + sizes.least(0, PLANNED_RESERVE)  # S is made while X is still held
         taken = max(source.loading_peak, making)
         room = check_room(sizes, 1, held, budget, reserve=PLANNED_RESERVE, taken=taken)
-        width, rows = panel_width(sizes, room), rows_per_block(sizes, room)
+        width, rows = panel_width(sizes, room, workers), rows_per_block(sizes, room)
         columns = range(0, sizes.columns, width)
         panels = tuple((first, min(first + width, sizes.columns)) for first in columns)
     else:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import functools
 import math
 import os
 import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hoplite.cluster import connect
 from hoplite.config import BASES, OPERATORS, check_hops
 from hoplite.errors import HopliteWarning, check_choice
 from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
+from hoplite.store.cluster import compute_on
 from hoplite.store.errors import DamagedBlock, clear_disk_errors
 from hoplite.store.folder import claimed
 from hoplite.store.manifest import DTYPES, Manifest
@@ -42,7 +46,7 @@ def propagate(
     dtype: str = "float32",
     seed: int = 0,
     progress: Progress | None = None,
-    compute: Compute | None = None,
+    cluster: str | None = None,
 ) -> HopStore:
     """Compute p_0(S) X .. p_k(S) X of ``source`` and keep them in the folder ``out``.
 
@@ -56,17 +60,18 @@ def propagate(
     hops, operator, basis
         k, S and the polynomials p_i, as in a model.
     memory : str or int
-        Peak of the whole process, such as ``"4GB"``, the imported libraries included.
+        Peak of the whole process, such as ``"4GB"``, the imported libraries included; on a cluster
+        of each worker, too.
     dtype : {"float32", "float16", "bfloat16"}
         How hops 1 to k are stored; what that costs is measured, see :meth:`HopStore.errors`.
     seed : int
         Of the split, for node tables without one.
     progress : callable, optional
         Called with what is being done and the share that is done.
-    compute : callable, optional
-        Runs the tasks elsewhere than in this process: ``compute(folder, tasks, memory, note)``
-        calls :func:`run_task` or :func:`run_panel` for each (panel, hop) of ``tasks``, somewhere,
-        and ``note(panel, hop)`` as they end.
+    cluster : str, optional
+        Where the hops are computed: ``"tcp://HOST:PORT"`` of a running Dask scheduler whose workers
+        share the folder, or ``"local:N"`` for N processes here (in a script, they need the usual
+        ``if __name__ == "__main__":``). If None, in this process.
 
     The files are the same, byte for byte, however often the work was stopped and whatever the
     number of threads. In float32 they equal the hop features in memory to the bit.
@@ -85,15 +90,25 @@ def propagate(
     check_choice("dtype", dtype, DTYPES)
     tell = progress or (lambda what, share: None)
     settings = {"hops": hops, "operator": operator, "basis": basis, "dtype": dtype}
-    with clear_disk_errors(folder), claimed(folder):
+    with clear_disk_errors(folder), claimed(folder), _workers(cluster, folder, budget) as workers:
         for attempt in range(ATTEMPTS):
             try:
-                _run(source, folder, settings, budget, seed, tell, compute or compute_here)
+                _run(source, folder, settings, budget, seed, tell, *workers)
                 break
             except DamagedBlock:  # it has been removed, so the next attempt computes it
                 if attempt == ATTEMPTS - 1:
                     raise
     return HopStore.open(folder)
+
+
+@contextlib.contextmanager
+def _workers(cluster: str | None, folder: Path, budget: int) -> Iterator[tuple[Compute, int]]:
+    """What runs the tasks, and how many of them at a time."""
+    if cluster is None:
+        yield compute_here, 1
+    else:
+        with connect(cluster, folder, budget) as found:
+            yield functools.partial(compute_on, found), found.size
 
 
 def _run(
@@ -104,9 +119,10 @@ def _run(
     seed: int,
     tell: Progress,
     compute: Compute,
+    workers: int,
 ) -> None:
     with opened(source, folder, budget, seed, lambda what, x: tell(what, OPENED * x)) as graph:
-        manifest = adopt_manifest(folder, graph, settings, budget)
+        manifest = adopt_manifest(folder, graph, settings, budget, workers)
         store = HopStore(folder, manifest)
         if store.complete:
             _remove_damaged(store, tell)
