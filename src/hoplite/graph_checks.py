@@ -11,12 +11,13 @@ import scipy.sparse as sp
 from hoplite.errors import GraphError
 
 UNKNOWN_LABEL = -1
+CSR = ("indptr", "indices", "data")
 
 
 def frozen(value: Any) -> Any:
     """Make an array, or the arrays of a CSR matrix, read-only."""
     if sp.issparse(value):
-        for part in ("data", "indices", "indptr"):
+        for part in CSR:
             setattr(value, part, frozen(getattr(value, part)))
         return value
     value = value.view()
@@ -80,15 +81,17 @@ def checked_adjacency(adjacency: Any) -> sp.csr_array:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"adjacency has shape {matrix.shape}; it must be square.")
     if matrix.dtype != np.float64:
-        matrix = matrix.astype(np.float32)
+        matrix = matrix.astype(np.float32, copy=False)
     check_weights(matrix.data)
     matrix.sum_duplicates()
-    rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-    if (rows == matrix.indices).any():
+    if matrix.diagonal().any():
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         matrix.data[rows == matrix.indices] = 0
-    del rows  # as large as the matrix
     matrix.eliminate_zeros()
-    gap = abs(matrix - matrix.T)
+    turned = sp.csr_array(matrix.T)
+    if all(np.array_equal(getattr(matrix, part), getattr(turned, part)) for part in CSR):
+        return matrix
+    gap = abs(matrix - turned)
     if gap.nnz and gap.data.max() > 1e-6 * matrix.data.max():
         raise GraphError(
             f"adjacency is not symmetric ({gap.nnz // 2:,} pairs differ); "

@@ -9,6 +9,7 @@ An isolated node has D^-1/2 = 0: its adjacency row is zero, and L_ii = renormali
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import OPERATORS
+from hoplite.datasets.csr_rows import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import check_choice
 from hoplite.graph import Graph
 
 SPECTRUM = {"renormalized": (-1.0, 1.0), "adjacency": (-1.0, 1.0), "laplacian": (0.0, 2.0)}
+PIECE_ENTRIES = 1 << 20  # of the adjacency that are worked on at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,15 +49,7 @@ class Operator:
 
     def for_basis(self, basis: str) -> sp.csr_array:
         """S for monomials; for Chebyshev polynomials (S - c I) / h, the spectrum on [-1, 1]."""
-        low, high = self.spectrum
-        middle, half = (low + high) / 2, (high - low) / 2
-        if basis == "monomial" or (middle == 0 and half == 1):
-            return self.matrix
-        identity = sp.eye_array(self.matrix.shape[0], dtype=self.matrix.dtype, format="csr")
-        moved = sp.csr_array((self.matrix - middle * identity) / half, dtype=self.matrix.dtype)
-        moved.eliminate_zeros()
-        moved.sort_indices()
-        return moved
+        return in_basis(self.matrix, self.name, basis)
 
 
 def build_operator(graph: Graph, name: str = "renormalized", dtype: Any = None) -> Operator:
@@ -66,31 +61,70 @@ def build_operator(graph: Graph, name: str = "renormalized", dtype: Any = None) 
     """
     check_choice("operator", name, OPERATORS)
     dtype = graph.features.dtype if dtype is None else dtype
-    weights = sp.csr_array(graph.adjacency, dtype=np.float64)
-    identity = sp.eye_array(graph.num_nodes, format="csr")
-    if name == "renormalized":
-        matrix = _normalized(sp.csr_array(weights + identity))
-    elif name == "adjacency":
-        matrix = _normalized(weights)
-    else:
-        matrix = identity - _normalized(weights)
-    matrix = sp.csr_array(matrix, dtype=dtype)
-    matrix.sort_indices()
-    return Operator(name, matrix)
+    adjacency, n = CsrMemory(graph.adjacency), graph.num_nodes
+    most = adjacency.entries + n  # the diagonal is the only new place
+    indices = np.empty(most, np.int32 if most < 2**31 else np.int64)  # as SciPy chooses it
+    values, indptr = np.empty(most, dtype), np.zeros(n + 1, indices.dtype)
+    end = 0
+    for start, rows in operator_rows(adjacency, name, dtype):
+        first, end = end, end + rows.nnz
+        indices[first:end], values[first:end] = rows.indices, rows.data
+        indptr[start + 1 : start + 1 + rows.shape[0]] = rows.indptr[1:] + first
+    return Operator(name, sp.csr_array((values[:end], indices[:end], indptr), shape=(n, n)))
 
 
-def _normalized(weights: sp.csr_array) -> sp.csr_array:
-    """D^-1/2 W D^-1/2 with D the row sums of W, and D^-1/2 = 0 where the row sum is 0."""
-    scaling = sp.dia_array((inverse_roots(weights.sum(axis=1))[None], [0]), shape=weights.shape)
-    return sp.csr_array(scaling @ weights @ scaling)
+def operator_rows(
+    adjacency: CsrRows, name: str, dtype: Any, most_entries: int = PIECE_ENTRIES
+) -> Iterator[tuple[int, sp.csr_array]]:
+    """The operator ``name`` a range of rows at a time: its first row, and the rows.
 
-
-def inverse_roots(degrees: np.ndarray) -> np.ndarray:
-    """D^-1/2, and 0 for a node without edges.
-
-    >>> inverse_roots(np.array([4.0, 0.0])).tolist()
-    [0.5, 0.0]
+    Every entry is computed in float64 and rounded to ``dtype`` once. Two float64 numbers per node
+    and the work on ``most_entries`` entries are in memory.
     """
+    n = adjacency.rows
+    roots = np.zeros(n)
+    for start, stop in row_ranges(adjacency, most_entries):
+        roots[start:stop] = _inverse_roots(_weights(adjacency, name, start, stop).sum(axis=1))
+    for start, stop in row_ranges(adjacency, most_entries):
+        rows = _weights(adjacency, name, start, stop)
+        rows.data *= np.repeat(roots[start:stop], np.diff(rows.indptr))
+        rows.data *= roots[rows.indices]
+        if name == "laplacian":
+            rows = sp.csr_array(_identity(start, stop, n, np.float64) - rows)
+        rows = rows.astype(dtype)
+        rows.sort_indices()
+        yield start, rows
+
+
+def in_basis(rows: sp.csr_array, name: str, basis: str, start: int = 0) -> sp.csr_array:
+    """Rows of S from row ``start`` on, in the form that ``basis`` needs."""
+    low, high = SPECTRUM[name]
+    middle, half = (low + high) / 2, (high - low) / 2
+    if basis == "monomial" or (middle == 0 and half == 1):
+        return rows
+    identity = _identity(start, start + rows.shape[0], rows.shape[1], rows.dtype)
+    moved = sp.csr_array((rows - middle * identity) / half, dtype=rows.dtype)
+    moved.eliminate_zeros()
+    moved.sort_indices()
+    return moved
+
+
+def _weights(adjacency: CsrRows, name: str, start: int, stop: int) -> sp.csr_array:
+    """Rows of A, or of A + I for ``renormalized``, in float64."""
+    n = adjacency.rows
+    weights = sp.csr_array(adjacency.read(start, stop).to_scipy(n), dtype=np.float64, copy=True)
+    if name == "renormalized":
+        weights = sp.csr_array(weights + _identity(start, stop, n, np.float64))
+    return weights
+
+
+def _identity(start: int, stop: int, n: int, dtype: Any) -> sp.csr_array:
+    """Rows ``start`` to ``stop`` of the n x n identity."""
+    return sp.eye_array(stop - start, n, k=start, dtype=dtype, format="csr")
+
+
+def _inverse_roots(degrees: np.ndarray) -> np.ndarray:
+    """D^-1/2, and 0 for a node without edges."""
     found = np.zeros_like(degrees)
     np.power(degrees, -0.5, where=degrees > 0, out=found)
     return found

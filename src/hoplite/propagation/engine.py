@@ -256,6 +256,9 @@ class RowView:
         if self._known is not None:
             return self._known.unsqueeze(2)
         owner = self._owner
+        if self._rows is None and not owner.features.is_sparse:  # nothing to save by blocks
+            dense = owner.features.dense()
+            return gather_hops(owner.matrix, owner.basis, dense, owner.hops, None).unsqueeze(2)
         result = self._empty(owner.hops + 1)
         for columns, block in owner.feature_blocks():
             result[:, :, columns] = gather_hops(

@@ -25,20 +25,21 @@ TILE_ROWS = 65_536
 Term = tuple[Tensor, Tensor]  # (Z, column scale): the term is Z * scale
 
 
-def iterate(matrix: SparseMatrix, basis: str, signal: Tensor, hops: int) -> Iterator[Tensor]:
-    """Yield p_i(S) signal for i = 0 .. hops; ``signal`` is (n, w) and contiguous."""
+def iterate(
+    matrix: SparseMatrix, basis: str, signal: Tensor, hops: int, into: Tensor | None = None
+) -> Iterator[Tensor]:
+    """Yield p_i(S) signal for i = 0 .. hops; ``signal`` is (n, w) and contiguous.
+
+    Hop i from 1 on is written to ``into[i]``, where that is given.
+    """
     yield signal
-    if basis == "monomial":
-        for _ in range(hops):
-            signal = spmm(matrix, signal)
-            yield signal
-        return
     before, now = signal, signal
     for i in range(hops):
-        if i == 0:
-            now = spmm(matrix, before)
+        out = None if into is None else into[i + 1]
+        if basis == "monomial" or i == 0:
+            before, now = now, spmm(matrix, now, out=out)
         else:
-            before, now = now, spmm(matrix, now, scale=2.0, W=before, w_scale=-1.0)
+            before, now = now, spmm(matrix, now, scale=2.0, W=before, w_scale=-1.0, out=out)
         yield now
 
 
@@ -148,12 +149,18 @@ def gather_hops(
     matrix: SparseMatrix, basis: str, signal: Tensor, hops: int, rows: Tensor | None
 ) -> Tensor:
     """p_i(S) signal on ``rows`` (all if None): (n, w) -> (k + 1, rows, w), without gradients."""
-    if not _in_tiles(matrix, signal):
-        picked = iterate(matrix, basis, signal, hops)
-        return torch.stack([hop if rows is None else hop[rows] for hop in picked])
     count = signal.shape[0] if rows is None else len(rows)
     out = signal.new_empty(hops + 1, count, signal.shape[1])
-    _move_hops(matrix, False, basis, rows, signal, out, out.shape)
+    if _in_tiles(matrix, signal):
+        _move_hops(matrix, False, basis, rows, signal, out, out.shape)
+    else:
+        for i, hop in enumerate(
+            iterate(matrix, basis, signal, hops, out if rows is None else None)
+        ):
+            if rows is not None:
+                torch.index_select(hop, 0, rows, out=out[i])
+            elif i == 0:
+                out[0] = hop
     return out
 
 
