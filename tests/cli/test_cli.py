@@ -1,6 +1,7 @@
 """The command line as a user meets it: a real process, its two streams and its exit code."""
 
 import json
+import math
 import subprocess
 import sys
 
@@ -10,6 +11,8 @@ import pyarrow.parquet
 import pytest
 
 from hoplite import TrainedModel, load
+from hoplite.cli import console
+from hoplite.training import Progress
 
 
 def hoplite(*arguments, cwd=None):
@@ -181,3 +184,14 @@ def test_output_that_cannot_be_written():
     )
     assert process.returncode == 1
     assert process.stderr.strip() == "error: No space left on device."
+
+
+def test_training_tells_a_line_a_minute_without_a_terminal(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(console, "TELL_SECONDS", -1.0)
+    with console.training_bar("cora lgc, 1 seed") as report:
+        report(Progress(done=5, total=20, epoch=5, epochs=20, running=1, val_accuracy=0.5))
+        report(Progress(done=10, total=20, epoch=10, epochs=20, running=1, val_accuracy=math.nan))
+    assert capsys.readouterr().err.splitlines() == [
+        "cora lgc, 1 seed: 25%, epoch 5, validation 50.0%",
+        "cora lgc, 1 seed: 50%, epoch 10",
+    ]

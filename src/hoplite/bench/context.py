@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
 
 from hoplite.bench.records import Report
 
 
 @dataclass(frozen=True)
 class Context:
-    """Threads to use, the memory bandwidth measured with them (B/s), and where to tell progress."""
+    """Threads, the memory bandwidth measured with them (B/s), where to tell progress and to write.
+
+    ``folder`` is for large files, which later benchmarks of the run may use.
+    """
 
     threads: int
     bandwidth: float
     report: Report = lambda what, share: None
+    folder: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))

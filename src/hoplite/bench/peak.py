@@ -6,16 +6,14 @@ needs. So a child loads the matrix, makes X, and only then resets and reads its 
 
 from __future__ import annotations
 
-import json
 import re
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.bench.child import ask
 from hoplite.errors import HopliteError
 
 _PARTS = ("indptr", "indices", "data")  # of a CSR matrix
@@ -30,15 +28,7 @@ def peak_share(matrix: sp.csr_array, columns: int, threads: int) -> float | None
     with tempfile.TemporaryDirectory() as folder:
         for name in _PARTS:
             np.save(Path(folder) / f"{name}.npy", getattr(matrix, name))
-        child = subprocess.run(
-            [sys.executable, "-m", "hoplite.bench.peak", folder, str(columns), str(threads)],
-            capture_output=True,
-            text=True,
-        )
-    if child.returncode:
-        last = (child.stderr.strip().splitlines() or ["it gave no reason"])[-1]
-        raise HopliteError(f"the process that measures memory failed: {last}")
-    growth = json.loads(child.stdout)["growth"]
+        growth = ask("product_growth", folder=folder, columns=columns, threads=threads)["growth"]
     if growth is None:
         return None
     inputs = sum(getattr(matrix, name).nbytes for name in _PARTS) + 4 * matrix.shape[1] * columns
@@ -80,15 +70,8 @@ def _status(name: str) -> int:
     return 1024 * int(found.group(1))
 
 
-def _child(folder: str, columns: str, threads: str) -> None:
-    from hoplite.propagation.backend import set_num_threads
-
-    set_num_threads(int(threads))
+def read_matrix(folder: str) -> sp.csr_array:
+    """The matrix that :func:`peak_share` wrote."""
     indptr, indices, data = (np.load(Path(folder) / f"{name}.npy") for name in _PARTS)
     nodes = len(indptr) - 1
-    matrix = sp.csr_array((data, indices, indptr), shape=(nodes, nodes))
-    print(json.dumps({"growth": product_growth(matrix, int(columns))}))
-
-
-if __name__ == "__main__":
-    _child(*sys.argv[1:])
+    return sp.csr_array((data, indices, indptr), shape=(nodes, nodes))

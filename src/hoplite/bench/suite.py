@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from hoplite.bench import epoch, grid, hyper, machine, many, product, scaling
+from hoplite.bench import (
+    epoch,
+    grid,
+    hyper,
+    large,
+    large_cost,
+    large_train,
+    machine,
+    many,
+    product,
+    scaling,
+)
 from hoplite.bench.context import Context
 from hoplite.bench.records import Figure, Outcome
 from hoplite.errors import ConfigError, check_choice
@@ -33,6 +46,21 @@ BENCHMARKS = (
     Benchmark("many", "Many runs at once on Cora", many.run, many.QUICK, many.FULL),
     Benchmark("hyper", "One epoch of hLGC on Cora", hyper.run, hyper.QUICK, hyper.FULL),
     Benchmark("grid", "The paper's grid of LGC on Cora", grid.run, None, grid.FULL),
+)
+LARGE = (
+    Benchmark("large-hops", "Hop features in memory", large.run_hops, large.QUICK, large.FULL),
+    Benchmark("large-store", "Hop features on disk", large.run_store, large.QUICK, large.FULL),
+    Benchmark(
+        "large-budget", "A graph larger than memory", large.run_budget, large.QUICK, large.FULL
+    ),
+    Benchmark(
+        "large-train",
+        "Training from a store",
+        large_train.run_training,
+        large_train.QUICK,
+        large_train.FULL,
+    ),
+    Benchmark("large-cost", "The cost model", large_cost.run, large_cost.QUICK, large_cost.FULL),
 )
 
 # What runs now, and the share of all benchmarks that is done, from 0 to 1.
@@ -111,17 +139,19 @@ def run_suite(
     facts = machine.describe(threads)
     outcomes: list[tuple[Benchmark, Outcome]] = []
     seconds: dict[str, float] = {}
-    for index, benchmark in enumerate(chosen):
-        context = Context(
-            threads,
-            1e9 * facts["bandwidth_gb_s"],
-            lambda what, share, index=index, name=benchmark.name: report(
-                f"{name}: {what}", (index + share) / len(chosen)
-            ),
-        )
-        size = benchmark.quick if quick else benchmark.full
-        started = time.perf_counter()
-        outcomes.append((benchmark, benchmark.run(context, size)))
-        seconds[benchmark.name] = time.perf_counter() - started
+    with tempfile.TemporaryDirectory(prefix="hoplite-bench-") as folder:
+        for index, benchmark in enumerate(chosen):
+            context = Context(
+                threads,
+                1e9 * facts["bandwidth_gb_s"],
+                lambda what, share, index=index, name=benchmark.name: report(
+                    f"{name}: {what}", (index + share) / len(chosen)
+                ),
+                Path(folder),
+            )
+            size = benchmark.quick if quick else benchmark.full
+            started = time.perf_counter()
+            outcomes.append((benchmark, benchmark.run(context, size)))
+            seconds[benchmark.name] = time.perf_counter() - started
     report("done", 1.0)
     return SuiteResult(quick, facts, outcomes, seconds)

@@ -94,7 +94,10 @@ def show_warning(message: Any, category: type[Warning], *place: Any, **options: 
 
 @contextlib.contextmanager
 def training_bar(title: str) -> Iterator[Callable[[Progress], None]]:
-    """A live bar over seeds and epochs on standard error; yields the function to report to."""
+    """A live bar over seeds and epochs on standard error; yields the function to report to.
+
+    Without a terminal a line a minute tells the same.
+    """
     columns = (
         TextColumn("[bold]{task.description}"),
         BarColumn(),
@@ -105,17 +108,20 @@ def training_bar(title: str) -> Iterator[Callable[[Progress], None]]:
     )
     with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
         task = bar.add_task(escape(title), total=None, epoch=0, running=0, score="")
+        tell = _LineAMinute(title)
 
         def report(state: Progress) -> None:
             known = state.val_accuracy == state.val_accuracy
+            score = f"validation {state.val_accuracy:.1%}" if known else ""
             bar.update(
                 task,
                 completed=state.done,
                 total=state.total,
                 epoch=state.epoch,
                 running=state.running,
-                score=f"validation {state.val_accuracy:.1%}" if known else "",
+                score=score,
             )
+            tell(f"{state.done / state.total:.0%}, epoch {state.epoch}, {score}".rstrip(", "))
 
         yield report
 
@@ -134,24 +140,21 @@ def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    started, first, told = time.monotonic(), -1.0, time.monotonic()
+    started, first, tell = time.monotonic(), -1.0, _LineAMinute(title)
     with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
         task = bar.add_task(escape(title), total=1.0, done="0", left="")
 
         def report(state: SearchProgress) -> None:
-            nonlocal first, told
+            nonlocal first
             if first < 0:
                 first = state.share  # what an earlier call had done says nothing of the speed
-            now = time.monotonic()
             gained, left = state.share - first, ""
             if gained > 0.001:
-                seconds = (now - started) * (1 - state.share) / gained
+                seconds = (time.monotonic() - started) * (1 - state.share) / gained
                 left = f"{_duration(seconds)} left"
             done = f"{state.done:,} of {state.total:,}"
             bar.update(task, completed=state.share, done=done, left=left)
-            if not _err.is_terminal and now - told > TELL_SECONDS:
-                told = now
-                typer.echo(f"{title}: {state.share:.0%}, {done} runs done, {left}", err=True)
+            tell(f"{state.share:.0%}, {done} runs done, {left}")
 
         yield report
 
@@ -169,16 +172,25 @@ def steps_bar(title: str) -> Iterator[Callable[[str, float], None]]:
         TimeRemainingColumn(),
     )
     with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
-        task, told = bar.add_task(escape(title), total=1.0), time.monotonic()
+        task, tell = bar.add_task(escape(title), total=1.0), _LineAMinute(title)
 
         def report(what: str, share: float) -> None:
-            nonlocal told
             bar.update(task, description=escape(what), completed=share)
-            if not _err.is_terminal and time.monotonic() - told > TELL_SECONDS:
-                told = time.monotonic()
-                typer.echo(f"{title}: {what} ({share:.0%})", err=True)
+            tell(f"{what} ({share:.0%})")
 
         yield report
+
+
+class _LineAMinute:
+    """Tells on standard error what a bar would show, where there is no terminal for it."""
+
+    def __init__(self, title: str) -> None:
+        self._title, self._told = title, time.monotonic()
+
+    def __call__(self, text: str) -> None:
+        if not _err.is_terminal and time.monotonic() - self._told > TELL_SECONDS:
+            self._told = time.monotonic()
+            typer.echo(f"{self._title}: {text}", err=True)
 
 
 def _duration(seconds: float) -> str:

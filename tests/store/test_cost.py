@@ -1,0 +1,47 @@
+"""The cost model against stores that were really made; time is for the benchmarks."""
+
+import numpy as np
+import pytest
+
+from hoplite import Graph
+from hoplite.bench.child import ask
+from hoplite.datasets.disk_graph import write_disk_graph
+from hoplite.store.cost import cost
+
+NODES = 30_000
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(
+        rng.integers(0, NODES, (900_000, 2)),
+        features=rng.standard_normal((NODES, 200), np.float32),
+    )
+    place = tmp_path_factory.mktemp("cost") / "graph"
+    write_disk_graph(graph, place)
+    return place, graph.adjacency.nnz
+
+
+@pytest.mark.parametrize("memory", [10**9, 390 * 10**6], ids=["whole", "in-panels"])
+def test_bytes(folder, tmp_path, memory):
+    place, entries = folder
+    expected = cost(NODES, entries, 200, 3, memory)
+    found = ask(
+        "store", folder=str(place), out=str(tmp_path / "s"), hops=3, memory=memory, threads=1
+    )
+    files = sum(path.stat().st_size for path in (tmp_path / "s").rglob("*") if path.is_file())
+    assert files == pytest.approx(expected.files, rel=0.05)
+    assert found["written"] == pytest.approx(expected.written, rel=0.05)
+    assert found["panels"] == expected.panels
+    assert found["read"] == pytest.approx(expected.read, rel=0.05)
+
+
+def test_more_workers_and_half_precision():
+    alone = cost(10**6, 10**8, 128, 4, 8 * 10**9)
+    four = cost(10**6, 10**8, 128, 4, 8 * 10**9, workers=4)
+    half = cost(10**6, 10**8, 128, 4, 8 * 10**9, number_bytes=2)
+    assert (alone.panels, four.panels) == (1, 4)
+    assert four.shared > alone.shared
+    assert alone.files - half.files == 4 * 10**6 * 128 * 2
+    assert alone.flops == four.flops == half.flops == 2 * 4 * (10**8 + 10**6) * 128
