@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from hoplite import DatasetError, Graph, HopliteWarning, load
-from hoplite.datasets import bucket_sort, table_batches
+from hoplite.datasets import bucket_sort, external_nodes, table_batches
 from hoplite.datasets.csr_rows import CsrFiles
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.datasets.external import import_tables
@@ -98,6 +98,20 @@ def test_same_as_load(tmp_path, small_pieces, kind, weighted, text_ids):
     write(tmp_path / "t", "edges", edges, kind)
     graph = check_same(tmp_path / "t", tmp_path / "g", seed=3)
     assert graph.num_edges > 1000
+
+
+def test_files_do_not_depend_on_the_memory(tmp_path, small_pieces, monkeypatch):
+    monkeypatch.setattr(external_nodes, "ID_ROWS", 64)
+    nodes, edges = random_tables(np.random.default_rng(1), weighted=True, text_ids=True)
+    write(tmp_path / "t", "nodes", nodes, "csv")
+    write(tmp_path / "t", "edges", edges, "csv")
+    found = []
+    for name, size in (("a", 200), ("b", 3000), ("c", 10**6)):
+        monkeypatch.setattr(table_batches, "LEAST_BLOCK", size)
+        import_tables(tmp_path / "t", tmp_path / name, memory=ROOM)
+        files = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
+        found.append(files)
+    assert found[0] == found[1] == found[2]
 
 
 @settings(max_examples=25, deadline=None)

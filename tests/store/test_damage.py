@@ -64,8 +64,9 @@ def test_a_damaged_block_is_told_and_repaired(made, stores, kind, block):
     if kind in ("cut", "gone"):
         with pytest.raises(StoreError, match="is not complete"):
             store.require_complete()
-        with pytest.raises(StoreError, match=sentence):
-            store.read(0, 60)
+    for read in (lambda: store.read(0, 60), lambda: store.rows([59, 16])):
+        with pytest.raises(StoreError, match=sentence):  # no wrong number is ever given out
+            read()
     assert propagate(graph, folder, **SETTINGS).verify() == []
     assert stores.all_bytes(folder) == before
 
@@ -102,9 +103,27 @@ def test_damage_in_the_middle_of_the_work(graphs, stores, tmp_path, dtype):
         shutil.rmtree(tmp_path / f"s/hops/h{hop}")
     flip(tmp_path / "s/hops/h0/r000000-c0000.npy")
     flip(tmp_path / "s/hops/h1/r000000-c0000.npy")
-    propagate(graph, tmp_path / "s", **settings)  # what it reads, it repairs
-    propagate(graph, tmp_path / "s", **settings)  # a complete store is checked as a whole
+    propagate(graph, tmp_path / "s", **settings)
     assert stores.all_bytes(tmp_path / "s") == before
+
+
+@pytest.mark.parametrize("block", ["hops/h0/r000001-c0001.npy", "hops/h1/r000003-c0002.npy"])
+def test_damage_is_repaired_when_hops_are_added(made, stores, tmp_path, block):
+    graph, folder, _ = made
+    flip(folder / block)
+    assert propagate(graph, folder, hops=5).verify() == []
+    shutil.copytree(folder, tmp_path / "again")
+    assert propagate(graph, tmp_path / "again", hops=5).verify() == []
+    assert stores.all_bytes(tmp_path / "again") == stores.all_bytes(folder)
+
+
+def test_damage_in_a_panel_that_was_not_finished(made, stores):
+    """Its blocks are there, but the record with their checksums is not."""
+    graph, folder, before = made
+    (folder / "hops/h2/c0001.json").unlink()
+    flip(folder / "hops/h2/r000002-c0001.npy")
+    assert propagate(graph, folder, **SETTINGS).verify() == []
+    assert stores.all_bytes(folder) == before
 
 
 def test_tasks_one_by_one_in_any_order_of_panels(made, stores, tmp_path):
@@ -124,7 +143,7 @@ def test_tasks_one_by_one_in_any_order_of_panels(made, stores, tmp_path):
         run_task(folder, 0, 4)
     shutil.rmtree(folder / "hops" / "h1")
     shutil.rmtree(folder / "hops" / "h2")
-    with pytest.raises(StoreError, match=r"h1/r000000-c0000.npy .* is missing"):
+    with pytest.raises(StoreError, match=r"h1/c0000.json .* is missing"):
         run_task(folder, 0, 2)
     assert run_panel(folder, 0) == [1, 2]
 
@@ -217,6 +236,7 @@ def test_too_little_memory_names_the_least(graphs, tmp_path):
     graph = graphs(5, 2)
     with pytest.raises(ConfigError, match=r"give --memory (\d+)MB or more") as caught:
         propagate(graph, tmp_path / "s", hops=1, memory="100MB")
+    assert not (tmp_path / "s").exists()  # nothing was begun, so nothing is left
     least = str(caught.value).rpartition("--memory ")[2].split()[0]
     assert propagate(graph, tmp_path / "s", hops=1, memory=least).complete
 

@@ -39,7 +39,7 @@ class LargeSize:
 
 
 QUICK = LargeSize(0.01, 2, 10**9, Effort(1), goals=False)
-FULL = LargeSize(1.0, 2, 4 * 10**9, Effort(3, 600))
+FULL = LargeSize(1.0, 2, 4 * 10**9, Effort(3, 300))
 
 
 def graph_folder(context: Context, scale: float) -> Path:

@@ -46,8 +46,8 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
             client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError) as error:
             raise ClusterError(
-                f"no Dask scheduler answers at {where} ({error}); check the address, and start "
-                "one with `dask scheduler`."
+                f"no Dask scheduler answers at {where} ({error}); check the address, or start "
+                "one with `dask scheduler`; what is finished stays."
             ) from error
         stack.enter_context(client)
         sign = stack.enter_context(_signed(Path(folder).absolute(), memory))

@@ -21,7 +21,7 @@ MOST = 1024
 PRELOAD = ["distributed", "hoplite.propagation.backend", "scipy.sparse"]
 _METHODS = multiprocessing.get_all_start_methods()
 _METHOD = "forkserver" if "forkserver" in _METHODS else "spawn"
-_ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:\d{1,5}")
+_ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:(\d{1,5})")
 
 
 def local_size(where: str) -> int:
@@ -33,7 +33,8 @@ def local_size(where: str) -> int:
     kind, _, count = str(where).partition(":")
     if kind == "local" and count.isdecimal() and 1 <= int(count) <= MOST:
         return int(count)
-    if not _ADDRESS.fullmatch(str(where)):
+    found = _ADDRESS.fullmatch(str(where))
+    if found is None or not 0 < int(found[1]) < 2**16:
         raise ConfigError(
             f"cluster is {where!r}; give tcp://HOST:PORT of a running Dask scheduler, or local:N "
             f"for N processes on this machine, N from 1 to {MOST:,}."

@@ -23,7 +23,7 @@ from hoplite.files import atomic_write
 from hoplite.graph import Split
 from hoplite.graph_checks import UNKNOWN_LABEL
 
-ID_ROWS = 1 << 18  # ids read back at a time
+ID_ROWS = 1 << 18  # ids written and read back at a time
 
 
 class NodeTable:
@@ -45,15 +45,23 @@ class NodeTable:
             parquet.ParquetWriter(file, kind, compression="zstd") as ids,
             growing_npy(folder / "features.npy", np.float32, (features.width,)) as append,
         ):
+            waiting = pa.chunked_array([], pa.large_string())
             for batch in self._reader.batches():
                 names = batch.filled_text("id", self._path)
-                ids.write_table(pa.Table.from_arrays([names], schema=kind))
+                waiting = pa.chunked_array([*waiting.chunks, names], pa.large_string())
+                while len(waiting) >= ID_ROWS:  # whatever the batches are, the file is the same
+                    ids.write_table(pa.Table.from_arrays([waiting[:ID_ROWS]], schema=kind))
+                    waiting = pa.chunked_array(
+                        [pa.concat_arrays(waiting[ID_ROWS:].chunks or [names[:0]])]
+                    )
                 append(features.dense(batch, names))
                 self.integer_ids = self.integer_ids and all(map(_is_integer, names.to_pylist()))
                 self._add_labels(batch)
                 self._add_parts(batch, names)
                 self.nodes += len(names)
                 note(self.nodes)
+            if len(waiting):
+                ids.write_table(pa.Table.from_arrays([waiting], schema=kind))
         if not self.nodes:
             raise DatasetError(f"{self._path} has no rows; give one row per node.")
 

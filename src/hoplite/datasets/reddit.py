@@ -17,7 +17,7 @@ GRAPH_FILE = "reddit_graph.npz"
 FILES = (NODES_FILE, GRAPH_FILE)
 PARTS = {1: "train", 2: "val", 3: "test"}
 SPLIT_NOTE = "public Reddit split (by day)"
-_ADVICE = "remove it and get it with `hoplite datasets --fetch reddit`"
+_ADVICE = "get it with `hoplite datasets --fetch reddit`"
 
 
 def load_reddit(folder: str | Path) -> Graph:

@@ -65,6 +65,7 @@ class Blocks:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
+        self._checked: set[tuple[int, int, int]] = set()
 
     def name(self, hop: int, block: int, panel: int) -> str:
         return f"hops/h{hop}/r{block:06d}-c{panel:04d}.npy"
@@ -111,7 +112,7 @@ class Blocks:
         self.close_panel(hop, panel, sums)
 
     def write(self, hop: int, block: int, panel: int, values: np.ndarray, sums: PanelSums) -> None:
-        """Add the block to ``sums`` and write it, unless it is there."""
+        """Add the block to ``sums`` and write it, unless it is there with the same bytes."""
         stored = encode(values, sums.dtype)
         if not sums.add(values, stored):
             first, last = self.manifest.panels[panel]
@@ -124,7 +125,7 @@ class Blocks:
                 f"hop {hop} has numbers beyond the range of {kind} in columns {first} to "
                 f"{last - 1} of block {block}; {advice}."
             )
-        if not self.has(hop, block, panel):
+        if not self._holds(hop, block, panel, sums.checksums[-1]):
             write_npy(self.folder / self.name(hop, block, panel), stored)
 
     def close_panel(self, hop: int, panel: int, sums: PanelSums) -> None:
@@ -132,7 +133,11 @@ class Blocks:
         atomic_write_text(self.record_path(hop, panel), json.dumps(sums.to_json()) + "\n")
 
     def read(self, hop: int, block: int, panel: int, start: int, stop: int) -> np.ndarray:
-        """Rows ``start`` to ``stop`` of a block, counted within it, in float32."""
+        """Rows ``start`` to ``stop`` of a block, counted within it, in float32.
+
+        The first time that a block is read, all of it is checked, here and in :meth:`pick`.
+        """
+        self._check_once(hop, block, panel)
         name, kind = self.name(hop, block, panel), storage(self.manifest, hop)
         with self._open(name, kind, self.shape(block, panel)) as file:
             return decode(file.read(start, stop), kind)
@@ -144,6 +149,7 @@ class Blocks:
         """
         if FEW_ROWS * len(rows) > self.shape(block, panel)[0]:
             return self.read(hop, block, panel, 0, self.shape(block, panel)[0])[rows]
+        self._check_once(hop, block, panel)
         name, kind = self.name(hop, block, panel), storage(self.manifest, hop)
         self._open(name, kind, self.shape(block, panel)).close()
         mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
@@ -152,21 +158,17 @@ class Blocks:
     def check(self, hop: int, block: int, panel: int, out: np.ndarray | None = None) -> None:
         """DamagedBlock unless a block is what was written; its numbers go to ``out``, if given."""
         name, kind = self.name(hop, block, panel), storage(self.manifest, hop)
-        rows, columns = self.shape(block, panel)
-        step, checksum = max(1, PIECE // columns), 0
-        with self._open(name, kind, (rows, columns)) as file:
-            for start in range(0, rows, step):
-                stored = file.read(start, min(start + step, rows))
-                values = decode(stored, kind)
-                if not np.isfinite(values).all():
-                    raise DamagedBlock(self.folder, name, "holds numbers that are not finite")
-                checksum = crc(stored, checksum)
-                if out is not None:
-                    out[start : start + len(values)] = values
-        record = self.record(hop, panel)
+        record, checksum = self.record(hop, panel), 0
         if record is None:
             record_name = str(self.record_path(hop, panel).relative_to(self.folder))
             raise DamagedBlock(self.folder, record_name, "is missing or damaged")
+        for start, stored in self._pieces(hop, block, panel):
+            values = decode(stored, kind)
+            if not np.isfinite(values).all():
+                raise DamagedBlock(self.folder, name, "holds numbers that are not finite")
+            checksum = crc(stored, checksum)
+            if out is not None:
+                out[start : start + len(values)] = values
         if checksum != record["crc32"][block]:
             raise DamagedBlock(self.folder, name, "does not hold what was written to it")
 
@@ -181,6 +183,31 @@ class Blocks:
             for panel in range(len(self.manifest.panels)):
                 for block in range(len(self.manifest.row_blocks)):
                     yield hop, block, panel
+
+    def _check_once(self, hop: int, block: int, panel: int) -> None:
+        place = (hop, block, panel)
+        if place not in self._checked:
+            self.check(*place)
+            self._checked.add(place)
+
+    def _holds(self, hop: int, block: int, panel: int, checksum: int) -> bool:
+        """Whether the block is there with this checksum, though no record tells it yet."""
+        found = 0
+        try:
+            for _, stored in self._pieces(hop, block, panel):
+                found = crc(stored, found)
+        except DamagedBlock:
+            return False
+        return self.has(hop, block, panel) and found == checksum
+
+    def _pieces(self, hop: int, block: int, panel: int) -> Iterator[tuple[int, np.ndarray]]:
+        """A block as it is stored, some rows at a time, each with the number of the first."""
+        name, kind = self.name(hop, block, panel), storage(self.manifest, hop)
+        rows, columns = self.shape(block, panel)
+        step = max(1, PIECE // columns)
+        with self._open(name, kind, (rows, columns)) as file:
+            for start in range(0, rows, step):
+                yield start, file.read(start, min(start + step, rows))
 
     def _open(self, name: str, kind: str, shape: tuple[int, int]) -> NpyRows:
         try:

@@ -20,9 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoplite.store.plan import Sizes, panel_width, part_entries
-
-HELD = 290 * 10**6  # bytes that Python and its libraries take before the work starts
+from hoplite.store.plan import LEAST_USE, Sizes, panel_width, part_entries
 
 
 @dataclass(frozen=True)
@@ -58,7 +56,7 @@ def cost(
     >>> here.panels, here.passes, round(here.files / 1e9, 2), round(here.flops / 1e9)
     (1, 1, 2.6, 277)
     """
-    sizes, room = Sizes.of(nodes, entries, longest_row, columns), memory - HELD
+    sizes, room = Sizes.of(nodes, entries, longest_row, columns), memory - LEAST_USE
     width = panel_width(sizes, room, workers)
     panels = -(-columns // width)
     fits = part_entries(sizes, width, room) >= sizes.entries

@@ -10,6 +10,7 @@ from pathlib import Path
 from hoplite.errors import StoreError
 
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+PATHS = {errno.ENOTDIR, errno.EACCES, errno.EPERM, errno.ENAMETOOLONG, errno.EROFS}
 AGAIN = "run `hoplite propagate` again with the same dataset and --out {folder}"
 
 
@@ -38,6 +39,7 @@ def clear_disk_errors(folder: Path) -> Iterator[None]:
                 f"finished stays: make room and {again}."
             ) from error
         named = f"{error.filename}: " if error.filename else ""
+        where = "" if error.errno in PATHS else "; check its disk"
         raise StoreError(
-            f"{folder} cannot be used: {named}{error.strerror or error}; check its disk."
+            f"{folder} cannot be used: {named}{error.strerror or error}{where}."
         ) from error

@@ -20,6 +20,7 @@ def claimed(folder: Path) -> Iterator[None]:
     """Make ``folder``, hold it for this process, and remove what a killed one left half written."""
     if folder.exists() and not folder.is_dir():
         raise StoreError(f"{folder} is a file; give --out a folder.")
+    made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).exists():
         _refuse_others(folder)
@@ -30,7 +31,13 @@ def claimed(folder: Path) -> Iterator[None]:
             )
         for place in (folder, folder / "operator", *folder.glob("hops/h*")):
             remove_leftovers(place)
-        yield
+        try:
+            yield
+        except BaseException:
+            if made and [path.name for path in folder.iterdir()] == [LOCK]:  # nothing was begun
+                (folder / LOCK).unlink()
+                folder.rmdir()
+            raise
 
 
 def _refuse_others(folder: Path) -> None:

@@ -19,6 +19,7 @@ from hoplite.propagation.backend import has_native
 from hoplite.store.manifest import Manifest
 from hoplite.store.memory import show_bytes
 
+LEAST_USE, USE_STEP = 320 * 10**6, 40 * 10**6
 RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6
 BLOCK_BYTES = 32 * 10**6  # of a block over all its panels
 PREPARED_ENTRY = 80  # bytes per entry while S is made
@@ -69,6 +70,15 @@ class Sizes:
         panels = 8 * self.nodes * width + self.part_bytes(self.least_part)
         making = 16 * self.nodes + PREPARED_ENTRY * max(self.longest_row, LEAST_ENTRIES)
         return reserve + max(panels, making, 24 * self.columns)
+
+
+def planned_use(held: int) -> int:
+    """The memory in use that a new store is planned with: rounded, so that it is cut as before.
+
+    >>> planned_use(291_234_567), planned_use(338_000_000)
+    (320000000, 360000000)
+    """
+    return max(LEAST_USE, -(-held // USE_STEP) * USE_STEP)
 
 
 def rows_per_block(sizes: Sizes, room: int) -> int:

@@ -20,6 +20,7 @@ from hoplite.store.plan import (
     Sizes,
     check_room,
     panel_width,
+    planned_use,
     prepared_entries,
     rows_per_block,
 )
@@ -40,7 +41,7 @@ def adopt_manifest(
     identity = source.identity()
     found = read_manifest(folder) if (folder / FILE).exists() else None
     sizes = Sizes.of(source.nodes, source.adjacency.entries, identity.longest_row, source.columns)
-    held = used_memory() - source.releasable()
+    held = planned_use(used_memory() - source.releasable())
     if found is None:
         making = used_memory() + sizes.least(0, PLANNED_RESERVE)  # S is made while X is still held
         taken = max(source.loading_peak, making)

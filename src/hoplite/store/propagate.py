@@ -124,8 +124,7 @@ def _run(
     with opened(source, folder, budget, seed, lambda what, x: tell(what, OPENED * x)) as graph:
         manifest = adopt_manifest(folder, graph, settings, budget, workers)
         store = HopStore(folder, manifest)
-        if store.complete:
-            _remove_damaged(store, tell)
+        _remove_damaged(store, tell)
         _warn_about_room(Blocks(folder, manifest))
         gap = PREPARED - OPENED
         prepare(store, graph, budget, lambda what, x: tell(what, OPENED + gap * x))
@@ -154,7 +153,9 @@ def compute_here(folder: Path, tasks: list[Task], memory: int, note: Note) -> No
 
 
 def _remove_damaged(store: HopStore, tell: Progress) -> None:
-    """Of a complete store, remove what is not as it was written, so that it is made again."""
+    """Remove the blocks that are not as they were written, so that they are made again."""
+    if not (store.folder / "hops").exists():
+        return
     tell("checking the store", OPENED)
     for damage in store.damages():
         if isinstance(damage, DamagedBlock):

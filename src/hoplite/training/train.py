@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -181,7 +182,7 @@ def scored_run(
     return ScoredRun(
         seed=result.run.seed,
         model=trained,
-        val_accuracy=result.val_accuracy,
+        val_accuracy=result.val_accuracy if result.val_accuracy >= 0 else math.nan,  # diverged
         test_accuracy=accuracy,
         best_epoch=result.best_epoch,
         epochs=result.epochs,
