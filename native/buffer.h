@@ -1,6 +1,7 @@
-// Scratch memory that the system may back with huge pages (random reads then miss the TLB less).
+// Memory that the system may back with huge pages (far reads and writes then miss the TLB less).
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <new>
 
@@ -10,17 +11,28 @@
 
 namespace hoplite {
 
+constexpr std::size_t huge_page = std::size_t(2) << 20;
+
+// Ask for huge pages in memory that is about to be written; only whole ones lie inside it. Advice
+// only: a refusal changes nothing, nor do pages that are there already.
+inline void prefer_huge_pages(void* begin, std::size_t bytes) {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+    const auto address = reinterpret_cast<std::uintptr_t>(begin);
+    const auto first = (address + huge_page - 1) / huge_page * huge_page;
+    const auto last = (address + bytes) / huge_page * huge_page;
+    if (first < last) madvise(reinterpret_cast<void*>(first), last - first, MADV_HUGEPAGE);
+#endif
+}
+
 template <class T>
 class Buffer {
   public:
     explicit Buffer(std::size_t count) {
         if (count == 0) return;
-        const std::size_t bytes = (count * sizeof(T) + page - 1) / page * page;
-        data_ = static_cast<T*>(std::aligned_alloc(page, bytes));
+        const std::size_t bytes = (count * sizeof(T) + huge_page - 1) / huge_page * huge_page;
+        data_ = static_cast<T*>(std::aligned_alloc(huge_page, bytes));
         if (!data_) throw std::bad_alloc();
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-        madvise(data_, bytes, MADV_HUGEPAGE);  // advice only: a refusal changes nothing
-#endif
+        prefer_huge_pages(data_, bytes);
     }
     ~Buffer() { std::free(data_); }
     Buffer(const Buffer&) = delete;
@@ -28,7 +40,6 @@ class Buffer {
     T* data() { return data_; }
 
   private:
-    static constexpr std::size_t page = std::size_t(2) << 20;
     T* data_ = nullptr;
 };
 

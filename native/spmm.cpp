@@ -38,6 +38,7 @@ void spmm(const CsrView<V, I>& s, const SpmmArguments<V>& args, int threads) {
                       s.nnz >= pack_min_degree * s.columns;
     const int64_t step = (pack ? packed_tile_bytes : max_tile_bytes) / int64_t(sizeof(V));
     Buffer<V> slab(pack ? s.columns * step : 0);
+    if (pack) prefer_huge_pages(args.y, std::size_t(s.rows * width) * sizeof(V));
     V last_row[max_tile_bytes / sizeof(V)] = {};
 
     for (int64_t column = 0; column < width; column += step) {

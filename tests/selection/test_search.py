@@ -20,7 +20,8 @@ import hoplite
 from hoplite.errors import ConfigError, GraphError, LedgerError
 from hoplite.selection import choose, rank, runs_table, search
 from hoplite.selection.ledger import Ledger
-from hoplite.selection.runner import SearchProgress, graph_digest, run_search
+from hoplite.selection.runner import SearchProgress, run_search
+from hoplite.selection.settings import graph_digest
 
 GRID = """
 [any]

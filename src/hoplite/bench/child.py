@@ -80,7 +80,7 @@ def hops(folder: str, hops: int, threads: int, rounds: int, seconds: float) -> d
 def _race(propagation: Any, ours: Any, rounds: int, seconds: float) -> dict[str, Any]:
     from hoplite.bench.measure import Contestant, Effort, interleave, timed
     from hoplite.peers import quietly
-    from hoplite.propagation.polynomial import gather_hops
+    from hoplite.propagation.polynomial import iterate
     from hoplite.propagation.spmm import torch_product
 
     S, X, k = propagation.matrix, propagation.features.dense(), propagation.hops
@@ -97,7 +97,7 @@ def _race(propagation: Any, ours: Any, rounds: int, seconds: float) -> dict[str,
     del ours
     samples = interleave(
         [
-            Contestant("hoplite", timed(lambda: gather_hops(S, "monomial", X, k, None))),
+            Contestant("hoplite", timed(lambda: list(iterate(S, "monomial", X, k)))),
             Contestant("torch", timed(quietly(by_torch)), warm_up=lambda: None),
         ],
         Effort(rounds, seconds),

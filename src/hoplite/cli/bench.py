@@ -39,7 +39,7 @@ def bench(
         bool,
         typer.Option(
             "--large",
-            help="Graphs of Reddit's size instead: half an hour, 12 GB of memory, and 15 GB of "
+            help="Graphs of Reddit's size instead: 20 minutes, 7 GB of memory, and 10 GB of "
             "disk in the temporary folder (TMPDIR).",
         ),
     ] = False,

@@ -28,7 +28,8 @@ from hoplite.reproduce.sections import (
     spectrum_entry,
 )
 from hoplite.selection import choose, rank, read_space
-from hoplite.selection.runner import full_options, run_search
+from hoplite.selection.runner import run_search
+from hoplite.selection.settings import full_options
 from hoplite.training.train import as_seeds
 
 CORES = os.cpu_count() or 1

@@ -14,8 +14,9 @@ from hoplite.cluster import connect
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import LedgerError
 from hoplite.graph import Graph
+from hoplite.selection.cells import Task
 from hoplite.selection.ledger import Ledger
-from hoplite.selection.runner import Task, graph_digest
+from hoplite.selection.settings import graph_digest
 
 GRAPH = "graph.npz"
 
