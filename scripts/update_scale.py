@@ -56,7 +56,7 @@ MACHINES = {
     TENFOLD: (
         Machine("64 cores, 1 TB, NVMe 6 GB/s", 900 * GB, 300 * GB, 6 * GB),
         Machine("8 x (32 cores, 256 GB), 25 Gbit/s each", 220 * GB, 200 * GB, 3 * GB, 8),
-        Machine("32 x (16 cores, 128 GB), 25 Gbit/s each", 110 * GB, 150 * GB, 3 * GB, 32),
+        Machine("13 x (16 cores, 128 GB), 25 Gbit/s each", 110 * GB, 150 * GB, 3 * GB, 13),
     ),
 }
 
@@ -91,13 +91,9 @@ def _row(graph: Graph, machine: Machine) -> str:
 
 def _duration(seconds: float) -> str:
     minutes = seconds / 60
-    return (
-        f"{minutes:.2g} min"
-        if minutes < 10
-        else f"{minutes:.0f} min"
-        if minutes < 100
-        else f"{minutes / 60:.1f} h"
-    )
+    if minutes >= 100:
+        return f"{minutes / 60:.1f} h"
+    return f"{minutes:.2g} min" if minutes < 10 else f"{minutes:.0f} min"
 
 
 def updated(text: str) -> str:
