@@ -325,6 +325,8 @@ def test_a_folder_that_cannot_be(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(DatasetError, match="cannot be written"):
         fetch("reddit", tmp_path / "file" / "reddit")
+    with pytest.raises(DatasetError, match="is a file; give a folder"):
+        fetch("reddit", tmp_path / "file")
 
 
 def test_unknown_names(tmp_path):

@@ -72,6 +72,8 @@ def fetch_archive(archive: Archive, folder: Path, *, progress: Progress | None =
     """
     if all((folder / member).is_file() for member in archive.members):
         return
+    if folder.exists() and not folder.is_dir():
+        raise DatasetError(f"{folder} is a file; give a folder.")
     report = progress or (lambda what, share: None)
     try:
         folder.mkdir(parents=True, exist_ok=True)
