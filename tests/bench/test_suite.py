@@ -1,10 +1,9 @@
 """The suite and its reports: choice, JSON, Markdown, and the command itself."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from tests.commands import hoplite
 
 from hoplite import ConfigError
 from hoplite.bench import machine, report, suite
@@ -103,14 +102,18 @@ def test_a_busy_machine_is_told_of():
     assert "not known" in report.busy_line({"busy_before": None})
 
 
-def hoplite(*arguments, cwd):
-    command = [sys.executable, "-m", "hoplite", "bench", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
-
-
 def test_command(tmp_path):
     process = hoplite(
-        "--quick", "--only", "scaling", "--threads", "1", "--out", "B.md", "--json", cwd=tmp_path
+        "bench",
+        "--quick",
+        "--only",
+        "scaling",
+        "--threads",
+        "1",
+        "--out",
+        "B.md",
+        "--json",
+        cwd=tmp_path,
     )
     assert process.returncode == 0, process.stderr
     assert process.stderr == ""  # no terminal, no bar
@@ -133,7 +136,7 @@ def test_command(tmp_path):
     ],
 )
 def test_wrong_use(tmp_path, arguments, sentence):
-    process = hoplite(*arguments, cwd=tmp_path)
+    process = hoplite("bench", *arguments, cwd=tmp_path)
     assert process.returncode == 2
     assert sentence in process.stderr
     assert "Traceback" not in process.stderr

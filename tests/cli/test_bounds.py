@@ -1,16 +1,9 @@
 """hoplite bounds, as a user calls it."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-
-
-def hoplite(*arguments):
-    return subprocess.run(
-        [sys.executable, "-m", "hoplite", *arguments], capture_output=True, text=True, timeout=300
-    )
+from tests.commands import hoplite
 
 
 def test_json():

@@ -9,15 +9,11 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
+from tests.commands import hoplite
 
 from hoplite import TrainedModel, load
 from hoplite.cli import console
 from hoplite.training import Progress
-
-
-def hoplite(*arguments, cwd=None):
-    command = [sys.executable, "-m", "hoplite", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
 
 
 def succeeded(*arguments, cwd=None):

@@ -1,10 +1,9 @@
 """hoplite explain as a user meets it: a real process, its two streams and its exit code."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from tests.commands import hoplite
 
 LINE = "add up to the logit of"
 SCHEMA = {
@@ -25,11 +24,6 @@ SCHEMA = {
     "flips",
     "out",
 }
-
-
-def hoplite(*arguments, cwd):
-    command = [sys.executable, "-m", "hoplite", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=300)
 
 
 def succeeded(*arguments, cwd):

@@ -1,10 +1,9 @@
 """hoplite report as a user meets it: a real process, its two streams and its exit code."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+from tests.commands import hoplite
 
 ENTRY = {
     "protocol": "validation",
@@ -20,11 +19,6 @@ ENTRY = {
     "test_std": 0.0,
     "command": "hoplite train cora",
 }
-
-
-def hoplite(*arguments, cwd):
-    command = [sys.executable, "-m", "hoplite", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
 
 
 @pytest.fixture

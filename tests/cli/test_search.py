@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow.csv
 import pytest
+from tests.commands import hoplite
 
 SPACE = """
 [any]
@@ -16,12 +15,6 @@ lr = {low = 0.01, high = 0.3, log = true}
 dropout = 0.0
 hops = {low = 1, high = 4}
 """
-
-
-def hoplite(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "hoplite", *words], capture_output=True, text=True, check=False
-    )
 
 
 def test_random_draws_are_searched_and_exported(tmp_path: Path) -> None:

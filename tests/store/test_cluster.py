@@ -16,6 +16,8 @@ from hoplite.datasets import write_npz
 from hoplite.errors import ClusterError
 from hoplite.store import HopStore, StoreError, propagate
 
+HOPS = 24  # so many that the work does not end while a test looks at it
+
 psutil = pytest.importorskip("psutil")
 pytest.importorskip("distributed")
 
@@ -191,9 +193,9 @@ def test_two_processes_write_the_same_blocks(work, stores):
 
 
 def test_the_command_is_interrupted_and_goes_on(work, stores, tmp_path):
-    graph, whole, folder = work("stopped", hops=4)
+    graph, whole, folder = work("stopped", hops=HOPS)
     write_npz(tmp_path / "graph.npz", graph)
-    words = ["propagate", tmp_path / "graph.npz", "--hops", 4, "--out", folder, "--json"]
+    words = ["propagate", tmp_path / "graph.npz", "--hops", HOPS, "--out", folder, "--json"]
     command = [sys.executable, "-m", "hoplite", *map(str, words), "--cluster", "local:2"]
     process = subprocess.Popen(
         command,

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -174,7 +175,8 @@ except HopliteError as error:
     finally:
         second.kill()
         second.communicate()
-    assert first.returncode == 1
+    # after a time-out torch's own threads may abort the process on its way out
+    assert first.returncode in (1, -signal.SIGABRT)
     assert error.startswith("process 0 of 2 lost the others or waited longer")
     assert time.monotonic() - started < 90
 

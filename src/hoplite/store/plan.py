@@ -19,7 +19,7 @@ from hoplite.propagation.backend import has_native
 from hoplite.store.manifest import Manifest
 from hoplite.store.memory import show_bytes
 
-LEAST_USE, USE_STEP = 320 * 10**6, 40 * 10**6
+LEAST_USE, USE_STEP = 320 * 10**6, 60 * 10**6
 RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6
 BLOCK_BYTES = 32 * 10**6  # of a block over all its panels
 PREPARED_ENTRY = 80  # bytes per entry while S is made
@@ -76,9 +76,9 @@ def planned_use(held: int) -> int:
     """The memory in use that a new store is planned with: rounded, so that it is cut as before.
 
     >>> planned_use(291_234_567), planned_use(338_000_000)
-    (320000000, 360000000)
+    (320000000, 380000000)
     """
-    return max(LEAST_USE, -(-held // USE_STEP) * USE_STEP)
+    return LEAST_USE + -(-max(0, held - LEAST_USE) // USE_STEP) * USE_STEP
 
 
 def rows_per_block(sizes: Sizes, room: int) -> int:
