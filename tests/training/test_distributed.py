@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import socket
 import subprocess
 import sys
@@ -175,8 +174,7 @@ except HopliteError as error:
     finally:
         second.kill()
         second.communicate()
-    # after a time-out torch's own threads may abort the process on its way out
-    assert first.returncode in (1, -signal.SIGABRT)
+    assert first.returncode == 1
     assert error.startswith("process 0 of 2 lost the others or waited longer")
     assert time.monotonic() - started < 90
 

@@ -12,7 +12,9 @@ loss that a line search sees, so that every process takes the same decisions.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any
@@ -160,12 +162,15 @@ def connected(shares: Sequence[float] | None = None, *, timeout: float = TIMEOUT
     except (dist.DistError, RuntimeError, ValueError) as error:
         if isinstance(error, HopliteError) or not _is_of_network(error):
             raise
+        traceback.clear_frames(error.__traceback__)  # they hold what is to be freed below
         raise HopliteError(
             f"process {rank} of {size} lost the others or waited longer than {timeout:g} s for "
             "them; look for the first error among their messages, and start all of them again."
         ) from error
     finally:
         if dist.is_initialized():
+            # a DistributedDataParallel that outlives the group aborts the process at its end
+            gc.collect()
             with contextlib.suppress(RuntimeError):  # the others may be gone
                 dist.destroy_process_group()
 
