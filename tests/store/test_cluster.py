@@ -203,6 +203,8 @@ def test_the_command_is_interrupted_and_goes_on(work, stores, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # where the tests run in the background, interrupts are ignored, also by what they start
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     while not list(folder.glob("hops/h1/*.npy")):
         assert process.poll() is None
