@@ -1,13 +1,55 @@
-"""Files that are either written completely or not at all."""
+"""Files that are written completely or not at all, and read only if they are what they should be.
+
+Whatever a user names may be a pipe that never answers, a device without end, or larger than
+memory; so every file is opened by :func:`open_regular`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
+
+
+def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) -> BinaryIO:
+    """Open a regular file of at most ``most_bytes`` to read its bytes, without a buffer.
+
+    OSError, whose ``strerror`` says why, for anything else: a folder, a pipe, a device, a socket.
+
+    >>> open_regular("/dev/zero")
+    Traceback (most recent call last):
+    OSError: [Errno 22] it is not a regular file: '/dev/zero'
+    """
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    try:
+        found = os.fstat(handle)
+        if stat.S_ISDIR(found.st_mode):
+            raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+        if most_bytes is not None and found.st_size > most_bytes:
+            size = f"it has {found.st_size:,} bytes, and at most {most_bytes:,} are read"
+            raise OSError(errno.EFBIG, size, str(path))
+        return os.fdopen(handle, "rb", buffering=0)
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
+    """All bytes of a regular file; OSError as in :func:`open_regular`, also if it has more."""
+    with open_regular(path, most_bytes) as file:
+        data = file.read(most_bytes + 1)  # it may have grown, and some systems' files tell size 0
+        while len(data) <= most_bytes and (more := file.read(most_bytes + 1 - len(data))):
+            data += more
+    if len(data) > most_bytes:
+        raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
+    return data
 
 
 @contextlib.contextmanager
