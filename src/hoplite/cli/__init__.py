@@ -20,6 +20,7 @@ from hoplite.cli.reproduce import reproduce
 from hoplite.cli.search import search
 from hoplite.cli.train import train
 from hoplite.errors import ConfigError, HopliteError
+from hoplite.printable import prepare_streams
 
 INTERRUPTED = 130
 
@@ -64,6 +65,7 @@ app.command()(bench)
 def main() -> None:
     """Run the command line: 0 it worked, 1 it failed (one sentence), 2 wrong usage."""
     warnings.showwarning = show_warning
+    prepare_streams()
     try:
         code = app(standalone_mode=False)
         if code == INTERRUPTED:

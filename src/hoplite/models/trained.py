@@ -15,7 +15,7 @@ from hoplite.config import ModelConfig
 from hoplite.errors import ConfigError, HopliteError, ModelFileError
 from hoplite.graph import Graph
 from hoplite.models import LinearModel, Model, Weights, build_model
-from hoplite.models.alignment import aligned_graph, check_classes
+from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_classes
 from hoplite.models.folder import read_folder, write_folder
 from hoplite.propagation.engine import Propagation
 
@@ -46,6 +46,13 @@ class TrainedModel:
         return len(self.class_names)
 
     @property
+    def left_out_classes(self) -> tuple[str, ...]:
+        """Classes of its graph that the model has not, because it was not shown any of them."""
+        names = self.training.get(LEFT_OUT)  # from a file, so anything
+        found = names if isinstance(names, list) else []
+        return tuple(name for name in found if isinstance(name, str))
+
+    @property
     def coefficients_(self) -> np.ndarray:
         """c_0 .. c_k in the model's basis; for hLGC the ungated alpha. The baselines have none."""
         model = self._model()
@@ -64,7 +71,7 @@ class TrainedModel:
     def logits(self, graph: Graph) -> np.ndarray:
         """Logits of every node: (n, m); ModelFileError unless the graph fits the model."""
         graph = aligned_graph(graph, self.num_features, self.feature_names)
-        check_classes(graph, self.class_names)
+        check_classes(graph, self.class_names, self.left_out_classes)
         config = self.config
         return self.logits_from(Propagation(graph, config.operator, config.basis, config.hops))
 
@@ -109,7 +116,7 @@ class TrainedModel:
         config, weights = read_folder(folder)
         try:
             model = cls(
-                config=ModelConfig(**config["model"]),
+                config=ModelConfig.stored(config["model"]),
                 weights=weights,
                 num_features=int(config["num_features"]),
                 class_names=_names(config["class_names"]),

@@ -17,12 +17,13 @@ import numpy as np
 from hoplite.config import ModelConfig, TrainingConfig
 from hoplite.errors import ConfigError, nearest_hint
 
-KINDS = {
-    field.name: type(field.default)
+DEFAULTS = {
+    field.name: field.default
     for config in (ModelConfig, TrainingConfig)
     for field in dataclasses.fields(config)
     if field.name != "model"
 }
+KINDS = {name: type(value) for name, value in DEFAULTS.items()}
 _KIND_NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 MOST_CONFIGURATIONS = 100_000
 _MOST_REPEATS = 100_000  # so many draws in a row without anything new: there is nothing new

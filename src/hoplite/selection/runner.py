@@ -20,6 +20,7 @@ import numpy as np
 from hoplite.config import check_number
 from hoplite.errors import GraphError, HopliteError, LedgerError
 from hoplite.graph import Graph
+from hoplite.printable import printable
 from hoplite.propagation.backend import set_num_threads
 from hoplite.selection.cells import LOOK_SECONDS, Task
 from hoplite.selection.cluster import train_on
@@ -137,7 +138,7 @@ def _worker(task: Task, threads: int) -> None:
     except KeyboardInterrupt:
         os._exit(130)  # the process that started this one says so
     except HopliteError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
+        print(f"error: {printable(str(error))}", file=sys.stderr, flush=True)
         os._exit(1)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hoplite.config import ModelConfig, TrainingConfig
+from hoplite.config import ModelConfig, TrainingConfig, idle_settings
 from hoplite.datasets import load
 from hoplite.errors import LedgerError
 from hoplite.files import atomic_write_text
@@ -23,7 +23,7 @@ from hoplite.graph import Graph
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.protocol import BIASED, Candidate, check_protocol, rank
 from hoplite.selection.runner import SearchProgress, run_search
-from hoplite.selection.space import TWO_LAYERS, read_space
+from hoplite.selection.space import read_space
 from hoplite.training.train import TrainingResult, number, train
 
 
@@ -164,10 +164,11 @@ def train_command(
     """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ..."""
     fields = [f for kind in (ModelConfig, TrainingConfig) for f in dataclasses.fields(kind)]
     usual = {field.name: field.default for field in fields}
-    shown = {"hidden" if model in TWO_LAYERS else "hops", "lr", "weight_decay", "dropout"}
+    idle = idle_settings(model)
+    shown = {"hops", "hidden", "lr", "weight_decay", "dropout"}
     words = ["hoplite", "train", dataset, "--model", model]
     for name, value in options.items():
-        if name in shown or value != usual[name]:
+        if name not in idle and (name in shown or value != usual[name]):
             flag = f"--{name.replace('_', '-')}"
             words += [flag] if value is True else [flag, str(value)]
     words += ["--split-seed", str(split_seed)] if split_seed else []

@@ -20,9 +20,17 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import GATES, MODELS, ModelConfig, check_number, split_options
+from hoplite.config import (
+    GATES,
+    MODELS,
+    ModelConfig,
+    check_number,
+    idle_settings,
+    split_options,
+)
 from hoplite.errors import ConfigError, check_choice, nearest_hint
 from hoplite.selection.dimensions import (
+    DEFAULTS,
     KINDS,
     MOST_CONFIGURATIONS,
     Choices,
@@ -36,8 +44,7 @@ from hoplite.selection.dimensions import (
 )
 
 BUILT_IN = ("paper", "reduced", "quick")
-USED_ONLY_BY = {"hidden": ("gcn", "gat"), "heads": ("gat",)}
-TWO_LAYERS = ("gcn", "gat")
+SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them
 
 
 @dataclass(frozen=True)
@@ -153,7 +160,8 @@ class Space:
         branches = []
         for gate in self._gates(dataset, model, fixed):
             outer, *inner = self._layers(dataset, model, gate)
-            branch = {k: v for k, v in outer.dimensions.items() if not _ignores(model, k)}
+            idle = idle_settings(model) & SHARED
+            branch = {k: v for k, v in outer.dimensions.items() if k not in idle}
             for layer in inner:
                 branch.update(layer.dimensions)
             if gate is not None:
@@ -254,15 +262,14 @@ def _read_layer(
                 f"{where} has a table {key!r}; the tables that it may have are: "
                 f"{allowed}.{nearest_hint(key, [*below, *KINDS])}"
             )
-        elif _ignores(model, key) or (key == "gate" and model == "hlgc" and not below):
+        elif _changes_nothing(model, key, value, chosen=model == "hlgc" and not below):
             raise ConfigError(f"{where}: {key} changes nothing here; leave it out.")
         else:
             dimensions[key] = read_dimension(key, value, where)
     return Layer(dimensions, cut, inner)
 
 
-def _ignores(model: str, option: str) -> bool:
-    """Whether ``option`` says nothing to ``model`` (to no model in particular: "")."""
-    if option == "hops":
-        return model in TWO_LAYERS
-    return bool(model) and model not in USED_ONLY_BY.get(option, (model,))
+def _changes_nothing(model: str, option: str, value: Any, chosen: bool) -> bool:
+    """Whether ``model`` has no such ``option`` but for its default, or its gate is ``chosen``."""
+    idle = option in idle_settings(model) and value != DEFAULTS[option]
+    return idle or (option == "gate" and chosen)

@@ -113,5 +113,5 @@ def name_of(data: Graph | HopStore) -> str:
 
 
 def number(value: float) -> float | None:
-    """A float for JSON, which has no NaN: None stands for what was not measured."""
-    return None if np.isnan(value) else float(value)
+    """A float for JSON, which has no NaN and no infinity: None stands for them."""
+    return float(value) if np.isfinite(value) else None

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import MOST_SEED, ModelConfig, check_number, split_options
+from hoplite.config import MOST_SEED, ModelConfig, check_number, idle_settings, split_options
 from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
@@ -63,7 +63,8 @@ def train(
     """
     store = as_store(graph)
     if store is not None:
-        usual = {name: getattr(store.manifest, name) for name in ("hops", "operator", "basis")}
+        names = {"hops", "operator", "basis"} - idle_settings(model)
+        usual = {name: getattr(store.manifest, name) for name in names}
         options = usual | {"dropout": 0.0} | options
     model_config, training_config = split_options(model, options)
     data = store or (graph if isinstance(graph, Graph) else load(graph))  # pyright: ignore[reportArgumentType] - no store
