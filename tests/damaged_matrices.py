@@ -154,7 +154,7 @@ def _damaged_part(form: str, array: bool, part: str, seed: int) -> Iterator[tupl
         if form == "lil":
             getattr(matrix, part)[int(rng.integers(N))] = damage()
         else:
-            found = matrix.coords["row col".split().index(part)] if _is_coords(form, part) else None
+            found = matrix.coords[["row", "col"].index(part)] if _is_coords(form, part) else None
             new = damage(getattr(matrix, part) if found is None else found, rng)
             if found is None:
                 matrix.__dict__[part] = new

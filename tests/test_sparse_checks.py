@@ -13,12 +13,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.propagation.spmm import SparseMatrix
 from hoplite.sparse_checks import as_csr, check_csr
-from tests.examples import examples
 
 FORMATS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")
 
