@@ -57,16 +57,16 @@ class DiskGraph:
             self.feature_names = None if names is None else tuple(names)
             self.tables: list[Any] = meta["tables"]
             self._note, self._integers = meta["split_note"], bool(meta["integer_ids"])
-            self.adjacency = CsrFiles(self.folder)
+            self.adjacency = CsrFiles(self.folder, self._damaged)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._damaged(error) from error
         try:
+            if self.adjacency.rows != self.nodes:
+                raise ValueError("the adjacency has another size")
             self._features = NpyRows(self.folder / "features.npy")
             if self._features.shape != (self.nodes, self.features):
                 self._features.close()
                 raise ValueError("features.npy has another shape")
-            if self.adjacency.rows != self.nodes:
-                raise ValueError("the adjacency has another size")
         except (OSError, ValueError) as error:
             self.adjacency.close()
             raise self._damaged(error) from error

@@ -19,6 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.errors import DatasetError
+from hoplite.sparse_checks import check_csr
 
 
 def read_pickle(path: Path) -> Any:
@@ -135,19 +136,7 @@ class _Csr:
             raise _Refused("it describes a matrix in an unknown way")
         rows, columns = _shape(state["_shape"], length=2)
         data, indices, indptr = (_vector(state[key]) for key in ("data", "indices", "indptr"))
-        if indices.dtype.kind != "i" or indptr.dtype.kind != "i":
-            raise ValueError("the indices of a matrix are not integers")
-        # SciPy trusts these arrays and would read or write out of bounds.
-        if (
-            indptr.size != rows + 1
-            or indptr[0] != 0
-            or indptr[-1] != indices.size
-            or indices.size != data.size
-            or (np.diff(indptr) < 0).any()
-            or indices.min(initial=0) < 0
-            or (indices.size and indices.max() >= columns)
-        ):
-            raise ValueError("the indices of a matrix contradict its shape")
+        check_csr(indptr, indices, data, (rows, columns))
         self.value = sp.csr_array((data, indices, indptr), shape=(rows, columns))
 
 

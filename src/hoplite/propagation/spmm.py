@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hoplite.errors import ConfigError, GraphError
 from hoplite.propagation.backend import get_num_threads, native, uses_native
+from hoplite.sparse_checks import as_csr
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
@@ -74,20 +75,16 @@ class SparseMatrix:
 
         ``symmetric=True`` is the caller's word that the matrix equals its transpose.
         """
-        if not sp.issparse(matrix) or matrix.ndim != 2:
+        if not sp.issparse(matrix):
             raise GraphError(
                 f"the matrix is a {type(matrix).__name__}; pass a two-dimensional SciPy sparse one."
             )
-        if symmetric and matrix.shape[0] != matrix.shape[1]:
+        csr = as_csr(matrix, "the sparse matrix")
+        if symmetric and csr.shape[0] != csr.shape[1]:
             raise GraphError(
-                f"the matrix has shape {matrix.shape}, so it cannot be symmetric; "
+                f"the matrix has shape {csr.shape}, so it cannot be symmetric; "
                 "leave symmetric=False."
             )
-        csr = sp.csr_array(matrix)
-        try:
-            csr.check_format(full_check=True)  # SciPy's own methods trust the index arrays
-        except ValueError as error:
-            raise GraphError(f"the sparse matrix is damaged: {error}.") from error
         if csr.dtype not in (np.float32, np.float64):
             csr = csr.astype(np.float32)
         if not csr.has_canonical_format:
