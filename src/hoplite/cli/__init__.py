@@ -21,8 +21,7 @@ from hoplite.cli.search import search
 from hoplite.cli.train import train
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.printable import prepare_streams
-
-INTERRUPTED = 130
+from hoplite.stopping import stopping
 
 app = typer.Typer(
     name="hoplite",
@@ -68,9 +67,9 @@ def main() -> None:
     prepare_streams()
     try:
         code = app(standalone_mode=False)
-        if code == INTERRUPTED:
-            print_error("stopped by the keyboard.")
     except Exception as error:
+        if stopping.number is not None:  # a signal has broken something on its way
+            raise
         code = _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
 

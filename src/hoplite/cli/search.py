@@ -83,10 +83,15 @@ def search(
         "epochs": epochs, "patience": patience,
     }  # fmt: skip
     fixed = {name: value for name, value in given.items() if value is not None}
+    workers = workers or os.cpu_count() or 1
     if cluster is not None:
         from hoplite.cluster import warm_up
 
         warm_up(cluster)
+    elif workers > 1:
+        from hoplite.processes import warm_up
+
+        warm_up("hoplite.selection.cells")
     from hoplite import load  # only now: importing torch takes a second
     from hoplite.predictions import write_table
     from hoplite.selection import search as run
@@ -103,7 +108,7 @@ def search(
             seeds=seeds,
             samples=samples,
             sample_seed=sample_seed,
-            workers=workers or os.cpu_count() or 1,
+            workers=workers,
             cluster=cluster,
             progress=progress,
             **fixed,

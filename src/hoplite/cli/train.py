@@ -19,6 +19,8 @@ from hoplite.cli.console import (
 )
 from hoplite.config import ModelConfig, TrainingConfig, split_options
 from hoplite.errors import HopliteError
+from hoplite.processes import held
+from hoplite.stopping import stopping
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.training import TrainingResult
@@ -156,7 +158,9 @@ def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bo
             for run in result.runs
         }
         try:
-            result.model.save(out, overwrite=overwrite, result=summary | {"history": curves})
+            with held():
+                result.model.save(out, overwrite=overwrite, result=summary | {"history": curves})
+                stopping.remark = f"the model was saved in {out}"
             summary["out"] = str(out)
         except HopliteError as error:  # a full disk must not take the figures with it
             failure = error

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from hoplite.graph import Graph
 from hoplite.models import build_model
 from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
+from hoplite.processes import births
 from hoplite.propagation.backend import set_num_threads
 from hoplite.propagation.engine import Propagation
 from hoplite.reproduce.jobs import CURVES_ON, MODELS_SHARE, Job
@@ -80,16 +80,13 @@ def examine_many(
         return
     context = multiprocessing.get_context("spawn")  # a fork would inherit OpenMP's dead threads
     threads = max(1, (os.cpu_count() or 1) // workers)
-    with context.Pool(workers, _start_worker, (threads,)) as pool:
+    with births():
+        pool = context.Pool(workers, set_num_threads, (threads,))
+    with pool:
         waiting = [pool.apply_async(examine, call) for call in calls]
         for index, (result, (job, _)) in enumerate(zip(waiting, tasks, strict=True)):
             report(job.name, MODELS_SHARE * index / len(tasks))
             yield job, result.get()
-
-
-def _start_worker(threads: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for it says so
-    set_num_threads(threads)
 
 
 def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.ndarray | None]:

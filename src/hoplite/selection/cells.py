@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -46,6 +44,10 @@ class Task:
         weights, ledger = self.cell_weights(), Ledger(self.folder, self.settings)
         return sorted(ledger.waiting(test=self.test), key=lambda cell: -weights[cell])
 
+    def tidy(self) -> None:
+        """Remove what killed processes left of unfinished cells."""
+        Ledger(self.folder, self.settings).tidy(test=self.test)
+
     def work_on(self, cell: int, look: Callable[[], None] | None = None) -> None:
         """Train one cell, unless another process has it, or has finished it."""
         ledger = Ledger(self.folder, self.settings)
@@ -65,7 +67,7 @@ class Task:
         model = build_model(config, self.graph.num_features, self.graph.num_classes)
         propagation = Propagation(self.graph, config.operator, config.basis, config.hops)
         parts = node_sets(self.graph)
-        parent, last_look = multiprocessing.parent_process(), 0.0
+        last_look = 0.0
 
         def note(state: Any) -> None:
             nonlocal last_look
@@ -74,8 +76,6 @@ class Task:
                 claim.note(min(0.999, max(0.001, state.done / state.total)))
                 if look is not None:
                     look()
-                if parent is not None and not parent.is_alive():  # killed: nobody waits for us
-                    os._exit(1)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)  # divergence is recorded instead
