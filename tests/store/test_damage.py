@@ -183,7 +183,7 @@ def test_other_labels_are_taken_over(made):
     ("content", "sentence"),
     [
         ("{", "manifest.json is damaged"),
-        ("[]", "no manifest of a hop store"),
+        ("[]", "is damaged .it is not one object"),
         ('{"format": "other"}', "no manifest of a hop store"),
         ('{"format": "hoplite hop store 1"}', "manifest.json is damaged"),
     ],

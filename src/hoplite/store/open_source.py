@@ -13,9 +13,9 @@ from hoplite.datasets.external import import_tables
 from hoplite.datasets.load import NAMES
 from hoplite.datasets.table_files import find_table, has_table
 from hoplite.graph import Graph
-from hoplite.store.folder import GRAPH
 from hoplite.store.memory import release_memory, used_memory
 from hoplite.store.sources import DiskSource, MemorySource, Source
+from hoplite.store.store import GRAPH
 
 # Tables in memory take several times the bytes of their files, and the reader of CSV its own.
 TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
