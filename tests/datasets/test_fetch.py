@@ -254,10 +254,11 @@ def unused_port() -> int:
 
 @pytest.mark.parametrize(
     ("place", "reason"),
-    [(f"127.0.0.1:{unused_port()}", "Connection refused"), ("no-such-host.invalid", ".+")],
+    [("127.0.0.1:{port}", "Connection refused"), ("no-such-host.invalid", ".+")],
 )
 def test_no_network(tmp_path, monkeypatch, place, reason):
     monkeypatch.setenv("no_proxy", "*")
+    place = place.format(port=unused_port())
     archive = Archive("reddit", f"http://{place}/reddit.zip", "0" * 64, FILES)
     with pytest.raises(DatasetError, match=rf"cannot be reached \({reason}\); check the network"):
         fetch_archive(archive, tmp_path)
