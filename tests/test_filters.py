@@ -15,6 +15,7 @@ from hoplite.filters import (
     start_rate,
 )
 from hoplite.models import build_model
+from hoplite.operators import SPECTRUM
 
 
 def generator(seed=0):
@@ -95,3 +96,49 @@ def test_bad_hops(hops):
 def test_unknown_basis():
     with pytest.raises(ConfigError, match="Did you mean 'chebyshev'"):
         basis_values("chebychev", "laplacian", np.zeros(1), 2)
+
+
+@pytest.mark.parametrize("hops", [0, 1, 2, 9])
+def test_random_starts_are_scaled_by_the_hops(hops):
+    bound = 1 / math.sqrt(max(hops, 1))
+    drawn = 2 * torch.rand(hops + 1, generator=generator(3)) - 1
+    torch.testing.assert_close(start_coefficients("random", hops, 1, generator(3)), drawn * bound)
+    rate = start_rate("random", hops, -1, generator(3))
+    torch.testing.assert_close(rate, (2 * torch.rand((), generator=generator(3)) - 1) * bound)
+
+
+@pytest.mark.parametrize("start", [start_coefficients, start_rate])
+def test_either_start_leaves_the_generator_alike(start):
+    """So that what is drawn afterwards does not depend on the start."""
+    after = []
+    for name in ("random", "lowpass"):
+        source = generator(5)
+        start(name, 6, 1, source)
+        after.append(torch.rand(1, generator=source).item())
+    assert after[0] == after[1]
+    with pytest.raises(ConfigError, match="start is 'randon'"):
+        start("randon", 6, 1, generator())
+
+
+def test_exponential_coefficients_of_many_rates_and_few_hops():
+    rates = torch.tensor([[0.5], [-2.0]], dtype=torch.float64)
+    for hops in (0, 1, 2):
+        expected = [[[rate**i / math.factorial(i) for i in range(hops + 1)]] for rate in (0.5, -2)]
+        values = exponential_coefficients(rates, hops)
+        assert values.dtype == torch.float64
+        torch.testing.assert_close(values, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_chebyshev_on_any_interval(monkeypatch):
+    monkeypatch.setitem(SPECTRUM, "wide", (1.0, 5.0))
+    values = basis_values("chebyshev", "wide", np.array([1.0, 4.0]), 2)
+    np.testing.assert_allclose(values, [[1, -1, 1], [1, 0.5, -0.5]])
+
+
+def test_the_grid_of_a_response():
+    assert frequency_response([0, 1]).tolist() == np.linspace(-1, 1, 200).tolist()
+    assert (
+        frequency_response([0, 1], operator="laplacian").tolist() == np.linspace(0, 2, 200).tolist()
+    )
+    with pytest.raises(ConfigError, match="operator is 'laplace'"):
+        frequency_response([0, 1], operator="laplace")

@@ -1,13 +1,18 @@
 """Operators: against their definition, their invariants, and a graph small enough for paper."""
 
+import dataclasses
+import functools
+
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoplite import ConfigError, Graph
+from hoplite import ConfigError, Graph, operators
 from hoplite.config import OPERATORS
-from hoplite.operators import build_operator
+from hoplite.datasets.csr_rows import CsrMemory
+from hoplite.operators import SPECTRUM, build_operator, in_basis, operator_rows
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -71,3 +76,63 @@ def test_invariants(graphs, seed, n, density):
 def test_unknown_operator_suggests_the_nearest(graphs):
     with pytest.raises(ConfigError, match="Did you mean 'laplacian'"):
         build_operator(graphs(), "laplacain")
+
+
+def test_intervals_and_bounds_of_the_spectra(graphs):
+    built = [build_operator(graphs(), name) for name in ("adjacency", "renormalized", "laplacian")]
+    assert [one.spectrum for one in built] == [(-1.0, 1.0), (-1.0, 1.0), (0.0, 2.0)]
+    assert [one.norm_bound for one in built] == [1.0, 1.0, 2.0]
+
+
+def test_an_operator_cannot_be_changed_and_equals_only_itself(graphs):
+    operator = build_operator(graphs())
+    assert operator == operator
+    assert operator != build_operator(graphs())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        operator.name = "laplacian"
+
+
+@pytest.mark.parametrize("most_entries", [1, 7, 30])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_in_pieces_as_in_one(graphs, dense, monkeypatch, name, most_entries):
+    graph = graphs(n=23, seed=4)
+    pieces = list(operator_rows(CsrMemory(graph.adjacency), name, np.float64, most_entries))
+    assert len(pieces) > 2
+    assert [start for start, _ in pieces] == list(
+        np.cumsum([0, *[rows.shape[0] for _, rows in pieces[:-1]]])
+    )
+    whole = build_operator(graph, name).matrix
+    for start, rows in pieces:
+        twin = whole[start : start + rows.shape[0]]
+        np.testing.assert_array_equal(rows.toarray(), twin.toarray())
+        moved = in_basis(rows, name, "chebyshev", start)
+        expected = dense.operator(graph, name) - (np.eye(23) if name == "laplacian" else 0)
+        part = expected[start : start + rows.shape[0]]
+        np.testing.assert_allclose(moved.toarray(), part, atol=1e-12)
+    in_small_steps = functools.partial(operator_rows, most_entries=most_entries)
+    monkeypatch.setattr(operators, "operator_rows", in_small_steps)
+    again = build_operator(graph, name).matrix
+    again.check_format(full_check=True)
+    for part in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(again, part), getattr(whole, part))
+        assert getattr(again, part).dtype == getattr(whole, part).dtype
+    assert again.indices.dtype == again.indptr.dtype == np.int32
+
+
+def test_rows_are_copied_only_where_the_basis_needs_it():
+    rows = sp.csr_array(np.array([[0.5, 0.25], [0.25, 0.5]]))
+    assert in_basis(rows, "adjacency", "chebyshev") is rows
+    assert in_basis(rows, "laplacian", "monomial") is rows
+    assert in_basis(rows, "laplacian", "chebyshev").toarray().tolist() == [
+        [-0.5, 0.25],
+        [0.25, -0.5],
+    ]
+    zeros = in_basis(sp.csr_array(np.eye(2)), "laplacian", "chebyshev")
+    assert zeros.nnz == 0
+
+
+@pytest.mark.parametrize(("interval", "expected"), [((-2.0, 2.0), 0.5), ((0.0, 6.0), -2 / 3)])
+def test_any_interval_is_mapped_to_one(monkeypatch, interval, expected):
+    monkeypatch.setitem(SPECTRUM, "wide", interval)
+    mapped = in_basis(sp.csr_array(np.array([[1.0]])), "wide", "chebyshev")
+    np.testing.assert_allclose(mapped.toarray(), [[expected]])

@@ -42,11 +42,6 @@ class Operator:
         """An upper bound of the spectral norm ||S||_2."""
         return max(abs(end) for end in self.spectrum)
 
-    @property
-    def lowpass_sign(self) -> int:
-        """Sign of the spectrum's smooth end: +1 where smooth signals have large eigenvalues."""
-        return -1 if self.name == "laplacian" else 1
-
     def for_basis(self, basis: str) -> sp.csr_array:
         """S for monomials; for Chebyshev polynomials (S - c I) / h, the spectrum on [-1, 1]."""
         return in_basis(self.matrix, self.name, basis)
@@ -63,7 +58,7 @@ def build_operator(graph: Graph, name: str = "renormalized", dtype: Any = None) 
     dtype = graph.features.dtype if dtype is None else dtype
     adjacency, n = CsrMemory(graph.adjacency), graph.num_nodes
     most = adjacency.entries + n  # the diagonal is the only new place
-    indices = np.empty(most, np.int32 if most < 2**31 else np.int64)  # as SciPy chooses it
+    indices = np.empty(most, sp.get_index_dtype(maxval=most))
     values, indptr = np.empty(most, dtype), np.zeros(n + 1, indices.dtype)
     end = 0
     for start, rows in operator_rows(adjacency, name, dtype):

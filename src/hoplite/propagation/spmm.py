@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import Any
 
@@ -223,14 +224,13 @@ def matmul(S: SparseMatrix, X: Tensor) -> Tensor:
             f"X has shape {tuple(X.shape)} but S has {S.shape[1]:,} columns; "
             "pass one row of X per column of S."
         )
-    width = X.numel() // X.shape[0] if X.shape[0] else int(np.prod(X.shape[1:]))
-    flat = _Product.apply(X.reshape(X.shape[0], width), S)
+    flat = _Product.apply(X.reshape(X.shape[0], math.prod(X.shape[1:])), S)
     return flat.reshape(S.shape[0], *X.shape[1:])  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
 
 def _check(name: str, given: Tensor, X: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
     """Raise a clear error unless ``given`` is a contiguous tensor of this kind and shape."""
-    if given.dim() != len(shape) or tuple(given.shape) != shape:
+    if tuple(given.shape) != shape:
         wanted = " x ".join(str(size) for size in shape)
         raise GraphError(f"{name} has shape {tuple(given.shape)}; it must be {wanted}.")
     if given.dtype != dtype:
