@@ -1,5 +1,7 @@
 """Mistakes in space files: each is named, and no text gives another error than ConfigError."""
 
+import os
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -66,13 +68,17 @@ def test_mistakes_are_named(tmp_path, text, message):
 
 
 def test_files_that_cannot_be_read(tmp_path):
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
     for source, message in [
         ("papr", "'papr' does not exist.*Did you mean 'paper'"),
         (tmp_path, "is a folder"),
+        ("/dev/zero", "not a regular file"),
+        (pipe, "not a regular file"),
         ("x" * 5000, "cannot be read|does not exist"),
-        ("a\0b", "does not exist"),
+        ("a\0b", "cannot be read"),
         ("", "is a folder"),
-        (3, "cannot be read.*give paper, reduced"),
+        (3, "space is a int; give its name"),
     ]:
         with pytest.raises(ConfigError, match=message):
             read_space(source)

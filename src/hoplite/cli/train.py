@@ -151,10 +151,12 @@ def train(
 
 
 def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bool) -> None:
+    from hoplite.training.results import number
+
     summary, failure = result.summary(), None
     if out is not None:
         curves = {
-            str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
+            str(run.seed): {name: list(map(number, curve)) for name, curve in run.history.items()}
             for run in result.runs
         }
         try:

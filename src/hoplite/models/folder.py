@@ -74,7 +74,7 @@ def write_folder(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         atomic_write_bytes(new_weights, data)
-        atomic_write_bytes(new_config, json.dumps(config, indent=2).encode())
+        atomic_write_bytes(new_config, json.dumps(config, indent=2, allow_nan=False).encode())
     except OSError as error:
         for path in (new_weights, new_config):
             path.unlink(missing_ok=True)
@@ -86,7 +86,9 @@ def write_folder(
         new_config.replace(folder / CONFIG_FILE)
         (folder / RESULT_FILE).unlink(missing_ok=True)  # of the model before
         if result is not None:
-            atomic_write_bytes(folder / RESULT_FILE, json.dumps(result, indent=1).encode())
+            atomic_write_bytes(
+                folder / RESULT_FILE, json.dumps(result, indent=1, allow_nan=False).encode()
+            )
     except OSError as error:
         raise ModelFileError(f"cannot write the model to {given}: {error.strerror}.") from error
 

@@ -6,18 +6,20 @@ after it.
 
 from __future__ import annotations
 
-import json
+import dataclasses
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hoplite import __version__
-from hoplite.files import atomic_write_text
+from hoplite.errors import HopliteError
 from hoplite.graph import Graph
+from hoplite.json_files import read_json, write_json
 from hoplite.models import build_model
 from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
@@ -41,6 +43,10 @@ def examine(
         return kept
     shown = job.dataset == CURVES_ON and job.model in POLYNOMIAL
     result = train(graph, job.model, seeds=seeds, record_test=shown, **options)
+    if not np.isfinite([result.val_accuracy, result.test_accuracy]).all():
+        raise HopliteError(
+            f"{job.name} diverged with the settings {options}; there is nothing to show of it."
+        )
     first = result.runs[0]
     names = ("train_loss", "val_loss", "test_loss") if shown else ()
     found: dict[str, Any] = {
@@ -59,7 +65,7 @@ def examine(
             "node_std": _rounded(np.mean(spreads, axis=0)) if spreads else None,
         }
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, json.dumps(found) + "\n")
+    write_json(path, found, indent=None)
     return found
 
 
@@ -107,14 +113,27 @@ def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.
     return mean.numpy(), spread.numpy()
 
 
+@dataclass
+class Kept:
+    """What the file of a job holds."""
+
+    hoplite: str
+    config: dict[str, Any]
+    seeds: list[int]
+    val: list[float]
+    test: list[float]
+    best_epoch: int
+    curves: dict[str, list[float | None]]
+    coefficients: dict[str, Any] | None
+
+
 def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
-    """What an earlier run kept for the same settings."""
+    """What an earlier run kept for the same settings; anything else is made again."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        whole = {"val", "test", "best_epoch", "curves", "coefficients"} <= set(found)
-        return found if whole and {name: found[name] for name in key} == key else None
-    except (OSError, ValueError, KeyError, TypeError):
+        found = dataclasses.asdict(read_json(path, Kept))
+    except (OSError, ValueError):
         return None
+    return found if {name: found[name] for name in key} == key else None
 
 
 def _rounded(values: np.ndarray) -> list[float | None]:

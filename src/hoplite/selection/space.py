@@ -11,6 +11,7 @@ Below them stand options of ``train``: ``lr = [0.2, 0.02]``, ``lr = 0.2``, or a 
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from hoplite.config import (
     split_options,
 )
 from hoplite.errors import ConfigError, check_choice, nearest_hint
+from hoplite.files import read_regular
 from hoplite.selection.dimensions import (
     DEFAULTS,
     KINDS,
@@ -43,6 +45,7 @@ from hoplite.selection.dimensions import (
     shorten,
 )
 
+MOST_BYTES = 1 << 20  # of a file; the whole paper needs 2,000
 BUILT_IN = ("paper", "reduced", "quick")
 SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them
 
@@ -199,20 +202,23 @@ def read_space(source: str | Path) -> Space:
     try:
         if source in BUILT_IN:
             grids = resources.files("hoplite.selection") / "grids"
-            return parse_space((grids / f"{source}.toml").read_text(encoding="utf-8"), str(source))
-        path = Path(source)
-        if not path.is_file():
-            what = "is a folder" if path.is_dir() else "does not exist"
-            raise ConfigError(
-                f"space {str(source)!r} {what}; give {', '.join(BUILT_IN)} or the path of a TOML "
-                f"file.{nearest_hint(source, BUILT_IN)}"
-            )
-        return parse_space(path.read_text(encoding="utf-8-sig"), str(source))
-    except (OSError, TypeError, UnicodeError) as error:
+            text = (grids / f"{source}.toml").read_text(encoding="utf-8")
+            return parse_space(text, str(source))
+        if not isinstance(source, str | os.PathLike):
+            raise ConfigError(f"space is a {type(source).__name__}; give its name or its path.")
+        text = read_regular(Path(source), MOST_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
         raise ConfigError(
-            f"space {str(source)!r} cannot be read: {error}; give {', '.join(BUILT_IN)} or the "
+            f"space {str(source)!r} does not exist; give {', '.join(BUILT_IN)} or the path of a "
+            f"TOML file.{nearest_hint(source, BUILT_IN)}"
+        ) from None
+    except (OSError, ValueError) as error:  # ValueError: also a path with a null character
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"space {str(source)!r} cannot be read: {why}; give {', '.join(BUILT_IN)} or the "
             "path of a TOML file in UTF-8."
         ) from error
+    return parse_space(text, str(source))
 
 
 def parse_space(text: str, name: str = "space") -> Space:
