@@ -36,7 +36,7 @@ def check_csr(
     _check_integers("indices", indices)
     if values.ndim != 1 or indices.size != values.size:
         raise ValueError(f"there are {indices.size:,} indices for values of shape {values.shape}")
-    if indptr.size != rows + 1 or indptr[0] != 0 or indptr[-1] != indices.size:
+    if rows < 0 or indptr.size != rows + 1 or indptr[0] != 0 or indptr[-1] != indices.size:
         raise ValueError("indptr does not fit the shape and the number of entries")
     if (indptr[1:] < indptr[:-1]).any():
         raise ValueError("indptr decreases")
