@@ -109,7 +109,7 @@ def _from_coo(inside: dict[str, Any], shape: Shape, copy: bool) -> sp.csr_array:
     places = inside.get("coords", (inside.get("row"), inside.get("col")))  # SciPy 1.12 has two
     if not isinstance(places, tuple) or len(places) != 2:
         raise ValueError("it has no rows and columns")
-    named = dict(zip(("row", "col"), places, strict=True))
+    named = {"row": places[0], "col": places[1]}
     return _of_places(_array(named, "row"), _array(named, "col"), _array(inside, "data"), shape)
 
 
