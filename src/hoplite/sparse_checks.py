@@ -36,7 +36,7 @@ def check_csr(
     _check_integers("indices", indices)
     if values.ndim != 1 or indices.size != values.size:
         raise ValueError(f"there are {indices.size:,} indices for values of shape {values.shape}")
-    if indptr.size != rows + 1 or indptr[0] != 0 or indptr[-1] != indices.size:
+    if rows < 0 or indptr.size != rows + 1 or indptr[0] != 0 or indptr[-1] != indices.size:
         raise ValueError("indptr does not fit the shape and the number of entries")
     if (indptr[1:] < indptr[:-1]).any():
         raise ValueError("indptr decreases")
@@ -109,7 +109,7 @@ def _from_coo(inside: dict[str, Any], shape: Shape, copy: bool) -> sp.csr_array:
     places = inside.get("coords", (inside.get("row"), inside.get("col")))  # SciPy 1.12 has two
     if not isinstance(places, tuple) or len(places) != 2:
         raise ValueError("it has no rows and columns")
-    named = dict(zip(("row", "col"), places, strict=True))
+    named = {"row": places[0], "col": places[1]}
     return _of_places(_array(named, "row"), _array(named, "col"), _array(inside, "data"), shape)
 
 

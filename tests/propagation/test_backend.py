@@ -125,7 +125,7 @@ wanted = spmm(S, X)
 child = os.fork()
 if child == 0:
     signal.alarm(40)
-    same = torch.equal(spmm(S, X), wanted) and bool((X.repeat(1, 40) @ X.T.repeat(40, 1)[:, :9]).any())
+    same = torch.equal(spmm(S, X), wanted) and bool((X @ X.T).sqrt().any())
     set_num_threads(2)  # has no effect
     os._exit(0 if same and torch.equal(spmm(S, X), wanted) and get_num_threads() == 1 else 1)
 status = os.waitpid(child, 0)[1]

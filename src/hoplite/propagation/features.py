@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from hoplite.errors import ConfigError, GraphError
+from hoplite.graph_checks import as_array
 from hoplite.propagation.backend import get_num_threads, native, uses_native
 from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.spmm import SparseMatrix, as_tensor, csr_tensor, torch_product
+from hoplite.propagation.spmm import SparseMatrix, as_tensor, csr_tensor, plain, torch_product
+from hoplite.sparse_checks import NUMBERS, as_numbers
 
 
 class Features:
@@ -30,6 +32,21 @@ class Features:
     """
 
     def __init__(self, storage: SparseMatrix | Tensor, row_numbers: Tensor | None = None) -> None:
+        if isinstance(storage, Tensor):
+            storage = plain(storage)
+            if storage.dim() != 2:
+                raise GraphError(
+                    f"features has shape {tuple(storage.shape)}; pass one row per node."
+                )
+            if not storage.is_floating_point():
+                raise GraphError(f"features is {storage.dtype}; pass a tensor of floats.")
+        if row_numbers is not None:
+            row_numbers = plain(row_numbers).to("cpu")
+            if row_numbers.dtype != torch.int64 or row_numbers.shape != storage.shape[:1]:
+                raise GraphError(
+                    f"row_numbers is {row_numbers.dtype} of shape {tuple(row_numbers.shape)}; "
+                    "pass one int64 number per row."
+                )
         self._storage = storage
         self._row_numbers = row_numbers
         self._elements: dict[bool, Tensor] = {}
@@ -44,13 +61,12 @@ class Features:
             return cls(SparseMatrix.from_scipy(array))
         dense = array.detach() if isinstance(array, Tensor) else None
         if dense is None:
-            values = np.asarray(array)
-            if values.dtype not in (np.float32, np.float64):
-                values = values.astype(np.float32)
-            dense = as_tensor(np.ascontiguousarray(values))
-        if dense.dim() != 2:
-            raise GraphError(f"features has shape {tuple(dense.shape)}; pass one row per node.")
-        return cls(dense.contiguous())
+            values = as_array(array, "features")
+            if values.dtype.kind not in NUMBERS:
+                raise GraphError(f"features has type {values.dtype}; pass numbers.")
+            kept = as_numbers(values if values.dtype != bool else values.astype(np.float32))
+            dense = as_tensor(kept)
+        return cls(dense)
 
     @property
     def nnz(self) -> int:
@@ -198,7 +214,7 @@ def _sparse_native(
     runs, m = (dense.shape[1] if transposed else dense.shape[0]), dense.shape[2]
     if dropout is None:
         dropout = Dropout((0.0,) * runs, (0,) * runs)
-    dense = dense.contiguous()
+    dense = plain(dense)
     across, along = dense.stride()[:2]
     out = dense.new_empty((runs, d, m) if transposed else (n, runs, m))
     rules, scales = dropout.rules, dropout.scales
