@@ -46,6 +46,7 @@ class Stopping:
 
     number: int | None = None
     remark = ""  # what the signal means for the command's results
+    speaks = False  # the command line is imported, and can tell
     over = False  # the command has ended, and nothing is left to interrupt
     _deadline = 0.0
 
@@ -91,11 +92,13 @@ class Stopping:
             self._end()
         if self.over:
             return
-        if _imports(frame):  # what is imported by half breaks in ways of its own
-            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
-            return
-        signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
-        raise Stopped
+        if not _imports(frame):
+            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+            raise Stopped
+        if self.speaks:  # what is imported by half breaks in ways of its own
+            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+            self.finish()
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
 
     def _unraisable(self, found: Any) -> None:
         if isinstance(found.exc_value, Stopped):  # raised where nothing can be, as in a __del__

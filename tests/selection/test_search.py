@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import random
 import signal
@@ -200,24 +199,6 @@ def test_two_processes_share_a_ledger(grid: Path, tmp_path: Path) -> None:
     assert chosen(texts[0]) == chosen(texts[1])
     runs = Ledger.read(out).runs()
     assert len({(run["configuration"], run["seed"]) for run in runs}) == len(runs) == 32
-
-
-def test_a_worker_that_dies_is_told_and_nothing_is_lost(graphs, tmp_path) -> None:
-    """A child killed by the system (out of memory, say) ends the search with one sentence."""
-    graph = small(graphs)
-    configurations = [{"hops": k, "epochs": 5, "dropout": d} for k in (1, 2) for d in (0.0, 0.5)]
-
-    def kill_one(state: SearchProgress) -> None:
-        for child in multiprocessing.active_children()[:1]:
-            assert child.pid is not None
-            os.kill(child.pid, signal.SIGKILL)
-
-    with pytest.raises(LedgerError, match="workers ended early"):
-        run_search(
-            graph, "lgc", configurations, tmp_path / "s", seeds=1, workers=2, progress=kill_one
-        )
-    ledger = run_search(graph, "lgc", configurations, tmp_path / "s", seeds=1)
-    assert len(ledger.runs()) == 4
 
 
 def test_a_dask_cluster_gives_the_same_table(graphs, grid, tmp_path) -> None:

@@ -63,7 +63,7 @@ app.command()(bench)
 
 def main() -> None:
     """Run the command line: 0 it worked, 1 it failed (one sentence), 2 wrong usage."""
-    warnings.showwarning = show_warning
+    warnings.showwarning, stopping.speaks = show_warning, True
     prepare_streams()
     try:
         code = app(standalone_mode=False)

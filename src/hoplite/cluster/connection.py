@@ -70,7 +70,8 @@ def _client_of(where: str) -> Any:
         security = Security()  # as Dask's configuration says
         _check_greeting(where, security.get_connection_args("client").get("ssl_context"))
         return _client(where, security)
-    except (OSError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        # TypeError: the answer of a Dask worker, which does not understand the question
         raise ClusterError(
             f"no Dask scheduler answers at {where} ({error or type(error).__name__}); check the "
             "address, or start one with `dask scheduler`; what is finished stays."

@@ -102,7 +102,7 @@ def started(count: int) -> Iterator[LocalWorkers]:
         ) from error
     with (
         tempfile.TemporaryDirectory(prefix="hoplite-", ignore_cleanup_errors=True) as scratch,
-        dask.config.set(_SETTINGS),
+        dask.config.set(_SETTINGS | {"temporary-directory": scratch}),
         LocalCluster(
             n_workers=0,
             protocol="tls://",
@@ -134,7 +134,6 @@ def _work(address: str, security: Any, scratch: str) -> None:
             protocol="tls://",
             host="127.0.0.1",
             memory_limit=0,  # the tasks keep to their own
-            local_directory=scratch,
             dashboard=False,
             dashboard_address="127.0.0.1:0",
         )
@@ -142,6 +141,6 @@ def _work(address: str, security: Any, scratch: str) -> None:
             await worker.finished()
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
-    with dask.config.set(_SETTINGS):
+    with dask.config.set(_SETTINGS | {"temporary-directory": scratch}):
         asyncio.run(work())
     os._exit(0)
