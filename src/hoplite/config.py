@@ -98,13 +98,6 @@ class ModelConfig:
             )
         _refuse_idle(self.model, self)
 
-    @classmethod
-    def stored(cls, settings: dict[str, Any]) -> ModelConfig:
-        """The configuration that a file holds, where idle settings may have any value."""
-        settings = dict(settings)
-        idle = idle_settings(settings.get("model", cls.model))
-        return cls(**{name: value for name, value in settings.items() if name not in idle})
-
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -181,7 +174,7 @@ def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, Tra
     return config, training
 
 
-def idle_settings(model: str) -> set[str]:
+def idle_settings(model: Any) -> set[str]:
     """The settings that ``model`` does not have; none for a name that is not a model's.
 
     >>> sorted(idle_settings("gcn"))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import zlib
 from typing import Any, TypeVar
@@ -71,6 +72,19 @@ def parse_json(text: bytes, kind: type[Kind]) -> Kind:
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     return found
+
+
+def without_nan(value: Any) -> Any:
+    """Plain values with None for the numbers that JSON does not have, tuples as lists.
+
+    >>> without_nan({"loss": (1.0, float("inf"))})
+    {'loss': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _checksum(content: dict[str, Any]) -> int:

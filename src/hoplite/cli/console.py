@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import sys
 import time
 import warnings
@@ -20,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from hoplite.errors import ConfigError, HopliteWarning, check_choice
+from hoplite.json_files import without_nan
 from hoplite.printable import FALLBACK, printable
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
@@ -47,7 +47,7 @@ _DESCRIPTION = TextColumn("{task.description}", style="bold", markup=False)
 
 def print_json(values: dict[str, Any]) -> None:
     """One JSON object on standard output; null for numbers that are not finite."""
-    _write(json.dumps(_finite(values), indent=2, allow_nan=False), sys.stdout)
+    _write(json.dumps(without_nan(values), indent=2, allow_nan=False), sys.stdout)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
@@ -84,14 +84,6 @@ def _encodable(text: str, stream: TextIO) -> str:
 def _write(text: str, stream: TextIO) -> None:
     stream.write(f"{text}\n")
     stream.flush()
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _finite(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def check_page(out: Path) -> None:
