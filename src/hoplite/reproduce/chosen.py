@@ -6,28 +6,50 @@ after it.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from hoplite import __version__
-from hoplite.files import atomic_write_text
 from hoplite.graph import Graph
+from hoplite.json_files import read_json, write_json
 from hoplite.models import build_model
 from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.backend import set_num_threads
 from hoplite.propagation.engine import Propagation
 from hoplite.reproduce.jobs import CURVES_ON, MODELS_SHARE, Job
+from hoplite.selection.records import Count, Share
+from hoplite.training.results import number
 from hoplite.training.train import train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
+Curve = list[float | None]
+
+
+class Learned(TypedDict):
+    """Coefficients of every run, and for hLGC their spread."""
+
+    runs: list[Curve]
+    node_std: Curve | None
+
+
+class Seen(TypedDict):
+    """The file of a job."""
+
+    hoplite: str
+    config: dict[str, Any]
+    seeds: list[Count]
+    val: list[Share | None]
+    test: list[Share | None]
+    best_epoch: Count
+    curves: dict[str, Curve]
+    coefficients: Learned | None
 
 
 def examine(
@@ -45,8 +67,8 @@ def examine(
     names = ("train_loss", "val_loss", "test_loss") if shown else ()
     found: dict[str, Any] = {
         **key,
-        "val": [run.val_accuracy for run in result.runs],
-        "test": [run.test_accuracy for run in result.runs],
+        "val": [number(run.val_accuracy) for run in result.runs],
+        "test": [number(run.test_accuracy) for run in result.runs],
         "best_epoch": first.best_epoch,
         "curves": {name: _rounded(first.history[name]) for name in names},
         "coefficients": None,
@@ -59,7 +81,7 @@ def examine(
             "node_std": _rounded(np.mean(spreads, axis=0)) if spreads else None,
         }
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, json.dumps(found) + "\n")
+    write_json(path, found, indent=None)
     return found
 
 
@@ -113,11 +135,10 @@ def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.
 def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
     """What an earlier run kept for the same settings."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        whole = {"val", "test", "best_epoch", "curves", "coefficients"} <= set(found)
-        return found if whole and {name: found[name] for name in key} == key else None
-    except (OSError, ValueError, KeyError, TypeError):
+        found: dict[str, Any] = {**read_json(path, Seen)}
+    except (OSError, ValueError):
         return None
+    return found if {name: found[name] for name in key} == key else None
 
 
 def _rounded(values: np.ndarray) -> list[float | None]:

@@ -31,20 +31,21 @@ class Run:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one run gave: the weights of its best epoch and the curves that led there."""
+    """What one run gave: the weights of its best epoch and the curves that led there.
+
+    A run that ``diverged`` was stopped, because a loss or a weight was no longer finite. Its best
+    epoch is one before that; if there is none, ``best_epoch`` is 0, the weights are the first ones
+    and the accuracy is NaN: the run has no result.
+    """
 
     run: Run
     weights: Weights
     best_epoch: int
     epochs: int
+    diverged: bool
     val_accuracy: float  # at the best epoch; NaN without validation nodes
     history: dict[str, np.ndarray]  # per epoch: {train,val[,test]}_{loss,accuracy}
     seconds: float  # this run's share of the batch's time
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the loss became infinite or NaN; the weights are the best ones before that."""
-        return not np.isfinite(self.history["train_loss"]).all()
 
 
 @dataclass(frozen=True)

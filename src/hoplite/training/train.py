@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from hoplite.config import MOST_SEED, ModelConfig, check_number, split_options
 from hoplite.datasets import load
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError, GraphError, HopliteError
 from hoplite.graph import Graph
 from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
@@ -99,6 +98,11 @@ def train(
         watch=parts["test"] if record_test and len(parts["test"]) else None,
         progress=progress,
     )
+    if not any(result.best_epoch for result in results):
+        raise HopliteError(
+            f"all {len(results)} runs diverged in their first epoch, so there is no model; try a "
+            "lower learning rate, fewer hops, basis 'chebyshev', or smaller features."
+        )
     runs = tuple(
         scored_run(data, model_config, result, source, parts["test"]) for result in results
     )
@@ -157,7 +161,7 @@ def as_seeds(seeds: Any) -> list[int]:
 def scored_run(
     graph: Graph | HopStore, config: ModelConfig, result: RunResult, source: Source, test: NodeSet
 ) -> ScoredRun:
-    """A finished run with its model, scored on ``test`` (NaN without test nodes)."""
+    """A finished run with its model, scored on ``test`` (NaN without test nodes or a result)."""
     trained = TrainedModel(
         config=config,
         weights=result.weights,
@@ -173,19 +177,22 @@ def scored_run(
         },
     )
     accuracy = np.nan
-    if len(test) and isinstance(source, Propagation):
+    if not len(test) or not result.best_epoch:
+        pass
+    elif isinstance(source, Propagation):
         predicted = trained.logits_from(source)[test.nodes].argmax(axis=1)
         accuracy = float(np.mean(predicted == test.labels))
-    elif len(test):
+    else:
         built = build_model(config, trained.num_features, trained.num_classes)
         accuracy = accuracy_of(built, source, result.weights, test)
     return ScoredRun(
         seed=result.run.seed,
         model=trained,
-        val_accuracy=result.val_accuracy if result.val_accuracy >= 0 else math.nan,  # diverged
+        val_accuracy=result.val_accuracy,
         test_accuracy=accuracy,
         best_epoch=result.best_epoch,
         epochs=result.epochs,
+        diverged=result.diverged,
         seconds=result.seconds,
         history=result.history,
     )
