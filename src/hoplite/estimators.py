@@ -23,7 +23,7 @@ from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.training.loop import fit_runs
-from hoplite.training.runs import NodeSet, Run
+from hoplite.training.runs import NodeSet, Run, require_result
 
 
 @dataclass(eq=False, repr=False)
@@ -83,6 +83,7 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
             NodeSet(nodes, labels),
             None if validation is None else self._as_node_set(validation),
         )
+        require_result([result])
         self.model_ = TrainedModel(
             model_config,
             result.weights,

@@ -62,7 +62,10 @@ class TrainedModel:
         return values.detach().numpy().copy()
 
     def logits(self, graph: Graph) -> np.ndarray:
-        """Logits of every node: (n, m); ModelFileError unless the graph fits the model."""
+        """Logits of every node: (n, m); ModelFileError unless the graph fits the model.
+
+        HopliteError if one is not finite, as for features beyond all that the model has seen.
+        """
         graph = aligned_graph(graph, self.num_features, self.feature_names)
         check_classes(graph, self.class_names)
         config = self.config
@@ -70,6 +73,18 @@ class TrainedModel:
 
     def logits_from(self, propagation: Propagation) -> np.ndarray:
         """Logits of every node from a propagation that is already set up: (n, m)."""
+        found = self.raw_logits(propagation)
+        bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if bad.size:
+            raise HopliteError(
+                f"the outputs of {bad.size:,} nodes (first: node {bad[0]}) are not finite, so they "
+                "are no predictions; features or weights are too large: scale the features as "
+                "those in training were, or train again with fewer hops."
+            )
+        return found
+
+    def raw_logits(self, propagation: Propagation) -> np.ndarray:
+        """As :meth:`logits_from`, with infinity and NaN where that overflows."""
         weights = {name: value.to(propagation.dtype) for name, value in self._stacked().items()}
         with torch.no_grad():
             return self._model().logits(weights, propagation.view())[:, 0].numpy()
@@ -93,6 +108,7 @@ class TrainedModel:
 
         The folder appears complete or not at all; with ``overwrite`` it may replace a model.
         """
+        self._check_finite()
         config = {
             "model": dataclasses.asdict(self.config),
             "num_features": self.num_features,
@@ -120,6 +136,14 @@ class TrainedModel:
         except (KeyError, TypeError, ValueError, HopliteError) as error:
             raise ModelFileError(f"{folder} does not hold a complete model: {error}") from None
         return model
+
+    def _check_finite(self) -> None:
+        for name, value in self.weights.items():
+            if not value.isfinite().all():
+                raise ModelFileError(
+                    f"the weights {name!r} are not all finite, so they are not saved; train again "
+                    "with a lower learning rate."
+                )
 
     def _check_shapes(self) -> None:
         found = {name: tuple(value.shape) for name, value in self.weights.items()}

@@ -21,6 +21,7 @@ from hoplite.models import Model, Weights
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.dropout import Dropout
 from hoplite.training.optimizers import LBFGS, Adam, Optimizer
+from hoplite.training.overflow import warn_of_overflow
 from hoplite.training.runs import (
     NodeSet,
     Progress,
@@ -77,6 +78,8 @@ def fit_runs(
     if isinstance(source, StoredPropagation):
         for config in configs:
             check_stored(config)
+    else:
+        warn_of_overflow(model.config, source)
     report = progress or (lambda state: None)
     results: dict[int, RunResult] = {}
     for batch in batches_of(model, source, runs):

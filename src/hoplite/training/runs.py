@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from hoplite.config import TrainingConfig
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError, GraphError, HopliteError
 from hoplite.graph import Graph
 from hoplite.models import Model, Weights
 from hoplite.propagation.engine import Propagation
@@ -91,6 +91,16 @@ class NodeSet:
 
     def __len__(self) -> int:
         return len(self.nodes)
+
+
+def require_result(results: Sequence[RunResult]) -> None:
+    """HopliteError if every run diverged before it had a finite result."""
+    if not any(result.best_epoch for result in results):
+        count = "the run" if len(results) == 1 else f"all {len(results)} runs"
+        raise HopliteError(
+            f"{count} diverged in the first epoch, so there is no model; try a lower learning "
+            "rate, fewer hops, another operator, basis 'chebyshev', or smaller features."
+        )
 
 
 def node_sets(graph: Graph | HopStore) -> dict[str, NodeSet]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from hoplite.config import MOST_SEED, ModelConfig, check_number, split_options
 from hoplite.datasets import load
-from hoplite.errors import ConfigError, GraphError, HopliteError
+from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
 from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
@@ -23,7 +23,16 @@ from hoplite.store.manifest import FILE as MANIFEST
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import ScoredRun, TrainingResult, name_of, number
-from hoplite.training.runs import NodeSet, Progress, Run, RunResult, Source, node_sets, plan_runs
+from hoplite.training.runs import (
+    NodeSet,
+    Progress,
+    Run,
+    RunResult,
+    Source,
+    node_sets,
+    plan_runs,
+    require_result,
+)
 from hoplite.training.scored_rows import accuracy_of
 from hoplite.training.streamed import StoredPropagation
 
@@ -98,11 +107,7 @@ def train(
         watch=parts["test"] if record_test and len(parts["test"]) else None,
         progress=progress,
     )
-    if not any(result.best_epoch for result in results):
-        raise HopliteError(
-            f"all {len(results)} runs diverged in their first epoch, so there is no model; try a "
-            "lower learning rate, fewer hops, basis 'chebyshev', or smaller features."
-        )
+    require_result(results)
     runs = tuple(
         scored_run(data, model_config, result, source, parts["test"]) for result in results
     )
@@ -161,7 +166,10 @@ def as_seeds(seeds: Any) -> list[int]:
 def scored_run(
     graph: Graph | HopStore, config: ModelConfig, result: RunResult, source: Source, test: NodeSet
 ) -> ScoredRun:
-    """A finished run with its model, scored on ``test`` (NaN without test nodes or a result)."""
+    """A finished run with its model, scored on ``test``.
+
+    The accuracy is NaN without test nodes, without a result, or with outputs that are not finite.
+    """
     trained = TrainedModel(
         config=config,
         weights=result.weights,
@@ -180,8 +188,9 @@ def scored_run(
     if not len(test) or not result.best_epoch:
         pass
     elif isinstance(source, Propagation):
-        predicted = trained.logits_from(source)[test.nodes].argmax(axis=1)
-        accuracy = float(np.mean(predicted == test.labels))
+        logits = trained.raw_logits(source)[test.nodes]
+        if np.isfinite(logits).all():
+            accuracy = float(np.mean(logits.argmax(axis=1) == test.labels))
     else:
         built = build_model(config, trained.num_features, trained.num_classes)
         accuracy = accuracy_of(built, source, result.weights, test)
