@@ -24,7 +24,7 @@ from hoplite.models.alignment import LEFT_OUT, class_names_of
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.training.loop import fit_runs
-from hoplite.training.runs import NodeSet, Run
+from hoplite.training.runs import NodeSet, Run, require_result
 
 
 @dataclass(eq=False, repr=False)
@@ -87,6 +87,7 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
             NodeSet(nodes, labels),
             None if validation is None else self._as_node_set(validation),
         )
+        require_result([result])
         self.model_ = TrainedModel(
             model_config,
             result.weights,

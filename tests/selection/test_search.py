@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hoplite
-from hoplite.errors import ConfigError, GraphError, LedgerError
+from hoplite.errors import ConfigError, GraphError, HopliteError, LedgerError
 from hoplite.selection import choose, rank, runs_table, search
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.runner import SearchProgress, run_search
@@ -87,7 +87,7 @@ def test_validation_never_reads_the_test_set(graphs, tmp_path) -> None:
 
 def test_the_two_protocols_choose_by_their_own_figures(tmp_path) -> None:
     settings = {
-        "model": "lgc", "dataset": "x", "hoplite": "0", "seeds": [0],
+        "model": "lgc", "dataset": "x", "hoplite": "0", "graph": "0", "seeds": [0],
         "configurations": [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}], "cells": [[0], [1], [2]],
     }  # fmt: skip
     ledger = Ledger.open(tmp_path / "s", settings)
@@ -101,6 +101,55 @@ def test_the_two_protocols_choose_by_their_own_figures(tmp_path) -> None:
     assert [one.position for one in rank(ledger, "test")] == [1, 0, 2]
     with pytest.raises(ConfigError, match="protocol is 'tset'"):
         rank(ledger, "tset")
+
+
+@pytest.mark.parametrize("protocol", ["validation", "test"])
+def test_a_search_goes_on_beyond_runs_that_diverge(graphs, tmp_path, protocol) -> None:
+    """Powers of the Laplacian grow like 2^k: 200 of them are too many for float32."""
+    graph, grid = small(graphs, isolated=4), tmp_path / "grid.toml"
+    grid.write_text('[any]\noperator = "laplacian"\nhops = [200, 2]\ndropout = [0.0, 0.5]\n')
+    options = {"grid": grid, "out": tmp_path / "s", "protocol": protocol}
+    for _ in range(2):  # the ledger is read again
+        result = search(graph, "sgc", seeds=2, epochs=5, **options)
+        assert [candidate.options["hops"] for candidate in result.ranking] == [2, 2, 200, 200]
+        assert result.summary()["diverged"] == 4
+        assert np.isfinite(result.test).all()
+        rows = result.table().to_pylist()
+        assert [row["val_accuracy"] is None for row in rows] == [row["hops"] == 200 for row in rows]
+        assert all(row["diverged"] == (row["hops"] == 200) for row in rows)
+    hopeless = tmp_path / "hopeless.toml"
+    hopeless.write_text('[any]\noperator = "laplacian"\nhops = [200]\n')
+    with pytest.raises(HopliteError, match=r"every run of the search in .* diverged"):
+        search(
+            graph, "sgc", seeds=2, epochs=5, **options | {"grid": hopeless, "out": tmp_path / "h"}
+        )
+
+
+def test_a_configuration_is_not_better_because_a_run_of_it_diverged(tmp_path) -> None:
+    settings = {
+        "model": "lgc", "dataset": "x", "hoplite": "0", "graph": "0", "seeds": [0, 1],
+        "configurations": [{"lr": lr} for lr in range(4)], "cells": [[0], [1], [2], [3]],
+    }  # fmt: skip
+    ledger = Ledger.open(tmp_path / "s", settings)
+    figures = [(None, None), (0.9, None), (0.2, 0.1), (None, 0.95)]
+    for cell, values in enumerate(figures):
+        records = [
+            {"configuration": cell, "seed": s, "val_accuracy": v, "test_accuracy": v}
+            for s, v in enumerate(values)
+        ]
+        ledger.record(cell, records, 1.0)
+    for protocol in ("validation", "test"):
+        assert [one.position for one in rank(ledger, protocol)] == [2, 3, 1, 0]
+
+
+def test_an_edited_result_is_not_believed(graphs, grid, tmp_path) -> None:
+    options = {"grid": grid, "out": tmp_path / "s", "seeds": 2, "epochs": 5}
+    first = search(small(graphs), "sgc", **options).summary()
+    path = tmp_path / "s" / "validation.json"
+    edited = json.loads(path.read_text()) | {"test": [1.0, 1.0]}
+    path.write_text(json.dumps(edited))
+    assert search(small(graphs), "sgc", **options).summary() == first
+    assert json.loads(path.read_text())["test"] == first["test"]
 
 
 def test_test_protocol_is_marked_and_reuses_nothing_hidden(graphs, grid, tmp_path) -> None:

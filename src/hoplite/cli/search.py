@@ -131,8 +131,8 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
     test = summary["protocol"] == "test"
     rows = []
     for candidate in result.ranking[:SHOWN]:
-        figures = [f"{100 * candidate.val_mean:.1f}"]
-        figures += [f"{100 * candidate.test_mean:.1f}"] if test else []
+        means = [candidate.val_mean, *([candidate.test_mean] if test else [])]
+        figures = ["-" if mean != mean else f"{100 * mean:.1f}" for mean in means]
         rows.append([*[_shown(candidate.options[name]) for name in varied], *figures])
     columns = [*varied, "val %", *(["test % (biased)"] if test else [])]
     print_table(
@@ -146,6 +146,11 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
         f"Chosen by {summary['protocol']}: test accuracy {_percent(summary, 'test')}, "
         f"validation {_percent(summary, 'val')}{biased}"
     )
+    if summary["diverged"]:
+        print_line(
+            f"Diverged: {summary['diverged']:,} of {summary['runs']:,} runs; a configuration of "
+            "which one has no finite result comes after all others"
+        )
     if summary["cut"]:
         print_line(f"The grid is cut: {summary['cut']}")
     print_line(f"Again: {summary['command']}")
@@ -160,4 +165,4 @@ def _shown(value: Any) -> str:
 
 def _percent(summary: dict[str, Any], part: str) -> str:
     mean, std = summary[f"{part}_mean"], summary[f"{part}_std"]
-    return "not known, no such nodes" if mean is None else f"{100 * mean:.1f} ± {100 * std:.2f} %"
+    return "not known" if mean is None else f"{100 * mean:.1f} ± {100 * std:.2f} %"

@@ -212,5 +212,8 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
     note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
     print_line(f"Split: {sizes}{note}")
+    diverged = [str(run["seed"]) for run in summary["runs"] if run["diverged"]]
+    if diverged:
+        print_line(f"Diverged: seeds {', '.join(diverged)}; their best epoch before that counts")
     if "out" in summary:
         print_line(f"Model: {summary['out']}")

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from hoplite.config import ModelConfig
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, HopliteError
 from hoplite.graph import Graph
 from hoplite.models import LinearModel, Model, Weights, build_model
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_classes
@@ -70,7 +70,10 @@ class TrainedModel:
         return values.detach().numpy().copy()
 
     def logits(self, graph: Graph) -> np.ndarray:
-        """Logits of every node: (n, m); ModelFileError unless the graph fits the model."""
+        """Logits of every node: (n, m); ModelFileError unless the graph fits the model.
+
+        HopliteError if one is not finite, as for features beyond all that the model has seen.
+        """
         graph = aligned_graph(graph, self.num_features, self.feature_names)
         check_classes(graph, self.class_names, self.left_out_classes)
         config = self.config
@@ -78,6 +81,18 @@ class TrainedModel:
 
     def logits_from(self, propagation: Propagation) -> np.ndarray:
         """Logits of every node from a propagation that is already set up: (n, m)."""
+        found = self.raw_logits(propagation)
+        bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if bad.size:
+            raise HopliteError(
+                f"the outputs of {bad.size:,} nodes (first: node {bad[0]}) are not finite, so they "
+                "are no predictions; features or weights are too large: scale the features as "
+                "those in training were, or train again with fewer hops."
+            )
+        return found
+
+    def raw_logits(self, propagation: Propagation) -> np.ndarray:
+        """As :meth:`logits_from`, with infinity and NaN where that overflows."""
         weights = {name: value.to(propagation.dtype) for name, value in self._stacked().items()}
         with torch.no_grad():
             return self._model().logits(weights, propagation.view())[:, 0].numpy()

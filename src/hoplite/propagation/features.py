@@ -74,6 +74,12 @@ class Features:
         store = self._storage
         return store.nnz if isinstance(store, SparseMatrix) else store.numel()
 
+    def largest(self) -> float:
+        """The largest absolute value; 0 if there is none."""
+        store = self._storage
+        values = as_tensor(store.to_scipy().data) if isinstance(store, SparseMatrix) else store
+        return max(abs(float(end)) for end in values.aminmax()) if values.numel() else 0.0
+
     def rows(self, index: Tensor | np.ndarray | Sequence[int]) -> Features:
         """The given rows, in that order; dropout treats each as in the whole matrix."""
         if not isinstance(index, Tensor):

@@ -6,13 +6,11 @@ after it.
 
 from __future__ import annotations
 
-import dataclasses
 import multiprocessing
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -27,9 +25,32 @@ from hoplite.processes import births
 from hoplite.propagation.backend import set_num_threads
 from hoplite.propagation.engine import Propagation
 from hoplite.reproduce.jobs import CURVES_ON, MODELS_SHARE, Job
+from hoplite.selection.records import Count, Share
+from hoplite.training.results import number
 from hoplite.training.train import train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
+Curve = list[float | None]
+
+
+class Learned(TypedDict):
+    """Coefficients of every run, and for hLGC their spread."""
+
+    runs: list[Curve]
+    node_std: Curve | None
+
+
+class Seen(TypedDict):
+    """The file of a job."""
+
+    hoplite: str
+    config: dict[str, Any]
+    seeds: list[Count]
+    val: list[Share | None]
+    test: list[Share | None]
+    best_epoch: Count
+    curves: dict[str, Curve]
+    coefficients: Learned | None
 
 
 def examine(
@@ -51,8 +72,8 @@ def examine(
     names = ("train_loss", "val_loss", "test_loss") if shown else ()
     found: dict[str, Any] = {
         **key,
-        "val": [run.val_accuracy for run in result.runs],
-        "test": [run.test_accuracy for run in result.runs],
+        "val": [number(run.val_accuracy) for run in result.runs],
+        "test": [number(run.test_accuracy) for run in result.runs],
         "best_epoch": first.best_epoch,
         "curves": {name: _rounded(first.history[name]) for name in names},
         "coefficients": None,
@@ -113,24 +134,10 @@ def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.
     return mean.numpy(), spread.numpy()
 
 
-@dataclass
-class Kept:
-    """What the file of a job holds."""
-
-    hoplite: str
-    config: dict[str, Any]
-    seeds: list[int]
-    val: list[float]
-    test: list[float]
-    best_epoch: int
-    curves: dict[str, list[float | None]]
-    coefficients: dict[str, Any] | None
-
-
 def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
     """What an earlier run kept for the same settings; anything else is made again."""
     try:
-        found = dataclasses.asdict(read_json(path, Kept))
+        found: dict[str, Any] = {**read_json(path, Seen)}
     except (OSError, ValueError):
         return None
     return found if {name: found[name] for name in key} == key else None

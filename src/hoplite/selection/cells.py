@@ -18,6 +18,7 @@ from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.selection.ledger import Claim, Ledger
 from hoplite.training.loop import fit_runs
+from hoplite.training.results import number
 from hoplite.training.runs import Run, node_sets
 from hoplite.training.train import scored_run
 
@@ -84,13 +85,12 @@ class Task:
             )
         found = []
         for i, result in enumerate(results):
-            best = result.best_epoch - 1
-            loss = float(result.history["val_loss"][best])
+            best = result.best_epoch - 1  # -1: the run diverged before it had a result
             record = {
                 "configuration": positions[i // len(seeds)],
                 "seed": result.run.seed,
-                "val_accuracy": result.val_accuracy,
-                "val_loss": loss if np.isfinite(loss) else None,
+                "val_accuracy": number(result.val_accuracy),
+                "val_loss": float(result.history["val_loss"][best]) if best >= 0 else None,
                 "best_epoch": result.best_epoch,
                 "epochs": result.epochs,
                 "diverged": result.diverged,
@@ -98,7 +98,7 @@ class Task:
             }
             if self.test:
                 scored = scored_run(self.graph, config, result, propagation, parts["test"])
-                record["test_accuracy"] = scored.test_accuracy
+                record["test_accuracy"] = number(scored.test_accuracy)
             found.append(record)
         ledger.record(cell, found, time.process_time() - started)
 
