@@ -2,8 +2,9 @@
 
 Not made, since no test could tell them from the code, or since the code never runs:
 annotations (but those of msgspec's structures, which are read), functions whose body is only a
-docstring or ``...`` (protocols, overloads), what is under ``TYPE_CHECKING``, and ``==`` changed to
-``is``, ``!=`` to ``is not`` (the same for small numbers and for names in the source).
+docstring or ``...`` (protocols, overloads), what is under ``TYPE_CHECKING``, the stars of arguments
+(which Cosmic Ray takes for products), and ``==`` changed to ``is``, ``!=`` to ``is not`` (the same
+for small numbers and for names in the source).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+# pyright: reportMissingImports=false
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 from cosmic_ray.plugins import get_operator, operator_names
@@ -28,6 +30,7 @@ PACKAGES = {
     )
 }
 SAME = ("_Eq_Is", "_NotEq_IsNot")
+BINARY = "ReplaceBinaryOperator"
 Position = tuple[int, int]  # line and column
 
 
@@ -88,7 +91,7 @@ def _mutants_of(path: Path) -> Iterator[Mutant]:
         family = operator_name.split("/")[1].split("_")[0]
         places = (place for node in nodes for place in operator.mutation_positions(node))
         for occurrence, (begin, end) in enumerate(places):
-            if scopes.idle(begin):
+            if scopes.idle(begin) or (family == BINARY and not scopes.binary(begin)):
                 continue
             first, last = scopes.unit(begin)
             text = "\n".join(scopes.source[first - 1 : last])
@@ -110,9 +113,11 @@ class _Scopes:
             node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         ]
         self.classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
-        self.idle_spans = [
-            ((node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset))
-            for node in self._idle_nodes(nodes)
+        self.idle_spans = [_ends(node) for node in self._idle_nodes(nodes)]
+        self.binary_spans = [
+            (_ends(node.left)[1], _ends(node.right)[0])
+            for node in nodes
+            if isinstance(node, ast.BinOp)
         ]
 
     def _idle_nodes(self, nodes: list[ast.AST]) -> Iterator[Any]:
@@ -132,6 +137,10 @@ class _Scopes:
         # a decorator's change is placed at its @, one column before its name
         near = (position[0], position[1] + 1)
         return any(begin <= near and position < end for begin, end in self.idle_spans)
+
+    def binary(self, position: Position) -> bool:
+        """Whether an operator stands there, between its two sides."""
+        return any(begin <= position < end for begin, end in self.binary_spans)
 
     def unit(self, position: Position) -> tuple[int, int]:
         """First and last line of the innermost function or class, else statement, around it."""
@@ -155,6 +164,10 @@ class _Scopes:
     def _around(nodes: list[Any], position: Position) -> list[Any]:
         held = [one for one in nodes if _span(one)[0] <= position[0] <= _span(one)[1]]
         return sorted(held, key=_span)
+
+
+def _ends(node: Any) -> tuple[Position, Position]:
+    return (node.lineno, node.col_offset), (node.end_lineno, node.end_col_offset)
 
 
 def _span(node: Any) -> tuple[int, int]:

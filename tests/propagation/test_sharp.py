@@ -219,6 +219,23 @@ def test_coefficients_of_the_last_hops_may_be_left_out(untidy, monkeypatch, few_
     torch.testing.assert_close(left_out, whole[[9, 16, 2]])
 
 
+def test_hops_are_kept_for_few_rows_only(untidy, monkeypatch):
+    make, features = untidy
+    monkeypatch.setattr(engine, "FEW_ROWS", 4)
+    propagation, used = Propagation(make(features=features), hops=2), []
+    for name in ("hop_stack", "combine"):
+        twin = getattr(engine, name)
+        monkeypatch.setattr(
+            engine, name, lambda *given, twin=twin, name=name: used.append(name) or twin(*given)
+        )
+    theta = torch.ones(1, 23, 2, dtype=torch.float64)
+    learned = torch.ones(1, 3, dtype=torch.float64, requires_grad=True)
+    for nodes in ([1, 2, 3, 4], [1, 2, 3, 4, 5], None):  # 4 * 4 < 17 < 4 * 5
+        propagation.view(nodes).combine(theta, learned)
+    propagation.view([1]).combine(theta, learned.detach())
+    assert used == ["hop_stack", "combine", "combine", "combine"]
+
+
 def test_a_kept_filter_only_where_it_is_cheap(untidy, monkeypatch):
     make, features = untidy
     propagation = Propagation(make(features=features), hops=3)

@@ -1,0 +1,473 @@
+"""Searches where a small mistake would go unnoticed elsewhere: ties, ends of ranges, sizes of
+cells, words of messages."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from hoplite import Graph
+from hoplite.errors import ConfigError, GraphError, LedgerError
+from hoplite.selection import rank, search, settings
+from hoplite.selection.cells import Task
+from hoplite.selection.dimensions import (
+    Choices,
+    Distribution,
+    count_configurations,
+    draw_configurations,
+    list_configurations,
+    read_dimension,
+    shorten,
+)
+from hoplite.selection.ledger import Ledger
+from hoplite.selection.runner import SearchProgress, run_search
+from hoplite.selection.select import train_command
+from hoplite.selection.settings import cells_of, full_options, graph_digest, search_settings
+from hoplite.selection.space import parse_space
+
+# ---- ranking
+
+
+def ledger_of(runs, folder=Path("x")):
+    """What ``rank`` asks of a ledger: finished, with these runs."""
+    count = 1 + max(run["configuration"] for run in runs)
+    return SimpleNamespace(
+        folder=folder,
+        settings={"configurations": [{"lr": float(c)} for c in range(count)]},
+        waiting=lambda test=False: [],
+        runs=lambda test=False: [
+            {k: v for k, v in run.items() if test or k != "test_accuracy"} for run in runs
+        ],
+    )
+
+
+def run_of(configuration, val, loss, test=None, seed=0):
+    found = {"configuration": configuration, "seed": seed, "val_accuracy": val, "val_loss": loss}
+    found |= {"diverged": False, "best_epoch": 1, "epochs": 2, "seconds": 0.1}
+    return found | ({} if test is None else {"test_accuracy": test})
+
+
+def test_equal_means_go_by_the_loss_then_by_the_grid():
+    runs = [
+        run_of(3, 0.8, 0.5),
+        run_of(0, 0.8, 0.5),
+        run_of(1, 0.9, 0.9),
+        run_of(2, 0.8, 0.4),
+    ]
+    assert [one.position for one in rank(ledger_of(runs), "validation")] == [1, 2, 0, 3]
+
+
+def test_sums_in_another_order_are_equal_sums():
+    """0.1 + 0.2 + 0.3 is not 0.3 + 0.2 + 0.1 for a computer, but it is for a ranking."""
+    first = [run_of(0, value, 0.7, seed=s) for s, value in enumerate((0.1, 0.2, 0.3))]
+    second = [run_of(1, value, 0.6, seed=s) for s, value in enumerate((0.3, 0.2, 0.1))]
+    best, other = rank(ledger_of(first + second), "validation")
+    assert (best.position, other.position) == (1, 0)
+    assert best.val_mean == pytest.approx(0.2)
+    assert best.val == (0.3, 0.2, 0.1)
+
+
+def test_the_test_protocol_goes_by_test_then_validation_then_loss():
+    runs = [
+        run_of(0, 0.9, 0.5, 0.7),
+        run_of(1, 0.8, 0.1, 0.75),
+        run_of(2, 0.85, 0.3, 0.75),
+        run_of(3, 0.85, 0.2, 0.75),
+    ]
+    ranked = rank(ledger_of(runs), "test")
+    assert [one.position for one in ranked] == [3, 2, 1, 0]
+    assert ranked[0].test_mean == 0.75
+    assert [one.position for one in rank(ledger_of(runs), "validation")] == [0, 3, 2, 1]
+    assert rank(ledger_of(runs), "validation")[0].test == ()
+
+
+def test_a_missing_loss_counts_as_infinite():
+    runs = [run_of(0, 0.8, None), run_of(1, 0.8, 5.0)]
+    ranked = rank(ledger_of(runs), "validation")
+    assert [one.position for one in ranked] == [1, 0]
+    assert ranked[1].val_loss == math.inf
+
+
+# ---- dimensions
+
+
+def test_choices():
+    choices = Choices((3, 1, 2))
+    assert choices.size == 3
+    values, shares = choices.support()
+    assert values == [3, 1, 2]
+    np.testing.assert_allclose(shares, 1 / 3)
+    drawn = [choices.draw(np.random.default_rng(seed)) for seed in range(60)]
+    assert set(drawn) == {1, 2, 3}
+
+
+def test_whole_numbers_and_their_shares():
+    flat = Distribution(2, 5, integer=True)
+    assert flat.size == 4
+    assert flat.support()[0] == [2, 3, 4, 5]
+    np.testing.assert_allclose(flat.support()[1], 1 / 4)
+    steep = Distribution(1, 3, log=True, integer=True)
+    expected = np.array([math.log(2), math.log(3 / 2), math.log(4 / 3)]) / math.log(4)
+    np.testing.assert_allclose(steep.support()[1], expected)
+    drawn = [steep.draw(np.random.default_rng(seed)) for seed in range(3000)]
+    shares = np.bincount(drawn, minlength=4)[1:] / 3000
+    np.testing.assert_allclose(shares, expected, atol=0.04)
+    assert all(type(one) is int for one in drawn)
+    assert Distribution(0.5, 2.0).size == math.inf
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_draws_are_where_the_share_says(log):
+    generator = SimpleNamespace(random=lambda: 0.25)
+    value = Distribution(1.0, 16.0, log=log).draw(generator)
+    assert value == pytest.approx(2.0 if log else 4.75)
+    ends = [
+        Distribution(0.1, 0.3, log=log).draw(SimpleNamespace(random=lambda s=s: s)) for s in (0, 1)
+    ]
+    assert ends == pytest.approx([0.1, 0.3])
+    assert 0.1 <= ends[0] < ends[1] <= 0.3
+    last = SimpleNamespace(random=lambda: 1 - 1e-12)
+    assert Distribution(2, 5, log=log, integer=True).draw(last) == 5
+
+
+def test_distributions_as_text():
+    assert str(Distribution(0.5, 2.0)) == "{low = 0.5, high = 2}"
+    assert str(Distribution(1, 8, True, True)) == (
+        "{low = 1, high = 8, log = true, integer = true}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "sentence"),
+    [
+        ("lr", [], "empty list"),
+        ("lr", [0.1, 0.2, 0.1], "has 0.1 twice"),
+        ("lr", {"low": 1.0, "high": 1.0}, "low must be smaller"),
+        ("lr", {"low": 0, "high": 1, "log": True}, "larger than 0"),
+        ("lr", {"low": 0.1}, "has no high"),
+        ("lr", {"high": 0.1}, "has no low"),
+        ("lr", {"low": 0.1, "high": 1, "log": 1}, "write true or false"),
+        ("lr", {"low": 0.1, "high": 1, "step": 1}, "the part 'step'"),
+        ("hops", {"low": 1, "high": 3, "integer": False}, "leave integer = false out"),
+        ("hops", {"low": 1.0, "high": 3}, "must be a whole number"),
+        ("hops", 2**53, "must be a whole number"),
+        ("hops", True, "must be a whole number"),
+        ("lr", math.inf, "a number that is finite"),
+        ("lr", "0.1", "a number that is finite"),
+        ("bias", 1, "true or false"),
+        ("operator", {"low": 1, "high": 2}, "is a text, so it has no distribution"),
+        ("model", ["lgc"], "is chosen for the whole search"),
+        ("lrr", [1], "is not an option"),
+    ],
+)
+def test_dimensions_that_are_refused(name, given, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        read_dimension(name, given, "[cora]")
+
+
+def test_dimensions_that_are_read():
+    assert read_dimension("lr", 1, "").values == (1.0,)
+    assert type(read_dimension("lr", [1], "").values[0]) is float
+    assert read_dimension("lr", 2**53, "").values == (2.0**53,)
+    assert read_dimension("hops", 2**53 - 1, "").values == (2**53 - 1,)
+    assert read_dimension("hops", {"low": 1, "high": 4}, "") == Distribution(1, 4, False, True)
+    assert read_dimension("lr", {"low": 1, "high": 4, "integer": True}, "").integer is True
+    tiny = read_dimension("lr", {"low": 1e-9, "high": 1, "log": True}, "")
+    assert tiny == Distribution(1e-9, 1.0, True, False)
+
+
+def test_long_values_are_cut():
+    assert shorten("a" * 58) == repr("a" * 58)
+    assert shorten("a" * 59) == f"'{'a' * 59}..."
+    assert shorten(10**5000) == "a very long value"
+
+
+def test_products_in_order_with_their_shares():
+    branches = [
+        {"lr": Choices((0.1, 0.2)), "hops": Distribution(1, 3, log=True, integer=True)},
+        {"lr": Choices((0.5,))},
+    ]
+    assert count_configurations(branches) == 7
+    listed, shares = list_configurations(branches)
+    assert listed[:4] == [
+        {"lr": 0.1, "hops": 1},
+        {"lr": 0.1, "hops": 2},
+        {"lr": 0.1, "hops": 3},
+        {"lr": 0.2, "hops": 1},
+    ]
+    assert listed[-1] == {"lr": 0.5}
+    assert shares.sum() == pytest.approx(1)
+    assert shares[-1] == pytest.approx(0.5)
+    assert shares[0] == pytest.approx(0.25 * math.log(2) / math.log(4))
+    everything = draw_configurations(branches, 7, np.random.default_rng(0))
+    assert sorted(map(str, everything)) == sorted(map(str, listed))
+    some = draw_configurations(branches, 6, np.random.default_rng(0))
+    assert len({str(one) for one in some}) == len(some) == 6
+    endless = [{"lr": Distribution(0.0, 1.0)}, {"lr": Choices((7.0,))}]
+    drawn = draw_configurations(endless, 40, np.random.default_rng(1))
+    assert len({one["lr"] for one in drawn}) == 40
+    assert {"lr": 7.0} in drawn
+
+
+# ---- cells
+
+
+def lines_of(lr, dropout=0.5, **more):
+    return full_options("sgc", {"lr": lr, "dropout": dropout, "hops": 2, **more})
+
+
+def test_cells_hold_one_shape_and_not_too_many_runs(graphs):
+    graph = graphs(n=30)
+    shapes = [
+        lines_of(0.1),
+        lines_of(0.2, weight_decay=0.5),
+        lines_of(0.1, 0.0),
+        lines_of(0.3, 0.1),
+        lines_of(0.1, hops=3),
+        lines_of(0.2, 0.0),
+    ]
+    assert cells_of(graph, "sgc", shapes, 5) == [[0, 1, 3], [2, 5], [4]]
+    many = [lines_of(1 + i) for i in range(20)]
+    for seeds, step in ((5, 9), (45, 1), (46, 1), (22, 2), (1, 20)):
+        cells = cells_of(graph, "sgc", many, seeds)
+        assert [len(cell) for cell in cells] == [
+            min(step, 20 - first) for first in range(0, 20, step)
+        ]
+        assert [one for cell in cells for one in cell] == list(range(20))
+    alone = [lines_of(1 + i, optimizer="lbfgs") for i in range(3)]
+    assert cells_of(graph, "sgc", alone, 1) == [[0], [1], [2]]
+    gat = [full_options("gat", {"lr": 1.0 + i}) for i in range(2)]
+    assert cells_of(graph, "gat", gat, 1) == [[0], [1]]
+
+
+def test_cells_that_fit_in_memory(graphs, monkeypatch):
+    many = [lines_of(1 + i) for i in range(6)]
+    for size, step in ((2**30 // 4, 4), (2**30 // 4 + 1, 3), (2**31, 1)):
+        monkeypatch.setattr(settings, "run_bytes", lambda *_, size=size: size)
+        cells = cells_of(graphs(n=30), "sgc", many, 1)
+        assert len(cells[0]) == step
+
+
+def test_costs_of_cells(graphs):
+    configurations = [
+        lines_of(0.1, 0.5),
+        lines_of(0.2, 0.5),
+        lines_of(0.1, 0.0, hops=7),
+    ]
+    found = {"cells": [[0, 1], [2]], "configurations": configurations, "seeds": [0]}
+    weights = Task(graphs(), "sgc", Path("x"), found, False).cell_weights()
+    assert weights.tolist() == [2 * 22 * 3, 27]
+    gcn = {"cells": [[0]], "configurations": [full_options("gcn", {"hidden": 9, "dropout": 0.0})]}
+    assert Task(graphs(), "gcn", Path("x"), gcn, False).cell_weights().tolist() == [29]
+
+
+# ---- what decides the results
+
+
+def test_settings_are_complete_and_refuse_nothing_to_try(graphs):
+    graph = graphs()
+    found = search_settings(graph, "sgc", [{"lr": 0.1}], [4, 2])
+    assert found["seeds"] == [4, 2]
+    assert found["configurations"] == [full_options("sgc", {"lr": 0.1})]
+    assert "model" not in found["configurations"][0]
+    assert found["configurations"][0]["lr"] == 0.1
+    assert found["cells"] == [[0]]
+    with pytest.raises(ConfigError, match="configurations is empty"):
+        search_settings(graph, "sgc", [], [0])
+
+
+def test_the_fingerprint_sees_every_part_but_no_width(graphs):
+    graph = graphs(n=20, seed=5)
+    first = graph_digest(graph)
+    assert len(first) == 16
+    assert graph_digest(graphs(n=20, seed=5)) == first
+    changed = np.array(graph.features)
+    changed[3, 1] += 1e-9
+    others = [graph.with_features(changed, graph.feature_names)]
+    others.append(graph.with_features(sp.csr_array(graph.features), graph.feature_names))
+    labels = np.array(graph.labels)
+    labels[7] = (labels[7] + 1) % 3
+    same = {"features": graph.features, "split": graph.split}
+    others.append(Graph(graph.adjacency, labels=labels, **same))
+    others.append(Graph(graph.adjacency * 2, labels=graph.labels, **same))
+    digests = [graph_digest(one) for one in others]
+    assert len({first, *digests}) == 5
+    split = dataclasses.replace(graph.split, val=graph.split.test, test=graph.split.val)
+    moved = Graph(graph.adjacency, graph.features, graph.labels, split=split)
+    assert graph_digest(moved) != first
+
+
+# ---- ledgers
+
+
+SETTINGS = {
+    "cells": [[0, 1], [2]],
+    "seeds": [0, 5],
+    "configurations": [{"lr": 1.0}, {"lr": 2.0}, {"lr": 3.0}],
+}
+
+
+def test_other_settings_are_told_by_their_first_difference(tmp_path):
+    Ledger.open(tmp_path / "s", SETTINGS)
+    Ledger.open(tmp_path / "s", SETTINGS)
+    for change, words in (
+        ({"seeds": [0]}, r"2 seeds there, 1 here"),
+        ({"seeds": [0, 6]}, r"seeds\[1\] is 5 there and 6 here"),
+        ({"cells": [[0, 1], [2], []]}, "2 cells there, 3 here"),
+        ({"more": "x" * 80}, r"more is null there and \"x{56}\.\.\. here"),
+        (
+            {"configurations": [{"lr": 1.0}, {"lr": 2.5}, {"lr": 3.0}]},
+            r"configurations\[1\]: lr is 2.0 there and 2.5 here",
+        ),
+    ):
+        with pytest.raises(LedgerError, match=words):
+            Ledger.open(tmp_path / "s", SETTINGS | change)
+
+
+def test_shares_and_cells_that_wait(tmp_path):
+    ledger = Ledger.open(tmp_path / "s", SETTINGS)
+    assert ledger.waiting() == [0, 1]
+    assert [ledger.share(cell) for cell in (0, 1)] == [0.0, 0.0]
+    with ledger.claim(1) as claim:
+        claim.note(0.25)
+        assert ledger.share(1) == 0.25
+        claim.note(0.12345)
+        assert ledger.share(1) == 0.1235
+        with Ledger.read(tmp_path / "s").claim(1) as other:
+            assert other is None
+        with Ledger.read(tmp_path / "s").claim(0) as other:
+            assert other is not None
+    (tmp_path / "s" / "cells" / "0000.lock").write_text("7.5")
+    assert ledger.share(0) == 1.0
+    (tmp_path / "s" / "cells" / "0000.lock").write_text("nothing")
+    assert ledger.share(0) == 0.0
+    runs = [run_of(2, 0.5, 0.1, 0.9, seed=seed) for seed in (0, 5)]
+    ledger.record(1, runs, 3.5)
+    assert ledger.share(1) == ledger.share(1, test=True) == 1.0
+    assert ledger.waiting() == ledger.waiting(test=True) == [0]
+    assert ledger.cpu_seconds() == 3.5
+    assert [run["test_accuracy"] for run in ledger.runs(test=True)] == [0.9, 0.9]
+    assert all("test_accuracy" not in run for run in ledger.runs())
+
+
+def test_what_was_recorded_stays(tmp_path):
+    ledger = Ledger.open(tmp_path / "s", SETTINGS)
+    runs = [run_of(2, 0.5, 0.1, seed=seed) for seed in (0, 5)]
+    ledger.record(1, runs, 3.5)
+    assert ledger.waiting(test=True) == [0, 1]
+    better = [run_of(2, 0.7, 0.0, 0.8, seed=seed) for seed in (0, 5)]
+    ledger.record(1, better, 9.0)
+    assert [run["val_accuracy"] for run in ledger.runs(test=True)] == [0.5, 0.5]
+    assert [run["test_accuracy"] for run in ledger.runs(test=True)] == [0.8, 0.8]
+    assert ledger.cpu_seconds() == 3.5
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"val_accuracy": 1.01},
+        {"val_accuracy": -0.5},
+        {"val_accuracy": True},
+        {"val_accuracy": "0.5"},
+        {"val_loss": -1},
+        {"val_loss": "low"},
+        {"configuration": 1},
+        {"seed": 5},
+    ],
+)
+def test_cells_that_cannot_be(tmp_path, change):
+    ledger = Ledger.open(tmp_path / "s", SETTINGS)
+    runs = [run_of(2, 1, 0, seed=0), run_of(2, 0, None, seed=5)]
+    ledger.record(1, runs, 0)
+    assert len(ledger.runs()) == 2
+    path = tmp_path / "s" / "cells" / "0001.json"
+    content = json.loads(path.read_text())
+    content["runs"][0] |= change
+    path.write_text(json.dumps(content))
+    with pytest.raises(LedgerError, match="is damaged"):
+        ledger.runs()
+    content["runs"] = content["runs"][1:]
+    path.write_text(json.dumps(content))
+    with pytest.raises(LedgerError, match="is damaged"):
+        ledger.runs()
+
+
+# ---- whole searches
+
+
+def test_progress_adds_up_and_settings_are_checked(graphs, tmp_path):
+    graph = graphs(n=40, d=6, seed=3)
+    states: list[SearchProgress] = []
+    configurations = [{"lr": lr, "hops": 1, "epochs": 3} for lr in (0.1, 0.2)]
+    ledger = run_search(
+        graph, "sgc", configurations, tmp_path / "s", seeds=3, progress=states.append
+    )
+    assert (states[0].done, states[0].total, states[0].share) == (0, 6, 0.0)
+    assert (states[-1].done, states[-1].total, states[-1].share) == (6, 6, 1.0)
+    assert states[-1].running == 0
+    assert len(ledger.runs()) == 6
+    again: list[SearchProgress] = []
+    run_search(graph, "sgc", configurations, tmp_path / "s", seeds=3, progress=again.append)
+    assert (again[0].done, again[0].share) == (6, 1.0)
+    for workers in (0, 1025, 1.5):
+        with pytest.raises(ConfigError, match="workers is"):
+            run_search(graph, "sgc", configurations, tmp_path / "t", workers=workers)
+    bare = dataclasses.replace(graph.split, test=np.array([], int))
+    untested = Graph(graph.adjacency, graph.features, graph.labels, split=bare)
+    with pytest.raises(GraphError, match="no test nodes"):
+        run_search(untested, "sgc", configurations, tmp_path / "t", protocol="test")
+    run_search(untested, "sgc", configurations, tmp_path / "u", seeds=1)
+
+
+def test_figures_of_a_search(graphs, tmp_path):
+    graph = graphs(n=40, d=6, seed=3)
+    grid = tmp_path / "grid.toml"
+    grid.write_text("[any]\nlr = [0.2, 0.01]\nhops = 2\ncut = 'small'\n")
+    result = search(graph, "sgc", grid=grid, out=tmp_path / "s", seeds=2, epochs=6)
+    summary = result.summary()
+    assert (summary["configurations"], summary["runs"]) == (2, 4)
+    assert summary["cut"] == "small"
+    assert summary["biased"] is None
+    assert summary["val_mean"] == pytest.approx(np.mean(result.val))
+    assert summary["test_std"] == pytest.approx(np.std(result.test))
+    assert summary["cpu_minutes"] == pytest.approx(result.ledger.cpu_seconds() / 60)
+    assert len(result.test) == 2
+    assert result.table().num_rows == 4
+    assert result.table()["configuration"].to_pylist() == [0, 0, 1, 1]
+    assert result.table()["seed"].to_pylist() == [0, 1, 0, 1]
+    again = search(graph, "sgc", grid=grid, out=tmp_path / "s", seeds=2, epochs=6)
+    assert again.test == result.test
+    three = search(
+        graph, "sgc", grid=grid, out=tmp_path / "r", seeds=1, epochs=2, samples=1, sample_seed=3
+    )
+    assert three.summary()["configurations"] == 1
+
+
+def test_the_command_that_repeats_a_configuration():
+    usual = full_options("lgc", {})
+    command = train_command("my data", "lgc", usual | {"hops": 4, "bias": True}, 3)
+    assert command.startswith("hoplite train 'my data' --model lgc --hops 4 ")
+    assert " --bias " in command
+    assert command.endswith(" --seeds 3")
+    assert "--operator" not in command
+    assert "--split-seed" not in command
+    for flag in ("--lr", "--weight-decay", "--dropout"):
+        assert flag in command
+    assert "--split-seed 2 --seeds 1" in train_command("d", "lgc", usual, 1, 2)
+
+
+def test_sections_by_path_and_name():
+    space = parse_space("note = 'n'\n[Cora]\nlr = 0.1\n[any]\nlr = 0.2\n[any.lgc]\nhops = 3")
+    assert space.note == "n"
+    for name in ("cora", "CORA", "data/Cora.npz", Path("x/cora")):
+        assert space.configurations(name, "sgc") == [{"lr": 0.1}]
+    assert space.configurations("else", "lgc") == [{"lr": 0.2, "hops": 3}]
+    with pytest.raises(ConfigError, match=r"has two sections \[cora\]"):
+        parse_space("[Cora]\nlr = 0.1\n[cora]\nlr = 0.2")

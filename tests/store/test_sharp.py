@@ -1,0 +1,227 @@
+"""Stores where a small mistake would go unnoticed elsewhere: the arithmetic of plans and costs, by
+hand; a store that was cut once must be cut so again."""
+
+import dataclasses
+import math
+
+import pytest
+
+from hoplite.errors import ConfigError, StoreError
+from hoplite.propagation.backend import has_native
+from hoplite.store import plan
+from hoplite.store.cost import Cost, cost
+from hoplite.store.memory import parse_bytes, show_bytes, used_memory
+from hoplite.store.plan import (
+    Sizes,
+    check_room,
+    panel_width,
+    part_entries,
+    planned_use,
+    prepared_entries,
+    rows_per_block,
+)
+
+needs_native = pytest.mark.skipif(not has_native(), reason="torch keeps S in another form")
+SMALL = Sizes.of(1000, 5000, 50, 40)
+MB = 10**6
+
+
+# ---- sizes
+
+
+def test_sizes_count_the_diagonal():
+    assert dataclasses.astuple(SMALL) == (1000, 6000, 51, 40)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        SMALL.nodes = 3
+
+
+@needs_native
+def test_bytes_of_the_operator_and_of_a_part():
+    assert SMALL.entry_bytes == 8
+    assert Sizes.of(2**31 - 1, 5, 1, 1).entry_bytes == 8
+    assert Sizes.of(2**31, 5, 1, 1).entry_bytes == 12
+    assert SMALL.operator_bytes == 6000 * 8 + 24 * 1000
+    assert SMALL.part_bytes(10) == 10 * 8 + 24 * 1000
+    dense = Sizes.of(1000, 20_000, 50, 40)
+    assert dense.part_bytes(11_999) == 11_999 * 8 + 24_000
+    assert dense.part_bytes(12_000) == 12_000 * 8 + 24_000 + 64_000
+    large = Sizes.of(2**21, 10, 5, 3)
+    assert large.part_bytes(2**21) == 8 * 2**21 + 24 * 2**20
+    assert large.part_bytes(2**21 + 10) == 8 * (2**21 + 10) + 24 * 2**21
+    assert SMALL.least_part == 6000
+    assert Sizes.of(10**6, 10**7, 10**5, 1).least_part == 10**5 + 1
+    assert Sizes.of(10**6, 10**7, 50, 1).least_part == 2**16
+
+
+def test_without_the_core_entries_take_three_times_as_much(monkeypatch):
+    monkeypatch.setattr(plan, "has_native", lambda: False)
+    assert SMALL.entry_bytes == 24
+    assert Sizes.of(2**31, 5, 1, 1).entry_bytes == 36
+
+
+@needs_native
+def test_the_least_memory():
+    making = 16 * 1000 + 80 * 2**16
+    assert SMALL.least(3, 7) == 7 + making
+    panels = 8 * 1000 * 10**4 + SMALL.part_bytes(6000)
+    assert SMALL.least(10**4, 7) == 7 + panels
+    assert Sizes.of(2, 1, 1, 10**7).least(1, 5) == 5 + 24 * 10**7
+    hub = Sizes.of(1000, 200_000, 10**5, 1)
+    assert hub.least(1, 0) == 16_000 + 80 * (10**5 + 1)
+
+
+# ---- plans
+
+
+def test_planned_use_goes_in_steps():
+    steps = [planned_use(held * MB) // MB for held in (0, 320, 321, 380, 381, 500)]
+    assert steps == [320, 320, 380, 380, 440, 500]
+
+
+def test_rows_of_a_block_are_a_power_of_two():
+    wide = Sizes.of(10**7, 1, 1, 40)
+    assert rows_per_block(wide, 10**12) == 2**17  # 32 MB / 160 B = 200,000
+    assert rows_per_block(SMALL, 10**12) == 512
+    assert rows_per_block(Sizes.of(1024, 1, 1, 40), 10**12) == 1024
+    assert rows_per_block(wide, 16 * 160 * 7) == 4
+    assert rows_per_block(wide, 16 * 160 * 8) == 8
+    assert rows_per_block(wide, 0) == 1
+    assert rows_per_block(Sizes.of(100, 1, 1, 0), 10**12) == 64
+    assert rows_per_block(Sizes.of(10**8, 1, 1, 1), 10**12) == 2**22
+
+
+@needs_native
+@pytest.mark.parametrize(
+    ("nodes", "degree", "columns", "room", "workers", "width"),
+    [
+        (10**5, 10, 400, 200, 1, 144),
+        (10**5, 10, 400, 200, 4, 112),
+        (10**5, 10, 400, 4000, 1, 400),
+        (10**5, 10, 400, 4000, 3, 144),
+        (10**5, 10, 20, 4000, 8, 16),
+        (10**6, 50, 600, 1000, 1, 100),
+        (10**6, 3, 17, 500, 1, 17),
+        (10**6, 100, 128, 900, 2, 64),
+        (1000, 0, 1, 100, 1, 1),
+        (1000, 3, 40, 58, 1, 40),
+        (10**7, 5, 64, 600, 1, 5),
+    ],
+)
+def test_a_panel_is_cut_as_before(nodes, degree, columns, room, workers, width):
+    sizes = Sizes.of(nodes, nodes * degree, max(degree, 1), columns)
+    assert panel_width(sizes, room * MB, workers) == width
+
+
+@needs_native
+def test_entries_that_fit_beside_the_panels():
+    reserve, panels = 24 * MB, 8 * 1000 * 10
+    whole = reserve + panels + SMALL.part_bytes(6000)
+    assert part_entries(SMALL, 10, whole) == 6000
+    hub = Sizes.of(10**5, 10**6, 100, 40)
+    panels = 8 * 10**5 * 10
+    room = reserve + panels + 24 * 10**5 + 8 * 500_000
+    assert part_entries(hub, 10, room) == 500_000
+    assert part_entries(hub, 10, room + 8) == 500_001
+    assert part_entries(hub, 10, 0) == 2**16
+    just = reserve + panels + hub.part_bytes(hub.entries)
+    assert part_entries(hub, 10, just) == hub.entries
+    assert part_entries(hub, 10, just - 1) == hub.entries - 1
+    dense = Sizes.of(10**5, 10**7, 1000, 40)
+    bare = reserve + panels + 24 * 10**5
+    assert part_entries(dense, 10, bare + 8 * (12 * 10**5 - 1)) == 12 * 10**5 - 1
+    assert part_entries(dense, 10, bare + 8 * 12 * 10**5) == 12 * 10**5 - 1  # packing costs
+    assert part_entries(dense, 10, bare + 8 * 3 * 10**6) == 3 * 10**6 - 8 * 10**5
+    huge = Sizes.of(10**6, 3 * 10**9, 1000, 1)
+    assert part_entries(huge, 1, 10**12) == 2**31 - 2
+
+
+def test_entries_of_which_the_operator_is_made():
+    assert prepared_entries(320 * 10**6) == 10**6
+    assert prepared_entries(0) == 2**16
+
+
+@needs_native
+def test_room_that_is_checked():
+    least = SMALL.least(1, 24 * MB)
+    assert check_room(SMALL, 1, 100 * MB, 100 * MB + least) == least
+    with pytest.raises(ConfigError, match=r"needs 140 MB at least, .* 100 MB are in use .*140MB"):
+        check_room(SMALL, 1, 100 * MB, 100 * MB + least - 1)
+    with pytest.raises(ConfigError, match=r"cut into panels of 2 columns"):
+        check_room(SMALL, 2, 100 * MB, MB)
+    with pytest.raises(ConfigError, match=r"starts; give --memory 530MB or more"):
+        check_room(SMALL, 1, 100 * MB, 499 * MB, taken=500 * MB)
+    assert check_room(SMALL, 1, 100 * MB, 500 * MB, taken=500 * MB) == 400 * MB
+    assert check_room(SMALL, 1, 0, SMALL.least(1, 3), reserve=3) == SMALL.least(1, 3)
+
+
+# ---- amounts
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1B", 1), ("2kb", 2000), ("3MB", 3 * 10**6), ("1.5gb", 15 * 10**8), ("1TB", 10**12),
+        ("2KiB", 2048), ("3MiB", 3 * 2**20), ("1GiB", 2**30), (" 1 TiB ", 2**40), (1, 1), ("1", 1),
+    ],
+)  # fmt: skip
+def test_amounts_that_are_read(text, count):
+    assert parse_bytes(text) == count
+
+
+def test_amounts_out_of_range():
+    for amount in (0, "0.5B", "99999999TB", f"{2**63}B", 2.5):
+        with pytest.raises(ConfigError, match=r"size is .*; give an amount"):
+            parse_bytes(amount, "size")
+    assert parse_bytes("9000000TB") == 9 * 10**18
+
+
+def test_amounts_that_are_shown():
+    shown = [show_bytes(count) for count in (0, 7, 999, 999.4, 999.5, 1000, 1234, 999_499, 999_500)]
+    assert shown[:4] == ["0 B", "7 B", "999 B", "999 B"]
+    assert shown[4:] == ["1 kB", "1 kB", "1.23 kB", "999 kB", "1 MB"]
+    assert show_bytes(5.6e9) == "5.6 GB"
+    assert show_bytes(2.5e12) == "2.5 TB"
+    assert show_bytes(1.2345e15) == "1,234.5 TB"
+
+
+def test_used_memory_is_that_of_the_process():
+    before = used_memory()
+    assert 10 * MB < before < 10**11
+    block = bytearray(64 * MB)
+    assert used_memory() - before > 32 * MB
+    del block
+
+
+# ---- costs
+
+
+@needs_native
+def test_costs_by_hand():
+    n, e, d, k = 1000, 5000, 40, 3
+    adjacency, features = 8 * (n + 1) + 8 * e, 4 * n * d
+    operator, kept = adjacency + 8 * n, 4 * n * d * k
+    assert cost(n, e, d, k, 10**9) == Cost(
+        graph=adjacency + features,
+        operator=operator,
+        files=operator + features + kept,
+        panels=1,
+        passes=1,
+        read=2 * adjacency + 2 * features + 2 * operator,
+        written=operator + features + kept,
+        shared=operator + features + kept,
+        flops=2 * k * (e + n) * d,
+        gathered=k * ((e + n) * (4 * d + 8) + features),
+    )
+    tight = cost(10**6, 5 * 10**7, 600, 2, 320 * MB + 10**9, longest_row=50)
+    width = panel_width(Sizes.of(10**6, 5 * 10**7, 50, 600), 10**9)
+    assert tight.panels == math.ceil(600 / width) > 1
+    assert tight.passes == 2 * tight.panels
+    many = cost(10**5, 10**6, 400, 2, 320 * MB + 4 * 10**9, workers=3)
+    assert (many.panels, many.passes) == (3, 3)
+
+
+def test_errors_are_store_errors():
+    from hoplite.store.panel import run_panel
+
+    with pytest.raises(StoreError, match="holds no hop store"):
+        run_panel("/nowhere/at/all", 0)
