@@ -68,7 +68,7 @@ def insert(path: Path, rng: Generator) -> None:
 
 def odd_file(path: Path, rng: Generator) -> None:
     """Something else under the file's name."""
-    way, data = int(rng.integers(7)), path.read_bytes()
+    way, data = int(rng.integers(6)), path.read_bytes()
     path.unlink()
     if way == 0:
         os.mkfifo(path)
@@ -80,9 +80,8 @@ def odd_file(path: Path, rng: Generator) -> None:
         path.symlink_to(path.name)  # to itself
     elif way == 4:
         path.write_bytes(2 * data)
-    elif way == 5:
+    else:
         path.write_bytes(b"")
-    # and 6: missing
 
 
 def edit_json(path: Path, rng: Generator) -> None:

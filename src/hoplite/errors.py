@@ -18,6 +18,10 @@ class ConfigError(HopliteError, ValueError):
     """An option has a value that it cannot have."""
 
 
+class GridError(ConfigError):
+    """A grid's file is damaged, or asks for what does not exist."""
+
+
 class DatasetError(HopliteError):
     """A dataset cannot be found or read."""
 

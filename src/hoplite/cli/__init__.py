@@ -19,7 +19,7 @@ from hoplite.cli.report import report
 from hoplite.cli.reproduce import reproduce
 from hoplite.cli.search import search
 from hoplite.cli.train import train
-from hoplite.errors import ConfigError, HopliteError
+from hoplite.errors import ConfigError, GridError, HopliteError
 from hoplite.printable import prepare_streams
 from hoplite.stopping import stopping
 
@@ -76,7 +76,7 @@ def main() -> None:
 
 def _explain(error: Exception) -> int:
     """Print one sentence for what the user can understand and return the exit code."""
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError) and not isinstance(error, GridError):
         print_error(str(error))
         return 2
     if isinstance(error, HopliteError):
