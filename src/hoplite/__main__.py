@@ -13,6 +13,13 @@ def main() -> None:
             from hoplite.cli import main as run
 
             run()
+        except (ImportError, MemoryError) as error:
+            from hoplite.errors import is_shortage
+
+            if not is_shortage(error):
+                raise
+            sys.stderr.write("error: there is not enough memory to load the libraries.\n")
+            sys.exit(1)
         finally:
             stopping.over = True  # from here on no signal interrupts, so none is missed
     finally:

@@ -93,6 +93,20 @@ def test_batches_equal_graphs_built_again_at_random(graphs, seed, case, operator
     check_all_removals(untrained(config, graph, seed), graph, seed % 10)
 
 
+@pytest.mark.parametrize(("model", "gate", "basis"), CASES)
+@pytest.mark.parametrize("classes", [3, 25])
+def test_no_more_columns_than_features(graphs, model, gate, basis, classes):
+    graph = graphs(n=9, d=6, isolated=1)
+    names = tuple(map(str, range(classes)))
+    trained = untrained(ModelConfig(model, 2, basis=basis, gate=gate), graph, classes=names)
+    field = Field(ExactModel(trained, graph), 2)
+    assert field.num_features <= 6
+    assert max(value.numel() for value in field.weights.values()) <= max(
+        value.numel() for value in trained.weights.values()
+    )
+    check_all_removals(trained, graph, 2)
+
+
 def test_batches_of_any_size(graphs, monkeypatch):
     graph = graphs()
     monkeypatch.setattr("hoplite.explain.removal_effects.MOST_COLUMNS", 3)

@@ -31,7 +31,8 @@ def fit(graph, runs, model="lgc", gate="class", basis="monomial", val=True, **op
     if model == "gat":
         pytest.importorskip("torch_geometric")
     standardize = options.pop("standardize", False)
-    config = ModelConfig(model, 3, basis=basis, gate=gate, standardize=standardize)
+    hops = ModelConfig.hops if model in ("gcn", "gat") else 3
+    config = ModelConfig(model, hops, basis=basis, gate=gate, standardize=standardize)
     built = build_model(config, graph.num_features, graph.num_classes)
     return fit_runs(
         built,

@@ -19,7 +19,7 @@ from hoplite.cli.report import report
 from hoplite.cli.reproduce import reproduce
 from hoplite.cli.search import search
 from hoplite.cli.train import train
-from hoplite.errors import ConfigError, GridError, HopliteError
+from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
 from hoplite.printable import prepare_streams
 from hoplite.stopping import stopping
 
@@ -92,14 +92,14 @@ def _explain(error: Exception) -> int:
         stop = "" if message.endswith((".", "?", "!")) else "."
         print_error(f"{message}{stop} See `{where} --help`.")
         return 2
+    if is_shortage(error):
+        print_error("there is not enough memory for this graph and these settings.")
+        return 1
     if isinstance(error, BrokenPipeError):  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
         print_error(f"{named}{error.strerror or error}.")
-        return 1
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        print_error("there is not enough memory for this graph and these settings.")
         return 1
     raise error
