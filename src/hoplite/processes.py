@@ -35,7 +35,7 @@ def warm_up(*modules: str) -> None:
 
 def start(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     """A process that runs ``target(*arguments)``, and ends at once when this one does."""
-    context = multiprocessing.get_context(_METHOD)
+    context: Any = multiprocessing.get_context(_METHOD)
     process = context.Process(target=_run, args=(target, arguments), daemon=True)
     with births():
         process.start()

@@ -217,7 +217,7 @@ def test_the_command_is_interrupted_and_goes_on(work, stores, tmp_path):
     assert json.loads(out) == {"error": sentence}
     assert psutil.wait_procs(workers, timeout=10)[1] == []
     assert not HopStore.open(folder).complete
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert json.loads(done.stdout)["cluster"] == "local:2"
