@@ -124,7 +124,8 @@ CASES = {
         ],
         after_kill=whole_store,
         before=lambda data: (
-            "import hoplite.store.open_source as o; o.large_tables = lambda *_: True"
+            "import hoplite.datasets.bucket_sort as sort; sort.BUCKETS = 2\n"
+            "import hoplite.store.open_source as source; source.large_tables = lambda *_: True"
         ),
     ),
     "predict": Case(
