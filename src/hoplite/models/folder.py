@@ -4,20 +4,20 @@
     weights.safetensors
     result.json            the figures of the training, if they were given
 
-Three files cannot be replaced in one step, so a save leaves its traces in a sub-folder:
+Three files cannot be replaced in one step, so a save goes through a sub-folder NEW:
 
-1. ``.new.tmp`` gets all files of the new model, synced, and a token: ``result.json`` itself, or the
-   empty ``no-result`` if there is none. It becomes ``.new``. A folder that has its token is nothing
-   yet: whoever finds it of a process that died removes it, by renaming it back first.
+1. NEW.tmp gets all files of the new model, synced, and a token: result.json itself, or the empty
+   ``no-result`` if there is none. It is renamed to NEW. As long as NEW has its token, it is nothing
+   yet; if it is found without its process, it is removed, by renaming it back first.
 2. One step takes the token away and makes the visible result.json the new one: the rename of
-   ``.new/result.json`` to ``result.json``, or of ``result.json`` to ``.new/replaced``, or the
-   removal of ``no-result`` where there was no result before either. **Now the model is saved.**
-3. Weights and configuration are moved to their places, and ``.new`` goes.
+   NEW/result.json to result.json, or of result.json to NEW/replaced, or the removal of
+   NEW/no-result where there was no result before either. **Now the model is saved.**
+3. Weights and configuration are moved to their places, and NEW goes.
 
 So a kill before step 2 leaves the old model, and after it the new one, each with its own result:
-reading takes from ``.new`` what step 3 has not moved, and finishes step 3. All of this, reading
-too, is done with the folder locked, so that processes that save at the same time follow each other.
-A lock ends with its process, and whatever is in ``.new`` then belongs to nobody.
+reading takes from NEW what step 3 has not moved, and finishes step 3. All of this, reading too, is
+done with the folder locked, so that processes that save at the same time follow each other. A lock
+ends with its process, and whatever is in NEW then belongs to nobody.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ import hashlib
 import math
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -49,12 +48,12 @@ from hoplite.models.base import Weights
 
 FORMAT = 1
 CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE = "config.json", "weights.safetensors", "result.json"
-NEW, UNFINISHED = ".new", ".new.tmp"
+NEW, UNFINISHED = ".hoplite-new", ".hoplite-new.tmp"
 NO_RESULT, REPLACED = "no-result", "replaced"
-OWN_FILES = {CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE, NEW, UNFINISHED}
+VISIBLE = {CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE}
 # What earlier versions left in a folder when they were killed.
 EARLIER = re.compile(
-    r"\.+(config\.json|weights\.safetensors|result\.json)(\.new)?(\.[0-9a-f]{16}\.tmp)?"
+    r"\.+(config\.json|weights\.safetensors|result\.json)(\.new|(\.new)?\.[0-9a-f]{16}\.tmp)"
 )
 EARLIER_CONFIG = ".config.json.new"
 MOST_HEADER = 1 << 20  # bytes of the names and shapes of the weights
@@ -97,25 +96,38 @@ def check_target(folder: str | Path, *, overwrite: bool) -> Path:
     replaced.
     """
     given, folder = Path(folder), Path(os.path.realpath(folder))
-    try:
-        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    except NotADirectoryError:
-        raise ModelFileError(f"{given} is a file; choose a folder for the model.") from None
-    except OSError as error:
-        raise ModelFileError(f"{given} cannot be used: {error.strerror}.") from None
-    others = sorted(name for name in names - OWN_FILES if not EARLIER.fullmatch(name))
-    if others:
-        raise ModelFileError(
-            f"{given} holds {others[0]!r}, which is not a model's; choose another folder."
-        )
-    if not overwrite and (names & {CONFIG_FILE, WEIGHTS_FILE} or _is_saved(folder)):
-        raise ModelFileError(f"{given} holds a model already; replace it with --overwrite.")
+    if _names(given) - VISIBLE:
+        with _held(folder), contextlib.suppress(OSError):
+            _settle(folder)
+    _check_free(given, overwrite)
     parent = folder
     while not os.path.lexists(parent):
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise ModelFileError(f"{given} cannot be written: {parent} is not a writable folder.")
     return folder
+
+
+def _names(folder: Path) -> set[str]:
+    """What is in ``folder``, none if it does not exist; ModelFileError if it is not a model's."""
+    try:
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    except NotADirectoryError:
+        raise ModelFileError(f"{folder} is a file; choose a folder for the model.") from None
+    except OSError as error:
+        raise ModelFileError(f"{folder} cannot be used: {error.strerror}.") from None
+    own = VISIBLE | {NEW, UNFINISHED}
+    others = sorted(name for name in names - own if not EARLIER.fullmatch(name))
+    if others:
+        raise ModelFileError(
+            f"{folder} holds {others[0]!r}, which is not a model's; choose another folder."
+        )
+    return names
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    if not overwrite and _names(folder) & {CONFIG_FILE, WEIGHTS_FILE}:
+        raise ModelFileError(f"{folder} holds a model already; replace it with --overwrite.")
 
 
 def write_folder(
@@ -127,7 +139,7 @@ def write_folder(
     overwrite: bool,
 ) -> None:
     """Write the model into ``folder``, which is made if it is not there."""
-    given, folder = folder, check_target(folder, overwrite=overwrite)
+    given, folder = Path(folder), check_target(folder, overwrite=overwrite)
     for name, value in weights.items():
         if not value.isfinite().all():
             raise ModelFileError(
@@ -147,7 +159,7 @@ def write_folder(
         folder.mkdir(parents=True, exist_ok=True)
         with _held(folder):
             _settle(folder)
-            check_target(given, overwrite=overwrite)  # another process may have been faster
+            _check_free(given, overwrite)  # another process may have been faster
             try:
                 _prepare(folder, files)
                 _take_token(folder)
@@ -198,7 +210,7 @@ def _held(folder: Path) -> Iterator[None]:
 
 
 def _prepare(folder: Path, files: dict[str, bytes]) -> None:
-    """Step 1: all files in ``.new``, with the token."""
+    """Step 1: all files in NEW, with the token."""
     unfinished = folder / UNFINISHED
     unfinished.mkdir()
     for name, data in files.items():
@@ -254,8 +266,11 @@ def _settle(folder: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    if os.path.lexists(folder):
-        shutil.rmtree(folder)
+    """Remove a sub-folder with the files that a save has put there, and no others."""
+    if folder.is_dir():
+        for name in (*VISIBLE, NO_RESULT, REPLACED):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _settle_earlier(folder: Path) -> None:
