@@ -221,7 +221,7 @@ def test_foreign_files_are_refused(tmp_path):
         read_npz(path)
     with path.open("wb") as file:
         np.savez(file, meta=np.array([{"a": object()}], dtype=object))
-    with pytest.raises(DatasetError, match="'meta' in .* has type object"):
+    with pytest.raises(DatasetError, match=r"'meta' in .* has type object"):
         read_npz(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("readme.txt", "hello")
