@@ -13,7 +13,7 @@ from hoplite.errors import ConfigError, GraphError, HopliteError
 from hoplite.graph import Graph
 from hoplite.models import Model, Weights
 from hoplite.propagation.engine import Propagation
-from hoplite.propagation.plan import BYTES, Plan, Problem, free_memory, make_plan
+from hoplite.propagation.plan import Plan, Problem, free_memory, make_plan
 from hoplite.store import HopStore
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.streamed import StoredPropagation
@@ -138,6 +138,7 @@ def plan_runs(
         epochs=runs[0].config.epochs,
         runs=len(runs),
         dropout=dropout,
+        itemsize=features.dtype.itemsize,
     )
     order = "hops-first" if runs[0].config.batch else runs[0].config.order
     return make_plan(problem, order)
@@ -207,4 +208,4 @@ def run_bytes(model: Model, propagation: Propagation) -> int:
     and a dozen signals (for gates on features, one per hop)."""
     weights = sum(value.numel() for value in model.initial(torch.Generator()).values())
     signals = 12 if model.columns == "classes" else 12 + propagation.hops
-    return BYTES * (6 * weights + signals * signal_size(model, propagation))
+    return propagation.dtype.itemsize * (6 * weights + signals * signal_size(model, propagation))
