@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 SERVER = """
-import json, os, signal, sys, time
+import gc, json, os, signal, sys, time
+import rich.markdown, typer.rich_utils
 import hoplite, hoplite.bench.suite, hoplite.cli, hoplite.selection, hoplite.store
 from hoplite.__main__ import main
 
+gc.collect()
+gc.freeze()  # or each command would copy and collect all that was imported
 replies = os.fdopen(os.dup(1), "w")
 for line in sys.stdin:
     order = json.loads(line)
@@ -63,7 +66,7 @@ def _server() -> subprocess.Popen[str]:
 
 
 def hoplite(
-    *words: Any, cwd: Any = None, timeout: float = 300, env: dict[str, str] | None = None
+    *words: Any, cwd: Any = None, timeout: float = 600, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Run ``hoplite WORDS``; killed after ``timeout`` seconds."""
     server = _server()

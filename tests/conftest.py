@@ -32,7 +32,7 @@ def make_graph(
     neither label nor part. Each class is half as large as the one before; all of them are trained,
     but with ``unseen`` the last, which then appears only in test. Weights span four magnitudes.
     """
-    rng, names = np.random.default_rng(seed), ("node", "Zoë,", "\"b\"")
+    rng, names = np.random.default_rng(seed), ("node", "Zoë,", '"b"')
     linked = np.sort(rng.permutation(n)[isolated:])
     edges = linked[np.argwhere(np.triu(rng.random((len(linked), len(linked))) < density, 1))]
     edges = rng.permuted(rng.permutation(edges), axis=1)
