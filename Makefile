@@ -14,8 +14,9 @@ STAMP := $(VENV)/.installed
 run: $(STAMP)
 	$(BIN)/hoplite reproduce --quick --out runs/quick
 
+# A worker for each core, and each keeps to one: more threads would only wait for each other.
 test: $(STAMP) browser
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
 
 # The report's page is tested in a real browser; without one, and without CI=true, that test skips.
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable

@@ -19,6 +19,7 @@ from typing import Any
 
 SERVER = """
 import contextlib, gc, io, json, os, signal, sys, time
+import rich.markdown, typer.rich_utils
 import hoplite, hoplite.bench.suite, hoplite.cli, hoplite.selection, hoplite.store
 from hoplite.__main__ import main
 
@@ -70,7 +71,7 @@ def _server() -> subprocess.Popen[str]:
 def hoplite(
     *words: Any,
     cwd: Any = None,
-    timeout: float = 300,
+    timeout: float = 600,
     env: dict[str, str] | None = None,
     before: str = "",
 ) -> subprocess.CompletedProcess[str]:

@@ -55,7 +55,7 @@ class Dask:
 
     @staticmethod
     def _wait(look):
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while time.monotonic() < deadline:
             try:
                 found = look()

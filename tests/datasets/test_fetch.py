@@ -69,6 +69,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.pause = 0.0
         self.moved = ""
         self.endless = False
+        self.stall = 0  # so many bytes of an answer are sent, and no more for now
         self.asked: list[str | None] = []
 
     def handle_error(self, *_: object) -> None:
@@ -115,6 +116,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         broken = server.breaks.pop(0) if server.breaks else server.always_break or None
         for place in range(0, len(body[:broken]), 20_000):
+            while 0 < server.stall <= place:
+                time.sleep(0.01)
             self.wfile.write(body[:broken][place : place + 20_000])
             time.sleep(server.pause)
         with contextlib.suppress(OSError):  # until the client has had enough
@@ -396,7 +399,7 @@ def process(archive: Archive, folder, before: str = "") -> subprocess.Popen:
 
 def test_killed_and_started_again(server, tmp_path):
     part = tmp_path / "reddit.zip.part"
-    server.pause = 0.05
+    server.stall = 200_000
     for _ in range(2):
         had = part.stat().st_size if part.exists() else 0
         running = process(server.archive(), tmp_path)
@@ -410,7 +413,7 @@ def test_killed_and_started_again(server, tmp_path):
         assert names(tmp_path) == ["reddit.zip.part"]
     had = part.stat().st_size
     assert CONTENT.startswith(part.read_bytes())
-    server.pause = 0
+    server.stall = 0
     fetch_archive(server.archive(), tmp_path)
     assert server.asked[-1] == f"bytes={had}-"
     assert unpacked(tmp_path)
@@ -419,7 +422,7 @@ def test_killed_and_started_again(server, tmp_path):
 def test_no_room(server, tmp_path):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))"
     running = process(server.archive(), tmp_path, limit)
-    error = running.communicate(timeout=60)[1]
+    error = running.communicate(timeout=600)[1]
     assert running.returncode == 1
     assert "cannot be written: File too large; what has arrived is kept" in error
     assert len(error.splitlines()) == 1

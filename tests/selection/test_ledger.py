@@ -83,7 +83,7 @@ def hold(folder: Path, ready: str) -> None:
     with Ledger.read(folder).claim(0) as claim:
         assert claim is not None
         Path(ready).touch()
-        time.sleep(60)
+        time.sleep(6000)
 
 
 def test_a_killed_process_frees_its_claim(ledger: Ledger, tmp_path: Path) -> None:
