@@ -28,156 +28,19 @@ import signal
 import sys
 import time
 import tomllib
-from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from mutant_tests import OPTIONS, TEST_SECONDS, WORK, choose_tests, make_map, read_map, warm
 from mutants import PACKAGES, ROOT, Mutant, sampled
 
-WORK = ROOT / "build" / "mutation"
 PAGE = ROOT / "docs" / "mutation.md"
 JUSTIFIED = ROOT / "scripts" / "mutants_justified.toml"
-TESTS = (
-    *("tests/propagation", "tests/models", "tests/training", "tests/store", "tests/selection"),
-    *("tests/test_operators.py", "tests/test_filters.py"),
-    *("tests/test_estimators.py", "tests/test_graph.py", "tests/test_spectrum.py"),
-    *PACKAGES.values(),  # their doctests
-)
-# Left out: tests that mostly run other processes, which do not see the mutant.
-WITHOUT = ("test_kill.py", "test_cluster.py", "test_distributed.py")
-LONGEST_TEST = 30  # seconds; a test that takes longer judges nothing
-TEST_SECONDS = 12.0  # of tests that a mutant is judged by, as measured on the sound code
 CHILD_SECONDS = 60  # of processor time that a child may take
 CHILD_WAIT = 400  # seconds until a child that only waits is ended
 CHILD_MEMORY = 16 << 30  # bytes of address space
-WARM = (
-    *("torch._dynamo", "torch.optim", "torch.distributed", "scipy.sparse.linalg", "scipy.stats"),
-    *("sklearn.metrics", "sklearn.model_selection", "sklearn.utils.estimator_checks", "pytest"),
-    *("hypothesis.extra.numpy", "pyarrow.parquet", "pyarrow.csv", "safetensors.torch", "typer"),
-    *("rich.progress", "msgspec", "psutil", "torch_geometric.nn", "distributed"),
-)
-OPTIONS = (
-    *("-q", "--no-header", "--tb=no", "-o", "addopts=", "--import-mode=importlib"),
-    *("--doctest-modules", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"),
-    *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is warm
-    *("--rootdir", str(ROOT), "--hypothesis-seed=0"),
-)
-
-
-def warm() -> None:
-    """Import what every child needs, but nothing of Hoplite."""
-    os.environ["OMP_WAIT_POLICY"] = "passive"
-    sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
-    for name in WARM:
-        importlib.import_module(name)
-    from hypothesis import Phase, settings
-
-    # No search for the smallest example, and no failure remembered for the next mutant.
-    phases = (Phase.explicit, Phase.generate)
-    settings.register_profile("mutation", database=None, phases=phases, derandomize=True)
-    settings.load_profile("mutation")
-
-
-def make_map(paths: list[str]) -> None:
-    """Run the tests under coverage: which of them pass, how long they take, on what lines."""
-    import coverage  # pyright: ignore[reportMissingImports] - an extra
-
-    os.chdir(ROOT)
-    WORK.mkdir(parents=True, exist_ok=True)
-    cover = coverage.Coverage(data_file=None, source=[str(ROOT / "src" / "hoplite")])
-    plan = Plan(cover)
-    warm()
-    import pytest
-
-    found = [path for path in paths or TESTS if (ROOT / path).exists()]
-    skipped = [f"--ignore-glob=*/{name}" for name in WITHOUT]
-    cover.start()
-    pytest.main([*OPTIONS, *skipped, *found], plugins=[plan])
-    cover.stop()
-    data = cover.get_data()
-    lines: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-    for file in data.measured_files():
-        name = str(Path(file).relative_to(ROOT))
-        for line, contexts in data.contexts_by_lineno(file).items():
-            for context in contexts:
-                for test in plan.users.get(context, [context]):
-                    if test in plan.passed:
-                        lines[test][name].append(line)
-    store = WORK / "map.json"
-    known = json.loads(store.read_text()) if store.exists() and paths else {}
-    for test, seconds in plan.passed.items():
-        known[test] = {"seconds": seconds, "lines": lines.get(test, {})}
-    store.write_text(json.dumps(known))
-    print(f"{len(plan.passed)} tests of {plan.count} can judge; {len(known)} are in the map")
-
-
-class Plan:
-    """A plugin of pytest: a context of coverage for each test and each fixture of several tests."""
-
-    def __init__(self, cover: Any) -> None:
-        self.cover = cover
-        self.count = 0
-        self.passed: dict[str, float] = {}
-        self.users: dict[str, list[str]] = defaultdict(list)
-
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        self.cover.switch_context(nodeid)
-        self.count += 1
-        self.failed = False
-        self.begin = time.process_time()
-        signal.signal(signal.SIGALRM, _too_long)
-        signal.alarm(LONGEST_TEST)
-
-    def pytest_fixture_setup(self, fixturedef: Any) -> None:
-        if fixturedef.scope != "function":
-            self.cover.switch_context(f"fixture {fixturedef.argname}")
-
-    def pytest_runtest_call(self, item: Any) -> None:
-        for name in getattr(item, "fixturenames", []):
-            self.users[f"fixture {name}"].append(item.nodeid)
-        self.cover.switch_context(item.nodeid)
-
-    def pytest_runtest_logreport(self, report: Any) -> None:
-        self.failed |= report.outcome != "passed"
-
-    def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        signal.alarm(0)
-        if not self.failed:
-            self.passed[nodeid] = time.process_time() - self.begin
-
-
-def _too_long(*_: Any) -> None:
-    raise TimeoutError(f"over {LONGEST_TEST} s")
-
-
-def read_map() -> dict[str, Any]:
-    store = WORK / "map.json"
-    if not store.exists():
-        sys.exit("there is no map of the tests: run `python scripts/mutate.py map` first.")
-    known = json.loads(store.read_text())
-    for facts in known.values():
-        facts["lines"] = {name: set(lines) for name, lines in facts["lines"].items()}
-    return known
-
-
-def choose_tests(mutant: Mutant, known: dict[str, Any]) -> list[str]:
-    """Tests that reach the mutant: the quick ones of its own folder first, as time allows."""
-    path = Path(mutant.path)
-
-    def order(test: str) -> tuple[bool, bool, float]:
-        file, seconds = test.split("::")[0], known[test]["seconds"]
-        near = f"tests/{path.parent.name}/" in file or file.endswith(f"test_{path.name}")
-        return seconds > TEST_SECONDS / 4, not near, seconds
-
-    wanted, chosen, total = set(mutant.lines), [], 0.0
-    reach = [one for one, facts in known.items() if wanted & facts["lines"].get(mutant.path, set())]
-    for test in sorted(reach, key=order):
-        total += known[test]["seconds"]
-        if chosen and total > TEST_SECONDS:
-            break
-        chosen.append(test)
-    return chosen
+CONTROLS = 2  # how many mutants' tests are first run on the code as it is
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -204,8 +67,20 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         return self.source
 
 
-def judge(mutant: Mutant, source: str, tests: list[str]) -> int:
-    """In a child: 0 if every test passes with the changed source."""
+def start_child(path: str, source: str, tests: list[str]) -> int:
+    """A child that ends with 0 if every test passes with this source of ``path``."""
+    pid = os.fork()
+    if pid == 0:
+        code = 99
+        try:
+            code = judge(path, source, tests)
+        finally:
+            os._exit(code)
+    return pid
+
+
+def judge(path: str, source: str, tests: list[str]) -> int:
+    """In the child: pytest's exit code."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CPU, (CHILD_SECONDS, CHILD_SECONDS))
     resource.setrlimit(resource.RLIMIT_AS, (CHILD_MEMORY, CHILD_MEMORY))
@@ -216,7 +91,7 @@ def judge(mutant: Mutant, source: str, tests: list[str]) -> int:
     os.chdir(ROOT)
     import pytest
 
-    finder = Finder(mutant.path, source)
+    finder = Finder(path, source)
     sys.meta_path.insert(0, finder)
     importlib.import_module(finder.name)
     return int(pytest.main(["-x", *OPTIONS, *tests]))
@@ -236,6 +111,7 @@ def run(package: str, sample: int | None, seed: int, jobs: int, again: bool) -> 
     print(f"{package}: {len(open_)} of {len(mutants)} to judge; {places} places, {total} mutants")
     warm()
     os.nice(5)
+    check_sound([one for one in open_ if choose_tests(one, known)][:CONTROLS], known)
     running: dict[int, tuple[float, dict[str, Any]]] = {}
     for count, mutant in enumerate(open_):
         source, before, after = mutant.apply()
@@ -247,18 +123,24 @@ def run(package: str, sample: int | None, seed: int, jobs: int, again: bool) -> 
             continue
         while len(running) >= jobs:
             wait_for_one(running)
-        pid = os.fork()
-        if pid == 0:
-            code = 99
-            try:
-                code = judge(mutant, source, tests)
-            finally:
-                os._exit(code)
-        running[pid] = time.time(), facts
+        running[start_child(mutant.path, source, tests)] = time.time(), facts
         print(f"\r{count + 1}/{len(open_)}", end="", file=sys.stderr)
     while running:
         wait_for_one(running)
     print(summary(package))
+
+
+def check_sound(mutants: list[Mutant], known: dict[str, Any]) -> None:
+    """The tests of some mutants pass, in the same surroundings, with the code as it is."""
+    for mutant in mutants:
+        source, tests = (
+            (ROOT / mutant.path).read_text(encoding="utf-8"),
+            choose_tests(mutant, known),
+        )
+        pid = start_child(mutant.path, source, tests)
+        if os.waitpid(pid, 0)[1]:
+            sys.exit(f"the tests of {mutant.path} fail without a mutant: see {WORK}/log-{pid}")
+        (WORK / f"log-{pid}").unlink()
 
 
 def wait_for_one(running: dict[int, tuple[float, dict[str, Any]]]) -> None:
@@ -313,8 +195,9 @@ def outcomes(package: str) -> Iterator[dict[str, Any]]:
     for key in json.loads((WORK / f"sample-{package}.json").read_text())["keys"]:
         if key in results:
             facts = results[key]
-            one = (facts["path"].removeprefix("src/hoplite/"), facts["before"], facts["after"])
-            if facts["result"] == "survived" and one in excused:
+            where = facts["path"].removeprefix("src/hoplite/"), facts["before"]
+            known = {(*where, facts["after"]), (*where, "any")} & excused
+            if facts["result"] == "survived" and known:
                 facts = facts | {"result": "justified"}
             yield facts
 

@@ -131,7 +131,9 @@ def test_rows_are_copied_only_where_the_basis_needs_it():
     assert zeros.nnz == 0
 
 
-@pytest.mark.parametrize(("interval", "expected"), [((-2.0, 2.0), 0.5), ((0.0, 6.0), -2 / 3)])
+@pytest.mark.parametrize(
+    ("interval", "expected"), [((-2.0, 2.0), 0.5), ((-0.5, 0.5), 2.0), ((0.0, 6.0), -2 / 3)]
+)
 def test_any_interval_is_mapped_to_one(monkeypatch, interval, expected):
     monkeypatch.setitem(SPECTRUM, "wide", interval)
     mapped = in_basis(sp.csr_array(np.array([[1.0]])), "wide", "chebyshev")
