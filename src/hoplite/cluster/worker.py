@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.util
 import pkgutil
 import socket
 import threading
@@ -32,15 +31,14 @@ class UnfitWorker(ClusterError):
 
 @functools.cache
 def version() -> str:
-    """The version of Hoplite and a digest of its files, in which two builds of it differ."""
-    digest = hashlib.sha256()
-    folder = Path(hoplite.__file__).parent
-    native = importlib.util.find_spec("hoplite._native")  # it need not be in the folder
-    library = [Path(native.origin)] if native is not None and native.origin else []
-    for path in [*sorted(folder.rglob("*.py")), *library]:
-        name = path.relative_to(folder).as_posix() if path not in library else "native"
+    """The version of Hoplite and a digest of its source, in which two checkouts of it differ.
+
+    The C++ core is not in it: the same source compiled on two machines gives other bytes.
+    """
+    digest, folder = hashlib.sha256(), Path(hoplite.__file__).parent
+    for path in sorted(folder.rglob("*.py")):
         content = path.read_bytes()
-        digest.update(f"{name} {len(content)}\n".encode() + content)
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
     return f"{hoplite.__version__} (build {digest.hexdigest()[:12]})"
 
 
