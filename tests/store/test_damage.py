@@ -201,7 +201,7 @@ def test_a_damaged_manifest(made, content, sentence):
 def edit(path, **changes):
     """Other values and no checksum, as earlier versions wrote it and malice would."""
     content = json.loads(path.read_text()) | changes
-    del content["checksum"]
+    content.pop("checksum", None)
     path.write_text(json.dumps(content))
 
 
@@ -410,7 +410,7 @@ def test_headers_that_are_no_rows_of_numbers(graphs, tmp_path, header):
     path = tmp_path / "g" / "features.npy"
     start = b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little")
     path.write_bytes(start + header + b"\n" + path.read_bytes()[128:])
-    with pytest.raises(DatasetError, match=r"features\.npy"):
+    with pytest.raises(DatasetError, match="holds no whole graph on disk"):
         DiskGraph(tmp_path / "g")
 
 
