@@ -217,7 +217,7 @@ def test_killed_before_every_change(data, capsys, name):
         told = out.with_name("told")
         install = f"install({str(out)!r}, {at}, {str(told)!r})"
         before = "\n".join([KILLER, case.before(data), ONE_THREAD, install, "run()"])
-        return hoplite(*case.words(data, out), before=before, cwd=out, timeout=120)
+        return hoplite(*case.words(data, out), before=before, cwd=out)
 
     def fresh() -> Path:
         # one path for all, because some results name it

@@ -27,7 +27,7 @@ FORMATS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")
 def test_damaged_matrices_are_taken_or_refused():
     script = Path(__file__).with_name("damaged_matrices.py")
     ended = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=300
+        [sys.executable, str(script)], capture_output=True, text=True, timeout=600
     )
     found = json.loads(ended.stdout)
     assert found["bad"] == [], ended.stderr

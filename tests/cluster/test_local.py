@@ -24,6 +24,6 @@ def test_without_room_in_the_shared_memory_folder(graphs, tmp_path):
     done = subprocess.run(
         ["unshare", "-m", "sh", "-c", f'{full}; exec "$@"', "sh", sys.executable, "-m", "hoplite",
          *words],
-        capture_output=True, text=True, cwd=tmp_path, timeout=300,
+        capture_output=True, text=True, cwd=tmp_path, timeout=600,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")

@@ -54,7 +54,9 @@ def test_every_run_once_and_the_best_first(graphs, grid, tmp_path) -> None:
         (c, s) for c in range(16) for s in range(3)
     ]
     means = [candidate.val_mean for candidate in result.ranking]
-    assert means == sorted(means, reverse=True)
+    assert means == pytest.approx(
+        sorted(means, reverse=True), abs=1e-12
+    )  # ties may differ by a bit
     assert len(means) == 16
     assert states[-1].share == 1
     assert states[-1].done == states[-1].total == 48

@@ -136,7 +136,7 @@ import json, sys
 import numpy as np
 from hoplite.training import connected, streamed, train
 from hoplite.training.distributed import ProcessTeam
-with connected(timeout=120) as team:
+with connected(timeout=600) as team:
     for line in sys.stdin:
         case = json.loads(line)
         streamed.TILE_BYTES = case["tile_bytes"]
