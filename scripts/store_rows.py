@@ -30,7 +30,8 @@ def main() -> int:
     graph = hoplite.load("pubmed")
     order = np.random.default_rng(0).permutation(graph.num_nodes)
     cuts = [round(0.66 * len(order)), round(0.76 * len(order))]
-    graph = graph.with_split(Split(*np.split(order, cuts)))
+    train, val, test = np.split(order, cuts)
+    graph = graph.with_split(Split(train, val, test))
     with tempfile.TemporaryDirectory() as folder:
         store = propagate(graph, folder, hops=OPTIONS["hops"])
         found = [tell("in memory", hoplite.train(graph, "sgc", **OPTIONS))]
