@@ -14,10 +14,6 @@ struct CsrView {
     const V* values;        // nnz
 };
 
-// std::invalid_argument unless the arrays are what the comments above say.
-template <class V, class I>
-void check_csr(const CsrView<V, I>& s);
-
 // Row boundaries of `parts` pieces. Work counts nonzeros and, less, rows, so that neither a hub
 // nor a long run of empty rows makes a piece heavy.
 template <class V, class I>

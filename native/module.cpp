@@ -47,9 +47,15 @@ AnyCsr checked_view(const Indptr& indptr, const Array& indices, const Array& val
                           indptr.data(),
                           static_cast<const I*>(indices.data()),
                           static_cast<const V*>(values.data())};
-    if (rows < 0 || int64_t(values.shape(0)) != nnz)
+    if (rows < 0 || columns < 0 || s.indptr[0] != 0 || s.indptr[rows] != nnz ||
+        int64_t(values.shape(0)) != nnz)
         throw std::invalid_argument("indptr, indices and values do not fit together");
-    check_csr(s);
+    for (int64_t row = 0; row < rows; ++row)
+        if (s.indptr[row] > s.indptr[row + 1])
+            throw std::invalid_argument("indptr must never decrease");
+    for (int64_t k = 0; k < nnz; ++k)
+        if (s.indices[k] < 0 || s.indices[k] >= columns)
+            throw std::invalid_argument("a column index is out of range");
     return s;
 }
 

@@ -20,115 +20,13 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+from random_operands import Finding, Random, at, core
+
 INSIDE = "HOPLITE_FUZZ_CHILD"
-GUARD = 64  # elements before and behind every operand, which must stay as they were
 CASE_SECONDS = 120  # until a call counts as hanging
 # More threads than cores must not spin, and what is compared with needs none.
 QUIET = {"OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-
-
-class Finding(Exception):
-    """What a call did that it must not do."""
-
-
-class Random:
-    """The operands of one call; the same seed gives the same ones."""
-
-    def __init__(self, seed: int) -> None:
-        import numpy as np
-
-        self.np, self.rng = np, np.random.default_rng(seed)
-        self.real = self.pick([np.float32, np.float64])
-        self._guarded: list[tuple[Any, Any, int, int]] = []
-
-    def pick(self, choices: Any) -> Any:
-        return choices[int(self.rng.integers(len(choices)))]
-
-    def size(self, most: int) -> int:
-        """Mostly small, often 0, 1 or near a multiple of 4."""
-        kind = self.rng.random()
-        if kind < 0.08:
-            return 0
-        if kind < 0.2:
-            return 1
-        if kind < 0.5:
-            return min(
-                most, max(0, 4 * int(self.rng.integers(1, 18)) + int(self.rng.integers(-1, 2)))
-            )
-        return int(self.rng.integers(0, most + 1))
-
-    def array(self, *shape: int, dtype: Any = None, out: bool = False) -> Any:
-        """An array anywhere in a larger one; what surrounds an output is checked later."""
-        np, dtype = self.np, self.real if dtype is None else dtype
-        count = int(np.prod(shape, dtype=np.int64))
-        before = GUARD + int(self.rng.integers(0, 17)) if out else int(self.rng.integers(0, 17))
-        whole = np.empty(before + count + (GUARD if out else 0), dtype)
-        whole[:] = 12345 if out else 0
-        inner = whole[before : before + count]
-        if not out:
-            inner[:] = self.rng.standard_normal(count) * (self.rng.random(count) < 0.9)
-        else:
-            self._guarded.append((whole, whole.copy(), before, before + count))
-        return inner.reshape(shape)
-
-    def check_guards(self) -> None:
-        for whole, copy, first, last in self._guarded:
-            for part in (slice(None, first), slice(last, None)):
-                if not self.np.array_equal(whole[part], copy[part]):
-                    raise Finding("it wrote outside of its output")
-
-    def csr(self, rows: int, columns: int, *, symmetric: bool = False) -> Any:
-        """The native matrix, SciPy's, and that of absolute values; unsorted, repeated."""
-        import scipy.sparse as sp
-
-        np, rng = self.np, self.rng
-        most = min(rows * columns, 6 * rows)
-        nnz = int(rng.integers(0, most + 1)) if most else 0
-        row, column = rng.integers(0, max(rows, 1), nnz), rng.integers(0, max(columns, 1), nnz)
-        if rng.random() < 0.3:
-            row = np.minimum(row, rows // 3)  # a hub or two, and empty rows
-        values = rng.standard_normal(nnz)
-        if symmetric:
-            row, column = np.concatenate([row, column]), np.concatenate([column, row])
-            values = np.tile(values, 2)
-        order = np.argsort(row, kind="stable")
-        row, column, values = row[order], column[order], values[order]
-        sums = np.bincount(row, np.abs(values), max(rows, 1)).max(initial=1)
-        values = (values / max(sums, 1)).astype(self.real)  # so that hops do not grow
-        indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows)[:rows])])
-        indices = column.astype(self.pick([np.int32, np.int64]))
-        places, shape = (row, column), (rows, columns)
-        exact = values.astype(np.float64)
-        found = [sp.coo_array((v, places), shape=shape).tocsr() for v in (exact, abs(exact))]
-        return core().Csr(indptr.astype(np.int64), indices, values, columns), *found
-
-    def compare(self, found: Any, wanted: Any, size: Any, steps: int = 1) -> None:
-        """Within rounding of the terms, whose absolute values add up to ``size``."""
-        np = self.np
-        unit = {np.float32: 2e-6, np.float64: 4e-15}[self.real] * (8 + 4 * steps)
-        gap = np.abs(found.astype(np.float64) - wanted)
-        if found.shape != wanted.shape or not (gap <= unit * (np.abs(size) + 1)).all():
-            raise Finding(f"it is off by {gap.max():.3g} where {np.abs(wanted).max():.3g} is right")
-
-    def alike(self, call: Callable[[int, Any], None], *outs: Any) -> None:
-        """Call into ``outs`` with some threads, and again with one: the bits are the same."""
-        np = self.np
-        call(int(self.rng.integers(1, 5)), outs)
-        again = [np.full(out.shape, 54321, out.dtype) for out in outs]
-        call(1, again)
-        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(outs, again, strict=True)):
-            raise Finding("its bits depend on the threads")
-
-
-def core() -> Any:
-    from hoplite.propagation.backend import native
-
-    assert native is not None
-    return native
-
-
-def at(array: Any) -> int:
-    return 0 if array is None else array.ctypes.data
 
 
 def nodes(r: Random) -> int:
@@ -157,19 +55,29 @@ def spmm(r: Random) -> None:
     r.compare(y, wanted, total, n)
 
 
-def dropout_spmm(r: Random) -> None:
-    import numpy as np
-    import torch
-
+def dropping(*arguments: Any) -> Any:
     from hoplite.propagation.dropout import Dropout
 
+    return Dropout(*arguments)
+
+
+def masked(dropout: Any, run: int, n: int, d: int, numbers: Any) -> Any:
+    """What a run multiplies the elements of an n x d matrix by."""
+    import torch
+
+    rows = np.arange(n) if numbers is None else numbers
+    elements = torch.from_numpy(rows[:, None] * d + np.arange(d))
+    return dropout.mask(elements, run).numpy() * dropout.scale(run)
+
+
+def dropout_spmm(r: Random) -> None:
     n, d, runs, m = nodes(r), r.size(70), r.size(40), r.size(40)
     transposed = bool(r.rng.random() < 0.5)
     matrix, *found = r.csr(d, n) if transposed else r.csr(n, d)
     dense, size = (part.toarray() for part in found)
     rates = tuple(r.pick([0.0, 0.5, 0.3, 0.97]) for _ in range(runs))
     seeds = tuple(int(s) for s in r.rng.integers(-(2**31), 2**31, runs))
-    dropout = Dropout(rates, seeds, int(r.rng.integers(2**40)))
+    dropout = dropping(rates, seeds, int(r.rng.integers(2**40)))
     numbers = (
         r.rng.integers(0, r.pick([1 << 8, 1 << 31, 1 << 45]), n) if r.rng.random() < 0.5 else None
     )
@@ -190,10 +98,8 @@ def dropout_spmm(r: Random) -> None:
 
     out = r.array(*((runs, d, m) if transposed else (n, runs, m)), out=True)
     r.alike(call, out)
-    rows_of = np.arange(n) if numbers is None else numbers
-    elements = torch.from_numpy(rows_of[:, None] * d + np.arange(d))
     for run in range(runs):
-        kept = dropout.mask(elements, run).numpy() * dropout.scale(run)
+        kept = masked(dropout, run, n, d, numbers)
         kept = kept.T if transposed else kept
         found = out[run] if transposed else out[:, run]
         x = operand[:, run].astype(float)
@@ -210,8 +116,6 @@ def hops_of(matrix: Any, chebyshev: bool, hops: int, signal: Any) -> list[Any]:
 
 
 def polynomial(r: Random) -> None:
-    import numpy as np
-
     n, w, hops = nodes(r), r.size(90), int(r.rng.integers(0, 8))
     chebyshev, adjoint = (bool(r.rng.random() < 0.5) for _ in range(2))
     matrix, exact, _ = r.csr(n, n, symmetric=True)
@@ -234,8 +138,6 @@ def polynomial(r: Random) -> None:
 
 
 def move_hops(r: Random) -> None:
-    import numpy as np
-
     n, w, hops = nodes(r), r.size(90), int(r.rng.integers(0, 7))
     chebyshev, scatter = (bool(r.rng.random() < 0.5) for _ in range(2))
     matrix, exact, _ = r.csr(n, n, symmetric=True)
@@ -245,17 +147,14 @@ def move_hops(r: Random) -> None:
     shapes = (n, w), (hops + 1, count, w)
     source = r.array(*shapes[scatter])
     out = r.array(*shapes[not scatter], out=True)
-    out[:] = 0  # without nodes or columns nothing is written
+    out[:] = 0  # without nodes nothing is written
 
     def call(threads: int, outs: Any) -> None:
         matrix.move_hops(
             scatter, chebyshev, hops, w, at(rows), count, at(source), at(outs[0]), threads
         )
 
-    if n and w:
-        r.alike(call, out)
-    else:
-        call(2, [out])
+    r.alike(call, out) if n and w else call(2, [out])
     size = 3.0**hops * (abs(source).max(initial=0) * (n + count) * (hops + 1) + 1)
     if scatter:
         wanted = np.zeros((n, w))
@@ -270,15 +169,10 @@ def move_hops(r: Random) -> None:
 
 
 def drop_dense(r: Random) -> None:
-    import numpy as np
-    import torch
-
-    from hoplite.propagation.dropout import Dropout
-
     n, d = nodes(r), r.size(300)
     x, out = r.array(n, d), r.array(n, d, out=True)
     numbers = r.rng.integers(0, 1 << 45, n) if r.rng.random() < 0.5 else None
-    dropout = Dropout((r.pick([0.0, 0.2, 0.9]),), (int(r.rng.integers(1 << 60)),), 3)
+    dropout = dropping((r.pick([0.0, 0.2, 0.9]),), (int(r.rng.integers(1 << 60)),), 3)
 
     def call(threads: int, outs: Any) -> None:
         core().drop_dense(
@@ -287,14 +181,10 @@ def drop_dense(r: Random) -> None:
         )  # fmt: skip
 
     r.alike(call, out)
-    rows_of = np.arange(n) if numbers is None else numbers
-    kept = dropout.mask(torch.from_numpy(rows_of[:, None] * d + np.arange(d)), 0).numpy()
-    r.compare(out, x.astype(float) * kept * dropout.scale(0), abs(x) * 40.0)
+    r.compare(out, x.astype(float) * masked(dropout, 0, n, d, numbers), abs(x) * 40.0)
 
 
 def adam(r: Random) -> None:
-    import numpy as np
-
     runs = r.size(20)
     size = int(r.rng.integers(60_000, 300_000)) if r.rng.random() < 0.05 else r.size(300)
     gradient, start = r.array(runs, size), r.array(runs, size)
@@ -325,8 +215,6 @@ def adam(r: Random) -> None:
 
 def csr(r: Random) -> None:
     """Sound and damaged arrays: the core takes what hoplite.sparse_checks takes."""
-    import numpy as np
-
     from hoplite.sparse_checks import check_csr
 
     rows, columns = r.size(40), r.size(40)

@@ -80,6 +80,7 @@ def make_map(paths: list[str]) -> None:
                         lines[test][name].append(line)
     store = WORK / "map.json"
     known = json.loads(store.read_text()) if store.exists() and paths else {}
+    known = {test: facts for test, facts in known.items() if not test.startswith(tuple(found))}
     for test, seconds in plan.passed.items():
         known[test] = {"seconds": seconds, "lines": lines.get(test, {})}
     store.write_text(json.dumps(known))

@@ -148,7 +148,7 @@ class _Scopes:
         return _span((around or self._around(self.statements, position))[-1])
 
     def lines(self, position: Position) -> Iterable[int]:
-        """Of the statement within a function; else of the whole function, class or module."""
+        """Of the statement within a function; else of the whole function, or of the module."""
         line = position[0]
         inner = self._around(self.statements, position)[-1]
         functions = self._around(self.functions, position)
@@ -156,8 +156,7 @@ class _Scopes:
             body = getattr(inner, "body", None)
             last = body[0].lineno - 1 if body else inner.end_lineno or line
             return range(inner.lineno, max(last, line) + 1)
-        around = self._around([*self.functions, *self.classes], position)
-        first, last = _span(around[-1]) if around else (1, len(self.source))
+        first, last = _span(functions[-1]) if functions else (1, len(self.source))
         return range(first, last + 1)
 
     @staticmethod

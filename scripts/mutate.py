@@ -40,6 +40,7 @@ JUSTIFIED = ROOT / "scripts" / "mutants_justified.toml"
 CHILD_SECONDS = 60  # of processor time that a child may take
 CHILD_WAIT = 400  # seconds until a child that only waits is ended
 CHILD_MEMORY = 16 << 30  # bytes of address space
+NO_TESTS = (4, 5)  # pytest's exit codes
 CONTROLS = 2  # how many mutants' tests are first run on the code as it is
 
 
@@ -93,7 +94,8 @@ def judge(path: str, source: str, tests: list[str]) -> int:
 
     finder = Finder(path, source)
     sys.meta_path.insert(0, finder)
-    importlib.import_module(finder.name)
+    for name in (finder.name, "hoplite.selection", "hoplite.estimators"):
+        importlib.import_module(name)
     return int(pytest.main(["-x", *OPTIONS, *tests]))
 
 
@@ -157,6 +159,8 @@ def wait_for_one(running: dict[int, tuple[float, dict[str, Any]]]) -> None:
                 _end_group(pid)
                 (WORK / f"log-{pid}").unlink(missing_ok=True)
                 code = os.waitstatus_to_exitcode(status)
+                if code in NO_TESTS:
+                    sys.exit("the map names tests that are not there: run `mutate.py map` again.")
                 result = "survived" if code == 0 else "killed"
                 seconds = round(usage.ru_utime + usage.ru_stime, 2)
                 note(facts | {"result": result, "how": f"exit {code}", "seconds": seconds})

@@ -78,7 +78,10 @@ def replace(rng: random.Random, path: Path) -> None:
 
 def edit_json(rng: random.Random, path: Path) -> None:
     """One value, somewhere, becomes another; the checksum goes or is made to fit."""
-    content = json.loads(path.read_text())
+    try:
+        content = json.loads(path.read_text())
+    except ValueError:  # it is damaged already
+        return
     content.pop("checksum", None)
     place = content
     while True:
@@ -223,7 +226,9 @@ def test_the_right_numbers_or_one_sentence(kind):
             rng = random.Random(f"{kind} {seed}")
             shutil.rmtree(folder, ignore_errors=True)
             shutil.copytree(whole, folder)
-            done = [mutate(rng, folder) for _ in range(rng.choice([1, 1, 1, 2]))]
+            done = [mutate(rng, folder)]
+            if rng.random() < 0.3 and not done[0].startswith("edit_json"):
+                done.append(mutate(rng, folder))
             found = outcome(read, folder, f"{seed}: {done}")
             if isinstance(found, str):
                 told += 1

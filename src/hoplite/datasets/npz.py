@@ -185,10 +185,14 @@ def _graph(meta: Meta, file: NpzFile) -> Graph:
         file.read("labels", np.int64, kinds="iu", ndim=1),
         split=Split(*parts, note=meta.split_note),
         class_names=tuple(meta.class_names),
-        feature_names=None if meta.feature_names is None else tuple(meta.feature_names),
-        node_ids=None if meta.node_ids is None else tuple(meta.node_ids),
+        feature_names=_tuple(meta.feature_names),
+        node_ids=_tuple(meta.node_ids),
         name=meta.name,
     )
+
+
+def _tuple(names: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if names is None else tuple(names)
 
 
 def _adjacency(file: NpzFile, n: int) -> sp.csr_array:

@@ -117,12 +117,14 @@ class _Csr:
 
 
 def _shape(shape: object, length: int | None = None) -> tuple[int, ...]:
-    sizes = shape if isinstance(shape, tuple) and len(shape) <= MOST_AXES else (None,)
-    if not all(type(size) is int and 0 <= size <= MOST_ROWS for size in sizes):
+    if (
+        not isinstance(shape, tuple)
+        or len(shape) > MOST_AXES
+        or not all(type(size) is int and 0 <= size <= MOST_ROWS for size in shape)
+        or (length is not None and len(shape) != length)
+    ):
         raise _Refused(f"it gives the shape {_shown(shape)}")
-    if length is not None and len(sizes) != length:
-        raise _Refused(f"it gives the shape {_shown(shape)}")
-    return sizes
+    return shape
 
 
 def _vector(array: object) -> np.ndarray:

@@ -39,10 +39,11 @@ def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
 
     Nodes: ``id`` (text or integers, unique), optional ``label`` (text or numbers, empty where
     unknown), optional ``split`` (train, val, test, or empty); every other column is a feature:
-    numbers and booleans as they are, lists of them as ``column[0]``, ``column[1]``, ..., text
-    one-hot under the names ``column=value``, a missing text as zeros. Edges: ``source``,
-    ``target`` (ids), optional ``weight``; direction is ignored and further columns too. White
-    space around a text does not count.
+    numbers and booleans as they are, lists of them as ``column[0]``, ``column[1]``, ..., dates as
+    days since 1970-01-01, times and durations as seconds, text one-hot under the names
+    ``column=value``, a missing text as zeros. Edges: ``source``, ``target`` (ids), optional
+    ``weight``; direction is ignored and further columns too. White space around a text does not
+    count.
 
     Classes are sorted by name, by number if all are integers. Labels without a split get a
     stratified one made with ``seed``; a split without labels means nothing and is dropped. A

@@ -353,7 +353,7 @@ def _read_weights(
         weights = load_tensors(data)
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
-    except (SafetensorError, msgspec.DecodeError, RecursionError) as error:
+    except (SafetensorError, ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not a weights file: {error}.") from None
     for name, value in weights.items():
         if not value.isfinite().all():
