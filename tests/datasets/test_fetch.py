@@ -66,7 +66,6 @@ class Server(http.server.ThreadingHTTPServer):
         self.always_break = 0
         self.lengths = True
         self.wrong_range = False
-        self.pause = 0.0
         self.moved = ""
         self.endless = False
         self.stall = 0  # so many bytes of an answer are sent, and no more for now
@@ -119,7 +118,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             while 0 < server.stall <= place:
                 time.sleep(0.01)
             self.wfile.write(body[:broken][place : place + 20_000])
-            time.sleep(server.pause)
         with contextlib.suppress(OSError):  # until the client has had enough
             while server.endless:
                 self.wfile.write(bytes(20_000))
