@@ -4,13 +4,18 @@ hand; a store that was cut once must be cut so again."""
 import dataclasses
 import math
 
+import numpy as np
 import pytest
 
+from hoplite import Graph
+from hoplite.datasets.csr_rows import CsrMemory
 from hoplite.errors import ConfigError, StoreError
 from hoplite.propagation.backend import has_native
-from hoplite.store import plan
+from hoplite.store import plan, propagate
 from hoplite.store.cost import Cost, cost
 from hoplite.store.memory import parse_bytes, show_bytes, used_memory
+from hoplite.store.operator_files import write_operator
+from hoplite.store.panel import run_panel, run_task
 from hoplite.store.plan import (
     Sizes,
     check_room,
@@ -220,8 +225,48 @@ def test_costs_by_hand():
     assert (many.panels, many.passes) == (3, 3)
 
 
-def test_errors_are_store_errors():
-    from hoplite.store.panel import run_panel
+# ---- stores
 
+
+def test_the_share_of_the_operator_that_is_done(graphs, tmp_path):
+    shares: list[float] = []
+    graph = graphs(n=20, seed=2)
+    write_operator(tmp_path, CsrMemory(graph.adjacency), "adjacency", "monomial", 6, shares.append)
+    assert len(shares) > 3
+    assert shares == sorted(set(shares))
+    assert 0 < shares[0] < 0.5
+    assert shares[-1] == 1.0
+
+
+def test_hops_of_zeros_in_half_precision_are_finished(tmp_path):
+    graph = Graph.from_edges(np.empty((0, 2), int), features=np.eye(5))
+    settings = {"hops": 2, "operator": "adjacency", "dtype": "float16"}
+    store = propagate(graph, tmp_path / "s", **settings)
+    assert store.complete
+    assert store.missing() == []
+    assert [record["relative"] for record in store.errors()] == [0.0, 0.0]
+    before = (tmp_path / "s/hops/h1/r000000-c0000.npy").stat().st_mtime_ns
+    assert propagate(graph, tmp_path / "s", **settings).complete
+    assert (tmp_path / "s/hops/h1/r000000-c0000.npy").stat().st_mtime_ns == before
+
+
+def test_panels_and_hops_that_are_not_there(graphs, tmp_path):
+    propagate(graphs(n=12), tmp_path / "s", hops=2)
+    for panel in (-1, 1):
+        with pytest.raises(StoreError, match=f"panel {panel} is asked for but .* has 1; count"):
+            run_panel(tmp_path / "s", panel)
+    for hops in ([0], [3], [1, 3]):
+        with pytest.raises(StoreError, match=f"hops {hops[0]} to {hops[-1]} are asked for"):
+            run_panel(tmp_path / "s", 0, hops)
+    assert run_panel(tmp_path / "s", 0) == []
+    for block in (tmp_path / "s" / "hops" / "h2").iterdir():
+        block.unlink()
+    noted = []
+    done = run_panel(tmp_path / "s", 0, [2, 1, 2], note=lambda *given: noted.append(given))
+    assert (done, noted) == ([2], [(0, 2)])
+    assert not run_task(tmp_path / "s", 0, 2)
+
+
+def test_errors_are_store_errors():
     with pytest.raises(StoreError, match="holds no hop store"):
         run_panel("/nowhere/at/all", 0)
