@@ -1,7 +1,7 @@
 """The mutants of a package: every small change that Cosmic Ray knows, and a random choice of them.
 
 Not made, since no test could tell them from the code, or since the code never runs:
-annotations (but those of msgspec's structures, which are read), functions whose body is only a
+annotations (but those of classes that msgspec checks), functions whose body is only a
 docstring or ``...`` (protocols, overloads), what is under ``TYPE_CHECKING``, the stars of arguments
 (which Cosmic Ray takes for products), and ``==`` changed to ``is``, ``!=`` to ``is not`` (the same
 for small numbers and for names in the source).
@@ -121,8 +121,9 @@ class _Scopes:
         ]
 
     def _idle_nodes(self, nodes: list[ast.AST]) -> Iterator[Any]:
-        structures = [one for one in self.classes if "Struct" in map(ast.unparse, one.bases)]
-        read = {id(field) for one in structures for field in one.body}
+        read: set[int] = set()
+        if any("msgspec" in line for line in self.source):  # which reads the fields' annotations
+            read = {id(field) for one in self.classes for field in one.body}
         for node in nodes:
             if isinstance(node, ast.arg | ast.AnnAssign) and id(node) not in read:
                 yield from filter(None, [node.annotation])

@@ -4,13 +4,20 @@ hand; a store that was cut once must be cut so again."""
 import dataclasses
 import math
 
+import numpy as np
 import pytest
+import torch
 
+from hoplite import Graph
+from hoplite.datasets.csr_rows import CsrMemory
 from hoplite.errors import ConfigError, StoreError
 from hoplite.propagation.backend import has_native
-from hoplite.store import plan
+from hoplite.store import open_source, panel, plan, propagate
+from hoplite.store.blocks import decode, encode
 from hoplite.store.cost import Cost, cost
 from hoplite.store.memory import parse_bytes, show_bytes, used_memory
+from hoplite.store.operator_files import write_operator
+from hoplite.store.panel import run_panel, run_task
 from hoplite.store.plan import (
     Sizes,
     check_room,
@@ -88,6 +95,8 @@ def test_rows_of_a_block_are_a_power_of_two():
     assert rows_per_block(wide, 0) == 1
     assert rows_per_block(Sizes.of(100, 1, 1, 0), 10**12) == 64
     assert rows_per_block(Sizes.of(10**8, 1, 1, 1), 10**12) == 2**22
+    around = [rows_per_block(Sizes.of(10**7, 1, 1, columns), 10**12) for columns in (61, 62)]
+    assert around == [2**17, 2**16]  # 32 MB / 244 B and / 248 B
 
 
 @needs_native
@@ -220,8 +229,100 @@ def test_costs_by_hand():
     assert (many.panels, many.passes) == (3, 3)
 
 
-def test_errors_are_store_errors():
-    from hoplite.store.panel import run_panel
+# ---- stores
 
+
+def test_the_share_of_the_operator_that_is_done(graphs, tmp_path):
+    shares: list[float] = []
+    graph = graphs(n=20, seed=2)
+    write_operator(tmp_path, CsrMemory(graph.adjacency), "adjacency", "monomial", 6, shares.append)
+    assert len(shares) > 3
+    assert shares == sorted(set(shares))
+    assert 0 < shares[0] < 0.5
+    assert shares[-1] == pytest.approx(1.0)
+
+
+def test_an_operator_that_does_not_fit_goes_by_in_ranges(graphs, tmp_path, monkeypatch):
+    propagate(graphs(n=12), tmp_path / "s", hops=1)
+    read, part = [], panel._part
+    monkeypatch.setattr(
+        panel, "_part", lambda files, *ends: read.append(ends) or part(files, *ends)
+    )
+    for entries in (10**6, 9):
+        for block in (tmp_path / "s" / "hops" / "h1").iterdir():
+            block.unlink()
+        monkeypatch.setattr(panel, "part_entries", lambda *_, entries=entries: entries)
+        run_panel(tmp_path / "s", 0)
+    assert read[0] == (0, 12)
+    assert len(read) > 3
+    assert [start for start, _ in read[1:]] == [0, *(stop for _, stop in read[1:-1])]
+    assert read[-1][1] == 12
+
+
+def test_progress_rises_to_the_end(graphs, tmp_path):
+    told = []
+    propagate(graphs(n=12), tmp_path / "s", hops=3, progress=lambda *given: told.append(given))
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert shares[0] >= 0
+    assert shares[-1] == pytest.approx(1.0)
+    assert [what.split(": ")[-1] for what, _ in told[-3:]] == [
+        f"hop {hop} of panel 1/1" for hop in (1, 2, 3)
+    ]
+
+
+def test_bfloat16_is_rounded_as_torch_rounds():
+    bits = np.random.default_rng(0).integers(0, 2**31, 5000, dtype=np.uint32)
+    ties = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0xBF818000], np.uint32)
+    values = np.concatenate([bits, ties]).view(np.float32)
+    values = values[np.isfinite(values) & (np.abs(values) < 1e38)].reshape(-1, 1)
+    stored = encode(values, "bfloat16")
+    assert stored.shape == values.shape
+    expected = torch.from_numpy(values).to(torch.bfloat16).float().numpy()
+    np.testing.assert_array_equal(decode(stored, "bfloat16"), expected)
+
+
+def test_tables_are_imported_from_a_size_on(tmp_path, monkeypatch):
+    (tmp_path / "nodes.csv").write_text("id,x\na,1\nb,2\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    monkeypatch.setattr(open_source, "used_memory", lambda: 10**7)
+    enough = 10**7 + 16 * size + 128 * 10**6
+    assert not open_source.large_tables(tmp_path, enough)
+    assert open_source.large_tables(tmp_path, enough - 1)
+    assert not open_source.large_tables("cora", 1)
+    assert not open_source.large_tables(tmp_path / "none", 1)
+
+
+def test_hops_of_zeros_in_half_precision_are_finished(tmp_path):
+    graph = Graph.from_edges(np.empty((0, 2), int), features=np.eye(5))
+    settings = {"hops": 2, "operator": "adjacency", "dtype": "float16"}
+    store = propagate(graph, tmp_path / "s", **settings)
+    assert store.complete
+    assert store.missing() == []
+    assert [record["relative"] for record in store.errors()] == [0.0, 0.0]
+    before = (tmp_path / "s/hops/h1/r000000-c0000.npy").stat().st_mtime_ns
+    assert propagate(graph, tmp_path / "s", **settings).complete
+    assert (tmp_path / "s/hops/h1/r000000-c0000.npy").stat().st_mtime_ns == before
+
+
+def test_panels_and_hops_that_are_not_there(graphs, tmp_path):
+    propagate(graphs(n=12), tmp_path / "s", hops=2)
+    for number in (-1, 1):
+        with pytest.raises(StoreError, match=f"panel {number} is asked for but .* has 1; count"):
+            run_panel(tmp_path / "s", number)
+    for hops in ([0], [3], [1, 3]):
+        with pytest.raises(StoreError, match=f"hops {hops[0]} to {hops[-1]} are asked for"):
+            run_panel(tmp_path / "s", 0, hops)
+    assert run_panel(tmp_path / "s", 0) == []
+    for block in (tmp_path / "s" / "hops" / "h2").iterdir():
+        block.unlink()
+    noted = []
+    done = run_panel(tmp_path / "s", 0, [2, 1, 2], note=lambda *given: noted.append(given))
+    assert (done, noted) == ([2], [(0, 2)])
+    assert not run_task(tmp_path / "s", 0, 2)
+
+
+def test_errors_are_store_errors():
     with pytest.raises(StoreError, match="holds no hop store"):
         run_panel("/nowhere/at/all", 0)
