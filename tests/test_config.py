@@ -123,3 +123,10 @@ def test_estimators_have_all_settings_of_their_model():
     assert own == set(OTHER) - idle_settings("hlgc") | {
         f.name for f in dataclasses.fields(TrainingConfig) if f.name != "batch"
     } | {"standardize"}
+
+
+@pytest.mark.parametrize("name", ["hidden", "heads", "hops", "epochs", "patience", "batch"])
+def test_absurd_sizes_are_refused(name):
+    for value in (2**53 + 1, 10**30):
+        with pytest.raises(ConfigError, match=f"{name} is {value}; .* at most"):
+            split_options("gat", {name: value})

@@ -111,3 +111,15 @@ def test_long_names_fit(tmp_path):
     for name in ("x" * 250, "ß" * 125):
         atomic_write_bytes(tmp_path / name, b"new")
         assert (tmp_path / name).read_bytes() == b"new"
+
+
+def test_only_files_are_replaced(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    for path in (pipe, link):
+        with pytest.raises(OSError, match="not a regular file"):
+            atomic_write_bytes(path, b"x")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert stat.S_ISCHR(link.stat().st_mode)
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link"}

@@ -36,6 +36,8 @@ USED_BY = {  # which models have the settings that not all of them have
 }
 MOST_HOPS = 100_000
 MOST_SEED = 2**63 - 1
+MOST_COUNT = 2**53  # of epochs, rows
+MOST_UNITS = 1_000_000  # hidden units, and heads: their product with the features is no overflow
 
 
 @dataclass(frozen=True)
@@ -87,8 +89,8 @@ class ModelConfig:
         check_choice("start", self.start, STARTS)
         check_choice("gate", self.gate, GATES)
         object.__setattr__(self, "hops", check_hops(self.hops))
-        check_number("hidden", self.hidden, 1, whole=True)
-        check_number("heads", self.heads, 1, whole=True)
+        check_number("hidden", self.hidden, 1, MOST_UNITS, whole=True)
+        check_number("heads", self.heads, 1, MOST_UNITS, whole=True)
         check_flag("bias", self.bias)
         check_flag("standardize", self.standardize)
         if self.basis != "monomial" and self.model in ("sgc", "egc"):
@@ -135,9 +137,9 @@ class TrainingConfig:
         check_number("lr", self.lr, 0, open_ends="l")
         check_number("weight_decay", self.weight_decay, 0)
         check_number("dropout", self.dropout, 0, 1, open_ends="m")
-        check_number("epochs", self.epochs, 1, whole=True)
-        check_number("patience", self.patience, 1, whole=True)
-        check_number("batch", self.batch, 0, whole=True)
+        check_number("epochs", self.epochs, 1, MOST_COUNT, whole=True)
+        check_number("patience", self.patience, 1, MOST_COUNT, whole=True)
+        check_number("batch", self.batch, 0, MOST_COUNT, whole=True)
         if self.batch:
             self._check_batch()
 

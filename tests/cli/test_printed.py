@@ -13,6 +13,7 @@ from rich.console import Console
 
 import hoplite
 from hoplite.cli import console, main
+from hoplite.datasets.npz import write_npz
 from hoplite.printable import printable
 
 HOSTILE = [
@@ -178,6 +179,23 @@ def test_output_in_any_encoding(tmp_path, monkeypatch, encoding):
     code, _, err = command(monkeypatch, "train", "naïve→", encoding=encoding)
     assert code == 1
     assert err.startswith("error: ")
+
+
+@pytest.mark.filterwarnings("ignore::hoplite.errors.HopliteWarning")
+def test_file_names_that_are_no_text(tmp_path, monkeypatch):
+    graph = tmp_path / "graph\udcff.npz"
+    write_npz(graph, hoplite.load("cora"))
+    model, page, table = (tmp_path / f"{name}\udcff" for name in ("m", "p.html", "t.csv"))
+    page, table = (path.with_name(path.name[:-1].replace(".", "\udcff.")) for path in (page, table))
+    for words in (
+        ["train", graph, "--epochs", 2, "--hops", 1, "--seeds", 1, "--out", model],
+        ["predict", model, graph, "--out", table],
+        ["explain", model, graph, "--node", 3, "--no-flips", "--out", page],
+    ):
+        code, out, err = command(monkeypatch, *words)
+        assert (code, err) == (0, "")
+        assert r"\udcff" in out
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_closed_streams(monkeypatch):

@@ -115,9 +115,11 @@ def read_dimension(name: str, given: Any, where: str) -> Dimension:
     values = [_read_value(name, v, where) for v in (given if isinstance(given, list) else [given])]
     if not values:
         raise GridError(f"{where}: {name} is an empty list; give it one value or more.")
-    for i, value in enumerate(values):
-        if value in values[:i]:
+    seen = set()
+    for value in values:
+        if value in seen:
             raise GridError(f"{where}: {name} has {value!r} twice; name each value once.")
+        seen.add(value)
     return Choices(tuple(values))
 
 
