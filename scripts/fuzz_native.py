@@ -12,6 +12,7 @@ which is started again after a crash. Ends with 1 if there were findings.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import os
 import subprocess
 import sys
@@ -276,11 +277,13 @@ def child(seconds: float, seed: int) -> None:
     while time.monotonic() < end:
         name = names[seed % len(names)]
         print(f"call\t{name}\t{seed}", flush=True)
+        faulthandler.dump_traceback_later(CASE_SECONDS, exit=True)
         try:
             one(name, seed)
         except Finding as finding:
             print(f"found\t{name}\t{seed}\t{finding}", flush=True)
         seed += 1
+    faulthandler.cancel_dump_traceback_later()
     print("end", flush=True)
 
 
@@ -304,7 +307,6 @@ def main() -> None:
             env=os.environ | QUIET | {INSIDE: "1"},
             stdout=subprocess.PIPE,
             text=True,
-            timeout=left + CASE_SECONDS,
         )
         left -= time.monotonic() - begun
         name = "none"
