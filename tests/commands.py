@@ -20,7 +20,8 @@ from typing import Any
 SERVER = """
 import contextlib, gc, io, json, os, signal, sys, time
 import rich.markdown, typer.rich_utils
-import hoplite, hoplite.bench.suite, hoplite.cli, hoplite.selection, hoplite.store
+import hoplite, hoplite.bench.suite, hoplite.cli, hoplite.explain, hoplite.predictions
+import hoplite.report, hoplite.selection, hoplite.store
 from hoplite.__main__ import main
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is imported only when a command runs
