@@ -1,4 +1,4 @@
-"""Servers that send something else, too much, too slowly or elsewhere, and calls that were killed."""
+"""Servers that send something else, too much, too slowly or elsewhere; calls that were killed."""
 
 from __future__ import annotations
 
