@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -191,6 +192,7 @@ def _spelled_numbers(text: pa.Array) -> pa.ChunkedArray | None:
     return pa.chunked_array([pa.array(numbers).take(pc.index_in(text, value_set=values))])
 
 
+@functools.cache  # PyArrow looks for pandas whenever it makes a scalar
 def _zero(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(0).cast(kind)
 

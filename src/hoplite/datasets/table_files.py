@@ -26,7 +26,7 @@ SUFFIXES = (".csv", ".parquet")
 CSV_BLOCK = 64 * 2**20
 NEAR_MISS = 0.8
 CELL_BYTES = 3  # of a Parquet file, on average, that are as costly as so many of a CSV file
-MOST_COLUMNS = 100_000  # of a table: each costs some memory and time of its own
+MOST_COLUMNS = 50_000  # of a table: each costs some memory and time of its own
 HEADER_BYTES = 1 << 24  # of a CSV file, searched for the end of its header
 _QUOTED, _LINE_END = re.compile(rb'"[^"]*"'), re.compile(rb"[\r\n]")
 # What PyArrow raises when it reads a file that is damaged, or larger than memory.
