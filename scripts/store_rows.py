@@ -67,7 +67,7 @@ def from_store(store: HopStore, memory: int) -> hoplite.TrainingResult:
         try:
             return hoplite.train(store, "sgc", memory=memory, **OPTIONS)
         except ConfigError:
-            memory = max(memory + 1000, least(store))
+            memory = max(memory, least(store)) + 10**6
 
 
 def tell(name: str, result: hoplite.TrainingResult) -> tuple[float, float]:
