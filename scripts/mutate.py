@@ -103,7 +103,9 @@ def run(package: str, sample: int | None, seed: int, jobs: int, again: bool) -> 
     """Judge the mutants of a package that have no result yet, ``jobs`` at a time."""
     known = read_map()
     mutants, places, total = sampled(package, sample, seed)
-    note_sample(package, mutants, places, total)
+    facts = {"places": places, "mutants": total, "seed": seed}
+    facts |= {"keys": [one.key for one in mutants]}
+    (WORK / f"sample-{package}.json").write_text(json.dumps(facts))
     results = read_results()
     open_ = [
         one
@@ -186,11 +188,6 @@ def read_results() -> dict[str, dict[str, Any]]:
     return {facts["key"]: facts for facts in map(json.loads, lines)}
 
 
-def note_sample(package: str, mutants: list[Mutant], places: int, total: int) -> None:
-    facts = {"places": places, "mutants": total, "keys": [one.key for one in mutants]}
-    (WORK / f"sample-{package}.json").write_text(json.dumps(facts))
-
-
 def outcomes(package: str) -> Iterator[dict[str, Any]]:
     """The results of the last sample; survivors with a reason become ``justified``."""
     reasons = tomllib.loads(JUSTIFIED.read_text(encoding="utf-8")).get("mutant", [])
@@ -214,7 +211,7 @@ def summary(package: str) -> str:
     counted = killed + survived
     low, high = wilson(killed, counted)
     return (
-        f"| {package} | {facts['places']:,} ({facts['mutants']:,}) | {len(found)} | {killed} "
+        f"| {package} | {facts['seed']} | {facts['places']:,} ({facts['mutants']:,}) | {len(found)} | {killed} "
         f"| {survived} | {found.count('justified')} | {100 * killed / len(found):.1f} % "
         f"| {100 * killed / counted:.1f} % ({100 * low:.0f} to {100 * high:.0f}) |"
     )
@@ -243,9 +240,10 @@ processor time a mutant; the head of the script says how).
 - *Justified* survivors change nothing that a test should fix (speed, or an equal result);
   each has its reason in `scripts/mutants_justified.toml`. The first score counts them as survived,
   the second, with Wilson's 95 % interval, leaves them out.
+- Tests were written for the survivors of seed 0, so only other seeds estimate what is not sampled.
 
-| package | places (changes) | sampled | killed | survived | justified | killed of all | score |
-|---|---|---|---|---|---|---|---|
+| package | seed | places (changes) | sampled | killed | survived | justified | killed of all | score |
+|---|---|---|---|---|---|---|---|---|
 """
 
 
