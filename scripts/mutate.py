@@ -211,8 +211,8 @@ def summary(package: str) -> str:
     counted = killed + survived
     low, high = wilson(killed, counted)
     return (
-        f"| {package} | {facts['seed']} | {facts['places']:,} ({facts['mutants']:,}) | {len(found)} | {killed} "
-        f"| {survived} | {found.count('justified')} | {100 * killed / len(found):.1f} % "
+        f"| {package} | {facts['seed']} | {facts['places']:,} ({facts['mutants']:,}) "
+        f"| {len(found)} | {killed} | {survived} | {found.count('justified')} | {100 * killed / len(found):.1f} % "
         f"| {100 * killed / counted:.1f} % ({100 * low:.0f} to {100 * high:.0f}) |"
     )
 
@@ -242,7 +242,7 @@ processor time a mutant; the head of the script says how).
   the second, with Wilson's 95 % interval, leaves them out.
 - Tests were written for the survivors of seed 0, so only other seeds estimate what is not sampled.
 
-| package | seed | places (changes) | sampled | killed | survived | justified | killed of all | score |
+| package | seed | places (changes) | sampled | killed | survived | justified | of all | score |
 |---|---|---|---|---|---|---|---|---|
 """
 
