@@ -103,7 +103,9 @@ def run(package: str, sample: int | None, seed: int, jobs: int, again: bool) -> 
     """Judge the mutants of a package that have no result yet, ``jobs`` at a time."""
     known = read_map()
     mutants, places, total = sampled(package, sample, seed)
-    note_sample(package, mutants, places, total)
+    facts = {"places": places, "mutants": total, "seed": seed}
+    facts |= {"keys": [one.key for one in mutants]}
+    (WORK / f"sample-{package}.json").write_text(json.dumps(facts))
     results = read_results()
     open_ = [
         one
@@ -186,11 +188,6 @@ def read_results() -> dict[str, dict[str, Any]]:
     return {facts["key"]: facts for facts in map(json.loads, lines)}
 
 
-def note_sample(package: str, mutants: list[Mutant], places: int, total: int) -> None:
-    facts = {"places": places, "mutants": total, "keys": [one.key for one in mutants]}
-    (WORK / f"sample-{package}.json").write_text(json.dumps(facts))
-
-
 def outcomes(package: str) -> Iterator[dict[str, Any]]:
     """The results of the last sample; survivors with a reason become ``justified``."""
     reasons = tomllib.loads(JUSTIFIED.read_text(encoding="utf-8")).get("mutant", [])
@@ -214,8 +211,8 @@ def summary(package: str) -> str:
     counted = killed + survived
     low, high = wilson(killed, counted)
     return (
-        f"| {package} | {facts['places']:,} ({facts['mutants']:,}) | {len(found)} | {killed} "
-        f"| {survived} | {found.count('justified')} | {100 * killed / len(found):.1f} % "
+        f"| {package} | {facts['seed']} | {facts['places']:,} ({facts['mutants']:,}) "
+        f"| {len(found)} | {killed} | {survived} | {found.count('justified')} | {100 * killed / len(found):.1f} % "
         f"| {100 * killed / counted:.1f} % ({100 * low:.0f} to {100 * high:.0f}) |"
     )
 
@@ -232,19 +229,21 @@ HEAD = """# Can the tests fail?
 
 Small changes are made to the code, one at a time: another operator, a number one higher or lower,
 a condition negated, a loop that never runs, a decorator removed. A change that no test notices is
-a hole in the tests. Written by `python scripts/mutate.py table` after `map` and `run`.
+a hole in the tests. Written by `python scripts/mutate.py table` after `map` and `run` (about 3 s of
+processor time a mutant; the head of the script says how).
 
 - At each of a random choice of places one random change is made; in brackets all possible changes.
 - Not changed, since it never runs: annotations, functions without a body, `TYPE_CHECKING` blocks;
-  and not `==` to `is`, which nothing could notice.
+  and not `==` to `is`, nor the stars of arguments to other signs.
 - A mutant is *killed* if a test fails, hangs or dies. It is judged by up to {seconds:g} s of tests
   that reach the line in their own process; a line that no such test reaches counts as survived.
 - *Justified* survivors change nothing that a test should fix (speed, or an equal result);
   each has its reason in `scripts/mutants_justified.toml`. The first score counts them as survived,
   the second, with Wilson's 95 % interval, leaves them out.
+- Tests were written for the survivors of seed 0, so only other seeds estimate what is not sampled.
 
-| package | places (changes) | sampled | killed | survived | justified | killed of all | score |
-|---|---|---|---|---|---|---|---|
+| package | seed | places (changes) | sampled | killed | survived | justified | of all | score |
+|---|---|---|---|---|---|---|---|---|
 """
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -262,8 +263,10 @@ def test_costs_of_cells(graphs):
         lines_of(0.1, 0.0, hops=7),
     ]
     found = {"cells": [[0, 1], [2]], "configurations": configurations, "seeds": [0]}
-    weights = Task(graphs(), "sgc", Path("x"), found, False).cell_weights()
-    assert weights.tolist() == [2 * 22 * 3, 27]
+    task = Task(graphs(), "sgc", Path("x"), found, False)
+    assert task.cell_weights().tolist() == [2 * 22 * 3, 27]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        task.test = True
     gcn = {"cells": [[0]], "configurations": [full_options("gcn", {"hidden": 9, "dropout": 0.0})]}
     assert Task(graphs(), "gcn", Path("x"), gcn, False).cell_weights().tolist() == [29]
 
@@ -411,10 +414,13 @@ def test_progress_adds_up_and_settings_are_checked(graphs, tmp_path):
     graph = graphs(n=40, d=6, seed=3)
     states: list[SearchProgress] = []
     configurations = [{"lr": lr, "hops": 1, "epochs": 3} for lr in (0.1, 0.2)]
+    begun = time.process_time()
     ledger = run_search(
         graph, "sgc", configurations, tmp_path / "s", seeds=3, progress=states.append
     )
+    assert 0 < ledger.cpu_seconds() <= time.process_time() - begun
     assert (states[0].done, states[0].total, states[0].share) == (0, 6, 0.0)
+    assert states[0].running == 0
     assert (states[-1].done, states[-1].total, states[-1].share) == (6, 6, 1.0)
     assert states[-1].running == 0
     assert len(ledger.runs()) == 6
