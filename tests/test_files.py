@@ -113,6 +113,24 @@ def test_long_names_fit(tmp_path):
         assert (tmp_path / name).read_bytes() == b"new"
 
 
+def test_two_writers_of_one_file_do_not_wait_for_each_other(tmp_path):
+    path = tmp_path / "a.json"
+    with atomic_write(path) as first:
+        first.write(b"first")
+        with atomic_write(path) as second:
+            second.write(b"second")
+        assert path.read_bytes() == b"second"
+    assert path.read_bytes() == b"first"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.json"]
+
+
+def test_a_link_to_somebodys_file_is_not_written_to(tmp_path):
+    (tmp_path / "theirs").write_bytes(b"precious")
+    os.link(tmp_path / "theirs", tmp_path / ".a.json.tmp")
+    atomic_write_bytes(tmp_path / "a.json", b"new")
+    assert (tmp_path / "theirs").read_bytes() == b"precious"
+
+
 def test_only_files_are_replaced(tmp_path):
     pipe, link = tmp_path / "pipe", tmp_path / "link"
     os.mkfifo(pipe)

@@ -12,7 +12,7 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 
 from hoplite import Graph, Split
-from hoplite.config import GATES, OPERATORS
+from hoplite.config import GATES, OPERATORS, idle_settings
 from hoplite.store import propagate
 from hoplite.store.manifest import read_manifest
 
@@ -72,7 +72,7 @@ def options(draw: Any, models: tuple[str, ...] = ("sgc", "egc", "lgc", "hlgc")) 
         found["basis"] = draw(st.sampled_from(["monomial", "chebyshev"]))
     if model == "hlgc":
         found["gate"] = draw(st.sampled_from(GATES))
-    return found
+    return {name: value for name, value in found.items() if name not in idle_settings(model)}
 
 
 def folder() -> tempfile.TemporaryDirectory[str]:

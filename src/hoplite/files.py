@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 # The names of temporary files, of earlier versions too.
 LEFTOVER = re.compile(r"\..+\.(json|npy|npz|parquet)(\.[0-9a-f]{16})?\.tmp")
+PIECE = 1 << 20
 MOST_NAME = 200  # bytes of a name that the temporary file's can hold
 _BINARY, _NONBLOCK, _NOFOLLOW = (
     getattr(os, f"O_{name}", 0) for name in ("BINARY", "NONBLOCK", "NOFOLLOW")
@@ -54,12 +55,13 @@ def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) ->
 def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     """All bytes of a regular file; OSError as in :func:`open_regular`, also if it has more."""
     with open_regular(path, most_bytes) as file:
-        data = file.read(most_bytes + 1)  # it may have grown, and some systems' files tell size 0
-        while len(data) <= most_bytes and (more := file.read(most_bytes + 1 - len(data))):
-            data += more
-    if len(data) > most_bytes:
+        # one byte more than it tells: it may have grown, and some systems' files tell size 0
+        pieces = [file.read(os.fstat(file.fileno()).st_size + 1)]
+        while (size := sum(map(len, pieces))) <= most_bytes and (more := file.read(PIECE)):
+            pieces.append(more)
+    if size > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
-    return data
+    return b"".join(pieces)
 
 
 @contextlib.contextmanager
@@ -71,7 +73,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     If the block raises, the temporary file is removed and ``path`` is as it was.
 
     The temporary file has one name, ``.NAME.tmp``, so that what a killed process leaves is taken
-    over by the next one that writes ``path``. Its writer holds a lock on it: another one waits.
+    over by the next one that writes ``path``. Its writer holds a lock on it; whoever writes the
+    same ``path`` meanwhile takes a name at random, and the last to finish wins.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -116,15 +119,17 @@ def _own_temporary(target: Path) -> tuple[Path, int]:
 
 
 def _locked(path: Path) -> int | None:
-    """``path`` opened and locked; None if that is not ours to do, or there are no locks."""
+    """``path`` opened and locked; None if it is not ours alone, or there are no locks."""
     try:
         handle = open_lock(path)
     except OSError:  # another user's, or no file; if nothing can be written here, it will be told
         return None
-    if lock(handle, wait=True):
+    locked = lock(handle, wait=False)
+    if locked and os.fstat(handle).st_nlink <= 1:  # 2: a file of somebody's by another name
         return handle
     os.close(handle)
-    path.unlink(missing_ok=True)
+    if locked is None:
+        path.unlink(missing_ok=True)
     return None
 
 

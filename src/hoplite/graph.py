@@ -77,7 +77,7 @@ class Graph:
     split : Split, optional
         Training, validation and test nodes.
     class_names, feature_names, node_ids : sequences, optional
-        Names for reports and predictions.
+        Names for reports and predictions; those of classes and features are kept as text.
 
     A graph is never changed after construction, so copies are the graph itself.
 
@@ -119,12 +119,13 @@ class Graph:
         if self.class_names is None:
             object.__setattr__(self, "class_names", tuple(str(c) for c in range(classes)))
         else:
-            object.__setattr__(self, "class_names", tuple(self.class_names))
+            object.__setattr__(self, "class_names", tuple(map(str, self.class_names)))
         for name in ("feature_names", "node_ids"):
             given = getattr(self, name)
             if given is not None:
                 plain = given.tolist() if isinstance(given, np.ndarray) else given
-                object.__setattr__(self, name, tuple(plain))
+                names = map(str, plain) if name == "feature_names" else plain
+                object.__setattr__(self, name, tuple(names))
         for name, value in (("adjacency", adjacency), ("features", features), ("labels", labels)):
             object.__setattr__(self, name, frozen(value))
         self._warn_about_untrained_classes()

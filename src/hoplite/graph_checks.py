@@ -120,7 +120,7 @@ def checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
         )
     if values.dtype.kind not in NUMBERS:
         raise GraphError(f"features has type {values.dtype}; pass numbers.")
-    if values.dtype != np.float64:
+    if values.dtype.newbyteorder("=") != np.float64:
         matrix = matrix.astype(np.float32, copy=False)
         values = matrix.data if sp.issparse(matrix) else matrix
     if not np.isfinite(values).all():

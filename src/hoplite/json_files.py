@@ -19,6 +19,7 @@ import zlib
 from typing import Any, TypeVar
 
 import msgspec
+import numpy as np
 
 from hoplite.files import atomic_write_text, read_regular
 
@@ -39,7 +40,9 @@ def to_json(content: Any, indent: int | None = 1) -> str:
     """
     if dataclasses.is_dataclass(content) and not isinstance(content, type):
         content = dataclasses.asdict(content)
-    plain = json.loads(json.dumps(content, allow_nan=False))  # keys are text, tuples are lists
+    plain = json.loads(
+        json.dumps(content, allow_nan=False, default=_number)
+    )  # keys are text, tuples are lists
     json.dumps(plain, ensure_ascii=False).encode("utf-8")  # no half of a surrogate pair
     return json.dumps({**plain, CHECKSUM: _checksum(plain)}, indent=indent) + "\n"
 
@@ -85,6 +88,12 @@ def without_nan(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [without_nan(inner) for inner in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise ValueError(f"{type(value).__name__} is no JSON value")
 
 
 def _checksum(content: dict[str, Any]) -> int:

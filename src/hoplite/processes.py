@@ -11,6 +11,8 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from multiprocessing import connection, forkserver, resource_tracker
@@ -21,21 +23,30 @@ from hoplite.stopping import ENDING
 
 FROM_TERMINALS = (signal.SIGINT, signal.SIGHUP)  # which send them to all processes of a command
 PRELOAD = ["hoplite.propagation.backend", "scipy.sparse"]
-_METHODS = multiprocessing.get_all_start_methods()
-_METHOD = "forkserver" if "forkserver" in _METHODS else "spawn"
+MOST_FOLDER = 70  # bytes of the folder for temporary files: a socket's path has 107 at most
+
+
+def _method() -> str:
+    """How processes start: "spawn" where a fork server's socket would be too long, or open to all.
+
+    The latter is so before Python 3.11.1 (CVE-2022-42919).
+    """
+    there = "forkserver" in multiprocessing.get_all_start_methods()
+    short = len(os.fsencode(tempfile.gettempdir())) <= MOST_FOLDER
+    return "forkserver" if there and short and sys.version_info >= (3, 11, 1) else "spawn"
 
 
 def warm_up(*modules: str) -> None:
     """Begin to import what processes will need; call it before this one imports torch itself."""
-    if _METHOD == "forkserver":
-        multiprocessing.get_context(_METHOD).set_forkserver_preload([*modules, *PRELOAD])
+    if _method() == "forkserver":
+        multiprocessing.get_context("forkserver").set_forkserver_preload([*modules, *PRELOAD])
         with births():
             forkserver.ensure_running()
 
 
 def start(target: Callable[..., None], *arguments: Any) -> BaseProcess:
     """A process that runs ``target(*arguments)``, and ends at once when this one does."""
-    context: Any = multiprocessing.get_context(_METHOD)
+    context: Any = multiprocessing.get_context(_method())
     process = context.Process(target=_run, args=(target, arguments), daemon=True)
     with births():
         process.start()
@@ -86,6 +97,9 @@ def held() -> Iterator[None]:
 
 def _run(target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    backend = sys.modules.get("hoplite.propagation.backend")
+    if backend is not None:
+        backend.may_use_threads()  # the server that was forked has never had any
     target(*arguments)
 
 

@@ -10,7 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoplite import ConfigError, Graph, GraphError, ModelFileError, TrainedModel, train
+from hoplite import (
+    ConfigError,
+    Graph,
+    GraphError,
+    HopliteError,
+    ModelFileError,
+    TrainedModel,
+    train,
+)
 from hoplite.config import GATES, OPERATORS, ModelConfig
 from hoplite.explain import Explainer, explain
 from hoplite.models import build_model
@@ -317,7 +325,7 @@ def test_more_mistakes(graphs):
     with pytest.raises(ModelFileError, match="trained on 5 features"):
         explain(trained, graph.with_features(np.ones((12, 4))), node)
     trained.weights["theta"][0, 0] = float("nan")
-    with pytest.raises(ConfigError, match="train it again"):
+    with pytest.raises(HopliteError, match="not finite"):
         explain(trained, graph, node)
 
 

@@ -267,3 +267,8 @@ def test_products_and_samples(grid, model, count, seed):
 def test_spaces_are_frozen():
     with pytest.raises(dataclasses.FrozenInstanceError):
         read_space("paper").name = "mine"
+
+
+def test_fixed_options_are_judged_together_with_the_space():
+    space = parse_space("[any]\ndropout = 0.0\nlr = [0.1, 0.2]\n")
+    assert len(space.configurations("x", "sgc", {"batch": 5})) == 2

@@ -110,3 +110,40 @@ def test_headers_that_are_no_rows_of_numbers(graphs, tmp_path, header):
     path.write_bytes(start + header + b"\n" + path.read_bytes()[128:])
     with pytest.raises(DatasetError, match="holds no whole graph on disk"):
         DiskGraph(tmp_path / "g")
+
+
+def test_damage_is_found_again_and_after_a_look_at_some_rows(graphs, tmp_path):
+    """One sound pass is compared; what was only looked at, or refused before, is none."""
+    graph = graphs(60, 5, dtype=np.float32)
+    write_disk_graph(graph, tmp_path / "g")
+    path = tmp_path / "g" / "features.npy"
+    data = bytearray(path.read_bytes())
+    data[-2] ^= 4
+    path.write_bytes(data)
+    with DiskGraph(tmp_path / "g") as found:
+        found.feature_rows(0, 10)
+        for _ in range(2):
+            with pytest.raises(DatasetError, match=r"features\.npy: it does not hold what was"):
+                propagate(found, tmp_path / "s", hops=1)
+
+
+def test_names_that_are_numbers_are_kept_as_text(graphs, tmp_path):
+    graph = graphs(20, 3, dtype=np.float32)
+    named = Graph(
+        graph.adjacency,
+        graph.features,
+        graph.labels,
+        split=graph.split,
+        class_names=[4, 5, 6],
+        feature_names=[7, 8, 9],
+    )
+    assert propagate(named, tmp_path / "s", hops=1).feature_names == ("7", "8", "9")
+    write_disk_graph(named, tmp_path / "g")
+    with DiskGraph(tmp_path / "g") as found:
+        assert found.class_names == ("4", "5", "6")
+    for file in (tmp_path / "s/manifest.json", tmp_path / "g/graph.json"):  # as once written
+        content = json.loads(file.read_text())
+        del content["checksum"]
+        content["feature_names"] = [7, 8, 9]
+        file.write_text(json.dumps(content))
+    assert propagate(tmp_path / "g", tmp_path / "s", hops=1).feature_names == ("7", "8", "9")

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import untidy
+from tests.dask_processes import Dask
 from tests.examples import examples
-from tests.store.conftest import Dask, all_bytes, in_memory
+from tests.store.conftest import all_bytes, in_memory
 
 from hoplite.cluster import connect
 from hoplite.config import BASES, OPERATORS

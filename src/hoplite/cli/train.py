@@ -212,8 +212,10 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
     note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
     print_line(f"Split: {sizes}{note}")
-    diverged = [str(run["seed"]) for run in summary["runs"] if run["diverged"]]
-    if diverged:
-        print_line(f"Diverged: seeds {', '.join(diverged)}; their best epoch before that counts")
+    for known, what in ((True, "their best epoch before that counts"), (False, "without a result")):
+        diverged = [r for r in summary["runs"] if r["diverged"] and bool(r["best_epoch"]) is known]
+        if diverged:
+            seeds = ", ".join(str(run["seed"]) for run in diverged)
+            print_line(f"Diverged: seeds {seeds}; {what}")
     if "out" in summary:
         print_line(f"Model: {summary['out']}")

@@ -82,7 +82,11 @@ def call(sign: Sign, function: str, arguments: tuple[Any, ...], number: int) -> 
 
         set_num_threads(worker.state.nthreads)
         tell = functools.partial(_tell, worker, sign, number)
-        return pkgutil.resolve_name(function)(*arguments, tell)
+        task = pkgutil.resolve_name(function)
+        try:
+            return task(*arguments, tell)
+        except (ImportError, AttributeError) as error:  # which Dask raises for tasks it cannot read
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
 
 
 def _tell(worker: Any, sign: Sign, number: int, message: Any) -> None:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -52,6 +52,8 @@ FILE = "graph.json"
 IDS = "ids.parquet"
 PIECE = 1 << 22  # numbers hashed or copied at a time
 ID_BYTES = 1 << 12  # most bytes of the file of ids per node, on average
+LEAST_ID_BYTES = 1 << 20  # and beside them
+Names = tuple[str | int, ...]  # earlier versions kept numbers as they were
 Count = Annotated[int, Meta(ge=0, le=2**48)]
 Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
 
@@ -83,8 +85,8 @@ class Description:
     features: Count
     longest_row: Count
     digests: Digests
-    class_names: tuple[str, ...]
-    feature_names: tuple[str, ...] | None
+    class_names: Names
+    feature_names: Names | None
     split_note: str
     integer_ids: bool
     tables: list[list[str | int]]  # name, size and time of what was imported; the seed
@@ -106,8 +108,8 @@ class DiskGraph:
                 raise ValueError(f"it has {len(names):,} names of {found.features:,} features")
         self.name, self.nodes, self.features = found.name, found.nodes, found.features
         self.longest_row, self.digests = found.longest_row, found.digests
-        self.class_names, self.feature_names = found.class_names, found.feature_names
-        self.tables, self._sum = found.tables, _InOrder(FeaturesDigest(self.features))
+        self.class_names, self.feature_names = as_text(found.class_names), as_text(names)
+        self.tables, self._sum = found.tables, _WholePass(lambda: FeaturesDigest(found.features))
         with contextlib.ExitStack() as stack:
             with self.clear_damage("the adjacency"):
                 files = stack.enter_context(CsrFiles(self.folder))
@@ -126,7 +128,7 @@ class DiskGraph:
         with self.clear_damage("features.npy"):
             rows = self._features.read(start, stop)
             if self._sum.add(start, stop, rows) and stop == self.nodes:
-                check_same(self._sum.digest(), self.digests.features)
+                self._sum.compare(self.digests.features)
         return rows
 
     def labels(self) -> np.ndarray:
@@ -147,14 +149,15 @@ class DiskGraph:
         if not path.exists() if sums is None else sums.ids is None:
             return list(range(self.nodes))
         with self.clear_damage(IDS):
-            data = read_regular(path, ID_BYTES * (self.nodes + 1))
+            data = read_regular(path, LEAST_ID_BYTES + ID_BYTES * self.nodes)
             if sums is not None:
                 check_same(zlib.crc32(data), sums.ids)
             table = parquet.read_table(pa.BufferReader(data), columns=["id"])
             table.validate(full=True)
-            if table.num_rows != self.nodes or table.column_names != ["id"]:
-                raise ValueError(f"it does not hold {self.nodes:,} ids")
-            names = table["id"].to_pylist()
+            names = table["id"].to_pylist() if table.column_names == ["id"] else []
+            texts = [name for name in names if isinstance(name, str)]
+            if len(texts) != self.nodes or len(set(texts)) != self.nodes:
+                raise ValueError(f"it does not hold {self.nodes:,} different ids")
             return [int(name) for name in names] if self._found.integer_ids else names
 
     @contextlib.contextmanager
@@ -182,22 +185,34 @@ class DiskGraph:
         return f"DiskGraph(nodes={self.nodes}, edges={edges}, features={self.features})"
 
 
-class _InOrder:
-    """A digest of rows that are read in order from the first on; others are not looked at."""
+class _WholePass:
+    """The digest of rows that are read in order from the first to the last.
 
-    def __init__(self, digest: AdjacencyDigest | FeaturesDigest) -> None:
-        self._digest, self._next = digest, 0
+    Every pass that begins with the first row is looked at, until one has been found sound.
+    """
+
+    def __init__(self, new: Callable[[], AdjacencyDigest | FeaturesDigest]) -> None:
+        self._new, self._digest = new, new()
+        self._next, self._sound = 0, False
 
     def add(self, start: int, stop: int, rows: Any) -> bool:
         """Whether these were the next rows."""
-        if start != self._next or stop == start:
+        if self._sound or stop == start:
+            return False
+        if start == 0:
+            self._digest, self._next = self._new(), 0
+        if start != self._next:
             return False
         self._digest.add(rows)
         self._next = stop
         return True
 
-    def digest(self) -> str:
-        return self._digest.digest()
+    def compare(self, digest: str, **facts: int) -> None:
+        """ValueError unless the pass gave this ``digest``, and whatever else it noted."""
+        check_same(self._digest.digest(), digest)
+        for name, value in facts.items():
+            check_same(getattr(self._digest, name), value)
+        self._sound = True
 
 
 class CheckedRows:
@@ -206,8 +221,7 @@ class CheckedRows:
     def __init__(self, files: CsrFiles, graph: DiskGraph) -> None:
         self._files, self._graph = files, graph
         self.rows, self.entries = files.rows, files.entries
-        self._digest = AdjacencyDigest(files.rows)
-        self._sum = _InOrder(self._digest)
+        self._sum = _WholePass(lambda: AdjacencyDigest(files.rows))
 
     def indptr(self, start: int, stop: int) -> np.ndarray:
         """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
@@ -218,9 +232,14 @@ class CheckedRows:
         with self._graph.clear_damage("the adjacency"):
             rows = self._files.read(start, stop)
             if self._sum.add(start, stop, rows) and stop == self.rows:
-                found = (self._sum.digest(), self._digest.longest_row)
-                check_same(found, (self._graph.digests.graph, self._graph.longest_row))
+                wanted = self._graph
+                self._sum.compare(wanted.digests.graph, longest_row=wanted.longest_row)
         return rows
+
+
+def as_text(names: Sequence[Any] | None) -> Any:
+    """Names as text, None if there are none."""
+    return None if names is None else tuple(map(str, names))
 
 
 def check_same(found: object, wanted: object) -> None:

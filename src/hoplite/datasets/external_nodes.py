@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +57,12 @@ class NodeTable:
         """
         groups = self._reader.groups(features.columns)
         if len(groups) == 1:
-            rows = self._first_pass(folder, groups[0], note)
-            self._write_features(folder / FEATURES, features, groups[0], rows)
+            with _scratch(folder):
+                rows = self._first_pass(folder, groups[0], note)
+                self._write_features(folder / FEATURES, features, groups[0], rows)
             return
         with _scratch(folder) as place:
+            place.mkdir()
             parts = [place / f"{i}.npy" for i in range(len(groups))]
             for part, columns in zip(parts, groups, strict=True):
                 first = part == parts[0]
@@ -68,14 +70,14 @@ class NodeTable:
                 self._write_features(part, features, columns, rows)
             self._join(parts, folder / FEATURES, features.width)
 
-    def _pass(self, columns: list[str]) -> Iterator[tuple[pa.Table, pa.Array]]:
+    def _pass(self, columns: list[str]) -> Generator[tuple[pa.Table, pa.Array], None, None]:
         """Rows of the table with these columns, and their ids."""
         for batch in self._reader.batches(["id", *columns]):
             yield batch.table, batch.filled_text("id", self._path)
 
     def _first_pass(
         self, folder: Path, columns: list[str], note: Callable[[int], None]
-    ) -> Iterator[tuple[pa.Table, pa.Array]]:
+    ) -> Generator[tuple[pa.Table, pa.Array], None, None]:
         """What :meth:`_pass` gives, while ids, labels and parts of the split are taken along."""
         kind = pa.schema([("id", pa.large_string())])
         with (
@@ -107,11 +109,11 @@ class NodeTable:
         path: Path,
         features: FeatureColumns,
         columns: list[str],
-        rows: Iterator[tuple[pa.Table, pa.Array]],
+        rows: Generator[tuple[pa.Table, pa.Array], None, None],
     ) -> None:
         width = features.width_of(columns)
         step = self._rows_at_once(width)
-        with growing_npy(path, np.float32, (width,)) as append:
+        with contextlib.closing(rows), growing_npy(path, np.float32, (width,)) as append:
             for table, ids in rows:
                 for start in range(0, len(ids), step):
                     piece = table.slice(start, step), columns, ids.slice(start, step)
@@ -195,10 +197,9 @@ class NodeTable:
 
 @contextlib.contextmanager
 def _scratch(folder: Path) -> Iterator[Path]:
-    """A folder for the passes of an import, without what a killed one has left there."""
+    """Where a folder for the passes of an import can be; what a killed one left there goes."""
     place = folder / SCRATCH
     shutil.rmtree(place, ignore_errors=True)
-    place.mkdir()
     try:
         yield place
     finally:

@@ -170,7 +170,11 @@ class _Download:
             length, before = answer.length, self.have
             total = None if length is None else place + length
             self._check_size(total or 0)
-            while chunk := _read(answer):
+            broken = False
+            while not broken:
+                chunk, broken = _read(answer)
+                if not chunk:
+                    break
                 known, place = self.have - place, place + len(chunk)
                 if known > 0:
                     chunk = self._beyond(chunk, known, place)
@@ -184,7 +188,7 @@ class _Download:
                 self.size = total
                 self._count(chunk)
             # without a length the end of the connection is the end of the archive
-            self.size = place if length is None else total
+            self.size = total if length is not None or broken else place
 
     def _beyond(self, chunk: bytes, known: int, end: int) -> bytes:
         """The part of a chunk that is new, if the ``known`` bytes before are those that we have."""
@@ -268,14 +272,16 @@ def _line(reason: object) -> str:
     return (str(reason).splitlines() or [""])[0].rstrip(".")
 
 
-def _read(answer: http.client.HTTPResponse) -> bytes:
-    """The next bytes; none at the end, be it the right one or a broken connection."""
+def _read(answer: http.client.HTTPResponse) -> tuple[bytes, bool]:
+    """The next bytes, none at the end, and whether the connection broke before that."""
     try:
-        return answer.read1(CHUNK)  # at once, so that a slow line loses little when it breaks
+        chunk = answer.read1(CHUNK)  # at once, so that a slow line loses little when it breaks
     except http.client.IncompleteRead as error:
-        return error.partial
+        return error.partial, True
     except (OSError, http.client.HTTPException, ValueError):
-        return b""
+        return b"", True
+    # the last chunk of a transfer in chunks closes the answer; a cut gives no bytes, too
+    return chunk, not chunk and bool(answer.chunked) and not answer.isclosed()
 
 
 def _unpack(archive: Archive, file: BinaryIO, part: Path, folder: Path, report: Progress) -> None:

@@ -30,6 +30,7 @@ NODE_COLUMNS = ("id", "label", "split")
 EDGE_COLUMNS = ("source", "target", "weight")
 PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 MOST_NUMBERS = 100  # as classes, unless they are integers that repeat
+MOST_WHOLE = 1000
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INT64 = range(-(2**63), 2**63)
 
@@ -123,11 +124,16 @@ def sorted_classes(names: list[str]) -> list[str]:
 
 
 def check_classes(names: list[str], labelled: int, path: Path) -> None:
-    """Refuse a measurement as label: more than 100 numbers, with fractions or hardly a repeat."""
+    """Refuse a measurement as label: more than 100 numbers with fractions, or thousands of them.
+
+    A thousand whole numbers, or more, are a measurement where hardly any is repeated.
+    """
     rare = labelled < 2 * len(names)
     if len(names) <= MOST_NUMBERS:
         return
-    if any(math.isnan(as_number(name)) for name in names):
+    text = any(math.isnan(as_number(name)) for name in names)
+    whole = all(_INTEGER.fullmatch(name) for name in names)
+    if text or (whole and len(names) < MOST_WHOLE):
         if rare:
             warnings.warn(
                 f"column 'label' of {path} has {len(names):,} different values for {labelled:,} "
@@ -135,11 +141,11 @@ def check_classes(names: list[str], labelled: int, path: Path) -> None:
                 HopliteWarning,
                 stacklevel=4,
             )
-    elif rare or not all(_INTEGER.fullmatch(name) for name in names):
+    elif rare or not whole:
         raise DatasetError(
             f"column 'label' of {path} has {len(names):,} different numbers for {labelled:,} "
-            "labelled nodes, which is a measurement and no class; group them into classes, or "
-            "rename the column."
+            "labelled nodes, which is a measurement and no class; group them into classes, write "
+            "them as text (such as c17) if they are classes, or rename the column."
         )
 
 

@@ -6,8 +6,10 @@ With F = sum_i z_i . l_i a function of the rows l_i = p_i(S) e_v, and the adjoin
     chebyshev   a_k = z_k,  a_i = z_i + 2 S a_{i+1} - a_{i+2}          (Clenshaw)
 
 a change dS of the operator changes F by sum_{i < k} phi_i l_i . dS a_{i+1} = <G, dS>, where phi_i
-is 1, and 2 for Chebyshev polynomials from i = 1 on. The dS of a removal is known exactly: the
-entries of the edge or node vanish, and those of the ends that stay are scaled by their E.
+is 1, and 2 for Chebyshev polynomials from i = 1 on. The dS of a removed edge is known exactly: its
+entries vanish, and those of the ends that stay are scaled by their E. So is that of a removed node,
+but for an edge between two of its neighbours x and y: it is scaled by E_x E_y, and E_x + E_y - 1 is
+taken instead.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ EARLIER = re.compile(
 )
 EARLIER_CONFIG = ".config.json.new"
 MOST_HEADER = 1 << 20  # bytes of the names and shapes of the weights
+SAVED_TYPES = ("torch.float32", "torch.float64")
 ITEM_BYTES = {"F32": 4, "F64": 8}
 WAIT_SECONDS = 60.0  # for another process that saves; it takes far less
 
@@ -141,6 +142,11 @@ def write_folder(
     """Write the model into ``folder``, which is made if it is not there."""
     given, folder = Path(folder), check_target(folder, overwrite=overwrite)
     for name, value in weights.items():
+        if str(value.dtype) not in SAVED_TYPES:
+            raise ModelFileError(
+                f"the weights {name!r} have type {value.dtype}, and only float32 and float64 are "
+                f"saved to {given}; convert them first."
+            )
         if not value.isfinite().all():
             raise ModelFileError(
                 f"the weights {name!r} hold values that are not finite numbers, so the model is "

@@ -33,6 +33,12 @@ def _after_fork() -> None:
     torch.set_num_threads(1)
 
 
+def may_use_threads() -> None:
+    """Say, in a forked process, that its parent has never had a thread of OpenMP."""
+    global _forked
+    _forked = False
+
+
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
 

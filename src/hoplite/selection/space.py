@@ -185,12 +185,12 @@ class Space:
         chosen: list[dict[str, Any]],
     ) -> list[dict[str, Any]]:
         """The configurations themselves, or the error of the first that the model cannot take."""
-        split_options(model, dict(fixed or {}))  # a mistake in these is not the file's
         options: dict[str, Any] = {}
         try:
             for options in chosen:
                 split_options(model, options)
         except ConfigError as error:
+            split_options(model, dict(fixed or {}))  # a mistake in these is not the file's
             values = ", ".join(f"{name} = {value!r}" for name, value in options.items())
             raise GridError(
                 f"space {self.name}, {model} on {dataset}: {error} (configuration: {values})"

@@ -11,12 +11,13 @@ import os
 import pickle
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection
 from typing import Any
 
-from hoplite.errors import HopliteError, LedgerError
+from hoplite.errors import HopliteError, LedgerError, is_shortage
 from hoplite.processes import end, start, warm_up
 from hoplite.propagation.backend import set_num_threads
 from hoplite.selection.cells import LOOK_SECONDS, Task
@@ -77,7 +78,7 @@ class _Worker:
             return False
         try:
             raise HopliteError(self._error.recv())
-        except EOFError:
+        except (EOFError, OSError):  # OSError: it was killed while it told its error
             return True
 
 
@@ -104,6 +105,12 @@ def _work(file: int, threads: int, error: Connection) -> None:
     except HopliteError as found:
         error.send(str(found))
         os._exit(1)
-    except MemoryError:
-        error.send("a worker has too little memory; give fewer --workers.")
+    except Exception as found:
+        if is_shortage(found):
+            error.send("a worker has too little memory; give fewer --workers.")
+        else:  # a bug, which another worker would meet again
+            traceback.print_exc()
+            error.send(
+                f"a worker failed ({type(found).__name__}: {found}); what was finished stays."
+            )
         os._exit(1)

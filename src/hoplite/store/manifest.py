@@ -7,7 +7,7 @@ import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -55,8 +55,8 @@ class Manifest:
     dtype: str
     rows_per_block: Annotated[int, Meta(ge=1, le=2**48)]
     panels: tuple[tuple[Count, Count], ...]
-    class_names: tuple[str, ...] = ()
-    feature_names: tuple[str, ...] | None = None
+    class_names: tuple[Any, ...] = ()  # text; earlier versions kept numbers as they were
+    feature_names: tuple[Any, ...] | None = None
     labels_crc32: Checksum = 0
     split_crc32: Checksum | None = None  # older stores have none
     split_note: str = ""
@@ -64,6 +64,12 @@ class Manifest:
 
     def __post_init__(self) -> None:
         """ValueError, which reading takes for damage, if the values contradict each other."""
+        for field in ("class_names", "feature_names"):
+            names = getattr(self, field)
+            if names is not None:
+                if not all(isinstance(name, str | int) for name in names):
+                    raise ValueError(f"{field} are not all text")
+                object.__setattr__(self, field, tuple(map(str, names)))
         for value, allowed in (
             (self.operator, OPERATORS),
             (self.basis, BASES),

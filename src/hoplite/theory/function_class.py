@@ -130,9 +130,12 @@ class FunctionClass:
                 "powers of the operator; use bound() instead."
             )
         a, norm = float(self.coefficient_bound), self._operator_1_norm
-        growth = (
-            a * float(power_norms(norm, self.hops).sum()) if self.model == "lgc" else _exp(a * norm)
-        )
+        with np.errstate(over="ignore"):
+            growth = (
+                a * float(power_norms(norm, self.hops).sum())
+                if self.model == "lgc"
+                else _exp(a * norm)
+            )
         return self._scale_of_weights * self._largest_feature / math.sqrt(self.size) * growth
 
     def massart_bound(self) -> float:
