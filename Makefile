@@ -35,7 +35,7 @@ lint: $(STAMP)
 	$(BIN)/pyright
 
 sanitize: $(STAMP)
-	$(BIN)/python scripts/sanitize.py
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/sanitize.py
 
 SECONDS ?= 60
 SEED ?= 0

@@ -71,8 +71,8 @@ def test_the_fast_path_equals_dense_algebra(
     linked = int(rng.integers(1, n + 1))  # the nodes from there on are isolated
     adjacency, A = untidy(rng, linked, linked, edges, kinds[0], forms[0], symmetric=True)
     if linked < n:
-        alone = sp.coo_array((n - linked, n - linked), dtype=adjacency.dtype)
-        adjacency = sp.block_diag([adjacency, alone], "coo")
+        nothing = sp.coo_array((n - linked, n - linked), dtype=kinds[0])
+        adjacency = sp.block_diag([adjacency, nothing], "coo")
         A = np.pad(A, (0, n - linked))
     features, X = untidy(rng, n, d, 3 * n, kinds[1], forms[1])
     np.fill_diagonal(A, 0)
