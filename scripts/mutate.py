@@ -212,8 +212,9 @@ def summary(package: str) -> str:
     low, high = wilson(killed, counted)
     return (
         f"| {package} | {facts['seed']} | {facts['places']:,} ({facts['mutants']:,}) "
-        f"| {len(found)} | {killed} | {survived} | {found.count('justified')} | {100 * killed / len(found):.1f} % "
-        f"| {100 * killed / counted:.1f} % ({100 * low:.0f} to {100 * high:.0f}) |"
+        f"| {len(found)} | {killed} | {survived} | {found.count('justified')} "
+        f"| {100 * killed / len(found):.1f} % | {100 * killed / counted:.1f} % "
+        f"({100 * low:.0f} to {100 * high:.0f}) |"
     )
 
 
