@@ -1,19 +1,22 @@
 # make run    creates the environment, installs Hoplite, reproduces the paper's table (--quick)
 # make test   creates the environment, installs Hoplite, runs every test
 # make lint   formatting, lint and types
+# make sanitize   the kernels' tests and fuzzer with AddressSanitizer and UBSan
+# make fuzz       random calls of the C++ core against NumPy (SECONDS=60, SEED=0)
 
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint clean browser
+.PHONY: run test lint sanitize fuzz clean browser
 
 run: $(STAMP)
 	$(BIN)/hoplite reproduce --quick --out runs/quick
 
+# A worker for each core, and each keeps to one: more threads would only wait for each other.
 test: $(STAMP) browser
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
 
 # The report's page is tested in a real browser; without one, and without CI=true, that test skips.
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable
@@ -30,6 +33,14 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/pyright
+
+sanitize: $(STAMP)
+	$(BIN)/python scripts/sanitize.py
+
+SECONDS ?= 60
+SEED ?= 0
+fuzz: $(STAMP)
+	$(BIN)/python scripts/fuzz_native.py --seconds $(SECONDS) --seed $(SEED)
 
 # The build runs without isolation so that it, too, uses exactly the pinned tools.
 $(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)

@@ -47,7 +47,8 @@ AnyCsr checked_view(const Indptr& indptr, const Array& indices, const Array& val
                           indptr.data(),
                           static_cast<const I*>(indices.data()),
                           static_cast<const V*>(values.data())};
-    if (rows < 0 || s.indptr[0] != 0 || s.indptr[rows] != nnz || int64_t(values.shape(0)) != nnz)
+    if (rows < 0 || columns < 0 || s.indptr[0] != 0 || s.indptr[rows] != nnz ||
+        int64_t(values.shape(0)) != nnz)
         throw std::invalid_argument("indptr, indices and values do not fit together");
     for (int64_t row = 0; row < rows; ++row)
         if (s.indptr[row] > s.indptr[row + 1])

@@ -1,12 +1,13 @@
-"""Run the kernels' tests on a build of the C++ core with AddressSanitizer and UBSan.
+"""Run the kernels' tests and fuzzer on a build of the C++ core with AddressSanitizer and UBSan.
 
-    python scripts/sanitize.py [further pytest arguments]
+    python scripts/sanitize.py [--fuzz SECONDS] [further pytest arguments]
 
 Needs GCC or Clang with their sanitizer libraries. The installed core is not touched.
 """
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 import os
 import subprocess
@@ -41,9 +42,8 @@ def library(name: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def run_tests(core: str, arguments: list[str]) -> int:
-    """In the process that has the sanitizers loaded: put the core in place and run pytest."""
-    import pytest
+def use_core(core: str) -> None:
+    """In the process that has the sanitizers loaded: put this build of the core in place."""
     import torch  # noqa: F401 - before the core, as in hoplite.propagation.backend
 
     spec = importlib.util.spec_from_file_location("hoplite._native", core)
@@ -58,6 +58,12 @@ def run_tests(core: str, arguments: list[str]) -> int:
     from hoplite.propagation import backend
 
     assert backend.native is module  # otherwise nothing would be tested
+
+
+def run_tests(core: str, arguments: list[str]) -> int:
+    import pytest
+
+    use_core(core)
     print(f"testing {core}", flush=True)
     return pytest.main(["-p", "no:cacheprovider", *TESTS, *arguments])
 
@@ -65,6 +71,9 @@ def run_tests(core: str, arguments: list[str]) -> int:
 def main() -> None:
     if INSIDE in os.environ:
         sys.exit(run_tests(os.environ[INSIDE], sys.argv[1:]))
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--fuzz", type=float, default=60, metavar="SECONDS")
+    options, arguments = parser.parse_known_args()
     preload = " ".join(library(name) for name in ("libasan.so", "libubsan.so", "libstdc++.so"))
     environment = os.environ | {
         INSIDE: str(build()),
@@ -73,8 +82,14 @@ def main() -> None:
         "ASAN_OPTIONS": "detect_leaks=0",
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
     }
-    command = [sys.executable, __file__, *sys.argv[1:]]
-    sys.exit(subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode)
+    fuzz = [str(ROOT / "scripts" / "fuzz_native.py"), "--seconds", str(options.fuzz)]
+    ended = [
+        subprocess.run(
+            [sys.executable, *command], cwd=ROOT, env=environment, check=False
+        ).returncode
+        for command in ([__file__, *arguments], fuzz)
+    ]
+    sys.exit(max(map(abs, ended)))
 
 
 if __name__ == "__main__":

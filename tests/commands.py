@@ -18,10 +18,16 @@ from pathlib import Path
 from typing import Any
 
 SERVER = """
-import json, os, signal, sys, time
-import hoplite, hoplite.bench.suite, hoplite.cli, hoplite.selection, hoplite.store
+import contextlib, gc, io, json, os, signal, sys, time
+import rich.markdown, typer.rich_utils
+import hoplite, hoplite.bench.suite, hoplite.cli, hoplite.explain, hoplite.predictions
+import hoplite.report, hoplite.selection, hoplite.store
 from hoplite.__main__ import main
 
+with contextlib.redirect_stdout(io.StringIO()):  # what is imported only when a command runs
+    hoplite.cli.app(["datasets", "--json"], standalone_mode=False)
+gc.collect()
+gc.freeze()  # so that a child's collector does not copy the pages of everything
 replies = os.fdopen(os.dup(1), "w")
 for line in sys.stdin:
     order = json.loads(line)
@@ -36,6 +42,7 @@ for line in sys.stdin:
         os.environ.update(order["env"])
         os.chdir(order["cwd"])
         sys.argv = ["hoplite", *order["words"]]
+        exec(order["before"], {})
         main()
         sys.exit(0)
     deadline, ended = time.monotonic() + order["timeout"], 0
@@ -63,9 +70,13 @@ def _server() -> subprocess.Popen[str]:
 
 
 def hoplite(
-    *words: Any, cwd: Any = None, timeout: float = 300, env: dict[str, str] | None = None
+    *words: Any,
+    cwd: Any = None,
+    timeout: float = 600,
+    env: dict[str, str] | None = None,
+    before: str = "",
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``hoplite WORDS``; killed after ``timeout`` seconds."""
+    """Run ``hoplite WORDS``, in its process after ``before``; killed after ``timeout`` seconds."""
     server = _server()
     assert server.stdin is not None
     assert server.stdout is not None
@@ -80,6 +91,7 @@ def hoplite(
             "out": str(out),
             "err": str(err),
             "timeout": timeout,
+            "before": before,
         }
         print(json.dumps(order), file=server.stdin, flush=True)
         code = int(server.stdout.readline())

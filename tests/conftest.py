@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import scipy.sparse as sp
 from numpy.polynomial import chebyshev
 
-from hoplite import Graph, Split, load
+from hoplite import Graph, HopliteWarning, Split, load
 
 
 def make_graph(
@@ -23,25 +24,40 @@ def make_graph(
     weighted: bool = True,
     isolated: int = 2,
     density: float = 0.3,
+    unseen: bool = False,
 ) -> Graph:
-    """A random weighted graph whose last ``isolated`` nodes have no edge."""
-    rng = np.random.default_rng(seed)
-    linked = n - isolated
-    upper = np.triu(rng.random((linked, linked)) < density, 1)
-    edges = np.argwhere(upper)
-    weights = rng.uniform(0.5, 2.0, len(edges)) if weighted else None
+    """A random graph as untidy as real ones: nothing is sorted, contiguous or of even size.
+
+    Isolated nodes and the parts of the split lie scattered over the nodes, a tenth of which have
+    neither label nor part. Each class is half as large as the one before; all of them are trained,
+    but with ``unseen`` the last, which then appears only in test. Weights span four magnitudes.
+    """
+    rng, names = np.random.default_rng(seed), ("node", "Zoë,", '"b"')
+    linked = np.sort(rng.permutation(n)[isolated:])
+    edges = linked[np.argwhere(np.triu(rng.random((len(linked), len(linked))) < density, 1))]
+    edges = rng.permuted(rng.permutation(edges), axis=1)
+    weights = 10.0 ** rng.uniform(-2, 2, len(edges)) if weighted else None
     features = (rng.random((n, d)) * (rng.random((n, d)) < 0.6)).astype(dtype)
-    labels = np.concatenate([np.arange(classes), rng.integers(0, classes, n - classes)])
-    order = np.arange(n)
+    order = rng.permutation(n)
     third = max(n // 3, classes)
-    split = Split(order[:third], order[third : 2 * third], order[2 * third :])
-    return Graph.from_edges(
-        edges,
-        sp.csr_array(features) if sparse else features,
-        labels,
-        weights=weights,
-        split=split,
-    )
+    parts = np.split(order[n // 10 :], [third, 2 * third])
+    shares = 0.5 ** np.arange(classes)
+    labels = rng.choice(classes, n, p=shares / shares.sum())
+    labels[parts[0][:classes]] = np.arange(classes)
+    if unseen:
+        labels[labels == classes - 1] = 0
+        labels[parts[2][:2]] = classes - 1
+    labels[order[: n // 10]] = -1
+    untrained = pytest.warns(HopliteWarning, match="no training node")
+    with untrained if unseen else contextlib.nullcontext():
+        return Graph.from_edges(
+            edges,
+            sp.csr_array(features) if sparse else features,
+            labels,
+            weights=weights,
+            split=Split(*parts),
+            node_ids=[f"{names[i % 3]} {i}" for i in rng.permutation(n)],
+        )
 
 
 def dense_operator(graph: Graph, name: str) -> np.ndarray:

@@ -1,6 +1,7 @@
 """The estimators inside scikit-learn's own machinery."""
 
 import pickle
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -13,13 +14,20 @@ from sklearn.pipeline import make_pipeline
 from hoplite import (
     ConfigError,
     EGCClassifier,
+    Graph,
     GraphError,
     HopFeatures,
     HyperLGCClassifier,
     LGCClassifier,
+    ModelFileError,
     SGCClassifier,
+    Split,
+    TrainedModel,
     train,
 )
+from hoplite.config import ModelConfig, TrainingConfig
+from hoplite.explain import explain
+from hoplite.predictions import predict_table
 
 CLASSIFIERS = [SGCClassifier, EGCClassifier, LGCClassifier, HyperLGCClassifier]
 
@@ -118,6 +126,70 @@ def test_hop_features_equal_dense(graphs, dense, basis):
     np.testing.assert_allclose(stacked.fit_transform(nodes), expected, atol=1e-10)
     assert len(stacked.get_feature_names_out()) == expected.shape[1]
     assert last.get_feature_names_out()[0] == "hop3:x0"
+
+
+def scattered():
+    """Classes of very different size, in the order of no alphabet, at nodes here and there."""
+    rng = np.random.default_rng(5)
+    names = ["zebra", "ape", "1", "0"]
+    labels = rng.choice(4, 50, p=[0.6, 0.2, 0.1, 0.1])
+    labels[:4], labels[-6:] = range(4), -1
+    order = rng.permutation(50)
+    pairs = np.concatenate([rng.integers(0, 47, (90, 2)), np.arange(46).reshape(-1, 2)])
+    features = rng.random((50, 6)) + np.eye(6)[labels]
+    graph = Graph.from_edges(
+        pairs, features[order], labels[order], class_names=names, node_ids=order
+    )
+    return graph.with_split(Split(np.flatnonzero(graph.labels >= 0)[::2])), rng
+
+
+@pytest.mark.parametrize("shown", ["numbers", "floats", "names", "objects"])
+@pytest.mark.parametrize("classes", [[0, 1, 2, 3], [3, 1], [0, 2, 3]])
+def test_a_saved_model_predicts_on_its_own_graph(tmp_path, shown, classes):
+    graph, rng = scattered()
+    nodes = rng.permutation(np.flatnonzero(np.isin(graph.labels, classes)))
+    names = np.array(graph.class_names)
+    y = {
+        "numbers": graph.labels[nodes],
+        "floats": graph.labels[nodes].astype(float),
+        "names": names[graph.labels[nodes]],
+        "objects": names.astype(object)[graph.labels[nodes]],
+    }[shown]
+    model = LGCClassifier(graph, hops=1, epochs=40, lr=0.5, dropout=0).fit(nodes, y)
+    predicted = model.predict(np.arange(50))
+    if shown in ("numbers", "floats"):
+        predicted = names[predicted.astype(int)]
+    back = TrainedModel.load(model.model_.save(tmp_path / "model"))
+    table = predict_table(back, graph)
+    assert table["predicted"].to_pylist() == predicted.tolist()
+    assert len(set(predicted)) > 1  # the test could fail
+    assert set(back.class_names) == {graph.class_names[c] for c in classes}
+    assert explain(back, graph, graph.node_ids[7]).exact.graph is graph
+
+
+def test_other_values_of_y_are_no_classes_of_the_graph(tmp_path):
+    graph, rng = scattered()
+    nodes = np.flatnonzero(graph.labels >= 0)
+    for y in (3 - graph.labels[nodes], rng.integers(0, 4, len(nodes)), nodes % 2 == 0):
+        model = SGCClassifier(graph, hops=1, epochs=3).fit(nodes, y).model_
+        assert set(model.class_names) <= {"0", "1", "2", "3", "True", "False"}
+        assert model.left_out_classes == ()
+        with pytest.raises(ModelFileError, match="which the model does not know"):
+            TrainedModel.load(model.save(tmp_path / "model", overwrite=True)).predict(graph)
+    unknown = np.flatnonzero(graph.labels < 0)
+    model = SGCClassifier(graph, hops=1, epochs=3).fit(unknown, [0, 1] * 3).model_
+    assert model.class_names == ("0", "1")
+    both = np.concatenate([nodes, unknown[:1]])
+    model = SGCClassifier(graph, epochs=3).fit(both, [*graph.labels[nodes], 9]).model_
+    assert model.class_names == ("0", "1", "2", "3", "9")
+
+
+@pytest.mark.parametrize("kind", CLASSIFIERS)
+def test_defaults_are_those_of_train(kind):
+    usual = {f.name: f.default for c in (ModelConfig, TrainingConfig) for f in fields(c)}
+    given = {f.name: f.default for f in fields(kind) if f.name not in ("graph", "seed")}
+    assert given == {name: usual[name] for name in given}
+    assert (given["epochs"], given["patience"]) == (500, 100)
 
 
 def test_fitted_model_survives_pickling(task):

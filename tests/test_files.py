@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import stat
+import threading
 
 import pytest
 
@@ -42,6 +44,47 @@ def test_nothing_is_seen_before_the_end(tmp_path):
     assert path.read_bytes() == b"half"
 
 
+def test_what_a_killed_writer_left_is_taken_over(tmp_path):
+    (tmp_path / ".a.bin.tmp").write_bytes(b"much more than the new content")
+    atomic_write_bytes(tmp_path / "a.bin", b"new")
+    assert (tmp_path / "a.bin").read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
+def test_a_pipe_or_link_in_the_way_is_left_alone(tmp_path):
+    (tmp_path / "other").write_bytes(b"mine")
+    (tmp_path / ".a.tmp").symlink_to("other")
+    os.mkfifo(tmp_path / ".b.tmp")
+    for name in "ab":
+        atomic_write_bytes(tmp_path / name, b"new")
+        assert (tmp_path / name).read_bytes() == b"new"
+    assert (tmp_path / "other").read_bytes() == b"mine"
+    assert {path.name for path in tmp_path.iterdir()} == {"a", "b", ".a.tmp", ".b.tmp", "other"}
+
+
+def test_writers_at_the_same_time_follow_each_other(tmp_path):
+    path, failures = tmp_path / "a.bin", []
+
+    def write(letter):
+        try:
+            for _ in range(20):
+                with atomic_write(path) as file:
+                    for _ in range(10):
+                        file.write(letter * 1000)
+                        file.flush()
+                assert path.read_bytes() in [one * 10_000 for one in (b"x", b"y", b"z")]
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=write, args=(letter,)) for letter in (b"x", b"y", b"z")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert [path.name for path in tmp_path.iterdir()] == ["a.bin"]
+
+
 def test_permissions_are_those_of_an_ordinary_new_file(tmp_path):
     (tmp_path / "ordinary").touch()
     atomic_write_bytes(tmp_path / "atomic", b"")
@@ -65,6 +108,18 @@ def test_a_folder_in_the_way_is_an_error_that_leaves_nothing(tmp_path):
 
 
 def test_long_names_fit(tmp_path):
-    path = tmp_path / ("x" * 250)
-    atomic_write_bytes(path, b"new")
-    assert path.read_bytes() == b"new"
+    for name in ("x" * 250, "ß" * 125):
+        atomic_write_bytes(tmp_path / name, b"new")
+        assert (tmp_path / name).read_bytes() == b"new"
+
+
+def test_only_files_are_replaced(tmp_path):
+    pipe, link = tmp_path / "pipe", tmp_path / "link"
+    os.mkfifo(pipe)
+    link.symlink_to("/dev/null")
+    for path in (pipe, link):
+        with pytest.raises(OSError, match="not a regular file"):
+            atomic_write_bytes(path, b"x")
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert stat.S_ISCHR(link.stat().st_mode)
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link"}

@@ -22,8 +22,22 @@ STARTS = ("random", "lowpass")
 OPTIMIZERS = ("adam", "lbfgs")
 ORDERS = ("auto", "weights-first", "hops-first")
 TABLE_FORMATS = (".parquet", ".csv")
+_POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
+USED_BY = {  # which models have the settings that not all of them have
+    "hops": _POLYNOMIAL,
+    "operator": (*_POLYNOMIAL, "gcn"),
+    "basis": ("lgc", "hlgc"),
+    "start": ("egc", "lgc", "hlgc"),
+    "gate": ("hlgc",),
+    "hidden": ("gcn", "gat"),
+    "heads": ("gat",),
+    "bias": _POLYNOMIAL,  # the two layers of the others always have theirs
+    "order": _POLYNOMIAL,
+}
 MOST_HOPS = 100_000
 MOST_SEED = 2**63 - 1
+MOST_COUNT = 2**53  # of epochs, rows
+MOST_UNITS = 1_000_000  # hidden units, and heads: their product with the features is no overflow
 
 
 @dataclass(frozen=True)
@@ -36,7 +50,7 @@ class ModelConfig:
         Which coefficients are learned: none, one diffusion rate, one per hop, a gate per node; or
         a two-layer baseline: GCN on the same operator, GAT with attention on the graph's edges.
     hops : int
-        The degree k of the polynomial; GCN and GAT have their two layers whatever this is.
+        The degree k of the polynomial. GCN and GAT have none, but two layers.
     operator : {"renormalized", "adjacency", "laplacian"}
         The matrix S. GAT has none.
     basis : {"monomial", "chebyshev"}
@@ -51,7 +65,10 @@ class ModelConfig:
     heads : int
         Attention heads of GAT's first layer. Only GAT uses it.
     bias, standardize : bool
-        Add b to the logits; scale each logit column to mean 0 and std 1 over the nodes first.
+        Add b to the logits (GCN and GAT always do); scale each logit column to mean 0 and std 1
+        over the nodes first.
+
+    A setting that the model does not have must be left at its default.
     """
 
     model: str = "lgc"
@@ -72,29 +89,16 @@ class ModelConfig:
         check_choice("start", self.start, STARTS)
         check_choice("gate", self.gate, GATES)
         object.__setattr__(self, "hops", check_hops(self.hops))
-        check_number("hidden", self.hidden, 1, whole=True)
-        check_number("heads", self.heads, 1, whole=True)
-        self._refuse_idle("gate", ("hlgc",))
-        self._refuse_idle("hidden", ("gcn", "gat"))
-        self._refuse_idle("heads", ("gat",))
-        self._refuse_idle("operator", tuple(name for name in MODELS if name != "gat"))
-        self._refuse_idle("start", ("egc", "lgc", "hlgc"))
+        check_number("hidden", self.hidden, 1, MOST_UNITS, whole=True)
+        check_number("heads", self.heads, 1, MOST_UNITS, whole=True)
         check_flag("bias", self.bias)
         check_flag("standardize", self.standardize)
-        if self.basis != "monomial" and self.model not in ("lgc", "hlgc"):
+        if self.basis != "monomial" and self.model in ("sgc", "egc"):
             raise ConfigError(
                 f"basis is {self.basis!r} but {self.model} is defined by powers of the operator; "
                 "use basis 'monomial', or model 'lgc'."
             )
-
-    def _refuse_idle(self, option: str, models: tuple[str, ...]) -> None:
-        """A setting that the model would ignore is a mistake, not a wish."""
-        value = getattr(self, option)
-        if self.model not in models and value != type(self).__dataclass_fields__[option].default:
-            raise ConfigError(
-                f"{option} is {value!r} but {self.model} has no {option}; "
-                f"leave it out, or use {' or '.join(models)}."
-            )
+        _refuse_idle(self.model, self)
 
 
 @dataclass(frozen=True)
@@ -112,7 +116,7 @@ class TrainingConfig:
     epochs, patience : int
         At most ``epochs``; stop when validation accuracy has not risen for ``patience`` of them.
     order : {"auto", "weights-first", "hops-first"}
-        Evaluation order; "auto" takes the cheaper one.
+        Evaluation order; "auto" takes the cheaper one. GCN and GAT have one order only.
     batch : int
         Rows of the training set in one step of Adam; 0 takes them all. Smaller batches need the
         hop features, so dropout 0, and their epochs shuffle the rows by the seed.
@@ -133,9 +137,9 @@ class TrainingConfig:
         check_number("lr", self.lr, 0, open_ends="l")
         check_number("weight_decay", self.weight_decay, 0)
         check_number("dropout", self.dropout, 0, 1, open_ends="m")
-        check_number("epochs", self.epochs, 1, whole=True)
-        check_number("patience", self.patience, 1, whole=True)
-        check_number("batch", self.batch, 0, whole=True)
+        check_number("epochs", self.epochs, 1, MOST_COUNT, whole=True)
+        check_number("patience", self.patience, 1, MOST_COUNT, whole=True)
+        check_number("batch", self.batch, 0, MOST_COUNT, whole=True)
         if self.batch:
             self._check_batch()
 
@@ -168,7 +172,29 @@ def split_options(model: str, options: dict[str, Any]) -> tuple[ModelConfig, Tra
     config = ModelConfig(model, **chosen[ModelConfig])
     training = TrainingConfig(**chosen[TrainingConfig])
     check_batch(config, training)
+    _refuse_idle(model, training)
     return config, training
+
+
+def idle_settings(model: Any) -> set[str]:
+    """The settings that ``model`` does not have; none for a name that is not a model's.
+
+    >>> sorted(idle_settings("gcn"))
+    ['basis', 'bias', 'gate', 'heads', 'hops', 'order', 'start']
+    """
+    return {name for name, models in USED_BY.items() if model in MODELS and model not in models}
+
+
+def _refuse_idle(model: str, config: ModelConfig | TrainingConfig) -> None:
+    """A setting that the model would ignore is a mistake, not a wish."""
+    idle = idle_settings(model)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if field.name in idle and value != field.default:
+            raise ConfigError(
+                f"{field.name} is {value!r} but {model} has no {field.name}; "
+                f"leave it out, or use {' or '.join(USED_BY[field.name])}."
+            )
 
 
 def check_batch(config: ModelConfig, training: TrainingConfig) -> None:

@@ -18,6 +18,10 @@ class ConfigError(HopliteError, ValueError):
     """An option has a value that it cannot have."""
 
 
+class GridError(ConfigError):
+    """A grid's file is damaged, or asks for what does not exist."""
+
+
 class DatasetError(HopliteError):
     """A dataset cannot be found or read."""
 
@@ -40,6 +44,19 @@ class ClusterError(HopliteError):
 
 class HopliteWarning(UserWarning):
     """Something is suspicious but the work goes on."""
+
+
+_SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether there was not enough memory: libraries tell that in many ways, also in the text.
+
+    >>> is_shortage(MemoryError()), is_shortage(ImportError("x.so: failed to map segment"))
+    (True, True)
+    """
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or any(sign in text for sign in _SHORTAGES)
 
 
 def nearest_hint(value: object, allowed: Iterable[str]) -> str:

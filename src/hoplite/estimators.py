@@ -16,14 +16,15 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from hoplite.config import check_flag, check_hops, split_options
+from hoplite.config import ModelConfig, TrainingConfig, check_flag, check_hops, split_options
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.models import build_model
+from hoplite.models.alignment import LEFT_OUT, class_names_of
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.training.loop import fit_runs
-from hoplite.training.runs import NodeSet, Run
+from hoplite.training.runs import NodeSet, Run, require_result
 
 
 @dataclass(eq=False, repr=False)
@@ -37,12 +38,15 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
     lr, weight_decay, dropout, optimizer, epochs, patience, order : see TrainingConfig
     seed : int
 
+    All defaults are those of ``train``.
+
     Attributes
     ----------
     classes_ : the distinct values of y, sorted
     coefficients_ : (hops + 1,) the learned filter in the model's basis
     coef_ : (classes, features) the learned weights, Theta transposed
-    model_ : the TrainedModel, with ``save``
+    model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
+        its classes have the graph's names, otherwise those that ``str`` gives y's values
     history_ : loss and accuracy per epoch
     n_iter_ : epochs trained
     """
@@ -50,17 +54,17 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
     kind: ClassVar[str]
 
     graph: Graph
-    hops: int = 10
-    operator: str = "renormalized"
-    bias: bool = False
-    standardize: bool = False
-    lr: float = 0.05
-    weight_decay: float = 5e-4
-    dropout: float = 0.5
-    optimizer: str = "adam"
-    epochs: int = 200
-    patience: int = 100
-    order: str = "auto"
+    hops: int = ModelConfig.hops
+    operator: str = ModelConfig.operator
+    bias: bool = ModelConfig.bias
+    standardize: bool = ModelConfig.standardize
+    lr: float = TrainingConfig.lr
+    weight_decay: float = TrainingConfig.weight_decay
+    dropout: float = TrainingConfig.dropout
+    optimizer: str = TrainingConfig.optimizer
+    epochs: int = TrainingConfig.epochs
+    patience: int = TrainingConfig.patience
+    order: str = TrainingConfig.order
     seed: int = 0
 
     def fit(self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Any:
@@ -75,7 +79,7 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
         options = self.get_params(deep=False)
         graph, seed = options.pop("graph"), options.pop("seed")
         model_config, training_config = split_options(self.kind, options)
-        names = tuple(str(name) for name in self.classes_)
+        names, left_out = class_names_of(y, self.classes_, graph, nodes)
         (result,) = fit_runs(
             build_model(model_config, graph.num_features, len(names)),
             Propagation(graph, model_config.operator, model_config.basis, model_config.hops),
@@ -83,13 +87,14 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
             NodeSet(nodes, labels),
             None if validation is None else self._as_node_set(validation),
         )
+        require_result([result])
         self.model_ = TrainedModel(
             model_config,
             result.weights,
             graph.num_features,
             names,
             graph.feature_names,
-            {"seed": seed},
+            {"dataset": graph.name, "seed": seed, LEFT_OUT: left_out},
         )
         self.coefficients_ = self.model_.coefficients_
         self.coef_ = result.weights["theta"].numpy().T
@@ -153,7 +158,7 @@ class EGCClassifier(_NodeClassifier):
     {_NodeClassifier.__doc__}
     """
     kind = "egc"
-    start: str = "random"
+    start: str = ModelConfig.start
 
 
 @dataclass(eq=False, repr=False)
@@ -163,8 +168,8 @@ class LGCClassifier(_NodeClassifier):
     {_NodeClassifier.__doc__}
     """
     kind = "lgc"
-    basis: str = "monomial"
-    start: str = "random"
+    basis: str = ModelConfig.basis
+    start: str = ModelConfig.start
 
 
 @dataclass(eq=False, repr=False)
@@ -174,7 +179,7 @@ class HyperLGCClassifier(LGCClassifier):
     {_NodeClassifier.__doc__}
     """
     kind = "hlgc"
-    gate: str = "class"
+    gate: str = ModelConfig.gate
 
 
 @dataclass(eq=False, repr=False)
@@ -198,8 +203,8 @@ class HopFeatures(TransformerMixin, BaseEstimator):
 
     graph: Graph
     hops: int = 2
-    operator: str = "renormalized"
-    basis: str = "monomial"
+    operator: str = ModelConfig.operator
+    basis: str = ModelConfig.basis
     stack: bool = False
 
     def fit(self, nodes: Any, y: Any = None) -> HopFeatures:

@@ -8,15 +8,25 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import io
 import os
+import re
 import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+# The names of temporary files, of earlier versions too.
+LEFTOVER = re.compile(r"\..+\.(json|npy|npz|parquet)(\.[0-9a-f]{16})?\.tmp")
+MOST_NAME = 200  # bytes of a name that the temporary file's can hold
+_BINARY, _NONBLOCK, _NOFOLLOW = (
+    getattr(os, f"O_{name}", 0) for name in ("BINARY", "NONBLOCK", "NOFOLLOW")
+)
 
-def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) -> BinaryIO:
+
+def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) -> io.FileIO:
     """Open a regular file of at most ``most_bytes`` to read its bytes, without a buffer.
 
     OSError, whose ``strerror`` says why, for anything else: a folder, a pipe, a device, a socket.
@@ -25,7 +35,7 @@ def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) ->
     Traceback (most recent call last):
     OSError: [Errno 22] it is not a regular file: '/dev/zero'
     """
-    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    handle = os.open(path, os.O_RDONLY | _NONBLOCK | _BINARY)
     try:
         found = os.fstat(handle)
         if stat.S_ISDIR(found.st_mode):
@@ -60,6 +70,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     name ``path``; so a reader, or a crash, sees the old file or the new one and never half of one.
     If the block raises, the temporary file is removed and ``path`` is as it was.
 
+    The temporary file has one name, ``.NAME.tmp``, so that what a killed process leaves is taken
+    over by the next one that writes ``path``. Its writer holds a lock on it: another one waits.
+
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with atomic_write(Path(folder) / "a.txt") as file:
@@ -69,19 +82,79 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     # A link stays a link: the file it points to is what gets replaced.
     target = Path(os.path.realpath(path))
+    if target.exists() and not (target.is_file() or target.is_dir()):  # a pipe, or /dev/null
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     # Not tempfile: its files are private (0600), while this one must get the usual permissions.
-    temporary = target.with_name(f".{target.name[:100]}.{secrets.token_hex(8)}.tmp")
-    file = temporary.open("xb")
-    try:
-        with file:
+    temporary, handle = _own_temporary(target)
+    with os.fdopen(handle, "w+b") as file:  # the lock ends with it, after the file has its name
+        try:
             yield file
             file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    _sync_folder(target.parent)
+            os.fsync(handle)
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+    sync_folder(target.parent)
+
+
+def _own_temporary(target: Path) -> tuple[Path, int]:
+    """A temporary file for ``target``, empty and of this process alone."""
+    name = target.name
+    if len(os.fsencode(name)) > MOST_NAME:
+        name = hashlib.sha256(os.fsencode(name)).hexdigest()
+    path = target.with_name(f".{name}.tmp")
+    while (handle := _locked(path)) is not None:
+        # Whoever had the lock before may have renamed or removed the file: then it is another.
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.lstat(path)):
+                os.ftruncate(handle, 0)
+                return path, handle
+        os.close(handle)
+    path = target.with_name(f".{name}.{secrets.token_hex(8)}.tmp")
+    return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+
+
+def _locked(path: Path) -> int | None:
+    """``path`` opened and locked; None if that is not ours to do, or there are no locks."""
+    try:
+        handle = open_lock(path)
+    except OSError:  # another user's, or no file; if nothing can be written here, it will be told
+        return None
+    if lock(handle, wait=True):
+        return handle
+    os.close(handle)
+    path.unlink(missing_ok=True)
+    return None
+
+
+def open_lock(path: Path) -> int:
+    """A handle of the regular file ``path``, made if it is not there, to lock or to write."""
+    flags = os.O_RDWR | os.O_CREAT | _NOFOLLOW | _NONBLOCK | _BINARY
+    handle = os.open(path, flags, 0o666)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return handle
+
+
+def lock(handle: int, *, wait: bool, shared: bool = False) -> bool | None:
+    """Lock an open file or folder until it is closed, or this process ends, however that ends.
+
+    False if another process has it; None where the system, or its disk, has no such locks.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return None
+    kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
+    try:
+        fcntl.flock(handle, kind)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return None
+    return True
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
@@ -95,7 +168,14 @@ def atomic_write_text(path: str | os.PathLike[str], content: str) -> None:
     atomic_write_bytes(path, content.encode("utf-8"))
 
 
-def _sync_folder(folder: Path) -> None:
+def remove_leftovers(folder: Path) -> None:
+    """Remove the temporary files of writers that were killed; none may be at work in ``folder``."""
+    for path in folder.glob(".*.tmp"):
+        if LEFTOVER.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
     """Make the new name itself durable, where the system can do that for folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

@@ -23,6 +23,7 @@ from hoplite.graph_checks import (
     checked_labels,
     frozen,
 )
+from hoplite.sparse_checks import as_csr
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,7 +145,8 @@ class Graph:
         are summed, and if both directions are given the larger weight is taken, so a list that
         names each edge twice means the same as one that names it once.
         """
-        features = features if sp.issparse(features) else as_array(features, "features")
+        sparse = sp.issparse(features)
+        features = as_csr(features, "features") if sparse else as_array(features, "features")
         n = features.shape[0] if features.ndim else 0
         edges = as_array(edges, "edges")
         if edges.size == 0:

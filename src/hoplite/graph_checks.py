@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.errors import GraphError
+from hoplite.sparse_checks import NUMBERS, as_csr, as_numbers
 
 UNKNOWN_LABEL = -1
 CSR = ("indptr", "indices", "data")
@@ -58,7 +59,7 @@ def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
 
 
 def check_weights(values: np.ndarray) -> None:
-    if values.dtype.kind not in "fiub":
+    if values.dtype.kind not in NUMBERS:
         raise GraphError(f"edge weights have type {values.dtype}; pass numbers.")
     if not np.isfinite(values).all():
         raise GraphError("edge weights contain NaN or infinity; remove or replace those edges.")
@@ -70,20 +71,22 @@ def check_weights(values: np.ndarray) -> None:
 
 
 def checked_adjacency(adjacency: Any) -> sp.csr_array:
-    if not sp.issparse(adjacency):
+    if sp.issparse(adjacency):
+        matrix = as_csr(adjacency, "adjacency", copy=True)
+    else:
         adjacency = as_array(adjacency, "adjacency")
-        if adjacency.ndim != 2 or adjacency.dtype.kind not in "fiub":
+        if adjacency.ndim != 2 or adjacency.dtype.kind not in NUMBERS:
             raise GraphError(
                 f"adjacency has type {adjacency.dtype} and shape {adjacency.shape}; "
                 "pass a square matrix of numbers."
             )
-    matrix = sp.csr_array(adjacency, copy=True)
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
+        matrix = sp.csr_array(as_numbers(adjacency))
+    if matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"adjacency has shape {matrix.shape}; it must be square.")
+    check_weights(matrix.data)
+    matrix.sum_duplicates()  # before bool becomes a number: true and true are true
     if matrix.dtype != np.float64:
         matrix = matrix.astype(np.float32, copy=False)
-    check_weights(matrix.data)
-    matrix.sum_duplicates()
     if matrix.diagonal().any():
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         matrix.data[rows == matrix.indices] = 0
@@ -102,7 +105,7 @@ def checked_adjacency(adjacency: Any) -> sp.csr_array:
 
 def checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
     if sp.issparse(features):
-        matrix = sp.csr_array(features, copy=True)
+        matrix = as_csr(features, "features", copy=True)
         matrix.sum_duplicates()
         values = matrix.data
     else:
@@ -115,7 +118,7 @@ def checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
             f"features has {matrix.shape[0]:,} rows but the graph has {n:,} nodes; "
             "pass one row per node."
         )
-    if values.dtype.kind not in "fiub":
+    if values.dtype.kind not in NUMBERS:
         raise GraphError(f"features has type {values.dtype}; pass numbers.")
     if values.dtype != np.float64:
         matrix = matrix.astype(np.float32, copy=False)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import os
 import zlib
 from typing import Any, TypeVar
@@ -32,10 +33,14 @@ def write_json(path: str | os.PathLike[str], content: Any, indent: int | None = 
 
 
 def to_json(content: Any, indent: int | None = 1) -> str:
-    """``content``, a dict or dataclass of plain values, as the text of such a file."""
+    """``content``, a dict or dataclass of plain values, as the text of such a file.
+
+    ValueError if it could not be read again: numbers that are not finite, text that is no Unicode.
+    """
     if dataclasses.is_dataclass(content) and not isinstance(content, type):
         content = dataclasses.asdict(content)
     plain = json.loads(json.dumps(content, allow_nan=False))  # keys are text, tuples are lists
+    json.dumps(plain, ensure_ascii=False).encode("utf-8")  # no half of a surrogate pair
     return json.dumps({**plain, CHECKSUM: _checksum(plain)}, indent=indent) + "\n"
 
 
@@ -58,15 +63,28 @@ def parse_json(text: bytes, kind: type[Kind]) -> Kind:
     """The bytes of such a file as a ``kind``; ValueError if they are damaged."""
     try:
         content = msgspec.json.decode(text)
+        if not isinstance(content, dict):
+            raise ValueError("it is not one object")
+        checksum = content.pop(CHECKSUM, None)
+        found = msgspec.convert(content, kind)
+        if checksum is not None and checksum != _checksum(content):
+            raise ValueError("its content does not fit its checksum")
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    if not isinstance(content, dict):
-        raise ValueError("it is not one object")
-    checksum = content.pop(CHECKSUM, None)
-    found = msgspec.convert(content, kind)
-    if checksum is not None and checksum != _checksum(content):
-        raise ValueError("its content does not fit its checksum")
     return found
+
+
+def without_nan(value: Any) -> Any:
+    """Plain values with None for the numbers that JSON does not have, tuples as lists.
+
+    >>> without_nan({"loss": (1.0, float("inf"))})
+    {'loss': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _checksum(content: dict[str, Any]) -> int:

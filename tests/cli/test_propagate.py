@@ -10,17 +10,19 @@ import time
 
 import numpy as np
 import pytest
+from tests.commands import hoplite
 
 from hoplite import load
 from hoplite.store import HopStore
 
 
-def hoplite(*arguments, **options):
+def alone(*arguments, **options):
+    """The command in a process that has imported nothing else, where memory or limits matter."""
     return subprocess.run(
         [sys.executable, "-m", "hoplite", *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
         env=os.environ | {"OMP_NUM_THREADS": "1"},  # small graphs gain nothing from waiting
         **options,
     )
@@ -62,7 +64,7 @@ def test_json_and_again(tmp_path):
 
 
 def test_half_precision_prints_what_it_loses(tmp_path):
-    done = hoplite(
+    done = alone(
         "propagate", "cora", "--hops", 1, "--out", tmp_path / "s", "--dtype", "bfloat16",
         "--threads", 1, "--memory", "600MB",
     )  # fmt: skip
@@ -73,7 +75,7 @@ def test_half_precision_prints_what_it_loses(tmp_path):
 
 
 def test_large_tables_are_imported_and_it_says_so(club, tmp_path):
-    small = hoplite("propagate", club, "--hops", 2, "--out", tmp_path / "a", "--memory", "450MB")
+    small = alone("propagate", club, "--hops", 2, "--out", tmp_path / "a", "--memory", "450MB")
     assert small.returncode == 0, small.stderr
     assert "is imported piece by piece" in small.stderr
     large = hoplite("propagate", club, "--hops", 2, "--out", tmp_path / "b", "--json")
@@ -103,7 +105,7 @@ def test_the_command_is_killed_and_goes_on(club, tmp_path):
         process.send_signal(signal.SIGKILL)
         process.wait()
     for out in (killed, tmp_path / "whole"):
-        done = hoplite(*command(out))
+        done = alone(*command(out))
         assert done.returncode == 0, done.stderr
     whole = {p.relative_to(tmp_path / "whole"): p for p in (tmp_path / "whole").rglob("*.npy")}
     found = {p.relative_to(killed) for p in killed.rglob("*") if p.suffix in (".npy", ".tmp")}
@@ -114,7 +116,7 @@ def test_the_command_is_killed_and_goes_on(club, tmp_path):
 def test_no_room_for_a_file(tmp_path):
     """A limit of the size of a file stands for a full disk or a quota."""
     limit = 100_000
-    done = hoplite(
+    done = alone(
         "propagate", "cora", "--hops", 1, "--out", tmp_path / "s",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
     )  # fmt: skip

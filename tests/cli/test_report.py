@@ -78,7 +78,7 @@ def test_what_cannot_be_shown_is_one_sentence(folder):
     path.write_text(path.read_text().replace('"test_mean": 0.82', '"test_mean": NaN'))
     process = hoplite("report", "run", cwd=folder)
     assert process.returncode == 1
-    assert "NaN is no number of JSON" in process.stderr
+    assert "results.json is not valid JSON" in process.stderr
     assert "Traceback" not in process.stderr
 
 

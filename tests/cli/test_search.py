@@ -57,6 +57,16 @@ def test_mistakes_are_told_before_any_training(words: list[str], said: str, tmp_
     assert not (tmp_path / "s").exists()
 
 
+def test_what_is_wrong_in_a_file_is_no_wrong_usage(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.toml"
+    for text in ("[cora", "[cora]\nlr = -1\n", "[cora]\nlr = ['x']\n"):
+        grid.write_text(text)
+        done = hoplite("search", "cora", "--out", tmp_path / "s", "--grid", grid, "--epochs", 3)
+        assert done.returncode == 1
+        assert done.stderr.count("\n") == 1
+        assert "grid.toml" in done.stderr
+
+
 def test_reproduce_tells_its_mistakes(tmp_path: Path) -> None:
     done = hoplite("reproduce", "--quick", "--dataset", "coar", "--out", str(tmp_path / "r"))
     assert done.returncode == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import http.server
 import importlib
@@ -64,8 +65,13 @@ class Server(http.server.ThreadingHTTPServer):
         self.always_break = 0
         self.lengths = True
         self.wrong_range = False
-        self.pause = 0.0
+        self.moved = ""
+        self.endless = False
+        self.stall = 0  # so many bytes of an answer are sent, and no more for now
         self.asked: list[str | None] = []
+
+    def handle_error(self, *_: object) -> None:
+        """Clients may leave whenever they like."""
 
     def archive(self, content: bytes | None = None, members: tuple[str, ...] = FILES) -> Archive:
         digest = hashlib.sha256(self.content if content is None else content).hexdigest()
@@ -85,6 +91,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if server.status != 200:
             self.send_error(server.status)
             return
+        if server.moved:
+            self.send_response(302)
+            self.send_header("Location", server.moved)
+            self.end_headers()
+            return
         start = 0
         if asked is not None and server.ranges:
             start = int(asked.removeprefix("bytes=").removesuffix("-"))
@@ -103,8 +114,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         broken = server.breaks.pop(0) if server.breaks else server.always_break or None
         for place in range(0, len(body[:broken]), 20_000):
+            while 0 < server.stall <= place:
+                time.sleep(0.01)
             self.wfile.write(body[:broken][place : place + 20_000])
-            time.sleep(server.pause)
+        with contextlib.suppress(OSError):  # until the client has had enough
+            while server.endless:
+                self.wfile.write(bytes(20_000))
 
 
 @pytest.fixture
@@ -254,10 +269,11 @@ def unused_port() -> int:
 
 @pytest.mark.parametrize(
     ("place", "reason"),
-    [(f"127.0.0.1:{unused_port()}", "Connection refused"), ("no-such-host.invalid", ".+")],
+    [("127.0.0.1:{port}", "Connection refused"), ("no-such-host.invalid", ".+")],
 )
 def test_no_network(tmp_path, monkeypatch, place, reason):
     monkeypatch.setenv("no_proxy", "*")
+    place = place.format(port=unused_port())
     archive = Archive("reddit", f"http://{place}/reddit.zip", "0" * 64, FILES)
     with pytest.raises(DatasetError, match=rf"cannot be reached \({reason}\); check the network"):
         fetch_archive(archive, tmp_path)
@@ -289,7 +305,7 @@ def process(archive: Archive, folder, before: str = "") -> subprocess.Popen:
 
 def test_killed_and_started_again(server, tmp_path):
     part = tmp_path / "reddit.zip.part"
-    server.pause = 0.05
+    server.stall = 200_000
     for _ in range(2):
         had = part.stat().st_size if part.exists() else 0
         running = process(server.archive(), tmp_path)
@@ -303,7 +319,7 @@ def test_killed_and_started_again(server, tmp_path):
         assert names(tmp_path) == ["reddit.zip.part"]
     had = part.stat().st_size
     assert CONTENT.startswith(part.read_bytes())
-    server.pause = 0
+    server.stall = 0
     fetch_archive(server.archive(), tmp_path)
     assert server.asked[-1] == f"bytes={had}-"
     assert unpacked(tmp_path)
@@ -312,7 +328,7 @@ def test_killed_and_started_again(server, tmp_path):
 def test_no_room(server, tmp_path):
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))"
     running = process(server.archive(), tmp_path, limit)
-    error = running.communicate(timeout=60)[1]
+    error = running.communicate(timeout=600)[1]
     assert running.returncode == 1
     assert "cannot be written: File too large; what has arrived is kept" in error
     assert len(error.splitlines()) == 1

@@ -31,6 +31,10 @@ def untrained(config, graph, seed=0, classes=("a", "b", "c"), names=None):
     return TrainedModel(config, weights, graph.num_features, tuple(classes), names)
 
 
+def isolated_node(graph):
+    return int(np.flatnonzero(np.diff(graph.adjacency.indptr) == 0)[0])
+
+
 def check_sums(found, logit, tolerance):
     """Everything adds up to the logit, and every pair to its two singles."""
     scale = abs(logit) + np.abs(found.hop_node).sum() + abs(found.constant)
@@ -58,10 +62,11 @@ def test_contributions_add_up_to_the_logits(graphs, model, gate, basis, operator
             )
             trained = untrained(config, graph)
             logits, explainer = trained.logits(graph), Explainer(trained, graph)
-            for node in (0, 5, 11):  # the last one is isolated
+            for node in (0, 5, isolated_node(graph)):
+                name = graph.node_ids[node]
                 for c in range(3):
-                    check_sums(explainer.explain(node, c), logits[node, c], tolerance)
-                contrast = explainer.explain(node, "b", against="a")
+                    check_sums(explainer.explain(name, c), logits[node, c], tolerance)
+                contrast = explainer.explain(name, "b", against="a")
                 check_sums(contrast, logits[node, 1] - logits[node, 0], tolerance)
 
 
@@ -85,7 +90,7 @@ def test_contributions_add_up_on_random_graphs(
     trained = untrained(config, graph, seed)
     node = seed % 9
     logits = trained.logits(graph)[node]
-    check_sums(explain(trained, graph, node), logits.max(), 1e-9)
+    check_sums(explain(trained, graph, graph.node_ids[node]), logits.max(), 1e-9)
 
 
 @pytest.mark.parametrize(("model", "gate", "basis"), CASES)
@@ -95,7 +100,7 @@ def test_parts_equal_dense_algebra(graphs, dense, model, gate, basis, operator):
     graph = graphs(sparse=True)
     hops, node, c = 3, 4, 2
     trained = untrained(ModelConfig(model, hops, operator, basis, gate=gate), graph)
-    found = explain(trained, graph, node, c)
+    found = explain(trained, graph, graph.node_ids[node], c)
     reach = np.stack([p[node] for p in dense.basis(graph, operator, basis, hops)])
     np.testing.assert_allclose(found.reach, reach, atol=1e-12)
     features = dense.features(graph)
@@ -115,7 +120,7 @@ def test_the_gates_of_a_node_are_the_models(graphs, dense):
     trained = untrained(ModelConfig("hlgc", 2, gate="node"), graph)
     w = {name: value.double().numpy() for name, value in trained.weights.items()}
     powers = dense.basis(graph, "renormalized", "monomial", 2)
-    for i, found in enumerate(explain(trained, graph, 6).coefficients):
+    for i, found in enumerate(explain(trained, graph, graph.node_ids[6]).coefficients):
         hidden = np.maximum(powers[i][6] @ dense.features(graph) @ w["gate_hidden"][i], 0)
         gate = 1 / (1 + np.exp(-hidden @ w["gate_out"][i]))
         assert found == pytest.approx(w["alpha"][i] * gate)
@@ -126,8 +131,9 @@ def test_contrast_is_the_difference(graphs, model, gate):
     graph = graphs()
     trained = untrained(ModelConfig(model, 3, gate=gate, bias=True, standardize=True), graph)
     explainer = Explainer(trained, graph)
-    one, two = explainer.explain(3, "a"), explainer.explain(3, "b")
-    both = explainer.explain(3, "a", against="b")
+    node = graph.node_ids[3]
+    one, two = explainer.explain(node, "a"), explainer.explain(node, "b")
+    both = explainer.explain(node, "a", against="b")
     for part in ("by_hop", "by_node", "by_feature", "hop_node", "hop_feature"):
         np.testing.assert_allclose(
             getattr(both, part), getattr(one, part) - getattr(two, part), atol=1e-12
@@ -145,9 +151,9 @@ def test_contrast_is_the_difference(graphs, model, gate):
 def test_pairs_in_many_blocks(graphs, monkeypatch):
     graph = graphs(sparse=True)
     trained = untrained(ModelConfig("lgc", 2), graph)
-    whole = explain(trained, graph, 1)
+    whole = explain(trained, graph, graph.node_ids[1])
     monkeypatch.setattr("hoplite.explain.explanation.BLOCK_ENTRIES", 4)
-    blocks = explain(trained, graph, 1)
+    blocks = explain(trained, graph, graph.node_ids[1])
     np.testing.assert_array_equal(blocks.node_feature.toarray(), whole.node_feature.toarray())
     assert blocks.top("node_features", 7) == whole.top("node_features", 7)
     values = np.abs(whole.node_feature.data)
@@ -241,12 +247,13 @@ def test_dictionary_of_a_small_graph_with_names(graphs):
 def test_dictionary_of_an_isolated_node(graphs):
     graph = graphs()
     trained = untrained(ModelConfig("sgc", 2, "adjacency"), graph)
-    explanation = explain(trained, graph, 11, "b")
+    node = isolated_node(graph)
+    explanation = explain(trained, graph, graph.node_ids[node], "b")
     found = explanation.to_dict()
     assert found["nodes"] == {"top": [], "others": 0, "rest": 0.0}
     assert found["node_features"]["top"] == []
     assert explanation.node_feature.shape == (12, 5)
-    assert [one["index"] for one in found["neighbourhood"]["nodes"]] == [11]
+    assert [one["index"] for one in found["neighbourhood"]["nodes"]] == [node]
     assert "nothing" in repr(explanation)
 
 
@@ -287,7 +294,7 @@ def test_ids_may_be_numbers_or_their_texts(graphs):
     ],
 )
 def test_mistakes(graphs, node, options, error, sentence):
-    graph = graphs()
+    graph = Graph(graphs().adjacency, graphs().features)  # whose nodes have no ids
     trained = untrained(ModelConfig("sgc", 1), graph, classes=("sheep", "cow", "goat"))
     with pytest.raises(error, match=sentence):
         explain(trained, graph, node, **options)
@@ -296,21 +303,22 @@ def test_mistakes(graphs, node, options, error, sentence):
 def test_more_mistakes(graphs):
     graph = graphs()
     named = Graph(graph.adjacency, graph.features, node_ids=[f"anna{u}" for u in range(12)])
+    node = graph.node_ids[0]
     trained = untrained(ModelConfig("sgc", 1), graph)
     with pytest.raises(GraphError, match="Did you mean 'anna7'"):
         explain(trained, named, "ana7")
-    predicted = explain(trained, graph, 0).class_
+    predicted = explain(trained, graph, node).class_
     with pytest.raises(ConfigError, match="which is the predicted class"):
-        explain(trained, graph, 0, against=predicted)
+        explain(trained, graph, node, against=predicted)
     with pytest.raises(ConfigError, match="Did you mean 'nodes'"):
-        explain(trained, graph, 0).top("node")
+        explain(trained, graph, node).top("node")
     with pytest.raises(ConfigError, match="the model is a gcn, which is not linear"):
-        explain(untrained(ModelConfig("gcn"), graph), graph, 0)
+        explain(untrained(ModelConfig("gcn"), graph), graph, node)
     with pytest.raises(ModelFileError, match="trained on 5 features"):
-        explain(trained, graph.with_features(np.ones((12, 4))), 0)
+        explain(trained, graph.with_features(np.ones((12, 4))), node)
     trained.weights["theta"][0, 0] = float("nan")
     with pytest.raises(ConfigError, match="train it again"):
-        explain(trained, graph, 0)
+        explain(trained, graph, node)
 
 
 def test_one_node_and_one_class_at_a_time(graphs):
@@ -320,4 +328,4 @@ def test_one_node_and_one_class_at_a_time(graphs):
         with pytest.raises(GraphError, match="explain one node at a time"):
             explain(trained, graph, node)
     with pytest.raises(ConfigError, match="class_ is array"):
-        explain(trained, graph, 0, np.array([0, 1]))
+        explain(trained, graph, graph.node_ids[0], np.array([0, 1]))

@@ -93,6 +93,20 @@ def test_batches_equal_graphs_built_again_at_random(graphs, seed, case, operator
     check_all_removals(untrained(config, graph, seed), graph, seed % 10)
 
 
+@pytest.mark.parametrize(("model", "gate", "basis"), CASES)
+@pytest.mark.parametrize("classes", [3, 25])
+def test_no_more_columns_than_features(graphs, model, gate, basis, classes):
+    graph = graphs(n=9, d=6, isolated=1)
+    names = tuple(map(str, range(classes)))
+    trained = untrained(ModelConfig(model, 2, basis=basis, gate=gate), graph, classes=names)
+    field = Field(ExactModel(trained, graph), 2)
+    assert field.num_features <= 6
+    assert max(value.numel() for value in field.weights.values()) <= max(
+        value.numel() for value in trained.weights.values()
+    )
+    check_all_removals(trained, graph, 2)
+
+
 def test_batches_of_any_size(graphs, monkeypatch):
     graph = graphs()
     monkeypatch.setattr("hoplite.explain.removal_effects.MOST_COLUMNS", 3)
@@ -174,7 +188,7 @@ def test_finds_all_flips(graphs, model, gate):
         trained = untrained(ModelConfig(model, 2, "adjacency", gate=gate), graph, seed)
         for node in range(4):
             expected = flipping(trained, graph, node)
-            found = named(flips(trained, graph, node, most=100))
+            found = named(flips(trained, graph, graph.node_ids[node], most=100))
             assert found == pytest.approx(expected, abs=1e-10)
             seen += len(expected)
     assert seen > 20
@@ -188,7 +202,7 @@ def test_standardised_flips_are_real(graphs):
         config = ModelConfig("lgc", 2, "adjacency", bias=True, standardize=True)
         trained = untrained(config, graph, seed)
         expected = flipping(trained, graph, 1)
-        for what, margin in named(flips(trained, graph, 1, most=100)).items():
+        for what, margin in named(flips(trained, graph, graph.node_ids[1], most=100)).items():
             assert margin == pytest.approx(expected[what])
             seen += 1
     assert seen > 5
@@ -232,7 +246,7 @@ def test_at_most_as_many_as_asked_for(graphs):
         edges = sorted(margin for what, margin in expected.items() if isinstance(what, tuple))
         if len(edges) > 2:
             break
-    found = flips(trained, graph, 1, most=2)["edges"]["found"]
+    found = flips(trained, graph, graph.node_ids[1], most=2)["edges"]["found"]
     assert [one["margin"] for one in found] == pytest.approx(edges[:2])
 
 
@@ -240,7 +254,8 @@ def test_progress_and_plain_values(graphs):
     graph = graphs(dtype=np.float32, sparse=True)
     trained = untrained(ModelConfig("hlgc", 2, gate="feature"), graph)
     told = []
-    found = flips(trained, graph, 0, progress=lambda what, share: told.append((what, share)))
+    node = graph.node_ids[0]
+    found = flips(trained, graph, node, progress=lambda what, share: told.append((what, share)))
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert list(found) == ["edges", "nodes", "margin", "standardized"]
     shares = [share for _, share in told]
@@ -252,8 +267,8 @@ def test_progress_and_plain_values(graphs):
 @pytest.mark.parametrize("hops", [0, 3])
 def test_nothing_to_remove(graphs, hops):
     graph = graphs()
-    node = 11 if hops else 0  # an isolated one
-    found = flips(untrained(ModelConfig("lgc", hops), graph), graph, node)
+    node = np.flatnonzero((np.diff(graph.adjacency.indptr) == 0) == bool(hops))[0]
+    found = flips(untrained(ModelConfig("lgc", hops), graph), graph, graph.node_ids[node])
     nothing = {"checked": 0, "of": 0, "found": []}
     assert found["edges"] == found["nodes"] == nothing
     assert found["margin"] >= 0
@@ -261,15 +276,15 @@ def test_nothing_to_remove(graphs, hops):
 
 def test_mistakes(graphs):
     graph = graphs()
-    trained = untrained(ModelConfig("sgc", 1), graph)
+    trained, node = untrained(ModelConfig("sgc", 1), graph), graph.node_ids[0]
     with pytest.raises(ConfigError, match="budget is 0"):
-        flips(trained, graph, 0, budget=0)
+        flips(trained, graph, node, budget=0)
     with pytest.raises(ConfigError, match="most is 0"):
-        flips(trained, graph, 0, most=0)
+        flips(trained, graph, node, most=0)
     with pytest.raises(GraphError, match="node is 99"):
         flips(trained, graph, 99)
     with pytest.raises(ConfigError, match="not linear"):
-        flips(untrained(ModelConfig("gcn"), graph), graph, 0)
+        flips(untrained(ModelConfig("gcn"), graph), graph, node)
     unlabelled = Graph(graph.adjacency, graph.features)
     with pytest.raises(ConfigError, match="one class only"):
         flips(untrained(ModelConfig("sgc", 1), graph, classes=("a",)), unlabelled, 0)

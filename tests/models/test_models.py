@@ -87,8 +87,8 @@ def stacked_weights(model, seeds, dtype=torch.float64):
 def test_logits_equal_dense_algebra(graphs, dense, model, basis, gate, operator, sparse, dtype):
     graph = graphs(sparse=sparse, dtype=dtype)
     tolerance = {"rtol": 1e-3, "atol": 1e-4} if dtype == np.float32 else {"atol": 1e-10}
-    for hops in (1, 3) if model == "gcn" else (0, 1, 3):
-        config = ModelConfig(model, hops, operator, basis, gate=gate, bias=True)
+    for hops in (ModelConfig.hops,) if model == "gcn" else (0, 1, 3):
+        config = ModelConfig(model, hops, operator, basis, gate=gate, bias=model != "gcn")
         built = build_model(config, graph.num_features, graph.num_classes)
         runs, weights = stacked_weights(built, [3, 4], torch.from_numpy(np.zeros(0, dtype)).dtype)
         powers = dense.basis(graph, operator, basis, hops)
@@ -144,7 +144,8 @@ def test_standardized_output(graphs, dense, hops_first):
 @pytest.mark.parametrize("hops_first", [False, True])
 def test_gradients_of_all_weights(graphs, model, basis, gate, hops_first):
     graph = graphs(n=8, d=4)
-    config = ModelConfig(model, 2, "laplacian", basis, gate=gate, bias=True)
+    own = {} if model == "gcn" else {"hops": 2, "basis": basis, "gate": gate, "bias": True}
+    config = ModelConfig(model, operator="laplacian", **own)
     built = build_model(config, graph.num_features, graph.num_classes)
     _, weights = stacked_weights(built, [5, 6])
     names = list(weights)
@@ -192,7 +193,7 @@ def test_lgc_holds_sgc_and_egc(graphs):
         ({"model": "gat", "heads": 0}, "heads is 0"),
         ({"model": "gat", "operator": "laplacian"}, "gat has no operator"),
         ({"model": "gat", "start": "lowpass"}, "gat has no start"),
-        ({"model": "gat", "basis": "chebyshev"}, "defined by powers"),
+        ({"model": "gat", "basis": "chebyshev"}, "gat has no basis"),
         ({"model": "sgc", "start": "lowpass"}, "sgc has no start"),
     ],
 )

@@ -1,13 +1,17 @@
 """Models on disk: what is saved comes back, and nothing else is taken for a model."""
 
 import dataclasses
+import hashlib
 import json
+import math
 import os
-from pathlib import Path
+import shutil
+import threading
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import save as save_tensors
 
 from hoplite import (
     ConfigError,
@@ -36,6 +40,10 @@ def untrained(config, graph, seed=0):
     weights = model.initial(torch.Generator().manual_seed(seed))
     names = ("a", "b", "c")
     return TrainedModel(config, weights, graph.num_features, names, None, {"seed": seed})
+
+
+def names_in(folder):
+    return {path.name for path in folder.iterdir()}
 
 
 def with_names(graph, features=None, classes=None):
@@ -129,23 +137,6 @@ def test_full_disk_leaves_what_was_there(graphs, tmp_path, monkeypatch):
     }
 
 
-def test_save_that_is_cut_between_its_two_files(graphs, tmp_path, monkeypatch):
-    graph = graphs()
-    untrained(ModelConfig("lgc", 2), graph, 1).save(tmp_path / "m")
-    replace = Path.replace
-
-    def cut(path, target):
-        return _disk_full(path) if path.name == ".config.json.new" else replace(path, target)
-
-    monkeypatch.setattr(Path, "replace", cut)
-    with pytest.raises(ModelFileError, match="cannot write"):
-        untrained(ModelConfig("lgc", 2), graph, 2).save(tmp_path / "m", overwrite=True)
-    monkeypatch.undo()
-    assert TrainedModel.load(tmp_path / "m").training == {"seed": 2}  # the new one, whole
-    untrained(ModelConfig("lgc", 2), graph, 3).save(tmp_path / "m", overwrite=True)
-    assert TrainedModel.load(tmp_path / "m").training == {"seed": 3}
-
-
 def _disk_full(handle):
     raise OSError(28, "No space left on device")
 
@@ -166,28 +157,91 @@ def _edit_config(**changes):
         config = json.loads(path.read_text())
         config["model"] |= {k: v for k, v in changes.items() if k in config["model"]}
         config |= {k: v for k, v in changes.items() if k not in config["model"]}
+        del config["checksum"]  # as earlier versions wrote it, and as malice would
         path.write_text(json.dumps(config))
 
     return edit
+
+
+def _edit_text(before, after):
+    def edit(folder):
+        path = folder / "config.json"
+        text = path.read_text()
+        assert before in text
+        path.write_text(text.replace(before, after))
+
+    return edit
+
+
+def _edit_old(before, after):
+    def edit(folder):
+        _edit_config()(folder)
+        _edit_text(before, after)(folder)
+
+    return edit
+
+
+def _weights_header(header):
+    """Weights with this header, and a configuration that knows them."""
+
+    def write(folder):
+        data = len(header).to_bytes(8, "little") + header
+        (folder / "weights.safetensors").write_bytes(data)
+        _edit_config(weights_sha256=hashlib.sha256(data).hexdigest())(folder)
+
+    return write
+
+
+def _in_place_of(name, make):
+    def replace(folder):
+        (folder / name).unlink()
+        make(folder / name)
+
+    return replace
 
 
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
         (_cut_weights, "truncated or belongs to another model"),
-        (_cut_config, "truncated or not JSON"),
+        (_cut_config, "config.json is damaged .Input data was truncated"),
+        (_edit_text('"basis": "monomial"', '"basis": "chebyshev"'), "does not fit its checksum"),
         (lambda folder: (folder / "weights.safetensors").unlink(), "cannot read"),
         (lambda folder: (folder / "config.json").unlink(), "cannot read"),
         (_edit_config(hops=5), "do not fit a lgc model"),
         (_edit_config(operator="pickle"), "operator is 'pickle'"),
         (_edit_config(format=99), "this version"),
         (_edit_config(class_names=["a"]), "5 features and 1 classes"),
-        (_edit_config(class_names=None), "does not hold a complete model"),
-        (_edit_config(class_names="abc"), "not a list of texts"),
-        (_edit_config(class_names=["a", None, "c"]), "not a list of texts"),
+        (_edit_config(class_names=None), r"got `null` - at `\$.class_names`"),
+        (_edit_config(class_names="abc"), r"got `str` - at `\$.class_names`"),
+        (_edit_config(class_names=["a", None, "c"]), r"got `null` - at `\$.class_names"),
+        (_edit_config(class_names=[]), "Expected `array` of length >= 1"),
         (_edit_config(num_features=99), "do not fit"),
-        (_edit_config(training=None), "does not hold a complete model"),
-        (lambda folder: (folder / "config.json").write_text("[" * 200_000), "not JSON"),
+        (_edit_config(num_features=-1), "Expected `int` >= 0"),
+        (_edit_config(num_features=10**30), r"\$.num_features"),
+        (_edit_config(num_features=10**12), "do not fit"),
+        (_edit_config(num_features=10**8, model="sgc", feature_names=None), "do not fit"),
+        (_edit_config(num_features=65_000, model="hlgc", gate="node", hops=10**5), "do not fit"),
+        (_edit_config(num_features=math.inf), "config.json is damaged"),
+        (_edit_config(num_features="5"), r"got `str` - at `\$.num_features`"),
+        (_edit_config(model="gcn", hidden=10**9, hops=10), "do not fit"),
+        (_edit_config(model="gat", hidden=10**4, heads=10**4, hops=10), "do not fit"),
+        (_edit_config(hops=10**12), "hops is 1000000000000"),
+        (_edit_config(hops=2.5), r"got `float` - at `\$.model.hops`"),
+        (_edit_config(feature_names=["x"]), "1 names of 5 features"),
+        (_edit_config(training=None), r"got `null` - at `\$.training`"),
+        (_edit_old('"hops"', '"stops"'), "no setting 'stops'"),
+        (_edit_old('"a"', r'"\ud800"'), "config.json is damaged"),
+        (_edit_old('"training"', '"drilling"'), "missing required field `training`"),
+        (lambda folder: (folder / "config.json").write_text("[" * 200_000), "nested too deeply"),
+        (_weights_header(b"{" * 100_000), "not a weights file"),
+        (_weights_header(b'{"alpha":{"dtype":"F32","shape":[-1],"data_offsets":[0,4]}}'), "not a"),
+        (_weights_header(b"{}"), "do not fit"),
+        (lambda folder: (folder / "weights.safetensors").write_bytes(b"\xff" * 40), "truncated"),
+        (_in_place_of("config.json", os.mkfifo), "it is not a regular file"),
+        (_in_place_of("weights.safetensors", os.mkfifo), "it is not a regular file"),
+        (_in_place_of("weights.safetensors", os.mkdir), "it is a folder"),
+        (_in_place_of("config.json", lambda path: path.symlink_to("/dev/zero")), "not a regular"),
     ],
 )
 def test_damaged_folder(graphs, tmp_path, damage, sentence):
@@ -205,15 +259,85 @@ def test_weights_of_another_model(graphs, tmp_path):
         TrainedModel.load(first)
 
 
-@pytest.mark.parametrize("value", [float("nan"), 1])
+@pytest.mark.parametrize("value", [math.nan, 1])
 def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
     model = untrained(ModelConfig("lgc", 2), graphs())
-    alpha = torch.full((3,), value)
-    folder = dataclasses.replace(model, weights=model.weights | {"alpha": alpha}).save(
-        tmp_path / "m"
-    )
+    folder = model.save(tmp_path / "m")
+    weights = model.weights | {"alpha": torch.full((3,), value)}
+    with pytest.raises(ModelFileError, match="'alpha' hold values that are not finite"):
+        dataclasses.replace(model, weights=weights | {"alpha": torch.full((3,), math.nan)}).save(
+            tmp_path / "fresh"
+        )
+    assert not (tmp_path / "fresh").exists()
+    data = save_tensors(weights)
+    (folder / "weights.safetensors").write_bytes(data)
+    _edit_config(weights_sha256=hashlib.sha256(data).hexdigest())(folder)
     with pytest.raises(ModelFileError, match="'alpha' with values that are not finite"):
         TrainedModel.load(folder)
+
+
+def test_figures_that_are_not_finite_become_null(graphs, tmp_path):
+    model = untrained(ModelConfig("lgc", 2), graphs())
+    folder = model.save(tmp_path / "m", result={"loss": [1.0, math.nan, math.inf]})
+    assert json.loads((folder / "result.json").read_text())["loss"] == [1.0, None, None]
+
+
+def test_a_name_that_no_file_can_hold(graphs, tmp_path):
+    model = dataclasses.replace(
+        untrained(ModelConfig("lgc", 2), graphs()), class_names=("a", "\ud800", "c")
+    )
+    with pytest.raises(ModelFileError, match="cannot write the model"):
+        model.save(tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+def test_folders_that_earlier_versions_left(graphs, tmp_path):
+    """Without checksum; and cut between the renames of the weights and of the configuration."""
+    old, new = (untrained(ModelConfig("lgc", 2), graphs(), seed) for seed in (1, 2))
+    old.save(tmp_path / "m", result={"of": "old"})
+    new.save(tmp_path / "n")
+    for name in ("m", "n"):
+        _edit_config()(tmp_path / name)
+    assert TrainedModel.load(tmp_path / "m").training == {"seed": 1}
+    (tmp_path / "m" / ".result.json.0123456789abcdef.tmp").write_bytes(b"half")
+    (tmp_path / "m" / "..weights.safetensors.new.0123456789abcdef.tmp").write_bytes(b"half")
+    shutil.copy(tmp_path / "n" / "config.json", tmp_path / "m" / ".config.json.new")
+    shutil.copy(tmp_path / "n" / "weights.safetensors", tmp_path / "m")
+    assert TrainedModel.load(tmp_path / "m").training == {"seed": 2}
+    assert names_in(tmp_path / "m") == {"config.json", "weights.safetensors"}
+    (tmp_path / "m" / ".config.json.0123456789abcdef.tmp").write_bytes(b"half")
+    old.save(tmp_path / "m", overwrite=True)
+    assert TrainedModel.load(tmp_path / "m").training == {"seed": 1}
+    assert names_in(tmp_path / "m") == {"config.json", "weights.safetensors"}
+
+
+def test_saves_at_the_same_time_do_not_mix(graphs, tmp_path):
+    models = [untrained(ModelConfig("lgc", 2), graphs(), seed) for seed in range(4)]
+    models[0].save(tmp_path / "m", result={"seed": 0})
+    failures, seen = [], []
+
+    def save(model):
+        try:
+            for _ in range(8):
+                model.save(tmp_path / "m", overwrite=True, result=model.training)
+                seen.append(TrainedModel.load(tmp_path / "m").training["seed"])
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=save, args=(model,)) for model in models]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert len(seen) == 32
+    last = TrainedModel.load(tmp_path / "m")
+    np.testing.assert_array_equal(
+        last.weights["theta"], models[last.training["seed"]].weights["theta"]
+    )
+    result = json.loads((tmp_path / "m" / "result.json").read_text())
+    assert result["seed"] == last.training["seed"]
+    assert names_in(tmp_path / "m") == {"config.json", "weights.safetensors", "result.json"}
 
 
 def test_not_a_folder(tmp_path):

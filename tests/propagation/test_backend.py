@@ -22,7 +22,7 @@ def run_python(code: str, **environment: str) -> str:
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=600,
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.strip()
@@ -108,3 +108,32 @@ def test_a_process_without_the_core_still_computes():
 def test_torch_and_the_core_share_their_threads(threads):
     used, by_torch, by_core = run_python(SHARED_THREADS, OMP_NUM_THREADS=str(threads)).split()
     assert (int(used), int(by_torch), int(by_core)) == (threads, threads - 1, 0)
+
+
+AFTER_A_FORK = """
+import os, signal, warnings
+import scipy.sparse as sp, torch
+from hoplite import set_num_threads
+from hoplite.propagation.backend import get_num_threads
+from hoplite.propagation.spmm import SparseMatrix, spmm
+
+warnings.simplefilter("ignore", DeprecationWarning)  # Python itself warns of such forks
+set_num_threads(2)
+S = SparseMatrix.from_scipy(sp.random_array((5000, 5000), density=0.01, format="csr", rng=0))
+X = torch.ones(5000, 64, dtype=torch.float64)
+wanted = spmm(S, X)
+child = os.fork()
+if child == 0:
+    signal.alarm(500)
+    same = torch.equal(spmm(S, X), wanted) and bool((X @ X.T).sqrt().any())
+    set_num_threads(2)  # has no effect
+    os._exit(0 if same and torch.equal(spmm(S, X), wanted) and get_num_threads() == 1 else 1)
+status = os.waitpid(child, 0)[1]
+print(os.waitstatus_to_exitcode(status), get_num_threads(), torch.equal(spmm(S, X), wanted))
+"""
+
+
+@needs_native
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_after_threads_goes_on_with_one():
+    assert run_python(AFTER_A_FORK) == "0 2 True"

@@ -1,11 +1,19 @@
 """The planner: the cheaper order, and why."""
 
 import dataclasses
+import types
 
+import numpy as np
 import pytest
 
-from hoplite import ConfigError
+from hoplite import ConfigError, ModelConfig
+from hoplite.models import build_model
+from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Problem, free_memory, make_plan
+from hoplite.training import plan
+from hoplite.training.runs import run_bytes
+
+TYPES = (np.float32, np.float64)
 
 CORA = Problem(2708, 1433, 7, 13264, 49216, hops=20, kept_hops=21, rows=640)
 PUBMED_SGC = Problem(19717, 500, 3, 108365, 988031, hops=10, kept_hops=1, rows=560)
@@ -41,4 +49,24 @@ def test_explain_names_order_and_work():
     text = make_plan(CORA).explain()
     assert text.startswith("weights-first: it needs less work")
     assert "multiply-adds" in text
-    assert free_memory() > 0
+
+
+def test_what_was_read_before_does_not_change_a_plan(monkeypatch):
+    """The page cache of files is not free, but can be had."""
+    told = types.SimpleNamespace(free=10**6, available=10**12)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: told)
+    assert free_memory() == 10**12
+    assert make_plan(PUBMED_SGC).order == "hops-first"
+    told.available = 10**5
+    assert make_plan(PUBMED_SGC).order == "weights-first"
+
+
+def test_numbers_count_with_their_size(graphs):
+    single, double = (plan(graphs(n=40, dtype=dtype), "lgc", dropout=0) for dtype in TYPES)
+    assert double.problem.hops_first_bytes() == 2 * single.problem.hops_first_bytes() > 0
+    sizes = []
+    for dtype in TYPES:
+        graph = graphs(n=40, dtype=dtype)
+        model = build_model(ModelConfig("lgc", 3), graph.num_features, graph.num_classes)
+        sizes.append(run_bytes(model, Propagation(graph, hops=3)))
+    assert sizes[1] == 2 * sizes[0] > 0

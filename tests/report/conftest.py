@@ -1,6 +1,8 @@
 """A browser, and a results file as `hoplite reproduce` writes it, with hostile names in it."""
 
+import contextlib
 import copy
+import functools
 import itertools
 import math
 import os
@@ -267,18 +269,18 @@ def browser():
         chromium.close()
 
 
-@pytest.fixture
-def visit(browser, pages):
-    """Open a page; whatever goes wrong in it, and whatever it asks for, is checked at the end."""
+@contextlib.contextmanager
+def opener(browser, pages):
+    """Open pages; whatever goes wrong in them, and whatever they ask for, is checked at the end."""
     wrong, asked, contexts = [], [], []
 
     def open_page(name, size="wide", theme="light", **options):
         width = {"width": WIDTHS[size], "height": 800}
         context = browser.new_context(viewport=width, color_scheme=theme, **options)
         contexts.append(context)
+        context.set_default_timeout(600_000)  # on a busy machine the plots take their time
         context.on("request", lambda request: asked.append(request.url))
         page = context.new_page()
-        page.set_default_timeout(180_000)  # on a busy machine the plots take their time
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
         page.on(
@@ -288,7 +290,8 @@ def visit(browser, pages):
             ),
         )
         page.goto(pages[name].as_uri())
-        page.wait_for_selector("html[data-ready=true]")
+        if options.get("java_script_enabled", True):
+            page.wait_for_selector("html[data-ready=true]")
         return page
 
     yield open_page
@@ -297,6 +300,20 @@ def visit(browser, pages):
     assert wrong == []
     files = {path.as_uri() for path in pages.values()}
     assert {url for url in asked if not url.startswith("data:")} <= files
+
+
+@pytest.fixture
+def visit(browser, pages):
+    """Open a page to do something with it."""
+    with opener(browser, pages) as open_page:
+        yield open_page
+
+
+@pytest.fixture(scope="module")
+def shown(browser, pages):
+    """Open a page only to read it: it stays open for all tests, as drawing it is dear."""
+    with opener(browser, pages) as open_page:
+        yield functools.cache(open_page)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from hoplite.report.figures.neighbourhood import positions
 from hoplite.report.text import MINUS, NOTHING
 
 SIZES = {"wide": 1280, "narrow": 360}
+WIDE = ("wide", "light")
 COMMAND = "hoplite explain cora-lgc cora --node 1701 --out page.html"
 LABELS = ("Neural_Networks", "Theory", "Case_Based")
 PLOTS = ["neighbours", "by-nodes", "by-hops", "by-features", "by-class"]
@@ -161,18 +162,12 @@ def pages(tmp_path_factory, hostile_text):
 @pytest.mark.parametrize(
     ("name", "size", "theme"),
     [
-        *[
-            (name, s, t)
-            for name in ("example", "hostile")
-            for s in SIZES
-            for t in ("light", "dark")
-        ],
-        ("contrast", "wide", "light"),
-        ("alone", "narrow", "dark"),
+        *[(name, "wide", "light") for name in ("example", "hostile", "contrast")],
+        *[(name, "narrow", "dark") for name in ("example", "hostile", "alone")],
     ],
 )
-def test_it_renders(visit, looks, name, size, theme):
-    page = visit(name, size, theme)
+def test_it_renders(shown, looks, name, size, theme):
+    page = shown(name, size, theme)
     plots = page.evaluate(
         """() => [...document.querySelectorAll(".canvas")].map((div) => ({
           id: div.id, width: div.clientWidth, drawn: div.querySelectorAll("svg.main-svg").length,
@@ -191,12 +186,12 @@ def test_it_renders(visit, looks, name, size, theme):
 
 
 @pytest.mark.parametrize("name", ["example", "hostile", "contrast", "alone"])
-def test_structure(visit, looks, name):
-    looks.check_structure(visit(name))
+def test_structure(shown, looks, name):
+    looks.check_structure(shown(name, *(("narrow", "dark") if name == "alone" else WIDE)))
 
 
-def test_what_it_says(visit):
-    page = visit("example")
+def test_what_it_says(shown):
+    page = shown("example", *WIDE)
     assert page.locator("h1").inner_text() == page.title() == "Why node 1701 is Neural_Networks"
     text = page.locator("body").inner_text()
     for fact in (
@@ -218,8 +213,8 @@ def test_what_it_says(visit):
     ]
 
 
-def test_a_contrast_says_what_it_is(visit):
-    page = visit("contrast")
+def test_a_contrast_says_what_it_is(shown):
+    page = shown("contrast", *WIDE)
     title = "What speaks for Theory rather than Case_Based at node 1701, which is Neural_Networks"
     assert page.locator("h1").inner_text() == title
     text = page.locator("body").inner_text()
@@ -228,8 +223,8 @@ def test_a_contrast_says_what_it_is(visit):
     assert "Removals were not searched" in text
 
 
-def test_hostile_names_are_text(visit, hostile_text):
-    page = visit("hostile")
+def test_hostile_names_are_text(shown, hostile_text):
+    page = shown("hostile", *WIDE)
     assert page.locator("script").count() == 3
     assert page.locator("img, [onerror]").count() == 0
     for place in ("h1 ~ .headline", "#pairs td", "#flips td", "#about pre"):

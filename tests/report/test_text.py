@@ -1,6 +1,7 @@
 """Markdown, rows for the terminal, and what is refused."""
 
 import json
+import os
 import re
 
 import pytest
@@ -218,7 +219,9 @@ def test_what_could_not_be_shown_is_refused(results, section, change, message):
 def test_literals_that_json_has_not_are_refused(results, tmp_path, literal):
     text = json.dumps(results).replace('"test_std": 0.0039', f'"test_std": {literal}')
     (tmp_path / "results.json").write_text(text, encoding="utf-8")
-    with pytest.raises(HopliteError, match=r"no number of JSON|finite number|lone surrogate"):
+    with pytest.raises(
+        HopliteError, match=r"results.json is not valid JSON: .* - |JSON: JSON is malformed"
+    ):
         load_results(tmp_path)
 
 
@@ -228,11 +231,39 @@ def test_two_results_for_one_cell_are_refused(results):
         markdown(results)
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "[" * 100_000, "NaN", '{"format": "1"}', "\udcff"])
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "[" * 100_000, '{"a":' * 100_000, "NaN", '{"format": "1"}', "\udcff", ""],
+)
 def test_unreadable_files_give_one_sentence(tmp_path, text):
     (tmp_path / "results.json").write_bytes(text.encode("utf-8", "surrogateescape"))
     with pytest.raises(HopliteError):
         load_results(tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "endless", "folder", "loop"])
+def test_what_is_no_file_gives_one_sentence(tmp_path, kind):
+    path = tmp_path / "results.json"
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero" if kind == "endless" else path)
+    with pytest.raises(HopliteError, match=r"cannot read .*results\.json: "):
+        load_results(tmp_path)
+
+
+@pytest.mark.parametrize("config", [None, {}, {"hops": None}, {"hops": [1], "hidden": "x"}])
+@pytest.mark.parametrize("section", ["timing", "curves", "coefficients"])
+def test_settings_may_be_unknown(results, section, config):
+    for entry in results[section]:
+        entry["config"] = config
+    for show in (page, markdown, terminal_tables):
+        assert show(results)
+    for entry in results[section]:
+        del entry["config"]
+    assert markdown(results)
 
 
 def test_load(results, tmp_path):

@@ -14,7 +14,10 @@ import pytest
 from hoplite.errors import LedgerError
 from hoplite.selection.ledger import Ledger
 
-SETTINGS = {"model": "lgc", "seeds": [0, 1], "configurations": [{"lr": 1}, {"lr": 2}, {"lr": 3}]}
+SETTINGS = {
+    "hoplite": "0", "dataset": "x", "graph": "0", "model": "lgc", "seeds": [0, 1],
+    "configurations": [{"lr": 1}, {"lr": 2}, {"lr": 3}],
+}  # fmt: skip
 CELLS = [[0], [1, 2]]
 
 
@@ -80,7 +83,7 @@ def hold(folder: Path, ready: str) -> None:
     with Ledger.read(folder).claim(0) as claim:
         assert claim is not None
         Path(ready).touch()
-        time.sleep(60)
+        time.sleep(6000)
 
 
 def test_a_killed_process_frees_its_claim(ledger: Ledger, tmp_path: Path) -> None:
@@ -120,24 +123,93 @@ DAMAGED = [
     [GOOD, {**GOOD, "seed": 1, "val_accuracy": float("nan")}],
     [GOOD, {**GOOD, "seed": 1, "val_loss": "x"}],
     [GOOD, {**GOOD, "seed": 1, "configuration": 99}],
+    [GOOD, {**GOOD, "seed": 1, "val_accuracy": -0.5}],
+    [GOOD, {**GOOD, "seed": 1, "configuration": 1e18}],
+    [GOOD, {**GOOD, "seed": 1, "epochs": -1}],
+]
+HOSTILE = [
+    '{"cell": 0, "cpu_seconds": Infinity, "runs": []}',
+    '{"cell": 0, "cpu_seconds": 1e999, "runs": []}',
+    '{"cell": 1, "cpu_seconds": 1, "runs": []}',
+    "[" * 10**6,
+    '{"runs":' * 10**5,
+    '{"cell": 0, "cpu_seconds": ' + "9" * 10**5 + "}",
 ]
 
 
 @pytest.mark.parametrize(
     "text",
-    ["", "[]", "{", '{"cell": 0}', *[json.dumps({"runs": runs}) for runs in DAMAGED]],
+    ["", "[]", "{", '{"cell": 0}', *HOSTILE]
+    + [json.dumps({"cell": 0, "cpu_seconds": 1, "runs": runs}) for runs in DAMAGED],
 )
 def test_damage_is_told(ledger: Ledger, text: str) -> None:
     (ledger.folder / "cells" / "0000.json").write_text(text)
-    with pytest.raises(LedgerError, match=r"0000\.json is damaged; delete it"):
-        ledger.runs()
+    for look in (ledger.runs, ledger.cpu_seconds):
+        with pytest.raises(LedgerError, match=r"0000\.json is damaged; delete it"):
+            look()
+
+
+@pytest.mark.parametrize("name", ["search.json", "cells/0000.json", "cells/0000.test.json"])
+@pytest.mark.parametrize("kind", ["pipe", "device", "huge", "folder"])
+def test_what_is_no_file_is_told_at_once(ledger: Ledger, name: str, kind: str) -> None:
+    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    path = ledger.folder / name
+    path.unlink()
+    if kind == "pipe":
+        os.mkfifo(path)
+    elif kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        with path.open("wb") as file:
+            file.truncate(10**12)
+    with pytest.raises(LedgerError, match=r"json|holds no search"):
+        Ledger.read(ledger.folder).runs(test=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("search.json", '"lr": 2', '"lr": 20'),
+        ("search.json", '"lgc"', '"egc"'),
+        ("cells/0000.json", "0.5", "0.9"),
+        ("cells/0000.test.json", "0.25", "0.75"),
+    ],
+)
+def test_an_edited_file_is_found(ledger: Ledger, name: str, old: str, new: str) -> None:
+    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    path = ledger.folder / name
+    text = path.read_text()
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(LedgerError, match=r"damaged.*checksum"):
+        Ledger.read(ledger.folder).runs(test=True)
+    path.write_text(json.dumps(json.loads(text), indent=4))  # the same content
+    assert len(Ledger.read(ledger.folder).runs(test=True)) == 2
+
+
+def test_files_of_earlier_versions_are_read(ledger: Ledger) -> None:
+    """Without checksums, and with -1 for a run that diverged at once."""
+    path = ledger.folder / "search.json"
+    settings = json.loads(path.read_text())
+    del settings["checksum"]
+    path.write_text(json.dumps(settings))
+    runs = runs_of([0], val_loss=0.1, diverged=False)
+    runs[1] |= {"val_accuracy": -1.0, "val_loss": None, "best_epoch": 1}
+    cell = {"cell": 0, "cpu_seconds": 1.5, "runs": runs}
+    (ledger.folder / "cells" / "0000.json").write_text(json.dumps(cell))
+    found = Ledger.read(ledger.folder)
+    lost = {"val_accuracy": None, "val_loss": None, "best_epoch": 0, "diverged": True}
+    assert found.runs() == [runs[0], runs[1] | lost]
+    assert found.cpu_seconds() == 1.5
+    Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS})
 
 
 @pytest.mark.parametrize("values", [[], [0.5], ["x", 0.5], [float("nan"), 0.5], [2, 0.5]])
 def test_damaged_test_accuracies_are_told(ledger: Ledger, values: list) -> None:
     ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
     path = ledger.folder / "cells" / "0000.test.json"
-    path.write_text(json.dumps({"test_accuracy": values}))
+    path.write_text(json.dumps({"cell": 0, "test_accuracy": values}))
     assert len(ledger.runs()) == 2
     with pytest.raises(LedgerError, match=r"0000\.test\.json is damaged"):
         ledger.runs(test=True)
@@ -165,10 +237,31 @@ def test_tidy_removes_what_killed_processes_left(ledger: Ledger) -> None:
     assert not (cells / ".0001.json.abc.tmp").exists()
 
 
-def test_damaged_settings_are_told(ledger: Ledger) -> None:
-    (ledger.folder / "search.json").write_text(json.dumps({"format": 99}))
+def test_settings_of_another_version_are_told(ledger: Ledger) -> None:
+    settings = {**SETTINGS, "cells": CELLS, "format": 99}
+    (ledger.folder / "search.json").write_text(json.dumps(settings))
     with pytest.raises(LedgerError, match="not of this version"):
         Ledger.read(ledger.folder)
-    (ledger.folder / "search.json").write_text("{")
-    with pytest.raises(LedgerError, match=r"search\.json"):
-        Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS})
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"cells": [[0], [1, 10**18]]},
+        {"cells": [[0], [1]]},
+        {"cells": [[0], [1, 1, 2]]},
+        {"cells": 1e18},
+        {"seeds": [-1]},
+        {"seeds": [1, 1]},
+        {"seeds": []},
+        {"configurations": [1, 2, 3]},
+        {"model": None},
+    ],
+)
+def test_damaged_settings_are_told(ledger: Ledger, change: dict) -> None:
+    whole = {"format": 1, **SETTINGS, "cells": CELLS}
+    for text in ("{", json.dumps({**whole, **change}), json.dumps({"format": 1})):
+        (ledger.folder / "search.json").write_text(text)
+        for look in (Ledger.read, lambda folder: Ledger.open(folder, {**SETTINGS, "cells": CELLS})):
+            with pytest.raises(LedgerError, match=r"search\.json is damaged"):
+                look(ledger.folder)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -17,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hoplite
-from hoplite.errors import ConfigError, GraphError, LedgerError
+from hoplite.errors import ConfigError, GraphError, HopliteError, LedgerError
 from hoplite.selection import choose, rank, runs_table, search
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.runner import SearchProgress, run_search
@@ -56,7 +54,9 @@ def test_every_run_once_and_the_best_first(graphs, grid, tmp_path) -> None:
         (c, s) for c in range(16) for s in range(3)
     ]
     means = [candidate.val_mean for candidate in result.ranking]
-    assert means == sorted(means, reverse=True)
+    assert means == pytest.approx(
+        sorted(means, reverse=True), abs=1e-12
+    )  # ties may differ by a bit
     assert len(means) == 16
     assert states[-1].share == 1
     assert states[-1].done == states[-1].total == 48
@@ -88,7 +88,7 @@ def test_validation_never_reads_the_test_set(graphs, tmp_path) -> None:
 
 def test_the_two_protocols_choose_by_their_own_figures(tmp_path) -> None:
     settings = {
-        "model": "lgc", "dataset": "x", "hoplite": "0", "seeds": [0],
+        "model": "lgc", "dataset": "x", "hoplite": "0", "graph": "0", "seeds": [0],
         "configurations": [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}], "cells": [[0], [1], [2]],
     }  # fmt: skip
     ledger = Ledger.open(tmp_path / "s", settings)
@@ -102,6 +102,55 @@ def test_the_two_protocols_choose_by_their_own_figures(tmp_path) -> None:
     assert [one.position for one in rank(ledger, "test")] == [1, 0, 2]
     with pytest.raises(ConfigError, match="protocol is 'tset'"):
         rank(ledger, "tset")
+
+
+@pytest.mark.parametrize("protocol", ["validation", "test"])
+def test_a_search_goes_on_beyond_runs_that_diverge(graphs, tmp_path, protocol) -> None:
+    """Powers of the Laplacian grow like 2^k: 200 of them are too many for float32."""
+    graph, grid = small(graphs, isolated=4), tmp_path / "grid.toml"
+    grid.write_text('[any]\noperator = "laplacian"\nhops = [200, 2]\ndropout = [0.0, 0.5]\n')
+    options = {"grid": grid, "out": tmp_path / "s", "protocol": protocol}
+    for _ in range(2):  # the ledger is read again
+        result = search(graph, "sgc", seeds=2, epochs=5, **options)
+        assert [candidate.options["hops"] for candidate in result.ranking] == [2, 2, 200, 200]
+        assert result.summary()["diverged"] == 4
+        assert np.isfinite(result.test).all()
+        rows = result.table().to_pylist()
+        assert [row["val_accuracy"] is None for row in rows] == [row["hops"] == 200 for row in rows]
+        assert all(row["diverged"] == (row["hops"] == 200) for row in rows)
+    hopeless = tmp_path / "hopeless.toml"
+    hopeless.write_text('[any]\noperator = "laplacian"\nhops = [200]\n')
+    with pytest.raises(HopliteError, match=r"every run of the search in .* diverged"):
+        search(
+            graph, "sgc", seeds=2, epochs=5, **options | {"grid": hopeless, "out": tmp_path / "h"}
+        )
+
+
+def test_a_configuration_is_not_better_because_a_run_of_it_diverged(tmp_path) -> None:
+    settings = {
+        "model": "lgc", "dataset": "x", "hoplite": "0", "graph": "0", "seeds": [0, 1],
+        "configurations": [{"lr": lr} for lr in range(4)], "cells": [[0], [1], [2], [3]],
+    }  # fmt: skip
+    ledger = Ledger.open(tmp_path / "s", settings)
+    figures = [(None, None), (0.9, None), (0.2, 0.1), (None, 0.95)]
+    for cell, values in enumerate(figures):
+        records = [
+            {"configuration": cell, "seed": s, "val_accuracy": v, "test_accuracy": v}
+            for s, v in enumerate(values)
+        ]
+        ledger.record(cell, records, 1.0)
+    for protocol in ("validation", "test"):
+        assert [one.position for one in rank(ledger, protocol)] == [2, 3, 1, 0]
+
+
+def test_an_edited_result_is_not_believed(graphs, grid, tmp_path) -> None:
+    options = {"grid": grid, "out": tmp_path / "s", "seeds": 2, "epochs": 5}
+    first = search(small(graphs), "sgc", **options).summary()
+    path = tmp_path / "s" / "validation.json"
+    edited = json.loads(path.read_text()) | {"test": [1.0, 1.0]}
+    path.write_text(json.dumps(edited))
+    assert search(small(graphs), "sgc", **options).summary() == first
+    assert json.loads(path.read_text())["test"] == first["test"]
 
 
 def test_test_protocol_is_marked_and_reuses_nothing_hidden(graphs, grid, tmp_path) -> None:
@@ -161,19 +210,19 @@ def chosen(text: str) -> dict:
 
 
 def test_killed_three_times_ends_with_the_same_table(grid: Path, tmp_path: Path) -> None:
-    """kill -9 of the search at random moments, its workers left to notice by themselves."""
-    whole = subprocess.run(
-        command(tmp_path / "whole", grid, "--protocol", "test"),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    out, moments = tmp_path / "killed", random.Random(7)
+    """kill -9 of the search at different moments, its workers left to notice by themselves."""
+    words = command(tmp_path / "whole", grid, "--protocol", "test", "--workers", "1")
+    whole = subprocess.run(words, capture_output=True, text=True, check=True)
+    out = tmp_path / "killed"
     finished: list[int] = []
-    for _ in range(3):
+    for enough in (0, 1, 2):  # cells at the kill; the workers may finish some more
         process = subprocess.Popen(
             command(out, grid, "--protocol", "test"),
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
-        time.sleep(moments.uniform(1.0, 6.0))
+        while not (out / "cells").exists() or len(list(out.glob("cells/*.json"))) < enough:
+            assert process.poll() is None
+            time.sleep(0.01)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         recorded = list(out.glob("cells/*.json"))
@@ -200,24 +249,6 @@ def test_two_processes_share_a_ledger(grid: Path, tmp_path: Path) -> None:
     assert chosen(texts[0]) == chosen(texts[1])
     runs = Ledger.read(out).runs()
     assert len({(run["configuration"], run["seed"]) for run in runs}) == len(runs) == 32
-
-
-def test_a_worker_that_dies_is_told_and_nothing_is_lost(graphs, tmp_path) -> None:
-    """A child killed by the system (out of memory, say) ends the search with one sentence."""
-    graph = small(graphs)
-    configurations = [{"hops": k, "epochs": 5, "dropout": d} for k in (1, 2) for d in (0.0, 0.5)]
-
-    def kill_one(state: SearchProgress) -> None:
-        for child in multiprocessing.active_children()[:1]:
-            assert child.pid is not None
-            os.kill(child.pid, signal.SIGKILL)
-
-    with pytest.raises(LedgerError, match="workers ended early"):
-        run_search(
-            graph, "lgc", configurations, tmp_path / "s", seeds=1, workers=2, progress=kill_one
-        )
-    ledger = run_search(graph, "lgc", configurations, tmp_path / "s", seeds=1)
-    assert len(ledger.runs()) == 4
 
 
 def test_a_dask_cluster_gives_the_same_table(graphs, grid, tmp_path) -> None:

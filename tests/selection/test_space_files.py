@@ -1,5 +1,7 @@
 """Mistakes in space files: each is named, and no text gives another error than ConfigError."""
 
+import os
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -66,13 +68,17 @@ def test_mistakes_are_named(tmp_path, text, message):
 
 
 def test_files_that_cannot_be_read(tmp_path):
+    pipe = tmp_path / "pipe.toml"
+    os.mkfifo(pipe)
     for source, message in [
         ("papr", "'papr' does not exist.*Did you mean 'paper'"),
         (tmp_path, "is a folder"),
+        ("/dev/zero", "not a regular file"),
+        (pipe, "not a regular file"),
         ("x" * 5000, "cannot be read|does not exist"),
-        ("a\0b", "does not exist"),
+        ("a\0b", "cannot be read"),
         ("", "is a folder"),
-        (3, "cannot be read.*give paper, reduced"),
+        (3, "space is a int; give its name"),
     ]:
         with pytest.raises(ConfigError, match=message):
             read_space(source)
@@ -120,3 +126,16 @@ def test_any_text_is_a_space_or_a_config_error(text):
                 continue
             for options in drawn:
                 split_options(model, options)
+
+
+def test_long_lists_and_long_files(tmp_path):
+    path = tmp_path / "grid.toml"
+    values = [1 + i / 10_000 for i in range(9_000)]
+    path.write_text(f"[any]\nlr = {[*values]}")
+    assert len(read_space(path).configurations("x", "sgc")) == 9_000
+    path.write_text(f"[any]\nlr = {[*values, 1.0001]}")
+    with pytest.raises(ConfigError, match=r"lr has 1\.0001 twice"):
+        read_space(path)
+    path.write_text(f"[any{'.a' * 100_000}]\nlr = 1")
+    with pytest.raises(ConfigError, match="at most 131,072 are read"):
+        read_space(path)

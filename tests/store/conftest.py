@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
-import subprocess
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.dask_processes import dask  # noqa: F401 - a fixture
 
 from hoplite.propagation.engine import Propagation
 from hoplite.store import propagate
@@ -64,64 +61,3 @@ def stores():
         all_bytes = staticmethod(all_bytes)
 
     return Stores
-
-
-class Dask:
-    """A scheduler in a process of its own, and workers that a test starts and kills."""
-
-    def __init__(self, folder: Path) -> None:
-        self._file, self._log = folder / "scheduler.json", (folder / "log").open("wb")
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._environment = os.environ | {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
-        self.scheduler = self._start("scheduler", "--port", "0", "--no-dashboard")
-        self.address = self._wait(lambda: json.loads(self._file.read_text())["address"])
-
-    def worker(self, *options: str, before: str = "", prefix: tuple[str, ...] | list[str] = ()):
-        return self._start("worker", "--no-nanny", *options, before=before, prefix=prefix)
-
-    def wait_for(self, workers: int) -> None:
-        """Until the scheduler has so many workers."""
-        from distributed import Client
-
-        with Client(self.address, set_as_default=False) as client:
-            self._wait(lambda: len(client.nthreads()) == workers or None)
-
-    def close(self) -> None:
-        for process in self._processes:
-            process.kill()
-            process.wait()
-        self._log.close()
-
-    def _start(self, kind: str, *options: str, before: str = "", prefix=()):
-        code = f"{before}\nfrom distributed.cli.dask_{kind} import main\nmain()"
-        usual = ["--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
-        words = [*usual, *options] if kind == "worker" else list(options)
-        process = subprocess.Popen(
-            [*prefix, sys.executable, "-c", code, "--scheduler-file", str(self._file), *words],
-            env=self._environment,
-            cwd=self._file.parent,
-            stdout=self._log,
-            stderr=self._log,
-        )
-        self._processes.append(process)
-        return process
-
-    @staticmethod
-    def _wait(look):
-        deadline = time.monotonic() + 60
-        while time.monotonic() < deadline:
-            try:
-                found = look()
-            except (OSError, ValueError):  # not there yet, or half written
-                found = None
-            if found is not None:
-                return found
-            time.sleep(0.05)
-        raise TimeoutError("the cluster of the test does not start")
-
-
-@pytest.fixture
-def dask(tmp_path_factory):
-    cluster = Dask(tmp_path_factory.mktemp("dask"))
-    yield cluster
-    cluster.close()

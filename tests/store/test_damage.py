@@ -9,7 +9,8 @@ import subprocess
 import numpy as np
 import pytest
 
-from hoplite import ConfigError, HopliteWarning
+from hoplite import ConfigError, DatasetError, Graph, HopliteWarning
+from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.store import HopStore, StoreError, propagate, run_panel, run_task
 from hoplite.store.folder import claimed
 from hoplite.store.manifest import read_manifest
@@ -183,7 +184,7 @@ def test_other_labels_are_taken_over(made):
     ("content", "sentence"),
     [
         ("{", "manifest.json is damaged"),
-        ("[]", "no manifest of a hop store"),
+        ("[]", "is damaged .it is not one object"),
         ('{"format": "other"}', "no manifest of a hop store"),
         ('{"format": "hoplite hop store 1"}', "manifest.json is damaged"),
     ],
@@ -197,13 +198,220 @@ def test_a_damaged_manifest(made, content, sentence):
         propagate(graph, folder, **SETTINGS)
 
 
-@pytest.mark.parametrize("change", [{"panels": [[0, 4]]}, {"rows_per_block": 0}, {"nodes": -1}])
+def edit(path, **changes):
+    """Other values and no checksum, as earlier versions wrote it and malice would."""
+    content = json.loads(path.read_text()) | changes
+    content.pop("checksum", None)
+    path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"panels": [[0, 4]]},
+        {"panels": [[0, 4], [4, 4], [4, 9]]},
+        {"panels": 3},
+        {"rows_per_block": 0},
+        {"rows_per_block": None},
+        {"nodes": -1},
+        {"nodes": 10**18},
+        {"nodes": 10**12},
+        {"hops": 10**12},
+        {"hops": 10**5, "nodes": 10**6},
+        {"hops": float("inf")},
+        {"columns": 10**9},
+        {"operator": "pickle"},
+        {"labels_crc32": -1},
+        {"class_names": [1]},
+        {"feature_names": ["x"]},
+        {"error": [{"hop": 1}]},
+    ],
+)
 def test_a_manifest_that_contradicts_itself(made, change):
     _, folder, _ = made
-    path = folder / "manifest.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    edit(folder / "manifest.json", **change)
     with pytest.raises(StoreError, match="damaged"):
         HopStore.open(folder)
+
+
+def test_an_edited_manifest_is_noticed_and_one_without_checksum_is_read(made):
+    _, folder, _ = made
+    path = folder / "manifest.json"
+    text = path.read_text()
+    path.write_text(text.replace('"monomial"', '"chebyshev"'))
+    with pytest.raises(StoreError, match="does not fit its checksum"):
+        HopStore.open(folder)
+    path.write_text(text)
+    edit(path)
+    assert HopStore.open(folder).verify() == []
+
+
+def test_many_hops_that_are_not_there_are_told_at_once(made):
+    _, folder, _ = made
+    edit(folder / "manifest.json", hops=10**5)
+    with pytest.raises(StoreError, match=r"is not complete .* the first of 299,991 such places"):
+        HopStore.open(folder).require_complete()
+
+
+def test_more_blocks_than_can_be_kept(graphs, tmp_path, monkeypatch):
+    monkeypatch.setattr("hoplite.store.manifest.MOST_FILES", 10)
+    with pytest.raises(StoreError, match=r"would be \d+ blocks.*use fewer hops"):
+        propagate(graphs(5, 2), tmp_path / "s", hops=10)
+
+
+@pytest.mark.parametrize(
+    ("parts", "why"),
+    [
+        ({"train": [0, 60]}, "names node 60"),
+        ({"train": [-1]}, "names node -1"),
+        ({"train": [3], "val": [3]}, "shares 1 nodes"),
+        ({"train": [0.5]}, "no node numbers"),
+        ({"train": [[1]]}, "no node numbers"),
+        ({"train": np.arange(100)}, "no node numbers"),
+        ({"train": [True] * 60}, "no node numbers"),
+    ],
+)
+def test_a_split_that_does_not_fit(made, parts, why):
+    _, folder, _ = made
+    edit(folder / "manifest.json", split_crc32=None)
+    none = np.empty(0, np.int64)
+    np.savez(folder / "split.npz", **({"train": none, "val": none, "test": none} | parts))
+    with pytest.raises(StoreError, match=f"split.npz is missing or damaged .*{why}"):
+        _ = HopStore.open(folder).split
+
+
+def test_a_compressed_or_endless_split(made):
+    _, folder, _ = made
+    none = np.empty(0, np.int64)
+    np.savez_compressed(folder / "split.npz", train=none, val=none, test=none)
+    with pytest.raises(StoreError, match="is compressed"):
+        _ = HopStore.open(folder).split
+    with (folder / "split.npz").open("wb") as file:
+        file.truncate(10**12)
+    with pytest.raises(StoreError, match="at most"):
+        _ = HopStore.open(folder).split
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "manifest.json",
+        ".lock",
+        "labels.npy",
+        "split.npz",
+        "operator/values.npy",
+        "operator/crc32.json",
+        "hops/h0/r000001-c0001.npy",
+        "hops/h1/c0000.json",
+    ],
+)
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_what_is_no_file_does_not_hang(made, make, name):
+    """It is told, and where a file can be made anew, it is."""
+    graph, folder, _ = made
+    (folder / name).unlink()
+    make(folder / name)
+    if name == "manifest.json":
+        with pytest.raises(StoreError, match="it is not a regular file"):
+            HopStore.open(folder)
+        return
+    if name == ".lock":
+        with pytest.raises(StoreError, match=r"\.lock"):
+            propagate(graph, folder, **SETTINGS)
+        return
+    store = HopStore.open(folder)
+    assert store.verify()
+    if name.endswith(".npy") and name.startswith("hops"):
+        with pytest.raises(StoreError, match="not a regular file"):
+            store.read(0, 60)
+    if make is os.mkfifo:
+        assert propagate(graph, folder, **SETTINGS).verify() == []
+
+
+GRAPH_FILES = ["features.npy", "indices.npy", "indptr.npy", "values.npy", "labels.npy", "split.npz"]
+
+
+@pytest.mark.parametrize("name", GRAPH_FILES)
+def test_damage_of_a_graph_on_disk_stops_propagate(graphs, tmp_path, name):
+    """A flipped bit in the numbers, where no header tells of it; and verify() tells of it, too."""
+    write_disk_graph(graphs(60, 9, dtype=np.float32), tmp_path / "s" / "graph")
+    store = propagate(tmp_path / "s" / "graph", tmp_path / "s", **SETTINGS)
+    assert store.verify() == []
+    path = tmp_path / "s" / "graph" / name
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2 if name == "split.npz" else -8] ^= 1
+    path.write_bytes(content)
+    (found,) = store.verify()
+    assert str(path.parent) in found
+    with pytest.raises(DatasetError, match="holds no whole graph on disk"):
+        propagate(path.parent, tmp_path / "fresh", **SETTINGS)
+
+
+def test_other_numbers_with_a_sound_file_are_found_too(graphs, tmp_path):
+    """Swapped with those of a graph of the same size."""
+    for seed in (0, 1):
+        write_disk_graph(graphs(60, 9, seed=seed, dtype=np.float32), tmp_path / f"{seed}")
+    for name in ("features.npy", "labels.npy"):
+        shutil.copytree(tmp_path / "0", tmp_path / name)
+        shutil.copy(tmp_path / "1" / name, tmp_path / name)
+        with pytest.raises(DatasetError, match=name):
+            propagate(tmp_path / name, tmp_path / f"s-{name}", **SETTINGS)
+
+
+def test_damaged_ids_and_a_graph_of_an_earlier_version(graphs, tmp_path):
+    graph = graphs(60, 9, dtype=np.float32)
+    ids = [f"n{i}" for i in range(60)]
+    write_disk_graph(Graph(graph.adjacency, graph.features, node_ids=ids), tmp_path / "g")
+    with DiskGraph(tmp_path / "g") as found:
+        assert found.ids() == ids
+    edit(tmp_path / "g" / "graph.json", checksums=None)
+    with DiskGraph(tmp_path / "g") as found:
+        assert found.ids() == ids
+    write_disk_graph(Graph(graph.adjacency, graph.features, node_ids=ids), tmp_path / "g")
+    flip(tmp_path / "g" / "ids.parquet")
+    with DiskGraph(tmp_path / "g") as found, pytest.raises(DatasetError, match=r"ids\.parquet"):
+        found.ids()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"nodes": 10**18},
+        {"nodes": 61},
+        {"features": -1},
+        {"digests": None},
+        {"class_names": ["\ud800"]},
+        {"longest_row": 7.5},
+        {"tables": {}},
+        {"integer_ids": "no"},
+    ],
+)
+def test_a_damaged_description_of_a_graph(graphs, tmp_path, change):
+    write_disk_graph(graphs(60, 9), tmp_path / "g")
+    edit(tmp_path / "g" / "graph.json", **change)
+    with pytest.raises(DatasetError, match="holds no whole graph on disk"):
+        DiskGraph(tmp_path / "g")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{'descr': '|O', 'fortran_order': False, 'shape': (60, 9), }",
+        b"{'descr': '<f4', 'fortran_order': True, 'shape': (60, 9), }",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (-60, 9), }",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (999999999999999999, 9), }",
+        b"{'descr': '<f4', 'fortran_order': False, 'shape': (9**9**9, 9), }",
+        b"-" * 4000 + b"1",
+        b"(" * 4000,
+    ],
+)
+def test_headers_that_are_no_rows_of_numbers(graphs, tmp_path, header):
+    write_disk_graph(graphs(60, 9), tmp_path / "g")
+    path = tmp_path / "g" / "features.npy"
+    start = b"\x93NUMPY\x01\x00" + (len(header) + 1).to_bytes(2, "little")
+    path.write_bytes(start + header + b"\n" + path.read_bytes()[128:])
+    with pytest.raises(DatasetError, match="holds no whole graph on disk"):
+        DiskGraph(tmp_path / "g")
 
 
 def test_folders_that_are_no_store(graphs, tmp_path):

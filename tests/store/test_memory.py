@@ -53,7 +53,7 @@ def measured(source, out, hops, budget, *options):
     command += ["--out", str(out), "--memory", f"{budget}B", "--json", *options]
     # a process that forks counts for the peak of its child, so a small shell stands between
     shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh", *command]
-    done = subprocess.run(shell, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(shell, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     peak, summary = int(done.stderr.split()[-1]), json.loads(done.stdout)
     assert abs(summary["peak_memory"] - peak) < 2**20

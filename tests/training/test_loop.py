@@ -31,7 +31,8 @@ def fit(graph, runs, model="lgc", gate="class", basis="monomial", val=True, **op
     if model == "gat":
         pytest.importorskip("torch_geometric")
     standardize = options.pop("standardize", False)
-    config = ModelConfig(model, 3, basis=basis, gate=gate, standardize=standardize)
+    hops = ModelConfig.hops if model in ("gcn", "gat") else 3
+    config = ModelConfig(model, hops, basis=basis, gate=gate, standardize=standardize)
     built = build_model(config, graph.num_features, graph.num_classes)
     return fit_runs(
         built,
@@ -159,6 +160,7 @@ def test_diverging_run_is_told_and_keeps_its_best(graphs):
     with pytest.warns(HopliteWarning, match="diverged"):
         results = fit(graph, [wild, Run(settings(), 1)])
     assert results[0].epochs < results[1].epochs
+    assert [result.diverged for result in results] == [True, False]
     assert all(value.isfinite().all() for value in results[0].weights.values())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -173,6 +175,8 @@ def test_a_first_step_too_far_leaves_finite_weights(graphs, model, validated):
     wild = Run(settings(lr=3e38, dropout=0), 0)
     with pytest.warns(HopliteWarning, match="diverged at epoch 1"):
         (result,) = fit(graph, [wild], model, val=validated)
+    assert (result.diverged, result.best_epoch) == (True, 0)
+    assert np.isnan(result.val_accuracy)
     assert all(value.isfinite().all() for value in result.weights.values())
 
 

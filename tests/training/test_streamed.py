@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from tests.commands import hoplite as command
 
 import hoplite
 from hoplite import ConfigError, ModelConfig, TrainingConfig
@@ -225,14 +226,9 @@ def test_other_refusals(graph, store):
         StoredPropagation(store, built).view(np.array([2, 1]))
 
 
-def run_train(*arguments):
-    command = [sys.executable, "-m", "hoplite", "train", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
-
-
 def test_the_command_takes_a_store(graph, store, tmp_path):
     options = ["--model", "sgc", "--hops", 2, "--epochs", 4, "--seeds", 2, "--memory", "1GB"]
-    done = run_train(store.folder, *options, "--out", tmp_path / "model", "--json")
+    done = command("train", store.folder, *options, "--out", tmp_path / "model", "--json")
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert (summary["config"]["hops"], summary["config"]["dropout"]) == (2, 0)
@@ -244,7 +240,7 @@ def test_the_command_takes_a_store(graph, store, tmp_path):
         (["--hops", 9], "hops is 9 but"),
         (["--batch", 4, "--standardize"], "standardize needs"),
     ]:
-        done = run_train(store.folder, *wrong)
+        done = command("train", store.folder, *wrong)
         assert done.returncode == 2
         assert sentence in done.stderr
         assert "Traceback" not in done.stderr
@@ -278,7 +274,7 @@ def test_memory_stays_within_the_budget(large_store, options):
         [sys.executable, "-c", MEASURE, str(large_store.folder), json.dumps(options)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=600,
     )
     assert process.returncode == 0, process.stderr
     found = json.loads(process.stdout)

@@ -19,9 +19,9 @@ from hoplite.cli.report import report
 from hoplite.cli.reproduce import reproduce
 from hoplite.cli.search import search
 from hoplite.cli.train import train
-from hoplite.errors import ConfigError, HopliteError
-
-INTERRUPTED = 130
+from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
+from hoplite.printable import prepare_streams
+from hoplite.stopping import stopping
 
 app = typer.Typer(
     name="hoplite",
@@ -63,19 +63,20 @@ app.command()(bench)
 
 def main() -> None:
     """Run the command line: 0 it worked, 1 it failed (one sentence), 2 wrong usage."""
-    warnings.showwarning = show_warning
+    warnings.showwarning, stopping.speaks = show_warning, True
+    prepare_streams()
     try:
         code = app(standalone_mode=False)
-        if code == INTERRUPTED:
-            print_error("stopped by the keyboard.")
     except Exception as error:
+        if stopping.number is not None:  # a signal has broken something on its way
+            raise
         code = _explain(error)
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _explain(error: Exception) -> int:
     """Print one sentence for what the user can understand and return the exit code."""
-    if isinstance(error, ConfigError):
+    if isinstance(error, ConfigError) and not isinstance(error, GridError):
         print_error(str(error))
         return 2
     if isinstance(error, HopliteError):
@@ -91,14 +92,14 @@ def _explain(error: Exception) -> int:
         stop = "" if message.endswith((".", "?", "!")) else "."
         print_error(f"{message}{stop} See `{where} --help`.")
         return 2
+    if is_shortage(error):
+        print_error("there is not enough memory for this graph and these settings.")
+        return 1
     if isinstance(error, BrokenPipeError):  # whoever read our output has gone
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
         print_error(f"{named}{error.strerror or error}.")
-        return 1
-    if isinstance(error, MemoryError) or "allocate memory" in str(error):
-        print_error("there is not enough memory for this graph and these settings.")
         return 1
     raise error

@@ -93,7 +93,7 @@ def _command(
         words += ["--threads", str(threads)]
     if out is not None:
         words += ["--out", out.name if out.is_absolute() or ".." in out.parts else out.as_posix()]
-    return shlex.join(words)
+    return shlex.join(words).encode("utf-8", "replace").decode("utf-8")  # names may be any bytes
 
 
 def _print(result: SuiteResult) -> None:

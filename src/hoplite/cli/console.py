@@ -9,16 +9,18 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 from hoplite.errors import ConfigError, HopliteWarning, check_choice
+from hoplite.json_files import without_nan
+from hoplite.printable import FALLBACK, printable
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.selection.runner import SearchProgress
@@ -40,26 +42,48 @@ TELL_SECONDS = 60.0
 
 _out = Console()
 _err = Console(stderr=True)
+_DESCRIPTION = TextColumn("{task.description}", style="bold", markup=False)
 
 
 def print_json(values: dict[str, Any]) -> None:
-    """One JSON object on standard output."""
-    typer.echo(json.dumps(values, indent=2, allow_nan=False))
+    """One JSON object on standard output; null for numbers that are not finite."""
+    _write(json.dumps(without_nan(values), indent=2, allow_nan=False), sys.stdout)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     """A table on standard output; the first column is text, the others are figures."""
-    table = Table(title=escape(title), title_justify="left")
+    table = Table(title=_text(title, "table.title"), title_justify="left")
     for index, column in enumerate(columns):
-        table.add_column(column, justify="right" if index else "left")
+        table.add_column(_text(column), justify="right" if index else "left")
     for row in rows:
-        table.add_row(*[escape(cell) for cell in row])
+        table.add_row(*map(_text, row))
     _out.print(table)
 
 
 def print_line(text: str) -> None:
     """A line of text on standard output."""
-    typer.echo(text)
+    _write(_encodable(printable(text), sys.stdout), sys.stdout)
+
+
+def print_note(text: str) -> None:
+    """A line of text on standard error."""
+    _write(_encodable(printable(text), sys.stderr), sys.stderr)
+
+
+def _text(text: str, style: str = "") -> Text:
+    """What Rich takes as it is: its own mark-up in a name is no mark-up."""
+    return Text(_encodable(printable(text), sys.stdout), style)
+
+
+def _encodable(text: str, stream: TextIO) -> str:
+    """``text`` as ``stream`` will show it, so that the columns of a table keep their width."""
+    encoding = stream.encoding or "utf-8"
+    return text.encode(encoding, FALLBACK).decode(encoding)
+
+
+def _write(text: str, stream: TextIO) -> None:
+    stream.write(f"{text}\n")
+    stream.flush()
 
 
 def check_page(out: Path) -> None:
@@ -72,13 +96,13 @@ def check_page(out: Path) -> None:
 def report_and_fail(failure: Exception | None) -> None:
     """After the figures were printed: end with exit code 1 if keeping them failed."""
     if failure is not None:
-        typer.echo(f"error: {failure}", err=True)
+        print_note(f"error: {failure}")
         raise typer.Exit(1)
 
 
 def print_error(sentence: str) -> None:
     """The error on standard error, and with --json as an object on standard output too."""
-    typer.echo(f"error: {sentence}", err=True)
+    print_note(f"error: {sentence}")
     if "--json" in sys.argv:
         with contextlib.suppress(OSError):  # which may be the error itself
             print_json({"error": sentence})
@@ -87,9 +111,10 @@ def print_error(sentence: str) -> None:
 def show_warning(message: Any, category: type[Warning], *place: Any, **options: Any) -> None:
     """Hoplite's own warnings as one line, others as Python formats them."""
     if issubclass(category, HopliteWarning):
-        typer.echo(f"warning: {message}", err=True)
+        print_note(f"warning: {message}")
     else:
-        typer.echo(warnings.formatwarning(message, category, *place[:2]), err=True)
+        for line in warnings.formatwarning(message, category, *place[:2]).splitlines():
+            print_note(line)
 
 
 @contextlib.contextmanager
@@ -99,7 +124,7 @@ def training_bar(title: str) -> Iterator[Callable[[Progress], None]]:
     Without a terminal a line a minute tells the same.
     """
     columns = (
-        TextColumn("[bold]{task.description}"),
+        _DESCRIPTION,
         BarColumn(),
         TextColumn("epoch {task.fields[epoch]}, {task.fields[running]} running"),
         TextColumn("{task.fields[score]}"),
@@ -107,7 +132,7 @@ def training_bar(title: str) -> Iterator[Callable[[Progress], None]]:
         TimeRemainingColumn(),
     )
     with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
-        task = bar.add_task(escape(title), total=None, epoch=0, running=0, score="")
+        task = bar.add_task(printable(title), total=None, epoch=0, running=0, score="")
         tell = _LineAMinute(title)
 
         def report(state: Progress) -> None:
@@ -133,7 +158,7 @@ def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
     Without a terminal a line a minute tells the same.
     """
     columns = (
-        TextColumn("[bold]{task.description}"),
+        _DESCRIPTION,
         BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TextColumn("{task.fields[done]} runs done"),
@@ -142,7 +167,7 @@ def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
     )
     started, first, tell = time.monotonic(), -1.0, _LineAMinute(title)
     with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
-        task = bar.add_task(escape(title), total=1.0, done="0", left="")
+        task = bar.add_task(printable(title), total=1.0, done="0", left="")
 
         def report(state: SearchProgress) -> None:
             nonlocal first
@@ -166,16 +191,16 @@ def steps_bar(title: str) -> Iterator[Callable[[str, float], None]]:
     Without a terminal a line a minute tells the same.
     """
     columns = (
-        TextColumn("[bold]{task.description}"),
+        _DESCRIPTION,
         BarColumn(),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
     with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
-        task, tell = bar.add_task(escape(title), total=1.0), _LineAMinute(title)
+        task, tell = bar.add_task(printable(title), total=1.0), _LineAMinute(title)
 
         def report(what: str, share: float) -> None:
-            bar.update(task, description=escape(what), completed=share)
+            bar.update(task, description=printable(what), completed=share)
             tell(f"{what} ({share:.0%})")
 
         yield report
@@ -190,7 +215,7 @@ class _LineAMinute:
     def __call__(self, text: str) -> None:
         if not _err.is_terminal and time.monotonic() - self._told > TELL_SECONDS:
             self._told = time.monotonic()
-            typer.echo(f"{self._title}: {text}", err=True)
+            print_note(f"{self._title}: {text}")
 
 
 def _duration(seconds: float) -> str:

@@ -14,6 +14,7 @@ from hoplite.cli.console import (
     SplitSeedOption,
     print_json,
     print_line,
+    print_note,
     print_table,
     steps_bar,
 )
@@ -71,10 +72,9 @@ def propagate(
         set_num_threads(threads)
     started, imported = time.monotonic(), large_tables(dataset, parse_bytes(memory))
     if imported:
-        typer.echo(
+        print_note(
             f"{dataset} is large for --memory {memory}: it is imported piece by piece, to "
-            f"{out / 'graph'}",
-            err=True,
+            f"{out / 'graph'}"
         )
     with steps_bar(f"propagate {dataset}") as progress:
         store = run(

@@ -10,6 +10,9 @@ import typer
 
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
 from hoplite.errors import HopliteError
+from hoplite.files import read_regular
+
+MOST_NOTES = 1 << 24  # bytes
 
 
 def reproduce(
@@ -39,8 +42,10 @@ def reproduce(
     explained = ""
     if notes is not None:
         try:
-            explained = notes.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
+            explained = read_regular(notes, MOST_NOTES).decode("utf-8")
+        except OSError as error:
+            raise HopliteError(f"cannot read {notes}: {error.strerror}.") from None
+        except UnicodeDecodeError as error:
             raise HopliteError(f"cannot read {notes}: {error}.") from None
     from hoplite.report import terminal_tables  # only now: importing torch takes a second
     from hoplite.reproduce import reproduce as run

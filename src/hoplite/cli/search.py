@@ -83,10 +83,15 @@ def search(
         "epochs": epochs, "patience": patience,
     }  # fmt: skip
     fixed = {name: value for name, value in given.items() if value is not None}
+    workers = workers or os.cpu_count() or 1
     if cluster is not None:
         from hoplite.cluster import warm_up
 
         warm_up(cluster)
+    elif workers > 1:
+        from hoplite.processes import warm_up
+
+        warm_up("hoplite.selection.cells")
     from hoplite import load  # only now: importing torch takes a second
     from hoplite.predictions import write_table
     from hoplite.selection import search as run
@@ -103,7 +108,7 @@ def search(
             seeds=seeds,
             samples=samples,
             sample_seed=sample_seed,
-            workers=workers or os.cpu_count() or 1,
+            workers=workers,
             cluster=cluster,
             progress=progress,
             **fixed,
@@ -126,8 +131,8 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
     test = summary["protocol"] == "test"
     rows = []
     for candidate in result.ranking[:SHOWN]:
-        figures = [f"{100 * candidate.val_mean:.1f}"]
-        figures += [f"{100 * candidate.test_mean:.1f}"] if test else []
+        means = [candidate.val_mean, *([candidate.test_mean] if test else [])]
+        figures = ["-" if mean != mean else f"{100 * mean:.1f}" for mean in means]
         rows.append([*[_shown(candidate.options[name]) for name in varied], *figures])
     columns = [*varied, "val %", *(["test % (biased)"] if test else [])]
     print_table(
@@ -141,6 +146,11 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
         f"Chosen by {summary['protocol']}: test accuracy {_percent(summary, 'test')}, "
         f"validation {_percent(summary, 'val')}{biased}"
     )
+    if summary["diverged"]:
+        print_line(
+            f"Diverged: {summary['diverged']:,} of {summary['runs']:,} runs; a configuration of "
+            "which one has no finite result comes after all others"
+        )
     if summary["cut"]:
         print_line(f"The grid is cut: {summary['cut']}")
     print_line(f"Again: {summary['command']}")
@@ -155,4 +165,4 @@ def _shown(value: Any) -> str:
 
 def _percent(summary: dict[str, Any], part: str) -> str:
     mean, std = summary[f"{part}_mean"], summary[f"{part}_std"]
-    return "not known, no such nodes" if mean is None else f"{100 * mean:.1f} ± {100 * std:.2f} %"
+    return "not known" if mean is None else f"{100 * mean:.1f} ± {100 * std:.2f} %"

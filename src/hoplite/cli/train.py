@@ -19,6 +19,8 @@ from hoplite.cli.console import (
 )
 from hoplite.config import ModelConfig, TrainingConfig, split_options
 from hoplite.errors import HopliteError
+from hoplite.processes import held
+from hoplite.stopping import stopping
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.training import TrainingResult
@@ -149,14 +151,18 @@ def train(
 
 
 def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bool) -> None:
+    from hoplite.training.results import number
+
     summary, failure = result.summary(), None
     if out is not None:
         curves = {
-            str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
+            str(run.seed): {name: list(map(number, curve)) for name, curve in run.history.items()}
             for run in result.runs
         }
         try:
-            result.model.save(out, overwrite=overwrite, result=summary | {"history": curves})
+            with held():
+                result.model.save(out, overwrite=overwrite, result=summary | {"history": curves})
+                stopping.remark = f"the model was saved in {out}"
             summary["out"] = str(out)
         except HopliteError as error:  # a full disk must not take the figures with it
             failure = error
@@ -206,5 +212,8 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
     note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
     print_line(f"Split: {sizes}{note}")
+    diverged = [str(run["seed"]) for run in summary["runs"] if run["diverged"]]
+    if diverged:
+        print_line(f"Diverged: seeds {', '.join(diverged)}; their best epoch before that counts")
     if "out" in summary:
         print_line(f"Model: {summary['out']}")

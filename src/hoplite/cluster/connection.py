@@ -3,58 +3,111 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import importlib.util
 import logging
 import os
 import secrets
+import socket
+import ssl
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import hoplite
 from hoplite.cluster import tasks
-from hoplite.cluster.local import local_size, renew, started
-from hoplite.cluster.tasks import Cluster, no_workers
-from hoplite.cluster.worker import Sign, complaint, installed
+from hoplite.cluster.local import host_and_port, local_size, started
+from hoplite.cluster.tasks import Cluster, cannot_import, no_workers
+from hoplite.cluster.worker import Sign, complaint, version
 from hoplite.errors import ClusterError, ConfigError
 from hoplite.files import atomic_write_text
 
-CONNECT_SECONDS = 10.0
+CONNECT_SECONDS = 10.0  # for a scheduler to say its first word, and then to take us in
+MOST_GREETING = 1 << 20  # bytes that a scheduler's first message may have; it has a few hundred
 
 
 @contextlib.contextmanager
 def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator[Cluster]:
     """The cluster ``where``, after a check that its workers can work in ``folder``.
 
-    ``tcp://HOST:PORT`` (or ``tls://``) is a running Dask scheduler; ``local:N`` starts N processes
-    of one thread here, and ends them. ``memory`` is what a task may take on a worker, in bytes. In
-    a script, ``local:N`` needs the usual ``if __name__ == "__main__":``.
+    ``tcp://HOST:PORT`` is a running Dask scheduler, ``tls://HOST:PORT`` one that asks for the
+    certificates of Dask's configuration; ``local:N`` starts N processes of one thread here, and
+    ends them. ``memory`` is what a task may take on a worker, in bytes. In a script, ``local:N``
+    needs the usual ``if __name__ == "__main__":``.
     """
     count = local_size(where)
-    try:
-        import distributed
-    except ImportError as error:
+    if importlib.util.find_spec("distributed") is None:
         raise ConfigError(
             "cluster needs Dask, which is not installed; pip install 'hoplite[cluster]'."
-        ) from error
+        )
     with contextlib.ExitStack() as stack:
         stack.enter_context(_quiet())
-        local = stack.enter_context(started(count)) if count else None
-        try:
-            # by its address: a client of the object itself would wait for all workers
-            address = local.scheduler_address if local else where
-            client = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
-        except (OSError, ValueError) as error:
-            raise ClusterError(
-                f"no Dask scheduler answers at {where} ({error}); check the address, or start "
-                "one with `dask scheduler`; what is finished stays."
-            ) from error
-        stack.enter_context(client)
-        sign = stack.enter_context(_signed(Path(folder).absolute(), memory))
-        if local is None:
-            yield Cluster(client, where, _checked_workers(client, where, sign), sign, None)
+        if count:
+            local = stack.enter_context(started(count))
+            client = stack.enter_context(_client(local.address, local.security))
+            renew = local.renew
         else:
-            yield Cluster(client, where, count, sign, functools.partial(renew, local, count))
+            client = stack.enter_context(_client_of(where))
+            renew = None
+        sign = stack.enter_context(_signed(Path(folder).absolute(), memory))
+        size = count or _checked_workers(client, where, sign)
+        yield Cluster(client, where, size, sign, renew)
+
+
+def _client(address: str, security: Any) -> Any:
+    import distributed
+
+    return distributed.Client(
+        address, security=security, timeout=CONNECT_SECONDS, set_as_default=False
+    )
+
+
+def _client_of(where: str) -> Any:
+    """A client of a scheduler that runs elsewhere; ClusterError if none answers there in time."""
+    from distributed.security import Security
+
+    try:
+        security = Security()  # as Dask's configuration says
+        _check_greeting(where, security.get_connection_args("client").get("ssl_context"))
+        return _client(where, security)
+    except (OSError, ValueError, RuntimeError, TypeError) as error:
+        # TypeError: the answer of a Dask worker, which does not understand the question
+        raise ClusterError(
+            f"no Dask scheduler answers at {where} ({error or type(error).__name__}); check the "
+            "address, or start one with `dask scheduler`; what is finished stays."
+        ) from error
+
+
+def _check_greeting(where: str, context: ssl.SSLContext | None) -> None:
+    """OSError unless what listens at ``where`` speaks as a Dask scheduler does.
+
+    That speaks first, and begins with the length of its greeting in 8 bytes. Dask itself would wait
+    without end for one who is silent, and take any bytes for a length.
+    """
+    with_tls = where.startswith("tls:")
+    if with_tls and context is None:
+        raise OSError("tls:// needs certificates; see distributed.comm.tls in Dask's configuration")
+    deadline = time.monotonic() + CONNECT_SECONDS
+    with contextlib.ExitStack() as stack:
+        stream = stack.enter_context(
+            socket.create_connection(host_and_port(where), timeout=CONNECT_SECONDS)
+        )
+        if with_tls and context is not None:
+            stream = stack.enter_context(context.wrap_socket(stream))
+        length = b""
+        while len(length) < 8:
+            stream.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                more = stream.recv(8 - len(length))
+            except TimeoutError as error:
+                raise TimeoutError(
+                    f"something listens there but has said nothing for {CONNECT_SECONDS:g} s"
+                ) from error
+            if not more:
+                raise OSError("something listens there but hangs up")
+            length += more
+        if int.from_bytes(length, sys.byteorder) > MOST_GREETING:
+            raise OSError(f"what listens there is something else, it begins with {length!r}")
 
 
 @contextlib.contextmanager
@@ -64,7 +117,7 @@ def _signed(folder: Path, memory: int) -> Iterator[Sign]:
     atomic_write_text(folder / name, "")
     try:
         yield {
-            "version": hoplite.__version__,
+            "version": version(),
             "folder": str(folder),
             "name": name,
             "memory": memory,
@@ -76,7 +129,7 @@ def _signed(folder: Path, memory: int) -> Iterator[Sign]:
 def _checked_workers(client: Any, where: str, sign: Sign) -> int:
     """The number of workers, at least one; ClusterError if one of them cannot do the work."""
     try:
-        client.run_on_scheduler(installed)
+        client.run_on_scheduler(version)
     except Exception as error:  # whatever reading the function raises there
         raise ClusterError(
             f"the scheduler {where} cannot import Hoplite ({error}); install version "
@@ -91,10 +144,7 @@ def _checked_workers(client: Any, where: str, sign: Sign) -> int:
         if isinstance(answer, OSError):  # it has just died, and does not matter
             continue
         if isinstance(answer, Exception):
-            raise ClusterError(
-                f"worker {address} cannot import Hoplite ({answer}); install version "
-                f"{sign['version']} on all machines."
-            ) from answer
+            raise ClusterError(cannot_import(address, answer, sign)) from answer
         if answer is not None:
             raise ClusterError(answer)
     return max(1, len(answers))

@@ -1,27 +1,29 @@
-"""``local:N``: N worker processes on this machine, for as long as they are needed."""
+"""``local:N``: N worker processes on this machine, for as long as they are needed.
+
+Other users of the machine can reach a port of this machine, too, and whoever reaches a scheduler
+can run code: so everyone needs a key that is made anew each time and stays in memory.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
-import multiprocessing
 import os
 import re
-import signal
 import tempfile
-import threading
 from collections.abc import Iterator
-from multiprocessing import forkserver
+from multiprocessing.process import BaseProcess
 from typing import Any
 
-from hoplite.errors import ConfigError
+from hoplite import processes
+from hoplite.errors import ClusterError, ConfigError
 
 MOST = 1024
-# Imported once and inherited by the workers, also by those that replace a dead one.
-PRELOAD = ["distributed", "hoplite.propagation.backend", "scipy.sparse"]
-_METHODS = multiprocessing.get_all_start_methods()
-_METHOD = "forkserver" if "forkserver" in _METHODS else "spawn"
-_ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:(\d{1,5})")
+DEATHS = 8  # of workers that never got as far as to ask for work, one after the other
+_ADDRESS = re.compile(r"(?:tcp|tls)://([^\s/]+):(\d{1,5})")
+# No pages over HTTP, whose routes ask for no key.
+_SETTINGS = {"distributed.scheduler.http.routes": [], "distributed.worker.http.routes": []}
 
 
 def local_size(where: str) -> int:
@@ -33,84 +35,112 @@ def local_size(where: str) -> int:
     kind, _, count = str(where).partition(":")
     if kind == "local" and count.isdecimal() and 1 <= int(count) <= MOST:
         return int(count)
-    found = _ADDRESS.fullmatch(str(where))
-    if found is None or not 0 < int(found[1]) < 2**16:
-        raise ConfigError(
-            f"cluster is {where!r}; give tcp://HOST:PORT of a running Dask scheduler, or local:N "
-            f"for N processes on this machine, N from 1 to {MOST:,}."
-        )
+    host_and_port(where)
     return 0
+
+
+def host_and_port(where: str) -> tuple[str, int]:
+    """HOST and PORT of an address; ConfigError if it is none."""
+    found = _ADDRESS.fullmatch(str(where))
+    if found is None or not 0 < int(found[2]) < 2**16:
+        raise ConfigError(
+            f"cluster is {where!r}; give tcp://HOST:PORT or tls://HOST:PORT of a running Dask "
+            f"scheduler, or local:N for N processes on this machine, N from 1 to {MOST:,}."
+        )
+    return found[1].strip("[]"), int(found[2])
 
 
 def warm_up(where: str) -> None:
     """Begin what ``local:N`` needs to import; call it before this process imports torch itself."""
-    if local_size(where) and _METHOD == "forkserver":
-        multiprocessing.get_context(_METHOD).set_forkserver_preload(PRELOAD)
-        with _interrupts_ignored():
-            forkserver.ensure_running()
+    if local_size(where):
+        processes.warm_up("distributed")
+
+
+class LocalWorkers:
+    """Processes that work for the scheduler at ``address``; :meth:`renew` keeps their number."""
+
+    def __init__(self, address: str, security: Any, count: int, scratch: str) -> None:
+        self.address, self.security, self.count = address, security, count
+        self._scratch = scratch
+        self._running: list[BaseProcess] = []
+        self._deaths = 0
+
+    def renew(self, at_work: int) -> None:
+        """Have all workers again, of which the scheduler knows ``at_work``."""
+        dead = [process for process in self._running if not process.is_alive()]
+        self._deaths = 0 if at_work else self._deaths + len(dead)
+        if self._deaths > DEATHS:
+            raise ClusterError(
+                f"the {self.count} processes of local:{self.count} die as soon as they start "
+                f"(exit code {dead[0].exitcode}); is there too little memory for them?"
+            )
+        self._running = [process for process in self._running if process not in dead]
+        while len(self._running) < self.count:
+            process = processes.start(_work, self.address, self.security, self._scratch)
+            self._running.append(process)
+
+    def end(self) -> None:
+        """Kill them: what they have not finished is not wanted any more."""
+        processes.end(self._running)
 
 
 @contextlib.contextmanager
-def started(count: int) -> Iterator[Any]:
-    """A LocalCluster with ``count`` workers of one thread, which start while the caller goes on."""
+def started(count: int) -> Iterator[LocalWorkers]:
+    """A scheduler in this process and ``count`` workers, which start while the caller goes on."""
     import dask.config
-    from distributed import LocalCluster
 
-    warm_up(f"local:{count}")  # before Dask names other modules to preload
+    processes.warm_up("distributed")
+    from distributed import LocalCluster
+    from distributed.security import Security
+
+    try:
+        security = Security.temporary()
+    except ImportError as error:
+        raise ConfigError(
+            "cluster local:N needs cryptography, which is not installed; "
+            "pip install 'hoplite[cluster]'."
+        ) from error
     with (
-        _same_environment(),
-        dask.config.set({"distributed.worker.multiprocessing-method": _METHOD}),
         tempfile.TemporaryDirectory(prefix="hoplite-", ignore_cleanup_errors=True) as scratch,
+        dask.config.set(_SETTINGS | {"temporary-directory": scratch}),
         LocalCluster(
             n_workers=0,
-            threads_per_worker=1,
-            processes=True,
+            protocol="tls://",
+            security=security,
             dashboard_address="127.0.0.1:0",  # with None it is a fixed port, and all share it
             scheduler_kwargs={"dashboard": False},
-            memory_limit=0,  # the tasks keep to their own
-            local_directory=scratch,
             silence_logs=logging.CRITICAL,
-            preload=PRELOAD,
         ) as found,
     ):
         cluster: Any = found
-        cluster.scale(count)
-        yield cluster
+        workers = LocalWorkers(cluster.scheduler_address, security, count, scratch)
+        try:
+            workers.renew(at_work=0)
+            yield workers
+        finally:
+            workers.end()
 
 
-def renew(cluster: Any, count: int) -> None:
-    """Have ``count`` workers again: Dask gives up one that died while it was starting."""
-    from distributed import Status
+def _work(address: str, security: Any, scratch: str) -> None:
+    """Run in a process of its own: a worker of one thread."""
+    import dask.config
+    from distributed import Worker
 
-    def replace() -> None:
-        for name, worker in list(cluster.workers.items()):
-            if worker.status in (Status.closed, Status.failed):
-                del cluster.workers[name]
-        cluster.scale(count)
+    async def work() -> None:
+        worker = Worker(
+            address,
+            nthreads=1,
+            security=security,
+            protocol="tls://",
+            host="127.0.0.1",
+            memory_limit=0,  # the tasks keep to their own
+            dashboard=False,
+            dashboard_address="127.0.0.1:0",
+        )
+        async with worker:
+            await worker.finished()
 
-    cluster.loop.add_callback(replace)  # only its own thread may change it
-
-
-@contextlib.contextmanager
-def _same_environment() -> Iterator[None]:
-    """Undo what Dask sets for its workers in this process: OMP_NUM_THREADS, PYTHONHASHSEED, ..."""
-    before = dict(os.environ)
-    try:
-        yield
-    finally:
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update(before)
-
-
-@contextlib.contextmanager
-def _interrupts_ignored() -> Iterator[None]:
-    """For processes that start within: a terminal interrupts them, too, but this one ends them."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread may say so
-        return
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
+    logging.getLogger("distributed").setLevel(logging.CRITICAL + 1)
+    with dask.config.set(_SETTINGS | {"temporary-directory": scratch}):
+        asyncio.run(work())
+    os._exit(0)

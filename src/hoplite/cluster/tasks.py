@@ -1,8 +1,9 @@
 """Tasks on a Dask cluster, each done at least once, whatever happens to the workers.
 
-Dask gives a task that was running when its worker died to another worker, and gives up after a few
-deaths (``distributed.scheduler.allowed-failures``). Here it is handed in again as long as there is
-progress, because such a task is rarely to blame: machines are taken away, and memory is bounded.
+A worker is given one task at a time, by its address. When it is lost, the task goes to another as
+long as there is progress, because such a task is rarely to blame: machines are taken away, and
+memory is bounded. A worker that cannot do the work, such as one of another version that has joined
+in the meantime, says so instead of doing it, and is given no more.
 """
 
 from __future__ import annotations
@@ -13,24 +14,25 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hoplite.cluster.worker import Sign, call
+from hoplite.cluster.worker import Sign, UnfitWorker, call
 from hoplite.errors import ClusterError, HopliteError
 
-LOOK_SECONDS = 2.0  # between two looks at the workers
+LOOK_SECONDS = 0.5  # between two looks at the workers
+ANSWER_SECONDS = 10.0  # for the scheduler to say who they are
 PATIENCE = 120.0  # seconds without any worker until the work is given up
 GATHER_SECONDS = 30.0
-ROUNDS = 10  # how often Dask may give up a task that shows no progress in between
+LOSSES = 10  # how often workers may be lost at a task that shows no progress in between
 
 
 class Cluster:
     """A connection to a scheduler, see :func:`connect`.
 
-    ``where`` is how errors name it, ``size`` the number of workers to plan with; ``renew`` asks for
-    those that are missing, where that can be done from here.
+    ``where`` is how errors name it, ``size`` the number of workers to plan with; ``renew``, where
+    workers can be started from here, is told how many are at work and starts those that are not.
     """
 
     def __init__(
-        self, client: Any, where: str, size: int, sign: Sign, renew: Callable[[], None] | None
+        self, client: Any, where: str, size: int, sign: Sign, renew: Callable[[int], None] | None
     ) -> None:
         self.where, self.size = where, size
         self._client, self._sign, self._renew = client, sign, renew
@@ -50,54 +52,55 @@ class Cluster:
         the number of a task and each message it sends, ``done`` the number of one that has ended.
         """
         news: queue.SimpleQueue[tuple[int, Any, bool]] = queue.SimpleQueue()  # True: at the end
-        topic, futures = self._sign["name"], {}
-        rounds = [0] * len(arguments)
+        topic = self._sign["name"]
 
-        def hand_in(number: int) -> None:
+        def submit(number: int, address: str) -> Any:
             # no key is used twice: Dask may still know an old task, or its error, by it
             key = f"hoplite-{topic}-{next(self._count)}"
             task = (self._sign, function, arguments[number], number)
-            futures[number] = self._client.submit(call, *task, key=key, pure=False)
-            futures[number].add_done_callback(lambda future: news.put((number, future, True)))
+            future = self._client.submit(call, *task, key=key, pure=False, workers=[address])
+            future.add_done_callback(lambda future: news.put((number, future, True)))
+            return future
 
+        work = _Work(len(arguments), submit)
         self._gather()
         self._client.subscribe_topic(topic, lambda event: news.put((*event[1], False)))
         try:
-            for number in range(len(arguments)):
-                hand_in(number)
-            while futures:
-                self._look()
+            while work.waiting or work.given:
+                self._look(work)
+                work.hand_out()
                 try:
                     number, found, ended = news.get(timeout=LOOK_SECONDS)
                 except queue.Empty:
                     continue
                 if not ended:
-                    rounds[number] = 0
+                    work.losses[number] = 0
                     hear(number, found)
-                elif found is futures.get(number):
-                    del futures[number]
-                    if self._ended(found):
+                elif address := work.worker_of(found):  # it was not taken from it before
+                    if self._is_done(found, address, work):
+                        del work.given[address]
                         done(number)
                     else:
-                        rounds[number] += 1
-                        self._check_rounds(rounds[number])
-                        hand_in(number)
+                        work.take_back(address)
+                self._check_losses(max(work.losses))
         finally:
-            self._client.unsubscribe_topic(topic)
-            self._client.cancel(list(futures.values()), force=True)
+            if self._client.status == "running":
+                self._client.unsubscribe_topic(topic)
+                self._client.cancel([future for _, future in work.given.values()], force=True)
 
     def _gather(self) -> None:
         """Wait a while for workers that start: later they would find the tasks given away."""
-        self._seen = time.monotonic()
-        while self._renew is not None and time.monotonic() - self._seen < GATHER_SECONDS:
-            if len(self._client.nthreads()) >= self.size:
+        started = time.monotonic()
+        while self._renew is not None and time.monotonic() - started < GATHER_SECONDS:
+            workers = len(self._workers())
+            if workers >= self.size:
                 break
-            self._renew()
+            self._renew(workers)
             time.sleep(0.1)
         self._seen = time.monotonic()
 
-    def _ended(self, future: Any) -> bool:
-        """Whether the task is done; False if Dask gave it up, its own error if it failed."""
+    def _is_done(self, future: Any, address: str, work: _Work) -> bool:
+        """Whether the task is done; False if another worker must do it, its own error if any."""
         from distributed.scheduler import KilledWorker
 
         if future.status == "finished":
@@ -107,42 +110,56 @@ class Cluster:
         error = future.exception()
         if isinstance(error, KilledWorker):
             return False
+        if isinstance(error, UnfitWorker):
+            work.unfit[address] = str(error)
+            return False
+        if isinstance(error, ImportError | AttributeError):  # the task could not be read
+            work.unfit[address] = cannot_import(address, error, self._sign)
+            return False
         if isinstance(error, HopliteError):
             raise error
-        if isinstance(error, ImportError | AttributeError):  # the task could not be read
-            raise ClusterError(
-                f"a worker of {self.where} cannot run Hoplite ({error}); install version "
-                f"{self._sign['version']} on all machines."
-            ) from error
         raise ClusterError(
             f"a task failed on {self.where} ({type(error).__name__}: {error}); what is finished "
             "stays, and the same command continues."
         ) from error
 
-    def _check_rounds(self, rounds: int) -> None:
-        if rounds >= ROUNDS:
+    def _check_losses(self, losses: int) -> None:
+        if losses >= LOSSES:
             raise ClusterError(
                 f"workers of {self.where} keep dying at the same task; see in their logs why "
                 "(too little memory for --memory?), then run the same command again: what is "
                 "finished stays."
             )
 
-    def _look(self) -> None:
-        """ClusterError if there is no scheduler, or has been no worker for long."""
+    def _look(self, work: _Work) -> None:
+        """See who is there; ClusterError if there is no scheduler, or has been no worker for long.
+
+        A worker that the scheduler does not know any more has lost its task.
+        """
         now = time.monotonic()
-        if now - self._looked < LOOK_SECONDS:
+        if now - self._looked < LOOK_SECONDS and self._client.status == "running":
             return
         self._looked = now
-        try:
-            workers = len(self._client.nthreads())
-        except (OSError, RuntimeError) as error:  # also Dask's own errors of a lost connection
-            raise self._gone() from error
-        if workers:
+        workers = self._workers()
+        work.see(workers)
+        if work.fit:
             self._seen = now
         elif now - self._seen > PATIENCE:
-            raise no_workers(self.where)
-        if self._renew is not None and workers < self.size:
-            self._renew()
+            problem = next((work.unfit[address] for address in workers), None)
+            raise ClusterError(problem) if problem else no_workers(self.where)
+        if self._renew is not None and len(workers) < self.size:
+            self._renew(len(workers))
+
+    def _workers(self) -> list[str]:
+        """The addresses of the workers."""
+        client = self._client
+        if client.status != "running":
+            raise self._gone()
+        try:
+            ask = client.scheduler.ncores
+            return list(client.sync(ask, workers=None, callback_timeout=ANSWER_SECONDS))
+        except (OSError, RuntimeError) as error:  # also Dask's own errors of a lost connection
+            raise self._gone() from error
 
     def _gone(self) -> ClusterError:
         return ClusterError(
@@ -151,9 +168,54 @@ class Cluster:
         )
 
 
+class _Work:
+    """Who does what: the tasks 0 to ``count`` - 1, given to workers by ``submit``."""
+
+    def __init__(self, count: int, submit: Callable[[int, str], Any]) -> None:
+        self._submit = submit
+        self.waiting = list(range(count))[::-1]
+        self.given: dict[str, tuple[int, Any]] = {}  # by a worker's address
+        self.fit: list[str] = []
+        self.unfit: dict[str, str] = {}  # why, by a worker's address
+        self.losses = [0] * count  # since the task's last sign of progress
+
+    def see(self, workers: list[str]) -> None:
+        """These workers are there, and no others."""
+        for address in self.given.keys() - set(workers):
+            self.take_back(address)
+        self.fit = [address for address in workers if address not in self.unfit]
+
+    def hand_out(self) -> None:
+        """Give every worker something to do."""
+        for address in self.fit:
+            if self.waiting and address not in self.given:
+                number = self.waiting.pop()
+                self.given[address] = (number, self._submit(number, address))
+
+    def worker_of(self, future: Any) -> str | None:
+        """The address of the worker to which this very task is given."""
+        return next((address for address, (_, f) in self.given.items() if f is future), None)
+
+    def take_back(self, address: str) -> None:
+        """Let another worker do what this one could not, and give it no more for now."""
+        number, future = self.given.pop(address)
+        future.cancel(force=True)
+        self.fit = [other for other in self.fit if other != address]
+        self.waiting.append(number)
+        self.losses[number] += address not in self.unfit
+
+
 def no_workers(where: str) -> ClusterError:
     """The error that nobody is there to work."""
     return ClusterError(
         f"{where} has had no workers for {PATIENCE:.0f} s; start some (`dask worker ADDRESS`) and "
         "run the same command again: what is finished stays."
+    )
+
+
+def cannot_import(address: str, error: BaseException, sign: Sign) -> str:
+    """The sentence about a worker without Hoplite."""
+    return (
+        f"worker {address} cannot import Hoplite ({error}); install version {sign['version']} on "
+        "all machines."
     )

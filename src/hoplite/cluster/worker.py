@@ -7,6 +7,7 @@ its arguments are plain values.
 from __future__ import annotations
 
 import functools
+import hashlib
 import pkgutil
 import socket
 import threading
@@ -24,18 +25,30 @@ _one = threading.Lock()  # a worker's memory is for one task, however many threa
 Sign = dict[str, Any]  # version, folder, name (of a file in the folder), memory
 
 
-def installed() -> str:
-    """The version of Hoplite, for those who ask from elsewhere."""
-    return hoplite.__version__
+class UnfitWorker(ClusterError):
+    """This worker cannot do the work, but another may."""
+
+
+@functools.cache
+def version() -> str:
+    """The version of Hoplite and a digest of its source, in which two checkouts of it differ.
+
+    The C++ core is not in it: the same source compiled on two machines gives other bytes.
+    """
+    digest, folder = hashlib.sha256(), Path(hoplite.__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
+    return f"{hoplite.__version__} (build {digest.hexdigest()[:12]})"
 
 
 def complaint(sign: Sign, dask_worker: Any = None) -> str | None:
     """Why this worker cannot do the work that ``sign`` stands for, None if it can."""
     name = f"worker {dask_worker.address} on {socket.gethostname()}"
-    if hoplite.__version__ != sign["version"]:
+    if version() != sign["version"]:
         return (
-            f"{name} has Hoplite {hoplite.__version__}, and here it is {sign['version']}; install "
-            "the same version everywhere."
+            f"{name} has Hoplite {version()}, and here it is {sign['version']}; install the same "
+            "version everywhere."
         )
     if not _sees(sign):
         return (
@@ -64,7 +77,7 @@ def call(sign: Sign, function: str, arguments: tuple[Any, ...], number: int) -> 
     with _one:
         problem = complaint(sign, worker)
         if problem is not None:
-            raise ClusterError(problem)
+            raise UnfitWorker(problem)
         from hoplite.propagation.backend import set_num_threads
 
         set_num_threads(worker.state.nthreads)

@@ -7,19 +7,23 @@ what a plain read leaves in the system's cache does not.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
-import zipfile
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterator
+from typing import IO, Any, BinaryIO
 
 import numpy as np
 
-from hoplite.files import atomic_write
+from hoplite.files import atomic_write, open_regular
 
-LEFTOVER = re.compile(r"\..*\.[0-9a-f]{16}\.tmp")  # the names that atomic_write gives
+MAGIC = b"\x93NUMPY\x01\x00"
+MOST_HEADER = 4096  # bytes; NumPy's own have 128
+# The header as NumPy writes it. It is a Python literal, but nothing here evaluates Python.
+HEADER = re.compile(
+    rb"\{'descr': '([<|][biuf][1248])', 'fortran_order': False, "
+    rb"'shape': \(((?:[0-9]{1,18}, )*[0-9]{1,18},?)?\), \} *\n"
+)
 
 
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
@@ -31,13 +35,6 @@ def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
         append(array)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of writers that were killed; none may be at work in ``folder``."""
-    for path in folder.glob(".*.tmp"):
-        if LEFTOVER.fullmatch(path.name):
-            path.unlink(missing_ok=True)
-
-
 @contextlib.contextmanager
 def growing_npy(
     path: str | os.PathLike[str], dtype: Any, row: tuple[int, ...] = ()
@@ -46,10 +43,10 @@ def growing_npy(
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with growing_npy(Path(folder) / "a.npy", np.int32) as append:
+    ...     with growing_npy(f"{folder}/a.npy", np.int32) as append:
     ...         append(np.array([1, 2]))
     ...         append(np.array([3]))
-    ...     np.load(Path(folder) / "a.npy").tolist()
+    ...     np.load(f"{folder}/a.npy").tolist()
     [1, 2, 3]
     """
     dtype, rows = np.dtype(dtype), 0
@@ -71,14 +68,25 @@ def growing_npy(
         assert _write_header(file, dtype, (rows, *row)) == length
 
 
-def read_npz(path: str | os.PathLike[str], names: Sequence[str]) -> list[np.ndarray]:
-    """The arrays ``names`` of a small .npz file; ``ValueError`` or ``OSError`` if it is damaged."""
-    try:
-        # NumPy leaves a file that it cannot read open, so it is opened here
-        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-            return [arrays[name] for name in names]
-    except (KeyError, TypeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"it is no such file ({error})") from error
+def read_header(file: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
+    """Type and shape from the header of a .npy file of numbers, row by row; ValueError if not.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> np.save(file, np.zeros((2, 3), np.float32))
+    >>> _ = file.seek(0)
+    >>> read_header(file)
+    (dtype('float32'), (2, 3))
+    """
+    start = file.read(len(MAGIC) + 2)
+    length = int.from_bytes(start[len(MAGIC) :], "little")
+    if not start.startswith(MAGIC) or length > MOST_HEADER:
+        raise ValueError("it is no .npy file of version 1.0")
+    found = HEADER.fullmatch(file.read(length))
+    if found is None:
+        raise ValueError("it holds no rows of numbers")
+    sizes = (found[2] or b"").decode("ascii").replace(",", " ").split()
+    return np.dtype(found[1].decode("ascii")), tuple(int(size) for size in sizes)
 
 
 class NpyRows:
@@ -88,17 +96,13 @@ class NpyRows:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self._file = Path(path).open("rb", buffering=0)  # noqa: SIM115 - closed with the object
+        self._file = open_regular(path)
         try:
-            version = np.lib.format.read_magic(self._file)
-            if version != (1, 0):
-                raise ValueError(f"its format is {version}")
-            shape, by_column, self.dtype = np.lib.format.read_array_header_1_0(self._file)
-            if by_column or self.dtype.hasobject or not shape:
-                raise ValueError("it holds no rows of numbers")
-            self.shape: tuple[int, ...] = tuple(shape)
+            self.dtype, self.shape = read_header(self._file)
+            if not self.shape:
+                raise ValueError("it holds one number, not rows of them")
             self._start = self._file.tell()
-            self._row_bytes = self.dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+            self._row_bytes = self.dtype.itemsize * math.prod(self.shape[1:])
             size, wanted = os.fstat(self._file.fileno()).st_size, len(self) * self._row_bytes
             if size != self._start + wanted:
                 raise ValueError(f"it has {size:,} bytes, not {self._start + wanted:,}")
@@ -111,6 +115,8 @@ class NpyRows:
 
     def read(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop`` (excluded) in an array of their own."""
+        if not 0 <= start <= stop <= len(self):
+            raise ValueError(f"it has {len(self):,} rows, but {start:,} to {stop:,} are asked for")
         out = np.empty((stop - start, *self.shape[1:]), self.dtype)
         self.read_into(start, out)
         return out
@@ -126,6 +132,11 @@ class NpyRows:
             if not count:
                 raise ValueError("it ended too early")
             view = view[count:]
+
+    def pick(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows, through a map of the file, which brings in only their pages."""
+        mapped = np.memmap(self._file, self.dtype, "r", self._start, self.shape)
+        return np.asarray(mapped[rows])
 
     def close(self) -> None:
         self._file.close()

@@ -12,8 +12,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.datasets.array_files import NpyRows, growing_npy
+from hoplite.sparse_checks import check_csr
 
 PARTS = ("indptr", "indices", "values")
+TYPES = {
+    "indptr": (np.int64,),
+    "indices": (np.int32, np.int64),
+    "values": (np.float32, np.float64),
+}
 MOST_ENTRIES = 2**31 - 1  # that 32 bits can count
 MOST_ROWS = 1 << 20  # in a range of rows, however few entries they have
 
@@ -62,15 +68,25 @@ class CsrMemory:
 
 
 class CsrFiles:
-    """The rows of ``indptr.npy``, ``indices.npy`` and ``values.npy`` in a folder.
+    """The rows of a square matrix in ``indptr.npy``, ``indices.npy`` and ``values.npy``.
 
-    ``ValueError`` or ``OSError`` if they are not there or do not fit together.
+    ``ValueError`` or ``OSError`` if they are not there or do not fit together. Every range of rows
+    is checked when it is read, since what computes with it trusts it; if it is damaged, or cannot
+    be read, ``damaged`` turns what was wrong into the error that is raised.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        damaged: Callable[[Exception], Exception] = lambda error: ValueError(str(error)),
+    ) -> None:
+        self._damaged = damaged
         with contextlib.ExitStack() as stack:
             files = [stack.enter_context(NpyRows(Path(folder) / f"{part}.npy")) for part in PARTS]
             self._indptr, self._indices, self._values = files
+            for part, file in zip(PARTS, files, strict=True):
+                if len(file.shape) != 1 or file.dtype not in TYPES[part]:
+                    raise ValueError(f"{part}.npy has type {file.dtype} and shape {file.shape}")
             self.rows, self.entries = len(self._indptr) - 1, len(self._indices)
             last = self._indptr.read(self.rows, self.rows + 1) if self.rows >= 0 else [-1]
             if last[0] != self.entries or len(self._values) != self.entries:
@@ -83,13 +99,26 @@ class CsrFiles:
 
     def indptr(self, start: int, stop: int) -> np.ndarray:
         """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
-        return self._indptr.read(start, stop + 1)
+        try:
+            found = self._indptr.read(start, stop + 1)
+            if found[0] < 0 or found[-1] > self.entries or (found[1:] < found[:-1]).any():
+                raise ValueError("indptr decreases or goes beyond the entries")
+            if start == 0 and found[0] != 0:
+                raise ValueError("indptr does not start at 0")
+        except (OSError, ValueError) as error:
+            raise self._damaged(error) from error
+        return found
 
     def read(self, start: int, stop: int) -> Rows:
         indptr = self.indptr(start, stop)
         first, last = int(indptr[0]), int(indptr[-1])
         indptr -= first
-        return Rows(indptr, self._indices.read(first, last), self._values.read(first, last))
+        try:
+            rows = Rows(indptr, self._indices.read(first, last), self._values.read(first, last))
+            check_csr(*rows, (stop - start, self.rows))
+        except (OSError, ValueError) as error:
+            raise self._damaged(error) from error
+        return rows
 
     def close(self) -> None:
         self._open.close()

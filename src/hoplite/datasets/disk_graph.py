@@ -6,33 +6,89 @@ graph.json                              written last
 indptr.npy, indices.npy, values.npy     the adjacency, CSR, both directions, no diagonal
 features.npy                            (n, d) float32
 labels.npy, split.npz, ids.parquet
+
+graph.json has a checksum of each. Whoever reads all rows in order, as ``propagate`` does, gets them
+compared with it at the end, before the last of them is given out: no wrong number is ever used.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
+from msgspec import Meta
 from pyarrow import parquet
 
-from hoplite.datasets.array_files import NpyRows, growing_npy, read_npz, write_npy
-from hoplite.datasets.csr_rows import CsrFiles, CsrMemory, growing_csr, index_type, row_ranges
-from hoplite.datasets.fingerprint import adjacency_digest, features_digest
+from hoplite.datasets.array_files import NpyRows, growing_npy, write_npy
+from hoplite.datasets.csr_rows import (
+    CsrFiles,
+    CsrMemory,
+    Rows,
+    growing_csr,
+    index_type,
+    row_ranges,
+)
+from hoplite.datasets.fingerprint import (
+    AdjacencyDigest,
+    FeaturesDigest,
+    adjacency_digest,
+    features_digest,
+)
+from hoplite.datasets.label_files import read_labels, read_split, split_crc32, write_split
 from hoplite.errors import DatasetError
-from hoplite.files import atomic_write, atomic_write_text
+from hoplite.files import atomic_write, open_regular, read_regular
 from hoplite.graph import Graph, Split
+from hoplite.json_files import read_json, write_json
 
 FILE = "graph.json"
-FORMAT = "hoplite graph 1"
 IDS = "ids.parquet"
-SPLIT_PARTS = ("train", "val", "test")
 PIECE = 1 << 22  # numbers hashed or copied at a time
+ID_BYTES = 1 << 12  # most bytes of the file of ids per node, on average
+Count = Annotated[int, Meta(ge=0, le=2**48)]
+Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
+
+
+@dataclass(frozen=True)
+class Digests:
+    """SHA-256 of the adjacency and of X, whatever the pieces they are kept in."""
+
+    graph: str
+    features: str
+
+
+@dataclass(frozen=True)
+class Checksums:
+    """CRC-32 of the smaller parts; of the file of ids, None if there is none."""
+
+    labels: Checksum
+    split: Checksum
+    ids: Checksum | None
+
+
+@dataclass(frozen=True)
+class Description:
+    """graph.json."""
+
+    format: Literal["hoplite graph 1"]
+    name: str
+    nodes: Count
+    features: Count
+    longest_row: Count
+    digests: Digests
+    class_names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None
+    split_note: str
+    integer_ids: bool
+    tables: list[list[str | int]]  # name, size and time of what was imported; the seed
+    checksums: Checksums | None = None  # earlier versions wrote none
 
 
 class DiskGraph:
@@ -43,64 +99,77 @@ class DiskGraph:
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        path = self.folder / FILE
-        try:
-            meta = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(meta, dict) or meta.get("format") != FORMAT:
-                raise ValueError(f"its format is not {FORMAT!r}")
-            self.name: str = meta["name"]
-            self.nodes, self.features = int(meta["nodes"]), int(meta["features"])
-            self.longest_row = int(meta["longest_row"])
-            self.digests: dict[str, str] = meta["digests"]
-            self.class_names = tuple(meta["class_names"])
-            names = meta["feature_names"]
-            self.feature_names = None if names is None else tuple(names)
-            self.tables: list[Any] = meta["tables"]
-            self._note, self._integers = meta["split_note"], bool(meta["integer_ids"])
-            self.adjacency = CsrFiles(self.folder)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise self._damaged(error) from error
-        try:
-            self._features = NpyRows(self.folder / "features.npy")
-            if self._features.shape != (self.nodes, self.features):
-                self._features.close()
-                raise ValueError("features.npy has another shape")
-            if self.adjacency.rows != self.nodes:
-                raise ValueError("the adjacency has another size")
-        except (OSError, ValueError) as error:
-            self.adjacency.close()
-            raise self._damaged(error) from error
+        with self.clear_damage(FILE):
+            found = self._found = read_json(self.folder / FILE, Description)
+            names = found.feature_names
+            if names is not None and len(names) != found.features:
+                raise ValueError(f"it has {len(names):,} names of {found.features:,} features")
+        self.name, self.nodes, self.features = found.name, found.nodes, found.features
+        self.longest_row, self.digests = found.longest_row, found.digests
+        self.class_names, self.feature_names = found.class_names, found.feature_names
+        self.tables, self._sum = found.tables, _InOrder(FeaturesDigest(self.features))
+        with contextlib.ExitStack() as stack:
+            with self.clear_damage("the adjacency"):
+                files = stack.enter_context(CsrFiles(self.folder))
+                if files.rows != self.nodes:
+                    raise ValueError(f"it has {files.rows:,} rows, not {self.nodes:,}")
+            self.adjacency = CheckedRows(files, self)
+            with self.clear_damage("features.npy"):
+                self._features = stack.enter_context(NpyRows(self.folder / "features.npy"))
+                shape, kind = self._features.shape, self._features.dtype
+                if shape != (self.nodes, self.features) or kind != np.float32:
+                    raise ValueError(f"it holds {kind} of shape {shape}")
+            self._open = stack.pop_all()
 
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
         """Rows of X: float32 of shape (stop - start, features)."""
-        return self._features.read(start, stop)
+        with self.clear_damage("features.npy"):
+            rows = self._features.read(start, stop)
+            if self._sum.add(start, stop, rows) and stop == self.nodes:
+                check_same(self._sum.digest(), self.digests.features)
+        return rows
 
     def labels(self) -> np.ndarray:
         """The class of every node, -1 where unknown."""
-        try:
-            with NpyRows(self.folder / "labels.npy") as file:
-                return file.read(0, len(file))
-        except (OSError, ValueError) as error:
-            raise self._damaged(error) from error
+        path, sums = self.folder / "labels.npy", self._found.checksums
+        with self.clear_damage(path.name):
+            return read_labels(path, self.nodes, len(self.class_names), sums and sums.labels)
 
     def split(self) -> Split:
         """The nodes of training, validation and test."""
-        try:
-            parts = read_npz(self.folder / "split.npz", SPLIT_PARTS)
-            return Split(*parts, note=self._note)
-        except (OSError, ValueError) as error:
-            raise self._damaged(error) from error
+        path, sums, labels = self.folder / "split.npz", self._found.checksums, self.labels()
+        with self.clear_damage(path.name):
+            return read_split(path, labels, self._found.split_note, sums and sums.split)
 
     def ids(self) -> list[Any]:
         """The ids of the nodes, integers where all of them are; in memory."""
-        if not (self.folder / IDS).exists():
+        sums, path = self._found.checksums, self.folder / IDS
+        if not path.exists() if sums is None else sums.ids is None:
             return list(range(self.nodes))
-        names = parquet.read_table(self.folder / IDS)["id"].to_pylist()
-        return [int(name) for name in names] if self._integers else names
+        with self.clear_damage(IDS):
+            data = read_regular(path, ID_BYTES * (self.nodes + 1))
+            if sums is not None:
+                check_same(zlib.crc32(data), sums.ids)
+            table = parquet.read_table(pa.BufferReader(data), columns=["id"])
+            table.validate(full=True)
+            if table.num_rows != self.nodes or table.column_names != ["id"]:
+                raise ValueError(f"it does not hold {self.nodes:,} ids")
+            names = table["id"].to_pylist()
+            return [int(name) for name in names] if self._found.integer_ids else names
+
+    @contextlib.contextmanager
+    def clear_damage(self, name: str) -> Iterator[None]:
+        """Within the block, a file that is missing or damaged is a DatasetError."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise DatasetError(
+                f"{self.folder} holds no whole graph on disk ({name}: "
+                f"{getattr(error, 'strerror', None) or error}); remove it and import it again."
+            ) from error
 
     def close(self) -> None:
-        self.adjacency.close()
-        self._features.close()
+        self._open.close()
 
     def __enter__(self) -> DiskGraph:
         return self
@@ -112,10 +181,77 @@ class DiskGraph:
         edges = self.adjacency.entries // 2
         return f"DiskGraph(nodes={self.nodes}, edges={edges}, features={self.features})"
 
-    def _damaged(self, error: Exception) -> DatasetError:
-        return DatasetError(
-            f"{self.folder} holds no whole graph on disk ({error}); remove it and import it again."
-        )
+
+class _InOrder:
+    """A digest of rows that are read in order from the first on; others are not looked at."""
+
+    def __init__(self, digest: AdjacencyDigest | FeaturesDigest) -> None:
+        self._digest, self._next = digest, 0
+
+    def add(self, start: int, stop: int, rows: Any) -> bool:
+        """Whether these were the next rows."""
+        if start != self._next or stop == start:
+            return False
+        self._digest.add(rows)
+        self._next = stop
+        return True
+
+    def digest(self) -> str:
+        return self._digest.digest()
+
+
+class CheckedRows:
+    """The adjacency of a graph on disk, as :class:`CsrFiles` reads it, compared with its digest."""
+
+    def __init__(self, files: CsrFiles, graph: DiskGraph) -> None:
+        self._files, self._graph = files, graph
+        self.rows, self.entries = files.rows, files.entries
+        self._digest = AdjacencyDigest(files.rows)
+        self._sum = _InOrder(self._digest)
+
+    def indptr(self, start: int, stop: int) -> np.ndarray:
+        """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
+        with self._graph.clear_damage("indptr.npy"):
+            return self._files.indptr(start, stop)
+
+    def read(self, start: int, stop: int) -> Rows:
+        with self._graph.clear_damage("the adjacency"):
+            rows = self._files.read(start, stop)
+            if self._sum.add(start, stop, rows) and stop == self.rows:
+                found = (self._sum.digest(), self._digest.longest_row)
+                check_same(found, (self._graph.digests.graph, self._graph.longest_row))
+        return rows
+
+
+def check_same(found: object, wanted: object) -> None:
+    """ValueError unless a digest is the one that was noted."""
+    if found != wanted:
+        raise ValueError("it does not hold what was written to it")
+
+
+def verify_disk_graph(folder: Path) -> list[str]:
+    """Read all files of a graph on disk; one sentence per damage."""
+
+    def adjacency() -> None:
+        for start, stop in row_ranges(graph.adjacency, PIECE):
+            graph.adjacency.read(start, stop)
+
+    def features() -> None:
+        step = max(1, PIECE // max(graph.features, 1))
+        for start in range(0, graph.nodes, step):
+            graph.feature_rows(start, min(start + step, graph.nodes))
+
+    found: list[str] = []
+    try:
+        with DiskGraph(folder) as graph:
+            for check in (adjacency, features, graph.split, graph.ids):  # split reads the labels
+                try:
+                    check()
+                except DatasetError as error:
+                    found.append(str(error))
+    except DatasetError as error:
+        found.append(str(error))
+    return found
 
 
 def is_disk_graph(folder: Path) -> bool:
@@ -136,7 +272,8 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / FILE).unlink(missing_ok=True)
+    for name in (FILE, IDS):
+        (folder / name).unlink(missing_ok=True)
     adjacency, n = CsrMemory(graph.adjacency), graph.num_nodes
     with growing_csr(folder, index_type(n), graph.adjacency.dtype.type) as append:
         for start, stop in row_ranges(adjacency, PIECE):
@@ -178,25 +315,38 @@ def write_rest(
 ) -> None:
     """After adjacency, features and ids: labels, split, and graph.json, which closes it all."""
     write_npy(folder / "labels.npy", labels)
-    with atomic_write(folder / "split.npz") as file:
-        np.savez(file, **{part: getattr(split, part) for part in SPLIT_PARTS})
+    write_split(folder / "split.npz", split)
     with CsrFiles(folder) as adjacency, NpyRows(folder / "features.npy") as rows:
         graph, longest = adjacency_digest(adjacency)
         n, width = rows.shape
         step = max(1, PIECE // max(width, 1))
         pieces = (rows.read(start, min(start + step, n)) for start in range(0, n, step))
-        digests = {"graph": graph, "features": features_digest(pieces, width)}
-    meta = {
-        "format": FORMAT,
-        "name": name,
-        "nodes": n,
-        "features": width,
-        "longest_row": longest,
-        "digests": digests,
-        "class_names": list(class_names),
-        "feature_names": None if feature_names is None else list(feature_names),
-        "split_note": split.note,
-        "integer_ids": integer_ids,
-        "tables": tables,
-    }
-    atomic_write_text(folder / FILE, json.dumps(meta, indent=1) + "\n")
+        digests = Digests(graph, features_digest(pieces, width))
+    sums = Checksums(zlib.crc32(labels.data), split_crc32(split), _file_crc32(folder / IDS))
+    found = Description(
+        format="hoplite graph 1",
+        name=name,
+        nodes=n,
+        features=width,
+        longest_row=longest,
+        digests=digests,
+        class_names=tuple(class_names),
+        feature_names=None if feature_names is None else tuple(feature_names),
+        split_note=split.note,
+        integer_ids=integer_ids,
+        tables=tables,
+        checksums=sums,
+    )
+    write_json(folder / FILE, found)
+
+
+def _file_crc32(path: Path) -> int | None:
+    """CRC-32 of a file, None if it does not exist."""
+    checksum = 0
+    try:
+        with open_regular(path) as file:
+            while piece := file.read(PIECE):
+                checksum = zlib.crc32(piece, checksum)
+    except FileNotFoundError:
+        return None
+    return checksum

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from hoplite.datasets.array_files import remove_leftovers
 from hoplite.datasets.bucket_sort import sort_edges
 from hoplite.datasets.disk_graph import FILE, DiskGraph, is_disk_graph, write_rest
 from hoplite.datasets.external_features import FeatureColumns
@@ -18,6 +17,7 @@ from hoplite.datasets.table_files import check_columns, find_table
 from hoplite.datasets.tables import EDGE_COLUMNS, NODE_COLUMNS, _numbers
 from hoplite.datasets.text_keys import IdIndex
 from hoplite.errors import ConfigError, DatasetError
+from hoplite.files import remove_leftovers
 
 NODE_BYTES = 64  # of memory per node: keys, their order, label and part, while they are made
 LEAST_ROOM = 48 * 10**6

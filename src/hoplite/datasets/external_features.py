@@ -6,12 +6,12 @@ values it has decides how many features it becomes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from hoplite.datasets.table_batches import Batch, TableReader
+from hoplite.datasets.table_batches import TableReader
 from hoplite.datasets.table_features import (
     _is_list,
     _is_number,
@@ -21,6 +21,7 @@ from hoplite.datasets.table_features import (
     _warn_about_typing_errors,
 )
 from hoplite.datasets.table_files import as_number, as_text, is_text, pc
+from hoplite.datasets.table_times import as_elapsed, is_temporal, spelled_dates, warn_about_times
 from hoplite.errors import DatasetError
 
 MOST_VALUES = 10_000  # of a text column: each is a dense feature of every node
@@ -30,16 +31,17 @@ class FeatureColumns:
     """The features of ``columns``: ``names`` of them, and a batch's rows of X."""
 
     def __init__(self, reader: TableReader, columns: list[str]) -> None:
-        self._path, self._columns = reader.path, columns
+        self._path, self.columns = reader.path, columns
         if not columns:
             raise DatasetError(
                 f"{reader.path} has no feature column; add at least one besides id, label and "
                 "split."
             )
         kinds = {name: _plain(reader.schema.field(name).type) for name in columns}
-        texts = [
-            name for name in columns if is_text(kinds[name]) or pa.types.is_temporal(kinds[name])
-        ]
+        texts = [name for name in columns if is_text(kinds[name])]
+        for name in columns:
+            if is_temporal(kinds[name]):
+                warn_about_times(name, reader.path)
         self._values = _distinct(reader, texts) if texts else {}
         self._lists = {name for name in columns if _is_list(kinds[name])}
         widths = self._first_widths(reader)
@@ -56,13 +58,17 @@ class FeatureColumns:
         if not self.width:
             raise DatasetError(f"{reader.path} has only empty feature columns; fill at least one.")
 
-    def dense(self, batch: Batch, ids: pa.Array) -> np.ndarray:
-        """The rows of a batch: (rows, width) in float32."""
-        out = np.zeros((len(ids), self.width), np.float32)
+    def width_of(self, columns: Iterable[str]) -> int:
+        """How many features these columns are."""
+        return sum(self._width[name] for name in columns)
+
+    def dense(self, table: pa.Table, columns: Sequence[str], ids: pa.Array) -> np.ndarray:
+        """The features of ``columns`` for some rows: (rows, width) in float32."""
+        out = np.zeros((len(ids), self.width_of(columns)), np.float32)
         start = 0
-        for name in self._columns:
+        for name in columns:
             part = out[:, start : start + self._width[name]]
-            self._fill(part, batch.table[name], name, ids)
+            self._fill(part, table[name], name, ids)
             start += self._width[name]
         return out
 
@@ -78,6 +84,8 @@ class FeatureColumns:
                     "give all nodes lists of the same length."
                 )
             out[:] = values
+        elif is_temporal(column.type):
+            out[:] = _numbers(as_elapsed(column), name, ids, self._path)
         elif name not in self._values:
             out[:] = _numbers(column, name, ids, self._path)
         else:
@@ -100,7 +108,7 @@ class FeatureColumns:
             return (name,) if numbers is not None else tuple(f"{name}={v}" for v in values)
         if name in self._lists:
             return tuple(f"{name}[{i}]" for i in range(widths[name]))
-        if not _is_number(kind):
+        if not (_is_number(kind) or is_temporal(kind)):
             raise DatasetError(
                 f"column {name!r} of {reader.path} has type {kind}; "
                 "features are numbers, lists of numbers or text."
@@ -121,20 +129,21 @@ class FeatureColumns:
 def _distinct(
     reader: TableReader, columns: list[str]
 ) -> dict[str, tuple[list[str], np.ndarray | None]]:
-    """The values of each text column, sorted; in CSV, if all are numbers, those numbers too."""
+    """The values of each text column, sorted; if all are numbers (in CSV) or dates, those too."""
     first: dict[str, dict[str, str]] = {name: {} for name in columns}
     filled = dict.fromkeys(columns, 0)
-    for batch in reader.batches([*columns, "id"]):
-        ids = batch.filled_text("id", reader.path)
-        for name in columns:
-            text = _text(batch.table[name], name, reader.path)
-            filled[name] += len(text) - text.null_count
-            _add(first[name], text, ids)
-            if len(first[name]) > MOST_VALUES:
-                raise DatasetError(
-                    f"text column {name!r} of {reader.path} has more than {MOST_VALUES:,} "
-                    "different values; remove it, or replace it by numbers."
-                )
+    for group in reader.groups(columns):
+        for batch in reader.batches([*group, "id"]):
+            ids = batch.filled_text("id", reader.path)
+            for name in group:
+                text = _text(batch.table[name], name, reader.path)
+                filled[name] += len(text) - text.null_count
+                _add(first[name], text, ids)
+                if len(first[name]) > MOST_VALUES:
+                    raise DatasetError(
+                        f"text column {name!r} of {reader.path} has more than {MOST_VALUES:,} "
+                        "different values; remove it, or replace it by numbers."
+                    )
     found: dict[str, tuple[list[str], np.ndarray | None]] = {}
     for name in columns:
         values = sorted(first[name])
@@ -143,6 +152,11 @@ def _distinct(
             found[name] = (values, numbers)
             continue
         text = pa.array(values, pa.large_string())
+        dates = spelled_dates(text)
+        if dates is not None:
+            warn_about_times(name, reader.path)
+            found[name] = (values, dates.to_numpy())
+            continue
         ids = pa.array([first[name][value] for value in values], pa.large_string())
         _warn_about_keys(name, len(values), filled[name], reader.path)
         _warn_about_typing_errors(name, values, text, ids, reader.path)
@@ -152,17 +166,17 @@ def _distinct(
 
 def _add(first: dict[str, str], text: pa.Array, ids: pa.Array) -> None:
     """Note the values that are new, each with the id of the node that has it first."""
-    new: Iterable[str] = (v for v in pc.unique(text).drop_null().to_pylist() if v not in first)
-    for value in new:
-        row = pc.index(text, pa.scalar(value, pa.large_string())).as_py()
-        first[value] = ids[row].as_py()
+    coded = text.dictionary_encode()
+    codes = pc.fill_null(coded.indices, -1).to_numpy()
+    rows = dict(zip(*np.unique(codes, return_index=True), strict=True))
+    for code, value in enumerate(coded.dictionary.to_pylist()):
+        if value not in first:
+            first[value] = ids[int(rows[code])].as_py()
 
 
 def _text(column: pa.ChunkedArray, name: str, path: object) -> pa.Array:
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if pa.types.is_temporal(column.type):
-        column = column.cast(pa.large_string())
     return as_text(column, name, path)  # pyright: ignore[reportArgumentType]
 
 

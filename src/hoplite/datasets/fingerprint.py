@@ -7,9 +7,30 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from hoplite.datasets.csr_rows import CsrRows, index_type, row_ranges
+from hoplite.datasets.csr_rows import CsrRows, Rows, index_type, row_ranges
 
 PIECE = 1 << 20  # entries hashed at a time
+
+
+class AdjacencyDigest:
+    """SHA-256 of a square CSR matrix of ``nodes`` rows that come in pieces, in order."""
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes, self._kind = nodes, ""
+        self._parts = [hashlib.sha256() for _ in range(3)]
+        self.longest_row = 0
+
+    def add(self, rows: Rows) -> None:
+        lengths = np.diff(rows.indptr)
+        self.longest_row = max(self.longest_row, int(lengths.max(initial=0)))
+        self._kind = rows.values.dtype.str
+        indices = rows.indices.astype(index_type(self._nodes), copy=False)
+        for part, array in zip(self._parts, (lengths, indices, rows.values), strict=True):
+            part.update(np.ascontiguousarray(array).data)
+
+    def digest(self) -> str:
+        text = f"{self._nodes} {self._kind} " + " ".join(part.hexdigest() for part in self._parts)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def adjacency_digest(matrix: CsrRows) -> tuple[str, int]:
@@ -21,23 +42,28 @@ def adjacency_digest(matrix: CsrRows) -> tuple[str, int]:
     >>> adjacency_digest(CsrMemory(edge)) == adjacency_digest(CsrMemory(edge.copy()))
     True
     """
-    parts = [hashlib.sha256() for _ in range(3)]
-    kind, longest = "", 0
+    found = AdjacencyDigest(matrix.rows)
     for start, stop in row_ranges(matrix, PIECE):
-        rows = matrix.read(start, stop)
-        lengths = np.diff(rows.indptr)
-        longest = max(longest, int(lengths.max(initial=0)))
-        kind = rows.values.dtype.str
-        arrays = (lengths, rows.indices.astype(index_type(matrix.rows), copy=False), rows.values)
-        for part, array in zip(parts, arrays, strict=True):
-            part.update(np.ascontiguousarray(array).data)
-    text = f"{matrix.rows} {kind} " + " ".join(part.hexdigest() for part in parts)
-    return hashlib.sha256(text.encode()).hexdigest(), longest
+        found.add(matrix.read(start, stop))
+    return found.digest(), found.longest_row
+
+
+class FeaturesDigest:
+    """SHA-256 of dense float32 rows that come in pieces, in order."""
+
+    def __init__(self, columns: int) -> None:
+        self._sum = hashlib.sha256(f"{columns} float32 ".encode())
+
+    def add(self, rows: np.ndarray) -> None:
+        self._sum.update(np.ascontiguousarray(rows, np.float32).data)
+
+    def digest(self) -> str:
+        return self._sum.hexdigest()
 
 
 def features_digest(pieces: Iterable[np.ndarray], columns: int) -> str:
     """SHA-256 of dense float32 rows, whatever the pieces they come in."""
-    digest = hashlib.sha256(f"{columns} float32 ".encode())
+    found = FeaturesDigest(columns)
     for piece in pieces:
-        digest.update(np.ascontiguousarray(piece, np.float32).data)
-    return digest.hexdigest()
+        found.add(piece)
+    return found.digest()

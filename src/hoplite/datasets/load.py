@@ -140,8 +140,7 @@ def _scale(name: str) -> float:
 def _info(name: str) -> DatasetInfo:
     with _embedded(name) as path:
         meta = read_meta(path)
-    counts = {key: meta[key] for key in ("nodes", "edges", "features", "classes")}
-    return DatasetInfo(name, **counts, **meta["split"])
+    return DatasetInfo(name, meta.nodes, meta.edges, meta.features, meta.classes, **meta.split)
 
 
 @contextlib.contextmanager

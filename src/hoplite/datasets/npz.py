@@ -6,19 +6,21 @@ import contextlib
 import json
 import os
 import zipfile
-import zlib
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Annotated, Any, BinaryIO, Literal
 
+import msgspec
 import numpy as np
 import scipy.sparse as sp
 
 from hoplite.datasets.normalize import row_normalized
+from hoplite.datasets.npz_member import NpzFile
 from hoplite.datasets.packing import narrow, pack_indices, unpack_indices
-from hoplite.errors import DatasetError, GraphError
+from hoplite.errors import DatasetError
 from hoplite.files import atomic_write
 from hoplite.graph import Graph, Split
+from hoplite.json_files import parse_json
 
 FORMAT = "hoplite-graph"
 VERSION = 1
@@ -37,58 +39,48 @@ def write_npz(path: str | os.PathLike[str], graph: Graph, *, row_normalize: bool
 
 def read_npz(path: str | os.PathLike[str]) -> Graph:
     """Read the graph that :func:`write_npz` wrote."""
-    path = Path(path)
-    with _opened(path) as archive:
-        return _graph(_read_meta(path, archive), archive)
+    with _opened(path) as file:
+        return _graph(_read_meta(file), file)
 
 
-def read_meta(path: str | os.PathLike[str]) -> dict[str, Any]:
+def read_meta(path: str | os.PathLike[str]) -> Meta:
     """The facts stored about a graph (counts, names, split sizes), without reading its arrays."""
-    path = Path(path)
-    with _opened(path) as archive:
-        return _read_meta(path, archive)
+    with _opened(path) as file:
+        return _read_meta(file)
 
 
-# What NumPy, zipfile and zlib raise on damaged or hostile bytes, and Graph on contradictions.
-_DAMAGE = (
-    zipfile.BadZipFile,
-    zlib.error,
-    EOFError,
-    OSError,
-    ValueError,
-    KeyError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    OverflowError,
-    MemoryError,
-    RuntimeError,  # encrypted members, unknown compression
-    SyntaxError,  # a damaged array header
-    UnicodeError,
-    GraphError,
-)
+Count = Annotated[int, msgspec.Meta(ge=0, le=10**12)]
 
 
-@contextlib.contextmanager
-def _opened(path: Path) -> Iterator[np.lib.npyio.NpzFile]:
-    """The archive; whatever goes wrong while it is read is reported as damage of the file."""
-    try:
-        file = path.open("rb")
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
-    # The file is opened here because np.load forgets to close one that is no archive.
-    with file:
-        try:
-            archive = np.load(file, allow_pickle=False)
-            if not isinstance(archive, np.lib.npyio.NpzFile):
-                raise ValueError("it holds a single array")
-            with archive:
-                yield archive
-        except _DAMAGE as error:
-            reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
-            raise DatasetError(
-                f"{path} is damaged or was not written by Hoplite ({reason}); write it again."
-            ) from error
+@dataclass(frozen=True)
+class _Head:
+    """What every version of the format has."""
+
+    format: str
+    version: int
+
+
+@dataclass(frozen=True)
+class Meta(_Head):
+    """What a file says about its graph."""
+
+    name: str
+    nodes: Count
+    edges: Count
+    features: Count
+    classes: Count
+    split: dict[Literal["train", "val", "test"], Count]
+    split_note: str
+    row_normalize: bool
+    class_names: list[str]
+    feature_names: list[str | int] | None
+    node_ids: list[str | int] | None
+
+
+def _opened(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[NpzFile]:
+    """The file; what contradicts itself while it is read is reported as damage."""
+    damage = "is damaged or was not written by Hoplite"
+    return NpzFile.opened(Path(path), "write it again", damage)
 
 
 def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
@@ -109,6 +101,8 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
         "feature_names": _plain("feature_names", graph.feature_names),
         "node_ids": _plain("node_ids", graph.node_ids),
     }
+    if len(set(meta["class_names"])) < len(meta["class_names"]):
+        raise DatasetError("class_names holds a name twice; give every class its own.")
     text = json.dumps(meta, sort_keys=True, separators=(",", ":"))
     arrays = {"meta": np.frombuffer(text.encode("ascii"), np.uint8)}
     arrays["edge_counts"], arrays["edge_skips"] = pack_indices(upper.indptr, upper.indices)
@@ -163,35 +157,37 @@ def _write_members(file: BinaryIO, arrays: dict[str, np.ndarray]) -> None:
                 np.lib.format.write_array(stream, np.asarray(array), allow_pickle=False)
 
 
-def _read_meta(path: Path, archive: Any) -> dict[str, Any]:
-    if "meta" not in archive:
+def _read_meta(file: NpzFile) -> Meta:
+    if "meta" not in file:
         raise ValueError("it has no description")
-    meta = json.loads(archive["meta"].tobytes())
-    if not isinstance(meta, dict) or meta.get("format") != FORMAT:
+    text = file.read("meta", np.uint8, kinds="u", ndim=1).tobytes()
+    head = parse_json(text, _Head)
+    if head.format != FORMAT:
         raise ValueError("its description is not a graph's")
-    if meta["version"] != VERSION:
+    if head.version != VERSION:
         raise DatasetError(
-            f"{path} has format version {meta['version']} but this Hoplite reads version "
+            f"{file.path} has format version {head.version} but this Hoplite reads version "
             f"{VERSION}; upgrade Hoplite or write the file again."
         )
-    return meta
+    return parse_json(text, Meta)
 
 
-def _graph(meta: dict[str, Any], archive: Any) -> Graph:
-    n, d = int(meta["nodes"]), int(meta["features"])
-    features = _features(archive, n, d)
-    if meta["row_normalize"]:
+def _graph(meta: Meta, file: NpzFile) -> Graph:
+    if len(set(meta.class_names)) < len(meta.class_names):
+        raise ValueError("it holds a class name twice")
+    features = _features(file, meta.nodes, meta.features)
+    if meta.row_normalize:
         features = row_normalized(features)
-    split = Split(*(archive[part] for part in PARTS), note=meta["split_note"])
+    parts = (file.read(part, np.int64, kinds="iu", ndim=1) for part in PARTS)
     return Graph(
-        _adjacency(archive, n),
+        _adjacency(file, meta.nodes),
         features,
-        archive["labels"],
-        split=split,
-        class_names=tuple(meta["class_names"]),
-        feature_names=_tuple(meta["feature_names"]),
-        node_ids=_tuple(meta["node_ids"]),
-        name=meta["name"],
+        file.read("labels", np.int64, kinds="iu", ndim=1),
+        split=Split(*parts, note=meta.split_note),
+        class_names=tuple(meta.class_names),
+        feature_names=_tuple(meta.feature_names),
+        node_ids=_tuple(meta.node_ids),
+        name=meta.name,
     )
 
 
@@ -199,27 +195,38 @@ def _tuple(names: list[Any] | None) -> tuple[Any, ...] | None:
     return None if names is None else tuple(names)
 
 
-def _adjacency(archive: Any, n: int) -> sp.csr_array:
-    indptr, indices = unpack_indices(archive["edge_counts"], archive["edge_skips"], limit=n)
+def _adjacency(file: NpzFile, n: int) -> sp.csr_array:
+    indptr, indices = _indices(file, "edge", n)
     if indptr.size != n + 1:
         raise ValueError("it has another number of nodes than it says")
-    values = _spread(archive["edge_weights"], indices.size)
+    values = _values(file, "edge_weights", indices.size)
     upper = sp.csr_array((values, indices, indptr), shape=(n, n))
     return sp.csr_array(upper + upper.T)
 
 
-def _features(archive: Any, n: int, d: int) -> np.ndarray | sp.csr_array:
-    if "features" in archive:
-        return archive["features"]
-    indptr, indices = unpack_indices(archive["feature_counts"], archive["feature_skips"], limit=n)
+def _features(file: NpzFile, n: int, d: int) -> np.ndarray | sp.csr_array:
+    if "features" in file:
+        dense = file.read("features", None, kinds="f", ndim=2)
+        if dense.shape != (n, d):
+            raise ValueError(f"its features have shape {dense.shape}")
+        return dense
+    indptr, indices = _indices(file, "feature", n)
     if indptr.size != d + 1:
         raise ValueError("it has another number of features than it says")
-    values = _spread(archive["feature_values"], indices.size)
+    values = _values(file, "feature_values", indices.size)
     return sp.csr_array(sp.csc_array((values, indices, indptr), shape=(n, d)))
 
 
-def _spread(values: np.ndarray, size: int) -> np.ndarray:
+def _indices(file: NpzFile, what: str, limit: int) -> tuple[np.ndarray, np.ndarray]:
+    counts, skips = (
+        file.read(f"{what}_{part}", None, kinds="iu", ndim=1) for part in ("counts", "skips")
+    )
+    return unpack_indices(counts, skips, limit)
+
+
+def _values(file: NpzFile, name: str, size: int) -> np.ndarray:
     """Undo :func:`_once_if_equal`."""
+    values = file.read(name, None, kinds="f", ndim=None)
     if values.dtype not in (np.float32, np.float64):
         raise ValueError(f"its numbers have type {values.dtype}")
     values = np.full(size, values) if values.ndim == 0 else values

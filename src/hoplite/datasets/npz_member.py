@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
+import os
+import re
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -13,22 +17,27 @@ from typing import IO, Any
 import numpy as np
 
 from hoplite.errors import DatasetError
+from hoplite.files import open_regular
 
 PIECE_BYTES = 1 << 24
+# What the members of a file may unpack to: a gigabyte, and beyond that so many times the file.
+FREE_BYTES, MOST_TIMES = 1 << 30, 200
+MOST_EMPTY = 10**7  # columns of a matrix without rows
+_HEADER = re.compile(
+    rb"\{'descr': '([<>|=][a-zA-Z]\d{0,4})', 'fortran_order': (True|False), "
+    rb"'shape': \(((?:\d{1,18}L?(?:, ?|(?=\))))*)\), ?\} *\n?"
+)
+_TYPES = re.compile(r"[<>|=]([biu]1|[iuf][248]|c8|c16|O|S\d+|U\d+)")
 
-# What zipfile, zlib and NumPy's header parser raise on damaged bytes.
+# What zipfile and zlib raise on damaged bytes; ValueError also for what contradicts itself.
 _DAMAGE = (
     zipfile.BadZipFile,
     zlib.error,
+    struct.error,
     EOFError,
     OSError,
     ValueError,
     NotImplementedError,  # an unknown compression
-    RuntimeError,  # an encrypted member
-    SyntaxError,
-    TypeError,
-    KeyError,
-    OverflowError,
 )
 
 
@@ -44,30 +53,36 @@ class NpzFile:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, path: Path, advice: str) -> Iterator[NpzFile]:
+    def opened(cls, path: Path, advice: str, what: str = "is damaged") -> Iterator[NpzFile]:
         """The file; any damage met while it is open is one sentence that ends with ``advice``."""
         try:
-            with path.open("rb") as file, zipfile.ZipFile(file) as archive:
-                yield cls(path, archive, advice)
+            file = io.BufferedReader(open_regular(path))  # pyright: ignore[reportArgumentType]
         except FileNotFoundError as error:
             raise DatasetError(f"{path} does not exist; {advice}.") from error
-        except PermissionError as error:
-            raise DatasetError(f"{path} cannot be opened: {error.strerror}.") from error
+        except OSError as error:
+            raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
+        try:
+            with file, zipfile.ZipFile(file) as archive:
+                _check_members(archive, os.fstat(file.fileno()).st_size)
+                yield cls(path, archive, advice)
         except _DAMAGE as error:
             reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
-            raise DatasetError(f"{path} is damaged ({reason}); {advice}.") from error
+            raise DatasetError(f"{path} {what} ({reason}); {advice}.") from error
+
+    def __contains__(self, name: str) -> bool:
+        return f"{name}.npy" in self._archive.NameToInfo
 
     def read(
-        self, name: str, dtype: Any, *, kinds: str, ndim: int, limit: int | None = None
+        self, name: str, dtype: Any, *, kinds: str, ndim: int | None, limit: int | None = None
     ) -> np.ndarray:
-        """Member ``name`` as ``dtype``.
+        """Member ``name`` as ``dtype``, or as the type it has if that is None.
 
         Parameters
         ----------
         kinds : str
             The NumPy kinds that the stored array may have: ``"iu"`` for integers, ``"fiu"``.
-        ndim : int
-            The number of axes that it must have.
+        ndim : int or None
+            The number of axes that it must have; None for a single number or a list.
         limit : int, optional
             Every value must be in 0 .. limit - 1.
         """
@@ -77,15 +92,17 @@ class NpzFile:
                 raise DatasetError(
                     f"{name!r} in {self.path} has type {stored}; it must hold {wanted}."
                 )
-            if len(shape) != ndim:
+            if len(shape) != ndim and not (ndim is None and len(shape) < 2):
+                axes = f"{ndim or 'at most 1'} {'axes' if ndim == 2 else 'axis'}"
                 raise DatasetError(
-                    f"{name!r} in {self.path} has shape {shape}; it must have {ndim} "
-                    f"{'axis' if ndim == 1 else 'axes'}."
+                    f"{name!r} in {self.path} has shape {shape}; it must have {axes}."
                 )
             count = math.prod(shape)
             if count * stored.itemsize != size:
                 raise ValueError(f"{name!r} has {size:,} bytes for shape {shape} of {stored}")
-            flat = np.empty(count, dtype)
+            if not count and max(shape, default=0) > MOST_EMPTY:
+                raise ValueError(f"{name!r} has shape {shape}")
+            flat = np.empty(count, stored.newbyteorder("=") if dtype is None else dtype)
             step = max(PIECE_BYTES // stored.itemsize, 1)
             for start in range(0, count, step):
                 piece = flat[start : start + step]
@@ -96,6 +113,10 @@ class NpzFile:
                         f"{name!r} in {self.path} holds {outside:,}; "
                         f"it must hold 0 to {limit - 1:,}."
                     )
+                if flat.dtype.kind in "iu":
+                    bounds = np.iinfo(flat.dtype)
+                    if raw.min() < bounds.min or raw.max() > bounds.max:
+                        raise ValueError(f"{name!r} holds numbers beyond {flat.dtype}")
                 with np.errstate(over="ignore"):  # beyond float32 is infinite, and refused as such
                     piece[:] = raw
             stream.read(1)  # reaches the end, where zipfile compares the checksum
@@ -123,13 +144,33 @@ class NpzFile:
             ) from None
         with self._archive.open(info) as stream:
             version = np.lib.format.read_magic(stream)
-            if version == (1, 0):
-                shape, fortran, stored = np.lib.format.read_array_header_1_0(stream)
-            elif version == (2, 0):
-                shape, fortran, stored = np.lib.format.read_array_header_2_0(stream)
-            else:
+            if version not in ((1, 0), (2, 0)):
                 raise ValueError(f"{name!r} has the unknown array format {version}")
+            length = int.from_bytes(_exactly(stream, 2 if version == (1, 0) else 4), "little")
+            shape, fortran, stored = _parsed(_exactly(stream, min(length, 1 << 16)), name)
             yield stream, stored, shape, fortran, info.file_size - stream.tell()
+
+
+def _check_members(archive: zipfile.ZipFile, size: int) -> None:
+    members = archive.infolist()
+    if len(archive.NameToInfo) < len(members):
+        raise ValueError("it holds a member twice")
+    if any(member.flag_bits & 1 for member in members):
+        raise ValueError("it is encrypted")
+    unpacked = sum(member.file_size for member in members)
+    if unpacked > FREE_BYTES + MOST_TIMES * size:
+        raise ValueError(f"its {size:,} bytes unpack to {unpacked:,}")
+
+
+def _parsed(header: bytes, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order and type of an array, from the header that NumPy writes and no other."""
+    found = _HEADER.fullmatch(header)
+    if found is None or not _TYPES.fullmatch(kind := found[1].decode("ascii")):
+        raise ValueError(f"{name!r} has an array header that NumPy does not write")
+    shape = tuple(
+        int(size.rstrip(b"L")) for size in found[3].replace(b" ", b"").split(b",") if size
+    )
+    return shape, found[2] == b"True", np.dtype(kind)
 
 
 def _exactly(stream: IO[bytes], size: int) -> bytes:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hoplite.sparse_checks import check_csr
+
 
 def narrow(values: np.ndarray) -> np.ndarray:
     """The same integers in the smallest type that holds them all; unsigned if none is negative.
@@ -57,8 +59,7 @@ def unpack_indices(
         raise ValueError("the counts do not add up to the number of entries")
     running = np.concatenate([[0], np.cumsum(steps)])
     indices = running[1:] - 1 - np.repeat(running[indptr[:-1]], counts)
-    if indices.size and (indices.min() < 0 or indices.max() >= limit):
-        raise ValueError("an index is out of range")
+    check_csr(indptr, indices, indices, (counts.size, limit))
     return indptr, indices
 
 

@@ -10,13 +10,15 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.datasets.normalize import row_normalized
-from hoplite.datasets.pickles import read_pickle
+from hoplite.datasets.pickles import MOST_BYTES, read_pickle
 from hoplite.errors import DatasetError
+from hoplite.files import read_regular
 from hoplite.graph import Graph, Split
 from hoplite.graph_checks import UNKNOWN_LABEL
 
 PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATION_NODES = 500
+MOST_FEATURES, MOST_CLASSES = 10**7, 10**5
 SPLIT_NOTE = "public Planetoid split"
 
 
@@ -101,16 +103,25 @@ class _Files:
     def matrix(self, part: str) -> sp.csr_array:
         value = read_pickle(self.path(part))
         if isinstance(value, np.ndarray) and value.ndim == 2:
-            return sp.csr_array(value)
+            value = sp.csr_array(value)
         if not isinstance(value, sp.csr_array):
             raise DatasetError(f"{self.path(part)} holds no matrix; it must hold feature rows.")
+        self._refuse_width(part, _columns(value), MOST_FEATURES)
         return value
 
     def classes(self, part: str) -> np.ndarray:
         value = read_pickle(self.path(part))
         if not isinstance(value, np.ndarray) or value.ndim != 2:
             raise DatasetError(f"{self.path(part)} holds no matrix; it must hold one-hot labels.")
+        self._refuse_width(part, value.shape[1], MOST_CLASSES)
         return value
+
+    def _refuse_width(self, part: str, columns: int, most: int) -> None:
+        """A matrix without entries may claim any number of columns."""
+        if columns > most:
+            raise DatasetError(
+                f"{self.path(part)} has {columns:,} columns and at most {most:,} are read."
+            )
 
     def neighbours(self) -> dict[int, list[int]]:
         value = read_pickle(self.path("graph"))
@@ -140,7 +151,7 @@ class _Files:
     def test_index(self, first: int, count: int, limit: int) -> np.ndarray:
         path = self.path("test.index")
         try:
-            test = [int(word) for word in path.read_text("ascii").split()]
+            test = [int(word) for word in read_regular(path, MOST_BYTES).decode("ascii").split()]
         except ValueError as error:
             raise DatasetError(f"{path} is no list of node indices ({error}).") from error
         if len(test) != count:

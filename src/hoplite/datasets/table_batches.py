@@ -12,10 +12,12 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from hoplite.datasets.table_files import (
-    _PANDAS_INDEX,
-    _refuse_encoding,
-    _refuse_separator,
+    FAILURES,
     as_text,
+    check_file,
+    checked_names,
+    checked_values,
+    unreadable,
 )
 from hoplite.errors import DatasetError
 
@@ -23,7 +25,10 @@ from hoplite.errors import DatasetError
 LEAST_BLOCK, MOST_BLOCK, BLOCKS = 1 << 19, 16 << 20, 64
 FORMS = 16  # a batch exists in so many forms at once: levels, values, text, keys, numbers
 ROW_BYTES = 512  # of the text and the keys of a row that is short in the file
-READ_AHEAD = 1 << 20  # bytes of a Parquet column buffered at a time
+READ_AHEAD = 1 << 16  # bytes of a Parquet column buffered at a time
+# A Parquet column is read page by page, whatever its row group: packed, raw, and its dictionary.
+PAGE_BYTES, PAGES = 1 << 20, 4
+PROBE = 1 << 10  # rows read to see how large they are in memory
 _CELL = re.compile(
     r"In CSV column #(\d+): Row #(\d+): CSV conversion error to (\S+): invalid value (.*)"
 )
@@ -69,19 +74,25 @@ class TableReader:
     """The table in ``path``; in CSV, the columns named in ``text`` stay as they are written.
 
     ``room`` is the memory that a batch may take, in all its forms together. The types of the other
-    columns of a CSV file are guessed from its first block; whole numbers count as numbers.
+    columns of a CSV file are guessed from its first block; whole numbers count as numbers. Of a
+    Parquet file only as many columns should be read at once as :meth:`groups` says.
     """
 
     def __init__(self, path: Path, text: Collection[str], room: int) -> None:
-        self.path, self._text, self._room = path, frozenset(text), room
+        self.path, self._text, self.room = path, frozenset(text), room
         self.is_csv = path.suffix == ".csv"
         self._types: dict[str, pa.DataType] = {}
         self._all_names: list[str] = []
+        self._buffers: dict[str, float] = {}
+        self._row_bytes: dict[str, float] = {}
+        check_file(path)
         try:
-            schema = self._open_csv().schema if self.is_csv else parquet.read_schema(path)
-        except Exception as error:
-            raise self._unreadable(error) from error
-        self._all_names, self.schema = schema.names, self._checked(schema)
+            schema = self._open_csv().schema if self.is_csv else self._parquet_schema()
+            self._all_names = schema.names  # fails if a name is not UTF-8
+        except FAILURES as error:
+            raise unreadable(path, error) from error
+        kept = set(checked_names(path, schema))
+        self.schema = pa.schema([field for field in schema if field.name in kept])
         if self.is_csv:
             self._types = {
                 field.name: pa.float64() if _may_grow(field.type) else field.type
@@ -97,18 +108,19 @@ class TableReader:
 
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """The rows of the table from the first to the last; only ``columns`` if given."""
-        wanted = [name for name in self.names if columns is None or name in columns]
+        asked = None if columns is None else frozenset(columns)
+        wanted = [name for name in self.names if asked is None or name in asked]
         first = 0
         pieces = self._csv_pieces(wanted) if self.is_csv else self._parquet_pieces(wanted)
         while True:
             try:
                 piece = next(pieces, None)
-            except Exception as error:
+            except FAILURES as error:
                 raise self._unreadable(error) from error
             if piece is None:
                 return
             if piece.num_rows:
-                yield Batch(first, pa.Table.from_batches([piece]))
+                yield Batch(first, checked_values(self.path, pa.Table.from_batches([piece])))
             first += piece.num_rows
             del piece
             pa.default_memory_pool().release_unused()
@@ -117,16 +129,55 @@ class TableReader:
         with self._open_csv(columns) as reader:
             yield from reader
 
+    def groups(self, columns: Sequence[str]) -> list[list[str]]:
+        """``columns`` in runs, in their order, whose buffers together fit into half of the room."""
+        if self.is_csv:
+            return [list(columns)]
+        found: list[list[str]] = []
+        left = 0.0
+        for name in columns:
+            buffers = self._buffers[name]
+            if not found or buffers > left:
+                found.append([])
+                left = self.room / 2
+            found[-1].append(name)
+            left -= buffers
+        return found
+
     def _parquet_pieces(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        with parquet.ParquetFile(self.path, buffer_size=READ_AHEAD, pre_buffer=False) as file:
-            meta = file.metadata
-            groups = [meta.row_group(i).total_byte_size for i in range(meta.num_row_groups)]
-            row_bytes = sum(groups) / max(meta.num_rows, 1)
-            rows = int(np.clip(self._room / (FORMS * row_bytes + ROW_BYTES), 16, 1 << 20))
+        with self._open_parquet() as file:
+            row_bytes = sum(self._row_bytes[name] for name in columns)
+            for piece in file.iter_batches(PROBE, columns=columns, use_threads=False):
+                # text that repeats is small in the file
+                row_bytes = max(row_bytes, piece.nbytes / max(piece.num_rows, 1))
+                break
+            rows = int(np.clip(self.room / 2 / (FORMS * row_bytes + ROW_BYTES), 16, 1 << 20))
             yield from file.iter_batches(rows, columns=columns, use_threads=False)
 
+    def _open_parquet(self) -> parquet.ParquetFile:
+        return parquet.ParquetFile(self.path, buffer_size=READ_AHEAD, pre_buffer=False)
+
+    def _parquet_schema(self) -> pa.Schema:
+        """The schema; per column, what its buffers take and how many bytes a row has."""
+        with self._open_parquet() as file:
+            meta, schema = file.metadata, file.schema_arrow
+            largest = np.zeros(meta.num_columns)
+            total = np.zeros(meta.num_columns)
+            for i in range(meta.num_row_groups):
+                group = meta.row_group(i)
+                sizes = [group.column(j).total_uncompressed_size for j in range(group.num_columns)]
+                largest, total = np.maximum(largest, sizes), total + sizes
+            buffers = PAGES * np.minimum(largest, PAGE_BYTES) + READ_AHEAD
+            ends = np.cumsum([0, *(_leaves(field.type) for field in schema)])
+            if ends[-1] != meta.num_columns:
+                raise ValueError("its columns are not those of its schema")
+            for name, start, stop in zip(schema.names, ends[:-1], ends[1:], strict=True):
+                self._buffers[name] = float(buffers[start:stop].sum())
+                self._row_bytes[name] = float(total[start:stop].sum()) / max(meta.num_rows, 1)
+        return schema
+
     def _open_csv(self, columns: list[str] | None = None) -> Any:
-        block = int(np.clip(self._room // BLOCKS, LEAST_BLOCK, MOST_BLOCK))
+        block = int(np.clip(self.room // BLOCKS, LEAST_BLOCK, MOST_BLOCK))
         types = {name: pa.large_string() for name in self._text} | self._types
         return csv.open_csv(
             self.path,
@@ -135,49 +186,24 @@ class TableReader:
             convert_options=csv.ConvertOptions(column_types=types, include_columns=columns or []),
         )
 
-    def _checked(self, schema: pa.Schema) -> pa.Schema:
-        if self.is_csv and any(pa.types.is_binary(kind) for kind in schema.types):
-            _refuse_encoding(self.path)
-        if self.is_csv and len(schema) == 1:
-            _refuse_separator(self.path)
-        kept = [field for field in schema if not _PANDAS_INDEX.fullmatch(field.name)]
-        names = [field.name for field in kept]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        if repeated:
-            raise DatasetError(
-                f"{self.path} has several columns {repeated[0]!r}; rename all but one."
-            )
-        if any(not name.strip() for name in names):
-            raise DatasetError(
-                f"{self.path} has a column without a name; name it, or remove it if it only "
-                "numbers rows."
-            )
-        return pa.schema(kept)
-
-    def _unreadable(self, error: Exception) -> Exception:
-        if isinstance(error, DatasetError) or not isinstance(
-            error, pa.ArrowException | OSError | ValueError
-        ):
-            return error
-        if self.is_csv and not isinstance(error, OSError):
-            try:
-                _refuse_encoding(self.path)
-                _refuse_separator(self.path)
-            except DatasetError as clearer:
-                return clearer
-        reason = (str(error).splitlines() or [""])[0].rstrip(".")
-        cell = _CELL.match(reason)
-        if cell:
-            # PyArrow counts the header as a row
-            name, row = self._all_names[int(cell[1])], int(cell[2]) - 1
-            return DatasetError(
-                f"column {name!r} of {self.path} has {cell[4]} in data row {row:,} but values of "
-                f"type {cell[3]} before; correct it."
-            )
-        kind = "CSV" if self.is_csv else "Parquet"
-        return DatasetError(f"{self.path} cannot be read as {kind}: {reason}.")
+    def _unreadable(self, error: Exception) -> DatasetError:
+        cell = _CELL.match(str(error)) if self.is_csv else None
+        if cell is None:
+            return unreadable(self.path, error)
+        # PyArrow counts the header as a row
+        name, row = self._all_names[int(cell[1])], int(cell[2]) - 1
+        return DatasetError(
+            f"column {name!r} of {self.path} has {cell[4]} in data row {row:,} but values of "
+            f"type {cell[3]} before; correct it."
+        )
 
 
 def _may_grow(kind: pa.DataType) -> bool:
     """Whether later rows may hold numbers that the guess of the first block would not."""
     return pa.types.is_integer(kind) or pa.types.is_null(kind)
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """How many columns of a Parquet file a column of this type is."""
+    children = range(kind.num_fields) if pa.types.is_nested(kind) else ()
+    return sum(_leaves(kind.field(i).type) for i in children) or 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,13 @@ import pyarrow as pa
 import scipy.sparse as sp
 
 from hoplite.datasets.table_files import as_number, as_text, is_text, pc
+from hoplite.datasets.table_times import (
+    as_elapsed,
+    is_date,
+    is_temporal,
+    spelled_dates,
+    warn_about_times,
+)
 from hoplite.errors import DatasetError, HopliteWarning
 
 # Below this share of non-zero cells, CSR is smaller than dense and faster to multiply.
@@ -90,14 +98,19 @@ def _block(column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path) -> _Bl
         return _Block([name], _numbers(column, name, ids, path), one_hot=False)
     if _is_list(kind) and (_is_number(kind.value_type) or pa.types.is_null(kind.value_type)):
         return _lists(column, name, ids, path)
+    if is_temporal(kind):
+        warn_about_times(name, path)
+        return _Block([name], _numbers(as_elapsed(column), name, ids, path), one_hot=False)
     if is_text(kind):
         text = as_text(column, name, path)
         numbers = _spelled_numbers(text) if path.suffix == ".csv" else None
+        if numbers is None:
+            numbers = spelled_dates(text)
+            if numbers is not None:
+                warn_about_times(name, path)
         if numbers is not None:
             return _Block([name], _numbers(numbers, name, ids, path), one_hot=False)
         return _one_hot(text, name, ids, path)
-    if pa.types.is_temporal(kind):
-        return _one_hot(as_text(column.cast(pa.large_string()), name, path), name, ids, path)
     raise DatasetError(
         f"column {name!r} of {path} has type {kind}; "
         "features are numbers, lists of numbers or text."
@@ -179,6 +192,7 @@ def _spelled_numbers(text: pa.Array) -> pa.ChunkedArray | None:
     return pa.chunked_array([pa.array(numbers).take(pc.index_in(text, value_set=values))])
 
 
+@functools.cache  # PyArrow looks for pandas whenever it makes a scalar
 def _zero(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(0).cast(kind)
 
@@ -207,12 +221,14 @@ def _warn_about_typing_errors(
     name: str, values: list[str], text: pa.Array, ids: pa.Array, path: Path
 ) -> None:
     """One "1,5" makes a CSV column of numbers a column of text; that must not pass in silence."""
-    odd = [value for value in values if np.isnan(as_number(value))]
+    odd, meant = [value for value in values if np.isnan(as_number(value))], "numbers"
+    if 2 * len(odd) >= len(values):
+        odd, meant = [value for value in values if not is_date(value)], "dates"
     if odd and 2 * len(odd) < len(values):
         node = ids[pc.index(text, pa.scalar(odd[0], pa.large_string())).as_py()].as_py()
         warnings.warn(
             f"column {name!r} of {path} is taken as text because of {odd[0]!r} (node {node!r}) "
-            "although most of its values are numbers; correct that value if numbers are meant.",
+            f"although most of its values are {meant}; correct that value if {meant} are meant.",
             HopliteWarning,
             stacklevel=5,
         )

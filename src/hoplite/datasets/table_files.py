@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import pyarrow.compute
 from pyarrow import csv, parquet
 
 from hoplite.errors import DatasetError, HopliteWarning, nearest_hint
+from hoplite.files import open_regular
 
 # PyArrow makes these functions when it is imported, so type checkers cannot see them.
 pc: Any = pyarrow.compute
@@ -23,6 +25,12 @@ SUFFIXES = (".csv", ".parquet")
 # A cell must fit into a block of a CSV file, and a column's type is guessed from the first block.
 CSV_BLOCK = 64 * 2**20
 NEAR_MISS = 0.8
+CELL_BYTES = 3  # of a Parquet file, on average, that are as costly as so many of a CSV file
+MOST_COLUMNS = 50_000  # of a table: each costs some memory and time of its own
+HEADER_BYTES = 1 << 24  # of a CSV file, searched for the end of its header
+_QUOTED, _LINE_END = re.compile(rb'"[^"]*"'), re.compile(rb"[\r\n]")
+# What PyArrow raises when it reads a file that is damaged, or larger than memory.
+FAILURES = (pa.ArrowException, OSError, ValueError)
 # pandas stores a row index under this name; it is no column of the user's.
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
@@ -45,8 +53,21 @@ def find_table(folder: Path, stem: str) -> Path:
     return found[0]
 
 
+def table_bytes(path: Path) -> int:
+    """The bytes of the file, or of its cells: Parquet writes a text that repeats only once."""
+    size = path.stat().st_size
+    if path.suffix == ".csv":
+        return size
+    try:
+        with parquet.ParquetFile(path) as file:
+            return max(size, CELL_BYTES * file.metadata.num_rows * file.metadata.num_columns)
+    except (pa.ArrowException, OSError, ValueError):  # whoever reads it will say what is wrong
+        return size
+
+
 def read_table(path: Path, text: Collection[str]) -> pa.Table:
     """The table in ``path``; in CSV, the columns named in ``text`` stay as they are written."""
+    check_file(path)
     try:
         if path.suffix == ".csv":
             table = csv.read_csv(
@@ -58,28 +79,79 @@ def read_table(path: Path, text: Collection[str]) -> pa.Table:
                 ),
             )
         else:
-            table = parquet.ParquetFile(path).read()
-        names = table.column_names  # fails if a name is not UTF-8
-    except (pa.ArrowException, OSError, ValueError) as error:
-        if path.suffix == ".csv" and not isinstance(error, OSError):
+            with parquet.ParquetFile(path) as file:
+                table = file.read()
+        _ = table.column_names  # fails if a name is not UTF-8
+    except FAILURES as error:
+        raise unreadable(path, error) from error
+    return checked_values(path, table.select(checked_names(path, table.schema)))
+
+
+def check_file(path: Path) -> None:
+    """Refuse what is no regular file, and a CSV file of more columns than PyArrow reads well."""
+    try:
+        with open_regular(path) as file:
+            head = file.read(HEADER_BYTES) if path.suffix == ".csv" else b""
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
+    header = _LINE_END.split(_QUOTED.sub(b"", head), maxsplit=1)[0]
+    _refuse_width(path, header.count(b",") + 1)
+
+
+def _refuse_width(path: Path, columns: int) -> None:
+    if columns > MOST_COLUMNS:
+        raise DatasetError(
+            f"{path} has {columns:,} columns and at most {MOST_COLUMNS:,} are read; give so many "
+            "numbers as one column of lists, in Parquet."
+        )
+
+
+def unreadable(path: Path, error: BaseException) -> DatasetError:
+    """What to tell when PyArrow fails on the file with one of :data:`FAILURES`."""
+    reason = (str(error).splitlines() or [""])[0].rstrip(".")
+    if isinstance(error, MemoryError):
+        return DatasetError(
+            f"{path} needs more memory than there is ({reason}); write it in smaller row groups."
+        )
+    if path.suffix == ".csv" and not isinstance(error, OSError):
+        try:
             _refuse_encoding(path)
             _refuse_separator(path)
-        reason = (str(error).splitlines() or [""])[0].rstrip(".")
-        kind = "CSV" if path.suffix == ".csv" else "Parquet"
-        raise DatasetError(f"{path} cannot be read as {kind}: {reason}.") from error
-    if path.suffix == ".csv" and any(pa.types.is_binary(kind) for kind in table.schema.types):
+        except DatasetError as clearer:
+            return clearer
+    kind = "CSV" if path.suffix == ".csv" else "Parquet"
+    return DatasetError(f"{path} cannot be read as {kind}: {reason}.")
+
+
+def checked_names(path: Path, schema: pa.Schema) -> list[str]:
+    """The columns of the user, each with a name of its own."""
+    _refuse_width(path, len(schema))
+    if path.suffix == ".csv" and any(pa.types.is_binary(kind) for kind in schema.types):
         _refuse_encoding(path)
-    if path.suffix == ".csv" and table.num_columns == 1:
+    if path.suffix == ".csv" and len(schema) == 1:
         _refuse_separator(path)
-    names = [name for name in names if not _PANDAS_INDEX.fullmatch(name)]
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    names = [name for name in schema.names if not _PANDAS_INDEX.fullmatch(name)]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
-        raise DatasetError(f"{path} has several columns {repeated[0]!r}; rename all but one.")
+        raise DatasetError(f"{path} has several columns {min(repeated)!r}; rename all but one.")
     if any(not name.strip() for name in names):
         raise DatasetError(
             f"{path} has a column without a name; name it, or remove it if it only numbers rows."
         )
-    return table.select(names)
+    return names
+
+
+def checked_values(path: Path, table: pa.Table) -> pa.Table:
+    """The table, of which every offset, index and letter is sound: a file may say anything."""
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        try:
+            column.validate(full=True)
+        except FAILURES as error:
+            reason = (str(error).splitlines() or [""])[0].rstrip(".")
+            raise DatasetError(
+                f"column {name!r} of {path} is damaged ({reason}); write the file again."
+            ) from error
+    return table
 
 
 def check_columns(

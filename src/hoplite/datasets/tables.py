@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import warnings
 from pathlib import Path
@@ -28,6 +29,7 @@ from hoplite.graph_checks import UNKNOWN_LABEL
 NODE_COLUMNS = ("id", "label", "split")
 EDGE_COLUMNS = ("source", "target", "weight")
 PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
+MOST_NUMBERS = 100  # as classes, unless they are integers that repeat
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _INT64 = range(-(2**63), 2**63)
 
@@ -37,10 +39,11 @@ def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
 
     Nodes: ``id`` (text or integers, unique), optional ``label`` (text or numbers, empty where
     unknown), optional ``split`` (train, val, test, or empty); every other column is a feature:
-    numbers and booleans as they are, lists of them as ``column[0]``, ``column[1]``, ..., text
-    one-hot under the names ``column=value``, a missing text as zeros. Edges: ``source``,
-    ``target`` (ids), optional ``weight``; direction is ignored and further columns too. White
-    space around a text does not count.
+    numbers and booleans as they are, lists of them as ``column[0]``, ``column[1]``, ..., dates as
+    days since 1970-01-01, times and durations as seconds, text one-hot under the names
+    ``column=value``, a missing text as zeros. Edges: ``source``, ``target`` (ids), optional
+    ``weight``; direction is ignored and further columns too. White space around a text does not
+    count.
 
     Classes are sorted by name, by number if all are integers. Labels without a split get a
     stratified one made with ``seed``; a split without labels means nothing and is dropped. A
@@ -106,13 +109,38 @@ def _read_labels(nodes: pa.Table, path: Path) -> tuple[np.ndarray, tuple[str, ..
     if "label" not in nodes.column_names:
         return np.full(nodes.num_rows, UNKNOWN_LABEL), ()
     text = as_text(nodes["label"], "label", path, fractions=True)
-    names = pc.unique(text).drop_null().to_pylist()
-    if all(_INTEGER.fullmatch(name) for name in names):
-        names.sort(key=lambda name: (int(name), name))
-    else:
-        names.sort()
+    names = sorted_classes(pc.unique(text).drop_null().to_pylist())
+    check_classes(names, len(text) - text.null_count, path)
     codes = pc.index_in(text, value_set=pa.array(names, pa.large_string()))
     return pc.fill_null(codes, UNKNOWN_LABEL).to_numpy().astype(np.int64), tuple(names)
+
+
+def sorted_classes(names: list[str]) -> list[str]:
+    """By name, or by number if all are integers."""
+    if all(_INTEGER.fullmatch(name) for name in names):
+        return sorted(names, key=lambda name: (int(name), name))
+    return sorted(names)
+
+
+def check_classes(names: list[str], labelled: int, path: Path) -> None:
+    """Refuse a measurement as label: more than 100 numbers, with fractions or hardly a repeat."""
+    rare = labelled < 2 * len(names)
+    if len(names) <= MOST_NUMBERS:
+        return
+    if any(math.isnan(as_number(name)) for name in names):
+        if rare:
+            warnings.warn(
+                f"column 'label' of {path} has {len(names):,} different values for {labelled:,} "
+                "labelled nodes; each becomes a class, so give another column if it is a key.",
+                HopliteWarning,
+                stacklevel=4,
+            )
+    elif rare or not all(_INTEGER.fullmatch(name) for name in names):
+        raise DatasetError(
+            f"column 'label' of {path} has {len(names):,} different numbers for {labelled:,} "
+            "labelled nodes, which is a measurement and no class; group them into classes, or "
+            "rename the column."
+        )
 
 
 def _read_split(nodes: pa.Table, labels: np.ndarray, ids: pa.Array, path: Path, seed: int) -> Split:

@@ -53,7 +53,7 @@ class ExactModel:
                 "over hops, nodes and features; use an sgc, egc, lgc or hlgc."
             )
         graph = aligned_graph(graph, trained.num_features, trained.feature_names)
-        check_classes(graph, trained.class_names)
+        check_classes(graph, trained.class_names, trained.left_out_classes)
         self.trained = trained
         self.graph = graph
         self.model = build_model(config, trained.num_features, trained.num_classes)

@@ -97,6 +97,7 @@ class Field:
         """Removals at a time, so that their signals and hop features stay in bounded memory."""
         nodes = self.matrix.shape[0]
         numbers = 5 * nodes + 3 * (self.hops + 1) * self.num_features
+        numbers += (4 + self.hops) * self.exact.trained.num_classes
         most = min(BATCH_BYTES // (8 * numbers), MOST_COLUMNS)
         return max(min(most, max(CACHED_NUMBERS // nodes, 16)), 1)
 
@@ -220,7 +221,7 @@ def _narrowed(exact: ExactModel, inside: np.ndarray) -> tuple[Any, Weights]:
     """X at these nodes and the model's weights.
 
     Where the model reads X only through products with weights, those stand for X, and the
-    identity for the weights: m columns, or 2 m, instead of d.
+    identity for the weights: m columns, or 2 m, instead of d, if these are fewer.
     """
     features: Any = exact.features[inside]
     if isinstance(exact.model, LinearModel):
@@ -228,6 +229,8 @@ def _narrowed(exact: ExactModel, inside: np.ndarray) -> tuple[Any, Weights]:
     elif isinstance(exact.model, ClassGate):
         names = ["theta", "gate_features"]
     else:
+        return features, exact.weights
+    if features.shape[1] <= len(names) * exact.trained.num_classes:
         return features, exact.weights
     signal = features @ torch.cat([exact.weights[name][0] for name in names], dim=1).numpy()
     blocks = torch.eye(signal.shape[1], dtype=torch.float64).chunk(len(names), dim=1)

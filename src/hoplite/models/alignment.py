@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterable
 
 import numpy as np
 import scipy.sparse as sp
 
 from hoplite.errors import HopliteWarning, ModelFileError
 from hoplite.graph import Graph
+
+LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
 
 
 def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...] | None) -> Graph:
@@ -32,20 +35,50 @@ def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...
     return graph
 
 
-def check_classes(graph: Graph, class_names: tuple[str, ...]) -> None:
+def class_names_of(
+    y: np.ndarray, classes: np.ndarray, graph: Graph, nodes: np.ndarray
+) -> tuple[tuple[str, ...], list[str]]:
+    """Names of the ``classes``, the distinct values of ``y``, and the graph's classes besides them.
+
+    If ``y`` are the numbers of the graph's own labels, or their names, the names are the graph's.
+    That is so if it is so at every one of ``nodes`` with a label, and there is one. Other values
+    have a meaning of their own, so their names are what they are as text.
+
+    >>> graph = Graph.from_edges([], np.eye(3), [0, 1, 1], class_names=["dog", "cat"])
+    >>> class_names_of(np.array([1, 1]), np.array([1]), graph, np.array([1, 2]))
+    (('cat',), ['dog'])
+    """
+    texts = tuple(str(value) for value in classes)
+    names, labels = tuple(graph.class_names or ()), np.asarray(graph.labels)[nodes]
+    known = labels >= 0
+    if not known.any():
+        return texts, []
+    own = np.array(names, dtype=object)[labels[known]]
+    if y.dtype.kind in "biuf" and np.array_equal(y[known], labels[known]):
+        inside = (classes >= 0) & (classes < len(names)) & (classes == np.floor(classes))
+        if not inside.all():  # at a node whose own label is unknown
+            return texts, []
+        texts = tuple(names[int(value)] for value in classes)
+    elif not np.array_equal([str(value) for value in y[known]], own):
+        return texts, []
+    return texts, [name for name in names if name not in set(texts)]
+
+
+def check_classes(graph: Graph, class_names: tuple[str, ...], left_out: Iterable[str] = ()) -> None:
     """Raise ModelFileError if the graph has classes that the model does not know.
 
-    The graph may lack some of them. Names that are mere numbers (a graph without class names) are
-    compared by their count.
+    The graph may lack some of them, and may have those that were ``left_out`` when the model was
+    trained. Names that are mere numbers (a graph without class names) are compared by their count.
     """
     names = tuple(graph.class_names or ())
+    known = {*class_names, *left_out}
     numbered = names == tuple(str(c) for c in range(len(names)))
-    if numbered and len(names) > len(class_names):
+    if numbered and len(names) > len(known):
         raise ModelFileError(
             f"the model knows {len(class_names)} classes but the graph has {len(names)}; "
             "use this graph's own model, or leave out its labels."
         )
-    unknown = [] if numbered else [name for name in names if name not in class_names]
+    unknown = [] if numbered else [name for name in names if name not in known]
     if unknown:
         shown = ", ".join(class_names[:5]) + (", ..." if len(class_names) > 5 else "")
         raise ModelFileError(
@@ -65,7 +98,8 @@ def labels_in(graph: Graph, class_names: tuple[str, ...]) -> np.ndarray:
     names, labels = tuple(graph.class_names or ()), graph.labels
     if labels is None or not set(names) <= set(class_names):
         return np.full(graph.num_nodes, -1) if labels is None else np.array(labels)
-    places = np.array([*[class_names.index(name) for name in names], -1])
+    place = {name: index for index, name in enumerate(class_names)}
+    places = np.array([*[place[name] for name in names], -1])
     return places[labels]
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from hoplite.config import ModelConfig
+from hoplite.errors import ConfigError
 from hoplite.filters import uniform
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import RowView
@@ -42,6 +43,16 @@ class Model(ABC):
         if self.config.bias:
             weights["bias"] = torch.zeros(self.num_classes)
         return weights
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shapes of one run's weights; none of their numbers is drawn or held."""
+        no_generator: Any = None  # there is nothing to draw
+        try:
+            with torch.device("meta"):
+                first = self.initial(no_generator)
+        except RuntimeError as error:
+            raise ConfigError(f"such a model is too large for any memory ({error}).") from error
+        return {name: tuple(value.shape) for name, value in first.items()}
 
     @abstractmethod
     def initial_filter(self, generator: torch.Generator) -> Weights:

@@ -1,32 +1,92 @@
-"""A trained model as a folder: it is there completely or not at all.
+"""A trained model as a folder: the old one or the new one, whole, at every moment.
 
-``config.json`` holds settings, names and the checksum of ``weights.safetensors``; ``result.json``,
-if there is one, the figures of the training. Both files are first written and synced under other
-names, then the weights and last the configuration take theirs. If that is cut between the two, the
-new configuration is still there under its other name, and reading takes the one that fits.
+    config.json            settings, names, and the SHA-256 of the weights
+    weights.safetensors
+    result.json            the figures of the training, if they were given
+
+Three files cannot be replaced in one step, so a save goes through a sub-folder NEW:
+
+1. NEW.tmp gets all files of the new model, synced, and a token: result.json itself, or the empty
+   ``no-result`` if there is none. It is renamed to NEW. As long as NEW has its token, it is nothing
+   yet; if it is found without its process, it is removed, by renaming it back first.
+2. One step takes the token away and makes the visible result.json the new one: the rename of
+   NEW/result.json to result.json, or of result.json to NEW/replaced, or the removal of
+   NEW/no-result where there was no result before either. **Now the model is saved.**
+3. Weights and configuration are moved to their places, and NEW goes.
+
+So a kill before step 2 leaves the old model, and after it the new one, each with its own result:
+reading takes from NEW what step 3 has not moved, and finishes step 3. All of this, reading too, is
+done with the folder locked, so that processes that save at the same time follow each other. A lock
+ends with its process, and whatever is in NEW then belongs to nobody.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import hashlib
-import json
+import math
 import os
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
-import torch
+import msgspec
+from msgspec import Meta
 from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
+from hoplite.config import ModelConfig, idle_settings
 from hoplite.errors import ModelFileError
-from hoplite.files import atomic_write_bytes
+from hoplite.files import lock, open_regular, read_regular, sync_folder
+from hoplite.json_files import MOST_BYTES, parse_json, to_json, without_nan
 from hoplite.models.base import Weights
 
 FORMAT = 1
 CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE = "config.json", "weights.safetensors", "result.json"
-NEW_CONFIG_FILE, NEW_WEIGHTS_FILE = ".config.json.new", ".weights.safetensors.new"
-OWN_FILES = {CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE, NEW_CONFIG_FILE, NEW_WEIGHTS_FILE}
+NEW, UNFINISHED = ".hoplite-new", ".hoplite-new.tmp"
+NO_RESULT, REPLACED = "no-result", "replaced"
+VISIBLE = {CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE}
+# What earlier versions left in a folder when they were killed.
+EARLIER = re.compile(
+    r"\.+(config\.json|weights\.safetensors|result\.json)(\.new|(\.new)?\.[0-9a-f]{16}\.tmp)"
+)
+EARLIER_CONFIG = ".config.json.new"
+MOST_HEADER = 1 << 20  # bytes of the names and shapes of the weights
+ITEM_BYTES = {"F32": 4, "F64": 8}
+WAIT_SECONDS = 60.0  # for another process that saves; it takes far less
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """config.json."""
+
+    model: ModelConfig
+    num_features: Annotated[int, Meta(ge=0, le=2**40)]
+    class_names: Annotated[tuple[str, ...], Meta(min_length=1)]
+    feature_names: tuple[str, ...] | None
+    training: dict[str, Any]
+    weights_sha256: str = ""  # written by :func:`write_folder`
+    format: Literal[1] = FORMAT
+
+    def __post_init__(self) -> None:
+        names = self.feature_names
+        if names is not None and len(names) != self.num_features:
+            raise ValueError(f"{len(names):,} names of {self.num_features:,} features")
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """The header of one weight."""
+
+    dtype: str
+    shape: tuple[Annotated[int, Meta(ge=0, le=2**40)], ...]
 
 
 def check_target(folder: str | Path, *, overwrite: bool) -> Path:
@@ -36,19 +96,10 @@ def check_target(folder: str | Path, *, overwrite: bool) -> Path:
     replaced.
     """
     given, folder = Path(folder), Path(os.path.realpath(folder))
-    try:
-        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    except NotADirectoryError:
-        raise ModelFileError(f"{given} is a file; choose a folder for the model.") from None
-    except OSError as error:
-        raise ModelFileError(f"{given} cannot be used: {error.strerror}.") from None
-    if names - OWN_FILES:
-        raise ModelFileError(
-            f"{given} holds {sorted(names - OWN_FILES)[0]!r}, which is not a model's; "
-            "choose another folder."
-        )
-    if names & {CONFIG_FILE, WEIGHTS_FILE} and not overwrite:
-        raise ModelFileError(f"{given} holds a model already; replace it with --overwrite.")
+    if _names(given) - VISIBLE:
+        with _held(folder), contextlib.suppress(OSError):
+            _settle(folder)
+    _check_free(given, overwrite)
     parent = folder
     while not os.path.lexists(parent):
         parent = parent.parent
@@ -57,77 +108,254 @@ def check_target(folder: str | Path, *, overwrite: bool) -> Path:
     return folder
 
 
+def _names(folder: Path) -> set[str]:
+    """What is in ``folder``, none if it does not exist; ModelFileError if it is not a model's."""
+    try:
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    except NotADirectoryError:
+        raise ModelFileError(f"{folder} is a file; choose a folder for the model.") from None
+    except OSError as error:
+        raise ModelFileError(f"{folder} cannot be used: {error.strerror}.") from None
+    own = VISIBLE | {NEW, UNFINISHED}
+    others = sorted(name for name in names - own if not EARLIER.fullmatch(name))
+    if others:
+        raise ModelFileError(
+            f"{folder} holds {others[0]!r}, which is not a model's; choose another folder."
+        )
+    return names
+
+
+def _check_free(folder: Path, overwrite: bool) -> None:
+    if not overwrite and _names(folder) & {CONFIG_FILE, WEIGHTS_FILE}:
+        raise ModelFileError(f"{folder} holds a model already; replace it with --overwrite.")
+
+
 def write_folder(
     folder: str | Path,
-    config: dict[str, Any],
+    model: ModelFile,
     weights: Weights,
     result: dict[str, Any] | None,
     *,
     overwrite: bool,
 ) -> None:
     """Write the model into ``folder``, which is made if it is not there."""
-    given, folder = folder, check_target(folder, overwrite=overwrite)
+    given, folder = Path(folder), check_target(folder, overwrite=overwrite)
+    for name, value in weights.items():
+        if not value.isfinite().all():
+            raise ModelFileError(
+                f"the weights {name!r} hold values that are not finite numbers, so the model is "
+                f"not saved to {given}; train it with a smaller --lr, or fewer --hops."
+            )
     data = save_tensors({name: value.contiguous() for name, value in weights.items()})
-    config = {"format": FORMAT, **config, "weights_sha256": hashlib.sha256(data).hexdigest()}
-    new_weights, new_config = folder / NEW_WEIGHTS_FILE, folder / NEW_CONFIG_FILE
-    existed = folder.exists()
+    model = dataclasses.replace(model, weights_sha256=hashlib.sha256(data).hexdigest())
+    try:
+        config = {"format": FORMAT} | dataclasses.asdict(model)
+        files = {WEIGHTS_FILE: data, CONFIG_FILE: _json(config, 2)}
+        files |= {NO_RESULT: b""} if result is None else {RESULT_FILE: _json(result, 1)}
+    except ValueError as error:
+        raise ModelFileError(f"cannot write the model to {given}: {error}.") from error
+    made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        atomic_write_bytes(new_weights, data)
-        atomic_write_bytes(new_config, json.dumps(config, indent=2).encode())
+        with _held(folder):
+            _settle(folder)
+            _check_free(given, overwrite)  # another process may have been faster
+            try:
+                _prepare(folder, files)
+                _take_token(folder)
+            finally:
+                _settle(folder)
     except OSError as error:
-        for path in (new_weights, new_config):
-            path.unlink(missing_ok=True)
-        if not existed and folder.exists():
-            folder.rmdir()
-        raise ModelFileError(f"cannot write the model to {given}: {error.strerror}.") from error
-    try:
-        new_weights.replace(folder / WEIGHTS_FILE)
-        new_config.replace(folder / CONFIG_FILE)
-        (folder / RESULT_FILE).unlink(missing_ok=True)  # of the model before
-        if result is not None:
-            atomic_write_bytes(folder / RESULT_FILE, json.dumps(result, indent=1).encode())
-    except OSError as error:
+        if made:
+            with contextlib.suppress(OSError):
+                folder.rmdir()
         raise ModelFileError(f"cannot write the model to {given}: {error.strerror}.") from error
 
 
-def read_folder(folder: str | Path) -> tuple[dict[str, Any], Weights]:
-    """The configuration and the weights of a model folder, checked against each other."""
+def read_folder(
+    folder: str | Path, shapes: Callable[[ModelFile, int], Shapes | None]
+) -> tuple[ModelFile, Weights]:
+    """The configuration and the weights of a model folder, checked against each other.
+
+    ``shapes`` tells those that a model must have whose file holds that many numbers; None if there
+    is none.
+    """
     folder = Path(folder)
-    config = _read_config(folder, CONFIG_FILE)
-    path = folder / WEIGHTS_FILE
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
-    checksum = hashlib.sha256(data).hexdigest()
-    if checksum != config.get("weights_sha256") and (folder / NEW_CONFIG_FILE).exists():
-        config = _read_config(folder, NEW_CONFIG_FILE)  # a save was cut after its first half
-    if checksum != config.get("weights_sha256"):
-        raise ModelFileError(
-            f"{path} is truncated or belongs to another model; "
-            f"its checksum is not the one in {CONFIG_FILE}."
-        )
-    try:
-        weights = load_tensors(data)
-    except SafetensorError as error:
-        raise ModelFileError(f"{path} is not a weights file: {error}.") from None
-    for name, value in weights.items():
-        if value.dtype not in (torch.float32, torch.float64) or not value.isfinite().all():
-            raise ModelFileError(f"{path} holds {name!r} with values that are not finite numbers.")
-    return config, weights
-
-
-def _read_config(folder: Path, name: str) -> dict[str, Any]:
-    path = folder / name
     if not folder.is_dir():
         raise ModelFileError(f"{folder} is not a model folder; train one with `hoplite train`.")
+    with _held(folder):
+        with contextlib.suppress(OSError):  # a folder that is not ours to write is read as it is
+            _settle(folder)
+        model = _read_config(_place(folder, CONFIG_FILE))
+        return model, _read_weights(_place(folder, WEIGHTS_FILE), model, shapes)
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Within the block, no other process saves to or reads from ``folder``."""
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
+        handle = os.open(folder, os.O_RDONLY)
+    except OSError:  # a system where folders cannot be opened, or one that will tell in a moment
+        yield
+        return
+    try:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while lock(handle, wait=False) is False:
+            if time.monotonic() > deadline:
+                raise ModelFileError(f"another process is working on {folder}; wait for it.")
+            time.sleep(0.01)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _prepare(folder: Path, files: dict[str, bytes]) -> None:
+    """Step 1: all files in NEW, with the token."""
+    unfinished = folder / UNFINISHED
+    unfinished.mkdir()
+    for name, data in files.items():
+        with (unfinished / name).open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+    sync_folder(unfinished)
+    unfinished.rename(folder / NEW)
+    sync_folder(folder)
+
+
+def _take_token(folder: Path) -> None:
+    """Step 2: from here on the new model is the model."""
+    new, result = folder / NEW, folder / RESULT_FILE
+    if (new / RESULT_FILE).exists():
+        (new / RESULT_FILE).replace(result)
+    elif os.path.lexists(result):
+        result.replace(new / REPLACED)
+    else:
+        (new / NO_RESULT).unlink()
+    sync_folder(folder)
+
+
+def _is_saved(folder: Path) -> bool:
+    """Whether there is a new model whose files are not all in their places yet."""
+    try:
+        names = {path.name for path in (folder / NEW).iterdir()}
+    except OSError:
+        return False
+    return REPLACED in names or not names & {RESULT_FILE, NO_RESULT}
+
+
+def _place(folder: Path, name: str) -> Path:
+    """Where a file of the model is."""
+    new = folder / NEW / name
+    return new if _is_saved(folder) and os.path.lexists(new) else folder / name
+
+
+def _settle(folder: Path) -> None:
+    """Finish what a save that was killed has begun, or remove it; ``folder`` must be held."""
+    _settle_earlier(folder)
+    new, unfinished = folder / NEW, folder / UNFINISHED
+    if new.is_dir():
+        if _is_saved(folder):
+            for name in (WEIGHTS_FILE, CONFIG_FILE):
+                if (new / name).exists():
+                    (new / name).replace(folder / name)
+            sync_folder(folder)
+        _remove(unfinished)
+        new.rename(unfinished)
+    _remove(unfinished)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a sub-folder with the files that a save has put there, and no others."""
+    if folder.is_dir():
+        for name in (*VISIBLE, NO_RESULT, REPLACED):
+            (folder / name).unlink(missing_ok=True)
+        folder.rmdir()
+
+
+def _settle_earlier(folder: Path) -> None:
+    """Likewise for earlier versions, which moved the weights before the configuration."""
+    left = [path for path in folder.iterdir() if EARLIER.fullmatch(path.name)]
+    config = folder / EARLIER_CONFIG
+    if config in left:
+        with contextlib.suppress(ModelFileError, OSError):
+            wanted = _read_config(config).weights_sha256
+            with open_regular(folder / WEIGHTS_FILE) as file:
+                found = hashlib.file_digest(file, "sha256").hexdigest()
+            if found == wanted:
+                (folder / RESULT_FILE).unlink(missing_ok=True)  # of the model before
+                config.replace(folder / CONFIG_FILE)
+    for path in left:
+        path.unlink(missing_ok=True)
+
+
+def _json(content: dict[str, Any], indent: int) -> bytes:
+    return to_json(without_nan(content), indent).encode("utf-8")
+
+
+def _read_config(path: Path) -> ModelFile:
+    try:
+        content = parse_json(read_regular(path, MOST_BYTES), dict[str, Any])
+        settings = content.get("model")
+        if content.get("format") != FORMAT or not isinstance(settings, dict):
+            raise ModelFileError(f"{path} is not a model that this version of Hoplite can read.")
+        unknown = sorted(settings.keys() - {one.name for one in dataclasses.fields(ModelConfig)})
+        if unknown:
+            raise ValueError(f"this version has no setting {unknown[0]!r}")
+        idle = idle_settings(settings.get("model"))  # earlier versions kept any value of these
+        used = {name: value for name, value in settings.items() if name not in idle}
+        return msgspec.convert({**content, "model": used}, ModelFile)
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
-    except (ValueError, RecursionError):
-        raise ModelFileError(f"{path} is truncated or not JSON; train the model again.") from None
-    if not isinstance(config, dict) or config.get("format") != FORMAT:
-        raise ModelFileError(f"{path} is not a model that this version of Hoplite can read.")
-    return config
+    except ValueError as error:
+        raise ModelFileError(f"{path} is damaged ({error}); train the model again.") from None
+
+
+def _read_weights(
+    path: Path, model: ModelFile, shapes: Callable[[ModelFile, int], Shapes | None]
+) -> Weights:
+    """The weights, of which nothing is held in memory before their sizes are known to fit."""
+    another = ModelFileError(
+        f"{path} is truncated or belongs to another model; "
+        f"its checksum is not the one in {CONFIG_FILE}."
+    )
+    try:
+        with open_regular(path) as file:
+            size = os.fstat(file.fileno()).st_size
+            start = file.read(8)
+            length = int.from_bytes(start, "little")
+            if length > min(MOST_HEADER, size - 8):
+                raise another
+            header = file.read(length)
+            tensors = msgspec.json.decode(header, type=dict[str, Any])
+            tensors.pop("__metadata__", None)
+            found = msgspec.convert(tensors, dict[str, _Tensor])
+            for name, tensor in found.items():
+                if tensor.dtype not in ITEM_BYTES:
+                    raise ModelFileError(
+                        f"{path} holds {name!r} with values that are not finite numbers."
+                    )
+            numbers = {name: math.prod(tensor.shape) for name, tensor in found.items()}
+            held = sum(ITEM_BYTES[found[name].dtype] * count for name, count in numbers.items())
+            if size != 8 + length + held:
+                raise another
+            wanted = shapes(model, sum(numbers.values()))
+            there = {name: tensor.shape for name, tensor in found.items()}
+            if there != wanted:
+                raise ModelFileError(
+                    f"the weights {there} in {path} do not fit a {model.model.model} model with "
+                    f"{model.model.hops} hops, {model.num_features} features and "
+                    f"{len(model.class_names)} classes."
+                )
+            data = start + header + file.readall()
+        if hashlib.sha256(data).hexdigest() != model.weights_sha256:
+            raise another
+        weights = load_tensors(data)
+    except OSError as error:
+        raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
+    except (SafetensorError, ValueError, RecursionError) as error:
+        raise ModelFileError(f"{path} is not a weights file: {error}.") from None
+    for name, value in weights.items():
+        if not value.isfinite().all():
+            raise ModelFileError(f"{path} holds {name!r} with values that are not finite numbers.")
+    return weights

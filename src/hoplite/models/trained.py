@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,14 @@ import torch
 from torch import Tensor
 
 from hoplite.config import ModelConfig
-from hoplite.errors import ConfigError, HopliteError, ModelFileError
+from hoplite.errors import ConfigError, HopliteError
 from hoplite.graph import Graph
 from hoplite.models import LinearModel, Model, Weights, build_model
-from hoplite.models.alignment import aligned_graph, check_classes
-from hoplite.models.folder import read_folder, write_folder
+from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_classes
+from hoplite.models.folder import ModelFile, read_folder, write_folder
 from hoplite.propagation.engine import Propagation
+
+MOST_IDLE = 1 << 16  # a setting that the model does not use may be this much above its weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,6 +47,13 @@ class TrainedModel:
         return len(self.class_names)
 
     @property
+    def left_out_classes(self) -> tuple[str, ...]:
+        """Classes of its graph that the model has not, because it was not shown any of them."""
+        names = self.training.get(LEFT_OUT)  # from a file, so anything
+        found = names if isinstance(names, list) else []
+        return tuple(name for name in found if isinstance(name, str))
+
+    @property
     def coefficients_(self) -> np.ndarray:
         """c_0 .. c_k in the model's basis; for hLGC the ungated alpha. The baselines have none."""
         model = self._model()
@@ -62,14 +70,29 @@ class TrainedModel:
         return values.detach().numpy().copy()
 
     def logits(self, graph: Graph) -> np.ndarray:
-        """Logits of every node: (n, m); ModelFileError unless the graph fits the model."""
+        """Logits of every node: (n, m); ModelFileError unless the graph fits the model.
+
+        HopliteError if one is not finite, as for features beyond all that the model has seen.
+        """
         graph = aligned_graph(graph, self.num_features, self.feature_names)
-        check_classes(graph, self.class_names)
+        check_classes(graph, self.class_names, self.left_out_classes)
         config = self.config
         return self.logits_from(Propagation(graph, config.operator, config.basis, config.hops))
 
     def logits_from(self, propagation: Propagation) -> np.ndarray:
         """Logits of every node from a propagation that is already set up: (n, m)."""
+        found = self.raw_logits(propagation)
+        bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if bad.size:
+            raise HopliteError(
+                f"the outputs of {bad.size:,} nodes (first: node {bad[0]}) are not finite, so they "
+                "are no predictions; features or weights are too large: scale the features as "
+                "those in training were, or train again with fewer hops."
+            )
+        return found
+
+    def raw_logits(self, propagation: Propagation) -> np.ndarray:
+        """As :meth:`logits_from`, with infinity and NaN where that overflows."""
         weights = {name: value.to(propagation.dtype) for name, value in self._stacked().items()}
         with torch.no_grad():
             return self._model().logits(weights, propagation.view())[:, 0].numpy()
@@ -93,47 +116,24 @@ class TrainedModel:
 
         The folder appears complete or not at all; with ``overwrite`` it may replace a model.
         """
-        config = {
-            "model": dataclasses.asdict(self.config),
-            "num_features": self.num_features,
-            "class_names": self.class_names,
-            "feature_names": self.feature_names,
-            "training": self.training,
-        }
-        write_folder(folder, config, self.weights, result, overwrite=overwrite)
+        model = ModelFile(
+            self.config, self.num_features, self.class_names, self.feature_names, self.training
+        )
+        write_folder(folder, model, self.weights, result, overwrite=overwrite)
         return Path(folder)
 
     @classmethod
     def load(cls, folder: str | Path) -> TrainedModel:
         """Read a model that ``save`` wrote; anything else raises ModelFileError."""
-        config, weights = read_folder(folder)
-        try:
-            model = cls(
-                config=ModelConfig(**config["model"]),
-                weights=weights,
-                num_features=int(config["num_features"]),
-                class_names=_names(config["class_names"]),
-                feature_names=_names(config["feature_names"]) if config["feature_names"] else None,
-                training=dict(config["training"]),
-            )
-            model._check_shapes()
-        except (KeyError, TypeError, ValueError, HopliteError) as error:
-            raise ModelFileError(f"{folder} does not hold a complete model: {error}") from None
-        return model
-
-    def _check_shapes(self) -> None:
-        found = {name: tuple(value.shape) for name, value in self.weights.items()}
-        # the size that grows with hops first, so that a wrong one is not allocated
-        fits = found.get("alpha", (self.config.hops + 1,)) == (self.config.hops + 1,)
-        if fits:
-            first = self._model().initial(torch.Generator())
-            fits = found == {name: tuple(value.shape) for name, value in first.items()}
-        if not fits:
-            raise ModelFileError(
-                f"the weights {found} do not fit a {self.config.model} model with "
-                f"{self.config.hops} hops, {self.num_features} features and "
-                f"{self.num_classes} classes."
-            )
+        found, weights = read_folder(folder, _shapes)
+        return cls(
+            found.model,
+            weights,
+            found.num_features,
+            found.class_names,
+            found.feature_names or None,
+            found.training,
+        )
 
     def _model(self) -> Model:
         return build_model(self.config, self.num_features, self.num_classes)
@@ -149,7 +149,12 @@ class TrainedModel:
         )
 
 
-def _names(names: Any) -> tuple[str, ...]:
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"the names {str(names)[:60]} are not a list of texts.")
-    return tuple(names)
+def _shapes(found: ModelFile, numbers: int) -> dict[str, tuple[int, ...]] | None:
+    """The shapes that the weights must have; None if ``numbers`` of them are far too few."""
+    config = found.model
+    if max(found.num_features, config.hidden, config.heads) > numbers + MOST_IDLE:
+        return None
+    try:
+        return build_model(config, found.num_features, len(found.class_names)).shapes()
+    except ConfigError:  # too large for any memory
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -22,6 +23,18 @@ except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
 MOST_THREADS = 1024
 SHARED_ELEMENTS = 1 << 17  # from this size on a signal is worth a second thread
 _chosen: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
+_forked = False
+
+
+def _after_fork() -> None:
+    """OpenMP waits for ever for threads that a fork has not copied: work on with this one alone."""
+    global _forked
+    _forked = True
+    torch.set_num_threads(1)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def has_native() -> bool:
@@ -30,14 +43,18 @@ def has_native() -> bool:
 
 
 def set_num_threads(threads: int) -> None:
-    """Let the C++ core and torch, which share their threads, use at most ``threads`` of them."""
+    """Let the C++ core and torch, which share their threads, use at most ``threads`` of them.
+
+    A process that ``os.fork()`` made, also by way of multiprocessing's "fork", stays with one,
+    since the threads of its parent are not in it; one that was spawned is free to choose.
+    """
     check_number("threads", threads, 1, MOST_THREADS, whole=True)
-    torch.set_num_threads(int(threads))
+    torch.set_num_threads(1 if _forked else int(threads))
 
 
 def get_num_threads() -> int:
     """Threads of the C++ core and torch: at first ``OMP_NUM_THREADS`` or the number of cores."""
-    return torch.get_num_threads()
+    return 1 if _forked else torch.get_num_threads()
 
 
 @contextmanager

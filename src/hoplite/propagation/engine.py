@@ -162,13 +162,19 @@ class RowView:
                 hops = self._hop_features[: coefficients.shape[1]].squeeze(2)
                 mixed = torch.tensordot(coefficients, hops, dims=1)
             return (mixed @ theta).transpose(0, 1)
+        if self._owner.features.shape[1] < theta.shape[-1]:  # fewer columns to propagate
+            inputs = self._dropped_features(theta.shape[0], dropout)
+            return torch.einsum("nrd,rdm->nrm", self._filtered(inputs, coefficients), theta)
+        return self._filtered(self._owner.features.times(theta, dropout), coefficients)
+
+    def _filtered(self, signal: Tensor, coefficients: Tensor | None) -> Tensor:
+        """sum_i c_i p_i(S) of a signal (n, R, c) on the rows; see :meth:`combine`."""
         owner = self._owner
-        signal = owner.features.times(theta, dropout)
         if coefficients is None:
             if self._filter_is_cheap:
                 product = self._last_filter @ signal.flatten(1)
                 return product.view(self.num_rows, *signal.shape[1:])
-            coefficients = theta.new_zeros(theta.shape[0], owner.hops + 1)
+            coefficients = signal.new_zeros(signal.shape[1], owner.hops + 1)
             coefficients[:, -1] = 1
         few = self._rows is not None and FEW_ROWS * self.num_rows < signal.shape[0]
         if few and coefficients.requires_grad:
@@ -185,6 +191,13 @@ class RowView:
         owner = self._owner
         signal = owner.features.times(theta, dropout)
         return hop_stack(owner.matrix, owner.basis, signal, owner.hops, self._rows)
+
+    def _dropped_features(self, runs: int, dropout: Dropout | None) -> Tensor:
+        """X itself on all nodes, with each run's dropout: (n, R, d)."""
+        features = self._owner.features
+        if dropout is None:
+            return features.dense().unsqueeze(1).repeat(1, runs, 1)
+        return torch.stack([features.dense(dropout, run) for run in range(runs)], dim=1)
 
     def inputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
         """X Theta on the rows: (rows, R, m)."""

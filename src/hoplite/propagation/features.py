@@ -11,9 +11,11 @@ import torch
 from torch import Tensor
 
 from hoplite.errors import ConfigError, GraphError
+from hoplite.graph_checks import as_array
 from hoplite.propagation.backend import get_num_threads, native, uses_native
 from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.spmm import SparseMatrix, as_tensor, csr_tensor, torch_product
+from hoplite.propagation.spmm import SparseMatrix, as_tensor, csr_tensor, plain, torch_product
+from hoplite.sparse_checks import NUMBERS, as_numbers
 
 
 class Features:
@@ -30,6 +32,21 @@ class Features:
     """
 
     def __init__(self, storage: SparseMatrix | Tensor, row_numbers: Tensor | None = None) -> None:
+        if isinstance(storage, Tensor):
+            storage = plain(storage)
+            if storage.dim() != 2:
+                raise GraphError(
+                    f"features has shape {tuple(storage.shape)}; pass one row per node."
+                )
+            if not storage.is_floating_point():
+                raise GraphError(f"features is {storage.dtype}; pass a tensor of floats.")
+        if row_numbers is not None:
+            row_numbers = plain(row_numbers).to("cpu")
+            if row_numbers.dtype != torch.int64 or row_numbers.shape != storage.shape[:1]:
+                raise GraphError(
+                    f"row_numbers is {row_numbers.dtype} of shape {tuple(row_numbers.shape)}; "
+                    "pass one int64 number per row."
+                )
         self._storage = storage
         self._row_numbers = row_numbers
         self._elements: dict[bool, Tensor] = {}
@@ -44,19 +61,24 @@ class Features:
             return cls(SparseMatrix.from_scipy(array))
         dense = array.detach() if isinstance(array, Tensor) else None
         if dense is None:
-            values = np.asarray(array)
-            if values.dtype not in (np.float32, np.float64):
-                values = values.astype(np.float32)
-            dense = as_tensor(np.ascontiguousarray(values))
-        if dense.dim() != 2:
-            raise GraphError(f"features has shape {tuple(dense.shape)}; pass one row per node.")
-        return cls(dense.contiguous())
+            values = as_array(array, "features")
+            if values.dtype.kind not in NUMBERS:
+                raise GraphError(f"features has type {values.dtype}; pass numbers.")
+            kept = as_numbers(values if values.dtype != bool else values.astype(np.float32))
+            dense = as_tensor(kept)
+        return cls(dense)
 
     @property
     def nnz(self) -> int:
         """Stored elements: the nonzeros if sparse, all of them if dense."""
         store = self._storage
         return store.nnz if isinstance(store, SparseMatrix) else store.numel()
+
+    def largest(self) -> float:
+        """The largest absolute value; 0 if there is none."""
+        store = self._storage
+        values = as_tensor(store.to_scipy().data) if isinstance(store, SparseMatrix) else store
+        return max(abs(float(end)) for end in values.aminmax()) if values.numel() else 0.0
 
     def rows(self, index: Tensor | np.ndarray | Sequence[int]) -> Features:
         """The given rows, in that order; dropout treats each as in the whole matrix."""
@@ -198,7 +220,7 @@ def _sparse_native(
     runs, m = (dense.shape[1] if transposed else dense.shape[0]), dense.shape[2]
     if dropout is None:
         dropout = Dropout((0.0,) * runs, (0,) * runs)
-    dense = dense.contiguous()
+    dense = plain(dense)
     across, along = dense.stride()[:2]
     out = dense.new_empty((runs, d, m) if transposed else (n, runs, m))
     rules, scales = dropout.rules, dropout.scales

@@ -11,14 +11,14 @@ every epoch: then weights first is the only exact order worth running.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+
+import psutil
 
 from hoplite.config import ORDERS
 from hoplite.errors import ConfigError, check_choice
 
 PASSES = 3  # forward, backward, validation
-BYTES = 4  # per float32
 
 
 @dataclass(frozen=True)
@@ -36,6 +36,7 @@ class Problem:
     epochs: int = 500
     runs: int = 1
     dropout: bool = False
+    itemsize: int = 4  # bytes of a number: 4 of float32, 8 of float64
 
     def weights_first_work(self) -> int:
         """Multiply-adds of a whole training, weights first."""
@@ -51,7 +52,7 @@ class Problem:
 
     def hops_first_bytes(self) -> int:
         """Memory of the kept hop features."""
-        return BYTES * self.kept_hops * self.rows * self.features
+        return self.itemsize * self.kept_hops * self.rows * self.features
 
 
 @dataclass(frozen=True)
@@ -99,8 +100,8 @@ def make_plan(problem: Problem, order: str = "auto", memory: int | None = None) 
 
 
 def free_memory() -> int:
-    """Bytes of physical memory that are free now (1 GiB where the system does not say)."""
-    try:
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, ValueError, OSError):
-        return 2**30
+    """Bytes of physical memory that can be had now, with what the system only keeps of files.
+
+    Without that, a plan would depend on how much was read before.
+    """
+    return psutil.virtual_memory().available

@@ -18,8 +18,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from hoplite.config import BASES, check_number
+from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.propagation.backend import get_num_threads, uses_native
-from hoplite.propagation.spmm import SparseMatrix, spmm
+from hoplite.propagation.spmm import SparseMatrix, check_operand, plain, spmm
 
 TILE_ROWS = 65_536
 Term = tuple[Tensor, Tensor]  # (Z, column scale): the term is Z * scale
@@ -66,6 +68,8 @@ def accumulate(matrix: SparseMatrix, basis: str, term: Callable[[int], Term], ho
 
 def weighted_sum(matrix: SparseMatrix, basis: str, signal: Tensor, scales: Tensor) -> Tensor:
     """sum_i p_i(S) (signal * scales[i]): (n, w) and (k + 1, w) -> (n, w)."""
+    signal, scales = plain(signal), plain(scales)
+    _check(matrix, basis, signal, scales=scales)
     if not _in_tiles(matrix, signal):
         return accumulate(matrix, basis, lambda i: (signal, scales[i]), scales.shape[0] - 1)
     out = torch.empty_like(signal)
@@ -77,6 +81,9 @@ def weighted_sum_adjoint(
     matrix: SparseMatrix, basis: str, gradient: Tensor, signal: Tensor, scales: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The gradients of ``weighted_sum`` by its signal, (n, w), and by its scales, (k + 1, w)."""
+    gradient, signal, scales = plain(gradient), plain(signal), plain(scales)
+    _check(matrix, basis, signal, scales=scales)
+    check_operand("gradient", gradient, signal, matrix.dtype, tuple(signal.shape))
     if not _in_tiles(matrix, signal):
         to_signal = torch.zeros_like(signal)
         to_scales = torch.empty(scales.shape, dtype=torch.float64, device=scales.device)
@@ -121,12 +128,39 @@ def _run_tiles(
     )
 
 
+def _check(
+    matrix: SparseMatrix,
+    basis: str,
+    signal: Tensor,
+    scales: Tensor | None = None,
+    rows: Tensor | None = None,
+) -> None:
+    """The C++ core trusts what it is given, so that is checked here, and for torch alike."""
+    check_choice("basis", basis, BASES)
+    n = matrix.shape[0]
+    if matrix.shape[1] != n:
+        raise GraphError(f"the operator has shape {matrix.shape}; it must be square.")
+    width = signal.shape[-1] if signal.dim() else 0
+    check_operand("signal", signal, signal, matrix.dtype, (n, width))
+    if scales is not None:
+        hops = max(1, scales.shape[0] if scales.dim() else 0)
+        check_operand("scales", scales, signal, matrix.dtype, (hops, width))
+    if rows is None:
+        return
+    if rows.dim() != 1 or rows.dtype != torch.int64 or not rows.is_contiguous():
+        raise GraphError(f"rows is {rows.dtype} of shape {tuple(rows.shape)}; pass int64 indices.")
+    if len(rows):
+        least, most = (int(end) for end in torch.aminmax(rows))
+        if least < 0 or most >= n:
+            raise GraphError(f"rows go from {least:,} to {most:,} but there are {n:,}.")
+
+
 class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, signal: Tensor, coefficients: Tensor, matrix: SparseMatrix, basis: str
     ) -> Tensor:
-        flat = signal.reshape(signal.shape[0], -1).contiguous()
+        flat = signal.flatten(1).contiguous()
         # each run's coefficient repeated over its columns: (R, k + 1) -> (k + 1, R m)
         scales = coefficients.t().repeat_interleave(signal.shape[2], dim=1).contiguous()
         ctx.matrix, ctx.basis, ctx.shape = matrix, basis, signal.shape
@@ -149,6 +183,9 @@ def gather_hops(
     matrix: SparseMatrix, basis: str, signal: Tensor, hops: int, rows: Tensor | None
 ) -> Tensor:
     """p_i(S) signal on ``rows`` (all if None): (n, w) -> (k + 1, rows, w), without gradients."""
+    signal = plain(signal)
+    _check(matrix, basis, signal, rows=rows)
+    check_number("hops", hops, 0, whole=True)
     count = signal.shape[0] if rows is None else len(rows)
     out = signal.new_empty(hops + 1, count, signal.shape[1])
     if _in_tiles(matrix, signal):
@@ -166,7 +203,12 @@ def gather_hops(
 
 def scatter_hops(matrix: SparseMatrix, basis: str, gathered: Tensor, rows: Tensor | None) -> Tensor:
     """The adjoint of ``gather_hops``: (k + 1, rows, w) -> (n, w)."""
-    n, width = matrix.shape[0], gathered.shape[2]
+    n, width = matrix.shape[0], gathered.shape[-1]
+    gathered = plain(gathered)
+    _check(matrix, basis, gathered.new_empty(n, 0), rows=rows)
+    count = n if rows is None else len(rows)
+    hops = max(1, gathered.shape[0])  # at least one
+    check_operand("gathered", gathered, gathered, matrix.dtype, (hops, count, width))
     if not _in_tiles(matrix, gathered):
         one = gathered.new_ones(width)
 
@@ -210,8 +252,8 @@ class _Hops(torch.autograd.Function):
         ctx: Any, signal: Tensor, hops: int, rows: Tensor | None, matrix: SparseMatrix, basis: str
     ) -> Tensor:
         ctx.matrix, ctx.basis, ctx.rows, ctx.shape = matrix, basis, rows, signal.shape
-        flat = signal.reshape(signal.shape[0], -1).contiguous()
-        return gather_hops(matrix, basis, flat, hops, rows).view(hops + 1, -1, *signal.shape[1:])
+        flat = signal.flatten(1).contiguous()
+        return gather_hops(matrix, basis, flat, hops, rows).unflatten(2, signal.shape[1:])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
@@ -222,6 +264,16 @@ class _Hops(torch.autograd.Function):
 
 def combine(matrix: SparseMatrix, basis: str, signal: Tensor, coefficients: Tensor) -> Tensor:
     """sum_i c[r, i] p_i(S) Z[:, r]: (n, R, m) and (R, k + 1) -> (n, R, m), differentiable."""
+    if signal.dim() != 3 or coefficients.dim() != 2 or len(coefficients) != signal.shape[1]:
+        raise GraphError(
+            f"the signal has shape {tuple(signal.shape)} and the coefficients "
+            f"{tuple(coefficients.shape)}; pass nodes x runs x classes and runs x hops."
+        )
+    if coefficients.dtype != signal.dtype:
+        raise ConfigError(
+            f"the coefficients are {coefficients.dtype} but the signal is {signal.dtype}; "
+            "convert one of them."
+        )
     result = _Combine.apply(signal, coefficients, matrix, basis)
     assert isinstance(result, Tensor)
     return result
@@ -231,6 +283,10 @@ def hop_stack(
     matrix: SparseMatrix, basis: str, signal: Tensor, hops: int, rows: Tensor | None = None
 ) -> Tensor:
     """p_i(S) Z on ``rows``: (n, R, m) -> (k + 1, rows, R, m), differentiable in Z."""
+    if signal.dim() != 3:
+        raise GraphError(
+            f"the signal has shape {tuple(signal.shape)}; pass nodes x runs x classes."
+        )
     result = _Hops.apply(signal, hops, rows, matrix, basis)
     assert isinstance(result, Tensor)
     return result

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from hoplite.errors import ConfigError, GraphError
 from hoplite.propagation.backend import get_num_threads, native, uses_native
+from hoplite.sparse_checks import as_csr
 
 
 def as_tensor(array: np.ndarray) -> Tensor:
@@ -75,20 +76,16 @@ class SparseMatrix:
 
         ``symmetric=True`` is the caller's word that the matrix equals its transpose.
         """
-        if not sp.issparse(matrix) or matrix.ndim != 2:
+        if not sp.issparse(matrix):
             raise GraphError(
                 f"the matrix is a {type(matrix).__name__}; pass a two-dimensional SciPy sparse one."
             )
-        if symmetric and matrix.shape[0] != matrix.shape[1]:
+        csr = as_csr(matrix, "the sparse matrix")
+        if symmetric and csr.shape[0] != csr.shape[1]:
             raise GraphError(
-                f"the matrix has shape {matrix.shape}, so it cannot be symmetric; "
+                f"the matrix has shape {csr.shape}, so it cannot be symmetric; "
                 "leave symmetric=False."
             )
-        csr = sp.csr_array(matrix)
-        try:
-            csr.check_format(full_check=True)  # SciPy's own methods trust the index arrays
-        except ValueError as error:
-            raise GraphError(f"the sparse matrix is damaged: {error}.") from error
         if csr.dtype not in (np.float32, np.float64):
             csr = csr.astype(np.float32)
         if not csr.has_canonical_format:
@@ -158,24 +155,23 @@ def spmm(
     Each column's bits do not depend on the columns beside it or on the number of threads (with
     the C++ core).
     """
-    X = X.contiguous()
+    X = plain(X)
     rows = (S.shape[0], X.shape[1] if X.dim() == 2 else 0)
-    _check("X", X, X, S.dtype, (S.shape[1], rows[1]))
+    check_operand("X", X, X, S.dtype, (S.shape[1], rows[1]))
     if Z is not None:
-        _check("Z", Z, X, S.dtype, rows)
+        check_operand("Z", Z, X, S.dtype, rows)
         if column_scale is None:
             column_scale = X.new_ones(rows[1])
-        _check("column_scale", column_scale, X, S.dtype, rows[1:])
+        check_operand("column_scale", column_scale, X, S.dtype, rows[1:])
     elif column_scale is not None:
         raise ConfigError("column_scale was given without Z, which it multiplies; pass both.")
     if W is not None:
-        _check("W", W, X, S.dtype, rows)
+        check_operand("W", W, X, S.dtype, rows)
     if out is None:
         out = torch.empty(rows, dtype=S.dtype, device=X.device)
     else:
-        _check("out", out, X, S.dtype, rows)
-        if out.data_ptr() == X.data_ptr() and X.numel():
-            raise ConfigError("out is X itself; S X cannot be computed in place, pass another out.")
+        check_operand("out", out, X, S.dtype, rows)
+        _check_apart(out, {"X": X, "column_scale": column_scale}, {"Z": Z, "W": W})
     if uses_native(X):
         S.handle.spmm(
             X.data_ptr(),
@@ -231,8 +227,17 @@ def matmul(S: SparseMatrix, X: Tensor) -> Tensor:
     return flat.reshape(S.shape[0], *X.shape[1:])  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
 
 
-def _check(name: str, given: Tensor, X: Tensor, dtype: torch.dtype, shape: tuple[int, ...]) -> None:
-    """Raise a clear error unless ``given`` is a contiguous tensor of this kind and shape."""
+def plain(given: Tensor) -> Tensor:
+    """The numbers of a tensor one after the other in memory, as the C++ core reads them."""
+    if given.layout != torch.strided:
+        raise ConfigError(f"a tensor is stored as {given.layout}; pass it dense, .to_dense().")
+    return given.contiguous().resolve_neg()
+
+
+def check_operand(
+    name: str, given: Tensor, X: Tensor, dtype: torch.dtype, shape: tuple[int, ...]
+) -> None:
+    """Raise a clear error unless ``given`` is a plain tensor of this kind and shape."""
     if tuple(given.shape) != shape:
         wanted = " x ".join(str(size) for size in shape)
         raise GraphError(f"{name} has shape {tuple(given.shape)}; it must be {wanted}.")
@@ -242,5 +247,28 @@ def _check(name: str, given: Tensor, X: Tensor, dtype: torch.dtype, shape: tuple
         )
     if given.device != X.device:
         raise ConfigError(f"{name} is on {given.device} but X is on {X.device}; move one of them.")
-    if not given.is_contiguous():
+    if given.layout != torch.strided or not given.is_contiguous() or given.is_neg():
         raise ConfigError(f"{name} is not contiguous; pass {name}.contiguous().")
+
+
+def _check_apart(
+    out: Tensor, others: dict[str, Tensor | None], same: dict[str, Tensor | None]
+) -> None:
+    """``out`` shares no memory with ``others``, and with ``same`` none or all of it."""
+    start, stop = _span(out)
+    for name, tensor in (others | same).items():
+        if tensor is None:
+            continue
+        first, last = _span(tensor)
+        if (first, last) == (start, stop) and name in same:
+            continue
+        if max(first, start) < min(last, stop):
+            what = f"{name} itself" if first == start else f"a part of the memory of {name}"
+            raise ConfigError(
+                f"out is {what}, which is still read while out is written; pass another out."
+            )
+
+
+def _span(tensor: Tensor) -> tuple[int, int]:
+    start = tensor.data_ptr()
+    return start, start + tensor.numel() * tensor.element_size()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from pathlib import Path
 from typing import Any
 
 from hoplite.errors import HopliteError
+from hoplite.json_files import read_json
 
 FORMAT = 1
 SECTIONS: dict[str, tuple[str, ...]] = {  # and what each of their entries must have
@@ -35,19 +35,15 @@ def load_results(folder: str | os.PathLike[str]) -> dict[str, Any]:
     """The checked content of ``folder/results.json``."""
     path = Path(folder) / "results.json"
     try:
-        text = path.read_text(encoding="utf-8")
+        return check_results(read_json(path, dict[str, Any]))
     except FileNotFoundError:
         raise HopliteError(
             f"{path} does not exist; `hoplite reproduce --out {folder}` writes it."
         ) from None
-    except UnicodeDecodeError as error:
-        raise HopliteError(f"{path} is not UTF-8 text: {error}.") from None
-    try:
-        return check_results(json.loads(text, parse_constant=_refuse_constant))
+    except OSError as error:
+        raise HopliteError(f"cannot read {path}: {error.strerror}.") from None
     except ValueError as error:
         raise HopliteError(f"{path} is not valid JSON: {error}.") from None
-    except RecursionError:
-        raise HopliteError(f"{path} is nested too deeply.") from None
 
 
 def check_results(results: Any) -> dict[str, Any]:
@@ -83,10 +79,6 @@ def is_number(value: Any) -> bool:
 
 def _is_real(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
 
 
 def _check_every_value(results: dict[str, Any]) -> None:

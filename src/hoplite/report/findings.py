@@ -214,7 +214,7 @@ def _speed(results: dict[str, Any]) -> str:
     threads = {threads for *_, threads in pairs if threads}
     where = f"{plural(threads.pop(), 'CPU thread')}" if len(threads) == 1 else "a CPU"
     same = all(
-        cell.entry.get("config", {}).get(name) == value
+        (cell.entry.get("config") or {}).get(name) == value
         for cell in cells
         for name, value in cell.paper.setting.items()
     )

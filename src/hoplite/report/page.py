@@ -96,7 +96,7 @@ def render(template: str, plots: Mapping[str, Sequence[figures.Figure]], **value
         for group in plots.values()
         for figure in group
     ]
-    return environment.get_template(template).render(
+    written = environment.get_template(template).render(
         css=Markup(_source("page.css")),
         js=Markup(_source("page.js")),
         plotly=Markup(get_plotlyjs()),
@@ -105,6 +105,8 @@ def render(template: str, plots: Mapping[str, Sequence[figures.Figure]], **value
         text=text,
         **values,
     )
+    # a file's name may hold bytes that are no UTF-8; they are shown by their numbers
+    return written.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def script_json(value: Any) -> str:

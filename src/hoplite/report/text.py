@@ -6,6 +6,7 @@ import json
 import math
 from typing import Any
 
+from hoplite.config import idle_settings
 from hoplite.report.paper import Score
 
 MODEL_NAMES = {
@@ -22,12 +23,6 @@ SYMBOLS = {
     "lr": "learning rate",
     "weight_decay": "weight decay",
     "hidden": "hidden units",
-}
-IDLE = {  # the settings that a model has not, although its configuration may have the fields
-    **dict.fromkeys(("gcn", "gat"), ("hops", "basis", "start", "gate")),
-    **dict.fromkeys(("sgc", "egc"), ("hidden", "basis", "gate")),
-    "lgc": ("hidden", "gate"),
-    "hlgc": ("hidden",),
 }
 NOTHING = "\u2013"  # an en dash
 MINUS = "\u2212"  # as wide as a plus
@@ -121,13 +116,14 @@ def setting(name: str, value: Any) -> str:
 def settings(entry: dict[str, Any]) -> list[str]:
     """The configuration of a result, without the settings that its model has not.
 
-    >>> settings({"model": "lgc", "config": {"model": "lgc", "hops": 20, "hidden": 16}})
+    >>> settings({"model": "lgc", "config": {"model": "lgc", "hops": 20, "heads": 8}})
     ['k = 20']
     """
+    hidden = {"model"} | idle_settings(entry["model"])
     return [
         setting(str(name), value)
         for name, value in (entry.get("config") or {}).items()
-        if value is not None and name not in ("model", *IDLE.get(entry["model"], ()))
+        if value is not None and name not in hidden
     ]
 
 
@@ -137,7 +133,7 @@ def size(entry: dict[str, Any]) -> str:
     >>> size({"model": "lgc", "config": {"hops": 20, "hidden": 16}})
     'k = 20'
     """
-    name = "hidden" if entry["model"] in ("gcn", "gat") else "hops"
+    name = "hidden" if "hops" in idle_settings(entry["model"]) else "hops"
     value = (entry.get("config") or {}).get(name)
     return "" if value is None else setting(name, value)
 

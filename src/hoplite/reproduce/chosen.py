@@ -6,28 +6,51 @@ after it.
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
-import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 
 from hoplite import __version__
-from hoplite.files import atomic_write_text
+from hoplite.errors import HopliteError
 from hoplite.graph import Graph
+from hoplite.json_files import read_json, write_json
 from hoplite.models import build_model
 from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
+from hoplite.processes import births
 from hoplite.propagation.backend import set_num_threads
 from hoplite.propagation.engine import Propagation
 from hoplite.reproduce.jobs import CURVES_ON, MODELS_SHARE, Job
+from hoplite.selection.records import Count, Share
+from hoplite.training.results import number
 from hoplite.training.train import train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
+Curve = list[float | None]
+
+
+class Learned(TypedDict):
+    """Coefficients of every run, and for hLGC their spread."""
+
+    runs: list[Curve]
+    node_std: Curve | None
+
+
+class Seen(TypedDict):
+    """The file of a job."""
+
+    hoplite: str
+    config: dict[str, Any]
+    seeds: list[Count]
+    val: list[Share | None]
+    test: list[Share | None]
+    best_epoch: Count
+    curves: dict[str, Curve]
+    coefficients: Learned | None
 
 
 def examine(
@@ -41,12 +64,16 @@ def examine(
         return kept
     shown = job.dataset == CURVES_ON and job.model in POLYNOMIAL
     result = train(graph, job.model, seeds=seeds, record_test=shown, **options)
+    if not np.isfinite([result.val_accuracy, result.test_accuracy]).all():
+        raise HopliteError(
+            f"{job.name} diverged with the settings {options}; there is nothing to show of it."
+        )
     first = result.runs[0]
     names = ("train_loss", "val_loss", "test_loss") if shown else ()
     found: dict[str, Any] = {
         **key,
-        "val": [run.val_accuracy for run in result.runs],
-        "test": [run.test_accuracy for run in result.runs],
+        "val": [number(run.val_accuracy) for run in result.runs],
+        "test": [number(run.test_accuracy) for run in result.runs],
         "best_epoch": first.best_epoch,
         "curves": {name: _rounded(first.history[name]) for name in names},
         "coefficients": None,
@@ -59,7 +86,7 @@ def examine(
             "node_std": _rounded(np.mean(spreads, axis=0)) if spreads else None,
         }
     folder.mkdir(parents=True, exist_ok=True)
-    atomic_write_text(path, json.dumps(found) + "\n")
+    write_json(path, found, indent=None)
     return found
 
 
@@ -80,16 +107,13 @@ def examine_many(
         return
     context = multiprocessing.get_context("spawn")  # a fork would inherit OpenMP's dead threads
     threads = max(1, (os.cpu_count() or 1) // workers)
-    with context.Pool(workers, _start_worker, (threads,)) as pool:
+    with births():
+        pool = context.Pool(workers, set_num_threads, (threads,))
+    with pool:
         waiting = [pool.apply_async(examine, call) for call in calls]
         for index, (result, (job, _)) in enumerate(zip(waiting, tasks, strict=True)):
             report(job.name, MODELS_SHARE * index / len(tasks))
             yield job, result.get()
-
-
-def _start_worker(threads: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the process that waits for it says so
-    set_num_threads(threads)
 
 
 def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.ndarray | None]:
@@ -111,13 +135,12 @@ def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.
 
 
 def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
-    """What an earlier run kept for the same settings."""
+    """What an earlier run kept for the same settings; anything else is made again."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        whole = {"val", "test", "best_epoch", "curves", "coefficients"} <= set(found)
-        return found if whole and {name: found[name] for name in key} == key else None
-    except (OSError, ValueError, KeyError, TypeError):
+        found: dict[str, Any] = {**read_json(path, Seen)}
+    except (OSError, ValueError):
         return None
+    return found if {name: found[name] for name in key} == key else None
 
 
 def _rounded(values: np.ndarray) -> list[float | None]:

@@ -221,4 +221,5 @@ def _command(folder: Path, quick: bool, datasets: Sequence[str] | None, seeds: i
     for dataset in datasets or ():
         words += ["--dataset", dataset]
     words += ["--seeds", str(seeds)] if seeds != 5 else []
-    return shlex.join([*words, "--out", name])
+    # a name may hold bytes that are no UTF-8, which no results file can
+    return shlex.join([*words, "--out", name]).encode("utf-8", "replace").decode("utf-8")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from hoplite.errors import HopliteError
 from hoplite.filters import frequency_response
 from hoplite.graph import Graph
 from hoplite.reproduce.jobs import CURVES_ON, Job
@@ -37,6 +39,11 @@ def accuracy_entry(
 ) -> dict[str, Any]:
     """An entry of the section ``accuracy``; ``seen`` has the figures of each seed."""
     val, test, seeds = (list(seen[name]) for name in ("val", "test", "seeds"))
+    if any(value is None or not math.isfinite(value) for value in (*val, *test)):
+        raise HopliteError(
+            f"{job.name}: the chosen configuration diverges with one of the seeds {seeds}, so it "
+            "has no mean accuracy; give a grid with lower learning rates."
+        )
     return {
         "protocol": protocol,
         "dataset": job.dataset,

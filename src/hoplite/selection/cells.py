@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -20,6 +18,7 @@ from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.selection.ledger import Claim, Ledger
 from hoplite.training.loop import fit_runs
+from hoplite.training.results import number
 from hoplite.training.runs import Run, node_sets
 from hoplite.training.train import scored_run
 
@@ -46,6 +45,10 @@ class Task:
         weights, ledger = self.cell_weights(), Ledger(self.folder, self.settings)
         return sorted(ledger.waiting(test=self.test), key=lambda cell: -weights[cell])
 
+    def tidy(self) -> None:
+        """Remove what killed processes left of unfinished cells."""
+        Ledger(self.folder, self.settings).tidy(test=self.test)
+
     def work_on(self, cell: int, look: Callable[[], None] | None = None) -> None:
         """Train one cell, unless another process has it, or has finished it."""
         ledger = Ledger(self.folder, self.settings)
@@ -65,7 +68,7 @@ class Task:
         model = build_model(config, self.graph.num_features, self.graph.num_classes)
         propagation = Propagation(self.graph, config.operator, config.basis, config.hops)
         parts = node_sets(self.graph)
-        parent, last_look = multiprocessing.parent_process(), 0.0
+        last_look = 0.0
 
         def note(state: Any) -> None:
             nonlocal last_look
@@ -74,8 +77,6 @@ class Task:
                 claim.note(min(0.999, max(0.001, state.done / state.total)))
                 if look is not None:
                     look()
-                if parent is not None and not parent.is_alive():  # killed: nobody waits for us
-                    os._exit(1)
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)  # divergence is recorded instead
@@ -84,13 +85,12 @@ class Task:
             )
         found = []
         for i, result in enumerate(results):
-            best = result.best_epoch - 1
-            loss = float(result.history["val_loss"][best])
+            best = result.best_epoch - 1  # -1: the run diverged before it had a result
             record = {
                 "configuration": positions[i // len(seeds)],
                 "seed": result.run.seed,
-                "val_accuracy": result.val_accuracy,
-                "val_loss": loss if np.isfinite(loss) else None,
+                "val_accuracy": number(result.val_accuracy),
+                "val_loss": float(result.history["val_loss"][best]) if best >= 0 else None,
                 "best_epoch": result.best_epoch,
                 "epochs": result.epochs,
                 "diverged": result.diverged,
@@ -98,7 +98,7 @@ class Task:
             }
             if self.test:
                 scored = scored_run(self.graph, config, result, propagation, parts["test"])
-                record["test_accuracy"] = scored.test_accuracy
+                record["test_accuracy"] = number(scored.test_accuracy)
             found.append(record)
         ledger.record(cell, found, time.process_time() - started)
 

@@ -38,7 +38,7 @@ def train_on(where: str, task: Task, look: Callable[[], None]) -> None:
 
 def train_cell(folder: str, cell: int, test: bool, tell: Callable[[Any], None]) -> None:
     """Run on a worker: train one cell, unless another process has it, or has finished it."""
-    settings = Ledger.read(folder).settings
+    settings: dict[str, Any] = {**Ledger.read(folder).settings}
     graph = _graph(folder, settings["graph"])
     Task(graph, settings["model"], Path(folder), settings, test).work_on(cell, lambda: tell(cell))
 

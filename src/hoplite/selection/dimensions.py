@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import ModelConfig, TrainingConfig
-from hoplite.errors import ConfigError, nearest_hint
+from hoplite.errors import GridError, nearest_hint
 
-KINDS = {
-    field.name: type(field.default)
+DEFAULTS = {
+    field.name: field.default
     for config in (ModelConfig, TrainingConfig)
     for field in dataclasses.fields(config)
     if field.name != "model"
 }
+KINDS = {name: type(value) for name, value in DEFAULTS.items()}
 _KIND_NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 MOST_CONFIGURATIONS = 100_000
 _MOST_REPEATS = 100_000  # so many draws in a row without anything new: there is nothing new
@@ -94,10 +95,10 @@ Dimension = Choices | Distribution
 
 
 def check_option(name: str, where: str) -> None:
-    """Raise ConfigError unless ``name`` is a setting of a model or of its training."""
+    """Raise GridError unless ``name`` is a setting of a model or of its training."""
     if name not in KINDS:
         why = "is chosen for the whole search" if name == "model" else "is not an option"
-        raise ConfigError(f"{where}: {name!r} {why}; leave it out.{nearest_hint(name, KINDS)}")
+        raise GridError(f"{where}: {name!r} {why}; leave it out.{nearest_hint(name, KINDS)}")
 
 
 def read_dimension(name: str, given: Any, where: str) -> Dimension:
@@ -113,44 +114,46 @@ def read_dimension(name: str, given: Any, where: str) -> Dimension:
         return _read_distribution(name, given, where)
     values = [_read_value(name, v, where) for v in (given if isinstance(given, list) else [given])]
     if not values:
-        raise ConfigError(f"{where}: {name} is an empty list; give it one value or more.")
-    for i, value in enumerate(values):
-        if value in values[:i]:
-            raise ConfigError(f"{where}: {name} has {value!r} twice; name each value once.")
+        raise GridError(f"{where}: {name} is an empty list; give it one value or more.")
+    seen = set()
+    for value in values:
+        if value in seen:
+            raise GridError(f"{where}: {name} has {value!r} twice; name each value once.")
+        seen.add(value)
     return Choices(tuple(values))
 
 
 def _read_distribution(name: str, given: dict[str, Any], where: str) -> Distribution:
     for part in given:
         if part not in _PARTS:
-            raise ConfigError(
+            raise GridError(
                 f"{where}: {name} has the part {part!r}; a distribution has low, high, and "
                 f"optionally log and integer.{nearest_hint(part, _PARTS)}"
             )
     if KINDS[name] not in (int, float):
         kind = _KIND_NAMES[KINDS[name]]
-        raise ConfigError(f"{where}: {name} is {kind}, so it has no distribution; list its values.")
+        raise GridError(f"{where}: {name} is {kind}, so it has no distribution; list its values.")
     for part in ("low", "high"):
         if part not in given:
-            raise ConfigError(f"{where}: the distribution of {name} has no {part}; add it.")
+            raise GridError(f"{where}: the distribution of {name} has no {part}; add it.")
     for part in ("log", "integer"):
         if not isinstance(given.get(part, False), bool):
-            raise ConfigError(
+            raise GridError(
                 f"{where}: {name}.{part} is {shorten(given[part])}; write true or false."
             )
     if KINDS[name] is int and given.get("integer") is False:
-        raise ConfigError(f"{where}: {name} is a whole number; leave integer = false out.")
+        raise GridError(f"{where}: {name} is a whole number; leave integer = false out.")
     integer = given.get("integer", KINDS[name] is int)
     low, high = (
         _read_value(name, given[part], where, int if integer else float) for part in ("low", "high")
     )
     if not low < high:
-        raise ConfigError(
+        raise GridError(
             f"{where}: {name} goes from low = {low!r} to high = {high!r}; low must be smaller."
         )
     log = given.get("log", False)
     if log and low <= 0:
-        raise ConfigError(
+        raise GridError(
             f"{where}: {name} has low = {low!r} with log = true; only numbers larger than 0 have "
             "a logarithm."
         )
@@ -165,7 +168,7 @@ def _read_value(name: str, value: Any, where: str, kind: type | None = None) -> 
     largest = _MOST_WHOLE if kind is int else math.inf
     if type(value) is not kind or (kind in (int, float) and not abs(value) < largest):
         wanted = _KIND_NAMES[kind] + (" that is finite" if kind is float else "")
-        raise ConfigError(f"{where}: {name} is {shorten(value)}; it must be {wanted}.")
+        raise GridError(f"{where}: {name} is {shorten(value)}; it must be {wanted}.")
     return value
 
 

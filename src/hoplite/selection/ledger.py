@@ -15,25 +15,34 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import json
-import math
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from hoplite.errors import LedgerError
-from hoplite.files import atomic_write_text
+from hoplite.files import read_regular
+from hoplite.json_files import read_json, write_json
+from hoplite.selection.records import (
+    FORMAT,
+    Cell,
+    HiddenCell,
+    RecordedRun,
+    Settings,
+    check_settings,
+    checked_runs,
+)
 
-FORMAT = 1
+Kind = TypeVar("Kind")
 SETTINGS = "search.json"
 
 
 class Ledger:
     """The finished cells of one search in ``folder``; create or join it with :meth:`open`."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+    def __init__(self, folder: Path, settings: Any) -> None:
         self.folder = folder
-        self.settings = settings
+        self.settings: Settings = settings
         self.count = len(settings["cells"])
 
     @classmethod
@@ -52,10 +61,10 @@ class Ledger:
             (folder / "cells").mkdir(parents=True, exist_ok=True)
             with _locked(folder / "search.lock"):  # two processes may begin at once
                 if not path.exists():
-                    atomic_write_text(path, json.dumps(settings, indent=1) + "\n")
+                    write_json(path, settings)
         except OSError as error:
             raise LedgerError(f"cannot keep a search in {folder}: {error.strerror}.") from error
-        _check_same(folder, _read(path), settings)
+        _check_same(folder, _read_settings(path), settings)
         return cls(folder, settings)
 
     @classmethod
@@ -64,10 +73,7 @@ class Ledger:
         path = Path(folder) / SETTINGS
         if not path.is_file():
             raise LedgerError(f"{folder} holds no search ({SETTINGS} is missing).")
-        settings = _read(path)
-        if settings.get("format") != FORMAT or not isinstance(settings.get("cells"), list):
-            raise LedgerError(f"{path} is not of this version of Hoplite.")
-        return cls(Path(folder), settings)
+        return cls(Path(folder), _read_settings(path))
 
     def has(self, cell: int, *, test: bool = False) -> bool:
         """Whether the cell is finished (for the test protocol: with its test accuracies)."""
@@ -102,7 +108,7 @@ class Ledger:
                     for left in (self.folder / "cells").glob(f".{cell:04d}.*.tmp"):
                         left.unlink(missing_ok=True)
 
-    def record(self, cell: int, runs: list[dict[str, Any]], cpu_seconds: float) -> None:
+    def record(self, cell: int, runs: list[RecordedRun], cpu_seconds: float) -> None:
         """Keep what the cell's runs gave; ``test_accuracy``, if there, goes to its own file."""
         hidden = [run["test_accuracy"] for run in runs if "test_accuracy" in run]
         shown = [{k: v for k, v in run.items() if k != "test_accuracy"} for run in runs]
@@ -119,44 +125,53 @@ class Ledger:
                 "the same command continues."
             ) from error
 
-    def runs(self, *, test: bool = False) -> list[dict[str, Any]]:
+    def runs(self, *, test: bool = False) -> list[RecordedRun]:
         """Every recorded run once, in the order of the cells; test accuracies only on demand."""
-        found = []
+        found: list[RecordedRun] = []
         for cell in range(self.count):
             if not self.has(cell, test=test):
                 continue
-            runs = self._cell(cell, ".json", "runs")
+            runs = self._cell(cell)["runs"]
             if test:
-                hidden = self._cell(cell, ".test.json", "test_accuracy")
-                runs = [
-                    {**run, "test_accuracy": value} for run, value in zip(runs, hidden, strict=True)
-                ]
+                pairs = zip(runs, self._hidden(cell), strict=True)
+                runs = [RecordedRun(**{**run, "test_accuracy": value}) for run, value in pairs]
             found += runs
         return found
 
     def cpu_seconds(self) -> float:
         """The processor time that the finished cells took, added up over processes and threads."""
         done = [cell for cell in range(self.count) if self.has(cell)]
-        return sum(self._cell(cell, ".json", "cpu_seconds") for cell in done)
+        return sum(self._cell(cell)["cpu_seconds"] for cell in done)
 
     def share(self, cell: int, *, test: bool = False) -> float:
         """How far a cell is, 0 to 1, whichever process trains it."""
         if self.has(cell, test=test):
             return 1.0
         with contextlib.suppress(OSError, ValueError):
-            return min(1.0, float(self._path(cell, ".lock").read_text() or 0))
+            return min(1.0, float(read_regular(self._path(cell, ".lock"), 64) or 0))
         return 0.0
 
-    def _cell(self, cell: int, ending: str, key: str) -> Any:
-        path = self._path(cell, ending)
-        value = _read(path).get(key)
-        runs = [(c, s) for c in self.settings["cells"][cell] for s in self.settings["seeds"]]
-        if not _CHECKS[key](value, runs):
-            raise LedgerError(f"{path} is damaged; delete it and run the search again.")
-        return value
+    def _cell(self, cell: int) -> Cell:
+        def check(found: Cell) -> None:
+            if found["cell"] != cell:
+                raise ValueError("it is of another cell")
+            found["runs"] = checked_runs(found["runs"], self._pairs(cell))
+
+        return _read(self._path(cell), Cell, check)
+
+    def _hidden(self, cell: int) -> list[float | None]:
+        def check(found: HiddenCell) -> None:
+            if found["cell"] != cell or len(found["test_accuracy"]) != len(self._pairs(cell)):
+                raise ValueError("it is of another cell")
+
+        return _read(self._path(cell, ".test.json"), HiddenCell, check)["test_accuracy"]
+
+    def _pairs(self, cell: int) -> list[tuple[int, int]]:
+        """Configuration and seed of the cell's runs."""
+        return [(c, s) for c in self.settings["cells"][cell] for s in self.settings["seeds"]]
 
     def _write(self, cell: int, ending: str, content: dict[str, Any]) -> None:
-        atomic_write_text(self._path(cell, ending), json.dumps(content, allow_nan=False) + "\n")
+        write_json(self._path(cell, ending), content, indent=None)
 
     def _path(self, cell: int, ending: str = ".json") -> Path:
         return self.folder / "cells" / f"{cell:04d}{ending}"
@@ -189,56 +204,30 @@ def _from_the_first_moments(path: Path) -> bool:
     return path.name == "search.lock" or path.name.startswith(f".{SETTINGS}.")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_settings(path: Path) -> Settings:
+    def check(found: Settings) -> None:
+        if found["format"] != FORMAT:
+            raise LedgerError(f"{path} is not of this version of Hoplite.")
+        check_settings(found)
+
+    return _read(path, Settings, check)
+
+
+def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = read_json(path, kind)
+        check(content)
     except OSError as error:
         raise LedgerError(f"cannot read {path}: {error.strerror}.") from error
-    except (ValueError, RecursionError):
-        content = None
-    if not isinstance(content, dict):
+    except ValueError as error:
         remedy = "delete the search's folder" if path.name == SETTINGS else "delete it"
-        raise LedgerError(f"{path} is damaged; {remedy} and run the search again.")
+        raise LedgerError(
+            f"{path} is damaged; {remedy} and run the search again ({error})."
+        ) from error
     return content
 
 
-def _is_number(value: Any, most: float = math.inf) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= most
-
-
-def _is_run(run: Any, configuration: int, seed: int) -> bool:
-    return (
-        isinstance(run, dict)
-        and (run.get("configuration"), run.get("seed")) == (configuration, seed)
-        and _is_number(run.get("val_accuracy"), 1)
-        and (run.get("val_loss") is None or _is_number(run["val_loss"]))
-    )
-
-
-def _are_runs(value: Any, runs: list[tuple[int, int]]) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == len(runs)
-        and all(_is_run(run, *expected) for run, expected in zip(value, runs, strict=True))
-    )
-
-
-def _are_accuracies(value: Any, runs: list[tuple[int, int]]) -> bool:
-    return (
-        isinstance(value, list)
-        and len(value) == len(runs)
-        and all(_is_number(accuracy, 1) for accuracy in value)
-    )
-
-
-_CHECKS: dict[str, Callable[[Any, list[tuple[int, int]]], bool]] = {
-    "runs": _are_runs,
-    "test_accuracy": _are_accuracies,
-    "cpu_seconds": lambda value, runs: _is_number(value),
-}
-
-
-def _check_same(folder: Path, there: dict[str, Any], here: dict[str, Any]) -> None:
+def _check_same(folder: Path, there: Any, here: dict[str, Any]) -> None:
     for key in [*here, *there]:
         old, new = there.get(key), here.get(key)
         if old != new:

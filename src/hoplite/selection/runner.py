@@ -6,9 +6,7 @@ and go, take the cells that nobody has yet; this process shows how far they all 
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import GraphError, HopliteError, LedgerError
+from hoplite.errors import GraphError
 from hoplite.graph import Graph
-from hoplite.propagation.backend import set_num_threads
 from hoplite.selection.cells import LOOK_SECONDS, Task
 from hoplite.selection.cluster import train_on
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.protocol import check_protocol
 from hoplite.selection.settings import search_settings
+from hoplite.selection.workers import train_in_processes
 from hoplite.training.train import as_seeds
 
 
@@ -87,7 +85,7 @@ def run_search(
                 )
             )
 
-    ledger.tidy(test=test)
+    task.tidy()
     look()
     workers = min(workers, len(ledger.waiting(test=test)))
     if cluster is not None and workers:
@@ -95,50 +93,13 @@ def run_search(
     elif workers == 1:
         task.work(look)
     elif workers > 1:
-        _run_workers(task, workers, look)
+        train_in_processes(task, workers, look)
     while ledger.waiting(test=test):  # the rest is in the hands of other processes, or was
         time.sleep(LOOK_SECONDS)
         task.work(look)
         look()
     look()
     return ledger
-
-
-def _run_workers(task: Task, workers: int, look: Callable[[], None]) -> None:
-    context = multiprocessing.get_context("spawn")  # a fork would inherit OpenMP's dead threads
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    processes = [
-        context.Process(target=_worker, args=(task, threads), daemon=True) for _ in range(workers)
-    ]
-    try:
-        for process in processes:
-            process.start()
-        while any(process.is_alive() for process in processes):
-            time.sleep(LOOK_SECONDS)
-            look()
-    finally:
-        started = [process for process in processes if process.pid is not None]
-        for process in started:
-            process.terminate()  # all of them before waiting for any; the finished do not mind
-        for process in started:
-            process.join()
-    codes = [process.exitcode for process in processes if process.exitcode]
-    if codes:
-        raise LedgerError(
-            f"{len(codes)} of {workers} workers ended early (exit code {codes[0]}); what was "
-            f"finished is in {task.folder}, and the same command continues."
-        )
-
-
-def _worker(task: Task, threads: int) -> None:
-    set_num_threads(threads)
-    try:
-        task.work()
-    except KeyboardInterrupt:
-        os._exit(130)  # the process that started this one says so
-    except HopliteError as error:
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(1)
 
 
 def _check_split(graph: Graph, test: bool) -> None:

@@ -3,28 +3,36 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import os
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
 
-from hoplite.config import ModelConfig, TrainingConfig
+from hoplite.config import ModelConfig, TrainingConfig, idle_settings
 from hoplite.datasets import load
 from hoplite.errors import LedgerError
-from hoplite.files import atomic_write_text
 from hoplite.graph import Graph
+from hoplite.json_files import read_json, write_json
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.protocol import BIASED, Candidate, check_protocol, rank
+from hoplite.selection.records import Share
 from hoplite.selection.runner import SearchProgress, run_search
-from hoplite.selection.space import TWO_LAYERS, read_space
+from hoplite.selection.space import read_space
 from hoplite.training.train import TrainingResult, number, train
+
+
+class _Kept(TypedDict):
+    """What is read again of ``validation.json`` or ``test.json``."""
+
+    config: dict[str, Any]
+    val: list[Share | None]
+    test: list[Share | None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +70,7 @@ class SearchResult:
             "model": settings["model"],
             "configurations": len(settings["configurations"]),
             "runs": len(settings["configurations"]) * len(settings["seeds"]),
+            "diverged": sum(run.get("diverged", False) for run in self.ledger.runs()),
             "cut": self.cut,
             "seeds": settings["seeds"],
             "config": self.best.options,
@@ -134,7 +143,7 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
         test = tuple(run.test_accuracy for run in trained.runs)
     result = SearchResult(protocol, ledger, ranking, val, test, cut)
     try:
-        atomic_write_text(path, json.dumps(result.summary(), indent=1, allow_nan=False) + "\n")
+        write_json(path, result.summary())
     except OSError as error:
         raise LedgerError(f"cannot write {path}: {error.strerror}.") from error
     return result
@@ -164,10 +173,11 @@ def train_command(
     """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ..."""
     fields = [f for kind in (ModelConfig, TrainingConfig) for f in dataclasses.fields(kind)]
     usual = {field.name: field.default for field in fields}
-    shown = {"hidden" if model in TWO_LAYERS else "hops", "lr", "weight_decay", "dropout"}
+    idle = idle_settings(model)
+    shown = {"hops", "hidden", "lr", "weight_decay", "dropout"}
     words = ["hoplite", "train", dataset, "--model", model]
     for name, value in options.items():
-        if name in shown or value != usual[name]:
+        if name not in idle and (name in shown or value != usual[name]):
             flag = f"--{name.replace('_', '-')}"
             words += [flag] if value is True else [flag, str(value)]
     words += ["--split-seed", str(split_seed)] if split_seed else []
@@ -179,15 +189,14 @@ def _kept(
 ) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
     """The figures that an earlier call kept for the same choice, if they are whole."""
     try:
-        summary = json.loads(path.read_text(encoding="utf-8"))
-        same = summary["config"] == best.options
-        val, test = (
-            tuple(math.nan if value is None else float(value) for value in summary[name])
-            for name in ("val", "test")
-        )
-    except (OSError, ValueError, KeyError, TypeError):
+        summary = read_json(path, _Kept)
+    except (OSError, ValueError):
         return None
-    if not same:
+    val, test = (
+        tuple(math.nan if value is None else value for value in values)
+        for values in (summary["val"], summary["test"])
+    )
+    if summary["config"] != best.options:
         raise LedgerError(
             f"{path} holds another choice than this search gives; delete it and run again."
         )

@@ -11,6 +11,7 @@ Below them stand options of ``train``: ``lr = [0.2, 0.02]``, ``lr = 0.2``, or a 
 
 from __future__ import annotations
 
+import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +21,18 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import GATES, MODELS, ModelConfig, check_number, split_options
-from hoplite.errors import ConfigError, check_choice, nearest_hint
+from hoplite.config import (
+    GATES,
+    MODELS,
+    ModelConfig,
+    check_number,
+    idle_settings,
+    split_options,
+)
+from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
+from hoplite.files import read_regular
 from hoplite.selection.dimensions import (
+    DEFAULTS,
     KINDS,
     MOST_CONFIGURATIONS,
     Choices,
@@ -35,9 +45,11 @@ from hoplite.selection.dimensions import (
     shorten,
 )
 
+MOST_BYTES = (
+    1 << 17
+)  # of a file; the paper's needs 2,000, and deep nesting takes its square in time
 BUILT_IN = ("paper", "reduced", "quick")
-USED_ONLY_BY = {"hidden": ("gcn", "gat"), "heads": ("gat",)}
-TWO_LAYERS = ("gcn", "gat")
+SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them
 
 
 @dataclass(frozen=True)
@@ -74,17 +86,17 @@ class Space:
         branches = self._branches(dataset, model, fixed)
         for name, dimension in (pair for branch in branches for pair in branch.items()):
             if not isinstance(dimension, Choices):
-                raise ConfigError(
+                raise GridError(
                     f"space {self.name}: {name} is the distribution {dimension}, which has no "
                     "list of values; draw from it with --samples, or list values."
                 )
         size = count_configurations(branches)
         if size > MOST_CONFIGURATIONS:
-            raise ConfigError(
+            raise GridError(
                 f"space {self.name}: {model} has {size:,.0f} configurations on {dataset}, more "
                 f"than {MOST_CONFIGURATIONS:,}; draw from them with --samples, or list less."
             )
-        return self._checked(dataset, model, list_configurations(branches)[0])
+        return self._checked(dataset, model, fixed, list_configurations(branches)[0])
 
     def sample(
         self,
@@ -105,7 +117,7 @@ class Space:
         check_number("seed", seed, 0, whole=True)
         generator = np.random.default_rng(int(seed))
         drawn = draw_configurations(self._branches(dataset, model, fixed), count, generator)
-        return self._checked(dataset, model, drawn)
+        return self._checked(dataset, model, fixed, drawn)
 
     def cut(
         self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None = None
@@ -122,7 +134,7 @@ class Space:
         found = next((name for name in [*names, "any"] if name in self.sections), None)
         if found is None:
             there = ", ".join(f"[{name}]" for name in self.sections) or "none"
-            raise ConfigError(
+            raise GridError(
                 f"space {self.name} has no section for {str(dataset)!r}; add [{names[1]}] or "
                 f"[any]. Its sections are: {there}.{nearest_hint(names[1], self.sections)}"
             )
@@ -153,7 +165,8 @@ class Space:
         branches = []
         for gate in self._gates(dataset, model, fixed):
             outer, *inner = self._layers(dataset, model, gate)
-            branch = {k: v for k, v in outer.dimensions.items() if not _ignores(model, k)}
+            idle = idle_settings(model) & SHARED
+            branch = {k: v for k, v in outer.dimensions.items() if k not in idle}
             for layer in inner:
                 branch.update(layer.dimensions)
             if gate is not None:
@@ -165,16 +178,21 @@ class Space:
         return branches
 
     def _checked(
-        self, dataset: str | Path, model: str, chosen: list[dict[str, Any]]
+        self,
+        dataset: str | Path,
+        model: str,
+        fixed: Mapping[str, Any] | None,
+        chosen: list[dict[str, Any]],
     ) -> list[dict[str, Any]]:
         """The configurations themselves, or the error of the first that the model cannot take."""
+        split_options(model, dict(fixed or {}))  # a mistake in these is not the file's
         options: dict[str, Any] = {}
         try:
             for options in chosen:
                 split_options(model, options)
         except ConfigError as error:
             values = ", ".join(f"{name} = {value!r}" for name, value in options.items())
-            raise ConfigError(
+            raise GridError(
                 f"space {self.name}, {model} on {dataset}: {error} (configuration: {values})"
             ) from error
         return chosen
@@ -188,23 +206,25 @@ def read_space(source: str | Path) -> Space:
     >>> read_space("paper").name
     'paper'
     """
+    if source in BUILT_IN:
+        grids = resources.files("hoplite.selection") / "grids"
+        return parse_space((grids / f"{source}.toml").read_text(encoding="utf-8"), str(source))
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(f"space is a {type(source).__name__}; give its name or its path.")
     try:
-        if source in BUILT_IN:
-            grids = resources.files("hoplite.selection") / "grids"
-            return parse_space((grids / f"{source}.toml").read_text(encoding="utf-8"), str(source))
-        path = Path(source)
-        if not path.is_file():
-            what = "is a folder" if path.is_dir() else "does not exist"
-            raise ConfigError(
-                f"space {str(source)!r} {what}; give {', '.join(BUILT_IN)} or the path of a TOML "
-                f"file.{nearest_hint(source, BUILT_IN)}"
-            )
-        return parse_space(path.read_text(encoding="utf-8-sig"), str(source))
-    except (OSError, TypeError, UnicodeError) as error:
+        text = read_regular(Path(source), MOST_BYTES).decode("utf-8-sig")
+    except FileNotFoundError:
         raise ConfigError(
-            f"space {str(source)!r} cannot be read: {error}; give {', '.join(BUILT_IN)} or the "
+            f"space {str(source)!r} does not exist; give {', '.join(BUILT_IN)} or the path of a "
+            f"TOML file.{nearest_hint(source, BUILT_IN)}"
+        ) from None
+    except (OSError, ValueError) as error:  # ValueError: also a path with a null character
+        why = error.strerror if isinstance(error, OSError) else error
+        raise GridError(
+            f"space {str(source)!r} cannot be read: {why}; give {', '.join(BUILT_IN)} or the "
             "path of a TOML file in UTF-8."
         ) from error
+    return parse_space(text, str(source))
 
 
 def parse_space(text: str, name: str = "space") -> Space:
@@ -216,19 +236,19 @@ def parse_space(text: str, name: str = "space") -> Space:
     try:
         tables = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError: also numbers of too many digits
-        raise ConfigError(f"space {name} is not valid TOML: {error}.") from error
+        raise GridError(f"space {name} is not valid TOML: {error}.") from error
     note = tables.pop("note", "")
     if not isinstance(note, str):
-        raise ConfigError(f"space {name}: note is {shorten(note)}; it must be a text.")
+        raise GridError(f"space {name}: note is {shorten(note)}; it must be a text.")
     sections: dict[str, Layer] = {}
     for key, table in tables.items():
         if not isinstance(table, dict) or (key in KINDS and {"low", "high"} & set(table)):
-            raise ConfigError(
+            raise GridError(
                 f"space {name}: {key!r} stands outside of a section; put it below [any] or below "
                 "the name of a dataset, such as [cora]."
             )
         if key.lower() in sections:
-            raise ConfigError(f"space {name} has two sections [{key.lower()}]; join them.")
+            raise GridError(f"space {name} has two sections [{key.lower()}]; join them.")
         sections[key.lower()] = _read_layer(table, f"space {name}, [{key}]", MODELS)
     return Space(name, note, sections)
 
@@ -241,7 +261,7 @@ def _read_layer(
     inner: dict[str, Layer] = {}
     cut = table.get("cut")
     if not isinstance(cut, str | None):
-        raise ConfigError(f"{where}: cut is {shorten(cut)}; it must be a text.")
+        raise GridError(f"{where}: cut is {shorten(cut)}; it must be a text.")
     for key, value in table.items():
         if key == "cut":
             continue
@@ -250,19 +270,18 @@ def _read_layer(
             inner[key] = _read_layer(value, f"{where[:-1]}.{key}]", gates, model or key)
         elif isinstance(value, dict) and key not in KINDS:
             allowed = f"{', '.join(below)}" if below else "none"
-            raise ConfigError(
+            raise GridError(
                 f"{where} has a table {key!r}; the tables that it may have are: "
                 f"{allowed}.{nearest_hint(key, [*below, *KINDS])}"
             )
-        elif _ignores(model, key) or (key == "gate" and model == "hlgc" and not below):
-            raise ConfigError(f"{where}: {key} changes nothing here; leave it out.")
+        elif _changes_nothing(model, key, value, chosen=model == "hlgc" and not below):
+            raise GridError(f"{where}: {key} changes nothing here; leave it out.")
         else:
             dimensions[key] = read_dimension(key, value, where)
     return Layer(dimensions, cut, inner)
 
 
-def _ignores(model: str, option: str) -> bool:
-    """Whether ``option`` says nothing to ``model`` (to no model in particular: "")."""
-    if option == "hops":
-        return model in TWO_LAYERS
-    return bool(model) and model not in USED_ONLY_BY.get(option, (model,))
+def _changes_nothing(model: str, option: str, value: Any, chosen: bool) -> bool:
+    """Whether ``model`` has no such ``option`` but for its default, or its gate is ``chosen``."""
+    idle = option in idle_settings(model) and value != DEFAULTS[option]
+    return idle or (option == "gate" and chosen)

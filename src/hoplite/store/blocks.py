@@ -9,9 +9,10 @@ Hop 0 is X and always float32. A block that exists with the right size is finish
 
 from __future__ import annotations
 
-import json
+import errno
 import zlib
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,14 @@ import numpy as np
 
 from hoplite.datasets.array_files import NpyRows, write_npy
 from hoplite.errors import StoreError
-from hoplite.files import atomic_write_text
+from hoplite.json_files import read_json, write_json
 from hoplite.store.errors import DamagedBlock
-from hoplite.store.manifest import Manifest
+from hoplite.store.manifest import Checksum, Manifest, Size
 
 TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}
 HEADER = 128  # bytes of a .npy header of two dimensions
 FEW_ROWS = 16  # from one row in so many on, reading the whole block is faster
+NO_FILE = {errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENXIO}  # of what is no regular file
 PIECE = 1 << 18  # numbers compared at a time, so that the copies stay small
 
 
@@ -93,15 +95,26 @@ class Blocks:
             return False
         return all(self.has(hop, i, panel) for i in range(len(self.manifest.row_blocks)))
 
-    def record(self, hop: int, panel: int) -> dict[str, Any] | None:
+    def record(self, hop: int, panel: int) -> PanelRecord | None:
         """The record that closes a panel, None if it is missing or damaged."""
         try:
-            found = json.loads(self.record_path(hop, panel).read_text(encoding="utf-8"))
-            whole = len(found["crc32"]) == len(self.manifest.row_blocks)
-            whole &= storage(self.manifest, hop) == "float32" or found["norm"] >= 0
-        except (OSError, ValueError, KeyError, TypeError):
+            found = read_json(self.record_path(hop, panel), PanelRecord)
+        except (OSError, ValueError):
             return None
-        return found if whole else None
+        whole = len(found.crc32) == len(self.manifest.row_blocks)
+        return (
+            found
+            if whole and found.measured == (storage(self.manifest, hop) != "float32")
+            else None
+        )
+
+    def closed(self, hop: int, panel: int) -> PanelRecord:
+        """The record that closes a panel; DamagedBlock if there is none."""
+        found = self.record(hop, panel)
+        if found is None:
+            name = str(self.record_path(hop, panel).relative_to(self.folder))
+            raise DamagedBlock(self.folder, name, "is missing or damaged")
+        return found
 
     def write_panel(self, hop: int, panel: int, values: np.ndarray) -> None:
         """Write the blocks of ``values``, n x w, that are not there yet, and then the record."""
@@ -130,7 +143,7 @@ class Blocks:
 
     def close_panel(self, hop: int, panel: int, sums: PanelSums) -> None:
         """Write the record that says that all blocks of the panel are there."""
-        atomic_write_text(self.record_path(hop, panel), json.dumps(sums.to_json()) + "\n")
+        write_json(self.record_path(hop, panel), sums.to_json(), indent=None)
 
     def read(self, hop: int, block: int, panel: int, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop`` of a block, counted within it, in float32.
@@ -151,17 +164,13 @@ class Blocks:
             return self.read(hop, block, panel, 0, self.shape(block, panel)[0])[rows]
         self._check_once(hop, block, panel)
         name, kind = self.name(hop, block, panel), storage(self.manifest, hop)
-        self._open(name, kind, self.shape(block, panel)).close()
-        mapped = np.load(self.folder / name, mmap_mode="r", allow_pickle=False)
-        return decode(mapped[rows], kind)
+        with self._open(name, kind, self.shape(block, panel)) as file:
+            return decode(file.pick(rows), kind)
 
     def check(self, hop: int, block: int, panel: int, out: np.ndarray | None = None) -> None:
         """DamagedBlock unless a block is what was written; its numbers go to ``out``, if given."""
         name, kind = self.name(hop, block, panel), storage(self.manifest, hop)
-        record, checksum = self.record(hop, panel), 0
-        if record is None:
-            record_name = str(self.record_path(hop, panel).relative_to(self.folder))
-            raise DamagedBlock(self.folder, record_name, "is missing or damaged")
+        record, checksum = self.closed(hop, panel), 0
         for start, stored in self._pieces(hop, block, panel):
             values = decode(stored, kind)
             if not np.isfinite(values).all():
@@ -169,7 +178,7 @@ class Blocks:
             checksum = crc(stored, checksum)
             if out is not None:
                 out[start : start + len(values)] = values
-        if checksum != record["crc32"][block]:
+        if checksum != record.crc32[block]:
             raise DamagedBlock(self.folder, name, "does not hold what was written to it")
 
     def load_panel(self, hop: int, panel: int, out: np.ndarray) -> None:
@@ -216,11 +225,32 @@ class Blocks:
             raise DamagedBlock(self.folder, name, "is missing") from error
         except ValueError as error:
             raise DamagedBlock(self.folder, name, f"is damaged ({error})") from error
+        except OSError as error:
+            if error.errno not in NO_FILE:
+                raise StoreError(
+                    f"block {name} of {self.folder} cannot be read: {error.strerror}."
+                ) from error
+            raise DamagedBlock(self.folder, name, f"is damaged ({error.strerror})") from error
         if file.shape != shape or file.dtype != TYPES[kind]:
             found = " x ".join(str(size) for size in file.shape)
             file.close()
             raise DamagedBlock(self.folder, name, f"is damaged (it holds {found} {file.dtype})")
         return file
+
+
+@dataclass(frozen=True)
+class PanelRecord:
+    """The file that closes a panel: what :class:`PanelSums` found of its blocks."""
+
+    crc32: tuple[Checksum, ...]
+    max_abs: Size | None = None
+    error: Size | None = None
+    norm: Size | None = None
+
+    @property
+    def measured(self) -> bool:
+        """Whether it tells what half precision costs."""
+        return None not in (self.max_abs, self.error, self.norm)
 
 
 class PanelSums:

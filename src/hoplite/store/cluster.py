@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hoplite.cluster import Cluster
-from hoplite.datasets.array_files import remove_leftovers
 from hoplite.errors import StoreError
+from hoplite.files import remove_leftovers
 from hoplite.store.errors import AGAIN
 from hoplite.store.panel import run_panel
 from hoplite.store.store import HopStore

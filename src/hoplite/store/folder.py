@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from hoplite.datasets.array_files import LEFTOVER, remove_leftovers
 from hoplite.errors import StoreError
+from hoplite.files import LEFTOVER, lock, open_lock, remove_leftovers
 from hoplite.store.manifest import FILE
+from hoplite.store.store import GRAPH
 
 LOCK = ".lock"
-GRAPH = "graph"  # tables that were imported
 BEFORE_MANIFEST = {LOCK, GRAPH}
 
 
@@ -24,8 +25,8 @@ def claimed(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / FILE).exists():
         _refuse_others(folder)
-    with (folder / LOCK).open("ab") as file:
-        if not _lock(file.fileno()):
+    with os.fdopen(open_lock(folder / LOCK), "r+b") as file:
+        if lock(file.fileno(), wait=False) is False:  # tasks can bear company without locks
             raise StoreError(
                 f"another process is working on {folder}; wait for it, or give another --out."
             )
@@ -48,18 +49,3 @@ def _refuse_others(folder: Path) -> None:
                 f"{folder} holds {path.name!r} but no manifest of a hop store; "
                 "give --out a new folder, or empty this one."
             )
-
-
-def _lock(handle: int) -> bool:
-    """Whether this process has the lock now; it ends with the process, however that ends."""
-    try:
-        import fcntl
-    except ImportError:  # a system without it has no such locks
-        return True
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:  # some shared file systems have no locks; tasks can bear company
-        return True
-    return True

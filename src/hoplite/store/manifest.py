@@ -4,19 +4,34 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-from hoplite.config import BASES, OPERATORS
-from hoplite.errors import StoreError
-from hoplite.files import atomic_write_text
+from msgspec import Meta
+
+from hoplite.config import BASES, MOST_HOPS, OPERATORS
+from hoplite.errors import StoreError, check_choice
+from hoplite.files import read_regular
+from hoplite.json_files import MOST_BYTES, parse_json, write_json
 
 FORMAT = "hoplite hop store 1"
 FILE = "manifest.json"
 DTYPES = ("float32", "float16", "bfloat16")
+MOST_FILES = 4_000_000  # blocks of a store
+Count = Annotated[int, Meta(ge=0, le=2**48)]
+Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
+Size = Annotated[float, Meta(ge=0)]
+
+
+@dataclass(frozen=True)
+class HopError:
+    """What half precision costs in one hop."""
+
+    hop: Count
+    max_abs: Size
+    relative: Size  # Frobenius
 
 
 @dataclass(frozen=True)
@@ -24,27 +39,52 @@ class Manifest:
     """The description of a store; two runs of the same work write the same one.
 
     ``panels`` are the column ranges; ``error`` has, for half precision and once all is done, a
-    record per hop: ``hop``, ``max_abs`` and ``relative`` (Frobenius).
+    record per hop.
     """
 
     name: str
     graph: str  # SHA-256 of the adjacency
     features: str  # SHA-256 of X
-    nodes: int
-    entries: int  # of the adjacency
-    longest_row: int
-    columns: int
-    hops: int
+    nodes: Count
+    entries: Count  # of the adjacency
+    longest_row: Count
+    columns: Count
+    hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)]
     operator: str
     basis: str
     dtype: str
-    rows_per_block: int
-    panels: tuple[tuple[int, int], ...]
+    rows_per_block: Annotated[int, Meta(ge=1, le=2**48)]
+    panels: tuple[tuple[Count, Count], ...]
     class_names: tuple[str, ...] = ()
     feature_names: tuple[str, ...] | None = None
-    labels_crc32: int = 0
+    labels_crc32: Checksum = 0
+    split_crc32: Checksum | None = None  # older stores have none
     split_note: str = ""
-    error: tuple[dict[str, float], ...] = field(default=())
+    error: tuple[HopError, ...] = ()
+
+    def __post_init__(self) -> None:
+        """ValueError, which reading takes for damage, if the values contradict each other."""
+        for value, allowed in (
+            (self.operator, OPERATORS),
+            (self.basis, BASES),
+            (self.dtype, DTYPES),
+        ):
+            check_choice("a setting", value, allowed)
+        edges = [0, *(stop for _, stop in self.panels)]
+        if (
+            tuple(itertools.pairwise(edges)) != tuple(self.panels)
+            or edges[-1] != self.columns
+            or any(first >= last for first, last in self.panels)
+        ):
+            raise ValueError(f"the panels do not cut {self.columns:,} columns")
+        if self.feature_names is not None and len(self.feature_names) != self.columns:
+            raise ValueError(f"{len(self.feature_names):,} names for {self.columns:,} columns")
+        blocks = -(-self.nodes // self.rows_per_block) * (self.hops + 1) * len(self.panels)
+        if blocks > MOST_FILES:
+            raise ValueError(
+                f"{self.hops:,} hops of {self.nodes:,} nodes would be {blocks:,} blocks, and at "
+                f"most {MOST_FILES:,} are kept"
+            )
 
     @cached_property
     def row_blocks(self) -> list[tuple[int, int]]:
@@ -53,52 +93,33 @@ class Manifest:
         return [(row, min(row + step, self.nodes)) for row in range(0, self.nodes, step)]
 
     def write(self, folder: Path) -> None:
-        values = {"format": FORMAT} | dataclasses.asdict(self)
-        atomic_write_text(folder / FILE, json.dumps(values, indent=1, allow_nan=False) + "\n")
+        write_json(folder / FILE, {"format": FORMAT} | dataclasses.asdict(self))
+
+
+@dataclass(frozen=True)
+class _Format:
+    format: str | None = None
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest in ``folder``; StoreError if there is none, or it is damaged."""
     path = folder / FILE
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        text = read_regular(path, MOST_BYTES)
+        if parse_json(text, _Format).format == FORMAT:
+            return parse_json(text, Manifest)
     except FileNotFoundError as error:
         raise StoreError(
             f"{folder} holds no hop store; make one with `hoplite propagate DATASET --out ...`."
         ) from error
-    except (OSError, ValueError) as error:
-        raise _damaged(path) from error
-    if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
+    except OSError as error:
+        raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
+    except ValueError as error:
         raise StoreError(
-            f"{path} is no manifest of a hop store of this version ({FORMAT!r}); "
-            "give the folder of a store, or another --out."
-        )
-    try:
-        return _checked(values)
-    except (TypeError, ValueError, KeyError) as error:
-        raise _damaged(path) from error
-
-
-def _checked(values: dict[str, Any]) -> Manifest:
-    values["panels"] = tuple((int(start), int(stop)) for start, stop in values["panels"])
-    values["class_names"] = tuple(values["class_names"])
-    values["error"] = tuple(values["error"])
-    if values["feature_names"] is not None:
-        values["feature_names"] = tuple(values["feature_names"])
-    found = Manifest(**values)
-    counts = (found.nodes, found.entries, found.longest_row, found.columns, found.hops)
-    sound = all(type(count) is int and count >= 0 for count in counts)
-    sound &= type(found.rows_per_block) is int and found.rows_per_block >= 1
-    sound &= found.operator in OPERATORS and found.basis in BASES and found.dtype in DTYPES
-    edges = [0, *(stop for _, stop in found.panels)]
-    sound &= list(itertools.pairwise(edges)) == list(found.panels)
-    sound &= edges[-1] == found.columns and all(a < b for a, b in found.panels)
-    if not sound:
-        raise ValueError("its values contradict each other")
-    return found
-
-
-def _damaged(path: Path) -> StoreError:
-    return StoreError(
-        f"{path} is damaged; remove the folder {path.parent} and run `hoplite propagate` again."
+            f"{path} is damaged ({error}); remove the folder {folder} and run `hoplite propagate` "
+            "again."
+        ) from error
+    raise StoreError(
+        f"{path} is no manifest of a hop store of this version ({FORMAT!r}); "
+        "give the folder of a store, or another --out."
     )

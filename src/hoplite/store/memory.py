@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import mmap
 import re
 import sys
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 
 from hoplite.errors import ConfigError
@@ -53,12 +53,8 @@ def show_bytes(count: float) -> str:
 
 
 def used_memory() -> int:
-    """Bytes of physical memory that this process holds now (its peak where the system hides it)."""
-    try:
-        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
-        return pages * mmap.PAGESIZE
-    except (OSError, ValueError, IndexError):
-        return peak_memory()
+    """Bytes of physical memory that this process holds now."""
+    return psutil.Process().memory_info().rss
 
 
 def release_memory() -> None:

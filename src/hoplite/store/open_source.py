@@ -11,11 +11,11 @@ from hoplite.datasets import load
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
 from hoplite.datasets.external import import_tables
 from hoplite.datasets.load import NAMES
-from hoplite.datasets.table_files import find_table, has_table
+from hoplite.datasets.table_files import find_table, has_table, table_bytes
 from hoplite.graph import Graph
-from hoplite.store.folder import GRAPH
 from hoplite.store.memory import release_memory, used_memory
 from hoplite.store.sources import DiskSource, MemorySource, Source
+from hoplite.store.store import GRAPH
 
 # Tables in memory take several times the bytes of their files, and the reader of CSV its own.
 TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
@@ -50,7 +50,7 @@ def large_tables(source: Any, budget: int) -> bool:
     folder = Path(source) if _is_folder(source) else None
     if folder is None or not (has_table(folder, "nodes") and has_table(folder, "edges")):
         return False
-    size = sum(find_table(folder, stem).stat().st_size for stem in ("nodes", "edges"))
+    size = sum(table_bytes(find_table(folder, stem)) for stem in ("nodes", "edges"))
     return TABLE_SHARE * size + READER_BYTES > budget - used_memory()
 
 

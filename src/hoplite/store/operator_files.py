@@ -5,9 +5,9 @@ The numbers are those of :mod:`hoplite.operators`, to the bit.
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +19,29 @@ from hoplite.datasets.csr_rows import (
     growing_csr,
     index_type,
 )
-from hoplite.files import atomic_write_text
+from hoplite.files import open_regular
+from hoplite.json_files import read_json, write_json
 from hoplite.operators import in_basis, operator_rows
+from hoplite.store.manifest import Checksum
 
 FOLDER = "operator"
 RECORD = "crc32.json"  # written last: checksums of the three files
 PIECE = 1 << 22  # bytes
 
 
+@dataclass(frozen=True)
+class Checksums:
+    """CRC-32 of each file of the operator."""
+
+    indptr: Checksum
+    indices: Checksum
+    values: Checksum
+
+
 def has_operator(folder: Path, nodes: int, *, contents: bool = True) -> bool:
     """Whether the store in ``folder`` holds its operator, whole and (``contents``) unchanged."""
     try:
-        record = json.loads((folder / FOLDER / RECORD).read_text(encoding="ascii"))
+        record = read_json(folder / FOLDER / RECORD, Checksums)
         with CsrFiles(folder / FOLDER) as files:
             whole = files.rows == nodes
         return whole and (not contents or record == _checksums(folder))
@@ -56,16 +67,16 @@ def write_operator(
         for start, rows in operator_rows(adjacency, operator, np.float32, most_entries):
             append(in_basis(rows, operator, basis, start))
             note((start + rows.shape[0]) / n)
-    atomic_write_text(folder / FOLDER / RECORD, json.dumps(_checksums(folder)) + "\n")
+    write_json(folder / FOLDER / RECORD, _checksums(folder), indent=None)
 
 
-def _checksums(folder: Path) -> dict[str, int]:
+def _checksums(folder: Path) -> Checksums:
     """CRC-32 of each file of the operator."""
     found = {}
     for part in PARTS:
         checksum = 0
-        with (folder / FOLDER / f"{part}.npy").open("rb", buffering=0) as file:
+        with open_regular(folder / FOLDER / f"{part}.npy") as file:
             while piece := file.read(PIECE):
                 checksum = zlib.crc32(piece, checksum)
         found[part] = checksum
-    return found
+    return Checksums(**found)

@@ -83,8 +83,6 @@ def run_panel(
         except DamagedBlock as error:
             error.block.unlink(missing_ok=True)  # so that it counts as missing from now on
             raise
-        except ValueError as error:  # of the C++ core, which checks the indices
-            raise _damaged_operator(folder, error) from error
     return missing
 
 
@@ -96,10 +94,12 @@ def _operator(folder: Path, sizes: Sizes, width: int, room: int) -> Iterator[Mul
     """Yield multiply(x, y, again): y = S x, or with ``again`` y = 2 S x - y."""
     most = part_entries(sizes, width, room)
     try:
-        files = CsrFiles(folder / FOLDER)
+        files = CsrFiles(folder / FOLDER, lambda error: _damaged_operator(folder, error))
     except (OSError, ValueError) as error:
         raise _damaged_operator(folder, error) from error
     with files:
+        if files.rows != sizes.nodes:
+            raise _damaged_operator(folder, ValueError("it has another number of rows"))
         whole = most >= sizes.entries
         ranges = [(0, files.rows)] if whole else list(row_ranges(files, most))
         kept = _part(files, 0, files.rows) if whole else None
@@ -125,7 +125,7 @@ def _damaged_operator(folder: Path, error: Exception) -> StoreError:
 
 
 def _part(files: CsrFiles, start: int, stop: int) -> SparseMatrix:
-    """Rows of S; the C++ core checks the indices when it makes its own form."""
+    """Rows of S."""
     return SparseMatrix(files.read(start, stop).to_scipy(files.rows), symmetric=False)
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from hoplite.datasets.array_files import write_npy
+from hoplite.datasets.label_files import PARTS, split_crc32, write_split
 from hoplite.errors import StoreError
-from hoplite.files import atomic_write
 from hoplite.store.blocks import Blocks, PanelSums, crc
 from hoplite.store.manifest import FILE, Manifest, read_manifest
 from hoplite.store.memory import used_memory
@@ -25,7 +25,7 @@ from hoplite.store.plan import (
     rows_per_block,
 )
 from hoplite.store.sources import Source
-from hoplite.store.store import LABELS, PARTS, SPLIT, HopStore
+from hoplite.store.store import LABELS, SPLIT, HopStore
 
 SHARES = {"operator": 0.5, "features": 0.5}
 
@@ -40,6 +40,17 @@ def adopt_manifest(
     """
     identity = source.identity()
     found = read_manifest(folder) if (folder / FILE).exists() else None
+    names, split = source.feature_names, source.split()
+    wanted: dict[str, Any] = {
+        "name": source.name,
+        "graph": identity.graph,
+        "features": identity.features,
+        "nodes": source.nodes,
+        "columns": source.columns,
+        **{setting: settings[setting] for setting in ("operator", "basis", "dtype")},
+    }
+    if found is not None:
+        _refuse_another(folder, found, wanted)
     sizes = Sizes.of(source.nodes, source.adjacency.entries, identity.longest_row, source.columns)
     held = planned_use(used_memory() - source.releasable())
     if found is None:
@@ -53,47 +64,43 @@ def adopt_manifest(
         panels, rows = found.panels, found.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
         check_room(sizes, widest, held, budget, taken=source.loading_peak)
-    names = source.feature_names
-    manifest = Manifest(
-        name=source.name,
-        graph=identity.graph,
-        features=identity.features,
-        nodes=source.nodes,
-        entries=source.adjacency.entries,
-        longest_row=identity.longest_row,
-        columns=source.columns,
-        hops=max(settings["hops"], found.hops if found else 0),
-        operator=settings["operator"],
-        basis=settings["basis"],
-        dtype=settings["dtype"],
-        rows_per_block=rows,
-        panels=panels,
-        class_names=tuple(source.class_names),
-        feature_names=None if names is None else tuple(names),
-        labels_crc32=crc(source.labels()),
-        split_note=source.split().note,
-        error=found.error if found and found.hops >= settings["hops"] else (),
-    )
-    if found is not None:
-        _refuse_another(folder, found, manifest)
+    try:
+        manifest = Manifest(
+            **wanted,
+            entries=source.adjacency.entries,
+            longest_row=identity.longest_row,
+            hops=max(settings["hops"], found.hops if found else 0),
+            rows_per_block=rows,
+            panels=panels,
+            class_names=tuple(source.class_names),
+            feature_names=None if names is None else tuple(names),
+            labels_crc32=crc(source.labels()),
+            split_crc32=split_crc32(split),
+            split_note=split.note,
+            error=found.error if found and found.hops >= settings["hops"] else (),
+        )
+    except ValueError as error:
+        raise StoreError(
+            f"{folder} cannot hold this work: {error}; use fewer hops, or more --memory."
+        ) from error
     if found != manifest:
         manifest.write(folder)
     return manifest
 
 
-def _refuse_another(folder: Path, found: Manifest, wanted: Manifest) -> None:
-    if (found.graph, found.nodes) != (wanted.graph, wanted.nodes):
+def _refuse_another(folder: Path, found: Manifest, wanted: dict[str, Any]) -> None:
+    if (found.graph, found.nodes) != (wanted["graph"], wanted["nodes"]):
         raise StoreError(
             f"{folder} holds the hops of another graph ({found.name}, {found.nodes:,} nodes, "
-            f"{found.entries // 2:,} edges) than {wanted.name}; give another --out."
+            f"{found.entries // 2:,} edges) than {wanted['name']}; give another --out."
         )
-    if (found.features, found.columns) != (wanted.features, wanted.columns):
+    if (found.features, found.columns) != (wanted["features"], wanted["columns"]):
         raise StoreError(
             f"{folder} holds the hops of other features of {found.name} ({found.columns:,} "
             "columns, with other values); give another --out."
         )
     for setting in ("operator", "basis", "dtype"):
-        before, now = getattr(found, setting), getattr(wanted, setting)
+        before, now = getattr(found, setting), wanted[setting]
         if before != now:
             raise StoreError(
                 f"{folder} holds hops with {setting} {before}, not {now}; give another --out, "
@@ -156,5 +163,4 @@ def _write_labels(store: HopStore, source: Source) -> None:
     except StoreError:
         same = False
     if not same:
-        with atomic_write(store.folder / SPLIT) as file:
-            np.savez(file, **{part: getattr(split, part) for part in PARTS})
+        write_split(store.folder / SPLIT, split)

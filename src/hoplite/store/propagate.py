@@ -20,7 +20,7 @@ from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
 from hoplite.store.cluster import compute_on
 from hoplite.store.errors import DamagedBlock, clear_disk_errors
 from hoplite.store.folder import claimed
-from hoplite.store.manifest import DTYPES, Manifest
+from hoplite.store.manifest import DTYPES, HopError, Manifest
 from hoplite.store.memory import parse_bytes, release_memory, show_bytes
 from hoplite.store.open_source import opened
 from hoplite.store.panel import run_panel
@@ -169,11 +169,11 @@ def _note_error(blocks: Blocks) -> None:
         return
     found = []
     for hop in range(1, manifest.hops + 1):
-        records = [blocks.record(hop, panel) or {} for panel in range(len(manifest.panels))]
-        error, norm = (sum(record[key] for record in records) for key in ("error", "norm"))
+        records = [blocks.closed(hop, panel) for panel in range(len(manifest.panels))]
+        error, norm = (sum(getattr(record, key) for record in records) for key in ("error", "norm"))
         relative = math.sqrt(error / norm) if norm else 0.0
-        largest = max((record["max_abs"] for record in records), default=0.0)
-        found.append({"hop": hop, "max_abs": largest, "relative": relative})
+        largest = max((record.max_abs or 0.0 for record in records), default=0.0)
+        found.append(HopError(hop, largest, relative))
     if tuple(found) != manifest.error:
         dataclasses.replace(manifest, error=tuple(found)).write(blocks.folder)
 

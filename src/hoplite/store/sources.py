@@ -109,7 +109,7 @@ class DiskSource:
 
     def identity(self) -> Identity:
         digests = self._graph.digests
-        return Identity(digests["graph"], digests["features"], self._graph.longest_row)
+        return Identity(digests.graph, digests.features, self._graph.longest_row)
 
     def releasable(self) -> int:
         """Nothing: a graph on disk holds no memory."""

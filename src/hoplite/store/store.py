@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -10,17 +11,18 @@ from pathlib import Path
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.datasets.array_files import NpyRows, read_npz
+from hoplite.datasets.disk_graph import is_disk_graph, verify_disk_graph
+from hoplite.datasets.label_files import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Split
-from hoplite.store.blocks import Blocks, crc
-from hoplite.store.errors import AGAIN, DamagedBlock
+from hoplite.store.blocks import Blocks
+from hoplite.store.errors import AGAIN
 from hoplite.store.manifest import Manifest, read_manifest
 from hoplite.store.operator_files import has_operator
 
 LABELS = "labels.npy"
+GRAPH = "graph"  # tables that were imported
 SPLIT = "split.npz"
-PARTS = ("train", "val", "test")
 
 
 class HopStore:
@@ -51,9 +53,14 @@ class HopStore:
         return self._unfinished(1)
 
     def _unfinished(self, first_hop: int) -> list[tuple[int, int]]:
-        hops = range(first_hop, self.hops + 1)
-        places = [(panel, hop) for panel in range(len(self.manifest.panels)) for hop in hops]
-        return [(panel, hop) for panel, hop in places if not self._blocks.finished(hop, panel)]
+        hops, panels = range(first_hop, self.hops + 1), range(len(self.manifest.panels))
+        begun = {hop for hop in hops if (self.folder / f"hops/h{hop}").is_dir()}
+        return [
+            (panel, hop)
+            for panel in panels
+            for hop in hops
+            if hop not in begun or not self._blocks.finished(hop, panel)
+        ]
 
     def require_complete(self) -> HopStore:
         """The store itself; StoreError, with the way to finish it, if a block is missing."""
@@ -71,21 +78,25 @@ class HopStore:
     def labels(self) -> np.ndarray:
         """The class of every node, -1 where unknown."""
         try:
-            with NpyRows(self.folder / LABELS) as file:
-                labels = file.read(0, len(file))
-            if labels.shape == (self.nodes,) and crc(labels) == self.manifest.labels_crc32:
-                return labels
+            return read_labels(
+                self.folder / LABELS,
+                self.nodes,
+                len(self.class_names),
+                self.manifest.labels_crc32,
+            )
         except (OSError, ValueError) as error:
-            raise self._damaged(LABELS) from error
-        raise self._damaged(LABELS)
+            raise self._damaged(LABELS, error) from error
 
     @cached_property
     def split(self) -> Split:
         """The nodes of training, validation and test."""
+        labels, manifest = self.labels, self.manifest
         try:
-            return Split(*read_npz(self.folder / SPLIT, PARTS), note=self.manifest.split_note)
+            return read_split(
+                self.folder / SPLIT, labels, manifest.split_note, manifest.split_crc32
+            )
         except (OSError, ValueError) as error:
-            raise self._damaged(SPLIT) from error
+            raise self._damaged(SPLIT, error) from error
 
     def row_blocks(self) -> list[tuple[int, int]]:
         """The row ranges (start, stop) of the blocks; reading along them is fastest."""
@@ -139,23 +150,28 @@ class HopStore:
         return out
 
     def verify(self) -> list[str]:
-        """Read the whole store; one sentence per damage, none if all is as it was written."""
-        return [str(error) for error in self.damages()]
+        """Read the whole store; one sentence per damage, none if all is as it was written.
+
+        Imported tables that are kept beside it, in ``graph``, are read too.
+        """
+        found = [str(error) for error in self.damages()]
+        if is_disk_graph(self.folder / GRAPH):
+            found += verify_disk_graph(self.folder / GRAPH)
+        return found
 
     def damages(self) -> list[StoreError]:
-        """The damages that :meth:`verify` tells of."""
+        """The damages of the store itself that :meth:`verify` tells of."""
         found: list[StoreError] = []
-        for check in (lambda: self.labels, lambda: self.split):
-            try:
-                check()
-            except StoreError as error:
-                found.append(error)
+        try:
+            self.split  # noqa: B018 - reads the labels, too
+        except StoreError as error:
+            found.append(error)
         if not has_operator(self.folder, self.nodes):
             found.append(self._damaged("operator"))
         for hop, block, panel in self._blocks.each():
             try:
                 self._blocks.check(hop, block, panel)
-            except DamagedBlock as error:
+            except StoreError as error:
                 found.append(error)
         return found
 
@@ -167,7 +183,7 @@ class HopStore:
 
     def errors(self) -> tuple[dict[str, float], ...]:
         """What half precision costs, per hop: ``hop``, ``max_abs``, ``relative`` (Frobenius)."""
-        return self.manifest.error
+        return tuple(dataclasses.asdict(found) for found in self.manifest.error)
 
     def _hops(self, hops: Sequence[int] | None) -> list[int]:
         chosen = list(range(self.hops + 1)) if hops is None else list(hops)
@@ -175,9 +191,9 @@ class HopStore:
             check_number("hops", hop, 0, self.hops, whole=True)
         return chosen
 
-    def _damaged(self, name: str) -> StoreError:
-        again = AGAIN.format(folder=self.folder)
-        return StoreError(f"{self.folder / name} is missing or damaged; {again}.")
+    def _damaged(self, name: str, error: Exception | None = None) -> StoreError:
+        again, why = AGAIN.format(folder=self.folder), "" if error is None else f" ({error})"
+        return StoreError(f"{self.folder / name} is missing or damaged{why}; {again}.")
 
     def __repr__(self) -> str:
         kind = self.manifest.dtype

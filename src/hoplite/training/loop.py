@@ -21,6 +21,7 @@ from hoplite.models import Model, Weights
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.dropout import Dropout
 from hoplite.training.optimizers import LBFGS, Adam, Optimizer
+from hoplite.training.overflow import warn_of_overflow
 from hoplite.training.runs import (
     NodeSet,
     Progress,
@@ -77,6 +78,8 @@ def fit_runs(
     if isinstance(source, StoredPropagation):
         for config in configs:
             check_stored(config)
+    else:
+        warn_of_overflow(model.config, source)
     report = progress or (lambda state: None)
     results: dict[int, RunResult] = {}
     for batch in batches_of(model, source, runs):
@@ -136,7 +139,8 @@ class _Batch:
             for what in ("loss", "accuracy")
         }
         self.best_value = torch.full((count,), -1.0, dtype=torch.float64)
-        self.best_epoch = torch.zeros(count, dtype=torch.int64)
+        self.best_epoch = torch.full((count,), -1, dtype=torch.int64)  # -1: none so far
+        self.diverged = torch.zeros(count, dtype=torch.bool)
         self.epochs = torch.zeros(count, dtype=torch.int64)
 
     def fit(self, progress: Callable[[Progress], None]) -> list[RunResult]:
@@ -205,11 +209,11 @@ class _Batch:
         active = self.active
         self.epochs[active] = epoch + 1
         diverged = ~self.history["train_loss"][active, epoch].isfinite()
-        if "val" in self.scored:  # the step itself may have been the one too far
+        for value in self.weights.values():  # the step itself may have been the one too far
+            diverged |= ~value.detach().reshape(len(active), -1).isfinite().all(dim=1)
+        if "val" in self.scored:
             diverged |= ~self.history["val_loss"][active, epoch].isfinite()
-        else:
-            for value in self.weights.values():
-                diverged |= ~value.detach().reshape(len(active), -1).isfinite().all(dim=1)
+        self.diverged[active] = diverged
         if "val" in self.scored:
             value = self.history["val_accuracy"][active, epoch]
         else:
@@ -223,8 +227,8 @@ class _Batch:
         if diverged.any():
             seeds = [self.runs[r].seed for r in active[diverged].tolist()]
             warnings.warn(
-                f"training diverged at epoch {epoch + 1} for seeds {seeds}; "
-                "their best weights so far are kept, try a lower learning rate.",
+                f"training diverged at epoch {epoch + 1} for seeds {seeds}; their best epoch "
+                "before that counts, if there is one; try a lower learning rate or fewer hops.",
                 HopliteWarning,
                 stacklevel=2,
             )
@@ -245,7 +249,8 @@ class _Batch:
     def _progress(self, epoch: int, epochs: int) -> Progress:
         count, running = len(self.runs), len(self.active)
         done = (count - running) * epochs + running * (epoch + 1)
-        value = float(self.best_value.mean()) if "val" in self.scored else float("nan")
+        known = self.best_value[self.best_epoch >= 0]
+        value = float(known.mean()) if "val" in self.scored else float("nan")
         return Progress(done, count * epochs, epoch + 1, epochs, running, value)
 
     def _results(self) -> list[RunResult]:
@@ -253,14 +258,16 @@ class _Batch:
         shares = self.epochs / self.epochs.sum()
         results = []
         for r, run in enumerate(self.runs):
-            used = int(self.epochs[r])
+            used, best = int(self.epochs[r]), int(self.best_epoch[r])
+            scored = best >= 0 and "val" in self.scored
             results.append(
                 RunResult(
                     run=run,
                     weights={name: value[r].clone() for name, value in self.best.items()},
-                    best_epoch=int(self.best_epoch[r]) + 1,
+                    best_epoch=best + 1,
                     epochs=used,
-                    val_accuracy=float(self.best_value[r]) if "val" in self.scored else np.nan,
+                    diverged=bool(self.diverged[r]),
+                    val_accuracy=float(self.best_value[r]) if scored else np.nan,
                     history={name: curve[r, :used].numpy() for name, curve in self.history.items()},
                     seconds=seconds * float(shares[r]),
                 )

@@ -52,7 +52,9 @@ class Adam:
                 mean, square = self._mean[name], self._square[name]
                 # with no hops, beta and some gates have no part in the loss
                 gradient = torch.zeros_like(value) if value.grad is None else value.grad
-                update = _native_update if uses_native(value) else _torch_update
+                # the C++ core goes through all of them as through one list of numbers
+                listed = all(tensor.is_contiguous() for tensor in (value, mean, square))
+                update = _native_update if listed and uses_native(value) else _torch_update
                 update(
                     gradient.contiguous(), value, mean, square, self._lr, self._decay, self._steps
                 )
@@ -75,8 +77,9 @@ def _native_update(
 ) -> None:
     assert native is not None  # uses_native said so
     tensors = (gradient, value, mean, square, lr, decay)
-    assert all(tensor.is_contiguous() for tensor in tensors)
     runs = value.shape[0]
+    if not runs:
+        return
     native.adam(
         value.dtype == torch.float32,
         runs,

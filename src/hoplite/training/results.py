@@ -16,7 +16,11 @@ from hoplite.store import HopStore
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoredRun:
-    """One seed's trained model with its accuracies; the test set was read once, at the end."""
+    """One seed's trained model with its accuracies; the test set was read once, at the end.
+
+    ``diverged``: a loss or a weight became infinite or NaN, and the model is the best one before
+    that; if there is none, ``best_epoch`` is 0 and the accuracies are NaN.
+    """
 
     seed: int
     model: TrainedModel
@@ -24,13 +28,9 @@ class ScoredRun:
     test_accuracy: float
     best_epoch: int
     epochs: int
+    diverged: bool
     seconds: float
     history: dict[str, np.ndarray]
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the loss became infinite or NaN; the model is then the best one before that."""
-        return not np.isfinite(self.history["train_loss"]).all()
 
     def __repr__(self) -> str:
         return f"ScoredRun(seed={self.seed}, test_accuracy={self.test_accuracy:.3f})"
@@ -60,17 +60,17 @@ class TrainingResult:
     @property
     def model(self) -> TrainedModel:
         """The model of the run with the best validation accuracy (the first of equals)."""
-        values = np.nan_to_num([run.val_accuracy for run in self.runs])
-        return self.runs[int(np.argmax(values))].model
+        finite = [run for run in self.runs if run.best_epoch]
+        return max(finite, key=lambda run: np.nan_to_num(run.val_accuracy)).model
 
     @property
     def test_accuracy(self) -> float:
-        """Mean test accuracy over the runs."""
+        """Mean test accuracy over the runs; NaN if one of them has no result."""
         return float(np.mean([run.test_accuracy for run in self.runs]))
 
     @property
     def val_accuracy(self) -> float:
-        """Mean validation accuracy over the runs."""
+        """Mean validation accuracy over the runs; NaN if one of them has no result."""
         return float(np.mean([run.val_accuracy for run in self.runs]))
 
     def __repr__(self) -> str:
@@ -101,6 +101,7 @@ class TrainingResult:
             "test_accuracy_std": number(test.std()),
             "val_accuracy_mean": number(val.mean()),
             "val_accuracy_std": number(val.std()),
+            "diverged": sum(run.diverged for run in self.runs),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
             "ms_per_epoch": self.ms_per_epoch,
             "runs": [run.summary() for run in self.runs],
@@ -113,5 +114,5 @@ def name_of(data: Graph | HopStore) -> str:
 
 
 def number(value: float) -> float | None:
-    """A float for JSON, which has no NaN: None stands for what was not measured."""
-    return None if np.isnan(value) else float(value)
+    """A float for JSON, which has no NaN and no infinity: None stands for them."""
+    return float(value) if np.isfinite(value) else None

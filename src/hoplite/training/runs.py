@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from hoplite.config import TrainingConfig
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError, GraphError, HopliteError
 from hoplite.graph import Graph
 from hoplite.models import Model, Weights
 from hoplite.propagation.engine import Propagation
-from hoplite.propagation.plan import BYTES, Plan, Problem, free_memory, make_plan
+from hoplite.propagation.plan import Plan, Problem, free_memory, make_plan
 from hoplite.store import HopStore
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.streamed import StoredPropagation
@@ -31,20 +31,21 @@ class Run:
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one run gave: the weights of its best epoch and the curves that led there."""
+    """What one run gave: the weights of its best epoch and the curves that led there.
+
+    A run that ``diverged`` was stopped, because a loss or a weight was no longer finite. Its best
+    epoch is one before that; if there is none, ``best_epoch`` is 0, the weights are the first ones
+    and the accuracy is NaN: the run has no result.
+    """
 
     run: Run
     weights: Weights
     best_epoch: int
     epochs: int
+    diverged: bool
     val_accuracy: float  # at the best epoch; NaN without validation nodes
     history: dict[str, np.ndarray]  # per epoch: {train,val[,test]}_{loss,accuracy}
     seconds: float  # this run's share of the batch's time
-
-    @property
-    def diverged(self) -> bool:
-        """Whether the loss became infinite or NaN; the weights are the best ones before that."""
-        return not np.isfinite(self.history["train_loss"]).all()
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,16 @@ class NodeSet:
         return len(self.nodes)
 
 
+def require_result(results: Sequence[RunResult]) -> None:
+    """HopliteError if every run diverged before it had a finite result."""
+    if not any(result.best_epoch for result in results):
+        count = "the run" if len(results) == 1 else f"all {len(results)} runs"
+        raise HopliteError(
+            f"{count} diverged in the first epoch, so there is no model; try a lower learning "
+            "rate, fewer hops, another operator, basis 'chebyshev', or smaller features."
+        )
+
+
 def node_sets(graph: Graph | HopStore) -> dict[str, NodeSet]:
     """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split."""
     if graph.labels is None:
@@ -127,6 +138,7 @@ def plan_runs(
         epochs=runs[0].config.epochs,
         runs=len(runs),
         dropout=dropout,
+        itemsize=features.dtype.itemsize,
     )
     order = "hops-first" if runs[0].config.batch else runs[0].config.order
     return make_plan(problem, order)
@@ -196,4 +208,4 @@ def run_bytes(model: Model, propagation: Propagation) -> int:
     and a dozen signals (for gates on features, one per hop)."""
     weights = sum(value.numel() for value in model.initial(torch.Generator()).values())
     signals = 12 if model.columns == "classes" else 12 + propagation.hops
-    return BYTES * (6 * weights + signals * signal_size(model, propagation))
+    return propagation.dtype.itemsize * (6 * weights + signals * signal_size(model, propagation))

@@ -91,8 +91,12 @@ class ScoredRows:
 
 
 def accuracy_of(model: Model, source: Source, weights: Weights, part: NodeSet) -> float:
-    """Accuracy of one run's weights (without run axis) on ``part``, from its hop features."""
+    """Accuracy of one run's weights (without run axis) on ``part``, from its hop features.
+
+    NaN if an output is not finite.
+    """
     stacked = {name: value.unsqueeze(0) for name, value in weights.items()}
     rows = ScoredRows.of(model, source, part, "hops-first")
     with torch.no_grad():
-        return float(team_of(source).mean(rows.loss_and_accuracy(stacked)[1]))
+        loss, accuracy = (team_of(source).mean(v) for v in rows.loss_and_accuracy(stacked))
+        return float(accuracy) if loss.isfinite() else float("nan")

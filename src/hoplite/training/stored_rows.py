@@ -64,6 +64,8 @@ class Shelf:
 
     def read(self, nodes: np.ndarray) -> Tensor:
         """Hop features of ``nodes``, in rising order: (hops, nodes, d)."""
+        if len(nodes) and nodes[-1] + 1 - nodes[0] == len(nodes):  # a range: without a copy
+            return torch.from_numpy(self.store.read(int(nodes[0]), int(nodes[-1]) + 1, self.hops))
         out = np.empty((len(self.hops), len(nodes), self.store.features), np.float32)
         low = 0
         while low < len(nodes):  # ranges of nodes as long as a chunk, so that they fit in memory
@@ -71,8 +73,6 @@ class Shelf:
             high = int(np.searchsorted(nodes, first + self.chunk_rows))
             part = nodes[low:high]
             span = int(part[-1]) + 1 - first
-            if span == len(nodes):
-                return torch.from_numpy(self.store.read(first, first + span, self.hops))
             if FEW_ROWS * len(part) < span:
                 out[:, low:high] = self.store.rows(part, self.hops)
             else:
@@ -87,8 +87,7 @@ class StoredRows:
     """The rows of some nodes of a store, in rising order."""
 
     def __init__(self, shelf: Shelf, nodes: np.ndarray) -> None:
-        if (np.diff(nodes) <= 0).any():
-            raise ConfigError("nodes of a store must come in rising order, none twice; sort them.")
+        _check_rising(nodes)
         self._shelf, self._nodes = shelf, nodes
         self._kept: dict[int, Tensor] = {}
 
@@ -106,6 +105,7 @@ class StoredRows:
 
     def pick(self, rows: Tensor) -> Tensor:
         wanted, step = rows.numpy(), self._shelf.chunk_rows
+        _check_rising(wanted)
         cuts = np.searchsorted(wanted, np.arange(0, len(self) + step, step)).tolist()
         out = torch.empty(len(self._shelf.hops), len(wanted), self._shelf.store.features)
         for chunk, (low, high) in enumerate(itertools.pairwise(cuts)):
@@ -133,3 +133,8 @@ class StoredRows:
 
     def _read(self, start: int) -> Tensor:
         return self._shelf.read(self._nodes[start : start + self._shelf.chunk_rows])
+
+
+def _check_rising(nodes: np.ndarray) -> None:
+    if (np.diff(nodes) <= 0).any():
+        raise ConfigError("nodes of a store must come in rising order, none twice; sort them.")

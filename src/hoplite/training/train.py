@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import MOST_SEED, ModelConfig, check_number, split_options
+from hoplite.config import MOST_SEED, ModelConfig, check_number, idle_settings, split_options
 from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
@@ -24,7 +23,16 @@ from hoplite.store.manifest import FILE as MANIFEST
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import ScoredRun, TrainingResult, name_of, number
-from hoplite.training.runs import NodeSet, Progress, Run, RunResult, Source, node_sets, plan_runs
+from hoplite.training.runs import (
+    NodeSet,
+    Progress,
+    Run,
+    RunResult,
+    Source,
+    node_sets,
+    plan_runs,
+    require_result,
+)
 from hoplite.training.scored_rows import accuracy_of
 from hoplite.training.streamed import StoredPropagation
 
@@ -63,7 +71,8 @@ def train(
     """
     store = as_store(graph)
     if store is not None:
-        usual = {name: getattr(store.manifest, name) for name in ("hops", "operator", "basis")}
+        names = {"hops", "operator", "basis"} - idle_settings(model)
+        usual = {name: getattr(store.manifest, name) for name in names}
         options = usual | {"dropout": 0.0} | options
     model_config, training_config = split_options(model, options)
     data = store or (graph if isinstance(graph, Graph) else load(graph))  # pyright: ignore[reportArgumentType] - no store
@@ -99,6 +108,7 @@ def train(
         watch=parts["test"] if record_test and len(parts["test"]) else None,
         progress=progress,
     )
+    require_result(results)
     runs = tuple(
         scored_run(data, model_config, result, source, parts["test"]) for result in results
     )
@@ -157,7 +167,10 @@ def as_seeds(seeds: Any) -> list[int]:
 def scored_run(
     graph: Graph | HopStore, config: ModelConfig, result: RunResult, source: Source, test: NodeSet
 ) -> ScoredRun:
-    """A finished run with its model, scored on ``test`` (NaN without test nodes)."""
+    """A finished run with its model, scored on ``test``.
+
+    The accuracy is NaN without test nodes, without a result, or with outputs that are not finite.
+    """
     trained = TrainedModel(
         config=config,
         weights=result.weights,
@@ -173,19 +186,23 @@ def scored_run(
         },
     )
     accuracy = np.nan
-    if len(test) and isinstance(source, Propagation):
-        predicted = trained.logits_from(source)[test.nodes].argmax(axis=1)
-        accuracy = float(np.mean(predicted == test.labels))
-    elif len(test):
+    if not len(test) or not result.best_epoch:
+        pass
+    elif isinstance(source, Propagation):
+        logits = trained.raw_logits(source)[test.nodes]
+        if np.isfinite(logits).all():
+            accuracy = float(np.mean(logits.argmax(axis=1) == test.labels))
+    else:
         built = build_model(config, trained.num_features, trained.num_classes)
         accuracy = accuracy_of(built, source, result.weights, test)
     return ScoredRun(
         seed=result.run.seed,
         model=trained,
-        val_accuracy=result.val_accuracy if result.val_accuracy >= 0 else math.nan,  # diverged
+        val_accuracy=result.val_accuracy,
         test_accuracy=accuracy,
         best_epoch=result.best_epoch,
         epochs=result.epochs,
+        diverged=result.diverged,
         seconds=result.seconds,
         history=result.history,
     )

@@ -1,0 +1,127 @@
+"""Sound inputs of every kind that Hoplite reads, small and untidy, and who reads them."""
+
+from __future__ import annotations
+
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+from numpy.random import Generator
+from pyarrow import csv, parquet
+
+import hoplite
+from hoplite.datasets.disk_graph import write_disk_graph
+from hoplite.datasets.npz import write_npz
+from hoplite.store import propagate
+from hoplite.store.memory import used_memory
+
+NODES, CLASSES = 90, 3
+IMPORT_ROOM = 130 * 10**6  # so little that tables are imported instead of loaded
+GRID = "[tables]\nlr = [0.2, 0.05]\nweight_decay = 5e-4\ndropout = 0.0\nhops = [1, 2]\n"
+Run = Callable[[list[str], Path], None]  # a command in a folder; it must end well
+
+
+def make_inputs(folder: Path, run: Run) -> None:
+    """One sound input of every kind, small and untidy."""
+    rng = np.random.default_rng(0)
+    ids = [f"n{i}é" for i in rng.permutation(NODES)]
+    labels = rng.choice(CLASSES, NODES, p=[0.6, 0.3, 0.1])
+    labels[:CLASSES] = np.arange(CLASSES)
+    parts = rng.choice(["train", "val", "test"], NODES)
+    parts[:CLASSES] = "train"
+    ends = rng.integers(0, NODES - 5, (3 * NODES, 2))  # the last five stay alone
+    nodes = pa.table(
+        {"id": ids, "label": [f"class {c}" for c in labels], "split": parts.tolist(),
+         "age": rng.normal(size=NODES), "town": [f"t{t}" for t in rng.integers(0, 4, NODES)]}
+    )  # fmt: skip
+    edges = pa.table(
+        {"source": [ids[i] for i in ends[:, 0]], "target": [ids[i] for i in ends[:, 1]],
+         "weight": rng.uniform(0.1, 9, len(ends))}
+    )  # fmt: skip
+    for name in ("tables", "parquet"):
+        (folder / name).mkdir()
+    for name, table in (("nodes", nodes), ("edges", edges)):
+        csv.write_csv(table, folder / "tables" / f"{name}.csv")
+        parquet.write_table(table, folder / "parquet" / f"{name}.parquet")
+    graph = hoplite.load(folder / "tables")
+    write_npz(folder / "graph.npz", graph)
+    write_disk_graph(graph, folder / "disk")
+    propagate(graph, folder / "store", hops=2)
+    make_planetoid(folder / "planetoid", rng)
+    make_reddit(folder / "reddit", rng)
+    (folder / "grid.toml").write_text(GRID)
+    for words in (
+        ["train", "tables", "--model", "lgc", "--hops", "2", "--epochs", "2", "--out", "model"],
+        ["search", "tables", "--model", "sgc", "--grid", "grid.toml", "--seeds", "2",
+         "--epochs", "3", "--workers", "1", "--out", "ledger"],
+    ):  # fmt: skip
+        run(words, folder)
+    results = Path(__file__).parent.parent / "results"
+    (folder / "results").mkdir()
+    for name in ("results.json", "runs.parquet"):
+        shutil.copy(results / name, folder / "results" / name)
+
+
+def make_planetoid(folder: Path, rng: Generator) -> None:
+    folder.mkdir()
+    known, test = NODES - 20, 20
+    rows = sp.random(NODES, 12, 0.3, "csr", rng=rng)
+    one_hot = np.eye(CLASSES, dtype=np.int32)[rng.integers(0, CLASSES, NODES)]
+    graph = {i: rng.integers(0, NODES, 3).tolist() for i in range(NODES)}
+    values = {
+        "x": rows[:30], "allx": rows[:known], "tx": rows[known:], "y": one_hot[:30],
+        "ally": one_hot[:known], "ty": one_hot[known:], "graph": graph,
+    }  # fmt: skip
+    for name, value in values.items():
+        value = sp.csr_matrix(value) if sp.issparse(value) else value
+        (folder / f"ind.tiny.{name}").write_bytes(pickle.dumps(value, 4))
+    order = (known + rng.permutation(test)).tolist()
+    (folder / "ind.tiny.test.index").write_text("\n".join(map(str, order)))
+
+
+def make_reddit(folder: Path, rng: Generator) -> None:
+    folder.mkdir()
+    np.savez(
+        folder / "reddit_data.npz",
+        feature=rng.normal(size=(NODES, 6)),
+        label=np.arange(NODES) % CLASSES,
+        node_types=rng.integers(1, 4, NODES),
+    )
+    sp.save_npz(folder / "reddit_graph.npz", sp.random(NODES, NODES, 0.05, "coo", rng=rng))
+
+
+def commands() -> dict[str, list[tuple[str, list[str]]]]:
+    """Kind -> what is damaged, and a command that reads it."""
+    train = ["--model", "sgc", "--hops", "2", "--epochs", "2"]
+    import_it = ["--hops", "1", "--memory", str(used_memory() + IMPORT_ROOM), "--out", "new"]
+    search = ["--model", "sgc", "--seeds", "2", "--epochs", "3", "--workers", "1"]
+    search += ["--grid", "grid.toml", "--out"]
+    return {
+        "pickles": [("planetoid", ["train", "planetoid", *train])],
+        "npz": [
+            ("graph.npz", ["train", "graph.npz", *train]),
+            ("reddit", ["train", "reddit", *train]),
+        ],
+        "tables": [
+            ("tables", ["train", "tables", *train]),
+            ("parquet", ["train", "parquet", *train]),
+            ("tables", ["propagate", "tables", *import_it]),
+            ("parquet", ["propagate", "parquet", *import_it]),
+        ],
+        "disk graphs": [("disk", ["propagate", "disk", "--hops", "2", "--out", "new"])],
+        "stores": [
+            ("store", ["train", "store", "--model", "lgc", "--epochs", "2"]),
+            ("store", ["propagate", "tables", "--hops", "3", "--out", "store"]),
+        ],
+        "models": [
+            ("model", ["predict", "model", "tables", "--out", "new.csv"]),
+            ("model", ["explain", "model", "tables", "--node", "n3é"]),
+        ],
+        "ledgers": [("ledger", ["search", "tables", *search, "ledger"])],
+        "grids": [("grid.toml", ["search", "tables", *search, "new"])],
+        "results": [("results", ["report", "results", "--out", "new.html"])],
+    }

@@ -1,0 +1,116 @@
+"""The command line and the signals that end it: one sentence, a known exit code, nothing left.
+
+SIGINT, SIGTERM and SIGHUP raise :class:`Stopped` wherever the main thread is, so that files and
+processes are put away on its way up, and the exit code is 128 + the signal's number. What others
+make of it on that way, errors, warnings and logs of what was cut off, is no news and is not shown.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from types import FrameType
+from typing import Any
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+GRACE_SECONDS = 10.0  # to put everything away; then the process ends as it is
+AGAIN_SECONDS = 0.05
+WHO = {
+    signal.SIGINT: "by the keyboard",
+    signal.SIGTERM: "by the signal SIGTERM",
+    signal.SIGHUP: "because its terminal is gone (SIGHUP)",
+}
+GOES_ON = "run the same command again: it goes on from here"
+REMARKS = {
+    "propagate": GOES_ON,
+    "reproduce": GOES_ON,
+    "search": GOES_ON,
+    "train": "nothing was saved",
+}
+
+
+class Stopped(BaseException):
+    """A signal asks the command to end."""
+
+
+class Stopping:
+    """What is known of the signal, if there was one."""
+
+    number: int | None = None
+    remark = ""  # what the signal means for the command's results
+    speaks = False  # the command line is imported, and can tell
+    over = False  # the command has ended, and nothing is left to interrupt
+    _deadline = 0.0
+
+    def listen(self, words: list[str]) -> None:
+        """Begin, for a command of these words; what ``nohup`` and others ignore stays ignored."""
+        command = next((word for word in words if not word.startswith("-")), "")
+        self.remark = REMARKS.get(command, "")
+        for number in ENDING:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._hear)
+        signal.signal(signal.SIGALRM, self._raise)
+
+    def finish(self) -> None:
+        """Put away what waits for the interpreter's end, tell why it ends, and end."""
+        self.over = True
+        atexit._run_exitfuncs()  # but no thread is waited for
+        self._end()
+
+    def _end(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        number = signal.Signals(self.number or signal.SIGTERM)
+        try:
+            with contextlib.suppress(OSError):  # the terminal may be gone
+                from hoplite.cli.console import print_error
+
+                print_error(f"stopped {WHO[number]}{self.remark and '; '}{self.remark}.")
+                sys.stdout.flush()
+        finally:
+            os._exit(128 + number)
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        if self.number is None and not self.over:
+            self.number = number
+            self._deadline = time.monotonic() + GRACE_SECONDS
+            logging.disable()
+            warnings.simplefilter("ignore")
+            sys.unraisablehook = self._unraisable
+            threading.excepthook = lambda _: None
+            self._raise(number, frame)
+
+    def _raise(self, number: int, frame: FrameType | None) -> None:
+        if time.monotonic() > self._deadline:
+            self._end()
+        if self.over:
+            return
+        if not _imports(frame):
+            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+            raise Stopped
+        if self.speaks:  # what is imported by half breaks in ways of its own
+            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+            self.finish()
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+
+    def _unraisable(self, found: Any) -> None:
+        if isinstance(found.exc_value, Stopped):  # raised where nothing can be, as in a __del__
+            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+
+
+def _imports(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename.startswith("<frozen importlib"):
+            return True
+        frame = frame.f_back
+    return False
+
+
+stopping = Stopping()

@@ -1,0 +1,3 @@
+"""What the tests of clusters share."""
+
+from tests.dask_processes import dask  # noqa: F401 - a fixture

@@ -1,0 +1,234 @@
+"""Who may take part: addresses that are no scheduler, keys, workers of another version."""
+
+from __future__ import annotations
+
+import asyncio
+import http.server
+import os
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from tests.dask_processes import Dask
+from tests.store.conftest import cut_store
+
+import hoplite
+from hoplite.cluster import connect
+from hoplite.cluster.worker import version
+from hoplite.errors import ClusterError
+from hoplite.store import propagate
+
+distributed = pytest.importorskip("distributed")
+from dask import config as dask_config  # noqa: E402
+from distributed.core import rpc  # noqa: E402
+from distributed.security import Security  # noqa: E402
+
+
+@pytest.fixture
+def silent():
+    """A port that takes connections and never says a word."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.fixture
+def pages():
+    """A web server."""
+    with http.server.ThreadingHTTPServer(
+        ("127.0.0.1", 0), http.server.SimpleHTTPRequestHandler
+    ) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"tcp://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def talker():
+    """A port where something else speaks first, as SSH does."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def greet():
+            stream, _ = server.accept()
+            with stream:
+                stream.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+        thread = threading.Thread(target=greet)
+        thread.start()
+        yield f"tcp://127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("silent", "has said nothing for 0.5 s"),
+        ("pages", "has said nothing for 0.5 s|begins with b'HTTP/1"),
+        ("talker", "begins with b'SSH-2.0-'"),
+    ],
+)
+def test_what_listens_is_no_scheduler(request, tmp_path, monkeypatch, kind, why):
+    monkeypatch.setattr("hoplite.cluster.connection.CONNECT_SECONDS", 0.5)
+    where = request.getfixturevalue(kind)
+    with (
+        pytest.raises(ClusterError, match=rf"no Dask scheduler answers at {where} \(.*({why})"),
+        connect(where, tmp_path, memory=0),
+    ):
+        pass
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_address_of_a_worker_is_no_schedulers(tmp_path, dask):
+    dask.worker()
+    dask.wait_for(1)
+    with distributed.Client(dask.address, set_as_default=False) as client:
+        (worker,) = client.nthreads()
+    with (
+        pytest.raises(ClusterError, match="no Dask scheduler answers"),
+        connect(worker, tmp_path, 0),
+    ):
+        pass
+
+
+def test_another_build_of_the_same_version_differs(tmp_path):
+    """Two checkouts may both be called 0.1.0."""
+    root = str(Path(hoplite.__file__).parent.parent)
+    code = (
+        "import shutil, sys\n"
+        "shutil.copytree(sys.argv[1] + '/hoplite', sys.argv[2] + '/hoplite')\n"
+        "sys.path.insert(0, sys.argv[2])\n"
+        "from hoplite.cluster.worker import version\n"
+        "print(version())\n"
+        "version.cache_clear()\n"
+        "with open(sys.argv[2] + '/hoplite/graph.py', 'a') as file: file.write('# new')\n"
+        "print(version())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, root, str(tmp_path)],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""},
+    )  # fmt: skip
+    same, other = done.stdout.splitlines()
+    assert same == version()
+    assert other != same
+
+
+OTHER = "import hoplite; hoplite.__version__ = '0.0.7'"
+NONE = "import sys; sys.modules['hoplite'] = None"
+
+
+def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch, dask):
+    graph = graphs(60, 8, dtype=np.float32)
+    for name in ("s", "t"):  # cut into more tasks than there are workers
+        cut_store(graph, tmp_path / name, tmp_path / f"x{name}", rows=16, columns=1, hops=3)
+    good = dask.worker()
+    dask.wait_for(1)
+    bad = []
+
+    def join(what, share):
+        if not bad:  # it has begun, and checked its workers
+            bad.extend([dask.worker(before=OTHER), dask.worker(before=NONE)])
+            dask.wait_for(3)
+
+    store = propagate(graph, tmp_path / "s", hops=3, cluster=dask.address, progress=join)
+    assert store.verify() == []
+    assert len(store.manifest.panels) == 8
+    # when no other is left, it is told why nothing happens
+    monkeypatch.setattr("hoplite.cluster.tasks.PATIENCE", 2.0)
+    for worker in bad:
+        worker.kill()
+    dask.wait_for(1)
+
+    def swap(what, share):
+        if good.poll() is None:
+            dask.worker(before=OTHER)
+            dask.wait_for(2)
+            good.kill()
+            good.wait()
+            dask.wait_for(1)
+
+    with pytest.raises(ClusterError, match=r"has Hoplite 0.0.7 \(build .*and here it is"):
+        propagate(graph, tmp_path / "t", hops=3, cluster=dask.address, progress=swap)
+
+
+def test_nobody_without_the_key_commands_a_local_cluster(tmp_path):
+    with connect("local:1", tmp_path, memory=0) as cluster:
+        cluster.run("tests.cluster.test_connection:nothing", [()], lambda *_: None, lambda *_: None)
+        me = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        ports = {
+            one.laddr.port
+            for process in me
+            for one in process.net_connections()
+            if one.status == psutil.CONN_LISTEN and one.laddr.ip == "127.0.0.1"
+        }
+        assert len(ports) >= 2  # the scheduler's and the worker's, at least
+        for port in ports:
+            for address in (f"tcp://127.0.0.1:{port}", f"tls://127.0.0.1:{port}"):
+                assert not is_open(address)
+        for process in me:
+            for one in process.net_connections():
+                assert one.status != psutil.CONN_LISTEN or one.laddr.ip == "127.0.0.1"
+
+
+def nothing(tell):
+    """A task."""
+
+
+def is_open(address, seconds=2) -> bool:
+    """Whether a stranger, with a key of his own, can ask something there."""
+    security = Security.temporary() if address.startswith("tls:") else Security()
+
+    async def ask():
+        arguments = security.get_connection_args("client")
+        async with rpc(address, connection_args=arguments, timeout=seconds) as there:
+            return await there.identity()
+
+    try:
+        asyncio.run(asyncio.wait_for(ask(), seconds))
+    except OSError:  # TimeoutError is one
+        return False
+    return True
+
+
+def test_a_stranger_can_ask_a_scheduler_without_keys(dask):
+    """So the test above can fail."""
+    assert is_open(dask.address, 600)
+
+
+@pytest.fixture
+def certificates(tmp_path_factory):
+    """Dask's settings for a cluster with keys."""
+    folder = tmp_path_factory.mktemp("keys")
+    security = Security.temporary()
+    files = {"key": security.tls_client_key, "cert": security.tls_client_cert}
+    found = {"ca-file": str(folder / "cert")}
+    for name, content in files.items():
+        (folder / name).touch(0o600)
+        (folder / name).write_text(content)
+        for role in ("client", "scheduler", "worker"):
+            found[f"{role}.{name}"] = str(folder / name)
+    return {f"distributed.comm.tls.{name}": path for name, path in found.items()}
+
+
+def test_a_scheduler_with_certificates(graphs, tmp_path, certificates):
+    graph = graphs(60, 8, dtype=np.float32)
+    environment = {
+        f"DASK_{name.replace('.', '__').replace('-', '_').upper()}": path
+        for name, path in certificates.items()
+    }
+    cluster = Dask(tmp_path, "--protocol", "tls", **environment)
+    try:
+        assert cluster.address.startswith("tls://")
+        cluster.worker()
+        with dask_config.set(certificates):
+            store = propagate(graph, tmp_path / "s", hops=3, cluster=cluster.address)
+        assert store.verify() == []
+        with pytest.raises(ClusterError, match="tls:// needs certificates"):
+            propagate(graph, tmp_path / "t", hops=3, cluster=cluster.address)
+    finally:
+        cluster.close()

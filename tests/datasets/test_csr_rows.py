@@ -1,0 +1,142 @@
+"""Rows from files are checked before anything computes with them: damage ends in a sentence."""
+
+from __future__ import annotations
+
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from hoplite.config import OPERATORS
+from hoplite.datasets.csr_rows import PARTS, CsrFiles, CsrMemory, row_ranges
+from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
+from hoplite.datasets.fingerprint import adjacency_digest
+from hoplite.errors import DatasetError, StoreError
+from hoplite.operators import operator_rows
+from hoplite.store import propagate, run_task
+
+NUMBERS = [-(2**63), -(2**31), -1, 0, 1, 39, 40, 41, 10**6, 2**31 - 1, 2**31, 2**62]
+KINDS = [
+    np.int8,
+    np.int32,
+    np.int64,
+    np.uint64,
+    np.float32,
+    np.float64,
+    np.bool_,
+    ">i4",
+    ">i8",
+    "U3",
+]
+
+
+@pytest.fixture(scope="module")
+def kept(graphs, tmp_path_factory):
+    """A graph on disk with isolated nodes and weights, and a store of it, to be copied."""
+    graph, folder = graphs(40, 5, dtype=np.float32), tmp_path_factory.mktemp("kept")
+    write_disk_graph(graph, folder / "graph")
+    propagate(graph, folder / "store", hops=2)
+    return folder
+
+
+@st.composite
+def damages(draw):
+    """The name of a part and a function from its array to the damaged one."""
+    part = draw(st.sampled_from(PARTS))
+    what = draw(st.sampled_from(["numbers", "kind", "longer", "shorter", "column", "order"]))
+    places = draw(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=3))
+    number, kind = draw(st.sampled_from(NUMBERS)), draw(st.sampled_from(KINDS))
+
+    def damage(array):
+        if what == "numbers":
+            array = array.astype(np.int64 if array.dtype.kind == "i" else array.dtype)
+            array[[int(place * len(array)) for place in places]] = number
+            return array
+        if what == "kind":
+            return array.astype(kind)
+        if what == "longer":
+            return np.concatenate([array, array[:3]])
+        if what == "shorter":
+            return array[: int(places[0] * len(array))]
+        if what == "column":
+            return array.reshape(-1, 1)
+        return array[::-1].copy()
+
+    return part, damage
+
+
+def change(folder, part, damage):
+    """Write the damaged array, in the narrow type of the file if it still fits there."""
+    path = folder / f"{part}.npy"
+    before = np.load(path)
+    with np.errstate(all="ignore"):
+        after = damage(before)
+        narrow = after.astype(before.dtype) if after.dtype.kind == before.dtype.kind else after
+    np.save(path, narrow if np.array_equal(narrow, after) else after)
+
+
+@examples(80)
+@given(damage=damages(), most=st.integers(1, 200), operator=st.sampled_from(OPERATORS))
+def test_a_damaged_graph_on_disk(kept, tmp_path_factory, damage, most, operator):
+    folder = tmp_path_factory.mktemp("d") / "graph"
+    shutil.copytree(kept / "graph", folder)
+    change(folder, *damage)
+    try:
+        with DiskGraph(folder) as graph:
+            adjacency_digest(graph.adjacency)
+            for start, rows in operator_rows(graph.adjacency, operator, np.float32, most):
+                assert start + rows.shape[0] <= 40
+        sentence = None
+    except DatasetError as error:
+        sentence = str(error)
+    shutil.rmtree(folder)
+    assert sentence is None or "holds no whole graph on disk" in sentence
+
+
+@examples(40)
+@given(damage=damages())
+def test_a_damaged_operator_of_a_store(kept, tmp_path_factory, damage):
+    folder = tmp_path_factory.mktemp("d") / "store"
+    shutil.copytree(kept / "store", folder)
+    shutil.rmtree(folder / "hops" / "h2")
+    change(folder / "operator", *damage)
+    try:
+        run_task(folder, 0, 2)
+        sentence = None
+    except StoreError as error:
+        sentence = str(error)
+    shutil.rmtree(folder)
+    assert sentence is None or "the operator of" in sentence
+
+
+def test_what_was_wrong_is_told(kept, tmp_path):
+    folder = tmp_path / "graph"
+    for part, value, phrase in (
+        ("indices", 40, "an index is out of range"),
+        ("indices", -1, "an index is out of range"),
+        ("indptr", 7_000, "indptr decreases or goes beyond the entries"),
+        ("indptr", -3, "indptr decreases or goes beyond the entries"),
+    ):
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(kept / "graph", folder)
+        array = np.load(folder / f"{part}.npy")
+        array[20] = value
+        np.save(folder / f"{part}.npy", array)
+        with CsrFiles(folder) as files, pytest.raises(ValueError, match=phrase):
+            _ = [files.read(start, stop) for start, stop in row_ranges(files, 10)]
+        with DiskGraph(folder) as graph, pytest.raises(DatasetError, match=phrase):
+            graph.adjacency.read(0, graph.nodes)
+        with pytest.raises(DatasetError, match=phrase):
+            propagate(folder, tmp_path / "s", hops=1)
+
+
+def test_sound_files_are_read_as_from_memory(kept, graphs):
+    memory = CsrMemory(graphs(40, 5, dtype=np.float32).adjacency)
+    with CsrFiles(kept / "graph") as files:
+        assert files.entries == memory.entries
+        for start, stop in row_ranges(files, 9):
+            for mine, twin in zip(files.read(start, stop), memory.read(start, stop), strict=True):
+                np.testing.assert_array_equal(mine, twin)

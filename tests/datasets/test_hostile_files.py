@@ -1,0 +1,107 @@
+"""Files of strangers with some bytes changed, cut out or put in: read, or refused in a sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from hoplite.datasets import load_reddit, read_npz, read_planetoid, write_npz
+from hoplite.datasets.reddit import FILES
+from hoplite.errors import DatasetError, GraphError
+from hoplite.graph import Graph, Split
+
+# a class may have no training node, in small and damaged files
+pytestmark = pytest.mark.filterwarnings("ignore::hoplite.errors.HopliteWarning")
+N = 12
+
+
+def reddit_files(folder):
+    rng = np.random.default_rng(0)
+    kinds = rng.permutation(np.repeat([1, 2, 3], 4))
+    labels = rng.integers(0, 3, N)
+    np.savez(folder / FILES[0], feature=rng.random((N, 3)), label=labels, node_types=kinds)
+    sp.save_npz(folder / FILES[1], sp.coo_matrix(rng.random((N, N)) < 0.2), compressed=False)
+
+
+def planetoid_files(folder, protocol=2):
+    rng = np.random.default_rng(0)
+    one_hot = np.eye(3, dtype=np.int32)[rng.integers(0, 3, N)]
+    features = sp.csr_matrix((rng.random((N, 5)) < 0.4).astype(np.float32))
+    content = {
+        "x": features[:3],
+        "tx": features[8:],
+        "allx": features[:8],
+        "y": one_hot[:3],
+        "ty": one_hot[8:],
+        "ally": one_hot[:8],
+        "graph": {i: rng.integers(0, N, 3).tolist() for i in range(N)},
+    }
+    for part, value in content.items():
+        (folder / f"ind.tiny.{part}").write_bytes(pickle.dumps(value, protocol))
+    (folder / "ind.tiny.test.index").write_text("9\n8\n11\n10\n")
+
+
+def npz_file(folder):
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(
+        rng.integers(0, N, (30, 2)),
+        sp.csr_array(rng.random((N, 4)) * (rng.random((N, 4)) < 0.5)),
+        rng.integers(0, 3, N),
+        split=Split(*np.split(rng.permutation(N), 3)),
+    )
+    write_npz(folder / "g.npz", graph)
+
+
+READERS = {
+    "reddit": (reddit_files, load_reddit),
+    "planetoid": (planetoid_files, lambda folder: read_planetoid(folder, "tiny")),
+    "planetoid 4": (
+        lambda folder: planetoid_files(folder, 4),
+        lambda folder: read_planetoid(folder, "tiny"),
+    ),
+    "npz": (npz_file, lambda folder: read_npz(folder / "g.npz")),
+}
+ALL = pytest.mark.parametrize(("write", "read"), READERS.values(), ids=READERS)
+
+
+@ALL
+@examples(40)
+@given(data=st.data())
+def test_damaged_files_are_read_or_refused(tmp_path_factory, write, read, data):
+    folder = tmp_path_factory.mktemp("files")
+    write(folder)
+    path = data.draw(st.sampled_from(sorted(folder.iterdir())))
+    content = path.read_bytes()
+    for _ in range(data.draw(st.integers(1, 4))):
+        place = data.draw(st.integers(0, len(content)))
+        length = data.draw(st.sampled_from([0, 1, 1, 4, 40]))
+        new = data.draw(st.binary(max_size=8) | st.just(content[place : place + length][::-1]))
+        content = content[:place] + new + content[place + length :]
+    path.write_bytes(content)
+    with contextlib.suppress(DatasetError, GraphError):
+        read(folder)
+
+
+@ALL
+def test_pipes_and_devices_are_refused(tmp_path, write, read):
+    for number, put in enumerate((os.mkfifo, lambda path: path.symlink_to("/dev/zero"))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        write(folder)
+        read(folder)
+        for path in sorted(folder.iterdir()):
+            kept = path.read_bytes()
+            path.unlink()
+            put(path)
+            with pytest.raises(DatasetError, match=r"it is not a regular file|has no ind\.tiny"):
+                read(folder)
+            path.unlink()
+            path.write_bytes(kept)

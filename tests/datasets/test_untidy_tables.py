@@ -1,0 +1,147 @@
+"""Untidy tables, drawn: memory and disk, CSV and Parquet, any batch size give the same graph."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import csv, parquet
+from tests.examples import examples
+
+from hoplite.datasets import bucket_sort, read_tables, table_batches
+from hoplite.datasets.disk_graph import DiskGraph
+from hoplite.datasets.external import import_tables
+from hoplite.errors import HopliteWarning
+
+MEMORY = 10**9
+# letters of which none makes a number, a date, or a cell that CSV calls empty or null
+WORDS = st.text(st.sampled_from("xyzäß語🙂\"'; _"), min_size=1, max_size=6).map(lambda s: f"w{s}w")
+
+
+@st.composite
+def tables(draw):
+    """Node and edge columns: unsorted ids with gaps in labels, text and splits anywhere."""
+    n = draw(st.integers(2, 25))
+    kind = draw(st.sampled_from(["text", "integers"]))
+    ids = draw(
+        st.lists(
+            WORDS if kind == "text" else st.integers(-(2**62), 2**62),
+            min_size=n,
+            max_size=n,
+            unique=True,
+        )
+    )
+
+    def column(values):
+        return draw(st.lists(values, min_size=n, max_size=n))
+
+    labels = column(st.sampled_from(["rare", "b", "b", "Ü", None]))
+    parts = column(st.sampled_from(["train", "Val", "test", None, " "]))
+    words = draw(st.lists(WORDS, min_size=1, max_size=4, unique=True))
+    nodes = {
+        "weight of it": pa.array(column(st.floats(-1e6, 1e6, width=32)), pa.float64()),
+        "label": pa.array(labels, pa.string()),
+        "count": pa.array(column(st.integers(-(2**40), 2**40)), pa.int64()),
+        "id": pa.array(ids),
+        "town": pa.array(column(st.sampled_from([*words, None])), pa.string()),
+        "flag": pa.array(column(st.booleans())),
+        "day": pa.array(column(st.integers(-9999, 9999)), pa.int32()).cast(pa.date32()),
+    }
+    if draw(st.booleans()):
+        hidden = [part if label else None for part, label in zip(parts, labels, strict=True)]
+        nodes["split"] = pa.array(hidden, pa.string())
+    ends = st.sampled_from(ids[: max(2, n - 3)])  # so that some nodes have no edge
+    pairs = draw(st.lists(st.tuples(ends, ends), max_size=60))
+    kind = nodes["id"].type
+    edges = {
+        "target": pa.array([pair[1] for pair in pairs], kind),
+        "source": pa.array([pair[0] for pair in pairs], kind),
+    }
+    if draw(st.booleans()):
+        size = len(pairs)
+        weights = draw(st.lists(st.floats(0, 9, width=32), min_size=size, max_size=size))
+        edges["weight"] = pa.array(weights, pa.float64())
+    return nodes, edges
+
+
+def facts(graph):
+    features = graph.features
+    return {
+        "indptr": graph.adjacency.indptr,
+        "indices": graph.adjacency.indices,
+        "values": graph.adjacency.data,
+        "features": features.toarray() if sp.issparse(features) else features,
+        "feature_names": graph.feature_names,
+        "labels": graph.labels,
+        "class_names": graph.class_names,
+        "split": [getattr(graph.split, part).tolist() for part in ("train", "val", "test")],
+        "note": graph.split.note,
+        "ids": graph.node_ids,
+    }
+
+
+def disk_facts(folder):
+    with DiskGraph(folder) as graph:
+        adjacency = graph.adjacency.read(0, graph.nodes).to_scipy(graph.nodes)
+        split = graph.split()
+        return {
+            "indptr": adjacency.indptr,
+            "indices": adjacency.indices,
+            "values": adjacency.data,
+            "features": graph.feature_rows(0, graph.nodes),
+            "feature_names": graph.feature_names,
+            "labels": graph.labels(),
+            "class_names": graph.class_names,
+            "split": [getattr(split, part).tolist() for part in ("train", "val", "test")],
+            "note": split.note,
+            "ids": tuple(graph.ids()),
+        }
+
+
+def same(a, b):
+    for key, value in a.items():
+        if isinstance(value, np.ndarray):
+            np.testing.assert_array_equal(value, b[key], err_msg=key)
+        else:
+            assert value == b[key], key
+
+
+@examples(15)
+@given(
+    drawn=tables(),
+    forms=st.sampled_from([1, 10**5, 10**7]),
+    block=st.sampled_from([300, 2000, 10**6]),
+    pages=st.sampled_from([4, 10**9]),
+    row_group=st.sampled_from([1, 7, 1000]),
+)
+def test_every_way_gives_the_same_graph(tmp_path_factory, drawn, forms, block, pages, row_group):
+    nodes, edges = (pa.table(columns) for columns in drawn)
+    folder = tmp_path_factory.mktemp("tables")
+    found = []
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)  # of dates, and of hardly any repeats
+        patch.setattr(table_batches, "FORMS", forms)
+        patch.setattr(table_batches, "PAGES", pages)
+        patch.setattr(table_batches, "LEAST_BLOCK", block)
+        patch.setattr(table_batches, "BLOCKS", MEMORY)
+        patch.setattr(bucket_sort, "LEAST_BUCKET", block)
+        patch.setattr(bucket_sort, "WORK", MEMORY)
+        for kind in ("csv", "parquet"):
+            place = folder / kind / "tables"
+            place.mkdir(parents=True)
+            for stem, table in (("nodes", nodes), ("edges", edges)):
+                if kind == "csv":
+                    csv.write_csv(table, place / f"{stem}.csv")
+                else:
+                    parquet.write_table(table, place / f"{stem}.parquet", row_group_size=row_group)
+            found.append(facts(read_tables(place, seed=3)))
+            import_tables(place, folder / f"{kind} on disk", memory=MEMORY, seed=3)
+            found.append(disk_facts(folder / f"{kind} on disk"))
+    for other in found[1:]:
+        same(found[0], other)
+    assert len(found[0]["ids"]) == nodes.num_rows

@@ -1,0 +1,132 @@
+"""Settings that a model does not have: refused, wherever they come from, and never shown."""
+
+import dataclasses
+import json
+
+import pytest
+from tests.commands import hoplite
+
+from hoplite import ConfigError, HyperLGCClassifier, TrainedModel, train
+from hoplite.config import (
+    MODELS,
+    USED_BY,
+    ModelConfig,
+    TrainingConfig,
+    idle_settings,
+    split_options,
+)
+from hoplite.report.text import settings
+from hoplite.selection import train_command
+from hoplite.selection.space import parse_space
+from hoplite.store import propagate
+
+OTHER = {
+    "hops": 3,
+    "operator": "laplacian",
+    "basis": "chebyshev",
+    "start": "lowpass",
+    "gate": "node",
+    "hidden": 5,
+    "heads": 2,
+    "bias": True,
+    "order": "weights-first",
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_an_idle_setting_is_refused_unless_it_is_the_default(model):
+    assert set(OTHER) == set(USED_BY)
+    usual = {
+        f.name: f.default for c in (ModelConfig, TrainingConfig) for f in dataclasses.fields(c)
+    }
+    for name, value in OTHER.items():
+        assert value != usual[name]
+        split_options(model, {name: usual[name]})
+        if name in idle_settings(model):
+            with pytest.raises(ConfigError, match=rf"{name} is {value!r} but {model} (has|is)"):
+                split_options(model, {name: value})
+        else:
+            split_options(model, {name: value})
+
+
+@pytest.mark.parametrize("model", ["sgc", "egc", "lgc", "hlgc", "gcn", "gat"])
+def test_a_setting_that_is_not_idle_changes_the_model(graphs, model):
+    """The table tells the truth: what it calls a model's own setting changes its weights."""
+    graph = graphs(n=20, d=6)
+    options = {"hops": 2, "epochs": 4, "dropout": 0.0, "lr": 0.1, "hidden": 4}
+    options = {k: v for k, v in options.items() if k not in idle_settings(model)}
+    if model == "gat":
+        pytest.importorskip("torch_geometric")
+
+    def logits(**change):
+        return train(graph, model, **(options | change)).model.logits(graph)
+
+    first = logits()
+    for name in set(OTHER) - idle_settings(model) - {"order"}:  # whose result is the same
+        other = logits(**{name: OTHER[name]})
+        assert other.shape == first.shape
+        assert abs(other - first).max() > 1e-6, name
+
+
+@pytest.mark.parametrize("option", [["--hops", 3], ["--bias"], ["--order", "weights-first"]])
+@pytest.mark.parametrize("model", ["gcn", "gat"])
+def test_the_command_line_refuses_what_would_be_ignored(option, model):
+    process = hoplite("train", "cora", "--model", model, *option, "--epochs", 1)
+    assert process.returncode == 2
+    assert f"{model} has no {option[0][2:]}; leave it out, or use sgc" in process.stderr
+
+
+def test_models_saved_with_idle_settings_are_read(graphs, tmp_path):
+    graph = graphs()
+    model = train(graph, "gcn", epochs=2, hidden=3).model
+    folder = model.save(tmp_path / "model")
+    text = (folder / "config.json").read_text()
+    content = json.loads(text)
+    content.pop("checksum", None)
+    content["model"] |= {"hops": 3, "bias": True}  # as they were once accepted, and ignored
+    (folder / "config.json").write_text(json.dumps(content))
+    back = TrainedModel.load(folder)
+    assert back.config == model.config
+    assert (back.logits(graph) == model.logits(graph)).all()
+
+
+def test_a_dataset_may_have_settings_for_some_models_only():
+    space = parse_space("[any]\nhops = [2, 3]\nbias = true\norder = 'hops-first'\nhidden = [4, 8]")
+    assert [len(space.configurations("x", model)) for model in ("lgc", "gcn")] == [2, 2]
+    assert space.configurations("x", "gcn")[0] == {"hidden": 4}
+    with pytest.raises(ConfigError, match=r"\[any.gcn\]: bias changes nothing here"):
+        parse_space("[any.gcn]\nbias = true")
+    assert parse_space("[any.gcn]\nbias = false").configurations("x", "gcn") == [{"bias": False}]
+
+
+def test_a_store_says_why_it_does_not_serve_gcn(graphs, tmp_path):
+    store = propagate(graphs(), tmp_path / "store", hops=2)
+    with pytest.raises(ConfigError, match="needs the graph's edges in every step"):
+        train(store, "gcn")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_only_own_settings_are_shown(model):
+    config, training = split_options(model, {})
+    options = dataclasses.asdict(config) | dataclasses.asdict(training)
+    shown = settings({"model": model, "config": options})
+    assert len(shown) == len(options) - 1 - len(idle_settings(model))
+    assert ("heads = 8" in shown) == (model == "gat")
+    assert ("k = 10" in shown) == (model not in ("gcn", "gat"))
+    command = train_command("cora", model, options | {"hops": 12, "hidden": 7}, 5)
+    assert ("--hops 12" in command) == (model not in ("gcn", "gat"))
+    assert ("--hidden 7" in command) == (model in ("gcn", "gat"))
+
+
+def test_estimators_have_all_settings_of_their_model():
+    own = set(HyperLGCClassifier(None).get_params()) - {"graph", "seed"}
+    assert own == set(OTHER) - idle_settings("hlgc") | {
+        f.name for f in dataclasses.fields(TrainingConfig) if f.name != "batch"
+    } | {"standardize"}
+
+
+@pytest.mark.parametrize("name", ["hidden", "heads", "hops", "epochs", "patience", "batch"])
+def test_absurd_sizes_are_refused(name):
+    for value in (2**53 + 1, 10**30):
+        with pytest.raises(ConfigError, match=f"{name} is {value}; .* at most"):
+            split_options("gat", {name: value})
