@@ -5,8 +5,9 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite import ConfigError, Graph
 from hoplite.theory import FunctionClass
@@ -103,7 +104,7 @@ def classes(draw, most_nodes=9):
     )
 
 
-@settings(max_examples=2500, deadline=None)
+@examples(250)
 @given(data=st.data())
 def test_no_bound_is_ever_below_the_complexity(data):
     chosen = data.draw(classes())
@@ -115,7 +116,7 @@ def test_no_bound_is_ever_below_the_complexity(data):
     assert found.low <= found.value <= found.high
 
 
-@settings(max_examples=400, deadline=None)
+@examples(80)
 @given(chosen=classes(most_nodes=5), outputs=st.integers(2, 3))
 def test_nor_for_several_outputs(chosen, outputs):
     import dataclasses
@@ -128,7 +129,7 @@ def test_nor_for_several_outputs(chosen, outputs):
         assert found.value <= value * SLACK, name
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60)
 @given(chosen=classes(), seed=st.integers(0, 1000))
 def test_the_interval_holds_the_truth(chosen, seed):
     truth, drawn = chosen.estimate(), chosen.estimate(2, seed=seed, confidence=0.9999)
@@ -240,7 +241,7 @@ def test_blocks_do_not_matter(graphs, monkeypatch):
     assert seen[-1] == 1.0
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60)
 @given(degree=st.integers(0, 12), per_degree=st.integers(2, 8), seed=st.integers(0, 10_000))
 def test_a_polynomial_is_covered_by_its_points(degree, per_degree, seed):
     points, factor = chebyshev_points(degree, per_degree)

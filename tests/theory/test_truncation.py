@@ -4,16 +4,17 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
+from tests.examples import examples
 
 from hoplite import ConfigError, Graph
 from hoplite.config import OPERATORS
 from hoplite.theory import hops_for, spectral_norm, truncation_error
 
 
-@settings(max_examples=500, deadline=None)
+@examples(100)
 @given(
     seed=st.integers(0, 10_000),
     operator=st.sampled_from(OPERATORS),
@@ -52,7 +53,7 @@ def test_it_is_reached_by_the_worst_signal_to_a_small_factor(beta):
             assert truncation_error(beta, 1.0, hops) <= 1.1 * tail
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60)
 @given(
     tolerance=st.floats(1e-300, 10),
     beta=st.floats(-300, 300),
@@ -82,7 +83,7 @@ def test_extremes():
         hops_for(1e-6, math.nan)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(60)
 @given(
     seed=st.integers(0, 10_000),
     n=st.integers(3, 12),

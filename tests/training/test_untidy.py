@@ -75,7 +75,7 @@ def check_rows(rows, store, nodes, rng):
 
 
 @given(untidy.graphs(), untidy.options(), SIZES, st.integers(1, 16), st.integers(0, 3000))
-@examples(15)
+@examples(6)
 def test_from_a_store_as_in_memory(graph, options, sizes, tile_rows, extra):
     """At the least memory that works and ``extra`` bytes more, with tiles of any size."""
     with untidy.folder() as folder, pytest.MonkeyPatch.context() as patch:
@@ -89,7 +89,7 @@ def test_from_a_store_as_in_memory(graph, options, sizes, tile_rows, extra):
 
 
 @given(untidy.graphs(), untidy.options(("sgc", "egc", "lgc", "hlgc", "gcn")), st.data())
-@examples(15)
+@examples(6)
 def test_many_runs_together_as_each_alone(graph, options, data):
     if options["model"] == "gcn":
         options |= {"batch": 0, "hops": hoplite.ModelConfig().hops}
