@@ -213,13 +213,8 @@ def summary(package: str) -> str:
     return (
         f"| {package} | {facts['seed']} | {facts['places']:,} ({facts['mutants']:,}) "
         f"| {len(found)} | {killed} | {survived} | {found.count('justified')} "
-<<<<<<< HEAD
-        f"| {100 * killed / len(found):.1f} % "
-        f"| {100 * killed / counted:.1f} % ({100 * low:.0f} to {100 * high:.0f}) |"
-=======
         f"| {100 * killed / len(found):.1f} % | {100 * killed / counted:.1f} % "
         f"({100 * low:.0f} to {100 * high:.0f}) |"
->>>>>>> mutation
     )
 
 
