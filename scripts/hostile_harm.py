@@ -134,7 +134,7 @@ def edit_csv(path: Path, rng: Generator) -> None:
 def edit_toml(path: Path, rng: Generator) -> None:
     words = ["1e400", "nan", "-1", "10" * 200, "[]", "[[1]]", '"x"', "{a = 1}", "1979-05-27",
              "true", "[" * 2000 + "]" * 2000, "[inf]", "1_000_000_000_000", '["\\u001b[2J"]',
-             "[" + ", ".join(map(str, range(20000))) + "]", "'" + "x" * 10**6 + "'"]  # fmt: skip
+             "[" + ", ".join(map(str, range(60000))) + "]", "'" + "x" * 10**6 + "'"]  # fmt: skip
     lines = path.read_text().splitlines()
     at = int(rng.integers(1, len(lines)))
     lines[at] = lines[at].split("=")[0] + "= " + words[rng.integers(len(words))]
