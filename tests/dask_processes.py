@@ -8,18 +8,30 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.commands import Process
+
+# What a worker runs before it begins, to be one that cannot help.
+ANOTHER_VERSION = "import hoplite; hoplite.__version__ = '0.0.7'"
+WITHOUT_HOPLITE = """
+import sys
+for name in [name for name in sys.modules if name.startswith("hoplite.")]:
+    del sys.modules[name]
+sys.modules["hoplite"] = None
+"""
 
 
 class Dask:
     """A scheduler in a process of its own, and workers that a test starts and kills."""
 
     def __init__(self, folder: Path, *options: str, **environment: str) -> None:
-        self._file, self._log = folder / "scheduler.json", (folder / "log").open("wb")
-        self._processes: list[subprocess.Popen[bytes]] = []
-        self._environment = os.environ | environment
-        self._environment["DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES"] = "0"
+        self._file, self._log = folder / "scheduler.json", folder / "log"
+        self._log.touch()
+        self._processes: list[Any] = []
+        allowed = {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "0"}
+        self._environment = allowed | environment
         self.scheduler = self._start("scheduler", "--port", "0", "--no-dashboard", *options)
         self.address = self._wait(lambda: json.loads(self._file.read_text())["address"])
 
@@ -37,19 +49,25 @@ class Dask:
         for process in self._processes:
             process.kill()
             process.wait()
-        self._log.close()
 
-    def _start(self, kind: str, *options: str, before: str = "", prefix=()):
+    def _start(self, kind: str, *options: str, before: str = "", prefix=()) -> Any:
         code = f"{before}\nfrom distributed.cli.dask_{kind} import main\nmain()"
-        usual = ["--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
-        words = [*usual, *options] if kind == "worker" else list(options)
-        process = subprocess.Popen(
-            [*prefix, sys.executable, "-c", code, "--scheduler-file", str(self._file), *words],
-            env=self._environment,
-            cwd=self._file.parent,
-            stdout=self._log,
-            stderr=self._log,
-        )
+        words = ["--scheduler-file", str(self._file), *options]
+        if kind == "worker":
+            words[2:2] = ["--nthreads", "1", "--memory-limit", "0", "--no-dashboard"]
+        if prefix:
+            process = subprocess.Popen(
+                [*prefix, sys.executable, "-c", code, *words],
+                env=os.environ | self._environment,
+                cwd=self._file.parent,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+            )
+        else:
+            settings = "import dask; dask.config.refresh()  # from the environment\n"
+            process = Process(
+                settings + code, *words, env=self._environment, cwd=self._file.parent, log=self._log
+            )
         self._processes.append(process)
         return process
 

@@ -118,19 +118,3 @@ def install(folder: str, at: int, told: str) -> None:
     io.open, os.fdopen = counted(io.open), counted(os.fdopen)
     sys.addaudithook(hook)
     atexit.register(lambda: Path(told).write_text(str(count), encoding="ascii"))
-
-
-def run() -> None:
-    """The command of this process, without the second that the end of the interpreter takes."""
-    from hoplite.__main__ import main
-
-    code: Any = 1
-    try:
-        main()
-    except SystemExit as error:
-        code = error.code or 0
-    finally:
-        atexit._run_exitfuncs()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)

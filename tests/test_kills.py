@@ -216,7 +216,7 @@ def test_killed_before_every_change(data, capsys, name):
     def run(out: Path, at: int) -> Any:
         told = out.with_name("told")
         install = f"install({str(out)!r}, {at}, {str(told)!r})"
-        before = "\n".join([KILLER, case.before(data), ONE_THREAD, install, "run()"])
+        before = "\n".join([KILLER, case.before(data), ONE_THREAD, install])
         return hoplite(*case.words(data, out), before=before, cwd=out)
 
     def fresh() -> Path:

@@ -22,7 +22,7 @@ RESPONSE_POINTS = 200
 
 
 def start_coefficients(
-    start: str, hops: int, lowpass_sign: int, generator: torch.Generator
+    start: str, hops: int, lowpass_sign: int, generator: torch.Generator | None
 ) -> Tensor:
     """First values of alpha_0 .. alpha_k, shape (k + 1,).
 
@@ -31,20 +31,24 @@ def start_coefficients(
     """
     check_choice("start", start, STARTS)
     drawn = uniform((hops + 1,), max(hops, 1), generator)
-    if start == "random":
+    if start == "random" or generator is None:
         return drawn
     return (LOWPASS_DECAY * lowpass_sign) ** torch.arange(hops + 1, dtype=torch.float32)
 
 
-def start_rate(start: str, hops: int, lowpass_sign: int, generator: torch.Generator) -> Tensor:
+def start_rate(
+    start: str, hops: int, lowpass_sign: int, generator: torch.Generator | None
+) -> Tensor:
     """First value of EGC's diffusion rate beta, a scalar: random as for alpha, or +-1."""
     check_choice("start", start, STARTS)
     drawn = uniform((), max(hops, 1), generator)
     return drawn if start == "random" else torch.tensor(float(lowpass_sign))
 
 
-def uniform(shape: tuple[int, ...], size: int, generator: torch.Generator) -> Tensor:
-    """Draw from U(-1/sqrt(size), 1/sqrt(size))."""
+def uniform(shape: tuple[int, ...], size: int, generator: torch.Generator | None) -> Tensor:
+    """Draw from U(-1/sqrt(size), 1/sqrt(size)); without a generator there is only the shape."""
+    if generator is None:  # torch computes on the device "meta" only with a compiler, seconds away
+        return torch.empty(shape)
     return (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(size)
 
 

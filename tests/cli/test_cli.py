@@ -189,3 +189,20 @@ def test_training_tells_a_line_a_minute_without_a_terminal(monkeypatch, capsys) 
         "cora lgc, 1 seed: 25%, epoch 5, validation 50.0%",
         "cora lgc, 1 seed: 50%, epoch 10",
     ]
+
+
+def test_no_command_waits_for_a_compiler(trained, tmp_path):
+    """torch._dynamo and scipy.stats take seconds to import, and nothing here needs them."""
+    told = "\nimport atexit, sys\natexit.register(lambda: print(*sys.modules, file=sys.stderr))"
+    folder, _ = trained
+    for words in (
+        ["predict", folder, "cora", "--out", tmp_path / "p.csv"],
+        ["explain", folder, "cora", "--node", 3, "--no-flips"],
+        ["bounds", "cora", "--draws", 10],
+        ["train", "cora", "--model", "gcn", "--seeds", 1, "--epochs", 1, "--out", tmp_path / "m"],
+        ["predict", tmp_path / "m", "cora", "--out", tmp_path / "q.csv"],
+    ):
+        done = hoplite(*words, before=told)
+        assert done.returncode == 0, done.stderr
+        assert "hoplite.cli" in done.stderr.split()
+        assert not {"torch._dynamo", "sympy", "scipy.stats"} & set(done.stderr.split())

@@ -3,14 +3,13 @@
 import json
 import os
 import resource
-import signal
 import subprocess
 import sys
 import time
 
 import numpy as np
 import pytest
-from tests.commands import hoplite
+from tests.commands import hoplite, start
 
 from hoplite import load
 from hoplite.store import HopStore
@@ -95,14 +94,10 @@ def test_the_command_is_killed_and_goes_on(club, tmp_path):
 
     killed = tmp_path / "killed"
     for sign in ("graph/features.npy", "hops/h1"):
-        process = subprocess.Popen(
-            [sys.executable, "-m", "hoplite", *map(str, command(killed))],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = start(*command(killed))
         while process.poll() is None and not (killed / sign).exists():
             time.sleep(0.002)
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait()
     for out in (killed, tmp_path / "whole"):
         done = alone(*command(out))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from tests.dask_processes import Dask
+from tests.dask_processes import ANOTHER_VERSION, WITHOUT_HOPLITE, Dask
 from tests.store.conftest import cut_store
 
 import hoplite
@@ -119,10 +119,6 @@ def test_another_build_of_the_same_version_differs(tmp_path):
     assert other != same
 
 
-OTHER = "import hoplite; hoplite.__version__ = '0.0.7'"
-NONE = "import sys; sys.modules['hoplite'] = None"
-
-
 def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch, dask):
     graph = graphs(60, 8, dtype=np.float32)
     for name in ("s", "t"):  # cut into more tasks than there are workers
@@ -133,7 +129,7 @@ def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch,
 
     def join(what, share):
         if not bad:  # it has begun, and checked its workers
-            bad.extend([dask.worker(before=OTHER), dask.worker(before=NONE)])
+            bad.extend([dask.worker(before=ANOTHER_VERSION), dask.worker(before=WITHOUT_HOPLITE)])
             dask.wait_for(3)
 
     store = propagate(graph, tmp_path / "s", hops=3, cluster=dask.address, progress=join)
@@ -147,7 +143,7 @@ def test_late_workers_that_do_not_fit_get_no_work(graphs, tmp_path, monkeypatch,
 
     def swap(what, share):
         if good.poll() is None:
-            dask.worker(before=OTHER)
+            dask.worker(before=ANOTHER_VERSION)
             dask.wait_for(2)
             good.kill()
             good.wait()

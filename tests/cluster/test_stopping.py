@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
+from tests.commands import start
 
 from hoplite import Graph, Split
 from hoplite.datasets import write_npz
@@ -92,16 +93,20 @@ def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment
     grid.write_text("[any]\nlr = [0.1, 0.2]\nhops = [2, 3]\ndropout = [0.5]\n")
     places = {"OUT": str(out), "GRID": str(grid)}
     words = [places.get(word, word) for word in COMMANDS[command]]
-    process = subprocess.Popen(
-        [sys.executable, "-m", "hoplite", command.split()[0], str(dataset), *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=os.environ | {"TMPDIR": str(tmp_path)},
-        # where the tests run in the background, some are ignored, also by what they start
-        preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in WHO],
-    )
+    environment = {"TMPDIR": str(tmp_path)}
+    if moment == "first":  # while it imports
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hoplite", command.split()[0], str(dataset), *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env=os.environ | environment,
+            # where the tests run in the background, some are ignored, also by what they start
+            preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in WHO],
+        )
+    else:
+        process = start(command.split()[0], dataset, *words, env=environment)
     wait_for(lambda: listens(process), process)
     if moment == "random":
         time.sleep(random.Random(f"{command} {number}").uniform(0, 3))

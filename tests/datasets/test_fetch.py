@@ -11,8 +11,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 import zipfile
@@ -20,6 +18,7 @@ import zipfile
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests.commands import Process
 from typer.testing import CliRunner
 
 from hoplite.cli import app
@@ -288,7 +287,7 @@ def test_a_silent_server_times_out(tmp_path, monkeypatch):
             fetch_archive(Archive("reddit", url, "0" * 64, FILES), tmp_path)
 
 
-def process(archive: Archive, folder, before: str = "") -> subprocess.Popen:
+def process(archive: Archive, folder, before: str = "") -> Process:
     code = (
         f"{before}\nimport sys\nfrom pathlib import Path\n"
         "from hoplite.datasets.fetch import Archive, fetch_archive\n"
@@ -298,9 +297,7 @@ def process(archive: Archive, folder, before: str = "") -> subprocess.Popen:
         "except DatasetError as error:\n    sys.exit(str(error))\n"
     )
     arguments = [archive.url, archive.sha256, str(folder), *archive.members]
-    return subprocess.Popen(
-        [sys.executable, "-c", code, *arguments], stderr=subprocess.PIPE, text=True
-    )
+    return Process(code, *arguments)
 
 
 def test_killed_and_started_again(server, tmp_path):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests import commands
 
 import hoplite
 from hoplite.errors import ConfigError, GraphError, HopliteError, LedgerError
@@ -195,7 +192,7 @@ def test_a_graph_without_validation_nodes_is_told(graphs, grid, tmp_path) -> Non
 
 
 def command(out: Path, grid: Path, *more: str) -> list[str]:
-    words = [sys.executable, "-m", "hoplite", "search", "cora", "--model", "lgc", "--json"]
+    words = ["search", "cora", "--model", "lgc", "--json"]
     return [*words, "--grid", str(grid), "--out", str(out), *OPTIONS, *more]
 
 
@@ -212,27 +209,21 @@ def chosen(text: str) -> dict:
 def test_killed_three_times_ends_with_the_same_table(grid: Path, tmp_path: Path) -> None:
     """kill -9 of the search at different moments, its workers left to notice by themselves."""
     words = command(tmp_path / "whole", grid, "--protocol", "test", "--workers", "1")
-    whole = subprocess.run(words, capture_output=True, text=True, check=True)
+    whole = commands.hoplite(*words)
     out = tmp_path / "killed"
     finished: list[int] = []
     for enough in (0, 1, 2):  # cells at the kill; the workers may finish some more
-        process = subprocess.Popen(
-            command(out, grid, "--protocol", "test"),
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-        )  # fmt: skip
+        process = commands.start(*command(out, grid, "--protocol", "test"))
         while not (out / "cells").exists() or len(list(out.glob("cells/*.json"))) < enough:
             assert process.poll() is None
             time.sleep(0.01)
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.wait()
         recorded = list(out.glob("cells/*.json"))
         finished.append(len(recorded))
     assert finished == sorted(finished)  # nothing that was finished is lost
     export = tmp_path / "runs.parquet"
-    last = subprocess.run(
-        command(out, grid, "--protocol", "test", "--export", str(export)),
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+    last = commands.hoplite(*command(out, grid, "--protocol", "test", "--export", str(export)))
     assert chosen(last.stdout) == chosen(whole.stdout)
     assert table(out) == table(tmp_path / "whole")
     assert len(pq.read_table(export)) == 16 * 2
@@ -240,10 +231,7 @@ def test_killed_three_times_ends_with_the_same_table(grid: Path, tmp_path: Path)
 
 def test_two_processes_share_a_ledger(grid: Path, tmp_path: Path) -> None:
     out = tmp_path / "shared"
-    both = [
-        subprocess.Popen(command(out, grid, "--workers", "1"), stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
+    both = [commands.start(*command(out, grid, "--workers", "1")) for _ in range(2)]
     texts = [process.communicate()[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
     assert chosen(texts[0]) == chosen(texts[1])

@@ -5,11 +5,12 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 
 import numpy as np
 import pytest
+from tests.commands import Process, hoplite, start
+from tests.dask_processes import ANOTHER_VERSION, WITHOUT_HOPLITE
 
 from hoplite import Graph
 from hoplite.datasets import write_npz
@@ -121,9 +122,9 @@ def test_workers_that_cannot_do_the_work(graphs, tmp_path, dask):
         dask.wait_for(0)
         return str(caught.value)
 
-    other = dask.worker(before="import hoplite; hoplite.__version__ = '0.0.7'")
+    other = dask.worker(before=ANOTHER_VERSION)
     assert "has Hoplite 0.0.7 (build " in sentence(other)
-    none = dask.worker(before="import sys; sys.modules['hoplite'] = None")
+    none = dask.worker(before=WITHOUT_HOPLITE)
     assert "cannot import Hoplite" in sentence(none)
     small = dask.worker("--memory-limit", "1GB")
     found = sentence(small, memory="900MB")
@@ -179,17 +180,10 @@ def test_two_processes_write_the_same_blocks(work, stores):
         "import sys; from hoplite.store import run_panel; sys.stdin.read()\n"
         "for panel in range(20): run_panel(sys.argv[1], panel)"
     )
-    both = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(folder)],
-            stdin=subprocess.PIPE,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
-        for _ in range(2)
-    ]
+    both = [Process(code, folder, talk=True) for _ in range(2)]
     for process in both:
-        process.stdin.close()
-    assert [process.wait(600) for process in both] == [0, 0]
+        process.close()
+    assert [process.wait() for process in both] == [0, 0]
     assert stores.all_bytes(folder) == whole
 
 
@@ -197,28 +191,20 @@ def test_the_command_is_interrupted_and_goes_on(work, stores, tmp_path):
     graph, whole, folder = work("stopped", hops=HOPS)
     write_npz(tmp_path / "graph.npz", graph)
     words = ["propagate", tmp_path / "graph.npz", "--hops", HOPS, "--out", folder, "--json"]
-    command = [sys.executable, "-m", "hoplite", *map(str, words), "--cluster", "local:2"]
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        # where the tests run in the background, interrupts are ignored, also by what they start
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )
+    words += ["--cluster", "local:2"]
+    process = start(*words)
     while not list(folder.glob("hops/h1/*.npy")):
         assert process.poll() is None
         time.sleep(0.01)
     workers = local_workers(process.pid)
     os.killpg(process.pid, signal.SIGINT)  # as a terminal does
-    out, errors = process.communicate(timeout=600)
+    out, errors = process.communicate()
     sentence = "stopped by the keyboard; run the same command again: it goes on from here."
     assert (process.returncode, errors) == (130, f"error: {sentence}\n")
     assert json.loads(out) == {"error": sentence}
     assert psutil.wait_procs(workers, timeout=600)[1] == []
     assert not HopStore.open(folder).complete
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    done = hoplite(*words)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert json.loads(done.stdout)["cluster"] == "local:2"

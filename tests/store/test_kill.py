@@ -1,10 +1,8 @@
 """kill -9 at any moment loses nothing: the next run goes on, and the bytes are the same."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
+from tests.commands import run
 
 from hoplite import Graph
 from hoplite.datasets import write_npz
@@ -55,12 +53,7 @@ def test_killed_at_any_moment(stores, tmp_path, dtype):
         stores.cut(graph, tmp_path / name, tmp_path / "x", rows=32, columns=8, **settings)
     propagate(graph, tmp_path / "whole", **settings)
     paths = [str(tmp_path / name) for name in ("graph.npz", "killed")]
-    done = subprocess.run(
-        [sys.executable, "-c", KILLED_OFTEN, *paths, dtype],
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    done = run(KILLED_OFTEN, *paths, dtype)
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) >= 3
     assert stores.all_bytes(tmp_path / "killed") == stores.all_bytes(tmp_path / "whole")

@@ -1,13 +1,13 @@
 """Several processes train as one: shards of any size, the same weights to the bit everywhere."""
 
 import json
-import os
 import socket
 import subprocess
 import sys
 
 import numpy as np
 import pytest
+from tests.commands import Process
 
 import hoplite
 from hoplite import ConfigError, HopliteError
@@ -65,15 +65,7 @@ def launch(code, arguments, size):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size)}
-    return [
-        subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", code, *arguments],
-            env=os.environ | shared | {"RANK": str(rank), "OMP_NUM_THREADS": "1"},
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
+    return [Process(code, *arguments, env=shared | {"RANK": str(rank)}) for rank in range(size)]
 
 
 def to_train(store, out, shares, cases):

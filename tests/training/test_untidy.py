@@ -5,10 +5,7 @@ Few epochs with small tolerances: wrong rows or weights show at once, rounding d
 
 import dataclasses
 import json
-import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import untidy
+from tests.commands import Process
 from tests.examples import examples
 
 import hoplite
@@ -174,22 +172,18 @@ class Processes:
     def stop(self):
         for process in self._running:
             process.kill()
-            process.communicate()
+            process.wait()
+            process.close()
         self._running = []
 
     def _start(self):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        shared |= {"WORLD_SIZE": str(self.size)}
         self._running = [
-            subprocess.Popen(
-                [sys.executable, "-c", WORKER],
-                env=os.environ | shared | {"RANK": str(rank), "WORLD_SIZE": str(self.size)},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-            )
+            Process(WORKER, env=shared | {"RANK": str(rank)}, talk=True)
             for rank in range(self.size)
         ]
 

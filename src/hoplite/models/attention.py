@@ -35,7 +35,7 @@ class GAT(Model):
         super().__init__(config, num_features, num_classes)
         self._fields: WeakKeyDictionary[RowView, _Field] = WeakKeyDictionary()
 
-    def initial(self, generator: torch.Generator) -> Weights:
+    def initial(self, generator: torch.Generator | None) -> Weights:
         heads, h, m = self.config.heads, self.config.hidden, self.num_classes
         return {
             "hidden_weight": glorot(self.num_features, heads * h, generator),
@@ -48,7 +48,7 @@ class GAT(Model):
             "bias": torch.zeros(m),
         }
 
-    def initial_filter(self, generator: torch.Generator) -> Weights:
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
         return {}
 
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:

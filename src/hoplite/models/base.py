@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -35,8 +35,11 @@ class Model(ABC):
         self.num_classes = num_classes
         self.lowpass_sign = -1 if config.operator == "laplacian" else 1
 
-    def initial(self, generator: torch.Generator) -> Weights:
-        """First weights of one run: Theta ~ U(-1/sqrt(m), 1/sqrt(m)), then the filter's."""
+    def initial(self, generator: torch.Generator | None) -> Weights:
+        """First weights of one run: Theta ~ U(-1/sqrt(m), 1/sqrt(m)), then the filter's.
+
+        Without a generator nothing is drawn: only the shapes mean something.
+        """
         shape = (self.num_features, self.num_classes)
         weights = {"theta": uniform(shape, self.num_classes, generator)}
         weights |= self.initial_filter(generator)
@@ -46,16 +49,15 @@ class Model(ABC):
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of one run's weights; none of their numbers is drawn or held."""
-        no_generator: Any = None  # there is nothing to draw
         try:
             with torch.device("meta"):
-                first = self.initial(no_generator)
+                first = self.initial(None)
         except RuntimeError as error:
             raise ConfigError(f"such a model is too large for any memory ({error}).") from error
         return {name: tuple(value.shape) for name, value in first.items()}
 
     @abstractmethod
-    def initial_filter(self, generator: torch.Generator) -> Weights:
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
         """First weights of the filter of one run."""
 
     @abstractmethod

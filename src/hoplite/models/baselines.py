@@ -22,7 +22,7 @@ from hoplite.propagation.features import Features
 class GCN(Model):
     """Two graph convolutions with a ReLU between them."""
 
-    def initial(self, generator: torch.Generator) -> Weights:
+    def initial(self, generator: torch.Generator | None) -> Weights:
         d, h, m = self.num_features, self.config.hidden, self.num_classes
         return {
             "hidden_weight": glorot(d, h, generator),
@@ -31,7 +31,7 @@ class GCN(Model):
             "bias": torch.zeros(m),
         }
 
-    def initial_filter(self, generator: torch.Generator) -> Weights:
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
         return {}
 
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
@@ -58,7 +58,9 @@ class _DropHidden(torch.autograd.Function):
         return _DropHidden.apply(gradients[0].contiguous(), ctx.dropout), None
 
 
-def glorot(inputs: int, outputs: int, generator: torch.Generator) -> Tensor:
+def glorot(inputs: int, outputs: int, generator: torch.Generator | None) -> Tensor:
     """U(-a, a) with a = sqrt(6 / (inputs + outputs))."""
     bound = math.sqrt(6 / (inputs + outputs))
+    if generator is None:
+        return torch.empty(inputs, outputs)
     return bound * (2 * torch.rand(inputs, outputs, generator=generator) - 1)

@@ -31,13 +31,13 @@ from hoplite.propagation.engine import RowView
 class HyperLGC(Model):
     """The part that the gates share: the base coefficients alpha."""
 
-    def initial_filter(self, generator: torch.Generator) -> Weights:
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
         config = self.config
         alpha = start_coefficients(config.start, config.hops, self.lowpass_sign, generator)
         return {"alpha": alpha} | self.initial_gate(generator)
 
     @abstractmethod
-    def initial_gate(self, generator: torch.Generator) -> Weights:
+    def initial_gate(self, generator: torch.Generator | None) -> Weights:
         """First weights of the gate network of one run."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class HyperLGC(Model):
         return torch.stack(means), torch.stack(spreads)
 
     def _linear(
-        self, inputs: int, outputs: int, generator: torch.Generator
+        self, inputs: int, outputs: int, generator: torch.Generator | None
     ) -> tuple[Tensor, Tensor]:
         """Weight (inputs, outputs) and bias (outputs,) ~ U(-1/sqrt(inputs), 1/sqrt(inputs)).
 
@@ -97,7 +97,7 @@ class NodeGate(HyperLGC):
 
     columns = "features"
 
-    def initial_gate(self, generator: torch.Generator) -> Weights:
+    def initial_gate(self, generator: torch.Generator | None) -> Weights:
         d, hidden, hops = self.num_features, max(self.num_features // 2, 1), self.config.hops
         return {
             "gate_hidden": uniform((hops + 1, d, hidden), d, generator),
@@ -129,7 +129,7 @@ class NodeGate(HyperLGC):
 class ClassGate(HyperLGC):
     """One linear gate per node and class, from the features and the sum so far."""
 
-    def initial_gate(self, generator: torch.Generator) -> Weights:
+    def initial_gate(self, generator: torch.Generator | None) -> Weights:
         d, m = self.num_features, self.num_classes
         weight, bias = self._linear(d + m, m, generator)
         return {"gate_features": weight[:d], "gate_sum": weight[d:], "gate_bias": bias}
@@ -159,7 +159,7 @@ class FeatureGate(HyperLGC):
 
     columns = "features"
 
-    def initial_gate(self, generator: torch.Generator) -> Weights:
+    def initial_gate(self, generator: torch.Generator | None) -> Weights:
         d = self.num_features
         weight, bias = self._linear(2 * d, d, generator)
         return {"gate_hop": weight[:d], "gate_sum": weight[d:], "gate_bias": bias}

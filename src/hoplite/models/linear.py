@@ -32,7 +32,7 @@ class SGC(LinearModel):
 
     kept_hops = "last"
 
-    def initial_filter(self, generator: torch.Generator) -> Weights:
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
         return {}
 
     def coefficients(self, weights: Weights) -> Tensor | None:
@@ -42,7 +42,7 @@ class SGC(LinearModel):
 class EGC(LinearModel):
     """sum_i beta^i / i! S^i X Theta: a truncated exponential, one learned rate beta."""
 
-    def initial_filter(self, generator: torch.Generator) -> Weights:
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
         config = self.config
         return {"beta": start_rate(config.start, config.hops, self.lowpass_sign, generator)}
 
@@ -70,7 +70,7 @@ class EGC(LinearModel):
 class LGC(LinearModel):
     """sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop."""
 
-    def initial_filter(self, generator: torch.Generator) -> Weights:
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
         config = self.config
         return {
             "alpha": start_coefficients(config.start, config.hops, self.lowpass_sign, generator)

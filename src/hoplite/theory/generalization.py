@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta as beta_distribution
+from scipy.special import betaincinv  # scipy.stats takes a second to import
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError
@@ -211,6 +211,6 @@ def _measured(
     if not test.size:
         return None, None
     wrong, count = int(np.sum(logits[test].argmax(axis=1) != labels[test])), len(test)
-    low = beta_distribution.ppf(delta / 2, wrong, count - wrong + 1) if wrong else 0.0
-    high = beta_distribution.ppf(1 - delta / 2, wrong + 1, count - wrong) if wrong < count else 1.0
+    low = betaincinv(wrong, count - wrong + 1, delta / 2) if wrong else 0.0
+    high = betaincinv(wrong + 1, count - wrong, 1 - delta / 2) if wrong < count else 1.0
     return wrong / count, (float(low), float(high))
