@@ -18,7 +18,9 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
 
 from hoplite.errors import LedgerError
 from hoplite.files import read_regular
@@ -215,7 +217,11 @@ def _read_settings(path: Path) -> Settings:
 
 def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
     try:
-        content = read_json(path, kind)
+        there = read_json(path, dict[str, Any])
+        content = msgspec.convert(there, kind)
+        unknown = there.keys() - get_type_hints(kind).keys()
+        if unknown:
+            raise ValueError(f"it has {min(unknown)!r}, which this version does not know")
         check(content)
     except OSError as error:
         raise LedgerError(f"cannot read {path}: {error.strerror}.") from error
@@ -227,9 +233,9 @@ def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
     return content
 
 
-def _check_same(folder: Path, there: Any, here: dict[str, Any]) -> None:
-    for key in [*here, *there]:
-        old, new = there.get(key), here.get(key)
+def _check_same(folder: Path, there: Settings, here: dict[str, Any]) -> None:
+    for key, old in there.items():
+        new = here[key]
         if old != new:
             raise LedgerError(
                 f"{folder} holds a search with other settings: {_difference(key, old, new)}. "
