@@ -113,7 +113,7 @@ def _lock(file: BinaryIO, part: Path) -> None:
 def _remove_leftovers(archive: Archive, folder: Path) -> None:
     """What ``atomic_write`` had begun when a call was killed; who has the lock is alone."""
     for member in archive.members:
-        for path in folder.glob(f".{member}.*.tmp"):
+        for path in folder.glob(f".{member}.*tmp"):
             path.unlink(missing_ok=True)
 
 
