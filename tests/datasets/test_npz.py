@@ -320,6 +320,13 @@ def test_labels_beyond_64_bits_do_not_wrap(tmp_path):
         read_npz(path)
 
 
+@pytest.mark.parametrize("name", [True, np.False_, 0.5, None])
+def test_names_that_are_neither_text_nor_integers_are_told(tmp_path, name):
+    graph = Graph.from_edges([], [[1.0]], node_ids=[name])
+    with pytest.raises(DatasetError, match=r"node_ids holds .* neither text nor an integer"):
+        write_npz(tmp_path / "g.npz", graph)
+
+
 @pytest.mark.filterwarnings("ignore:Duplicate name")
 def test_archives_that_are_traps(tmp_path, monkeypatch):
     path = small_file(tmp_path)
