@@ -271,6 +271,12 @@ def test_bad_arguments(graphs):
         FunctionClass(graph).estimate(1)
 
 
+def test_hops_of_hardly_any_weight_are_no_trouble(graphs):
+    """1/100! is 1e-158: its square is beyond all numbers, and nothing is lost with it."""
+    few, many = (FunctionClass(graphs(12, 3), "egc", hops).bounds() for hops in (40, 150))
+    assert all(many[name] == pytest.approx(few[name]) for name in ("most", "massart", "hopwise"))
+
+
 def test_products_beyond_the_memory_are_told(graphs, monkeypatch):
     monkeypatch.setattr(function_class, "free_memory", lambda: 8 * 3 * 11**2 - 1)
     with pytest.raises(ConfigError, match=r"hops is 10; .* of 3 features take .* use fewer hops"):
