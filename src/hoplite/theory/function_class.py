@@ -33,7 +33,7 @@ from hoplite.theory.estimate import DRAWS, Estimate, estimate
 from hoplite.theory.norms import one_norm, polynomial_norms, power_norms
 
 MODELS = ("sgc", "egc", "lgc")
-MOST_HOPS = 1000  # the bounds look at all pairs of hops
+MOST_HOPS = 5000  # the bounds look at all pairs of hops
 BLOCK_BYTES = 2**27  # hop features held at a time
 LARGEST = 1e100  # squares and sums of such numbers do not overflow
 KEPT_BYTES = 2**29  # up to here they are kept for the next pass
@@ -56,7 +56,7 @@ class FunctionClass:
     ----------
     graph : Graph, or the name or path of one
     model, hops, operator, basis
-        As in :class:`~hoplite.ModelConfig`, with at most 1,000 hops.
+        As in :class:`~hoplite.ModelConfig`, with at most 5,000 hops.
     nodes : node indices, optional
         The L nodes; by default the training nodes, or all if there are none.
     coefficient_bound, weight_bound, lipschitz : float
@@ -116,7 +116,8 @@ class FunctionClass:
             )
         object.__setattr__(self, "nodes", nodes)
         columns = self.graph.num_features + self.bias
-        needed, free = 8 * columns * np.count_nonzero(self._hop_weights) ** 2, free_memory()
+        pairs = np.count_nonzero(self._hop_weights) ** 2
+        needed, free = 16 * columns * pairs, free_memory()  # they are held twice for a moment
         if needed > free:
             raise ConfigError(
                 f"hops is {self.hops}; the products of all pairs of hops of {columns:,} features "
