@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from pathlib import Path
 
 import pytest
 
-from hoplite.files import atomic_write, atomic_write_bytes, atomic_write_text
+from hoplite import files
+from hoplite.files import atomic_write, atomic_write_bytes, atomic_write_text, read_regular
 
 
 def test_replaces_the_file(tmp_path):
@@ -141,3 +143,44 @@ def test_only_files_are_replaced(tmp_path):
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert stat.S_ISCHR(link.stat().st_mode)
     assert {path.name for path in tmp_path.iterdir()} == {"pipe", "link"}
+
+
+def test_a_folder_is_told_before_anything_is_written(tmp_path):
+    for path in (tmp_path, Path("/")):
+        with pytest.raises(IsADirectoryError, match="it is a folder"), atomic_write(path):
+            raise AssertionError
+    assert not list(tmp_path.iterdir())
+
+
+def test_reads_of_up_to_the_limit(tmp_path):
+    path = tmp_path / "a"
+    for size in (0, 1, 10):
+        path.write_bytes(b"x" * size)
+        assert read_regular(path, 10) == b"x" * size
+    path.write_bytes(b"x" * 11)
+    with pytest.raises(OSError, match="it has 11 bytes, and at most 10 are read"):
+        read_regular(path, 10)
+    assert read_regular("/proc/self/stat", 10**4)  # it tells size 0
+    with pytest.raises(OSError, match="it has more than 10 bytes"):
+        read_regular("/proc/self/stat", 10)
+
+
+@pytest.mark.parametrize(("size", "whole"), [(10, True), (11, False), (1000, False)])
+def test_a_file_that_grows_while_it_is_read_keeps_to_the_limit(tmp_path, monkeypatch, size, whole):
+    path = tmp_path / "a"
+    path.write_bytes(b"x")
+
+    def opened(*arguments):
+        file = before(*arguments)
+        told = os.fstat(file.fileno())
+        path.write_bytes(b"x" * size)
+        monkeypatch.setattr(files.os, "fstat", lambda handle: told)  # from before it grew
+        return file
+
+    before = files.open_regular
+    monkeypatch.setattr(files, "open_regular", opened)
+    if whole:
+        assert read_regular(path, 10) == b"x" * size
+    else:
+        with pytest.raises(OSError, match="it has more than 10 bytes"):
+            read_regular(path, 10)

@@ -35,6 +35,7 @@ USED_BY = {  # which models have the settings that not all of them have
     "order": _POLYNOMIAL,
 }
 MOST_HOPS = 100_000
+MOST_LBFGS_RATE = 1e12  # its line search goes up to 1e25 times as far, and float32 up to 3e38
 MOST_SEED = 2**63 - 1
 MOST_COUNT = 2**53  # of epochs, rows
 MOST_UNITS = 1_000_000  # hidden units, and heads: their product with the features is no overflow
@@ -134,7 +135,8 @@ class TrainingConfig:
     def __post_init__(self) -> None:
         check_choice("optimizer", self.optimizer, OPTIMIZERS)
         check_choice("order", self.order, ORDERS)
-        check_number("lr", self.lr, 0, open_ends="l")
+        most = MOST_LBFGS_RATE if self.optimizer == "lbfgs" else math.inf
+        check_number("lr", self.lr, 0, most, open_ends="l")
         check_number("weight_decay", self.weight_decay, 0)
         check_number("dropout", self.dropout, 0, 1, open_ends="m")
         check_number("epochs", self.epochs, 1, MOST_COUNT, whole=True)

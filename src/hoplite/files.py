@@ -85,7 +85,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     # A link stays a link: the file it points to is what gets replaced.
     target = Path(os.path.realpath(path))
-    if target.exists() and not (target.is_file() or target.is_dir()):  # a pipe, or /dev/null
+    if target.is_dir():
+        raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
+    if target.exists() and not target.is_file():  # a pipe, or /dev/null
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
     # Not tempfile: its files are private (0600), while this one must get the usual permissions.
     temporary, handle = _own_temporary(target)

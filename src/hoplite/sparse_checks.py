@@ -65,6 +65,10 @@ def as_csr(matrix: Any, argument: str, *, copy: bool = False) -> sp.csr_array:
         raise GraphError(f"{argument} is in the unknown format {matrix.format!r}; pass a CSR one.")
     try:
         return convert(inside, shape, copy)
+    except _ComplexError as error:
+        raise GraphError(
+            f"{argument} has type {error}; complex values are not supported, pass real numbers."
+        ) from None
     except ValueError as error:
         raise GraphError(
             f"{argument} is damaged: {error}; build the sparse matrix again from its entries."
@@ -238,7 +242,13 @@ def _check_range(places: np.ndarray, limit: int) -> None:
         raise ValueError("an index is out of range")
 
 
+class _ComplexError(Exception):
+    """A sound matrix, but not of real numbers; its text is the type."""
+
+
 def _check_kind(values: np.ndarray) -> None:
+    if values.dtype.kind == "c":
+        raise _ComplexError(values.dtype)
     if values.dtype.kind not in NUMBERS:
         raise ValueError(f"its values have type {values.dtype}")
 

@@ -115,6 +115,37 @@ def test_files_do_not_depend_on_the_memory(tmp_path, small_pieces, monkeypatch):
     assert found[0] == found[1] == found[2]
 
 
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_what_a_killed_import_of_several_passes_left_goes(tmp_path, small_pieces, kind):
+    """Of a table in one pass, too: it may have had several when it was killed."""
+    nodes, edges = random_tables(np.random.default_rng(1), weighted=True, text_ids=True)
+    write(tmp_path / "t", "nodes", nodes, kind)
+    write(tmp_path / "t", "edges", edges, kind)
+    left = tmp_path / "g" / external_nodes.SCRATCH
+    left.mkdir(parents=True)
+    (left / "0.npy").write_bytes(b"half")
+    (left / ".1.npy.tmp").write_bytes(b"half")
+    check_same(tmp_path / "t", tmp_path / "g", seed=3)
+    assert not left.exists()
+
+
+def test_an_import_of_several_passes_that_fails_leaves_none(tmp_path, small_pieces, monkeypatch):
+    nodes, edges = random_tables(np.random.default_rng(1), weighted=True, text_ids=True)
+    write(tmp_path / "t", "nodes", nodes, "parquet")
+    write(tmp_path / "t", "edges", edges, "parquet")
+    left, seen = tmp_path / "g" / external_nodes.SCRATCH, []
+
+    def interrupt(*arguments):
+        seen.extend(left.iterdir())
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(external_nodes.NodeTable, "_join", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        import_tables(tmp_path / "t", tmp_path / "g", memory=ROOM)
+    assert len(seen) > 1
+    assert not left.exists()
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     data=st.data(),

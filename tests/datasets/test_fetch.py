@@ -50,6 +50,8 @@ def small_reddit() -> bytes:
 
 
 CONTENT = small_reddit()
+CHUNK = 50_000  # bytes, of answers in chunks
+FRAME = len(f"{CHUNK:x}") + 4  # bytes more that a chunk takes
 
 
 class Server(http.server.ThreadingHTTPServer):
@@ -63,6 +65,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.breaks: list[int] = []
         self.always_break = 0
         self.lengths = True
+        self.chunked = False
         self.wrong_range = False
         self.moved = ""
         self.endless = False
@@ -108,10 +111,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         else:
             self.send_response(200)
         body = server.content[start:]
-        if server.lengths:
+        broken = server.breaks.pop(0) if server.breaks else server.always_break or None
+        if server.chunked:
+            self.send_header("Transfer-Encoding", "chunked")
+            body = b"".join(
+                b"%x\r\n%b\r\n" % (len(piece), piece)
+                for piece in (body[i : i + CHUNK] for i in range(0, len(body) + CHUNK, CHUNK))
+            )
+        elif server.lengths:
             self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        broken = server.breaks.pop(0) if server.breaks else server.always_break or None
         for place in range(0, len(body[:broken]), 20_000):
             while 0 < server.stall <= place:
                 time.sleep(0.01)
@@ -199,6 +208,36 @@ def test_a_server_that_tells_no_length(server, tmp_path):
     server.lengths = False
     fetch_archive(server.archive(), tmp_path)
     assert unpacked(tmp_path)
+
+
+def test_an_answer_in_chunks(server, tmp_path):
+    server.chunked = True
+    fetch_archive(server.archive(), tmp_path)
+    assert unpacked(tmp_path)
+    assert server.asked == [None]
+
+
+@pytest.mark.parametrize(
+    ("sent", "arrived"),
+    [
+        (2 * (CHUNK + FRAME), 2 * CHUNK),  # between two chunks
+        (2 * (CHUNK + FRAME) + 2, 2 * CHUNK),  # within the size of one
+        (2 * (CHUNK + FRAME) - 1, 2 * CHUNK),  # within the end of one
+        (CHUNK + FRAME + FRAME - 2 + 7, CHUNK + 7),  # within one
+    ],
+)
+def test_an_answer_in_chunks_that_ends_early_is_resumed(server, tmp_path, sent, arrived):
+    server.chunked, server.breaks = True, [sent]
+    fetch_archive(server.archive(), tmp_path)
+    assert unpacked(tmp_path)
+    assert server.asked == [None, f"bytes={arrived}-"]
+
+
+def test_answers_in_chunks_that_always_end_early_are_given_up(server, tmp_path):
+    server.chunked, server.ranges, server.always_break = True, False, CHUNK + FRAME
+    with pytest.raises(DatasetError, match=f"broke off after {CHUNK:,} of an unknown number"):
+        fetch_archive(server.archive(), tmp_path)
+    assert names(tmp_path) == ["reddit.zip.part"]
 
 
 def test_a_complete_part_needs_no_network(server, tmp_path):

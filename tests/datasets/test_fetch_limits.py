@@ -102,6 +102,7 @@ def test_what_a_kill_while_unpacking_leaves_is_removed(server, tmp_path, unpacke
     with zipfile.ZipFile(io.BytesIO(CONTENT)) as archive:
         for name in FILES[:unpacked_before]:
             (tmp_path / name).write_bytes(archive.read(name))
-    (tmp_path / f".{FILES[1]}.0123456789abcdef.tmp").write_bytes(b"half")
+    for ending in ("tmp", "0123456789abcdef.tmp"):
+        (tmp_path / f".{FILES[1]}.{ending}").write_bytes(b"half")
     fetch_archive(server.archive(), tmp_path)
     assert unpacked(tmp_path)

@@ -121,6 +121,22 @@ def test_existing_folder_stays_itself(graphs, tmp_path, monkeypatch):
     assert (tmp_path / "m").stat().st_mode & 0o777 == 0o750
 
 
+@pytest.mark.parametrize("place", ["_held", "_prepare", "_take_token"])
+def test_an_interrupted_save_leaves_no_folder(graphs, tmp_path, monkeypatch, place):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    model = untrained(ModelConfig("lgc", 2), graphs(), 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(f"hoplite.models.folder.{place}", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            model.save(tmp_path / "m")
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "m").mkdir()  # as a kill at that moment leaves it
+    model.save(tmp_path / "m")
+    assert TrainedModel.load(tmp_path / "m").training == {"seed": 1}
+
+
 def test_full_disk_leaves_what_was_there(graphs, tmp_path, monkeypatch):
     graph = graphs()
     untrained(ModelConfig("lgc", 2), graph, 1).save(tmp_path / "m")

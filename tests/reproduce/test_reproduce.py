@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
 import shlex
+import signal
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +22,7 @@ from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.report import load_results
 from hoplite.reproduce import reproduce, timing
-from hoplite.reproduce.chosen import hop_coefficients
+from hoplite.reproduce.chosen import examine_many, hop_coefficients
 from hoplite.reproduce.jobs import Job, check_datasets, full_jobs, quick_jobs
 from hoplite.selection import Ledger, rank, read_space
 
@@ -120,6 +124,35 @@ def test_a_second_call_trains_nothing_again(
         assert again[section] == first[section]
     with pytest.raises(ConfigError, match="holds a run with seeds 1, and this one has 2"):
         reproduce(out, quick=True, datasets=["cora"], seeds=2, workers=1)
+
+
+@dataclass(frozen=True)
+class Deadly(Job):
+    """Its first process is killed as soon as it looks at the job."""
+
+    marks: str = ""
+
+    @property
+    def name(self) -> str:
+        mark = Path(self.marks) / self.model
+        if multiprocessing.parent_process() is not None and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().name
+
+
+def test_a_killed_worker_is_replaced(graphs, tmp_path: Path) -> None:
+    graph = graphs(n=40, d=6, dtype=np.float32)
+    jobs = [Deadly("cora", model, "quick", marks=str(tmp_path)) for model in ("lgc", "gcn")]
+    tasks = [(job, {"epochs": 2}) for job in jobs]
+    folder, shares = tmp_path / "chosen", []
+    found = examine_many(
+        {"cora": graph}, tasks, [0], folder, 2, lambda what, share: shares.append(share)
+    )
+    assert [(job, len(seen["val"])) for job, seen in found] == [(job, 1) for job in jobs]
+    assert {path.name for path in tmp_path.iterdir()} >= {"lgc", "gcn"}  # both were killed
+    assert sorted(path.name for path in folder.iterdir()) == ["cora-gcn.json", "cora-lgc.json"]
+    assert shares == sorted(shares)
 
 
 def test_unknown_datasets_are_told(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from hoplite.errors import LedgerError
+from hoplite.json_files import write_json
 from hoplite.selection.ledger import Ledger
 
 SETTINGS = {
@@ -213,6 +214,30 @@ def test_damaged_test_accuracies_are_told(ledger: Ledger, values: list) -> None:
     assert len(ledger.runs()) == 2
     with pytest.raises(LedgerError, match=r"0000\.test\.json is damaged"):
         ledger.runs(test=True)
+
+
+@pytest.mark.parametrize("name", ["search.lock", "cells/0000.lock"])
+def test_a_pipe_or_link_in_place_of_a_lock_is_told(ledger: Ledger, name: str) -> None:
+    """Nobody waits for the pipe's reader, and what the link points to keeps its content."""
+    path, letter = ledger.folder / name, ledger.folder / "letter"
+    letter.write_text("dear")
+    for make in (os.mkfifo, lambda path: path.symlink_to(letter)):
+        path.unlink(missing_ok=True)
+        make(path)
+        with pytest.raises(LedgerError, match="cannot"):
+            Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS}).tidy()
+    assert letter.read_text() == "dear"
+
+
+@pytest.mark.parametrize("name", ["search.json", "cells/0000.json", "cells/0000.test.json"])
+def test_unknown_keys_are_told(ledger: Ledger, name: str) -> None:
+    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    path = ledger.folder / name
+    content = json.loads(path.read_text())
+    del content["checksum"]
+    write_json(path, {**content, "shuffle": True})
+    with pytest.raises(LedgerError, match=r"damaged.*'shuffle'"):
+        Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS}).runs(test=True)
 
 
 def test_cells_without_settings_are_not_adopted(ledger: Ledger) -> None:

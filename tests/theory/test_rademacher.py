@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite import ConfigError, Graph
-from hoplite.theory import FunctionClass
+from hoplite.theory import FunctionClass, function_class
 from hoplite.theory.bounds import chebyshev_points
 
 SLACK = 1 + 1e-9
@@ -225,8 +225,6 @@ def test_scaling_laws(graphs):
 
 
 def test_blocks_do_not_matter(graphs, monkeypatch):
-    from hoplite.theory import function_class
-
     graph = graphs(12, 5)
     whole = FunctionClass(graph, "egc", 3, coefficient_bound=2.0)
     wanted = whole.bounds(), whole.estimate(50, seed=3)
@@ -259,6 +257,7 @@ def test_bad_arguments(graphs):
         ({"weight_bound": math.nan}, "weight_bound is nan"),
         ({"nodes": np.array([12])}, "from 0 to 11"),
         ({"nodes": np.array([-1])}, "1 entries from -1 to -1"),
+        ({"hops": 100_000}, "hops is 100000; .* at most 5000"),
         ({"lipschitz": 1e200}, "lipschitz is 1e\\+200"),
         ({"nodes": np.array([], dtype=int)}, "at least one index"),
     ]:
@@ -270,6 +269,20 @@ def test_bad_arguments(graphs):
             FunctionClass(graph, name, 2, basis=basis).paper_bound()
     with pytest.raises(ConfigError, match="draws is 1"):
         FunctionClass(graph).estimate(1)
+
+
+def test_hops_of_hardly_any_weight_are_no_trouble(graphs):
+    """1/100! is 1e-158: its square is beyond all numbers, and nothing is lost with it."""
+    few, many = (FunctionClass(graphs(12, 3), "egc", hops).bounds() for hops in (40, 150))
+    assert all(many[name] == pytest.approx(few[name]) for name in ("most", "massart", "hopwise"))
+
+
+def test_products_beyond_the_memory_are_told(graphs, monkeypatch):
+    monkeypatch.setattr(function_class, "free_memory", lambda: 16 * 3 * 11**2 - 1)
+    with pytest.raises(ConfigError, match=r"hops is 10; .* of 3 features take .* use fewer hops"):
+        FunctionClass(graphs(12, 3), "lgc", 10)
+    FunctionClass(graphs(12, 3), "lgc", 9)
+    FunctionClass(graphs(12, 3), "sgc", 10)  # it has one hop
 
 
 def test_no_features_and_zero_features():

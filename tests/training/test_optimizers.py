@@ -1,9 +1,15 @@
 """Adam for many runs against torch's Adam, run by run."""
 
+import contextlib
+import warnings
+
+import numpy as np
 import pytest
 import torch
 
+from hoplite import train
 from hoplite.config import TrainingConfig
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning
 from hoplite.propagation import backend
 from hoplite.training.optimizers import LBFGS, Adam
 
@@ -72,3 +78,14 @@ def test_native_adam_equals_its_torch_twin(dtype, shape):
                 adam.step(lambda weights=weights: weights["w"].pow(4).reshape(shape[0], -1).sum(1))
             found.append(weights["w"].detach())
     torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_lbfgs_with_too_large_a_rate_is_told(graphs):
+    graph = graphs(n=40, d=6, dtype=np.float32)
+    with pytest.raises(ConfigError, match=r"lr is 1e\+300; .* at most 1e\+12"):
+        train(graph, "lgc", optimizer="lbfgs", dropout=0, lr=1e300, epochs=2)
+    for model in ("sgc", "lgc", "gcn"):  # the largest makes a model of finite weights, or none
+        with warnings.catch_warnings(), contextlib.suppress(HopliteError):
+            warnings.simplefilter("ignore", HopliteWarning)
+            found = train(graph, model, optimizer="lbfgs", dropout=0, lr=1e12, epochs=2)
+            assert all(value.isfinite().all() for value in found.model.weights.values())

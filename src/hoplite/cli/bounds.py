@@ -38,7 +38,7 @@ def bounds(
     dataset: DatasetArgument,
     model: Annotated[str | None, typer.Option(help="sgc, egc or lgc.  [default: lgc]")] = None,
     hops: Annotated[
-        int | None, typer.Option(help="Degree k of the polynomial.  [default: 10]")
+        int | None, typer.Option(help="Degree k of the polynomial, at most 5,000.  [default: 10]")
     ] = None,
     operator: Annotated[
         str | None,

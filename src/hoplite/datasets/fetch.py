@@ -113,7 +113,7 @@ def _lock(file: BinaryIO, part: Path) -> None:
 def _remove_leftovers(archive: Archive, folder: Path) -> None:
     """What ``atomic_write`` had begun when a call was killed; who has the lock is alone."""
     for member in archive.members:
-        for path in folder.glob(f".{member}.*.tmp"):
+        for path in folder.glob(f".{member}.*tmp"):
             path.unlink(missing_ok=True)
 
 
@@ -276,9 +276,8 @@ def _read(answer: http.client.HTTPResponse) -> tuple[bytes, bool]:
     """The next bytes, none at the end, and whether the connection broke before that."""
     try:
         chunk = answer.read1(CHUNK)  # at once, so that a slow line loses little when it breaks
-    except http.client.IncompleteRead as error:
-        return error.partial, True
     except (OSError, http.client.HTTPException, ValueError):
+        # what an IncompleteRead holds here is of the frame of a chunk and not of its content
         return b"", True
     # the last chunk of a transfer in chunks closes the answer; a cut gives no bytes, too
     return chunk, not chunk and bool(answer.chunked) and not answer.isclosed()

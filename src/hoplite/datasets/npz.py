@@ -129,7 +129,7 @@ def _plain(argument: str, names: Any) -> list[Any] | None:
         return None
     values = [name.item() if isinstance(name, np.generic) else name for name in names]
     for value in values:
-        if not isinstance(value, (str, int)):
+        if isinstance(value, bool) or not isinstance(value, (str, int)):
             raise DatasetError(
                 f"{argument} holds {value!r}, which is neither text nor an integer; "
                 "only those can be stored."

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import math
-import os
 import re
 import struct
 import zipfile
@@ -15,13 +14,12 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import psutil
 
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 
 PIECE_BYTES = 1 << 24
-# What the members of a file may unpack to: a gigabyte, and beyond that so many times the file.
-FREE_BYTES, MOST_TIMES = 1 << 30, 200
 MOST_EMPTY = 10**7  # columns of a matrix without rows
 _HEADER = re.compile(
     rb"\{'descr': '([<>|=][a-zA-Z]\d{0,4})', 'fortran_order': (True|False), "
@@ -63,7 +61,7 @@ class NpzFile:
             raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
         try:
             with file, zipfile.ZipFile(file) as archive:
-                _check_members(archive, os.fstat(file.fileno()).st_size)
+                _check_members(archive, path)
                 yield cls(path, archive, advice)
         except _DAMAGE as error:
             reason = (str(error).splitlines() or [""])[0].rstrip(".") or type(error).__name__
@@ -151,15 +149,19 @@ class NpzFile:
             yield stream, stored, shape, fortran, info.file_size - stream.tell()
 
 
-def _check_members(archive: zipfile.ZipFile, size: int) -> None:
+def _check_members(archive: zipfile.ZipFile, path: Path) -> None:
     members = archive.infolist()
     if len(archive.NameToInfo) < len(members):
         raise ValueError("it holds a member twice")
     if any(member.flag_bits & 1 for member in members):
         raise ValueError("it is encrypted")
     unpacked = sum(member.file_size for member in members)
-    if unpacked > FREE_BYTES + MOST_TIMES * size:
-        raise ValueError(f"its {size:,} bytes unpack to {unpacked:,}")
+    most = psutil.virtual_memory().total
+    if unpacked > most:  # zeros may be packed a thousand times smaller, also in an honest file
+        raise DatasetError(
+            f"{path} unpacks to {unpacked:,} bytes, and this machine has {most:,} bytes of memory; "
+            "read it on a larger one."
+        )
 
 
 def _parsed(header: bytes, name: str) -> tuple[tuple[int, ...], bool, np.dtype]:

@@ -171,10 +171,12 @@ def write_folder(
                 _take_token(folder)
             finally:
                 _settle(folder)
-    except OSError as error:
+    except BaseException as error:  # also Ctrl-C leaves no empty folder
         if made:
             with contextlib.suppress(OSError):
                 folder.rmdir()
+        if not isinstance(error, OSError):
+            raise
         raise ModelFileError(f"cannot write the model to {given}: {error.strerror}.") from error
 
 

@@ -6,9 +6,9 @@ after it.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
 
@@ -16,16 +16,16 @@ import numpy as np
 
 from hoplite import __version__
 from hoplite.errors import HopliteError
+from hoplite.files import lock, open_lock, remove_leftovers
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.models import build_model
 from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
-from hoplite.processes import births
-from hoplite.propagation.backend import set_num_threads
 from hoplite.propagation.engine import Propagation
 from hoplite.reproduce.jobs import CURVES_ON, MODELS_SHARE, Job
 from hoplite.selection.records import Count, Share
+from hoplite.selection.workers import train_in_processes
 from hoplite.training.results import number
 from hoplite.training.train import train
 
@@ -58,7 +58,7 @@ def examine(
 ) -> dict[str, Any]:
     """Train ``options`` with all seeds, read the test set, and keep what the report shows."""
     path = folder / f"{job.name}.json"
-    key = {"hoplite": __version__, "config": options, "seeds": seeds}
+    key = _key(options, seeds)
     kept = _kept(path, key)
     if kept is not None:
         return kept
@@ -99,21 +99,55 @@ def examine_many(
     report: Callable[[str, float], None],
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
     """Examine jobs with their options in ``workers`` processes; results come in the jobs' order."""
-    calls = [(graphs[job.dataset], job, options, seeds, folder) for job, options in tasks]
-    if workers == 1:
-        for index, (call, (job, _)) in enumerate(zip(calls, tasks, strict=True)):
-            report(job.name, MODELS_SHARE * index / len(tasks))
-            yield job, examine(*call)
-        return
-    context = multiprocessing.get_context("spawn")  # a fork would inherit OpenMP's dead threads
-    threads = max(1, (os.cpu_count() or 1) // workers)
-    with births():
-        pool = context.Pool(workers, set_num_threads, (threads,))
-    with pool:
-        waiting = [pool.apply_async(examine, call) for call in calls]
-        for index, (result, (job, _)) in enumerate(zip(waiting, tasks, strict=True)):
-            report(job.name, MODELS_SHARE * index / len(tasks))
-            yield job, result.get()
+    work = _Examinations(graphs, tasks, seeds, folder)
+    processes = min(workers, len(work.waiting()))
+
+    def look() -> None:
+        left = work.waiting()
+        if left:
+            report(tasks[left[0]][0].name, MODELS_SHARE * (1 - len(left) / len(tasks)))
+
+    if processes > 1:
+        folder.mkdir(parents=True, exist_ok=True)
+        train_in_processes(work, processes, look)
+    for job, options in tasks:
+        look()
+        yield job, examine(graphs[job.dataset], job, options, seeds, folder)
+
+
+@dataclass(frozen=True)
+class _Examinations:
+    """Jobs that processes share: who examines one holds a lock on a file, which ends with it."""
+
+    graphs: dict[str, Graph]
+    tasks: list[tuple[Job, dict[str, Any]]]
+    seeds: list[int]
+    folder: Path
+
+    def waiting(self) -> list[int]:
+        """The jobs that are not examined."""
+        return [
+            index
+            for index, (job, options) in enumerate(self.tasks)
+            if _kept(self.folder / f"{job.name}.json", _key(options, self.seeds)) is None
+        ]
+
+    def work(self) -> None:
+        """Examine jobs until none is left that nobody has."""
+        for index in self.waiting():
+            job, options = self.tasks[index]
+            handle = open_lock(self.folder / f".{job.name}.lock")
+            try:
+                if lock(handle, wait=False) is not False:
+                    examine(self.graphs[job.dataset], job, options, self.seeds, self.folder)
+            finally:
+                os.close(handle)
+
+    def tidy(self) -> None:
+        """Remove the locks, and what killed processes left."""
+        for job, _ in self.tasks:
+            (self.folder / f".{job.name}.lock").unlink(missing_ok=True)
+        remove_leftovers(self.folder)
 
 
 def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.ndarray | None]:
@@ -132,6 +166,11 @@ def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.
     hops_first = built.columns == "features"
     mean, spread = built.hop_coefficients(weights, propagation.view(nodes, hops_first=hops_first))
     return mean.numpy(), spread.numpy()
+
+
+def _key(options: dict[str, Any], seeds: list[int]) -> dict[str, Any]:
+    """All that decides the results of a job."""
+    return {"hoplite": __version__, "config": options, "seeds": seeds}
 
 
 def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:

@@ -13,15 +13,16 @@ and not to the file: when the process dies, by ``kill -9`` or otherwise, the cel
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_type_hints
+
+import msgspec
 
 from hoplite.errors import LedgerError
-from hoplite.files import read_regular
+from hoplite.files import lock, open_lock, read_regular
 from hoplite.json_files import read_json, write_json
 from hoplite.selection.records import (
     FORMAT,
@@ -88,16 +89,13 @@ class Ledger:
         """The right to train ``cell``, for as long as the block lasts; None if another has it."""
         path = self._path(cell, ".lock")
         try:
-            file = path.open("a+b", buffering=0)
+            handle = open_lock(path)
         except OSError as error:
-            raise LedgerError(f"cannot write to {self.folder}: {error.strerror}.") from error
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                yield None
-                return
-            yield Claim(file.fileno())
+            raise LedgerError(f"cannot write to {path}: {error.strerror}.") from error
+        try:
+            yield None if lock(handle, wait=False) is False else Claim(handle)
+        finally:
+            os.close(handle)
 
     def tidy(self, *, test: bool = False) -> None:
         """Remove what killed processes left of unfinished cells; those in work are not touched."""
@@ -192,9 +190,12 @@ class Claim:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    with path.open("ab") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+    handle = open_lock(path)
+    try:
+        lock(handle, wait=True)
         yield
+    finally:
+        os.close(handle)
 
 
 def _from_the_first_moments(path: Path) -> bool:
@@ -215,7 +216,11 @@ def _read_settings(path: Path) -> Settings:
 
 def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
     try:
-        content = read_json(path, kind)
+        there = read_json(path, dict[str, Any])
+        content = msgspec.convert(there, kind)
+        unknown = there.keys() - get_type_hints(kind).keys()
+        if unknown:
+            raise ValueError(f"it has {min(unknown)!r}, which this version does not know")
         check(content)
     except OSError as error:
         raise LedgerError(f"cannot read {path}: {error.strerror}.") from error
@@ -227,9 +232,9 @@ def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
     return content
 
 
-def _check_same(folder: Path, there: Any, here: dict[str, Any]) -> None:
-    for key in [*here, *there]:
-        old, new = there.get(key), here.get(key)
+def _check_same(folder: Path, there: Settings, here: dict[str, Any]) -> None:
+    for key, old in there.items():
+        new = here[key]
         if old != new:
             raise LedgerError(
                 f"{folder} holds a search with other settings: {_difference(key, old, new)}. "

@@ -1,7 +1,7 @@
-"""The cells of a search in processes of this machine, which may die at any moment.
+"""Trainings in processes of this machine, which may die at any moment.
 
-The graph goes to them by a file without a name: nobody waits for a reader who has died, and nothing
-is left behind, whatever happens.
+What they train on goes to them by a file without a name: nobody waits for a reader who has died,
+and nothing is left behind, whatever happens.
 """
 
 from __future__ import annotations
@@ -15,20 +15,40 @@ import traceback
 from collections.abc import Callable
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 from hoplite.errors import HopliteError, LedgerError, is_shortage
 from hoplite.processes import end, start, warm_up
 from hoplite.propagation.backend import set_num_threads
-from hoplite.selection.cells import LOOK_SECONDS, Task
+from hoplite.selection.cells import LOOK_SECONDS
 
-DEATHS = 8  # that are made up for, until the next cell is finished
+DEATHS = 8  # that are made up for, until the next training is finished
 
 
-def train_in_processes(task: Task, workers: int, look: Callable[[], None]) -> None:
-    """Train the cells that nobody has finished in ``workers`` processes."""
+class Work(Protocol):
+    """Trainings of which each ends in a file of ``folder``; it travels to the processes."""
+
+    @property
+    def folder(self) -> Path: ...
+
+    def waiting(self) -> list[int]:
+        """Those that are not finished."""
+        ...
+
+    def work(self) -> None:
+        """Train until none is left that no other process has."""
+        ...
+
+    def tidy(self) -> None:
+        """Remove what killed processes left."""
+        ...
+
+
+def train_in_processes(task: Work, workers: int, look: Callable[[], None]) -> None:
+    """Train what nobody has finished in ``workers`` processes; ``look`` is called now and then."""
     waiting, deaths = len(task.waiting()), 0
-    warm_up("hoplite.selection.cells")
+    warm_up(type(task).__module__)
     threads = max(1, (os.cpu_count() or 1) // workers)
     running: list[_Worker] = []
     with tempfile.TemporaryFile(dir=task.folder) as file:
@@ -65,7 +85,7 @@ def train_in_processes(task: Task, workers: int, look: Callable[[], None]) -> No
 
 
 class _Worker:
-    """A process that trains cells until nothing is left to do."""
+    """A process that trains until nothing is left to do."""
 
     def __init__(self, file: int, threads: int) -> None:
         self._error, error = Pipe(duplex=False)
@@ -100,7 +120,7 @@ def _work(file: int, threads: int, error: Connection) -> None:
     set_num_threads(threads)
     try:
         with mmap.mmap(file, 0, access=mmap.ACCESS_READ) as content:
-            task: Task = pickle.loads(content)  # the process that started this one wrote it
+            task: Work = pickle.loads(content)  # the process that started this one wrote it
         task.work()
     except HopliteError as found:
         error.send(str(found))

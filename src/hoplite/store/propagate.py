@@ -134,9 +134,9 @@ def _run(
 
     def note(panel: int, hop: int) -> None:
         nonlocal done
-        done += 1
+        done = min(done + 1, len(tasks))  # a worker that died may have told of some already
         place = f"hop {hop} of panel {panel + 1}/{len(manifest.panels)}"
-        tell(f"{manifest.name}: {place}", PREPARED + (1 - PREPARED) * done / len(tasks))
+        tell(f"{manifest.name}: {place}", PREPARED + (1 - PREPARED) * (done / len(tasks)))
 
     if tasks:
         compute(folder, tasks, budget, note)

@@ -77,13 +77,11 @@ def hopwise_bound(columns: Columns, blocks: Iterable[np.ndarray]) -> float:
     s comes from the form with exp(s^2/2 ||g_i[:, f]||^2) in place of the product, which needs the
     norms alone; ``blocks`` are then read once.
     """
-    squares = columns.norms**2
-    if not squares.size:
+    norms = columns.norms
+    if not norms.size:
         return 0.0
-    hops = range(squares.shape[1])
-    chosen = np.array(
-        [_best(lambda s, v=squares[:, i]: s * s / 2 * v, squares[:, i]) for i in hops]
-    )
+    # (s v)^2, not s^2 v^2: of late hops of egc v is so small that s^2 is infinite
+    chosen = np.array([_best(lambda s, v=hop: (s * v) ** 2 / 2, hop**2) for hop in norms.T])
     used = chosen > 0
     if not used.any():
         return 0.0

@@ -19,6 +19,7 @@ from hoplite.graph import Graph
 from hoplite.graph_checks import as_node_indices
 from hoplite.operators import Operator, build_operator
 from hoplite.propagation.engine import Propagation
+from hoplite.propagation.plan import free_memory
 from hoplite.propagation.polynomial import gather_hops
 from hoplite.theory.bounds import (
     Columns,
@@ -32,6 +33,7 @@ from hoplite.theory.estimate import DRAWS, Estimate, estimate
 from hoplite.theory.norms import one_norm, polynomial_norms, power_norms
 
 MODELS = ("sgc", "egc", "lgc")
+MOST_HOPS = 5000  # the bounds look at all pairs of hops
 BLOCK_BYTES = 2**27  # hop features held at a time
 LARGEST = 1e100  # squares and sums of such numbers do not overflow
 KEPT_BYTES = 2**29  # up to here they are kept for the next pass
@@ -54,7 +56,7 @@ class FunctionClass:
     ----------
     graph : Graph, or the name or path of one
     model, hops, operator, basis
-        As in :class:`~hoplite.ModelConfig`.
+        As in :class:`~hoplite.ModelConfig`, with at most 5,000 hops.
     nodes : node indices, optional
         The L nodes; by default the training nodes, or all if there are none.
     coefficient_bound, weight_bound, lipschitz : float
@@ -94,6 +96,7 @@ class FunctionClass:
             )
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
+        check_number("hops", self.hops, 0, MOST_HOPS, whole=True)
         check_number("outputs", self.outputs, 1, whole=True)
         check_flag("bias", self.bias)
         if isinstance(self.graph, str):
@@ -112,6 +115,14 @@ class FunctionClass:
                 f"pass at least one index from 0 to {self.graph.num_nodes - 1:,}."
             )
         object.__setattr__(self, "nodes", nodes)
+        columns = self.graph.num_features + self.bias
+        pairs = np.count_nonzero(self._hop_weights) ** 2
+        needed, free = 16 * columns * pairs, free_memory()  # they are held twice for a moment
+        if needed > free:
+            raise ConfigError(
+                f"hops is {self.hops}; the products of all pairs of hops of {columns:,} features "
+                f"take {needed / 1e9:.3g} GB, and {free / 1e9:.3g} GB are free: use fewer hops."
+            )
 
     # ---- upper bounds
 
