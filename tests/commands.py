@@ -92,7 +92,7 @@ class Server:
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-c", SERVER],
+            [sys.executable, "-c", SERVER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -195,6 +195,12 @@ def run(code: str, *words: Any, **options: Any) -> subprocess.CompletedProcess[s
     texts = process.communicate()
     assert process.returncode is not None
     return subprocess.CompletedProcess(process.args, process.returncode, *texts)
+
+
+def run_module(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """What ``subprocess.run`` gives for ``python -m MODULE WORDS``."""
+    _, _, module, *words = command
+    return run(f"import runpy; runpy.run_module({module!r}, run_name='__main__')", *words)
 
 
 def start(*words: Any, before: str = "", **options: Any) -> Process:

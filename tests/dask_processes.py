@@ -42,7 +42,7 @@ class Dask:
         """Until the scheduler has so many workers."""
         from distributed import Client
 
-        with Client(self.address, set_as_default=False) as client:
+        with self._wait(lambda: Client(self.address, set_as_default=False)) as client:
             self._wait(lambda: len(client.nthreads()) == workers or None)
 
     def close(self) -> None:
@@ -77,7 +77,7 @@ class Dask:
         while time.monotonic() < deadline:
             try:
                 found = look()
-            except (OSError, ValueError):  # not there yet, or half written
+            except (OSError, ValueError):  # not there yet, half written, or slow
                 found = None
             if found is not None:
                 return found

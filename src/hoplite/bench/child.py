@@ -24,11 +24,15 @@ def ask(task: str, **arguments: Any) -> dict[str, Any]:
 
 def run(command: list[str]) -> dict[str, Any]:
     """The JSON object that ``command`` prints; HopliteError with its last words if it fails."""
-    child = subprocess.run(command, capture_output=True, text=True)
+    child = _completed(command)
     if child.returncode:
         last = (child.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         raise HopliteError(f"a process of the benchmark failed: {last}")
     return json.loads(child.stdout)
+
+
+def _completed(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True)
 
 
 def product_growth(folder: str, columns: int, threads: int) -> dict[str, Any]:
