@@ -12,12 +12,14 @@ import functools
 
 from hoplite.bases.base import Basis
 from hoplite.bases.chebyshev import Chebyshev
+from hoplite.bases.legendre import Legendre
 from hoplite.bases.monomial import Monomial
 from hoplite.errors import ConfigError, nearest_hint
 
 KNOWN: tuple[type[Basis], ...] = (
     Monomial,
     Chebyshev,
+    Legendre,
 )
 EXAMPLES = tuple(kind.example_text() for kind in KNOWN)  # one of each
 
