@@ -12,6 +12,7 @@ import functools
 
 from hoplite.bases.base import Basis
 from hoplite.bases.chebyshev import Chebyshev
+from hoplite.bases.jacobi import Jacobi
 from hoplite.bases.legendre import Legendre
 from hoplite.bases.monomial import Monomial
 from hoplite.errors import ConfigError, nearest_hint
@@ -20,6 +21,7 @@ KNOWN: tuple[type[Basis], ...] = (
     Monomial,
     Chebyshev,
     Legendre,
+    Jacobi,
 )
 EXAMPLES = tuple(kind.example_text() for kind in KNOWN)  # one of each
 
