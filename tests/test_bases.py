@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hoplite import ConfigError, Graph, HopFeatures, ModelConfig, frequency_response, train
+from hoplite import (
+    ConfigError,
+    Graph,
+    HopFeatures,
+    HopliteWarning,
+    ModelConfig,
+    frequency_response,
+    train,
+)
 from hoplite.bases import EXAMPLES, KNOWN, basis_choices, find_basis
 from hoplite.filters import basis_values
 from hoplite.operators import SPECTRUM, build_operator, in_basis
@@ -149,6 +157,70 @@ def test_the_nearest_name_is_told():
         find_basis("chebychev")
     with pytest.raises(ConfigError, match="'chebyshev:1'; write it as chebyshev, which has no set"):
         find_basis("chebyshev:1")
+
+
+SETTINGS = ["0,0", "-0.5,-0.5", "2,-0.7", "-0.7,3", "-0.4,-0.99", "-0.9,-0.6", "-0.6,-0.95", "10,3"]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_jacobi_at_other_settings(dense, settings):
+    """Both kinds of bounds: the largest value at an end, or (both below -1/2) between them."""
+    basis = find_basis(f"jacobi:{settings}")
+    values = basis.values(GRID, 30)
+    for i in range(31):
+        twin = dense.polynomial(f"jacobi:{settings}", i, GRID)
+        np.testing.assert_allclose(values[:, i], twin, atol=1e-11 * np.abs(twin).max())
+    sizes, bounds = np.abs(values).max(axis=0), basis.largest(-1.0, 1.0, 30)
+    assert (sizes <= bounds * (1 + 1e-9)).all()
+    assert (bounds <= 1.1 * sizes).all()
+    assert basis.largest(-1.0, 1.0, 0).tolist() == [1.0]
+
+
+def test_what_is_a_jacobi_polynomial_too():
+    legendre = find_basis("legendre").table(9)
+    np.testing.assert_allclose(find_basis("jacobi:0,0").table(9), legendre, atol=1e-15)
+    points = np.linspace(-1, 1, 7)
+    scaled = find_basis("jacobi:-0.5,-0.5").values(points, 9)
+    ends = find_basis("jacobi:-0.5,-0.5").values(np.array([1.0]), 9)
+    np.testing.assert_allclose(scaled / ends, find_basis("chebyshev").values(points, 9), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text", ["jacobi:-1,0", "jacobi:0,-1", "jacobi:nan,0", "jacobi:0,inf", "jacobi:1001,0"]
+)
+def test_settings_out_of_range_are_refused(text):
+    with pytest.raises(ConfigError, match="larger than -1 and at most 1000"):
+        find_basis(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["jacobi", "jacobi:", "jacobi:1", "jacobi:1,2,3", "jacobi:a,b", "jacobi:1;1"]
+)
+def test_wrong_settings_are_told_the_right_form(text):
+    with pytest.raises(
+        ConfigError, match=f"'{text}'; write it as jacobi:A,B, such as jacobi:1,0.5"
+    ):
+        find_basis(text)
+
+
+def test_other_spellings_are_the_same_basis(graphs, tmp_path):
+    """A store and a model keep the one text, so they fit together however it was written."""
+    assert str(find_basis("jacobi: 1.0,-0")) == "jacobi:1,0"
+    assert find_basis("jacobi:1e0,0") == find_basis("jacobi:1,0")
+    assert ModelConfig(basis="jacobi:1.0,0.50").basis == "jacobi:1,0.5"
+    graph = graphs(n=20, d=4, dtype=np.float32)
+    store = propagate(graph, tmp_path / "s", hops=2, basis="jacobi:1.0,0.50")
+    assert store.manifest.basis == "jacobi:1,0.5"
+    assert propagate(graph, tmp_path / "s", hops=3, basis="jacobi:1,0.5").hops == 3
+    model = train(tmp_path / "s", "lgc", basis="jacobi:1,.5", epochs=2).model
+    assert model.config.basis == "jacobi:1,0.5"
+    assert FunctionClass(graph, basis="jacobi:1,.5").basis == "jacobi:1,0.5"
+
+
+def test_growing_polynomials_are_told_before_training(graphs):
+    graph = graphs(n=20, d=4, dtype=np.float32)
+    with pytest.warns(HopliteWarning, match=r"may be as large as 2\.91e\+23 times 0\.9"):
+        train(graph, "lgc", basis="jacobi:1000,0", hops=10, epochs=1, lr=1e-9)
 
 
 @pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")

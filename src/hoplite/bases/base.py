@@ -46,7 +46,7 @@ class Basis(ABC):
 
     @abstractmethod
     def largest(self, low: float, high: float, hops: int) -> np.ndarray:
-        """Upper bounds of ``|p_i|`` on [low, high], i = 0 .. hops: (hops + 1,).
+        """Upper bounds of ``|p_i|`` on [low, high], to rounding, i = 0 .. hops: (hops + 1,).
 
         The interval lies in the domain, if there is one. infinity is a bound, too.
         """
