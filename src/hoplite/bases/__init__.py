@@ -59,7 +59,7 @@ def _find(text: str, argument: str) -> Basis:
         hint = nearest_hint(name, kinds)
         raise ConfigError(f"{argument} is {text!r}; it must be one of {_spellings()}.{hint}")
     kind = kinds[name]
-    count = len(dataclasses.fields(kind))  # pyright: ignore[reportArgumentType] - all are dataclasses
+    count = len(dataclasses.fields(kind))
     try:
         numbers = [float(part) for part in rest.split(",")] if colon else []
     except ValueError:

@@ -20,6 +20,7 @@ import dataclasses
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -27,6 +28,7 @@ import numpy as np
 Step = tuple[float, float, float]  # a_i, b_i, g_i
 
 
+@dataclass(frozen=True)
 class Basis(ABC):
     """Polynomials p_0, p_1, ... of an operator. Bases that are spelt alike are equal.
 
@@ -118,11 +120,11 @@ class Basis(ABC):
 
     def __str__(self) -> str:
         """The one text that stands for it in files and messages."""
-        values = [getattr(self, field.name) for field in dataclasses.fields(self)]  # pyright: ignore[reportArgumentType] - a subclass is one
+        values = [getattr(self, field.name) for field in dataclasses.fields(self)]
         return f"{self.name}:{','.join(map(_short, values))}" if values else self.name
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=32)
 def _table(basis: Basis, hops: int) -> np.ndarray:
     found = np.array([basis.step(i) for i in range(hops)], dtype=np.float64).reshape(hops, 3)
     found.flags.writeable = False

@@ -49,7 +49,8 @@ def _adjoint(field: Field, reach: list[Tensor], best: int, second: int) -> list[
     (slope,) = torch.autograd.grad(logits[best] - logits[second], hops)
     terms = field.spread(slope[:, 0]).split(1, dim=1)
     found, next_g = [terms[-1].contiguous()], 0.0
-    for term, (a, b, g) in reversed(list(zip(terms, field.basis.steps(field.hops), strict=False))):
+    steps = list(field.basis.steps(field.hops))
+    for term, (a, b, g) in zip(terms[-2::-1], steps[::-1], strict=True):
         ahead = term + field.step(found[-1], a, b)
         found.append(ahead - next_g * found[-2] if next_g else ahead)
         next_g = g

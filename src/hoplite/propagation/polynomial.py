@@ -171,7 +171,7 @@ def _run_tiles(
     )
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=32)
 def _native_basis(basis: Basis, hops: int) -> Any:
     """The table of a basis as the C++ core keeps it."""
     assert native is not None  # see _in_tiles

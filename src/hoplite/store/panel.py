@@ -134,16 +134,13 @@ def _compute(
     manifest = blocks.manifest
     first, last = manifest.panels[panel]
     now, before = (np.empty((manifest.nodes, last - first), np.float32) for _ in range(2))
-    exact, steps = (
-        manifest.dtype == "float32",
-        list(find_basis(manifest.basis).steps(manifest.hops)),
-    )
-    at = -1
+    steps = list(find_basis(manifest.basis).steps(manifest.hops))
+    exact, at = manifest.dtype == "float32", -1
     with _Writer(blocks, panel, note) as writer:
         for hop in missing:
             if exact and at != hop - 1:
                 writer.wait()
-                if steps[hop - 1][2]:  # g: the hop before counts
+                if steps[hop - 1][2]:  # g is not 0
                     blocks.load_panel(hop - 2, panel, before)
                 blocks.load_panel(hop - 1, panel, now)
                 at = hop - 1
