@@ -25,12 +25,14 @@
     template <class V>                                                                           \
     void weigh_rows(int64_t, int64_t, const V*, const V*, const V*, V*, double*);                \
     template <class V>                                                                           \
+    void add_scaled(V, const V*, V*, int64_t);                                                   \
+    template <class V>                                                                           \
     void adam(const AdamStep<V>&, const V*, V*, V*, V*, int64_t);                                \
     template <class V, class I>                                                                  \
     Kernels<V, I> table() {                                                                      \
         return {spmm_rows<V, I>, number_elements<I>, drop_values<V>, dropout_lanes<V, I>,        \
                 lanes<V>(),      pack_lanes<V>,      pack_rows<V>,   drop_range<V>,              \
-                weigh_rows<V>,   adam<V>};                                                       \
+                weigh_rows<V>,   add_scaled<V>,      adam<V>};                                   \
     }                                                                                            \
     }
 

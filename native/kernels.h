@@ -106,6 +106,8 @@ struct Kernels {
     // out += g diag(scales), dots = column sums of g * other.
     void (*weigh_rows)(int64_t n, int64_t stride, const V* g, const V* other, const V* scales,
                        V* out, double* dots);
+    // y += c u
+    void (*add_scaled)(V c, const V* u, V* y, int64_t count);
     void (*adam)(const AdamStep<V>& step, const V* gradient, V* weight, V* mean, V* square,
                  int64_t count);
 };

@@ -3,12 +3,13 @@
 // Dense arrays arrive as addresses: converting a tensor costs more than a whole multiplication of
 // a small graph. Their shapes, types and layout are checked by the Python functions that call
 // these; nothing else should. The sparse arrays are checked here, once, since an index out of
-// range would read foreign memory.
+// range would read foreign memory, and so are the numbers of a basis.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cmath>
 #include <stdexcept>
 #include <variant>
 
@@ -34,6 +35,7 @@ using index_of = std::decay_t<decltype(*std::declval<View>().indices)>;
 
 using Array = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using Indptr = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using Table = nb::ndarray<const double, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
 using AnyCsr = std::variant<CsrView<float, int32_t>, CsrView<float, int64_t>,
                             CsrView<double, int32_t>, CsrView<double, int64_t>>;
 
@@ -59,6 +61,31 @@ AnyCsr checked_view(const Indptr& indptr, const Array& indices, const Array& val
     return s;
 }
 
+// A basis of polynomials from the table of (a_i, b_i, g_i), one row for each hop; checked once.
+class Basis {
+  public:
+    explicit Basis(const Table& table) {
+        const double* number = table.data();
+        for (std::size_t i = 0; i < table.shape(0); ++i, number += 3) {
+            const Step step{number[0], number[1], number[2]};
+            if (!std::isfinite(step.a) || !std::isfinite(step.b) || !std::isfinite(step.g))
+                throw std::invalid_argument("a number of the recurrence is not finite");
+            if (i == 0 && step.g != 0)
+                throw std::invalid_argument("g must be 0 at first: nothing is before hop 0");
+            steps_.push_back(step);
+        }
+    }
+
+    const Recurrence& of_hops(int64_t hops) const {
+        if (hops != int64_t(steps_.size()))
+            throw std::invalid_argument("the recurrence must have one row for each hop");
+        return steps_;
+    }
+
+  private:
+    Recurrence steps_;
+};
+
 // A CSR matrix that shares, and keeps alive, the arrays it was made from.
 class Csr {
   public:
@@ -66,12 +93,12 @@ class Csr {
         : indptr_(indptr), indices_(indices), values_(values), view_(make_view(columns)) {}
 
     void spmm(uintptr_t x, uintptr_t y, int64_t width, double scale, uintptr_t z, uintptr_t a,
-              uintptr_t w, double b, int threads) const {
+              uintptr_t w, double b, uintptr_t u, double c, int threads) const {
         std::visit(
             [&](const auto& s) {
                 using V = std::decay_t<decltype(*s.values)>;
-                const SpmmArguments<V> arguments{at<V>(x), at<V>(y), width,    V(scale),
-                                                 at<V>(z), at<V>(a), at<V>(w), V(b)};
+                const SpmmArguments<V> arguments{at<V>(x), at<V>(y), width, V(scale), at<V>(z),
+                                                 at<V>(a), at<V>(w), V(b),  at<V>(u), V(c)};
                 hoplite::spmm(s, arguments, threads);
             },
             view_);
@@ -99,15 +126,16 @@ class Csr {
     }
 
     // With `dots`, the adjoint; without, the combination.
-    void polynomial(bool chebyshev, int64_t hops, int64_t width, uintptr_t signal,
+    void polynomial(const Basis& basis, int64_t hops, int64_t width, uintptr_t signal,
                     uintptr_t scales, uintptr_t out, uintptr_t other, uintptr_t dots,
                     int threads) const {
+        const Recurrence& steps = basis.of_hops(hops);
         std::visit(
             [&](const auto& s) {
                 using V = std::decay_t<decltype(*s.values)>;
-                const PolynomialArguments<V> arguments{chebyshev,     hops,       width,
-                                                       at<V>(signal), at<V>(scales), at<V>(out),
-                                                       at<V>(other),  at<double>(dots)};
+                const PolynomialArguments<V> arguments{steps,         width,        at<V>(signal),
+                                                       at<V>(scales), at<V>(out), at<V>(other),
+                                                       at<double>(dots)};
                 (dots ? adjoint<V, index_of<decltype(s)>> : combine<V, index_of<decltype(s)>>)(
                     s, arguments, threads);
             },
@@ -115,13 +143,14 @@ class Csr {
     }
 
     // The hops at some rows of a signal or, with `scatter`, the signal from them.
-    void move_hops(bool scatter, bool chebyshev, int64_t hops, int64_t width, uintptr_t rows,
+    void move_hops(bool scatter, const Basis& basis, int64_t hops, int64_t width, uintptr_t rows,
                    int64_t count, uintptr_t source, uintptr_t out, int threads) const {
+        const Recurrence& steps = basis.of_hops(hops);
         std::visit(
             [&](const auto& s) {
                 using V = std::decay_t<decltype(*s.values)>;
                 using I = index_of<decltype(s)>;
-                const HopArguments<V> arguments{chebyshev, hops, width, at<int64_t>(rows), count};
+                const HopArguments<V> arguments{steps, width, at<int64_t>(rows), count};
                 (scatter ? scatter_hops<V, I> : gather_hops<V, I>)(
                     s, arguments, at<const V>(source), at<V>(out), threads);
             },
@@ -177,6 +206,7 @@ void adam_any(bool single, int64_t runs, int64_t size, uintptr_t gradient, uintp
 NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);  // what lives until the interpreter ends is not a leak
     using release = nb::call_guard<nb::gil_scoped_release>;
+    nb::class_<Basis>(module, "Basis").def(nb::init<const Table&>());
     nb::class_<Csr>(module, "Csr")
         .def(nb::init<Indptr, Array, Array, int64_t>())
         .def("spmm", &Csr::spmm, release())

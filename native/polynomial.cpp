@@ -75,38 +75,41 @@ SpmmTile<V, I> product(const CsrView<V, I>& s, int64_t stride, const V* x, V* y)
     tile.indptr = s.indptr, tile.indices = s.indices, tile.values = s.values, tile.nnz = s.nnz;
     tile.x = x, tile.y = y, tile.x_stride = tile.y_stride = tile.width = stride;
     tile.last = -1;  // every row is a whole tile wide, so no load passes the end
-    tile.scale = V(1);
     tile.prefetch = s.columns * stride * int64_t(sizeof(V)) >= prefetch_min_bytes;
     return tile;
 }
 
 template <class V, class I, class Arguments>
 int64_t work_of(const CsrView<V, I>& s, const Arguments& args) {
-    return (s.nnz + s.rows) * args.width * (args.hops + 1);
+    return (s.nnz + s.rows) * args.width * (args.hops() + 1);
 }
 
-// One step of p_0 X, p_1 X, ...: from hop i - 1 in `now` and hop i - 2 in `before` to hop i, `now`.
+// One step of p_0 X, p_1 X, ...: from hop i in `now` and hop i - 1 in `before` to hop i + 1, `now`:
+// (a_i S + b_i) now - g_i before.
 template <class V, class I>
-void next_hop(const CsrView<V, I>& s, bool chebyshev, int64_t i, int64_t stride, V*& now,
+void next_hop(const CsrView<V, I>& s, const Step& step, int64_t stride, V*& now,
               V*& before) {
     SpmmTile<V, I> tile = product(s, stride, now, before);
-    if (chebyshev && i > 1) tile.scale = V(2), tile.w = before, tile.b = V(-1);
+    tile.scale = V(step.a);
+    if (step.g != 0) tile.w = before, tile.b = V(-step.g);
     kernels<V, I>().spmm_rows(tile, 0, s.rows);
+    if (step.b != 0) kernels<V, I>().add_scaled(V(step.b), now, before, s.rows * stride);
     std::swap(now, before);
 }
 
 // One step of Horner or Clenshaw towards hop i, where the term of hop i is added by z and a or
-// afterwards; `ahead` holds what came before `total` and receives the result, which is then total.
+// afterwards: (a_i S + b_i) total - g_{i+1} ahead. `ahead` holds what came before `total` and
+// receives the result, which is then total.
 template <class V, class I>
-void fold_hop(const CsrView<V, I>& s, bool chebyshev, int64_t i, int64_t hops, int64_t stride,
+void fold_hop(const CsrView<V, I>& s, const Recurrence& basis, int64_t i, int64_t stride,
               V*& total, V*& ahead, const V* z, const V* a) {
     SpmmTile<V, I> tile = product(s, stride, total, ahead);
     tile.z = z, tile.a = a;
-    if (chebyshev) {
-        tile.scale = V(i == 0 ? 1 : 2);
-        if (i < hops - 1) tile.w = ahead, tile.b = V(-1);
-    }
+    const double g = i + 1 < int64_t(basis.size()) ? basis[i + 1].g : 0;
+    tile.scale = V(basis[i].a);
+    if (g != 0) tile.w = ahead, tile.b = V(-g);
     kernels<V, I>().spmm_rows(tile, 0, s.rows);
+    if (basis[i].b != 0) kernels<V, I>().add_scaled(V(basis[i].b), total, ahead, s.rows * stride);
     std::swap(total, ahead);
 }
 
@@ -122,13 +125,13 @@ void combine(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int thr
         V *signal = room, *total = room + size, *next = room + 2 * size;
         V scales[128 / sizeof(V)] = {};
         pack(args.signal, n, width, first, used, stride, signal);
-        std::copy_n(args.scales + args.hops * width + first, used, scales);
+        std::copy_n(args.scales + args.hops() * width + first, used, scales);
         for (int64_t row = 0; row < n; ++row)
             for (int64_t j = 0; j < stride; ++j)
                 total[row * stride + j] = signal[row * stride + j] * scales[j];
-        for (int64_t i = args.hops - 1; i >= 0; --i) {
+        for (int64_t i = args.hops() - 1; i >= 0; --i) {
             std::copy_n(args.scales + i * width + first, used, scales);
-            fold_hop(s, args.chebyshev, i, args.hops, stride, total, next, signal, scales);
+            fold_hop(s, args.basis, i, stride, total, next, signal, scales);
         }
         unpack(total, n, width, first, used, stride, args.out);
     });
@@ -137,7 +140,7 @@ void combine(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int thr
 template <class V, class I>
 void adjoint(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int threads) {
     const int64_t n = s.rows, width = args.width;
-    std::fill_n(args.dots, (args.hops + 1) * width, 0.0);
+    std::fill_n(args.dots, (args.hops() + 1) * width, 0.0);
     if (n == 0 || width == 0) return;
     Tiles<V> tiles(n, width, 4, work_of(s, args), threads);
     const int64_t stride = tiles.stride, size = n * stride;
@@ -148,8 +151,8 @@ void adjoint(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int thr
         pack(args.signal, n, width, first, used, stride, now);
         pack(args.other, n, width, first, used, stride, other);
         std::fill_n(out, size, V(0));
-        for (int64_t i = 0; i <= args.hops; ++i) {
-            if (i > 0) next_hop(s, args.chebyshev, i, stride, now, before);
+        for (int64_t i = 0; i <= args.hops(); ++i) {
+            if (i > 0) next_hop(s, args.basis[i - 1], stride, now, before);
             std::copy_n(args.scales + i * width + first, used, scales);
             kernels<V, I>().weigh_rows(n, stride, now, other, scales, out, dots);
             std::copy_n(dots, used, args.dots + i * width + first);
@@ -168,8 +171,8 @@ void gather_hops(const CsrView<V, I>& s, const HopArguments<V>& args, const V* s
     tiles.each(width, [&](int64_t first, int64_t used, V* room) {
         V *now = room, *before = room + n * stride;
         pack(signal, n, width, first, used, stride, now);
-        for (int64_t i = 0; i <= args.hops; ++i) {
-            if (i > 0) next_hop(s, args.chebyshev, i, stride, now, before);
+        for (int64_t i = 0; i <= args.hops(); ++i) {
+            if (i > 0) next_hop(s, args.basis[i - 1], stride, now, before);
             for (int64_t r = 0; r < args.count; ++r)
                 std::copy_n(now + (args.rows ? args.rows[r] : r) * stride, used,
                             hops + (i * args.count + r) * width + first);
@@ -187,10 +190,9 @@ void scatter_hops(const CsrView<V, I>& s, const HopArguments<V>& args, const V* 
     tiles.each(width, [&](int64_t first, int64_t used, V* room) {
         V *total = room, *ahead = room + n * stride;
         std::fill_n(total, n * stride, V(0));
-        for (int64_t i = args.hops; i >= 0; --i) {
-            if (i < args.hops)
-                fold_hop<V, I>(s, args.chebyshev, i, args.hops, stride, total, ahead, nullptr,
-                               nullptr);
+        for (int64_t i = args.hops(); i >= 0; --i) {
+            if (i < args.hops())
+                fold_hop<V, I>(s, args.basis, i, stride, total, ahead, nullptr, nullptr);
             for (int64_t r = 0; r < args.count; ++r) {  // a row may be listed twice
                 V* to = total + (args.rows ? args.rows[r] : r) * stride;
                 const V* from = hops + (i * args.count + r) * width + first;

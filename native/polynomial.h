@@ -1,18 +1,31 @@
 #pragma once
+#include <vector>
+
 #include "csr.h"
 
 namespace hoplite {
 
-// Polynomials of a square, symmetric S in a basis p_i: powers, or Chebyshev polynomials. All
-// matrices are row-major and contiguous: signal and out n x width, scales (hops + 1) x width.
+// A basis is a three-term recurrence. With p_0 = 1 and g_0 = 0
+//
+//   p_{i+1}(x) = (a_i x + b_i) p_i(x) - g_i p_{i-1}(x)
+//
+// and the numbers of its steps are all that is known of it.
+struct Step {
+    double a, b, g;
+};
+using Recurrence = std::vector<Step>;  // one for each hop
+
+// Polynomials of a square, symmetric S in such a basis. All matrices are row-major and
+// contiguous: signal and out n x width, scales (hops + 1) x width.
 //
 //   combine  out = sum_i p_i(S) (signal diag(scales_i))
 //   adjoint  out = sum_i g_i diag(scales_i),  dots_i = column sums of g_i * other,
 //            with g_i = p_i(S) signal: the gradients of combine by its signal and by its scales
 template <class V>
 struct PolynomialArguments {
-    bool chebyshev;
-    int64_t hops, width;
+    const Recurrence& basis;
+    int64_t hops() const { return int64_t(basis.size()); }
+    int64_t width;
     const V* signal;
     const V* scales;
     V* out;
@@ -26,8 +39,9 @@ struct PolynomialArguments {
 //   scatter  signal = sum_i p_i(S) (hops_i at their rows, zero elsewhere): its adjoint
 template <class V>
 struct HopArguments {
-    bool chebyshev;
-    int64_t hops, width;
+    const Recurrence& basis;
+    int64_t hops() const { return int64_t(basis.size()); }
+    int64_t width;
     const int64_t* rows;  // which rows of S, or null for all in order
     int64_t count;
 };

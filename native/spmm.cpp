@@ -1,4 +1,4 @@
-// Y = scale * (S X) + Z diag(a) + b W: which tiles of columns, packed or not, on which threads.
+// Y = scale * (S X) + Z diag(a) + b W + c U: which tiles of columns, packed or not, on which threads.
 #include "spmm.h"
 
 #include <algorithm>
@@ -69,6 +69,12 @@ void spmm(const CsrView<V, I>& s, const SpmmArguments<V>& args, int threads) {
         parallel_for(pieces, threads,
                      [&](int64_t piece, int) { rows(tile, cuts[piece], cuts[piece + 1]); });
     }
+    // Apart from the products: few bases need it, and a test of it in their loops costs them all.
+    if (args.u)
+        parallel_for(pieces, threads, [&](int64_t piece, int) {
+            const int64_t begin = cuts[piece] * width, count = cuts[piece + 1] * width - begin;
+            kernels<V, I>().add_scaled(args.c, args.u + begin, args.y + begin, count);
+        });
 }
 
 template void spmm(const CsrView<float, int32_t>&, const SpmmArguments<float>&, int);

@@ -3,9 +3,9 @@
 
 namespace hoplite {
 
-// Y = scale * (S X) + Z * diag(a) + b * W; all matrices row-major and contiguous.
-// S: n x m, X: m x width, Y, Z, W: n x width, a: width. Z (with a) and W may be null.
-// Y may be W or Z, never X.
+// Y = scale * (S X) + Z * diag(a) + b * W + c * U; all matrices row-major and contiguous.
+// S: n x m, X: m x width, Y, Z, W, U: n x width, a: width. Z (with a), W and U may be null.
+// Y may be W or Z, never X or U; U may be X.
 template <class V>
 struct SpmmArguments {
     const V* x;
@@ -16,6 +16,8 @@ struct SpmmArguments {
     const V* a;
     const V* w;
     V b;
+    const V* u;
+    V c;
 };
 
 template <class V, class I>

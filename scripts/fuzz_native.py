@@ -22,7 +22,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from random_operands import Finding, Random, at, core
+from random_operands import GROWTH, Finding, Random, at, core
 
 INSIDE = "HOPLITE_FUZZ_CHILD"
 CASE_SECONDS = 120  # until a call counts as hanging
@@ -39,11 +39,11 @@ def spmm(r: Random) -> None:
     n, m, w = nodes(r), nodes(r), r.size(150)
     matrix, exact, size = r.csr(n, m)
     x, a = r.array(m, w), r.array(w)
-    z, other = (r.array(n, w) if r.rng.random() < 0.5 else None for _ in range(2))
-    scale, b = (float(r.real(v)) for v in r.rng.standard_normal(2))
+    z, other, own = (r.array(n, w) if r.rng.random() < 0.5 else None for _ in range(3))
+    scale, b, c = (float(r.real(v)) for v in r.rng.standard_normal(3))
 
     def call(threads: int, outs: Any) -> None:
-        matrix.spmm(at(x), at(outs[0]), w, scale, at(z), at(a), at(other), b, threads)
+        matrix.spmm(at(x), at(outs[0]), w, scale, at(z), at(a), at(other), b, at(own), c, threads)
 
     y = r.array(n, w, out=True)
     r.alike(call, y)
@@ -53,6 +53,8 @@ def spmm(r: Random) -> None:
         wanted, total = wanted + z * a.astype(float), total + abs(z * a)
     if other is not None:
         wanted, total = wanted + b * other, total + abs(b * other)
+    if own is not None:
+        wanted, total = wanted + c * own, total + abs(c * own)
     r.compare(y, wanted, total, n)
 
 
@@ -107,31 +109,32 @@ def dropout_spmm(r: Random) -> None:
         r.compare(found, (dense * kept) @ x, (size * kept) @ abs(x), rows)
 
 
-def hops_of(matrix: Any, chebyshev: bool, hops: int, signal: Any) -> list[Any]:
+def hops_of(matrix: Any, table: Any, hops: int, signal: Any) -> list[Any]:
     """p_0(S) x .. p_k(S) x."""
     found = [signal.astype(float)]
-    for i in range(hops):
-        step = matrix @ found[-1]
-        found.append(2 * step - found[-2] if chebyshev and i else step)
+    for i, (a, b, g) in enumerate(table[:hops]):
+        step = a * (matrix @ found[-1]) + b * found[-1]
+        found.append(step - g * found[-2] if i else step)
     return found
 
 
 def polynomial(r: Random) -> None:
     n, w, hops = nodes(r), r.size(90), int(r.rng.integers(0, 8))
-    chebyshev, adjoint = (bool(r.rng.random() < 0.5) for _ in range(2))
+    table, adjoint = r.recurrence(hops), bool(r.rng.random() < 0.5)
     matrix, exact, _ = r.csr(n, n, symmetric=True)
     signal, scales, other = r.array(n, w), r.array(hops + 1, w), r.array(n, w)
     out, dots = r.array(n, w, out=True), r.array(hops + 1, w, dtype=np.float64, out=True)
 
     def call(threads: int, outs: Any) -> None:
         extra = (at(other), at(outs[1])) if adjoint else (0, 0)
-        matrix.polynomial(chebyshev, hops, w, at(signal), at(scales), at(outs[0]), *extra, threads)
+        matrix.polynomial(basis, hops, w, at(signal), at(scales), at(outs[0]), *extra, threads)
 
+    basis = core().Basis(table)
     r.alike(call, *([out, dots] if adjoint else [out]))
-    terms = hops_of(exact, chebyshev, hops, signal)
+    terms = hops_of(exact, table, hops, signal)
     wanted = sum(t * s for t, s in zip(terms, scales, strict=True))
     # Clenshaw's sums of alternating hops are larger than the hops
-    size = 3.0**hops * (abs(signal).max(initial=0) * abs(scales).sum(axis=0) * n + 1)
+    size = GROWTH**hops * (abs(signal).max(initial=0) * abs(scales).sum(axis=0) * n + 1)
     r.compare(out, wanted, size, n)
     if adjoint:
         found = np.array([(t * other).sum(axis=0) for t in terms]).reshape(hops + 1, w)
@@ -140,7 +143,7 @@ def polynomial(r: Random) -> None:
 
 def move_hops(r: Random) -> None:
     n, w, hops = nodes(r), r.size(90), int(r.rng.integers(0, 7))
-    chebyshev, scatter = (bool(r.rng.random() < 0.5) for _ in range(2))
+    table, scatter = r.recurrence(hops), bool(r.rng.random() < 0.5)
     matrix, exact, _ = r.csr(n, n, symmetric=True)
     rows = r.rng.integers(0, n, r.size(30)) if n and r.rng.random() < 0.7 else None
     count = n if rows is None else len(rows)
@@ -151,22 +154,57 @@ def move_hops(r: Random) -> None:
     out[:] = 0  # without nodes nothing is written
 
     def call(threads: int, outs: Any) -> None:
-        matrix.move_hops(
-            scatter, chebyshev, hops, w, at(rows), count, at(source), at(outs[0]), threads
-        )
+        matrix.move_hops(scatter, basis, hops, w, at(rows), count, at(source), at(outs[0]), threads)
 
+    basis = core().Basis(table)
     r.alike(call, out) if n and w else call(2, [out])
-    size = 3.0**hops * (abs(source).max(initial=0) * (n + count) * (hops + 1) + 1)
+    size = GROWTH**hops * (abs(source).max(initial=0) * (n + count) * (hops + 1) + 1)
     if scatter:
         wanted = np.zeros((n, w))
         for i, hop in enumerate(source):
             spread = np.zeros((n, w))
             np.add.at(spread, listed, hop)
-            wanted += hops_of(exact, chebyshev, i, spread)[-1]
+            wanted += hops_of(exact, table, i, spread)[-1]
     else:
-        found = hops_of(exact, chebyshev, hops, source)
+        found = hops_of(exact, table, hops, source)
         wanted = np.array([hop[listed] for hop in found]).reshape(out.shape)
     r.compare(out, wanted, size, n)
+
+
+def basis(r: Random) -> None:
+    """Sound and damaged tables, and wrong numbers of hops: refused before anything is written."""
+    n, w, hops = 3, 2, int(r.rng.integers(0, 6))
+    matrix, *_ = r.csr(n, n, symmetric=True)
+    table, given, sound = r.recurrence(hops), hops, True
+    kind = r.rng.random()
+    if kind < 0.3:
+        given, sound = r.pick([hops + 1, hops - 1, -1, 2**40]), False
+    elif kind < 0.6 and hops:
+        table[r.rng.integers(hops), r.rng.integers(3)] = r.pick([np.nan, np.inf, -np.inf])
+        sound = False
+    elif kind < 0.8 and hops:
+        table[0, 2], sound = 1.0, False
+    elif kind < 0.9:
+        table, sound = table[:, :2].copy(), False
+    signal, scales = r.array(n, w), r.array(hops + 1, w)
+    out, stack = r.array(n, w, out=True), r.array(hops + 1, n, w, out=True)
+
+    def combine() -> None:
+        made = core().Basis(table)
+        matrix.polynomial(made, given, w, at(signal), at(scales), at(out), 0, 0, 1)
+
+    def gather() -> None:
+        made = core().Basis(table)
+        matrix.move_hops(False, made, given, w, 0, n, at(signal), at(stack), 1)
+
+    for call in (combine, gather):
+        try:
+            call()
+            taken = True
+        except (TypeError, ValueError):
+            taken = False
+        if taken != sound:
+            raise Finding(f"taken is {taken} but sound is {sound}")
 
 
 def drop_dense(r: Random) -> None:
@@ -253,6 +291,7 @@ ENTRIES: dict[str, Callable[[Random], None]] = {
     "Csr.dropout_spmm": dropout_spmm,
     "Csr.polynomial": polynomial,
     "Csr.move_hops": move_hops,
+    "Basis": basis,
     "drop_dense": drop_dense,
     "adam": adam,
 }

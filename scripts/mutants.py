@@ -26,7 +26,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {
     name: f"src/hoplite/{name}"
     for name in (
-        *("operators.py", "filters.py", "models", "propagation", "store", "training", "selection"),
+        *("bases", "operators.py", "filters.py", "models", "propagation", "store", "training"),
+        "selection",
     )
 }
 SAME = ("_Eq_Is", "_NotEq_IsNot")

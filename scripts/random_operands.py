@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 GUARD = 64  # elements before and behind every output, which must stay as they were
+GROWTH = 4.5  # no hop of a random recurrence is larger than the ones before by more
 
 
 def core() -> Any:
@@ -92,6 +93,18 @@ class Random:
         exact = values.astype(np.float64)
         found = [sp.coo_array((v, places), shape=shape).tocsr() for v in (exact, abs(exact))]
         return core().Csr(indptr.astype(np.int64), indices, values, columns), *found
+
+    def recurrence(self, hops: int) -> Any:
+        """The table of a basis: powers, Chebyshev polynomials, or any other."""
+        kind, table = self.rng.random(), np.zeros((hops, 3))
+        table[:, 0] = 1
+        if kind < 0.3:
+            table[1:] = 2, 0, 1
+        elif kind < 0.7:
+            table[:] = self.rng.uniform([0.1, -1, -1], [2, 1, 1], (hops, 3))
+            table *= self.rng.random((hops, 3)) < 0.8
+            table[:1, 2] = 0
+        return table
 
     def compare(self, found: Any, wanted: Any, size: Any, steps: int = 1) -> None:
         """Within rounding of the terms, whose absolute values add up to ``size``."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from numpy.polynomial import chebyshev
+from scipy.special import eval_chebyt, eval_jacobi, eval_legendre
 
 from hoplite import Graph, HopliteWarning, Split, load
 
@@ -75,12 +75,22 @@ def dense_operator(graph: Graph, name: str) -> np.ndarray:
 def dense_basis(graph: Graph, operator: str, basis: str, hops: int) -> list[np.ndarray]:
     """p_0(S) .. p_k(S) from the eigendecomposition of S."""
     values, vectors = np.linalg.eigh(dense_operator(graph, operator))
-    if basis == "monomial":
-        scalars = [values**i for i in range(hops + 1)]
-    else:
-        mapped = values - 1 if operator == "laplacian" else values
-        scalars = [chebyshev.Chebyshev.basis(i)(mapped) for i in range(hops + 1)]
+    if operator == "laplacian" and basis != "monomial":
+        values = values - 1
+    scalars = [polynomial(basis, i, values) for i in range(hops + 1)]
     return [(vectors * scalar) @ vectors.T for scalar in scalars]
+
+
+def polynomial(basis: str, degree: int, points: np.ndarray) -> np.ndarray:
+    """p_degree as SciPy has it."""
+    name, _, settings = basis.partition(":")
+    twins = {
+        "monomial": lambda i, x: x**i,
+        "chebyshev": eval_chebyt,
+        "legendre": eval_legendre,
+        "jacobi": lambda i, x: eval_jacobi(i, *map(float, settings.split(",")), x),
+    }
+    return twins[name](degree, points)
 
 
 def dense_features(graph: Graph) -> np.ndarray:
@@ -100,6 +110,7 @@ def dense() -> type:
     class Dense:
         operator = staticmethod(dense_operator)
         basis = staticmethod(dense_basis)
+        polynomial = staticmethod(polynomial)
         features = staticmethod(dense_features)
 
     return Dense

@@ -25,6 +25,7 @@ from hoplite import (
     TrainedModel,
     train,
 )
+from hoplite.bases import EXAMPLES
 from hoplite.config import ModelConfig, TrainingConfig
 from hoplite.explain import explain
 from hoplite.predictions import predict_table
@@ -113,7 +114,7 @@ def test_hop_features_with_logistic_regression_is_sgc(cora):
     assert np.mean(theirs == ours.predict(test_nodes)) > 0.97
 
 
-@pytest.mark.parametrize("basis", ["monomial", "chebyshev"])
+@pytest.mark.parametrize("basis", EXAMPLES)
 def test_hop_features_equal_dense(graphs, dense, basis):
     graph = graphs(sparse=True)
     powers = dense.basis(graph, "laplacian", basis, 3)

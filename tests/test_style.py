@@ -1,5 +1,6 @@
 """The rules that the code keeps: format, lint, types, file length, a small public surface."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import hoplite
+from hoplite.bases import KNOWN
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted(
@@ -42,6 +44,14 @@ def test_pyright():
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_files_are_short(path):
     assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
+
+
+def test_nobody_asks_for_the_name_of_a_basis():
+    """What others need to know of a basis is an attribute or a method of it."""
+    names = "|".join(kind.name for kind in KNOWN)
+    asks = re.compile(rf"""(==|!=|\bin) *[(\[{{]?["']({names})["']""")
+    for path in (ROOT / "src").rglob("*.py"):
+        assert not asks.search(path.read_text(encoding="utf-8")), path
 
 
 def test_public_names_exist_and_are_few():

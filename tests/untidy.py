@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 
 from hoplite import Graph, Split
+from hoplite.bases import EXAMPLES
 from hoplite.config import GATES, OPERATORS, idle_settings
 from hoplite.store import propagate
 from hoplite.store.manifest import read_manifest
@@ -69,7 +70,7 @@ def options(draw: Any, models: tuple[str, ...] = ("sgc", "egc", "lgc", "hlgc")) 
         "dropout": 0.0,
     }
     if model in ("lgc", "hlgc"):
-        found["basis"] = draw(st.sampled_from(["monomial", "chebyshev"]))
+        found["basis"] = draw(st.sampled_from(EXAMPLES))
     if model == "hlgc":
         found["gate"] = draw(st.sampled_from(GATES))
     return {name: value for name, value in found.items() if name not in idle_settings(model)}

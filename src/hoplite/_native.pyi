@@ -4,6 +4,11 @@ import numpy as np
 
 threading: str
 
+class Basis:
+    """From the table of a :class:`hoplite.bases.Basis`: (hops, 3), float64."""
+
+    def __init__(self, table: np.ndarray, /) -> None: ...
+
 class Csr:
     def __init__(
         self, indptr: np.ndarray, indices: np.ndarray, values: np.ndarray, columns: int, /
@@ -18,6 +23,8 @@ class Csr:
         a: int,
         w: int,
         b: float,
+        u: int,
+        c: float,
         threads: int,
         /,
     ) -> None: ...
@@ -38,7 +45,7 @@ class Csr:
     ) -> None: ...
     def polynomial(
         self,
-        chebyshev: bool,
+        basis: Basis,
         hops: int,
         width: int,
         signal: int,
@@ -52,7 +59,7 @@ class Csr:
     def move_hops(
         self,
         scatter: bool,
-        chebyshev: bool,
+        basis: Basis,
         hops: int,
         width: int,
         rows: int,

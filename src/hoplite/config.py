@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from hoplite.bases import find_basis
 from hoplite.errors import ConfigError, check_choice, nearest_hint
 
 MODELS = ("sgc", "egc", "lgc", "hlgc", "gcn", "gat")
 GATES = ("node", "class", "feature")
 OPERATORS = ("renormalized", "adjacency", "laplacian")
-BASES = ("monomial", "chebyshev")
 STARTS = ("random", "lowpass")
 OPTIMIZERS = ("adam", "lbfgs")
 ORDERS = ("auto", "weights-first", "hops-first")
@@ -54,8 +54,9 @@ class ModelConfig:
         The degree k of the polynomial. GCN and GAT have none, but two layers.
     operator : {"renormalized", "adjacency", "laplacian"}
         The matrix S. GAT has none.
-    basis : {"monomial", "chebyshev"}
-        The polynomials whose coefficients LGC and hLGC learn. SGC and EGC are defined by powers.
+    basis : str
+        The polynomials whose coefficients LGC and hLGC learn, "monomial" or another one of
+        :mod:`hoplite.bases`. SGC and EGC are defined by powers.
     start : {"random", "lowpass"}
         First values of the coefficients: the paper's, or a smoothing filter.
     gate : {"node", "class", "feature"}
@@ -86,15 +87,16 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_choice("model", self.model, MODELS)
         check_choice("operator", self.operator, OPERATORS)
-        check_choice("basis", self.basis, BASES)
         check_choice("start", self.start, STARTS)
         check_choice("gate", self.gate, GATES)
+        basis = find_basis(self.basis)
+        object.__setattr__(self, "basis", str(basis))
         object.__setattr__(self, "hops", check_hops(self.hops))
         check_number("hidden", self.hidden, 1, MOST_UNITS, whole=True)
         check_number("heads", self.heads, 1, MOST_UNITS, whole=True)
         check_flag("bias", self.bias)
         check_flag("standardize", self.standardize)
-        if self.basis != "monomial" and self.model in ("sgc", "egc"):
+        if not basis.powers and self.model in ("sgc", "egc"):
             raise ConfigError(
                 f"basis is {self.basis!r} but {self.model} is defined by powers of the operator; "
                 "use basis 'monomial', or model 'lgc'."

@@ -1,7 +1,6 @@
-"""Filters: polynomials p(S) = sum_i c_i p_i(S) of an operator, their bases and first values.
+"""Filters: polynomials p(S) = sum_i c_i p_i(S) of an operator: first values, and their response.
 
-monomial    p_i(S) = S^i
-chebyshev   p_i(S) = T_i((S - c I) / h), the spectrum [c - h, c + h] mapped to [-1, 1]
+The p_i are those of a basis (:mod:`hoplite.bases`), with the spectrum mapped to its domain.
 """
 
 from __future__ import annotations
@@ -13,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hoplite.config import BASES, STARTS
+from hoplite.bases import Basis, find_basis
+from hoplite.config import STARTS
 from hoplite.errors import check_choice
 from hoplite.operators import SPECTRUM
 
@@ -65,26 +65,22 @@ def exponential_coefficients(rate: Tensor, hops: int) -> Tensor:
     return torch.cat([one, torch.cumprod(rate.unsqueeze(-1) / steps, dim=-1)], dim=-1)
 
 
-def basis_values(basis: str, operator: str, points: np.ndarray, hops: int) -> np.ndarray:
+def basis_values(basis: str | Basis, operator: str, points: np.ndarray, hops: int) -> np.ndarray:
     """p_i at eigenvalues ``points``: shape (len(points), hops + 1).
 
     >>> basis_values("chebyshev", "laplacian", np.array([0.0, 1.0, 2.0]), 2).tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
     """
-    check_choice("basis", basis, BASES)
-    points = np.asarray(points, dtype=np.float64)
-    if basis == "monomial":
-        return np.polynomial.polynomial.polyvander(points, hops)
-    low, high = SPECTRUM[operator]
-    mapped = (points - (low + high) / 2) / ((high - low) / 2)
-    return np.polynomial.chebyshev.chebvander(mapped, hops)
+    chosen = find_basis(basis)
+    middle, half = chosen.mapping(*SPECTRUM[operator])
+    return chosen.values((np.asarray(points, dtype=np.float64) - middle) / half, hops)
 
 
 def frequency_response(
     source: Any,
     points: np.ndarray | None = None,
     *,
-    basis: str = "monomial",
+    basis: str | Basis = "monomial",
     operator: str = "renormalized",
 ) -> np.ndarray:
     """The factor p(lambda) = sum_i c_i p_i(lambda) by which the filter scales each eigenvalue.

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.bases import Basis, find_basis
 from hoplite.config import OPERATORS
 from hoplite.datasets.csr_rows import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import check_choice
@@ -27,7 +28,7 @@ PIECE_ENTRIES = 1 << 20  # of the adjacency that are worked on at a time
 
 @dataclass(frozen=True, eq=False)
 class Operator:
-    """A symmetric operator of one graph, in the form S and in the form mapped to [-1, 1]."""
+    """A symmetric operator of one graph, as S and in the form that a basis needs."""
 
     name: str
     matrix: sp.csr_array
@@ -42,8 +43,8 @@ class Operator:
         """An upper bound of the spectral norm ||S||_2."""
         return max(abs(end) for end in self.spectrum)
 
-    def for_basis(self, basis: str) -> sp.csr_array:
-        """S for monomials; for Chebyshev polynomials (S - c I) / h, the spectrum on [-1, 1]."""
+    def for_basis(self, basis: str | Basis) -> sp.csr_array:
+        """(S - c I) / h, with its spectrum on the domain of ``basis``; S if that has none."""
         return in_basis(self.matrix, self.name, basis)
 
 
@@ -91,11 +92,10 @@ def operator_rows(
         yield start, rows
 
 
-def in_basis(rows: sp.csr_array, name: str, basis: str, start: int = 0) -> sp.csr_array:
+def in_basis(rows: sp.csr_array, name: str, basis: str | Basis, start: int = 0) -> sp.csr_array:
     """Rows of S from row ``start`` on, in the form that ``basis`` needs."""
-    low, high = SPECTRUM[name]
-    middle, half = (low + high) / 2, (high - low) / 2
-    if basis == "monomial" or (middle == 0 and half == 1):
+    middle, half = find_basis(basis).mapping(*SPECTRUM[name])
+    if middle == 0 and half == 1:
         return rows
     identity = _identity(start, start + rows.shape[0], rows.shape[1], rows.dtype)
     moved = sp.csr_array((rows - middle * identity) / half, dtype=rows.dtype)

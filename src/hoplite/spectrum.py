@@ -11,6 +11,7 @@ import math
 import numpy as np
 import torch
 
+from hoplite.bases.chebyshev import Chebyshev
 from hoplite.config import check_number
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
@@ -22,6 +23,7 @@ from hoplite.propagation.spmm import SparseMatrix, as_tensor
 DENSE_NODES = 3500  # up to here all eigenvalues take a second or two
 PROBED_ENTRIES = 1_280_000  # nodes times probes: half a percent of the density is misplaced
 LEAST_PROBES = 4
+MOMENTS_OF = Chebyshev()
 LEAST_MOMENTS = 16  # fewer would smooth over the whole spectrum
 # The Chebyshev coefficients of a Gaussian of width s fall like exp(-(k s)^2 / 2); where k s = 6
 # this is 1.5e-8, so what the estimate leaves out does not show.
@@ -89,7 +91,7 @@ def spectral_density(
     if n == 0:
         raise GraphError("the graph has no nodes, so no spectrum; pass a graph with nodes.")
     built = build_operator(graph, operator)
-    mapped = SparseMatrix.from_scipy(built.for_basis("chebyshev"), symmetric=True)
+    mapped = SparseMatrix.from_scipy(built.for_basis(MOMENTS_OF), symmetric=True)
     if probes is None and n <= DENSE_NODES:
         nodes, weights = _eigenvalues(mapped), np.full(n, 1 / n)
     else:
@@ -124,7 +126,7 @@ def _moments(
     found[0] = 1.0
     with threads_for(n):
         before = signs
-        for k, hop in enumerate(iterate(matrix, "chebyshev", signs, count // 2)):
+        for k, hop in enumerate(iterate(matrix, MOMENTS_OF, signs, count // 2)):
             if k == 1:
                 found[1] = _mean_product(before, hop)
             elif k:

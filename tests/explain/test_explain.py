@@ -19,6 +19,7 @@ from hoplite import (
     TrainedModel,
     train,
 )
+from hoplite.bases import EXAMPLES
 from hoplite.config import GATES, OPERATORS, ModelConfig
 from hoplite.explain import Explainer, explain
 from hoplite.models import build_model
@@ -27,7 +28,7 @@ MODELS = [("sgc", "class"), ("egc", "class"), ("lgc", "class"), *[("hlgc", g) fo
 CASES = [
     (model, gate, basis)
     for model, gate in MODELS
-    for basis in (("monomial", "chebyshev") if model in ("lgc", "hlgc") else ("monomial",))
+    for basis in (EXAMPLES if model in ("lgc", "hlgc") else ("monomial",))
 ]
 
 

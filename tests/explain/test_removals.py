@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoplite import ConfigError, Graph, GraphError, TrainedModel, train
+from hoplite.bases import EXAMPLES
 from hoplite.config import GATES, OPERATORS, ModelConfig
 from hoplite.explain import flips
 from hoplite.explain.exact import ExactModel
@@ -22,7 +23,7 @@ CASES = [
     ("egc", "class", "monomial"),
     *[
         (model, gate, basis)
-        for basis in ("monomial", "chebyshev")
+        for basis in EXAMPLES
         for model, gate in [("lgc", "class"), *[("hlgc", gate) for gate in GATES]]
     ],
 ]

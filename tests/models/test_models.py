@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from hoplite.bases import EXAMPLES
 from hoplite.config import OPERATORS, ModelConfig
 from hoplite.errors import ConfigError
 from hoplite.filters import exponential_coefficients
@@ -20,7 +21,7 @@ CASES = [
     ("gcn", "monomial", "class"),
     *[
         (model, basis, gate)
-        for basis in ("monomial", "chebyshev")
+        for basis in EXAMPLES
         for model, gate in [
             ("lgc", "class"),
             ("hlgc", "node"),
@@ -226,7 +227,7 @@ def test_egc_leaves_out_only_what_rounding_loses(graphs, dense, operator, rate):
     torch.testing.assert_close(gradient[0], sum(slopes).sum(), rtol=1e-7, atol=1e-7)
 
 
-@pytest.mark.parametrize("basis", ["monomial", "chebyshev"])
+@pytest.mark.parametrize("basis", EXAMPLES)
 def test_a_kept_filter_equals_its_hops(graphs, basis, monkeypatch):
     """SGC's rows of p_k(S), kept once, give what k products give, and the same gradient."""
     graph = graphs(n=30, d=4, classes=3)

@@ -7,6 +7,7 @@ import pytest
 import scipy.sparse as sp
 import torch
 
+from hoplite.bases import EXAMPLES
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError, GraphError, HopliteError
 from hoplite.propagation import backend
@@ -123,7 +124,7 @@ def test_no_columns(S, call):
         assert found.shape[-1] == 0
 
 
-@pytest.mark.parametrize("basis", ["monomial", "chebyshev"])
+@pytest.mark.parametrize("basis", EXAMPLES)
 def test_no_nodes(basis):
     S = SparseMatrix.from_scipy(sp.csr_array((0, 0)), symmetric=True)
     signal = torch.empty(0, 2, 3, dtype=torch.float64, requires_grad=True)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from hoplite.config import BASES, OPERATORS
+from hoplite.bases import EXAMPLES as BASES
+from hoplite.config import OPERATORS
 from hoplite.operators import build_operator
 from hoplite.propagation.polynomial import combine, hop_stack
 from hoplite.propagation.spmm import SparseMatrix

@@ -56,13 +56,20 @@ FORMS = {
     "clenshaw": lambda X, Z, W, a: (
         {"scale": 2.0, "Z": Z, "column_scale": a, "W": W, "w_scale": -1.0}
     ),
+    "recurrence": lambda X, Z, W, a: (
+        {"scale": 1.5, "Z": Z, "column_scale": a, "W": W, "w_scale": -0.5, "U": Z + W, "u_scale": 3}
+    ),
 }
 
 
-def dense_answer(matrix, X, scale=1.0, Z=None, column_scale=None, W=None, w_scale=0.0):
+def dense_answer(
+    matrix, X, scale=1.0, Z=None, column_scale=None, W=None, w_scale=0.0, U=None, u_scale=0.0
+):
     Y = scale * (torch.from_numpy(matrix.toarray()).to(X.dtype) @ X)
     if Z is not None:
         Y = Y + (Z if column_scale is None else Z * column_scale)
+    if U is not None:
+        Y = Y + u_scale * U
     return Y if W is None else Y + w_scale * W
 
 
@@ -100,7 +107,7 @@ def test_every_width_and_instruction_set(dtype):
             native.set_architecture(architecture)
             for w in range(131):
                 X, Z, W, a = operands(19, 11, w, S.dtype, seed=w)
-                arguments = FORMS["clenshaw"](X, Z, W, a)
+                arguments = FORMS["recurrence"](X, Z, W, a)
                 assert_close(spmm(S, X, **arguments), dense_answer(matrix, X, **arguments))
         with pytest.raises(ValueError, match="no kernels for 'abacus'"):
             native.set_architecture("abacus")

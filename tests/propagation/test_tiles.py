@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoplite.config import BASES
+from hoplite.bases import EXAMPLES as BASES
 from hoplite.propagation import backend
 from hoplite.propagation.backend import get_num_threads, set_num_threads, use_backend
 from hoplite.propagation.polynomial import (

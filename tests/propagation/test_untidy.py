@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite import Graph
-from hoplite.config import BASES, OPERATORS
+from hoplite.bases import EXAMPLES as BASES
+from hoplite.config import OPERATORS
 from hoplite.propagation import backend
 from hoplite.propagation.backend import use_backend
 from hoplite.propagation.dropout import Dropout

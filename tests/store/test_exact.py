@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from hoplite import ConfigError, Graph
-from hoplite.config import BASES, OPERATORS
+from hoplite.bases import EXAMPLES as BASES
+from hoplite.config import OPERATORS
 from hoplite.datasets.csr_rows import CsrFiles, CsrMemory
 from hoplite.operators import build_operator
 from hoplite.propagation.backend import get_num_threads, has_native, set_num_threads

@@ -14,8 +14,9 @@ from tests.dask_processes import Dask
 from tests.examples import examples
 from tests.store.conftest import all_bytes, in_memory
 
+from hoplite.bases import EXAMPLES as BASES
 from hoplite.cluster import connect
-from hoplite.config import BASES, OPERATORS
+from hoplite.config import OPERATORS
 from hoplite.propagation.backend import has_native
 from hoplite.store import panel, propagate
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite import ConfigError, Graph
+from hoplite.bases import EXAMPLES
 from hoplite.theory import FunctionClass, function_class
 from hoplite.theory.bounds import chebyshev_points
 
@@ -39,8 +40,7 @@ def brute_force(chosen, graph, dense, points=4001):
 
 
 CASES = [
-    ("lgc", "monomial"),
-    ("lgc", "chebyshev"),
+    *[("lgc", basis) for basis in EXAMPLES],
     ("egc", "monomial"),
     ("sgc", "monomial"),
 ]

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from hoplite import ConfigError, GraphError, HopliteWarning
-from hoplite.config import BASES, GATES, ModelConfig, TrainingConfig
+from hoplite.bases import EXAMPLES as BASES
+from hoplite.config import GATES, ModelConfig, TrainingConfig
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.training import NodeSet, Run, fit_runs

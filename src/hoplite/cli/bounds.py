@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hoplite.bases import basis_choices, find_basis
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -45,7 +46,7 @@ def bounds(
         typer.Option(help="renormalized, adjacency or laplacian.  [default: renormalized]"),
     ] = None,
     basis: Annotated[
-        str | None, typer.Option(help="monomial or chebyshev.  [default: monomial]")
+        str | None, typer.Option(help=f"{basis_choices()}.  [default: monomial]")
     ] = None,
     coefficient_bound: Annotated[
         float | None,
@@ -152,7 +153,7 @@ def _print(values: dict[str, Any]) -> None:
     rows = [["the complexity itself", f"{estimate['value']:.4g}", _how(estimate)]]
     for name, value in sorted(values["bounds"].items(), key=lambda pair: pair[1] or float("inf")):
         rows.append([f"bound: {name.replace('_', ' ')}", _figure(value), MEANINGS[name]])
-    if paper is not None or (values["model"] != "sgc" and values["basis"] == "monomial"):
+    if paper is not None or (values["model"] != "sgc" and find_basis(values["basis"]).powers):
         theorem = {"lgc": 1, "egc": 2}[values["model"]]
         low = paper is not None and paper < estimate["low"]
         note = "too low here: it does not hold" if low else "as stated; it need not hold"

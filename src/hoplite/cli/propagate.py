@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hoplite.bases import basis_choices
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -35,7 +36,7 @@ def propagate(
     operator: Annotated[
         str, typer.Option(help="renormalized, adjacency or laplacian.")
     ] = _model.operator,
-    basis: Annotated[str, typer.Option(help="monomial or chebyshev.")] = _model.basis,
+    basis: Annotated[str, typer.Option(help=f"{basis_choices()}.")] = _model.basis,
     dtype: Annotated[
         str, typer.Option(help="How hops are stored: float32, float16 or bfloat16.")
     ] = "float32",

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from hoplite.bases import basis_choices
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -50,7 +51,7 @@ def search(
     operator: Annotated[
         str | None, typer.Option(help="renormalized, adjacency or laplacian.")
     ] = None,
-    basis: Annotated[str | None, typer.Option(help="monomial or chebyshev.")] = None,
+    basis: Annotated[str | None, typer.Option(help=f"{basis_choices()}.")] = None,
     start: Annotated[str | None, typer.Option(help="random or lowpass.")] = None,
     epochs: Annotated[int | None, typer.Option(help="At most so many epochs.")] = None,
     patience: Annotated[int | None, typer.Option(help="Early stopping.")] = None,

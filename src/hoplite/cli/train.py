@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hoplite.bases import basis_choices
 from hoplite.cli.console import (
     JsonOption,
     SplitSeedOption,
@@ -53,7 +54,7 @@ def train(
     ] = None,
     basis: Annotated[
         str | None,
-        typer.Option(help="monomial or chebyshev.", show_default=_usual(_model.basis)),
+        typer.Option(help=f"{basis_choices()}.", show_default=_usual(_model.basis)),
     ] = None,
     start: Annotated[
         str, typer.Option(help="First coefficients: random (the paper's) or lowpass.")

@@ -25,7 +25,7 @@ from torch import Tensor
 from hoplite.explain.exact import ExactModel
 from hoplite.models import LinearModel, Weights
 from hoplite.models.hyper import ClassGate
-from hoplite.operators import build_operator
+from hoplite.operators import SPECTRUM, build_operator
 from hoplite.propagation.spmm import SparseMatrix, as_tensor, spmm
 
 BATCH_BYTES = 200_000_000
@@ -69,10 +69,12 @@ class Field:
     def __init__(self, exact: ExactModel, node: int) -> None:
         config, graph = exact.trained.config, exact.graph
         laplacian = config.operator == "laplacian"
-        self.exact, self.node, self.hops, self.basis = exact, node, config.hops, config.basis
-        # S = shift I + sign N, in the form that the basis needs
-        self.sign = -1.0 if laplacian else 1.0
-        self._shift = 1.0 if laplacian and config.basis == "monomial" else 0.0
+        self.exact, self.node, self.hops = exact, node, config.hops
+        self.basis = exact.propagation.basis
+        # S = N or I - N, in the form (S - middle I) / half = shift I + scale N that the basis needs
+        middle, half = self.basis.mapping(*SPECTRUM[config.operator])
+        self.scale = (-1.0 if laplacian else 1.0) / half
+        self._shift = ((1.0 if laplacian else 0.0) - middle) / half
         operator = "adjacency" if laplacian else config.operator
         normal = build_operator(graph, operator, np.float64).matrix
         loop = 1.0 if operator == "renormalized" else 0.0
@@ -112,10 +114,11 @@ class Field:
             part = self.nodes[chosen[start : start + self.batch_size]]
             yield self._logits(self._node_batch(part))
 
-    def step(self, signal: Tensor, batch: _Batch | None = None) -> Tensor:
-        """S times a signal, each column with its own removal: (nodes, B) -> (nodes, B)."""
+    def step(self, signal: Tensor, a: float, b: float, batch: _Batch | None = None) -> Tensor:
+        """a S + b times a signal, each column with its own removal: (nodes, B) -> (nodes, B)."""
+        shift, scale = a * self._shift + b, a * self.scale
         if batch is None:
-            return self._shift * signal + self.sign * spmm(self.matrix, signal)
+            return shift * signal + scale * spmm(self.matrix, signal)
         at = batch.row, batch.column
         scaled = signal.clone()
         scaled[at] *= batch.factor
@@ -125,7 +128,7 @@ class Field:
             x, y, column, entry = batch.gone
             product[x, column] -= entry * signal[y, column]
             product[y, column] -= entry * signal[x, column]
-        return product.mul_(self.sign).add_(signal, alpha=self._shift)
+        return product.mul_(scale).add_(signal, alpha=shift)
 
     def reach(self, batch: _Batch | None = None) -> Iterator[Tensor]:
         """p_i(S) e_v for i = 0 .. k, each column with its own removal: (nodes, B)."""
@@ -134,11 +137,9 @@ class Field:
         now[self.place[self.node]] = 1
         before = now
         yield now
-        for i in range(self.hops):
-            if self.basis == "monomial" or i == 0:
-                before, now = now, self.step(now, batch)
-            else:
-                before, now = now, self.step(now, batch).mul_(2).sub_(before)
+        for a, b, g in self.basis.steps(self.hops):
+            ahead = self.step(now, a, b, batch)
+            before, now = now, ahead.sub_(before, alpha=g) if g else ahead
             yield now
 
     def collect(self, signal: Tensor) -> Tensor:

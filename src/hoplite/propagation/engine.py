@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hoplite.bases import Basis, find_basis
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.operators import build_operator
@@ -48,15 +49,15 @@ class Propagation:
         self,
         graph: Graph,
         operator: str = "renormalized",
-        basis: str = "monomial",
+        basis: str | Basis = "monomial",
         hops: int = 2,
         dtype: Any = None,
     ) -> None:
+        self.basis = find_basis(basis)
         dtype = graph.features.dtype if dtype is None else np.dtype(dtype)
-        matrix = build_operator(graph, operator, dtype).for_basis(basis)
+        matrix = build_operator(graph, operator, dtype).for_basis(self.basis)
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
         self.features = Features.from_graph_array(graph.features.astype(dtype, copy=False))
-        self.basis = basis
         self.hops = hops
 
     @property

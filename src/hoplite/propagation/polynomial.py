@@ -1,7 +1,7 @@
 """Polynomials of an operator applied to a signal: two dual loops and the two autograd forms.
 
-With p_0, p_1, ... the basis (monomial S^i, or Chebyshev T_i) and S symmetric (for Chebyshev S has
-its spectrum in [-1, 1]):
+With p_0, p_1, ... the polynomials of a basis (:mod:`hoplite.bases`) and S symmetric, in the form
+that the basis needs:
 
     iterate     yields p_i(S) X, i = 0 .. k              (k products)
     accumulate  gives  sum_i p_i(S) T_i for terms T_i     (k products, Horner or Clenshaw)
@@ -12,23 +12,58 @@ two loops, and no intermediate signal is kept for the backward pass.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from hoplite.config import BASES, check_number
-from hoplite.errors import ConfigError, GraphError, check_choice
-from hoplite.propagation.backend import get_num_threads, uses_native
+from hoplite.bases import Basis, find_basis
+from hoplite.bases.base import Step
+from hoplite.config import check_number
+from hoplite.errors import ConfigError, GraphError
+from hoplite.propagation.backend import get_num_threads, native, uses_native
 from hoplite.propagation.spmm import SparseMatrix, check_operand, plain, spmm
 
 TILE_ROWS = 65_536
 Term = tuple[Tensor, Tensor]  # (Z, column scale): the term is Z * scale
 
 
+def next_hop(
+    matrix: SparseMatrix,
+    step: Step,
+    now: Tensor,
+    before: Tensor,
+    *,
+    own: Tensor | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """(a_i S + b_i) H_i - g_i H_{i-1}, the next hop, from ``now`` and the hop ``before``.
+
+    Where ``matrix`` has only some rows of S, ``before``, ``own`` (of ``now``) and ``out`` have the
+    same ones. ``out`` may be ``before``.
+    """
+    a, b, g = step
+    own = now if own is None else own
+    return spmm(
+        matrix,
+        now,
+        scale=a,
+        U=own if b else None,
+        u_scale=b,
+        W=before if g else None,
+        w_scale=-g,
+        out=out,
+    )
+
+
 def iterate(
-    matrix: SparseMatrix, basis: str, signal: Tensor, hops: int, into: Tensor | None = None
+    matrix: SparseMatrix,
+    basis: str | Basis,
+    signal: Tensor,
+    hops: int,
+    into: Tensor | None = None,
 ) -> Iterator[Tensor]:
     """Yield p_i(S) signal for i = 0 .. hops; ``signal`` is (n, w) and contiguous.
 
@@ -36,40 +71,47 @@ def iterate(
     """
     yield signal
     before, now = signal, signal
-    for i in range(hops):
+    for i, step in enumerate(find_basis(basis).steps(hops)):
         out = None if into is None else into[i + 1]
-        if basis == "monomial" or i == 0:
-            before, now = now, spmm(matrix, now, out=out)
-        else:
-            before, now = now, spmm(matrix, now, scale=2.0, W=before, w_scale=-1.0, out=out)
+        before, now = now, next_hop(matrix, step, now, before, out=out)
         yield now
 
 
-def accumulate(matrix: SparseMatrix, basis: str, term: Callable[[int], Term], hops: int) -> Tensor:
-    """sum_i p_i(S) (Z_i * scale_i) where ``term(i)`` gives Z_i (n, w) and scale_i (w,)."""
+def accumulate(
+    matrix: SparseMatrix, basis: str | Basis, term: Callable[[int], Term], hops: int
+) -> Tensor:
+    """sum_i p_i(S) (Z_i * scale_i) where ``term(i)`` gives Z_i (n, w) and scale_i (w,).
+
+    A_i = Z_i * scale_i + (a_i S + b_i) A_{i+1} - g_{i+1} A_{i+2}, down to A_0.
+    """
     last, scale = term(hops)
-    total = last * scale
-    if basis == "monomial":
-        for i in reversed(range(hops)):
-            last, scale = term(i)
-            total = spmm(matrix, total, Z=last, column_scale=scale)
-        return total
-    # Clenshaw: B_i = T_i-term + 2 M B_{i+1} - B_{i+2}; the last step has no factor 2.
-    ahead: Tensor | None = None
-    for i in reversed(range(hops)):
+    total, ahead, next_g = last * scale, None, 0.0
+    for i, (a, b, g) in reversed(list(enumerate(find_basis(basis).steps(hops)))):
         last, scale = term(i)
-        factor = 1.0 if i == 0 else 2.0
         total, ahead = (
-            spmm(matrix, total, scale=factor, Z=last, column_scale=scale, W=ahead, w_scale=-1.0),
+            spmm(
+                matrix,
+                total,
+                scale=a,
+                Z=last,
+                column_scale=scale,
+                U=total if b else None,
+                u_scale=b,
+                W=ahead if next_g else None,
+                w_scale=-next_g,
+            ),
             total,
         )
+        next_g = g
     return total
 
 
-def weighted_sum(matrix: SparseMatrix, basis: str, signal: Tensor, scales: Tensor) -> Tensor:
+def weighted_sum(
+    matrix: SparseMatrix, basis: str | Basis, signal: Tensor, scales: Tensor
+) -> Tensor:
     """sum_i p_i(S) (signal * scales[i]): (n, w) and (k + 1, w) -> (n, w)."""
     signal, scales = plain(signal), plain(scales)
-    _check(matrix, basis, signal, scales=scales)
+    basis = _check(matrix, basis, signal, scales=scales)
     if not _in_tiles(matrix, signal):
         return accumulate(matrix, basis, lambda i: (signal, scales[i]), scales.shape[0] - 1)
     out = torch.empty_like(signal)
@@ -78,11 +120,11 @@ def weighted_sum(matrix: SparseMatrix, basis: str, signal: Tensor, scales: Tenso
 
 
 def weighted_sum_adjoint(
-    matrix: SparseMatrix, basis: str, gradient: Tensor, signal: Tensor, scales: Tensor
+    matrix: SparseMatrix, basis: str | Basis, gradient: Tensor, signal: Tensor, scales: Tensor
 ) -> tuple[Tensor, Tensor]:
     """The gradients of ``weighted_sum`` by its signal, (n, w), and by its scales, (k + 1, w)."""
     gradient, signal, scales = plain(gradient), plain(signal), plain(scales)
-    _check(matrix, basis, signal, scales=scales)
+    basis = _check(matrix, basis, signal, scales=scales)
     check_operand("gradient", gradient, signal, matrix.dtype, tuple(signal.shape))
     if not _in_tiles(matrix, signal):
         to_signal = torch.zeros_like(signal)
@@ -107,7 +149,7 @@ def _in_tiles(matrix: SparseMatrix, signal: Tensor) -> bool:
 
 def _run_tiles(
     matrix: SparseMatrix,
-    basis: str,
+    basis: Basis,
     signal: Tensor,
     scales: Tensor,
     out: Tensor,
@@ -115,9 +157,10 @@ def _run_tiles(
     dots: Tensor | None = None,
 ) -> None:
     """The C++ core's loops over all hops: the sum, or with ``other`` and ``dots`` its adjoint."""
+    hops = scales.shape[0] - 1
     matrix.handle.polynomial(
-        basis == "chebyshev",
-        scales.shape[0] - 1,
+        _native_basis(basis, hops),
+        hops,
         signal.shape[1],
         signal.data_ptr(),
         scales.data_ptr(),
@@ -128,15 +171,22 @@ def _run_tiles(
     )
 
 
+@functools.lru_cache(maxsize=32)
+def _native_basis(basis: Basis, hops: int) -> Any:
+    """The table of a basis as the C++ core keeps it."""
+    assert native is not None  # see _in_tiles
+    return native.Basis(basis.table(hops))
+
+
 def _check(
     matrix: SparseMatrix,
-    basis: str,
+    basis: str | Basis,
     signal: Tensor,
     scales: Tensor | None = None,
     rows: Tensor | None = None,
-) -> None:
-    """The C++ core trusts what it is given, so that is checked here, and for torch alike."""
-    check_choice("basis", basis, BASES)
+) -> Basis:
+    """The basis. The C++ core trusts its operands, so they are checked here, for torch alike."""
+    chosen = find_basis(basis)
     n = matrix.shape[0]
     if matrix.shape[1] != n:
         raise GraphError(f"the operator has shape {matrix.shape}; it must be square.")
@@ -146,19 +196,20 @@ def _check(
         hops = max(1, scales.shape[0] if scales.dim() else 0)
         check_operand("scales", scales, signal, matrix.dtype, (hops, width))
     if rows is None:
-        return
+        return chosen
     if rows.dim() != 1 or rows.dtype != torch.int64 or not rows.is_contiguous():
         raise GraphError(f"rows is {rows.dtype} of shape {tuple(rows.shape)}; pass int64 indices.")
     if len(rows):
         least, most = (int(end) for end in torch.aminmax(rows))
         if least < 0 or most >= n:
             raise GraphError(f"rows go from {least:,} to {most:,} but there are {n:,}.")
+    return chosen
 
 
 class _Combine(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, signal: Tensor, coefficients: Tensor, matrix: SparseMatrix, basis: str
+        ctx: Any, signal: Tensor, coefficients: Tensor, matrix: SparseMatrix, basis: str | Basis
     ) -> Tensor:
         flat = signal.flatten(1).contiguous()
         # each run's coefficient repeated over its columns: (R, k + 1) -> (k + 1, R m)
@@ -180,11 +231,11 @@ class _Combine(torch.autograd.Function):
 
 
 def gather_hops(
-    matrix: SparseMatrix, basis: str, signal: Tensor, hops: int, rows: Tensor | None
+    matrix: SparseMatrix, basis: str | Basis, signal: Tensor, hops: int, rows: Tensor | None
 ) -> Tensor:
     """p_i(S) signal on ``rows`` (all if None): (n, w) -> (k + 1, rows, w), without gradients."""
     signal = plain(signal)
-    _check(matrix, basis, signal, rows=rows)
+    basis = _check(matrix, basis, signal, rows=rows)
     check_number("hops", hops, 0, whole=True)
     count = signal.shape[0] if rows is None else len(rows)
     out = signal.new_empty(hops + 1, count, signal.shape[1])
@@ -201,11 +252,13 @@ def gather_hops(
     return out
 
 
-def scatter_hops(matrix: SparseMatrix, basis: str, gathered: Tensor, rows: Tensor | None) -> Tensor:
+def scatter_hops(
+    matrix: SparseMatrix, basis: str | Basis, gathered: Tensor, rows: Tensor | None
+) -> Tensor:
     """The adjoint of ``gather_hops``: (k + 1, rows, w) -> (n, w)."""
     n, width = matrix.shape[0], gathered.shape[-1]
     gathered = plain(gathered)
-    _check(matrix, basis, gathered.new_empty(n, 0), rows=rows)
+    basis = _check(matrix, basis, gathered.new_empty(n, 0), rows=rows)
     count = n if rows is None else len(rows)
     hops = max(1, gathered.shape[0])  # at least one
     check_operand("gathered", gathered, gathered, matrix.dtype, (hops, count, width))
@@ -226,7 +279,7 @@ def scatter_hops(matrix: SparseMatrix, basis: str, gathered: Tensor, rows: Tenso
 def _move_hops(
     matrix: SparseMatrix,
     scatter: bool,
-    basis: str,
+    basis: Basis,
     rows: Tensor | None,
     source: Tensor,
     out: Tensor,
@@ -235,7 +288,7 @@ def _move_hops(
     hops, count, width = shape
     matrix.handle.move_hops(
         scatter,
-        basis == "chebyshev",
+        _native_basis(basis, hops - 1),
         hops - 1,
         width,
         0 if rows is None else rows.data_ptr(),
@@ -249,7 +302,12 @@ def _move_hops(
 class _Hops(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, signal: Tensor, hops: int, rows: Tensor | None, matrix: SparseMatrix, basis: str
+        ctx: Any,
+        signal: Tensor,
+        hops: int,
+        rows: Tensor | None,
+        matrix: SparseMatrix,
+        basis: str | Basis,
     ) -> Tensor:
         ctx.matrix, ctx.basis, ctx.rows, ctx.shape = matrix, basis, rows, signal.shape
         flat = signal.flatten(1).contiguous()
@@ -262,7 +320,9 @@ class _Hops(torch.autograd.Function):
         return total.view(ctx.shape), None, None, None, None
 
 
-def combine(matrix: SparseMatrix, basis: str, signal: Tensor, coefficients: Tensor) -> Tensor:
+def combine(
+    matrix: SparseMatrix, basis: str | Basis, signal: Tensor, coefficients: Tensor
+) -> Tensor:
     """sum_i c[r, i] p_i(S) Z[:, r]: (n, R, m) and (R, k + 1) -> (n, R, m), differentiable."""
     if signal.dim() != 3 or coefficients.dim() != 2 or len(coefficients) != signal.shape[1]:
         raise GraphError(
@@ -280,7 +340,7 @@ def combine(matrix: SparseMatrix, basis: str, signal: Tensor, coefficients: Tens
 
 
 def hop_stack(
-    matrix: SparseMatrix, basis: str, signal: Tensor, hops: int, rows: Tensor | None = None
+    matrix: SparseMatrix, basis: str | Basis, signal: Tensor, hops: int, rows: Tensor | None = None
 ) -> Tensor:
     """p_i(S) Z on ``rows``: (n, R, m) -> (k + 1, rows, R, m), differentiable in Z."""
     if signal.dim() != 3:

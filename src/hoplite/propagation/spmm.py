@@ -143,14 +143,16 @@ def spmm(
     column_scale: Tensor | None = None,
     W: Tensor | None = None,
     w_scale: float = 0.0,
+    U: Tensor | None = None,
+    u_scale: float = 0.0,
     out: Tensor | None = None,
 ) -> Tensor:
-    """``Y = scale * S X + Z diag(column_scale) + w_scale * W``, without gradients.
+    """``Y = scale * S X + Z diag(column_scale) + w_scale * W + u_scale * U``, without gradients.
 
-    S is n x m, X is m x w, Y, Z and W are n x w, column_scale has w entries (ones if not given).
-    Z covers a Horner step ``Y = c Z + S H``, W a Chebyshev step ``Y = 2 S H - W``. ``out`` may be
-    W or Z, but never X. Tensors must be of S's dtype and on one device, dense and contiguous
-    (X is made so if it is not).
+    S is n x m, X is m x w, Y, Z, W and U are n x w, column_scale has w entries (ones if not given).
+    Z covers a Horner step ``Y = c Z + S H``, W and U the step ``Y = (a S + b) H - g W``, U = H, of
+    any basis. ``out`` may be W or Z, but never X or U. Tensors must be of S's dtype and on one
+    device, dense and contiguous (X is made so if it is not).
 
     Each column's bits do not depend on the columns beside it or on the number of threads (with
     the C++ core).
@@ -167,11 +169,13 @@ def spmm(
         raise ConfigError("column_scale was given without Z, which it multiplies; pass both.")
     if W is not None:
         check_operand("W", W, X, S.dtype, rows)
+    if U is not None:
+        check_operand("U", U, X, S.dtype, rows)
     if out is None:
         out = torch.empty(rows, dtype=S.dtype, device=X.device)
     else:
         check_operand("out", out, X, S.dtype, rows)
-        _check_apart(out, {"X": X, "column_scale": column_scale}, {"Z": Z, "W": W})
+        _check_apart(out, {"X": X, "column_scale": column_scale, "U": U}, {"Z": Z, "W": W})
     if uses_native(X):
         S.handle.spmm(
             X.data_ptr(),
@@ -182,6 +186,8 @@ def spmm(
             0 if column_scale is None else column_scale.data_ptr(),
             0 if W is None else W.data_ptr(),
             w_scale,
+            0 if U is None else U.data_ptr(),
+            u_scale,
             get_num_threads(),
         )
         return out
@@ -193,6 +199,8 @@ def spmm(
             Y.addcmul_(Z, column_scale)
         if W is not None:
             Y.add_(W, alpha=w_scale)
+        if U is not None:
+            Y.add_(U, alpha=u_scale)
         return out.copy_(Y)
 
 

@@ -11,7 +11,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from hoplite.config import BASES, MOST_HOPS, OPERATORS
+from hoplite.bases import find_basis
+from hoplite.config import MOST_HOPS, OPERATORS
 from hoplite.errors import StoreError, check_choice
 from hoplite.files import read_regular
 from hoplite.json_files import MOST_BYTES, parse_json, write_json
@@ -70,12 +71,9 @@ class Manifest:
                 if not all(isinstance(name, str | int) for name in names):
                     raise ValueError(f"{field} are not all text")
                 object.__setattr__(self, field, tuple(map(str, names)))
-        for value, allowed in (
-            (self.operator, OPERATORS),
-            (self.basis, BASES),
-            (self.dtype, DTYPES),
-        ):
+        for value, allowed in ((self.operator, OPERATORS), (self.dtype, DTYPES)):
             check_choice("a setting", value, allowed)
+        object.__setattr__(self, "basis", str(find_basis(self.basis, "a setting")))
         edges = [0, *(stop for _, stop in self.panels)]
         if (
             tuple(itertools.pairwise(edges)) != tuple(self.panels)

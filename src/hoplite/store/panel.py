@@ -1,7 +1,6 @@
 """The tasks of a store: hop i of one panel of columns, from hop i - 1.
 
-    monomial    H_i = S H_{i-1}
-    chebyshev   H_i = 2 S H_{i-1} - H_{i-2}    (H_1 = S H_0)
+    H_{i+1} = (a_i S + b_i) H_i - g_i H_{i-1}    with the numbers of the basis (hoplite.bases)
 
 A task reads what it needs from the files of the store and writes the blocks that are missing, so it
 may be repeated, stopped at any moment, and run in any process that sees the folder. While a hop is
@@ -18,11 +17,13 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from hoplite.bases import find_basis
+from hoplite.bases.base import Step
 from hoplite.datasets.csr_rows import CsrFiles, row_ranges
 from hoplite.errors import StoreError
-from hoplite.propagation.spmm import SparseMatrix, spmm
+from hoplite.propagation.polynomial import next_hop
+from hoplite.propagation.spmm import SparseMatrix
 from hoplite.store.blocks import Blocks
 from hoplite.store.errors import AGAIN, DamagedBlock, clear_disk_errors
 from hoplite.store.manifest import read_manifest
@@ -86,12 +87,12 @@ def run_panel(
     return missing
 
 
-Multiply = Callable[[np.ndarray, np.ndarray, bool], None]
+Multiply = Callable[[np.ndarray, np.ndarray, Step], None]
 
 
 @contextlib.contextmanager
 def _operator(folder: Path, sizes: Sizes, width: int, room: int) -> Iterator[Multiply]:
-    """Yield multiply(x, y, again): y = S x, or with ``again`` y = 2 S x - y."""
+    """Yield multiply(x, y, (a, b, g)): y = (a S + b) x - g y."""
     most = part_entries(sizes, width, room)
     try:
         files = CsrFiles(folder / FOLDER, lambda error: _damaged_operator(folder, error))
@@ -104,19 +105,13 @@ def _operator(folder: Path, sizes: Sizes, width: int, room: int) -> Iterator[Mul
         ranges = [(0, files.rows)] if whole else list(row_ranges(files, most))
         kept = _part(files, 0, files.rows) if whole else None
 
-        def multiply(x: np.ndarray, y: np.ndarray, again: bool) -> None:
-            signal, out = torch.from_numpy(x), torch.from_numpy(y)
+        def multiply(x: np.ndarray, y: np.ndarray, step: Step) -> None:
+            signal, whole = torch.from_numpy(x), torch.from_numpy(y)
             for start, stop in ranges:  # no name holds a part while the next is being read
-                _product(kept or _part(files, start, stop), signal, out[start:stop], again)
+                own, out = signal[start:stop], whole[start:stop]
+                next_hop(kept or _part(files, start, stop), step, signal, out, own=own, out=out)
 
         yield multiply
-
-
-def _product(part: SparseMatrix, signal: Tensor, out: Tensor, again: bool) -> None:
-    if again:
-        spmm(part, signal, scale=2.0, W=out, w_scale=-1.0, out=out)
-    else:
-        spmm(part, signal, out=out)
 
 
 def _damaged_operator(folder: Path, error: Exception) -> StoreError:
@@ -139,13 +134,13 @@ def _compute(
     manifest = blocks.manifest
     first, last = manifest.panels[panel]
     now, before = (np.empty((manifest.nodes, last - first), np.float32) for _ in range(2))
-    exact, chebyshev = manifest.dtype == "float32", manifest.basis == "chebyshev"
-    at = -1
+    steps = list(find_basis(manifest.basis).steps(manifest.hops))
+    exact, at = manifest.dtype == "float32", -1
     with _Writer(blocks, panel, note) as writer:
         for hop in missing:
             if exact and at != hop - 1:
                 writer.wait()
-                if chebyshev and hop > 1:
+                if steps[hop - 1][2]:  # g is not 0
                     blocks.load_panel(hop - 2, panel, before)
                 blocks.load_panel(hop - 1, panel, now)
                 at = hop - 1
@@ -153,7 +148,7 @@ def _compute(
                 blocks.load_panel(0, panel, now)
                 at = 0
             while at < hop:
-                multiply(now, before, chebyshev and at > 0)
+                multiply(now, before, steps[at])
                 now, before, at = before, now, at + 1
                 # what was being written is ``before`` now, and is written over next
                 writer.wait()

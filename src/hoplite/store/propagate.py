@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hoplite.bases import find_basis
 from hoplite.cluster import connect
-from hoplite.config import BASES, OPERATORS, check_hops
+from hoplite.config import OPERATORS, check_hops
 from hoplite.errors import HopliteWarning, check_choice
 from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
 from hoplite.store.cluster import compute_on
@@ -86,10 +87,9 @@ def propagate(
     """
     hops, budget, folder = check_hops(hops), parse_bytes(memory), Path(out)
     check_choice("operator", operator, OPERATORS)
-    check_choice("basis", basis, BASES)
     check_choice("dtype", dtype, DTYPES)
     tell = progress or (lambda what, share: None)
-    settings = {"hops": hops, "operator": operator, "basis": basis, "dtype": dtype}
+    settings = {"hops": hops, "operator": operator, "basis": str(find_basis(basis)), "dtype": dtype}
     with clear_disk_errors(folder), claimed(folder), _workers(cluster, folder, budget) as workers:
         for attempt in range(ATTEMPTS):
             try:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.bases import Basis, find_basis
 from hoplite.config import ModelConfig, check_flag, check_number
 from hoplite.datasets import load
 from hoplite.errors import ConfigError
@@ -30,7 +31,7 @@ from hoplite.theory.bounds import (
     most,
 )
 from hoplite.theory.estimate import DRAWS, Estimate, estimate
-from hoplite.theory.norms import one_norm, polynomial_norms, power_norms
+from hoplite.theory.norms import one_norm, polynomial_norms
 
 MODELS = ("sgc", "egc", "lgc")
 MOST_HOPS = 5000  # the bounds look at all pairs of hops
@@ -88,7 +89,8 @@ class FunctionClass:
     outputs: int = 1
 
     def __post_init__(self) -> None:
-        ModelConfig(self.model, self.hops, self.operator, self.basis)
+        config = ModelConfig(self.model, self.hops, self.operator, self.basis)
+        object.__setattr__(self, "basis", config.basis)
         if self.model not in MODELS:
             raise ConfigError(
                 f"model is {self.model!r}, for which no complexity is known; "
@@ -135,7 +137,7 @@ class FunctionClass:
         M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum. infinity where
         it is too large for a number.
         """
-        if self.model == "sgc" or self.basis != "monomial" or self.bias or self.outputs > 1:
+        if self.model == "sgc" or not self._basis.powers or self.bias or self.outputs > 1:
             raise ConfigError(
                 "the paper states its bounds for one output of lgc and egc without a bias, on "
                 "powers of the operator; use bound() instead."
@@ -143,7 +145,7 @@ class FunctionClass:
         a, norm = float(self.coefficient_bound), self._operator_1_norm
         with np.errstate(over="ignore"):
             growth = (
-                a * float(power_norms(norm, self.hops).sum())
+                a * float(self._basis.growth(norm, self.hops).sum())
                 if self.model == "lgc"
                 else _exp(a * norm)
             )
@@ -166,7 +168,7 @@ class FunctionClass:
         """
         per_hop, count = self._hop_weights, self.graph.num_features * self.outputs
         used = per_hop > 0
-        one, two = polynomial_norms(self._built, self.basis, self.hops)
+        one, two = polynomial_norms(self._built, self._basis, self.hops)
         with np.errstate(over="ignore"):
             sizes = self._largest_feature * np.minimum(
                 math.sqrt(self.size) * one[used],
@@ -272,6 +274,10 @@ class FunctionClass:
 
     def _scaled(self, value: float) -> float:
         return self._scale_of_weights / self.size * value
+
+    @property
+    def _basis(self) -> Basis:
+        return find_basis(self.basis)
 
     @cached_property
     def _propagation(self) -> Propagation:

@@ -58,7 +58,7 @@ def fit_runs(
         raise ConfigError("runs is empty; give at least one run.")
     if not len(train):
         raise GraphError("the training set is empty; give at least one labelled training node.")
-    if model.config.hops != source.hops or model.config.basis != source.basis:
+    if model.config.hops != source.hops or model.config.basis != str(source.basis):
         raise ConfigError(
             f"the propagation is for {source.hops} hops ({source.basis}) but the model "
             f"has {model.config.hops} ({model.config.basis}); make both from one configuration."

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError
 from hoplite.models import Model
@@ -74,7 +75,8 @@ class StoredPropagation:
         runs: int = 1,
     ) -> None:
         _check_fit(store, model)
-        self.hops, self.basis, self.num_nodes = model.config.hops, store.manifest.basis, store.nodes
+        self.hops, self.num_nodes = model.config.hops, store.nodes
+        self.basis = find_basis(store.manifest.basis)
         self.team = team
         self.first, self.stop = team.shard(store.nodes)
         last = model.kept_hops == "last"

@@ -1,0 +1,268 @@
+"""Every basis: its recurrence against SciPy, the bounds that it promises, and how it is named."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from hoplite import (
+    ConfigError,
+    Graph,
+    HopFeatures,
+    HopliteWarning,
+    ModelConfig,
+    frequency_response,
+    train,
+)
+from hoplite.bases import EXAMPLES, KNOWN, basis_choices, find_basis
+from hoplite.filters import basis_values
+from hoplite.operators import SPECTRUM, build_operator, in_basis
+from hoplite.propagation import backend
+from hoplite.propagation.engine import Propagation
+from hoplite.propagation.polynomial import combine, gather_hops, iterate
+from hoplite.propagation.spmm import SparseMatrix
+from hoplite.store import propagate
+from hoplite.theory import FunctionClass
+from hoplite.theory.norms import polynomial_norms
+
+ALL = pytest.mark.parametrize("text", EXAMPLES)
+GRID = np.cos(np.linspace(0, np.pi, 4001))
+
+
+@ALL
+def test_values_are_the_polynomials(dense, text):
+    basis = find_basis(text)
+    points = np.linspace(*(basis.domain or (-1.3, 2.0)), 41)
+    values = basis.values(points, 12)
+    assert values.shape == (41, 13)
+    for i in range(13):
+        np.testing.assert_allclose(values[:, i], dense.polynomial(text, i, points), atol=1e-11)
+    assert basis.values(points, 0).tolist() == [[1.0]] * 41
+
+
+@ALL
+def test_a_table_has_a_step_for_each_hop(text):
+    basis = find_basis(text)
+    table = basis.table(6)
+    assert table.shape == (6, 3)
+    assert table.dtype == np.float64
+    assert np.isfinite(table).all()
+    assert table[0, 2] == 0  # nothing is before p_0
+    assert list(basis.steps(6)) == [basis.step(i) for i in range(6)]
+    assert basis.table(0).shape == (0, 3)
+    with pytest.raises(ValueError, match="read-only"):
+        table[0] = 1
+
+
+@ALL
+@pytest.mark.parametrize("operator", SPECTRUM)
+def test_the_largest_values_are_bounds(text, operator):
+    basis = find_basis(text)
+    low, high = basis.mapped(*SPECTRUM[operator])
+    points = (high + low) / 2 + (high - low) / 2 * GRID
+    sizes = np.abs(basis.values(points, 30)).max(axis=0)
+    bounds = basis.largest(low, high, 30)
+    assert bounds.shape == (31,)
+    assert (sizes <= bounds * (1 + 1e-9)).all()
+    assert (bounds <= 1.5 * sizes + 1e-12).all()  # and not far above
+    assert float(basis.largest_text(low, high, 0).split("^")[0]) >= 1
+
+
+@ALL
+def test_norms_of_polynomials_are_bounds(graphs, dense, text):
+    graph = graphs()
+    for operator in SPECTRUM:
+        one, two = polynomial_norms(build_operator(graph, operator), find_basis(text), 7)
+        for i, matrix in enumerate(dense.basis(graph, operator, text, 7)):
+            assert np.linalg.norm(matrix, 1) <= one[i] * (1 + 1e-9)
+            assert np.linalg.norm(matrix, 2) <= two[i] * (1 + 1e-9)
+
+
+@ALL
+def test_growth_without_end_is_infinite(text):
+    found = find_basis(text).growth(1e300, 5)
+    assert found[0] == 1
+    assert np.isinf(found[2:]).all()
+
+
+@ALL
+def test_a_spectrum_is_mapped_to_the_domain(text):
+    basis = find_basis(text)
+    for low, high in [(-1.0, 1.0), (0.0, 2.0), (1.0, 7.0)]:
+        middle, half = basis.mapping(low, high)
+        ends = (low - middle) / half, (high - middle) / half
+        assert ends == pytest.approx(basis.domain or (low, high))
+        assert ends == pytest.approx(basis.mapped(low, high))
+
+
+@ALL
+def test_a_name_stands_for_one_basis(text):
+    basis = find_basis(text)
+    assert str(basis) == text
+    assert find_basis(basis) is basis
+    assert find_basis(text) == dataclasses.replace(basis)
+    assert basis.spelling() in basis_choices()
+    assert ModelConfig(basis=text).basis == text
+    assert [kind for kind in KNOWN if isinstance(basis, kind)] == [type(basis)]
+
+
+def test_powers_are_known_as_such():
+    assert [find_basis(text).powers for text in EXAMPLES] == [
+        text == "monomial" for text in EXAMPLES
+    ]
+    for model in ("sgc", "egc"):
+        for text in EXAMPLES[1:]:
+            with pytest.raises(ConfigError, match=f"basis is '{text}' but {model} is defined by"):
+                ModelConfig(model, basis=text)
+
+
+def unknown(graph, basis, folder):
+    """Every way by which a basis comes in."""
+    S = SparseMatrix.from_scipy(sp.csr_array(np.eye(2)), symmetric=True)
+    signal = backend.torch.ones(2, 1, dtype=backend.torch.float64)
+    rows = sp.csr_array(np.eye(2))
+    return [
+        lambda: find_basis(basis),
+        lambda: ModelConfig(basis=basis),
+        lambda: train(graph, "lgc", basis=basis),
+        lambda: Propagation(graph, basis=basis),
+        lambda: build_operator(graph).for_basis(basis),
+        lambda: in_basis(rows, "laplacian", basis),
+        lambda: list(iterate(S, basis, signal, 2)),
+        lambda: gather_hops(S, basis, signal, 2, None),
+        lambda: combine(S, basis, signal.unsqueeze(2), signal[:1].repeat(1, 3)),
+        lambda: basis_values(basis, "laplacian", np.zeros(1), 2),
+        lambda: frequency_response([1.0], basis=basis),
+        lambda: FunctionClass(graph, basis=basis),
+        lambda: propagate(graph, folder, hops=1, basis=basis),
+        lambda: HopFeatures(graph, basis=basis).fit([0]).transform([0]),
+    ]
+
+
+@pytest.mark.parametrize(
+    "basis", ["chebychev", "", "Chebyshev", "chebyshev:", "chebyshev:1", None, 3, []]
+)
+def test_an_unknown_basis_is_refused_everywhere(graphs, basis, tmp_path):
+    for call in unknown(graphs(), basis, tmp_path / "s"):
+        with pytest.raises(
+            ConfigError, match=r"basis is .*(must be one of monomial, |write it as)"
+        ):
+            call()
+    assert not (tmp_path / "s").exists()
+
+
+def test_the_nearest_name_is_told():
+    with pytest.raises(ConfigError, match=r"one of monomial, chebyshev.* Did you mean 'chebyshev'"):
+        find_basis("chebychev")
+    with pytest.raises(ConfigError, match="'chebyshev:1'; write it as chebyshev, which has no set"):
+        find_basis("chebyshev:1")
+
+
+SETTINGS = ["0,0", "-0.5,-0.5", "2,-0.7", "-0.7,3", "-0.4,-0.99", "-0.9,-0.6", "-0.6,-0.95", "10,3"]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_jacobi_at_other_settings(dense, settings):
+    """Both kinds of bounds: the largest value at an end, or (both below -1/2) between them."""
+    basis = find_basis(f"jacobi:{settings}")
+    values = basis.values(GRID, 30)
+    for i in range(31):
+        twin = dense.polynomial(f"jacobi:{settings}", i, GRID)
+        np.testing.assert_allclose(values[:, i], twin, atol=1e-11 * np.abs(twin).max())
+    sizes, bounds = np.abs(values).max(axis=0), basis.largest(-1.0, 1.0, 30)
+    assert (sizes <= bounds * (1 + 1e-9)).all()
+    assert (bounds <= 1.1 * sizes).all()
+    assert basis.largest(-1.0, 1.0, 0).tolist() == [1.0]
+
+
+def test_what_is_a_jacobi_polynomial_too():
+    legendre = find_basis("legendre").table(9)
+    np.testing.assert_allclose(find_basis("jacobi:0,0").table(9), legendre, atol=1e-15)
+    points = np.linspace(-1, 1, 7)
+    scaled = find_basis("jacobi:-0.5,-0.5").values(points, 9)
+    ends = find_basis("jacobi:-0.5,-0.5").values(np.array([1.0]), 9)
+    np.testing.assert_allclose(scaled / ends, find_basis("chebyshev").values(points, 9), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "text", ["jacobi:-1,0", "jacobi:0,-1", "jacobi:nan,0", "jacobi:0,inf", "jacobi:1001,0"]
+)
+def test_settings_out_of_range_are_refused(text):
+    with pytest.raises(ConfigError, match="larger than -1 and at most 1000"):
+        find_basis(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["jacobi", "jacobi:", "jacobi:1", "jacobi:1,2,3", "jacobi:a,b", "jacobi:1;1"]
+)
+def test_wrong_settings_are_told_the_right_form(text):
+    with pytest.raises(
+        ConfigError, match=f"'{text}'; write it as jacobi:A,B, such as jacobi:1,0.5"
+    ):
+        find_basis(text)
+
+
+def test_other_spellings_are_the_same_basis(graphs, tmp_path):
+    """A store and a model keep the one text, so they fit together however it was written."""
+    assert str(find_basis("jacobi: 1.0,-0")) == "jacobi:1,0"
+    assert find_basis("jacobi:1e0,0") == find_basis("jacobi:1,0")
+    assert ModelConfig(basis="jacobi:1.0,0.50").basis == "jacobi:1,0.5"
+    graph = graphs(n=20, d=4, dtype=np.float32)
+    store = propagate(graph, tmp_path / "s", hops=2, basis="jacobi:1.0,0.50")
+    assert store.manifest.basis == "jacobi:1,0.5"
+    assert propagate(graph, tmp_path / "s", hops=3, basis="jacobi:1,0.5").hops == 3
+    model = train(tmp_path / "s", "lgc", basis="jacobi:1,.5", epochs=2).model
+    assert model.config.basis == "jacobi:1,0.5"
+    assert FunctionClass(graph, basis="jacobi:1,.5").basis == "jacobi:1,0.5"
+
+
+def test_growing_polynomials_are_told_before_training(graphs):
+    graph = graphs(n=20, d=4, dtype=np.float32)
+    with pytest.warns(HopliteWarning, match=r"may be as large as 2\.91e\+23 times 0\.9"):
+        train(graph, "lgc", basis="jacobi:1000,0", hops=10, epochs=1, lr=1e-9)
+
+
+@pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
+def test_the_core_refuses_a_damaged_table():
+    native = backend.native
+    assert native is not None
+    table = find_basis("chebyshev").table(3)
+    for row, column, value in [(1, 0, np.nan), (2, 1, np.inf), (0, 2, -np.inf)]:
+        damaged = table.copy()
+        damaged[row, column] = value
+        with pytest.raises(ValueError, match="not finite"):
+            native.Basis(damaged)
+    damaged = table.copy()
+    damaged[0, 2] = 1
+    with pytest.raises(ValueError, match="g must be 0 at first"):
+        native.Basis(damaged)
+    for wrong in (table[:, :2].copy(), table[0], None):
+        with pytest.raises(TypeError):
+            native.Basis(wrong)
+    matrix = SparseMatrix.from_scipy(sp.csr_array(np.eye(2))).handle
+    basis, room = native.Basis(table), np.zeros(64)
+    address = room.ctypes.data
+    for hops in (2, 4, -1):
+        with pytest.raises(ValueError, match="one row for each hop"):
+            matrix.polynomial(basis, hops, 1, address, address, address, 0, 0, 1)
+        with pytest.raises(ValueError, match="one row for each hop"):
+            matrix.move_hops(False, basis, hops, 1, 0, 2, address, address, 1)
+    assert not room.any()
+
+
+@ALL
+def test_a_lowpass_start_is_a_lowpass(text):
+    values = 0.8 ** np.arange(11)
+    smooth, rough = frequency_response(values, np.array([1.0, -1.0]), basis=text)
+    assert smooth > 3 * abs(rough)
+
+
+def test_every_basis_by_hand():
+    """A single edge: adjacency has the eigenvalues 1 and -1, so p_i is even or odd on it."""
+    edge = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
+    for text in EXAMPLES:
+        hops = Propagation(edge, "adjacency", text, 3).view().hop_features().flatten(1).numpy()
+        ends = find_basis(text).values(np.array([1.0, -1.0]), 3)  # of (1, 1) and (1, -1)
+        wanted = [[2 * up - down, 2 * up + down] for up, down in ends.T]
+        np.testing.assert_allclose(hops, wanted, atol=1e-12)
