@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from tests.commands import Process
 
@@ -83,6 +84,16 @@ class Dask:
                 return found
             time.sleep(0.05)
         raise TimeoutError("the cluster of the test does not start")
+
+
+def local_workers(leader: int | None = None) -> list[psutil.Process]:
+    """The worker processes of ``local:N`` in the process ``leader``, which a server forks."""
+    servers = [
+        child
+        for child in psutil.Process(leader).children()
+        if any("forkserver" in word for word in child.cmdline())
+    ]
+    return [worker for server in servers for worker in server.children()]
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from tests import commands
+from tests.dask_processes import local_workers
 
 import hoplite
 from hoplite.errors import ConfigError, GraphError, HopliteError, LedgerError
@@ -242,14 +243,11 @@ def test_two_processes_share_a_ledger(grid: Path, tmp_path: Path) -> None:
 def test_a_dask_cluster_gives_the_same_table(graphs, grid, tmp_path) -> None:
     """With a worker that is killed again and again; the choice is the same, too."""
     pytest.importorskip("distributed")
-    psutil = pytest.importorskip("psutil")
     graph, found, killed = small(graphs), [], []
 
     def kill_one(state: SearchProgress) -> None:
         if len(killed) < 3 and state.running:
-            servers = psutil.Process().children()
-            workers = [child for server in servers for child in server.children()]
-            killed.extend(worker.kill() for worker in workers[:1])
+            killed.extend(worker.kill() for worker in local_workers()[:1])
 
     for name, options in (("here", {}), ("there", {"cluster": "local:2", "progress": kill_one})):
         result = search(graph, "lgc", grid=grid, out=tmp_path / name, seeds=2, epochs=60, **options)

@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 from tests.commands import Process, hoplite, start
-from tests.dask_processes import ANOTHER_VERSION, WITHOUT_HOPLITE
+from tests.dask_processes import ANOTHER_VERSION, WITHOUT_HOPLITE, local_workers
 
 from hoplite import Graph
 from hoplite.datasets import write_npz
@@ -38,16 +38,6 @@ def work(stores, tmp_path):
         return graph, stores.all_bytes(tmp_path / "whole"), *(tmp_path / name for name in names)
 
     return make
-
-
-def local_workers(leader=None):
-    """The worker processes of ``local:N``, which a server forks."""
-    servers = [
-        child
-        for child in psutil.Process(leader).children()
-        if any("forkserver" in word for word in child.cmdline())
-    ]
-    return [worker for server in servers for worker in server.children()]
 
 
 def test_local_workers_that_are_killed_again_and_again(work, stores):
