@@ -14,9 +14,11 @@ STAMP := $(VENV)/.installed
 run: $(STAMP)
 	$(BIN)/hoplite reproduce --quick --out runs/quick
 
-# A worker for each core, and each keeps to one: more threads would only wait for each other.
+# A worker more than there are cores, as some tests wait for processes, and each keeps to one
+# thread: more would only wait for each other.
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 1)
 test: $(STAMP) browser
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n logical --maxprocesses 8 --dist worksteal
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
 # The report's page is tested in a real browser; without one, and without CI=true, that test skips.
 BROWSERS := chromium chromium-browser google-chrome google-chrome-stable

@@ -1,48 +1,34 @@
 """Processes that this one starts: threads of their own, whatever the folder for temporary files."""
 
 import multiprocessing
-import subprocess
-import sys
-
-from hoplite.processes import start, warm_up
-
-CODE = """
 import os
+import tempfile
+
 from hoplite import processes
 from hoplite.propagation import backend
 
+
 def told(send):
     backend.set_num_threads(2)
-    send.send((processes._method(), backend.get_num_threads()))
+    send.send((os.getpid(), processes._method(), backend.get_num_threads()))
 
-if __name__ == "__main__":
-    import multiprocessing
+
+def check(method):
     processes.warm_up()
     take, send = multiprocessing.Pipe(duplex=False)
     process = processes.start(told, send)
-    print(*take.recv())
-    process.join()
-"""
-
-
-def test_a_started_process_may_use_threads(tmp_path):
-    for folder, method in ((tmp_path / "short", "forkserver"), (tmp_path / ("d" * 90), "spawn")):
-        folder.mkdir()
-        (folder / "code.py").write_text(CODE)
-        done = subprocess.run(
-            [sys.executable, str(folder / "code.py")],
-            env={"PATH": "", "TMPDIR": "/tmp" if method == "forkserver" else str(folder)},
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert done.stdout.split() == [method, "2"], done.stderr
-
-
-def test_a_started_process_is_another_one():
-    warm_up()
-    take, send = multiprocessing.Pipe(duplex=False)
-    process = start(send.send, "here")
-    assert take.recv() == "here"
+    assert take.recv() == (process.pid, method, 2)
     process.join()
     assert process.exitcode == 0
+
+
+def test_a_started_process_may_use_threads():
+    check("forkserver")
+
+
+def test_where_the_folder_for_temporary_files_has_a_long_name(tmp_path, monkeypatch):
+    long = tmp_path / ("d" * 90)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setenv("TMPDIR", str(long))  # for the process
+    check("spawn")

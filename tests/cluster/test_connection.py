@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -164,9 +165,9 @@ def test_nobody_without_the_key_commands_a_local_cluster(tmp_path):
             if one.status == psutil.CONN_LISTEN and one.laddr.ip == "127.0.0.1"
         }
         assert len(ports) >= 2  # the scheduler's and the worker's, at least
-        for port in ports:
-            for address in (f"tcp://127.0.0.1:{port}", f"tls://127.0.0.1:{port}"):
-                assert not is_open(address)
+        addresses = [f"{kind}://127.0.0.1:{port}" for port in ports for kind in ("tcp", "tls")]
+        with ThreadPoolExecutor(len(addresses)) as strangers:
+            assert not any(strangers.map(is_open, addresses))
         for process in me:
             for one in process.net_connections():
                 assert one.status != psutil.CONN_LISTEN or one.laddr.ip == "127.0.0.1"

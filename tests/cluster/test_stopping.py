@@ -111,7 +111,7 @@ def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment
     if moment == "random":
         time.sleep(random.Random(f"{command} {number}").uniform(0, 3))
     elif moment == "working" and command == "train":
-        time.sleep(4)  # nothing of it shows from outside
+        time.sleep(1)  # nothing of it shows from outside
     elif moment == "working":
         wait_for(lambda: works(out, command), process)
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]

@@ -93,7 +93,7 @@ def random_tables(rng, n=200, e=3000, *, weighted, text_ids):
 def test_same_as_load(tmp_path, small_pieces, kind, weighted, text_ids):
     """Every pair of nodes is hit often, both ways and with itself, so merging is exercised."""
     nodes, edges = random_tables(
-        np.random.default_rng(0), 60, 9000, weighted=weighted, text_ids=text_ids
+        np.random.default_rng(0), 60, 3000, weighted=weighted, text_ids=text_ids
     )
     write(tmp_path / "t", "nodes", nodes, kind)
     write(tmp_path / "t", "edges", edges, kind)

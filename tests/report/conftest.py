@@ -244,11 +244,16 @@ def hostile_text():
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory):
-    """The files of four pages: full, hostile, of one seed that stopped early, and of nothing."""
+    """Pages: full, hostile, of one dataset, of one seed that stopped early, and of nothing."""
     folder = tmp_path_factory.mktemp("report")
     partial = full() | {"kind": "quick", "timing": None, "curves": []}
     partial["accuracy"] = [entry | {"seeds": [0]} for entry in partial["accuracy"][:3]]
-    made = {"full": full(), "hostile": hostile(), "partial": partial, "empty": {"format": 1}}
+    short = full()  # with few plots, because each takes a while to be drawn
+    for section in ("timing", "curves", "coefficients", "spectrum"):
+        short[section] = [entry for entry in short[section] if entry["dataset"] == "cora"]
+    short["curves"] = short["curves"][:1]
+    made = {"full": full(), "hostile": hostile(), "short": short, "partial": partial}
+    made["empty"] = {"format": 1}
     for name, results in made.items():
         write_report(results, folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in made}

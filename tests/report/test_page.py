@@ -62,7 +62,7 @@ def test_the_network_is_forbidden(pages):
 
 
 def test_the_keyboard_reaches_everything(visit):
-    page = visit("full")
+    page = visit("short")
     reached = []
     for _ in range(26):
         page.keyboard.press("Tab")
@@ -85,7 +85,7 @@ def test_the_keyboard_reaches_everything(visit):
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_number_tells_how_it_was_made(visit, size):
-    page = visit("full", size)
+    page = visit("short", size)
     button = page.get_by_role("button", name=re.compile("^LGC on Cora: 82.0 ± 0.39")).first
     button.focus()
     page.keyboard.press("Enter")
@@ -104,7 +104,7 @@ def test_a_number_tells_how_it_was_made(visit, size):
 
 
 def test_folded_tables_open_by_keyboard(visit, looks):
-    page = visit("full", "narrow")
+    page = visit("short", "narrow")
     for summary in page.locator("summary").all():
         summary.focus()
         page.keyboard.press("Enter")
@@ -126,7 +126,7 @@ def test_the_biased_table_cannot_be_missed(shown):
 
 @pytest.mark.parametrize("theme", THEMES)
 def test_the_theme_button(visit, looks, theme):
-    page = visit("full", theme=theme)
+    page = visit("short", theme=theme)
     read = """() => [document.getElementById("curve-0").layout.font.color,
                     document.getElementById("curve-0").data[0].line.color]"""
     before, colors = looks.background(page), page.evaluate(read)
@@ -144,7 +144,7 @@ def test_the_theme_button(visit, looks, theme):
 
 
 def test_the_theme_follows_the_system_until_it_is_chosen(visit, looks):
-    page = visit("full", theme="light")
+    page = visit("short", theme="light")
     light = looks.background(page)
     page.emulate_media(color_scheme="dark")
     assert looks.background(page) != light
@@ -158,7 +158,7 @@ def test_the_theme_follows_the_system_until_it_is_chosen(visit, looks):
 
 
 def test_the_legend_hides_a_model_everywhere(visit):
-    page = visit("full")
+    page = visit("short")
     key = page.locator("#coefficients .key", has_text="EGC")
     visible = """() => [...document.querySelectorAll("#coefficients .canvas")].map((div) =>
       div.data.filter((t) => t.meta.series === "egc").map((t) => t.visible)).flat()"""
@@ -172,7 +172,7 @@ def test_the_legend_hides_a_model_everywhere(visit):
 
 
 def test_reduced_motion_and_print(visit):
-    page = visit("full", reduced_motion="reduce")
+    page = visit("short", reduced_motion="reduce")
     scroll = "getComputedStyle(document.documentElement).scrollBehavior"
     assert page.evaluate(scroll) == "auto"
     page.emulate_media(media="print")
@@ -181,6 +181,6 @@ def test_reduced_motion_and_print(visit):
 
 
 def test_without_scripts_the_numbers_are_still_there(visit):
-    page = visit("full", java_script_enabled=False)
+    page = visit("short", java_script_enabled=False)
     assert "The plots need JavaScript" in page.locator("noscript").inner_text()
     assert "82.0" in page.locator("#accuracy").inner_text()

@@ -19,8 +19,9 @@ ALL = pytest.mark.parametrize("operator", OPERATORS)
 
 @ALL
 @BOTH
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-@pytest.mark.parametrize(("rows", "columns"), [(64, 64), (7, 2), (1, 1)])
+@pytest.mark.parametrize(
+    ("rows", "columns", "sparse"), [(64, 64, False), (7, 2, True), (1, 1, False)]
+)
 def test_store_equals_memory(
     graphs, stores, tmp_path, monkeypatch, operator, basis, sparse, rows, columns
 ):
