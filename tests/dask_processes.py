@@ -78,7 +78,7 @@ class Dask:
         while time.monotonic() < deadline:
             try:
                 found = look()
-            except (OSError, ValueError):  # not there yet, half written, or slow
+            except (OSError, ValueError, AssertionError):  # not yet there or whole; Dask is slow
                 found = None
             if found is not None:
                 return found

@@ -57,9 +57,12 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
 def _client(address: str, security: Any) -> Any:
     import distributed
 
-    return distributed.Client(
-        address, security=security, timeout=CONNECT_SECONDS, set_as_default=False
-    )
+    try:
+        return distributed.Client(
+            address, security=security, timeout=CONNECT_SECONDS, set_as_default=False
+        )
+    except AssertionError as error:  # of Dask, whose thread has not begun after 10 s
+        raise TimeoutError("this machine is too busy to begin") from error
 
 
 def _client_of(where: str) -> Any:

@@ -105,8 +105,9 @@ class Cluster:
 
         if future.status == "finished":
             return True
-        if future.status != "error":  # cancelled or lost, which only a scheduler's end does
-            raise self._gone()
+        if future.status != "error":  # cancelled or lost, with its worker or with the scheduler
+            self._workers()  # raises if it is the latter
+            return False
         error = future.exception()
         if isinstance(error, KilledWorker):
             return False
