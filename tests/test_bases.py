@@ -1,6 +1,7 @@
 """Every basis: its recurrence against SciPy, the bounds that it promises, and how it is named."""
 
 import dataclasses
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from hoplite import (
     train,
 )
 from hoplite.bases import EXAMPLES, KNOWN, basis_choices, find_basis
+from hoplite.bases.jacobi import Jacobi
 from hoplite.filters import basis_values
 from hoplite.operators import SPECTRUM, build_operator, in_basis
 from hoplite.propagation import backend
@@ -266,3 +268,29 @@ def test_every_basis_by_hand():
         ends = find_basis(text).values(np.array([1.0, -1.0]), 3)  # of (1, 1) and (1, -1)
         wanted = [[2 * up - down, 2 * up + down] for up, down in ends.T]
         np.testing.assert_allclose(hops, wanted, atol=1e-12)
+
+
+@pytest.mark.parametrize("a", [-0.9999999999999999, -0.999999999999999, -0.9, 0.3])
+@pytest.mark.parametrize("b", [-0.9999999999999999, -0.99999999999999, 0.25, 7.0])
+def test_jacobi_near_its_limit(a, b):
+    """Against the recurrence in exact fractions."""
+    first, second, x = Fraction(a), Fraction(b), Fraction(1, 3)
+    exact = [Fraction(1), ((first + second + 2) * x + first - second) / 2]
+    for n in range(2, 7):
+        s = 2 * n + first + second
+        exact.append(
+            (
+                (s - 1) * (s * (s - 2) * x + first**2 - second**2) * exact[-1]
+                - 2 * (n + first - 1) * (n + second - 1) * s * exact[-2]
+            )
+            / (2 * n * (n + first + second) * (s - 2))
+        )
+    found = Jacobi(a, b).values(np.array([1 / 3]), 6)[0]
+    np.testing.assert_allclose(found, np.array(exact, dtype=float), rtol=1e-9, atol=1e-12)
+
+
+def test_settings_of_any_type_read_back():
+    made = Jacobi(*np.linspace(0.5, 1.5, 2))
+    assert str(made) == "jacobi:0.5,1.5"
+    assert find_basis(str(made)) == made
+    assert str(Jacobi(1, np.float32(0.25))) == "jacobi:1,0.25"

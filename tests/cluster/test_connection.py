@@ -97,6 +97,16 @@ def test_the_address_of_a_worker_is_no_schedulers(tmp_path, dask):
         pass
 
 
+@pytest.mark.parametrize(("where", "kind"), [("local:1", "LocalCluster"), ("local:1", "Client")])
+def test_a_machine_too_busy_for_dask_is_told(tmp_path, monkeypatch, where, kind):
+    def fail(*arguments, **options):
+        assert False, "no loop after 10 s"  # noqa: B011, PT015 - as Dask does
+
+    monkeypatch.setattr(distributed, kind, fail)
+    with pytest.raises(ClusterError, match="so busy that Dask"), connect(where, tmp_path, memory=0):
+        pass
+
+
 def test_another_build_of_the_same_version_differs(tmp_path):
     """Two checkouts may both be called 0.1.0."""
     root = str(Path(hoplite.__file__).parent.parent)

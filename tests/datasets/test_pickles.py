@@ -212,6 +212,7 @@ def test_memory_and_stack_are_not_exhausted(tmp_path):
     [
         pytest.param(b"]" * 2_000_000 + b"a" * 2_000_000, id="lists in lists"),
         pytest.param(b"(" * 2_000_000, id="marks"),
+        pytest.param(b")" + b"\x85" * 9, id="tuples in tuples"),
         pytest.param(b"]" + b"q\x01h\x01]q\x01a" * 10_000 + b"a" * 10_000, id="through the memo"),
     ],
 )

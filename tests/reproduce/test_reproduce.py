@@ -17,12 +17,12 @@ import pytest
 import torch
 
 import hoplite
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, HopliteError
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.report import load_results
 from hoplite.reproduce import reproduce, timing
-from hoplite.reproduce.chosen import examine_many, hop_coefficients
+from hoplite.reproduce.chosen import _Examinations, examine_many, hop_coefficients
 from hoplite.reproduce.jobs import Job, check_datasets, full_jobs, quick_jobs
 from hoplite.selection import Ledger, rank, read_space
 
@@ -153,6 +153,26 @@ def test_a_killed_worker_is_replaced(graphs, tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} >= {"lgc", "gcn"}  # both were killed
     assert sorted(path.name for path in folder.iterdir()) == ["cora-gcn.json", "cora-lgc.json"]
     assert shares == sorted(shares)
+
+
+def test_what_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+    work = _Examinations({}, [(Job("cora", "sgc", "quick"), {})], [0], tmp_path)
+    (tmp_path / ".cora-sgc.lock").mkdir()
+    with pytest.raises(HopliteError, match=r"^cannot write to .*: Is a directory\. What was"):
+        work.work()
+
+
+def test_what_another_command_is_at_stays(tmp_path: Path) -> None:
+    jobs = [Job("cora", model, "quick") for model in ("sgc", "lgc")]
+    work = _Examinations({}, [(job, {}) for job in jobs], [0], tmp_path)
+    for name in (".cora-sgc.json.tmp", ".cora-lgc.json.tmp", ".cora-lgc.json.0123456789abcdef.tmp"):
+        (tmp_path / name).touch()
+    with work._locked(jobs[0]) as locked:
+        assert locked
+        work.tidy()
+    assert {path.name for path in tmp_path.iterdir()} == {".cora-sgc.json.tmp", ".cora-sgc.lock"}
+    work.tidy()
+    assert not list(tmp_path.iterdir())
 
 
 def test_unknown_datasets_are_told(tmp_path: Path) -> None:

@@ -236,8 +236,24 @@ def test_unknown_keys_are_told(ledger: Ledger, name: str) -> None:
     content = json.loads(path.read_text())
     del content["checksum"]
     write_json(path, {**content, "shuffle": True})
-    with pytest.raises(LedgerError, match=r"damaged.*'shuffle'"):
+    with pytest.raises(LedgerError, match=r"'shuffle', which this version of Hoplite does not"):
         Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS}).runs(test=True)
+    if name == "search.json":  # of a later version, which may well have more
+        write_json(path, {**content, "shuffle": True, "format": content["format"] + 1})
+        with pytest.raises(LedgerError, match="is not of this version of Hoplite"):
+            Ledger.read(ledger.folder)
+
+
+def test_where_a_disk_has_no_locks_nothing_of_others_is_removed(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hoplite.selection.ledger.lock", lambda handle, *, wait: None)
+    other = ledger.folder / "cells" / ".0000.json.tmp"
+    other.touch()
+    with ledger.claim(0) as claim:
+        assert claim is not None
+    ledger.tidy()
+    assert other.exists()
 
 
 def test_cells_without_settings_are_not_adopted(ledger: Ledger) -> None:

@@ -2,20 +2,22 @@
 hand; a store that was cut once must be cut so again."""
 
 import dataclasses
+import itertools
 import math
+import shutil
 
 import numpy as np
 import pytest
 import torch
 
-from hoplite import Graph
+from hoplite import Graph, HopliteWarning
 from hoplite.datasets.csr_rows import CsrMemory
 from hoplite.errors import ConfigError, StoreError
 from hoplite.propagation.backend import has_native
 from hoplite.store import open_source, panel, plan, propagate
 from hoplite.store.blocks import decode, encode
 from hoplite.store.cost import Cost, cost
-from hoplite.store.memory import parse_bytes, show_bytes, used_memory
+from hoplite.store.memory import parse_bytes, peak_memory, show_bytes, used_memory
 from hoplite.store.operator_files import write_operator
 from hoplite.store.panel import run_panel, run_task
 from hoplite.store.plan import (
@@ -326,3 +328,61 @@ def test_panels_and_hops_that_are_not_there(graphs, tmp_path):
 def test_errors_are_store_errors():
     with pytest.raises(StoreError, match="holds no hop store"):
         run_panel("/nowhere/at/all", 0)
+
+
+# ---- what is told
+
+
+def test_numbers_beyond_the_range_are_told_with_their_place(graphs, tmp_path):
+    graph = graphs(20, 6, dtype=np.float32)
+    features = np.asarray(graph.features).copy()
+    features[:, 3] = 1e7
+    with pytest.raises(StoreError, match=r"^hop 1 .* of float16 in columns 0 to 5 of block 0; use"):
+        propagate(graph.with_features(features), tmp_path / "s", hops=1, dtype="float16")
+
+
+def test_a_disk_that_is_too_small_is_told_in_bytes(graphs, stores, tmp_path, monkeypatch):
+    graph, settings = graphs(23, 7, dtype=np.float32), {"hops": 2, "dtype": "float16"}
+    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=4, columns=3, **settings)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=10))
+    with pytest.warns(HopliteWarning, match="the store needs") as warned:
+        propagate(graph, tmp_path / "s", **settings)
+    needed = sum(path.stat().st_size for path in (tmp_path / "s/hops").rglob("*.npy"))
+    assert f"the store needs {show_bytes(needed)} more" in str(warned[0].message)
+
+
+def test_the_share_rises_with_every_block(graphs, stores, tmp_path):
+    graph = graphs(23, 7, dtype=np.float32)
+    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=4, columns=3, hops=2)
+    told = []
+    propagate(graph, tmp_path / "s", hops=2, progress=lambda what, share: told.append(share))
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert len(set(told)) >= 6 + 2 * 3  # a share for each row of blocks of X, and for each panel
+    assert all(abs(a - b) < 0.2 for a, b in itertools.pairwise(told))
+
+
+def test_the_share_of_an_import(tmp_path, monkeypatch):
+    monkeypatch.setattr(open_source, "large_tables", lambda *_: True)
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/nodes.csv").write_text("id,x,y\n" + "".join(f"n{i},{i},1\n" for i in range(40)))
+    (tmp_path / "t/edges.csv").write_text("source,target\nn3,n7\nn9,n1\n")
+    told = []
+    propagate(tmp_path / "t", tmp_path / "s", hops=1, progress=lambda *news: told.append(news))
+    imported = [share for what, share in told if "panel" not in what and "writing" not in what]
+    assert imported
+    assert min(share for _, share in told) < 0.1
+    assert [share for _, share in told] == sorted(share for _, share in told)
+
+
+def test_panels_with_a_gap_are_damage(graphs, tmp_path):
+    manifest = propagate(graphs(12, 4, dtype=np.float32), tmp_path / "s", hops=1).manifest
+    assert dataclasses.replace(manifest, panels=((0, 2), (2, 4))).panels == ((0, 2), (2, 4))
+    for panels in (((0, 2), (3, 4)), ((0, 3), (2, 4)), ((1, 4),), ((0, 3),), ((0, 4), (4, 4))):
+        with pytest.raises(ValueError, match="do not cut 4 columns"):
+            dataclasses.replace(manifest, panels=panels)
+
+
+def test_the_peak_is_at_least_what_is_used():
+    assert used_memory() <= peak_memory() < 10**11

@@ -285,6 +285,14 @@ def test_products_beyond_the_memory_are_told(graphs, monkeypatch):
     FunctionClass(graphs(12, 3), "sgc", 10)  # it has one hop
 
 
+def test_nothing_times_an_infinite_norm_is_nothing(graphs):
+    graph = graphs(9, 2)
+    none = FunctionClass(graph, "lgc", 1100, "laplacian", weight_bound=0.0)
+    assert none.data_free_bound() == none.paper_bound() == 0
+    zeros = FunctionClass(graph.with_features(np.zeros((9, 2))), "lgc", 1100, "laplacian")
+    assert zeros.data_free_bound() == zeros.paper_bound() == 0
+
+
 def test_no_features_and_zero_features():
     for features in (np.zeros((3, 0)), np.zeros((3, 2))):
         chosen = FunctionClass(Graph.from_edges([(0, 1)], features=features), "egc", 2)

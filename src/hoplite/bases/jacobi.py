@@ -34,6 +34,8 @@ class Jacobi(Basis):
     example = "1,0.5"
 
     def __post_init__(self) -> None:
+        for name in ("a", "b"):  # plain numbers, whose text reads back
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not all(-1 < value <= MOST for value in (self.a, self.b)):
             raise ConfigError(
                 f"basis is jacobi with the numbers {self.a:g} and {self.b:g}; both must be larger "
@@ -41,15 +43,17 @@ class Jacobi(Basis):
             )
 
     def step(self, i: int) -> Step:
-        a, b = self.a, self.b
+        # a + 1 and b + 1 are exact near -1, where sums of a and b are all rounding
+        a, b = self.a + 1, self.b + 1
         if i == 0:
-            return (a + b + 2) / 2, (a - b) / 2, 0.0
-        n, s = i + 1, 2 * (i + 1) + a + b
-        below = 2 * n * (n + a + b)
+            return (a + b) / 2, (a - b) / 2, 0.0
+        s = 2 * i + a + b
+        below = 2 * (i + 1) * (i - 1 + a + b)
+        before = 2 * (i - 1) + a + b  # s - 2
         return (
             (s - 1) * s / below,
-            (s - 1) * (a - b) * (a + b) / (below * (s - 2)),
-            2 * (n + a - 1) * (n + b - 1) * s / (below * (s - 2)),
+            (s - 1) * (a - b) * (a + b - 2) / (below * before),
+            2 * (i - 1 + a) * (i - 1 + b) * s / (below * before),
         )
 
     def largest(self, low: float, high: float, hops: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.cluster import tasks
-from hoplite.cluster.local import host_and_port, local_size, started
+from hoplite.cluster.local import dask_begins, host_and_port, local_size, started
 from hoplite.cluster.tasks import Cluster, cannot_import, no_workers
 from hoplite.cluster.worker import Sign, complaint, version
 from hoplite.errors import ClusterError, ConfigError
@@ -57,12 +57,10 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
 def _client(address: str, security: Any) -> Any:
     import distributed
 
-    try:
+    with dask_begins():
         return distributed.Client(
             address, security=security, timeout=CONNECT_SECONDS, set_as_default=False
         )
-    except AssertionError as error:  # of Dask, whose thread has not begun after 10 s
-        raise TimeoutError("this machine is too busy to begin") from error
 
 
 def _client_of(where: str) -> Any:

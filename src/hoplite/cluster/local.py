@@ -85,6 +85,17 @@ class LocalWorkers:
 
 
 @contextlib.contextmanager
+def dask_begins() -> Iterator[None]:
+    """What Dask raises when its own thread has not begun after 10 s, in a sentence."""
+    try:
+        yield
+    except AssertionError as error:
+        raise ClusterError(
+            "this machine is so busy that Dask could not begin; run the same command again."
+        ) from error
+
+
+@contextlib.contextmanager
 def started(count: int) -> Iterator[LocalWorkers]:
     """A scheduler in this process and ``count`` workers, which start while the caller goes on."""
     import dask.config
@@ -103,16 +114,18 @@ def started(count: int) -> Iterator[LocalWorkers]:
     with (
         tempfile.TemporaryDirectory(prefix="hoplite-", ignore_cleanup_errors=True) as scratch,
         dask.config.set(_SETTINGS | {"temporary-directory": scratch}),
-        LocalCluster(
-            n_workers=0,
-            protocol="tls://",
-            security=security,
-            dashboard_address="127.0.0.1:0",  # with None it is a fixed port, and all share it
-            scheduler_kwargs={"dashboard": False},
-            silence_logs=logging.CRITICAL,
-        ) as found,
+        contextlib.ExitStack() as stack,
     ):
-        cluster: Any = found
+        with dask_begins():
+            cluster: Any = LocalCluster(
+                n_workers=0,
+                protocol="tls://",
+                security=security,
+                dashboard_address="127.0.0.1:0",  # with None it is a fixed port, and all share it
+                scheduler_kwargs={"dashboard": False},
+                silence_logs=logging.CRITICAL,
+            )
+        stack.enter_context(cluster)
         workers = LocalWorkers(cluster.scheduler_address, security, count, scratch)
         try:
             workers.renew(at_work=0)

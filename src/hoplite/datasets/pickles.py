@@ -23,11 +23,13 @@ from hoplite.errors import DatasetError
 from hoplite.files import read_regular
 from hoplite.sparse_checks import check_csr
 
-# Far more than any Planetoid file has: the largest, NELL's, have 50 MB and 800,000 instructions.
+# More than any Planetoid file has: the largest, NELL's, have 50 MB and 800,000 instructions.
 MOST_BYTES = 1 << 28
-MOST_INSTRUCTIONS = 3_000_000
+MOST_INSTRUCTIONS = 1_500_000  # a few microseconds each
+MOST_NESTED = 8  # tuples within tuples; arrays are described with two
 MOST_WAITING = 10_000  # values on the stack; pickles of long lists are written 1,000 at a time
 MOST_ROWS, MOST_AXES = 2**31 - 1, 8
+TOO_LARGE = "it is larger or nested more deeply than any such file"
 COPIES = 4  # of its own bytes that a file may have made, by using the same bytes again
 
 
@@ -217,7 +219,7 @@ class _Machine:
     def run(self) -> Any:
         for count, (opcode, argument, _) in enumerate(pickletools.genops(self._data)):
             if count >= MOST_INSTRUCTIONS or len(self._stack) > MOST_WAITING:
-                raise _Refused("it is larger or nested more deeply than any such file")
+                raise _Refused(TOO_LARGE)
             name = opcode.name
             if name in _PLAIN:
                 self._stack.append(argument)
@@ -304,8 +306,15 @@ class _Machine:
         self._stack.append(self._memo[argument])
 
     def tuple_of(self, count: int) -> None:
-        values = [self._pop() for _ in range(count)]
-        self._stack.append(tuple(values[::-1]))
+        made = tuple([self._pop() for _ in range(count)][::-1])
+        inner: Any = made
+        for _ in range(MOST_NESTED):
+            if not isinstance(inner, tuple) or not inner:
+                break
+            inner = inner[0]
+        else:
+            raise _Refused(TOO_LARGE)
+        self._stack.append(made)
 
     def tuple_(self, argument: object) -> None:
         self._stack.append(tuple(self._pop_marked()))

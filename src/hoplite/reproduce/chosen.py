@@ -6,6 +6,7 @@ after it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ import numpy as np
 
 from hoplite import __version__
 from hoplite.errors import HopliteError
-from hoplite.files import lock, open_lock, remove_leftovers
+from hoplite.files import lock, open_lock
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.models import build_model
@@ -136,18 +137,36 @@ class _Examinations:
         """Examine jobs until none is left that nobody has."""
         for index in self.waiting():
             job, options = self.tasks[index]
-            handle = open_lock(self.folder / f".{job.name}.lock")
             try:
-                if lock(handle, wait=False) is not False:
-                    examine(self.graphs[job.dataset], job, options, self.seeds, self.folder)
-            finally:
-                os.close(handle)
+                with self._locked(job) as locked:
+                    if locked is not False:
+                        examine(self.graphs[job.dataset], job, options, self.seeds, self.folder)
+            except OSError as error:
+                raise HopliteError(
+                    f"cannot write to {self.folder}: {error.strerror}. What was finished is kept; "
+                    "the same command continues."
+                ) from error
 
     def tidy(self) -> None:
-        """Remove the locks, and what killed processes left."""
+        """Remove the locks, and what killed processes left; not what another command is at."""
         for job, _ in self.tasks:
-            (self.folder / f".{job.name}.lock").unlink(missing_ok=True)
-        remove_leftovers(self.folder)
+            with self._locked(job) as locked:
+                if locked:
+                    for left in self.folder.glob(f".{job.name}.json.*tmp"):
+                        left.unlink(missing_ok=True)
+                    self._lock_of(job).unlink(missing_ok=True)
+
+    def _lock_of(self, job: Job) -> Path:
+        return self.folder / f".{job.name}.lock"
+
+    @contextlib.contextmanager
+    def _locked(self, job: Job) -> Iterator[bool | None]:
+        """Whether the job is this process's alone; None if nobody can know."""
+        handle = open_lock(self._lock_of(job))
+        try:
+            yield lock(handle, wait=False)
+        finally:
+            os.close(handle)
 
 
 def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.ndarray | None]:

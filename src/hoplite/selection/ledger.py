@@ -93,7 +93,8 @@ class Ledger:
         except OSError as error:
             raise LedgerError(f"cannot write to {path}: {error.strerror}.") from error
         try:
-            yield None if lock(handle, wait=False) is False else Claim(handle)
+            locked = lock(handle, wait=False)
+            yield None if locked is False else Claim(handle, sure=locked is True)
         finally:
             os.close(handle)
 
@@ -101,7 +102,7 @@ class Ledger:
         """Remove what killed processes left of unfinished cells; those in work are not touched."""
         for cell in self.waiting(test=test):
             with self.claim(cell) as claim:
-                if claim is not None:
+                if claim is not None and claim.sure:
                     claim.note(0.0)
                     for left in (self.folder / "cells").glob(f".{cell:04d}.*.tmp"):
                         left.unlink(missing_ok=True)
@@ -176,10 +177,13 @@ class Ledger:
 
 
 class Claim:
-    """A locked cell, in whose lock file the share done can be noted for others to see."""
+    """A locked cell, in whose lock file the share done can be noted for others to see.
 
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
+    It is not ``sure`` where the disk has no locks: then others may have it, too.
+    """
+
+    def __init__(self, handle: int, *, sure: bool) -> None:
+        self._handle, self.sure = handle, sure
 
     def note(self, share: float) -> None:
         """Say how far the training is."""
@@ -218,10 +222,13 @@ def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
     try:
         there = read_json(path, dict[str, Any])
         content = msgspec.convert(there, kind)
+        check(content)
         unknown = there.keys() - get_type_hints(kind).keys()
         if unknown:
-            raise ValueError(f"it has {min(unknown)!r}, which this version does not know")
-        check(content)
+            raise LedgerError(
+                f"{path} has {min(unknown)!r}, which this version of Hoplite does not know; go on "
+                "with the one that wrote it, or search into a new folder."
+            )
     except OSError as error:
         raise LedgerError(f"cannot read {path}: {error.strerror}.") from error
     except ValueError as error:

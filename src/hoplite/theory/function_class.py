@@ -143,6 +143,8 @@ class FunctionClass:
                 "powers of the operator; use bound() instead."
             )
         a, norm = float(self.coefficient_bound), self._operator_1_norm
+        if not self._scale_of_weights * self._largest_feature:
+            return 0.0  # also where the powers are infinite
         with np.errstate(over="ignore"):
             growth = (
                 a * float(self._basis.growth(norm, self.hops).sum())
@@ -169,12 +171,17 @@ class FunctionClass:
         per_hop, count = self._hop_weights, self.graph.num_features * self.outputs
         used = per_hop > 0
         one, two = polynomial_norms(self._built, self._basis, self.hops)
+        if not self._scale_of_weights:
+            return 0.0
         with np.errstate(over="ignore"):
-            sizes = self._largest_feature * np.minimum(
+            sizes = np.minimum(
                 math.sqrt(self.size) * one[used],
                 math.sqrt(self.graph.num_nodes) * two[used],
             )
-            total = float(np.sum(per_hop[used] * sizes))
+            # nothing times an infinite norm is nothing
+            total = self._largest_feature and self._largest_feature * float(
+                np.sum(per_hop[used] * sizes)
+            )
         if self.bias:
             total += math.sqrt(self.size)
             count += self.outputs
