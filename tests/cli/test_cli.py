@@ -114,6 +114,14 @@ def test_own_tables_from_training_to_labels(tmp_path):
     assert table["id"] == [f"p{i}" for i in range(60)]
     assert set(table["predicted"]) == {"red", "blue"}
     assert all(0.5 <= p <= 1 for p in table["probability"])
+    nodes = (data / "nodes.csv").read_bytes()
+    for words in (
+        ["predict", "m", "clubs", "--out", "clubs/nodes.csv"],
+        ["search", "clubs", "--out", "s", "--export", "clubs/../clubs/nodes.csv"],
+    ):
+        assert "among the files of clubs" in failed(2, *words, cwd=tmp_path)
+        assert (data / "nodes.csv").read_bytes() == nodes  # not the predictions
+    succeeded("predict", "m", "clubs", "--out", "clubs/labels.csv", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(

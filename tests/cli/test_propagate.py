@@ -90,7 +90,7 @@ def test_the_command_is_killed_and_goes_on(club, tmp_path):
     """Killed while it imports and while it computes; the files are those of one quiet run."""
 
     def command(out):
-        return ("propagate", club, "--hops", 8, "--out", out, "--memory", "450MB")
+        return ("propagate", club, "--hops", 4, "--out", out, "--memory", "450MB")
 
     killed = tmp_path / "killed"
     for sign in ("graph/features.npy", "hops/h1"):

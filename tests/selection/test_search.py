@@ -27,7 +27,7 @@ dropout = [0.0, 0.5]
 hops = [2, 5]
 hidden = [4]
 """
-OPTIONS = ["--seeds", "2", "--epochs", "60", "--patience", "20"]
+OPTIONS = ["--seeds", "2", "--epochs", "30", "--patience", "10"]
 
 
 @pytest.fixture

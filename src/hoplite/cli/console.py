@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import sys
 import time
 import warnings
@@ -18,6 +19,7 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hoplite.config import TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteWarning, check_choice
 from hoplite.json_files import without_nan
 from hoplite.printable import FALLBACK, printable
@@ -91,6 +93,17 @@ def check_page(out: Path) -> None:
     check_choice("the ending of --out", out.suffix.lower(), [".html", ".htm"])
     if not out.absolute().parent.is_dir() or out.is_dir():
         raise ConfigError(f"--out {out} cannot be a file there; give one in an existing folder.")
+
+
+def check_table(option: str, out: Path, dataset: str) -> None:
+    """Raise ConfigError unless ``out`` can be a table, and replaces no file of the dataset."""
+    check_choice(f"the ending of {option}", out.suffix.lower(), TABLE_FORMATS)
+    place, target = (Path(os.path.realpath(path)) for path in (dataset, out))
+    if target.exists() and (target == place or place in target.parents):
+        raise ConfigError(
+            f"{option} {out} is there already, among the files of {dataset}; give another name, "
+            "so that none of them is lost."
+        )
 
 
 def report_and_fail(failure: Exception | None) -> None:

@@ -12,12 +12,11 @@ from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
     SplitSeedOption,
+    check_table,
     print_json,
     print_line,
     print_table,
 )
-from hoplite.config import TABLE_FORMATS
-from hoplite.errors import check_choice
 
 
 def predict(
@@ -28,7 +27,7 @@ def predict(
     json: JsonOption = False,
 ) -> None:
     """Predict the label of every node of DATASET and write id, predicted label and probability."""
-    check_choice("the ending of --out", out.suffix.lower(), TABLE_FORMATS)
+    check_table("--out", out, dataset)
     from hoplite import TrainedModel, load  # only now: importing torch takes a second
     from hoplite.predictions import predict_table, write_table
 

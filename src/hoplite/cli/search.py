@@ -13,13 +13,13 @@ from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
     SplitSeedOption,
+    check_table,
     print_json,
     print_line,
     print_table,
     search_bar,
 )
-from hoplite.config import TABLE_FORMATS, ModelConfig
-from hoplite.errors import check_choice
+from hoplite.config import ModelConfig
 
 SHOWN = 5  # configurations in the table of the best
 _usual = ModelConfig()
@@ -78,7 +78,7 @@ def search(
     Example: hoplite search cora --model lgc --out searches/cora-lgc
     """
     if export is not None:
-        check_choice("the ending of --export", export.suffix.lower(), TABLE_FORMATS)
+        check_table("--export", export, dataset)
     given = {
         "gate": gate, "operator": operator, "basis": basis, "start": start,
         "epochs": epochs, "patience": patience,
