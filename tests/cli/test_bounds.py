@@ -20,6 +20,7 @@ def test_table_and_truncation():
     done = hoplite("bounds", "cora", "--model", "egc", "--hops", "5", "--draws", "100")
     assert done.returncode == 0, done.stderr
     assert "the paper's theorem 2" in done.stdout
+    assert "egc, 5 hops, renormalized, monomial, a = 1" in done.stdout
     assert "Cut after 5 hops, exp(beta S) loses at most 0.0016" in done.stdout
     far = hoplite("bounds", "cora", "--model", "egc", "--hops", "2", "--coefficient-bound", "9")
     assert "loses an unknown part" in far.stdout

@@ -158,8 +158,9 @@ def _print(values: dict[str, Any]) -> None:
         low = paper is not None and paper < estimate["low"]
         note = "too low here: it does not hold" if low else "as stated; it need not hold"
         rows.append([f"the paper's theorem {theorem}", _figure(paper), note])
+    of = f"{values['operator']}, {values['basis']}"
     title = (
-        f"{values['dataset']}: {values['model']}, {values['hops']} hops, {values['operator']}, "
+        f"{values['dataset']}: {values['model']}, {values['hops']} hops, {of}, "
         f"a = {values['coefficient_bound']:.4g}, b = {values['weight_bound']:.4g}, "
         f"{values['nodes']:,} nodes"
     )
