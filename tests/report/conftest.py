@@ -267,9 +267,10 @@ def browser():
         if os.environ.get("CI") == "true":
             pytest.fail("no Chromium was found; `make browser` installs one.")
         pytest.skip("no Chromium was found; `make browser` installs one.")
+    quiet = ["--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=options)
+        chromium = driver.chromium.launch(executable_path=path, args=[*options, *quiet])
         yield chromium
         chromium.close()
 
