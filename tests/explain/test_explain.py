@@ -28,7 +28,7 @@ MODELS = [("sgc", "class"), ("egc", "class"), ("lgc", "class"), *[("hlgc", g) fo
 CASES = [
     (model, gate, basis)
     for model, gate in MODELS
-    for basis in (EXAMPLES if model in ("lgc", "hlgc") else ("monomial",))
+    for basis in {"lgc": EXAMPLES, "hlgc": (EXAMPLES[0], EXAMPLES[-1])}.get(model, ("monomial",))
 ]
 
 

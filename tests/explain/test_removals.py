@@ -21,11 +21,8 @@ from hoplite.models import build_model
 CASES = [
     ("sgc", "class", "monomial"),
     ("egc", "class", "monomial"),
-    *[
-        (model, gate, basis)
-        for basis in EXAMPLES
-        for model, gate in [("lgc", "class"), *[("hlgc", gate) for gate in GATES]]
-    ],
+    *[("lgc", "class", basis) for basis in EXAMPLES],
+    *[("hlgc", gate, basis) for gate in GATES for basis in (EXAMPLES[0], EXAMPLES[-1])],
 ]
 
 
@@ -194,7 +191,7 @@ def named(found):
 @pytest.mark.parametrize(("model", "gate"), [("sgc", "class"), ("hlgc", "node"), ("hlgc", "class")])
 def test_finds_all_flips(graphs, model, gate):
     seen = 0
-    for seed in range(12):
+    for seed in range(6):
         graph = graphs(n=8, isolated=0, seed=seed)
         trained = untrained(ModelConfig(model, 2, "adjacency", gate=gate), graph, seed)
         for node in range(4):
@@ -202,7 +199,7 @@ def test_finds_all_flips(graphs, model, gate):
             found = named(flips(trained, graph, graph.node_ids[node], most=100))
             assert found == pytest.approx(expected, abs=1e-10)
             seen += len(expected)
-    assert seen > 20
+    assert seen > 10
 
 
 def test_standardised_flips_are_real(graphs):

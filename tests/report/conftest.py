@@ -18,7 +18,13 @@ MODELS = ("sgc", "gat", "gcn", "egc", "lgc", "hlgc")
 GATES = ("class", "node", "feature")
 BASE = {"citeseer": 0.712, "cora": 0.811, "pubmed": 0.796}
 STEPS = {"sgc": -0.015, "gat": -0.004, "gcn": 0.0, "egc": 0.002, "lgc": 0.009, "hlgc": 0.011}
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
 WIDTHS = {"wide": 1280, "narrow": 360}
 PEER = {"name": "PyTorch Geometric's GCN", "ms_median": 42.0}
 
@@ -244,7 +250,7 @@ def hostile_text():
 
 @pytest.fixture(scope="session")
 def pages(tmp_path_factory):
-    """Pages: full, hostile, of one dataset, of one seed that stopped early, and of nothing."""
+    """Pages: hostile, of one dataset, of one seed that stopped early, and of nothing."""
     folder = tmp_path_factory.mktemp("report")
     partial = full() | {"kind": "quick", "timing": None, "curves": []}
     partial["accuracy"] = [entry | {"seeds": [0]} for entry in partial["accuracy"][:3]]
@@ -252,7 +258,7 @@ def pages(tmp_path_factory):
     for section in ("timing", "curves", "coefficients", "spectrum"):
         short[section] = [entry for entry in short[section] if entry["dataset"] == "cora"]
     short["curves"] = short["curves"][:1]
-    made = {"full": full(), "hostile": hostile(), "short": short, "partial": partial}
+    made = {"hostile": hostile(), "short": short, "partial": partial}
     made["empty"] = {"format": 1}
     for name, results in made.items():
         write_report(results, folder / f"{name}.html")
@@ -268,6 +274,8 @@ def browser():
             pytest.fail("no Chromium was found; `make browser` installs one.")
         pytest.skip("no Chromium was found; `make browser` installs one.")
     quiet = ["--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    # pages are read once: code is neither optimised nor compiled again to know its lines
+    quiet.append("--js-flags=--no-opt --no-maglev --no-enable-lazy-source-positions")
     options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with playwright.sync_playwright() as driver:
         chromium = driver.chromium.launch(executable_path=path, args=[*options, *quiet])
@@ -310,14 +318,14 @@ def opener(browser, pages):
 
 @pytest.fixture
 def visit(browser, pages):
-    """Open a page to do something with it."""
+    """Open a page for one test."""
     with opener(browser, pages) as open_page:
         yield open_page
 
 
 @pytest.fixture(scope="module")
 def shown(browser, pages):
-    """Open a page only to read it: it stays open for all tests, as drawing it is dear."""
+    """A page for all tests, as drawing it is dear: each leaves it as it was."""
     with opener(browser, pages) as open_page:
         yield functools.cache(open_page)
 
@@ -334,6 +342,13 @@ def looks():
         @staticmethod
         def background(page):
             return page.evaluate("getComputedStyle(document.body).backgroundColor")
+
+        @staticmethod
+        def toggle_tables(page):
+            """Open or close all of them with the keyboard."""
+            for summary in page.locator("summary").all():
+                summary.focus()
+                page.keyboard.press("Enter")
 
         @staticmethod
         def weak(page):

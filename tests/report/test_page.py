@@ -5,7 +5,6 @@ import re
 import pytest
 
 SIZES = {"wide": 1280, "narrow": 360}
-THEMES = ("light", "dark")
 
 
 # no case for each size with each theme: overflow is a matter of the one, contrast of the other
@@ -37,7 +36,7 @@ def test_it_renders(shown, looks, name, size, theme):
     assert looks.weak(page) == []
 
 
-@pytest.mark.parametrize("name", ["full", "hostile", "partial", "empty"])
+@pytest.mark.parametrize("name", ["short", "hostile", "partial", "empty"])
 def test_structure(shown, looks, name):
     look = ("narrow", "dark") if name == "partial" else ("wide", "light")
     looks.check_structure(shown(name, *look))
@@ -52,7 +51,7 @@ def test_hostile_names_are_text(shown, hostile_text):
 
 
 def test_the_network_is_forbidden(pages):
-    text = pages["full"].read_text(encoding="utf-8")
+    text = pages["short"].read_text(encoding="utf-8")
     policy = re.search(r'Content-Security-Policy" content="([^"]*)"', text)
     assert policy is not None
     assert policy[1].startswith("default-src 'none'; ")
@@ -61,8 +60,13 @@ def test_the_network_is_forbidden(pages):
     assert not re.search(r"(src|href)=[\"']?https?:", ours)
 
 
-def test_the_keyboard_reaches_everything(visit):
-    page = visit("short")
+def test_a_page_without_plots_is_small(pages):
+    assert pages["empty"].stat().st_size < 100_000 < pages["short"].stat().st_size
+
+
+def test_the_keyboard_reaches_everything(shown):
+    page = shown("short", "wide", "light")
+    page.evaluate("document.activeElement.blur()")
     reached = []
     for _ in range(26):
         page.keyboard.press("Tab")
@@ -84,8 +88,8 @@ def test_the_keyboard_reaches_everything(visit):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_a_number_tells_how_it_was_made(visit, size):
-    page = visit("short", size)
+def test_a_number_tells_how_it_was_made(shown, size):
+    page = shown("short", size, "light")
     button = page.get_by_role("button", name=re.compile("^LGC on Cora: 82.0 ± 0.39")).first
     button.focus()
     page.keyboard.press("Enter")
@@ -103,18 +107,18 @@ def test_a_number_tells_how_it_was_made(visit, size):
     assert page.evaluate("document.activeElement.className") == "score"
 
 
-def test_folded_tables_open_by_keyboard(visit, looks):
-    page = visit("short", "narrow")
-    for summary in page.locator("summary").all():
-        summary.focus()
-        page.keyboard.press("Enter")
+def test_folded_tables_open_by_keyboard(shown, looks):
+    page = shown("short", "narrow", "light")
+    looks.toggle_tables(page)
     assert page.locator("details:not([open])").count() == 0
     assert looks.overflow(page) <= 0
     assert page.locator("#curve-0-title ~ figcaption tbody tr").count() > 40
+    looks.toggle_tables(page)
+    assert page.locator("details[open]").count() == 0
 
 
 def test_the_biased_table_cannot_be_missed(shown):
-    page = shown("full", "wide", "light")
+    page = shown("short", "wide", "light")
     section = page.locator("#biased")
     assert "Biased" in section.locator("h2").text_content()
     assert "BIASED" in section.locator("caption").first.text_content()
@@ -124,9 +128,8 @@ def test_the_biased_table_cannot_be_missed(shown):
     assert page.locator("#accuracy .stamp").count() == 0
 
 
-@pytest.mark.parametrize("theme", THEMES)
-def test_the_theme_button(visit, looks, theme):
-    page = visit("short", theme=theme)
+def test_the_theme_button(visit, looks):
+    page = visit("short", theme="dark")
     read = """() => [document.getElementById("curve-0").layout.font.color,
                     document.getElementById("curve-0").data[0].line.color]"""
     before, colors = looks.background(page), page.evaluate(read)
@@ -143,8 +146,8 @@ def test_the_theme_button(visit, looks, theme):
     assert page.evaluate(read) == colors
 
 
-def test_the_theme_follows_the_system_until_it_is_chosen(visit, looks):
-    page = visit("short", theme="light")
+def test_the_theme_follows_the_system_until_it_is_chosen(shown, looks):
+    page = shown("short", "wide", "light")
     light = looks.background(page)
     page.emulate_media(color_scheme="dark")
     assert looks.background(page) != light
@@ -155,10 +158,12 @@ def test_the_theme_follows_the_system_until_it_is_chosen(visit, looks):
           return numbers(plot) === numbers(getComputedStyle(document.body).color);
         }"""
     )
+    page.emulate_media(color_scheme="light")
+    assert looks.background(page) == light
 
 
-def test_the_legend_hides_a_model_everywhere(visit):
-    page = visit("short")
+def test_the_legend_hides_a_model_everywhere(shown):
+    page = shown("short", "wide", "light")
     key = page.locator("#coefficients .key", has_text="EGC")
     visible = """() => [...document.querySelectorAll("#coefficients .canvas")].map((div) =>
       div.data.filter((t) => t.meta.series === "egc").map((t) => t.visible)).flat()"""
@@ -171,13 +176,17 @@ def test_the_legend_hides_a_model_everywhere(visit):
     assert set(page.evaluate(visible)) == {True}
 
 
-def test_reduced_motion_and_print(visit):
-    page = visit("short", reduced_motion="reduce")
+def test_reduced_motion_and_print(shown):
+    page = shown("short", "wide", "light")
     scroll = "getComputedStyle(document.documentElement).scrollBehavior"
+    assert page.evaluate(scroll) == "smooth"
+    page.emulate_media(reduced_motion="reduce")
     assert page.evaluate(scroll) == "auto"
-    page.emulate_media(media="print")
+    page.emulate_media(reduced_motion="no-preference", media="print")
     assert page.locator("nav.bar").is_hidden()
     assert len(page.pdf()) > 10_000
+    page.emulate_media(media="screen")
+    assert page.locator("nav.bar").is_visible()
 
 
 def test_without_scripts_the_numbers_are_still_there(visit):

@@ -19,9 +19,7 @@ ALL = pytest.mark.parametrize("operator", OPERATORS)
 
 @ALL
 @BOTH
-@pytest.mark.parametrize(
-    ("rows", "columns", "sparse"), [(64, 64, False), (7, 2, True), (1, 1, False)]
-)
+@pytest.mark.parametrize(("rows", "columns", "sparse"), [(64, 64, False), (7, 2, True)])
 def test_store_equals_memory(
     graphs, stores, tmp_path, monkeypatch, operator, basis, sparse, rows, columns
 ):

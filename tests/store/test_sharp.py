@@ -4,6 +4,7 @@ hand; a store that was cut once must be cut so again."""
 import dataclasses
 import itertools
 import math
+import mmap
 import shutil
 
 import numpy as np
@@ -198,9 +199,10 @@ def test_amounts_that_are_shown():
 def test_used_memory_is_that_of_the_process():
     before = used_memory()
     assert 10 * MB < before < 10**11
-    block = bytearray(b"x") * (64 * MB)  # zeros would take no memory yet
+    block = mmap.mmap(-1, 64 * MB)  # not memory that the process had freed before
+    block[:: mmap.PAGESIZE] = b"x" * (64 * MB // mmap.PAGESIZE)
     assert used_memory() - before > 32 * MB
-    del block
+    block.close()
 
 
 # ---- costs

@@ -99,7 +99,7 @@ def render(template: str, plots: Mapping[str, Sequence[figures.Figure]], **value
     written = environment.get_template(template).render(
         css=Markup(_source("page.css")),
         js=Markup(_source("page.js")),
-        plotly=Markup(get_plotlyjs()),
+        plotly=Markup(get_plotlyjs() if specs else ""),  # 4.7 MB
         plots=plots,
         specs=Markup(script_json(specs)),
         text=text,
