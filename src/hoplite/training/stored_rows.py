@@ -13,8 +13,10 @@ from torch import Tensor
 
 from hoplite.errors import ConfigError
 from hoplite.store import HopStore
+from hoplite.store.memory import release_memory
 
 FEW_ROWS = 16  # up to one row in so many, single rows are read instead of the whole range
+RANGE_BYTES = 8 * 10**6  # of hop features read at a time where only some of the rows are wanted
 
 
 class Rows(Protocol):
@@ -67,10 +69,11 @@ class Shelf:
         if len(nodes) and nodes[-1] + 1 - nodes[0] == len(nodes):  # a range: without a copy
             return torch.from_numpy(self.store.read(int(nodes[0]), int(nodes[-1]) + 1, self.hops))
         out = np.empty((len(self.hops), len(nodes), self.store.features), np.float32)
+        step = max(1, RANGE_BYTES // (4 * max(out.shape[0] * out.shape[2], 1)))
         low = 0
-        while low < len(nodes):  # ranges of nodes as long as a chunk, so that they fit in memory
+        while low < len(nodes):
             first = int(nodes[low])
-            high = int(np.searchsorted(nodes, first + self.chunk_rows))
+            high = int(np.searchsorted(nodes, first + step))
             part = nodes[low:high]
             span = int(part[-1]) + 1 - first
             if FEW_ROWS * len(part) < span:
@@ -95,6 +98,7 @@ class StoredRows:
         return len(self._nodes)
 
     def chunks(self) -> Iterator[tuple[int, Tensor]]:
+        release_memory()  # what was freed by other threads, which this one could not use
         step, ahead = self._shelf.chunk_rows, None
         for start in range(0, len(self), step):
             chunk = self._load(start) if ahead is None else ahead.result()
@@ -104,6 +108,7 @@ class StoredRows:
             yield start, chunk
 
     def pick(self, rows: Tensor) -> Tensor:
+        release_memory()
         wanted, step = rows.numpy(), self._shelf.chunk_rows
         _check_rising(wanted)
         cuts = np.searchsorted(wanted, np.arange(0, len(self) + step, step)).tolist()

@@ -31,7 +31,7 @@ from hoplite.propagation.backend import MOST_THREADS, get_num_threads
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.view import Filter
 from hoplite.store import HopStore
-from hoplite.store.memory import parse_bytes, show_bytes, used_memory
+from hoplite.store.memory import parse_bytes, release_memory, show_bytes, used_memory
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.shuffle import WINDOW
 from hoplite.training.statistics import std_mean
@@ -225,6 +225,7 @@ def _run_bytes(model: Model, training: TrainingConfig, rows: int, row_bytes: int
 
 def _room(memory: int, least: int) -> int:
     """Bytes of ``memory`` that are still free; ConfigError if they are fewer than ``least``."""
+    release_memory()
     held = used_memory() + RESERVE
     if memory < held + least:
         enough = -(-int(1.05 * (held + least)) // 10**7) * 10

@@ -71,7 +71,10 @@ class LinearTiles:
         found = [torch.zeros_like(value) for value in values]
         if learned is not None and learned.requires_grad:
             outer = self._by_coefficients.to(learned.dtype)
-            parts = torch.autograd.grad(learned, values, outer, allow_unused=True)
+            # outer as an argument would make torch import SymPy: a second and 40 MB
+            with torch.enable_grad():
+                inner = (learned * outer).sum()
+            parts = torch.autograd.grad(inner, values, allow_unused=True)
             found = [f if p is None else p for f, p in zip(found, parts, strict=True)]
         names = list(self._weights)
         found[names.index("theta")] = self._by_theta  # which no coefficient depends on
@@ -98,8 +101,8 @@ class GeneralTiles:
 
     def add_gradient(self, hops: Tensor, outer: Tensor) -> None:
         with torch.enable_grad():
-            signal = self._model.filtered(self._weights, KnownRows(hops), None)
-        found = torch.autograd.grad(signal, list(self._weights.values()), outer, allow_unused=True)
+            inner = (self._model.filtered(self._weights, KnownRows(hops), None) * outer).sum()
+        found = torch.autograd.grad(inner, list(self._weights.values()), allow_unused=True)
         for total, gradient in zip(self._sums, found, strict=True):
             if gradient is not None:  # the bias comes later, and some gates need hops
                 total += gradient
