@@ -17,7 +17,7 @@ from hoplite.datasets import write_npz
 from hoplite.errors import ClusterError
 from hoplite.store import HopStore, StoreError, propagate
 
-HOPS = 24  # so many that the work does not end while a test looks at it
+HOPS = 10  # so many that the work does not end while a test looks at it
 
 psutil = pytest.importorskip("psutil")
 pytest.importorskip("distributed")
