@@ -107,6 +107,21 @@ def test_a_machine_too_busy_for_dask_is_told(tmp_path, monkeypatch, kind):
         pass
 
 
+def test_the_log_of_dask_is_quiet_from_its_import_on():
+    code = (
+        "import logging, sys\n"
+        "from hoplite.cluster.connection import _quiet\n"
+        "assert 'distributed' not in sys.modules\n"
+        "with _quiet():\n"
+        "    import distributed\n"
+        "    logging.getLogger('distributed.batched').error('a worker went')\n"
+        "logging.getLogger('distributed.batched').error('the end')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "the end" in done.stderr
+    assert "went" not in done.stderr
+
+
 def test_another_build_of_the_same_version_differs(tmp_path):
     """Two checkouts may both be called 0.1.0."""
     root = str(Path(hoplite.__file__).parent.parent)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.cluster import tasks
-from hoplite.cluster.local import dask_begins, host_and_port, local_size, started
+from hoplite.cluster.local import dask_begins, host_and_port, local_size, started, warm_up
 from hoplite.cluster.tasks import Cluster, cannot_import, no_workers
 from hoplite.cluster.worker import Sign, complaint, version
 from hoplite.errors import ClusterError, ConfigError
@@ -41,6 +41,7 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
             "cluster needs Dask, which is not installed; pip install 'hoplite[cluster]'."
         )
     with contextlib.ExitStack() as stack:
+        warm_up(where)
         stack.enter_context(_quiet())
         if count:
             local = stack.enter_context(started(count))
@@ -154,6 +155,8 @@ def _checked_workers(client: Any, where: str, sign: Sign) -> int:
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
     """Keep Dask's log off the terminal: workers that come and go are no news to the user."""
+    import distributed  # noqa: F401 - its handlers exist from now on
+
     handlers = logging.getLogger("distributed").handlers
     before = [(handler, handler.level) for handler in handlers]
     try:

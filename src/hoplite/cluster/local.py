@@ -99,8 +99,6 @@ def dask_begins() -> Iterator[None]:
 def started(count: int) -> Iterator[LocalWorkers]:
     """A scheduler in this process and ``count`` workers, which start while the caller goes on."""
     import dask.config
-
-    processes.warm_up("distributed")
     from distributed import LocalCluster
     from distributed.security import Security
 
