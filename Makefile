@@ -14,9 +14,9 @@ STAMP := $(VENV)/.installed
 run: $(STAMP)
 	$(BIN)/hoplite reproduce --quick --out runs/quick
 
-# A worker more than there are cores, as some tests wait for processes, and each keeps to one
-# thread: more would only wait for each other. Bytecode is kept, as many of them start processes.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2) + 1)
+# A worker a core, each with one thread: more would only wait for each other. Bytecode is kept, as
+# many tests start processes.
+WORKERS := $(shell getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)
 test: $(STAMP) browser
 	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist worksteal
 

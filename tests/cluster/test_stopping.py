@@ -42,7 +42,6 @@ SAMPLE = [
     ("search", signal.SIGTERM, "working"),
     ("search 2", signal.SIGHUP, "random"),
     ("propagate local:2", signal.SIGTERM, "working"),
-    ("propagate local:2", signal.SIGINT, "random"),
     ("propagate", signal.SIGHUP, "working"),
     ("train", signal.SIGINT, "working"),
     ("train", signal.SIGTERM, "first"),

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 import torch
+from tests.commands import run
 
 from hoplite.errors import ConfigError
 from hoplite.propagation import backend
@@ -135,4 +136,5 @@ print(os.waitstatus_to_exitcode(status), get_num_threads(), torch.equal(spmm(S, 
 @needs_native
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
 def test_a_fork_after_threads_goes_on_with_one():
-    assert run_python(AFTER_A_FORK) == "0 2 True"
+    done = run(AFTER_A_FORK)
+    assert (done.stdout, done.stderr) == ("0 2 True\n", "")

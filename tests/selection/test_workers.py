@@ -18,15 +18,15 @@ CONFIGURATIONS = [{"hops": k, "epochs": 5, "dropout": d} for k in (1, 2) for d i
 @contextlib.contextmanager
 def killed_at_birth(most):
     """Kill the first ``most`` workers as soon as they are seen; yields the pids of the killed."""
-    killed, over = set(), threading.Event()
+    killed, over, me = set(), threading.Event(), psutil.Process()
+    others = {child.pid for child in me.children(recursive=True)}  # such as a browser
 
     def kill():
-        me = psutil.Process()
         while not over.wait(0.002) and len(killed) < most:
             with contextlib.suppress(psutil.NoSuchProcess):
                 for child in me.children(recursive=True):
                     born = child.ppid() != me.pid or "spawn_main" in " ".join(child.cmdline())
-                    if born and child.pid not in killed and len(killed) < most:
+                    if born and child.pid not in killed | others and len(killed) < most:
                         child.kill()
                         killed.add(child.pid)
 

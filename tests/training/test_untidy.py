@@ -203,7 +203,7 @@ def processes(request):
     tile_rows=st.integers(1, 40),
     shares=st.lists(st.floats(0, 1), min_size=3, max_size=3),
 )
-@examples(4)
+@examples(3)
 def test_several_processes_as_one(processes, graph, options, standardize, sizes, tile_rows, shares):
     shares = [*shares[: processes.size - 1], 1.0]  # none or one of them may have everything
     # a standardised multiple of one column does not depend on its factor: gradients are noise
