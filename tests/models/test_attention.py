@@ -1,11 +1,10 @@
 """The GAT against PyTorch Geometric's layers, its dropout, and the part of the graph it reads."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from tests import pyg
 from torch.nn.functional import elu
 
 from hoplite import ConfigError, Graph, TrainedModel, train
@@ -16,9 +15,12 @@ from hoplite.propagation.engine import Propagation
 from hoplite.training import NodeSet, Run, fit_runs
 
 CONFIG = ModelConfig("gat", hidden=4, heads=3)
-pytestmark = pytest.mark.skipif(
-    importlib.util.find_spec("torch_geometric") is None, reason="PyTorch Geometric is not installed"
-)
+pytestmark = pytest.mark.usefixtures("installed")
+
+
+@pytest.fixture(scope="module")
+def installed():
+    pyg.layers()
 
 
 def build(graph, config=CONFIG):
@@ -36,8 +38,7 @@ def weights_of(model, seeds=(0,), dtype=torch.float64):
 
 def two_layers(graph, weights):
     """PyTorch Geometric's own modules, loops added by them: logits of every node."""
-    from torch_geometric import nn  # only now: it takes a while
-
+    nn = pyg.layers()
     w = {name: value[0] for name, value in weights.items()}
     heads, hidden = w["hidden_source"].shape
     first = nn.GATConv(graph.num_features, hidden, heads).to(w["weight"].dtype)

@@ -1,8 +1,8 @@
 """The GCN against PyTorch Geometric's layers, and its dropout."""
 
 import numpy as np
-import pytest
 import torch
+from tests import pyg
 
 from hoplite import train
 from hoplite.config import ModelConfig
@@ -19,7 +19,7 @@ def weights_of(model, seed=0):
 
 
 def test_equals_two_gcnconv_layers(cora):
-    nn = pytest.importorskip("torch_geometric.nn")
+    nn = pyg.layers()
     model = build_model(ModelConfig("gcn", hidden=8), cora.num_features, cora.num_classes)
     weights = weights_of(model)
     first, second = nn.GCNConv(cora.num_features, 8), nn.GCNConv(8, cora.num_classes)

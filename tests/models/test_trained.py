@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save as save_tensors
+from tests import pyg
 
 from hoplite import (
     ConfigError,
@@ -60,7 +61,7 @@ def with_names(graph, features=None, classes=None):
 @pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.model}-{c.gate}")
 def test_round_trip(graphs, tmp_path, config):
     if config.model == "gat":
-        pytest.importorskip("torch_geometric")
+        pyg.layers()
     graph = graphs(dtype=np.float32)
     model = untrained(config, graph)
     back = TrainedModel.load(model.save(tmp_path / "deep" / "model"))
