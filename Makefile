@@ -34,7 +34,7 @@ browser:
 lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	$(BIN)/pyright
+	if command -v node > /dev/null; then $(BIN)/pyright; else echo "pyright needs Node.js"; fi
 
 sanitize: $(STAMP)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/sanitize.py

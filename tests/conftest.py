@@ -13,11 +13,6 @@ from scipy.special import eval_chebyt, eval_jacobi, eval_legendre
 from hoplite import Graph, HopliteWarning, Split, load
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The longest test begins first, so that no worker is left alone with it."""
-    items.sort(key=lambda item: item.name != "test_pyright")
-
-
 def make_graph(
     n: int = 12,
     d: int = 5,

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -63,10 +62,8 @@ def test_json_and_again(tmp_path):
 
 
 def test_half_precision_prints_what_it_loses(tmp_path):
-    done = alone(
-        "propagate", "cora", "--hops", 1, "--out", tmp_path / "s", "--dtype", "bfloat16",
-        "--threads", 1, "--memory", "600MB",
-    )  # fmt: skip
+    words = ("--dtype", "bfloat16", "--threads", 1, "--memory", "4GB")
+    done = hoplite("propagate", "cora", "--hops", 1, "--out", tmp_path / "s", *words)
     assert done.returncode == 0, done.stderr
     assert "what bfloat16 loses" in done.stdout
     assert "peak memory" in done.stdout
@@ -110,11 +107,8 @@ def test_the_command_is_killed_and_goes_on(club, tmp_path):
 
 def test_no_room_for_a_file(tmp_path):
     """A limit of the size of a file stands for a full disk or a quota."""
-    limit = 100_000
-    done = alone(
-        "propagate", "cora", "--hops", 1, "--out", tmp_path / "s",
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
-    )  # fmt: skip
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))"
+    done = hoplite("propagate", "cora", "--hops", 1, "--out", tmp_path / "s", before=limit)
     assert done.returncode == 1
     assert done.stderr.startswith("error: there is no room left on the disk of")
     assert "make room and run `hoplite propagate` again" in done.stderr
