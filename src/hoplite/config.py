@@ -14,25 +14,18 @@ import numpy as np
 
 from hoplite.bases import find_basis
 from hoplite.errors import ConfigError, check_choice, nearest_hint
+from hoplite.kinds import MODEL_KINDS, Kind
 
-MODELS = ("sgc", "egc", "lgc", "hlgc", "gcn", "gat")
+MODELS = tuple(MODEL_KINDS)
 GATES = ("node", "class", "feature")
 OPERATORS = ("renormalized", "adjacency", "laplacian")
 STARTS = ("random", "lowpass")
 OPTIMIZERS = ("adam", "lbfgs")
 ORDERS = ("auto", "weights-first", "hops-first")
 TABLE_FORMATS = (".parquet", ".csv")
-_POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
 USED_BY = {  # which models have the settings that not all of them have
-    "hops": _POLYNOMIAL,
-    "operator": (*_POLYNOMIAL, "gcn"),
-    "basis": ("lgc", "hlgc"),
-    "start": ("egc", "lgc", "hlgc"),
-    "gate": ("hlgc",),
-    "hidden": ("gcn", "gat"),
-    "heads": ("gat",),
-    "bias": _POLYNOMIAL,  # the two layers of the others always have theirs
-    "order": _POLYNOMIAL,
+    name: tuple(kind.name for kind in MODEL_KINDS.values() if name in kind.settings)
+    for name in dict.fromkeys(name for kind in MODEL_KINDS.values() for name in kind.settings)
 }
 MOST_HOPS = 100_000
 MOST_LBFGS_RATE = 1e12  # its line search goes up to 1e25 times as far, and float32 up to 3e38
@@ -96,12 +89,17 @@ class ModelConfig:
         check_number("heads", self.heads, 1, MOST_UNITS, whole=True)
         check_flag("bias", self.bias)
         check_flag("standardize", self.standardize)
-        if not basis.powers and self.model in ("sgc", "egc"):
+        if not basis.powers and self.kind.of_powers:
             raise ConfigError(
                 f"basis is {self.basis!r} but {self.model} is defined by powers of the operator; "
                 "use basis 'monomial', or model 'lgc'."
             )
         _refuse_idle(self.model, self)
+
+    @property
+    def kind(self) -> Kind:
+        """What the model is: linear or not, and so on."""
+        return MODEL_KINDS[self.model]
 
 
 @dataclass(frozen=True)
@@ -203,7 +201,7 @@ def _refuse_idle(model: str, config: ModelConfig | TrainingConfig) -> None:
 
 def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
     """Raise ConfigError if the model needs all nodes in every step, and a step has only some."""
-    if training.batch and config.model in ("gcn", "gat"):
+    if training.batch and not config.kind.linear:
         raise ConfigError(
             f"batch is {training.batch} but {config.model} needs the whole graph in every step; "
             "set batch to 0, or use a linear model."

@@ -203,10 +203,7 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
             f"{summary['ms_per_epoch']:.2f}",
         ]
     )
-    size = {
-        "gcn": f"{config.hidden} hidden units, {config.operator}",
-        "gat": f"{config.heads} heads of {config.hidden} hidden units",
-    }.get(config.model, f"{config.hops} hops, {config.operator}, {config.basis}")
+    size = config.kind.size.format_map(vars(config))
     title = f"{summary['dataset']}: {config.model}, {size}"
     columns = ["seed", "val %", "test %", "best epoch", "epochs", "ms/epoch"]
     print_table(title, columns, rows)

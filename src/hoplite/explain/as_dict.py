@@ -35,7 +35,7 @@ def explanation_dict(
             "hops": config.hops,
             "operator": config.operator,
             "basis": config.basis,
-            "gate": config.gate if config.model == "hlgc" else None,
+            "gate": config.gate if "gate" in config.kind.settings else None,
         },
         "node": {
             "index": v,

@@ -19,6 +19,7 @@ from torch import Tensor
 from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError, nearest_hint
 from hoplite.graph import Graph
+from hoplite.kinds import LINEAR
 from hoplite.models import LinearModel, Weights, build_model
 from hoplite.models.alignment import aligned_graph, check_classes
 from hoplite.models.hyper import HyperLGC
@@ -47,10 +48,10 @@ class ExactModel:
     def __init__(self, trained: TrainedModel, graph: Graph | str) -> None:
         config = trained.config
         graph = load(graph) if isinstance(graph, str) else graph
-        if config.model in ("gcn", "gat"):
+        if not config.kind.linear:
             raise ConfigError(
                 f"the model is a {config.model}, which is not linear, so its logits are no sums "
-                "over hops, nodes and features; use an sgc, egc, lgc or hlgc."
+                f"over hops, nodes and features; use an {', '.join(LINEAR[:-1])} or {LINEAR[-1]}."
             )
         graph = aligned_graph(graph, trained.num_features, trained.feature_names)
         check_classes(graph, trained.class_names, trained.left_out_classes)
@@ -88,8 +89,8 @@ class ExactModel:
             fixed = np.eye(self.propagation.hops + 1)[-1] if found is None else found[0].numpy()
             return fixed[:, None]
         assert isinstance(self.model, HyperLGC)  # every model is one or the other
-        widths = {"node": 1, "class": self.trained.num_classes, "feature": self.graph.num_features}
-        width, seen = widths[self.trained.config.gate], []
+        widths = {"hop": 1, "class": self.trained.num_classes, "feature": self.graph.num_features}
+        width, seen = widths[self.model.coefficient_per], []
         hops = torch.from_numpy(self.hop_features(reach)).unsqueeze(1)
         with torch.no_grad():
             view = self.propagation.view([node], hops=hops)

@@ -101,9 +101,9 @@ class Explainer:
         spread = exact.scaling[1]
         theta = exact.weights["theta"][0].numpy()
         columns = np.stack([sign * theta[:, c] / spread[c] for c, sign in signs.items()], axis=1)
-        if exact.trained.config.model == "hlgc" and exact.trained.config.gate != "node":
-            if exact.trained.config.gate == "class":
-                chosen = found[:, list(signs)]
-                return chosen.squeeze(1) if len(signs) == 1 else chosen, chosen, columns
+        if exact.model.coefficient_per == "class":
+            chosen = found[:, list(signs)]
+            return chosen.squeeze(1) if len(signs) == 1 else chosen, chosen, columns
+        if exact.model.coefficient_per == "feature":
             return found, np.eye(len(found)), (found * columns.sum(axis=1)).T
         return found[:, 0], found, columns.sum(axis=1, keepdims=True)

@@ -6,16 +6,23 @@ from hoplite.config import ModelConfig
 from hoplite.models.attention import GAT
 from hoplite.models.base import Model, Weights
 from hoplite.models.baselines import GCN
-from hoplite.models.hyper import ClassGate, FeatureGate, NodeGate
+from hoplite.models.hyper import HyperLGC
 from hoplite.models.linear import EGC, LGC, SGC, LinearModel
 
-_PLAIN: dict[str, type[Model]] = {"sgc": SGC, "egc": EGC, "lgc": LGC, "gcn": GCN, "gat": GAT}
-_GATED: dict[str, type[Model]] = {"node": NodeGate, "class": ClassGate, "feature": FeatureGate}
+# a line each, as in hoplite.kinds, which tells what is known without torch
+_EVALUATED_BY: dict[str, type[Model]] = {
+    "sgc": SGC,
+    "egc": EGC,
+    "lgc": LGC,
+    "hlgc": HyperLGC,
+    "gcn": GCN,
+    "gat": GAT,
+}
 
 
 def build_model(config: ModelConfig, num_features: int, num_classes: int) -> Model:
     """The model that ``config`` names, for ``num_features`` inputs and ``num_classes`` outputs."""
-    kind = _GATED[config.gate] if config.model == "hlgc" else _PLAIN[config.model]
+    kind = _EVALUATED_BY[config.model].reading(config)
     return kind(config, num_features, num_classes)
 
 

@@ -27,6 +27,7 @@ class Model(ABC):
     """
 
     kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
+    coefficient_per: ClassVar[str] = "hop"  # and node: "hop", "class" or "feature"
     columns: ClassVar[str] = "classes"  # what it propagates under dropout: "classes" or "features"
 
     def __init__(self, config: ModelConfig, num_features: int, num_classes: int) -> None:
@@ -34,6 +35,11 @@ class Model(ABC):
         self.num_features = num_features
         self.num_classes = num_classes
         self.lowpass_sign = -1 if config.operator == "laplacian" else 1
+
+    @classmethod
+    def reading(cls, config: ModelConfig) -> type[Model]:
+        """The class that evaluates it, where its settings choose between several."""
+        return cls
 
     def initial(self, generator: torch.Generator | None) -> Weights:
         """First weights of one run: Theta ~ U(-1/sqrt(m), 1/sqrt(m)), then the filter's.

@@ -22,6 +22,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from hoplite.config import ModelConfig
 from hoplite.filters import start_coefficients, uniform
 from hoplite.models.base import Model, Weights
 from hoplite.propagation.dropout import Dropout
@@ -30,6 +31,10 @@ from hoplite.propagation.engine import RowView
 
 class HyperLGC(Model):
     """The part that the gates share: the base coefficients alpha."""
+
+    @classmethod
+    def reading(cls, config: ModelConfig) -> type[HyperLGC]:
+        return {"node": NodeGate, "class": ClassGate, "feature": FeatureGate}[config.gate]
 
     def initial_filter(self, generator: torch.Generator | None) -> Weights:
         config = self.config
@@ -129,6 +134,8 @@ class NodeGate(HyperLGC):
 class ClassGate(HyperLGC):
     """One linear gate per node and class, from the features and the sum so far."""
 
+    coefficient_per = "class"
+
     def initial_gate(self, generator: torch.Generator | None) -> Weights:
         d, m = self.num_features, self.num_classes
         weight, bias = self._linear(d + m, m, generator)
@@ -157,6 +164,7 @@ class ClassGate(HyperLGC):
 class FeatureGate(HyperLGC):
     """One linear gate per node and feature, from the hop before and the sum so far."""
 
+    coefficient_per = "feature"
     columns = "features"
 
     def initial_gate(self, generator: torch.Generator | None) -> Weights:

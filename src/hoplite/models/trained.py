@@ -57,7 +57,7 @@ class TrainedModel:
     def coefficients_(self) -> np.ndarray:
         """c_0 .. c_k in the model's basis; for hLGC the ungated alpha. The baselines have none."""
         model = self._model()
-        if self.config.model in ("gcn", "gat"):
+        if not self.config.kind.linear:
             raise ConfigError(
                 f"a {self.config.model} has no filter coefficients; use a linear model."
             )

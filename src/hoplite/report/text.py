@@ -7,16 +7,10 @@ import math
 from typing import Any
 
 from hoplite.config import idle_settings
+from hoplite.kinds import MODEL_KINDS
 from hoplite.report.paper import Score
 
-MODEL_NAMES = {
-    "sgc": "SGC",
-    "gat": "GAT",
-    "gcn": "GCN",
-    "egc": "EGC",
-    "lgc": "LGC",
-    "hlgc": "hLGC",
-}
+MODEL_NAMES = {name: kind.title for name, kind in MODEL_KINDS.items()}
 DATASET_NAMES = {"citeseer": "Citeseer", "cora": "Cora", "pubmed": "Pubmed"}
 SYMBOLS = {
     "hops": "k",
@@ -133,7 +127,8 @@ def size(entry: dict[str, Any]) -> str:
     >>> size({"model": "lgc", "config": {"hops": 20, "hidden": 16}})
     'k = 20'
     """
-    name = "hidden" if "hops" in idle_settings(entry["model"]) else "hops"
+    kind = MODEL_KINDS.get(entry["model"])
+    name = kind.growth if kind else "hops"
     value = (entry.get("config") or {}).get(name)
     return "" if value is None else setting(name, value)
 

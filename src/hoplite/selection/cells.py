@@ -107,8 +107,8 @@ class Task:
         costs = []
         for cell in self.settings["cells"]:
             config, training = self._configs(cell[0])
-            hops = config.hidden if config.model in ("gcn", "gat") else config.hops
-            per_run = (20 + hops) * (3 if training.dropout else 1)
+            grown = getattr(config, config.kind.growth)
+            per_run = (20 + grown) * (3 if training.dropout else 1)
             costs.append(len(cell) * per_run)
         return np.array(costs, dtype=np.float64)
 

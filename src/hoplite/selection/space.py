@@ -31,6 +31,7 @@ from hoplite.config import (
 )
 from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
 from hoplite.files import read_regular
+from hoplite.kinds import MODEL_KINDS
 from hoplite.selection.dimensions import (
     DEFAULTS,
     KINDS,
@@ -147,8 +148,8 @@ class Space:
     def _gates(
         self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None
     ) -> list[str | None]:
-        """The gates that hLGC is tried with: the fixed one, the file's, or the default."""
-        if model != "hlgc":
+        """The gates that a model is tried with: the fixed one, the file's, or the default."""
+        if not _has_gates(model):
             return [None]
         if fixed and "gate" in fixed:
             return [check_choice("gate", fixed["gate"], GATES)]
@@ -266,7 +267,7 @@ def _read_layer(
         if key == "cut":
             continue
         if key in below and isinstance(value, dict):
-            gates = GATES if key == "hlgc" else ()
+            gates = GATES if _has_gates(key) else ()
             inner[key] = _read_layer(value, f"{where[:-1]}.{key}]", gates, model or key)
         elif isinstance(value, dict) and key not in KINDS:
             allowed = f"{', '.join(below)}" if below else "none"
@@ -274,11 +275,15 @@ def _read_layer(
                 f"{where} has a table {key!r}; the tables that it may have are: "
                 f"{allowed}.{nearest_hint(key, [*below, *KINDS])}"
             )
-        elif _changes_nothing(model, key, value, chosen=model == "hlgc" and not below):
+        elif _changes_nothing(model, key, value, chosen=_has_gates(model) and not below):
             raise GridError(f"{where}: {key} changes nothing here; leave it out.")
         else:
             dimensions[key] = read_dimension(key, value, where)
     return Layer(dimensions, cut, inner)
+
+
+def _has_gates(model: str) -> bool:
+    return model in MODEL_KINDS and "gate" in MODEL_KINDS[model].settings
 
 
 def _changes_nothing(model: str, option: str, value: Any, chosen: bool) -> bool:

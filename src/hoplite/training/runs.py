@@ -184,7 +184,7 @@ def batches_of(model: Model, source: Source, runs: Sequence[Run]) -> list[list[i
     takes more than a quarter of the free memory, or than a store's source has room for.
     """
     config = runs[0].config
-    if config.optimizer == "lbfgs" or model.config.model == "gat" or config.batch:
+    if config.optimizer == "lbfgs" or not model.config.kind.many_at_once or config.batch:
         return [[r] for r in range(len(runs))]
     if isinstance(source, Propagation):
         most = max(1, free_memory() // 4 // run_bytes(model, source))

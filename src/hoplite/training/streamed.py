@@ -26,6 +26,7 @@ from torch import Tensor
 from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError
+from hoplite.kinds import LINEAR
 from hoplite.models import Model
 from hoplite.propagation.backend import MOST_THREADS, get_num_threads
 from hoplite.propagation.dropout import Dropout
@@ -240,10 +241,10 @@ def _room(memory: int, least: int) -> int:
 def _check_fit(store: HopStore, model: Model) -> None:
     store.require_complete()
     config, found = model.config, store.manifest
-    if config.model in ("gcn", "gat"):
+    if not config.kind.linear:
         raise ConfigError(
             f"model is {config.model!r}, which needs the graph's edges in every step; a hop store "
-            "serves sgc, egc, lgc and hlgc."
+            f"serves {', '.join(LINEAR[:-1])} and {LINEAR[-1]}."
         )
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(found, option):
