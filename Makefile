@@ -34,7 +34,7 @@ browser:
 lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	if command -v node > /dev/null; then $(BIN)/pyright; else echo "pyright needs Node.js"; fi
+	if command -v node > /dev/null; then $(BIN)/pyright --pythonpath $(BIN)/python; else echo "pyright needs Node.js"; fi
 
 sanitize: $(STAMP)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/sanitize.py
@@ -47,11 +47,12 @@ fuzz: $(STAMP)
 # All at exactly the pinned versions, each file with its hash checked but torch's: its CPU build comes
 # from elsewhere on some machines. The build runs without isolation to use the pinned tools, too.
 TORCH := torch==2.13.0
-$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
+$(STAMP): Makefile pyproject.toml constraints.txt CMakeLists.txt $(wildcard native/*)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --no-deps --require-hashes -r constraints.txt
 	$(BIN)/python -m pip install --quiet $(TORCH)
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	$(BIN)/python -m pip check
 	touch $@
 
 clean:

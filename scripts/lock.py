@@ -17,16 +17,18 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 LOCK = ROOT / "constraints.txt"
 EXTRAS = ("test", "dev", "baselines")
-BUILD_TOOLS = "scikit-build-core\nnanobind\ncmake\nninja\n"  # the build is not isolated
+BUILD_TOOLS = ("scikit-build-core", "nanobind", "cmake", "ninja")  # the build is not isolated
 APART = re.compile(r"^(torch|triton|cuda-\w+|nvidia-[\w-]+)==.*(\n +.*)*\n", re.MULTILINE)
 HEAD = "# Written by `python scripts/lock.py`.\n"
 
 
 def main() -> None:
+    (torch,) = re.findall(r"^TORCH := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    also = "\n".join((*BUILD_TOOLS, torch))
     command = ["uv", "pip", "compile", "pyproject.toml", "-", "--output-file", str(LOCK), "--quiet"]
     command += ["--generate-hashes", "--universal", "--python-version", "3.11"]
     command += ["--no-header", "--no-annotate", *(f"--extra={extra}" for extra in EXTRAS)]
-    subprocess.run([*command, *sys.argv[1:]], input=BUILD_TOOLS, text=True, cwd=ROOT, check=True)
+    subprocess.run([*command, *sys.argv[1:]], input=also, text=True, cwd=ROOT, check=True)
     LOCK.write_text(HEAD + APART.sub("", LOCK.read_text()))
 
 

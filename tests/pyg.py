@@ -4,12 +4,10 @@ from types import ModuleType
 
 import pytest
 
-from hoplite.peers import find
+from hoplite.peers import quiet
 
 
 def layers() -> ModuleType:
     """Its layers; the test skips without it. Imported only now, as that takes a while."""
-    nn = find("torch_geometric.nn")
-    if nn is None:
-        pytest.skip("PyTorch Geometric is not installed")
-    return nn
+    with quiet():
+        return pytest.importorskip("torch_geometric.nn")

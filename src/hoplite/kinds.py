@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hoplite.coefficients import Coefficients, Exponential, Free, Last
+
 _POLYNOMIAL = ("hops", "operator", "bias", "order")
 
 
@@ -28,6 +30,8 @@ class Kind:
         Whether its logits are sums over hops, nodes and features (given its gates), so that a
         prediction can be explained and a node's logits follow from its own hop features: it can be
         trained from a store and on some rows alone. If not, every step needs the graph's edges.
+    coefficients : Coefficients or None
+        Where they come from; None if they are not the same for every node, or there are none.
     of_powers : bool
         Whether it is defined by the powers of the operator, so that no other basis makes sense.
     many_at_once : bool
@@ -40,6 +44,7 @@ class Kind:
     size: str = "{hops} hops, {operator}, {basis}"
     growth: str = "hops"
     linear: bool = True
+    coefficients: Coefficients | None = None
     of_powers: bool = False
     many_at_once: bool = True
 
@@ -47,9 +52,9 @@ class Kind:
 MODEL_KINDS = {
     kind.name: kind
     for kind in (
-        Kind("sgc", "SGC", _POLYNOMIAL, of_powers=True),
-        Kind("egc", "EGC", (*_POLYNOMIAL, "start"), of_powers=True),
-        Kind("lgc", "LGC", (*_POLYNOMIAL, "basis", "start")),
+        Kind("sgc", "SGC", _POLYNOMIAL, coefficients=Last(), of_powers=True),
+        Kind("egc", "EGC", (*_POLYNOMIAL, "start"), coefficients=Exponential(), of_powers=True),
+        Kind("lgc", "LGC", (*_POLYNOMIAL, "basis", "start"), coefficients=Free()),
         Kind("hlgc", "hLGC", (*_POLYNOMIAL, "basis", "start", "gate")),
         Kind(
             "gcn",

@@ -19,7 +19,11 @@ from hoplite.store.plan import Sizes, panel_width, part_entries
 MEASURED = """
 import resource, sys
 from hoplite.cli import app
+from hoplite.store import panel
+planned, parts = panel.part_entries, []
+panel.part_entries = lambda *sizes: parts.append(planned(*sizes)) or parts[-1]
 app(sys.argv[1:], standalone_mode=False)
+print(min(parts), file=sys.stderr)  # entries of the operator that are held at a time
 print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)
 """
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss has other units elsewhere")
@@ -55,16 +59,16 @@ def measured(source, out, hops, budget, *options):
     shell = ["/bin/sh", "-c", '"$@"; exit $?', "sh", *command]
     done = subprocess.run(shell, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    peak, summary = int(done.stderr.split()[-1]), json.loads(done.stdout)
+    summary, (entries, peak) = json.loads(done.stdout), map(int, done.stderr.split()[-2:])
     assert abs(summary["peak_memory"] - peak) < 2**20
-    return peak, summary
+    return peak, entries, summary
 
 
 @LINUX
 def test_hops_larger_than_the_budget(tmp_path):
     write_tables(tmp_path / "tables")
     out = tmp_path / "s"
-    peak, summary = measured(tmp_path / "tables", out, HOPS, BUDGET)
+    peak, _, summary = measured(tmp_path / "tables", out, HOPS, BUDGET)
     assert peak < BUDGET
     assert summary["bytes"] >= 1.5 * BUDGET
     assert summary["panels"] > 1
@@ -77,15 +81,16 @@ def test_hops_larger_than_the_budget(tmp_path):
 
 @LINUX
 def test_an_operator_that_does_not_fit(stores, tmp_path):
-    """5 million entries, 40 MB, pass by in ranges of rows beside the panels."""
+    """8 million entries, 64 MB, pass by in ranges of rows beside the panels."""
     rng, budget = np.random.default_rng(0), 400 * 10**6
     graph = Graph.from_edges(
-        rng.integers(0, 9000, (2_500_000, 2)), rng.standard_normal((9000, 600), np.float32)
+        rng.integers(0, 9000, (4_000_000, 2)), rng.standard_normal((9000, 600), np.float32)
     )
     write_disk_graph(graph, tmp_path / "graph")
     options = ("--basis", "chebyshev")
-    peak, _ = measured(tmp_path / "graph", tmp_path / "float32", 2, budget, *options)
+    peak, entries, _ = measured(tmp_path / "graph", tmp_path / "float32", 2, budget, *options)
     assert peak < budget
+    assert entries < graph.adjacency.nnz
     expected = stores.in_memory(graph, basis="chebyshev", hops=2)
     assert np.array_equal(HopStore.open(tmp_path / "float32").read(0, 9000), expected)
 

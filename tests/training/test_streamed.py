@@ -285,7 +285,7 @@ def test_memory_stays_within_the_budget(large_store, options):
 
 @pytest.fixture(scope="module")
 def large_store(tmp_path_factory):
-    """Bigger than the budget and cheap to make: no edges, three hops."""
+    """Bigger than what the libraries leave of the budget, and cheap to make: no edges."""
     generator = np.random.default_rng(0)
     features = generator.random((75_000, 250), np.float32)
     labels = generator.integers(0, 5, 75_000)

@@ -20,6 +20,7 @@ from hoplite.cli.console import (
 )
 from hoplite.config import ModelConfig
 from hoplite.errors import ConfigError
+from hoplite.kinds import MODEL_KINDS
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.theory import FunctionClass
@@ -120,7 +121,7 @@ def bounds(
             progress=lambda share: progress("drawing signs", share),
         )
     values = chosen.summary(found)
-    if chosen.model == "egc":
+    if chosen.coefficients.exponential:
         values["truncation"] = _truncation(chosen)
     statement = None
     if fitted is not None:
@@ -153,8 +154,9 @@ def _print(values: dict[str, Any]) -> None:
     rows = [["the complexity itself", f"{estimate['value']:.4g}", _how(estimate)]]
     for name, value in sorted(values["bounds"].items(), key=lambda pair: pair[1] or float("inf")):
         rows.append([f"bound: {name.replace('_', ' ')}", _figure(value), MEANINGS[name]])
-    if paper is not None or (values["model"] != "sgc" and find_basis(values["basis"]).powers):
-        theorem = {"lgc": 1, "egc": 2}[values["model"]]
+    coefficients = MODEL_KINDS[values["model"]].coefficients
+    theorem = coefficients and coefficients.theorem
+    if theorem and (paper is not None or find_basis(values["basis"]).powers):
         low = paper is not None and paper < estimate["low"]
         note = "too low here: it does not hold" if low else "as stated; it need not hold"
         rows.append([f"the paper's theorem {theorem}", _figure(paper), note])

@@ -12,6 +12,7 @@ import pyarrow as pa
 from hoplite.errors import HopliteError
 from hoplite.filters import frequency_response
 from hoplite.graph import Graph
+from hoplite.kinds import MODEL_KINDS
 from hoplite.reproduce.jobs import CURVES_ON, Job
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
@@ -77,7 +78,8 @@ def learned_sections(found: list[Found]) -> dict[str, list[dict[str, Any]]]:
             first = {"seed": one.seen["seeds"][0], "best_epoch": one.seen["best_epoch"]}
             curves.append({**about, **first, **one.seen["curves"]})
         runs = _aligned(learned["runs"])
-        if one.job.model != "sgc" and len(runs):  # SGC's only coefficient is 1
+        known = MODEL_KINDS[one.job.model].coefficients
+        if len(runs) and (known is None or known.learned):  # SGC's only coefficient is 1
             coefficients.append(
                 {
                     **about,

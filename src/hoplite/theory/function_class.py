@@ -13,11 +13,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import Basis, find_basis
+from hoplite.coefficients import Coefficients
 from hoplite.config import ModelConfig, check_flag, check_number
 from hoplite.datasets import load
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.graph_checks import as_node_indices
+from hoplite.kinds import MODEL_KINDS
 from hoplite.operators import Operator, build_operator
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import free_memory
@@ -33,7 +35,7 @@ from hoplite.theory.bounds import (
 from hoplite.theory.estimate import DRAWS, Estimate, estimate
 from hoplite.theory.norms import one_norm, polynomial_norms
 
-MODELS = ("sgc", "egc", "lgc")
+MODELS = tuple(kind.name for kind in MODEL_KINDS.values() if kind.coefficients is not None)
 MOST_HOPS = 5000  # the bounds look at all pairs of hops
 BLOCK_BYTES = 2**27  # hop features held at a time
 LARGEST = 1e100  # squares and sums of such numbers do not overflow
@@ -137,7 +139,8 @@ class FunctionClass:
         M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum. infinity where
         it is too large for a number.
         """
-        if self.model == "sgc" or not self._basis.powers or self.bias or self.outputs > 1:
+        one = not self.bias and self.outputs == 1
+        if self.coefficients.theorem is None or not self._basis.powers or not one:
             raise ConfigError(
                 "the paper states its bounds for one output of lgc and egc without a bias, on "
                 "powers of the operator; use bound() instead."
@@ -145,12 +148,7 @@ class FunctionClass:
         a, norm = float(self.coefficient_bound), self._operator_1_norm
         if not self._scale_of_weights * self._largest_feature:
             return 0.0  # also where the powers are infinite
-        with np.errstate(over="ignore"):
-            growth = (
-                a * float(self._basis.growth(norm, self.hops).sum())
-                if self.model == "lgc"
-                else _exp(a * norm)
-            )
+        growth = self.coefficients.paper_growth(a, self._basis, norm, self.hops)
         return self._scale_of_weights * self._largest_feature / math.sqrt(self.size) * growth
 
     def massart_bound(self) -> float:
@@ -201,7 +199,7 @@ class FunctionClass:
             "chernoff": self._scaled(chernoff_bound(columns)),
             "hopwise": self._scaled(hopwise_bound(columns, self._blocks())),
         }
-        if self.model == "egc":
+        if self.coefficients.exponential:
             found["covering"] = self._scaled(covering_bound(columns))
         return found
 
@@ -226,7 +224,7 @@ class FunctionClass:
             self._blocks,
             self.size,
             self.graph.num_features + self.bias,
-            exponential=self.model == "egc",
+            exponential=self.coefficients.exponential,
             outputs=self.outputs,
             draws=draws,
             seed=seed,
@@ -260,6 +258,13 @@ class FunctionClass:
     # ---- what they are made of
 
     @property
+    def coefficients(self) -> Coefficients:
+        """Where c_0 .. c_k come from."""
+        found = MODEL_KINDS[self.model].coefficients
+        assert found is not None  # see __post_init__
+        return found
+
+    @property
     def size(self) -> int:
         """L, the number of nodes."""
         assert self.nodes is not None  # see __post_init__
@@ -268,12 +273,7 @@ class FunctionClass:
     @property
     def _hop_weights(self) -> np.ndarray:
         """w_i, the largest ``|c_i|``: (k + 1,)."""
-        if self.model == "lgc":
-            return np.full(self.hops + 1, float(self.coefficient_bound))
-        if self.model == "sgc":
-            return np.eye(self.hops + 1)[-1]
-        steps = self.coefficient_bound / np.arange(1, self.hops + 1)
-        return np.cumprod(np.concatenate([[1.0], steps]))
+        return self.coefficients.largest(self.coefficient_bound, self.hops)
 
     @property
     def _scale_of_weights(self) -> float:
@@ -333,7 +333,7 @@ class FunctionClass:
             yield block
         if self.bias:  # a feature of ones that is not propagated
             constant = np.zeros((len(used), self.size, 1))
-            constant[-1 if self.model == "sgc" else 0] = 1.0
+            constant[0] = 1.0  # of the lowest hop that is used
             yield constant
 
     @cached_property
@@ -345,10 +345,6 @@ class FunctionClass:
     @cached_property
     def _operator_1_norm(self) -> float:
         return one_norm(self._built.matrix)
-
-
-def _exp(value: float) -> float:
-    return math.exp(value) if value < 700 else math.inf
 
 
 def _finite(value: float) -> float | None:

@@ -108,9 +108,11 @@ def generalization(
     logits = model.logits(graph).astype(np.float64)
     leads = _leads(logits[train], labels[train])
     norm, coefficient_limit, tries = sum(weights), 1.0, 1.0
-    if config.model == "lgc":  # alpha is scaled to norm 1, and Theta the other way
+    learned = config.kind.coefficients
+    assert learned is not None  # else there were no norms
+    if learned.homogeneous:  # alpha is scaled to norm 1, and Theta the other way
         norm *= coefficient
-    elif config.model == "egc":
+    elif learned.exponential:
         coefficient_limit, tries = _rate_limit(coefficient)
     if "bias" in model.weights:
         norm += float(model.weights["bias"].double().abs().sum())
@@ -160,11 +162,11 @@ def generalization(
 
 def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     """``||alpha||_inf`` (``|beta|`` for egc, 1 for sgc), and ``||Theta||_1`` of every class."""
-    name = model.config.model
-    if name not in MODELS:
-        raise ConfigError(f"no bound is known for {name}; use sgc, egc or lgc.")
-    filters = {"lgc": "alpha", "egc": "beta"}
-    learned = model.weights[filters[name]].double().abs().max() if name in filters else 1.0
+    found = model.config.kind.coefficients
+    if found is None:
+        known = f"{', '.join(MODELS[:-1])} or {MODELS[-1]}"
+        raise ConfigError(f"no bound is known for {model.config.model}; use {known}.")
+    learned = model.weights[found.learned].double().abs().max() if found.learned else 1.0
     return float(learned), tuple(model.weights["theta"].double().abs().sum(dim=0).tolist())
 
 

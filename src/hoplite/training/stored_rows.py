@@ -69,7 +69,8 @@ class Shelf:
         if len(nodes) and nodes[-1] + 1 - nodes[0] == len(nodes):  # a range: without a copy
             return torch.from_numpy(self.store.read(int(nodes[0]), int(nodes[-1]) + 1, self.hops))
         out = np.empty((len(self.hops), len(nodes), self.store.features), np.float32)
-        step = max(1, RANGE_BYTES // (4 * max(out.shape[0] * out.shape[2], 1)))
+        row_bytes = 4 * max(out.shape[0] * out.shape[2], 1)
+        step = max(1, min(self.chunk_rows, RANGE_BYTES // row_bytes))
         low = 0
         while low < len(nodes):
             first = int(nodes[low])
