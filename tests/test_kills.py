@@ -45,6 +45,7 @@ class Case:
     after_kill: Callable[[Path], None] = lambda out: None
     finished: str = "-"  # the refusal of a run after the kill that only came when all was done
     before: Callable[[Path], str] = lambda data: ""
+    varies: bool = False  # the number of changes, as a download comes in pieces of any size
 
 
 def train(data: Path, out: Path) -> list[Any]:
@@ -152,6 +153,7 @@ CASES = {
     "fetch": Case(
         lambda data, out: ["datasets", "--fetch", "reddit", "--folder", out / "reddit"],
         before=lambda data: (data / "fetch.py").read_text(),
+        varies=True,
     ),
 }
 
@@ -234,9 +236,13 @@ def test_killed_before_every_change(data, capsys, name):
     points = list(range(1, count + 1))
     if not THOROUGH:
         points = sorted(random.Random(name).sample(points, min(SAMPLE, count)))
+    missed = 0
     for at in points:
         out = fresh()
         killed = run(out, at)
+        if case.varies and killed.returncode == 0 and int(out.with_name("told").read_text()) < at:
+            missed += 1  # it had fewer
+            continue
         assert killed.returncode == -9, f"at {at}: {killed.stderr}"
         case.after_kill(out)
         again = run(out, 0)
@@ -244,4 +250,5 @@ def test_killed_before_every_change(data, capsys, name):
         assert again.returncode == 0 or refused, f"at {at}: {again.stderr}"
         assert content(out) == expected, f"at {at}: {sorted(content(out))}"
     with capsys.disabled():
-        print(f"{name}: {len(points)} of {count} kill points")
+        print(f"{name}: {len(points) - missed} of {count} kill points")
+    assert missed <= len(points) // 2
