@@ -39,3 +39,11 @@ def test_public_names_exist_and_are_few():
 def test_help_does_not_wait_for_torch():
     code = "import sys, hoplite.cli; print('torch' in sys.modules, 'sklearn' in sys.modules)"
     assert run(sys.executable, "-c", code).stdout.split() == ["False", "False"]
+
+
+def test_what_is_installed_is_pinned_with_hashes():
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").replace("\\\n", "").splitlines()
+    pins = [line for line in lines if not line.startswith("#")]
+    assert len(pins) > 50
+    assert all("==" in pin and "--hash=sha256:" in pin for pin in pins)
+    assert "--require-hashes -r constraints.txt" in (ROOT / "Makefile").read_text(encoding="utf-8")
