@@ -34,7 +34,7 @@ browser:
 lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
-	if command -v node > /dev/null; then $(BIN)/pyright --pythonpath $(BIN)/python; else echo "pyright needs Node.js"; fi
+	if command -v node > /dev/null; then $(BIN)/pyright --pythonpath $(BIN)/python; else echo "types were not checked: pyright needs Node.js"; fi
 
 sanitize: $(STAMP)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/sanitize.py

@@ -27,7 +27,8 @@ class Model(ABC):
     """
 
     kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
-    coefficient_per: ClassVar[str] = "hop"  # and node: "hop", "class" or "feature"
+    # for what a hop of a node has a coefficient of its own: all ("hop"), each "class" or "feature"
+    coefficient_per: ClassVar[str] = "hop"
     columns: ClassVar[str] = "classes"  # what it propagates under dropout: "classes" or "features"
 
     def __init__(self, config: ModelConfig, num_features: int, num_classes: int) -> None:
