@@ -24,8 +24,8 @@ SERVER = """
 import atexit, contextlib, gc, io, json, os, signal, sys, threading, traceback
 import distributed.cli.dask_scheduler, distributed.cli.dask_worker
 import rich.markdown, typer.rich_utils
-import hoplite, hoplite.bench.suite, hoplite.cli, hoplite.cluster, hoplite.explain
-import hoplite.predictions, hoplite.report, hoplite.selection, hoplite.store
+import hoplite, hoplite.lab.bench.suite, hoplite.cli, hoplite.cluster, hoplite.explain
+import hoplite.predictions, hoplite.lab.report, hoplite.selection, hoplite.store
 from hoplite.propagation import backend
 
 with contextlib.redirect_stdout(io.StringIO()):  # what is imported only when a command runs

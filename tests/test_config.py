@@ -16,7 +16,7 @@ from hoplite.config import (
     idle_settings,
     split_options,
 )
-from hoplite.report.text import settings
+from hoplite.lab.report.text import settings
 from hoplite.selection import train_command
 from hoplite.selection.space import parse_space
 from hoplite.store import propagate

@@ -12,7 +12,7 @@ from hoplite.bases import KNOWN
 from hoplite.kinds import MODEL_KINDS
 
 ROOT = Path(__file__).parent.parent
-PAPER = ROOT / "src" / "hoplite" / "report"  # which knows what the paper compared
+PAPER = ROOT / "src" / "hoplite" / "lab"  # which knows what the paper compared
 
 
 def run(*command):

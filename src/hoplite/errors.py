@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib.util import find_spec
 
 
 class HopliteError(Exception):
@@ -44,6 +45,19 @@ class ClusterError(HopliteError):
 
 class HopliteWarning(UserWarning):
     """Something is suspicious but the work goes on."""
+
+
+def require_extra(extra: str, what: str, *modules: str) -> None:
+    """HopliteError unless the ``modules`` that ``what`` needs are installed: those of an extra.
+
+    >>> require_extra("lab", "a page", "no_such_module")
+    Traceback (most recent call last):
+    hoplite.errors.HopliteError: a page needs no_such_module; run `pip install "hoplite[lab]"`.
+    """
+    missing = [name for name in modules if find_spec(name) is None]
+    if missing:
+        names = " and ".join(missing)
+        raise HopliteError(f'{what} needs {names}; run `pip install "hoplite[{extra}]"`.')
 
 
 _SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")

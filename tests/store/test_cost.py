@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hoplite import Graph
-from hoplite.bench.child import ask
 from hoplite.datasets.disk_graph import write_disk_graph
+from hoplite.lab.bench.child import ask
 from hoplite.store.cost import cost
 
 NODES = 30_000

@@ -46,12 +46,14 @@ def explain(
     """Explain the prediction for one node of DATASET: an exact sum of hops, nodes and features."""
     if out is not None:
         check_page(out)
+        from hoplite.lab.report import check_libraries, write_explanation
+
+        check_libraries()
     from hoplite import TrainedModel, load  # only now: importing torch takes a second
     from hoplite.explain import explain as explained
     from hoplite.explain import flips as search
     from hoplite.explain.exact import class_index
-    from hoplite.report import terminal_explanation, write_explanation
-    from hoplite.report.explanation_text import MOST_FLIPS
+    from hoplite.explain.text import MOST_FLIPS, terminal_explanation
 
     model = TrainedModel.load(model_dir)
     for option, value in (("--class", class_), ("--against", against)):

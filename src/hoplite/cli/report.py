@@ -20,10 +20,11 @@ def report(
 ) -> None:
     """Turn DIR/results.json into one HTML page that needs no network, and print its tables."""
     check_page(out)
-    from hoplite.report import load_results, terminal_tables, write_report
-    from hoplite.report.findings import findings, headline, missing
-    from hoplite.report.provenance import busy_line
+    from hoplite.lab.report import check_libraries, load_results, terminal_tables, write_report
+    from hoplite.lab.report.findings import findings, headline, missing
+    from hoplite.lab.report.provenance import busy_line
 
+    check_libraries()
     results = load_results(folder)
     try:
         write_report(results, out)

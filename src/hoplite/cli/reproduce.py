@@ -47,8 +47,10 @@ def reproduce(
             raise HopliteError(f"cannot read {notes}: {error.strerror}.") from None
         except UnicodeDecodeError as error:
             raise HopliteError(f"cannot read {notes}: {error}.") from None
-    from hoplite.report import terminal_tables  # only now: importing torch takes a second
-    from hoplite.reproduce import reproduce as run
+    from hoplite.lab.report import check_libraries, terminal_tables
+
+    check_libraries()
+    from hoplite.lab.reproduce import reproduce as run  # only now: torch takes a second
 
     started = time.monotonic()
     with steps_bar("reproduce") as progress:

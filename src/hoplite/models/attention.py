@@ -79,7 +79,7 @@ class GAT(Model):
         """Two GATConv without weights of their own, which take the product of inputs and W."""
         nn = find("torch_geometric.nn")
         if nn is None:
-            raise ConfigError("gat needs PyTorch Geometric; install hoplite[baselines].")
+            raise ConfigError('gat needs PyTorch Geometric; run `pip install "hoplite[lab]"`.')
         with torch.device("meta"):  # so that nothing is drawn from torch's own generator
             first = nn.GATConv(1, self.config.hidden, self.config.heads, add_self_loops=False)
             second = nn.GATConv(1, self.num_classes, bias=False, add_self_loops=False)

@@ -1,0 +1,8 @@
+"""The lab: what serves the paper, the benchmarks and the pages, and nothing else needs.
+
+    reproduce   the paper's experiments, one after the other
+    report      results and explanations -> HTML pages, RESULTS.md, tables
+    bench       Hoplite and its peers, measured in turn
+
+Its libraries come with ``pip install "hoplite[lab]"``; the rest of Hoplite does without them.
+"""

@@ -1,0 +1,158 @@
+"""Work that is measured in a process of its own, so that its peak memory is its own.
+
+``ask("store", folder=..., ...)`` starts ``python -m hoplite.lab.bench.child``, which runs the
+function of that name below and prints what it returns.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from hoplite.errors import HopliteError
+
+
+def ask(task: str, **arguments: Any) -> dict[str, Any]:
+    """What the function ``task`` of this file returns in a new process."""
+    return run([sys.executable, "-m", "hoplite.lab.bench.child", task, json.dumps(arguments)])
+
+
+def run(command: list[str]) -> dict[str, Any]:
+    """The JSON object that ``command`` prints; HopliteError with its last words if it fails."""
+    child = _completed(command)
+    if child.returncode:
+        last = (child.stderr.strip().splitlines() or ["it gave no reason"])[-1]
+        raise HopliteError(f"a process of the benchmark failed: {last}")
+    return json.loads(child.stdout)
+
+
+def _completed(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def product_growth(folder: str, columns: int, threads: int) -> dict[str, Any]:
+    """See :mod:`hoplite.lab.bench.peak`; the CSR matrix is in ``folder``."""
+    from hoplite.lab.bench import peak
+
+    _set_threads(threads)
+    return {"growth": peak.product_growth(peak.read_matrix(folder), columns)}
+
+
+def write_graph(scale: float, folder: str) -> dict[str, Any]:
+    """Make ``reddit-like`` at ``scale`` and write it to ``folder``."""
+    from hoplite.datasets.disk_graph import write_disk_graph
+    from hoplite.datasets.synthetic import reddit_like
+
+    graph = reddit_like(scale)
+    write_disk_graph(graph, folder)
+    return {
+        "nodes": graph.num_nodes,
+        "entries": int(graph.adjacency.nnz),
+        "features": graph.num_features,
+        "bytes": sum(path.stat().st_size for path in Path(folder).iterdir()),
+    }
+
+
+def hops(folder: str, hops: int, threads: int, rounds: int, seconds: float) -> dict[str, Any]:
+    """All hop features in memory, in turn with torch's CSR product if ``rounds`` is not 0."""
+    from hoplite.propagation.engine import Propagation
+    from hoplite.store.memory import peak_memory
+
+    _set_threads(threads)
+    graph = _graph(folder)
+    started = time.perf_counter()
+    propagation = Propagation(graph, hops=hops)
+    prepared = time.perf_counter()
+    features = propagation.view(hops_first=True).hop_features()
+    ended = time.perf_counter()
+    found: dict[str, Any] = {
+        "operator": prepared - started,
+        "hops": ended - prepared,
+        "peak": peak_memory(),
+        "own": graph.features.nbytes + features.numel() * features.element_size(),
+    }
+    if rounds:
+        found |= _race(propagation, features[-1, :, 0], rounds, seconds)
+    return found
+
+
+def _race(propagation: Any, ours: Any, rounds: int, seconds: float) -> dict[str, Any]:
+    from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed
+    from hoplite.peers import quietly
+    from hoplite.propagation.polynomial import iterate
+    from hoplite.propagation.spmm import torch_product
+
+    S, X, k = propagation.matrix, propagation.features.dense(), propagation.hops
+    sparse = S.to_torch()
+
+    def by_torch() -> list[Any]:
+        kept = [X]
+        for _ in range(k):
+            kept.append(torch_product(sparse, kept[-1]))
+        return kept
+
+    scale = float(ours.abs().max())
+    difference = float((quietly(by_torch)()[-1] - ours).abs().max()) / scale
+    del ours
+    samples = interleave(
+        [
+            Contestant("hoplite", timed(lambda: list(iterate(S, "monomial", X, k)))),
+            Contestant("torch", timed(quietly(by_torch)), warm_up=lambda: None),
+        ],
+        Effort(rounds, seconds),
+        lambda what, share: None,
+    )
+    return {"seconds": samples.seconds, "difference": difference}
+
+
+def store(
+    folder: str, out: str, hops: int, memory: int, threads: int, cluster: str | None = None
+) -> dict[str, Any]:
+    """A hop store of the graph in ``folder``: seconds, peak, and the bytes read and written."""
+    from hoplite.store import propagate
+    from hoplite.store.memory import peak_memory
+
+    _set_threads(threads)
+    before, started = _moved(), time.perf_counter()
+    made = propagate(folder, out, hops=hops, memory=memory, cluster=cluster)
+    seconds = time.perf_counter() - started
+    moved = {name: count - before[name] for name, count in _moved().items()}
+    panels = len(made.manifest.panels)
+    return {"seconds": seconds, "peak": peak_memory(), "panels": panels, **moved}
+
+
+def _graph(folder: str) -> Any:
+    """The graph on disk as a graph in memory."""
+    from hoplite.datasets.disk_graph import DiskGraph
+    from hoplite.graph import Graph
+
+    with DiskGraph(folder) as files:
+        n = files.nodes
+        return Graph(files.adjacency.read(0, n).to_scipy(n), files.feature_rows(0, n))
+
+
+def _moved() -> dict[str, int]:
+    """Bytes that this process has read and written through files; zeros where nobody counts."""
+    try:
+        text = Path("/proc/self/io").read_text(encoding="ascii")
+    except OSError:
+        text = ""
+    counts = dict(re.findall(r"^(\w+): (\d+)$", text, re.MULTILINE))
+    return {"read": int(counts.get("rchar", 0)), "written": int(counts.get("wchar", 0))}
+
+
+def _set_threads(threads: int) -> None:
+    from hoplite.propagation.backend import set_num_threads
+
+    set_num_threads(threads)
+
+
+TASKS = {task.__name__: task for task in (product_growth, write_graph, hops, store)}
+
+if __name__ == "__main__":
+    print(json.dumps(TASKS[sys.argv[1]](**json.loads(sys.argv[2]))))

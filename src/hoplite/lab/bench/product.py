@@ -1,0 +1,148 @@
+"""`spmm`: S @ X on a power-law graph, against torch's CSR product, SciPy and DGL.
+
+Every contestant allocates its own result, as in use. torch gets int32 indices, its faster case.
+SciPy has one thread only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from hoplite.errors import HopliteError
+from hoplite.lab.bench.context import Context
+from hoplite.lab.bench.machine import available_memory
+from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
+from hoplite.lab.bench.peak import peak_share
+from hoplite.lab.bench.records import Figure, Goal, Outcome
+from hoplite.lab.bench.roofline import Traffic
+from hoplite.lab.bench.synthetic import power_law_matrix
+from hoplite.peers import dgl_product, missing_note, quietly
+from hoplite.propagation.spmm import SparseMatrix, spmm, torch_product
+
+OURS = "hoplite"
+TORCH = "torch CSR"
+SCIPY = "SciPy (1 thread)"
+DGL = "DGL"
+
+
+@dataclass(frozen=True)
+class ProductSize:
+    """A graph, a width, and what is asked of the product at this size."""
+
+    nodes: int
+    nonzeros: int
+    columns: int
+    effort: Effort
+    speedup: float | None = None  # over torch CSR
+    memory: float | None = None  # peak / (inputs + output), at most
+    with_scipy: bool = True
+
+    @property
+    def needed_bytes(self) -> int:
+        """Room for the generation of the graph, the operands, and two results to compare."""
+        traffic = Traffic(self.nodes, self.nonzeros, self.columns)
+        return 4 * traffic.csr + 5 * traffic.dense
+
+
+QUICK = ProductSize(20_000, 1_000_000, 64, Effort(7, 5))
+FULL = ProductSize(233_000, 20_000_000, 128, Effort(9, 120), speedup=3, memory=1.15)
+REDDIT = ProductSize(
+    233_000, 115_000_000, 602, Effort(5, 300), speedup=4, memory=1.15, with_scipy=False
+)
+
+
+def run(context: Context, size: ProductSize) -> Outcome:
+    """Time the product of every contestant, its peak memory, and its distance to the roofline."""
+    room = available_memory()
+    if room is not None and room < size.needed_bytes:
+        needed, there = size.needed_bytes / 1e9, room / 1e9
+        return Outcome(
+            [], [f"not run: it needs about {needed:.1f} GB of memory and {there:.1f} are free."]
+        )
+    context.report("making the graph", 0.0)
+    matrix = power_law_matrix(size.nodes, size.nonzeros)
+    with using_threads(context.threads):
+        figures, notes = _race(context, size, matrix)
+    context.report("peak memory", 0.95)
+    share = peak_share(matrix, size.columns, context.threads)
+    if share is None:
+        notes.append("this system does not tell a process's peak memory.")
+    else:
+        goal = None if size.memory is None else Goal.at_most(size.memory, "x")
+        figures.append(Figure("peak memory / (inputs + output)", share, "x", goal=goal))
+    traffic = Traffic(size.nodes, matrix.nnz, size.columns)
+    seconds = figures[0].ours / 1e3
+    facts = traffic.facts(seconds, context.bandwidth)
+    notes.append(
+        f"{facts['gflop_per_s']:.1f} GFLOP/s; "
+        f"compulsory traffic {facts['compulsory_gb']:.2f} GB at "
+        f"{facts['compulsory_gb_per_s']:.1f} GB/s, gather traffic {facts['gather_gb']:.2f} GB at "
+        f"{facts['gather_gb_per_s']:.1f} GB/s. "
+        f"Roofline at {facts['bandwidth_gb_per_s']:.1f} GB/s: "
+        f"{facts['roofline_ms_compulsory']:.1f} ms (every byte once) to "
+        f"{facts['roofline_ms_gather']:.1f} ms (a row of X from memory for every entry of S)."
+    )
+    return Outcome(figures, notes, facts)
+
+
+def _race(
+    context: Context, size: ProductSize, matrix: sp.csr_array
+) -> tuple[list[Figure], list[str]]:
+    """Time all products in turn and make sure that they agree."""
+    X = torch.rand(size.nodes, size.columns, generator=torch.Generator().manual_seed(0))
+    products, notes = _products(matrix, X, size.with_scipy)
+    _check_agreement(products)
+    contestants = [
+        # agreeing was the warm-up
+        Contestant(name, timed(product), warm_up=lambda: None)
+        for name, product in products.items()
+    ]
+    samples = interleave(contestants, size.effort, context.report)
+    case = f"{size.nodes:,} nodes, {matrix.nnz / 1e6:.3g}M entries, {size.columns} columns"
+    goals = {TORCH: None if size.speedup is None else Goal.ratio_at_least(size.speedup)}
+    figures = [
+        samples.figure(case, OURS, name, goal=goals.get(name)) for name in products if name != OURS
+    ]
+    return figures, notes
+
+
+def _products(
+    matrix: sp.csr_array, X: Tensor, with_scipy: bool
+) -> tuple[dict[str, Callable[[], Any]], list[str]]:
+    """The same product by every contestant, ours first, and notes on those who are absent."""
+    S = SparseMatrix.from_scipy(matrix)
+    sparse = S.to_torch()
+    products: dict[str, Callable[[], Any]] = {
+        OURS: lambda: spmm(S, X),
+        TORCH: quietly(lambda: torch_product(sparse, X)),
+    }
+    notes = []
+    if with_scipy:
+        dense = X.numpy()
+        products[SCIPY] = lambda: torch.from_numpy(matrix @ dense)
+    else:
+        notes.append("SciPy, which has one thread, is left out at this size.")
+    dgl = dgl_product(matrix, X)
+    if dgl is None:
+        notes.append(missing_note("DGL"))
+    else:
+        products[DGL] = dgl
+    return products, notes
+
+
+def _check_agreement(products: dict[str, Callable[[], Tensor]]) -> None:
+    ours = products[OURS]()
+    scale = float(ours.abs().max()) or 1.0
+    for name, product in products.items():
+        difference = 0.0 if name == OURS else float((product() - ours).abs().max())
+        if not difference <= 1e-3 * scale:
+            raise HopliteError(
+                f"the products of hoplite and {name} differ by {difference:.3g} where values reach "
+                f"{scale:.3g}; their times cannot be compared."
+            )

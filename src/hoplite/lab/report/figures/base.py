@@ -1,0 +1,139 @@
+"""What the figures share. Colours are names such as "@lgc" or "@lgc/0.2" (with opacity): the page
+looks them up in its style sheet, so that a figure follows the light or the dark theme."""
+
+from __future__ import annotations
+
+import html
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from hoplite.lab.report.paper import MODELS
+
+DASHES = {None: "solid", "class": "solid", "node": "dash", "feature": "dot"}
+MARKERS = {"sgc": "square", "egc": "triangle-up", "lgc": "circle", "hlgc": "diamond"}
+MOST_ROWS = 60
+LARGEST = 1e300  # what is larger may overflow in the next step
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot: Plotly's data and layout, what it shows in words, and its numbers as a table."""
+
+    id: str
+    heading: str
+    summary: str
+    data: list[dict[str, Any]]
+    layout: dict[str, Any]
+    columns: list[str]
+    rows: list[list[str]]
+    keys: list[tuple[str, str, str]] = field(default_factory=list)  # series, name, its colour
+    height: str = ""  # a length of CSS; that of the style sheet if empty
+
+
+def color(model: str, opacity: float | None = None) -> str:
+    """The name of a model's colour; models that the paper does not have share one.
+
+    >>> color("lgc", 0.2), color("other")
+    ('@lgc/0.2', '@other')
+    """
+    name = f"@{model if model in MODELS else 'other'}"
+    return name if opacity is None else f"{name}/{opacity:g}"
+
+
+def series(entry: dict[str, Any]) -> str:
+    """What the legend switches on and off.
+
+    >>> series({"model": "hlgc", "gate": "class"})
+    'hlgc class'
+    """
+    return f"{entry['model']} {entry.get('gate') or ''}".strip()
+
+
+def safe(text: str) -> str:
+    """Plotly reads some HTML in its texts; names are only ever text."""
+    return html.escape(text, quote=False)
+
+
+def axis(title: str, **options: Any) -> dict[str, Any]:
+    """An axis in the style of the page."""
+    return {
+        "title": {"text": title, "standoff": 8, "font": {"size": 12}},
+        "gridcolor": "@grid",
+        "zerolinecolor": "@axis",
+        "linecolor": "@axis",
+        "tickfont": {"size": 11},
+        "automargin": True,
+        "fixedrange": True,
+        **options,
+    }
+
+
+def layout(x: dict[str, Any], y: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """A layout without decoration: the page has the heading and the legend."""
+    return {
+        "xaxis": x,
+        "yaxis": y,
+        "showlegend": False,
+        "margin": {"l": 48, "r": 16, "t": 12, "b": 44},
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": "@ink", "size": 12},
+        "hoverlabel": {
+            "bgcolor": "@card",
+            "bordercolor": "@axis",
+            "font": {"color": "@ink", "size": 12},
+        },
+        "hovermode": "x unified",
+        "dragmode": False,
+        **options,
+    }
+
+
+def band(x: list[Any], low: list[Any], high: list[Any], fill: str, key: str) -> dict[str, Any]:
+    """The area between two curves, as one closed outline."""
+    points = [(a, b, c) for a, b, c in zip(x, low, high, strict=True) if None not in (b, c)]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [p[0] for p in points] + [p[0] for p in reversed(points)],
+        "y": [p[2] for p in points] + [p[1] for p in reversed(points)],
+        "fill": "toself",
+        "fillcolor": fill,
+        "line": {"width": 0, "color": "rgba(0,0,0,0)"},
+        "hoverinfo": "skip",
+        "meta": {"series": key, "role": "band"},
+    }
+
+
+def finite(values: list[Any] | None) -> list[float | None]:
+    """Numbers that a plot can hold: anything infinite, undefined or huge becomes a gap."""
+    return [
+        float(v) if isinstance(v, int | float) and abs(v) < LARGEST else None for v in values or []
+    ]
+
+
+def spread(mean: list[float | None], std: list[float | None]) -> tuple[list, list]:
+    """mean - std and mean + std, with the gaps of both."""
+    std = std + [None] * (len(mean) - len(std))
+    pairs = list(zip(mean, std[: len(mean)], strict=True))
+    return (
+        [None if m is None or s is None else m - s for m, s in pairs],
+        [None if m is None or s is None else m + s for m, s in pairs],
+    )
+
+
+def thin(count: int, also: tuple[int, ...] = ()) -> list[int]:
+    """At most about MOST_ROWS evenly spaced indices, with the last and those in ``also``.
+
+    >>> thin(3), len(thin(500, also=(41,)))
+    ([0, 1, 2], 58)
+    """
+    step = max(1, math.ceil(count / MOST_ROWS))
+    chosen = {*range(0, count, step), *also, count - 1}
+    return sorted(i for i in chosen if 0 <= i < count)
+
+
+def peak(values: list[float | None]) -> float:
+    """The largest absolute value, 0 if there is none."""
+    return max((abs(v) for v in values if v is not None), default=0.0)

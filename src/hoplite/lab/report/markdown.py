@@ -1,0 +1,239 @@
+"""The results as a Markdown page: RESULTS.md."""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from typing import Any
+
+from hoplite.files import atomic_write_text
+from hoplite.lab.report import paper
+from hoplite.lab.report.check import check_results
+from hoplite.lab.report.findings import (
+    BIASED,
+    QUICK,
+    chosen,
+    cuts,
+    differences,
+    findings,
+    headline,
+    measure,
+    missing,
+)
+from hoplite.lab.report.provenance import busy_line, command, machine_line, versions_line, when
+from hoplite.lab.report.text import milliseconds, plain, ratio, score, searched, setting, size
+from hoplite.lab.report.view import (
+    TOLERANCE,
+    Cell,
+    TimeCell,
+    accuracy_table,
+    peer_rows,
+    timing_table,
+)
+from hoplite.words import NOTHING, dataset_name, plural, signed
+
+
+def write_markdown(
+    results: dict[str, Any], out: str | os.PathLike[str], *, notes: str = ""
+) -> None:
+    """Write :func:`markdown` as the file ``out``, completely or not at all."""
+    atomic_write_text(out, markdown(results, notes=notes))
+
+
+def markdown(results: dict[str, Any], *, notes: str = "") -> str:
+    """The page; ``notes`` is Markdown written by hand, put below the differences as it is."""
+    check_results(results)
+    parts = [
+        "# Results",
+        f"Written by {_code(command(results))} on {_text(when(results))}; do not edit.",
+        "\n".join(
+            [
+                *[f"- {QUICK}"] * (results.get("kind") == "quick"),
+                f"- Machine: {_text(machine_line(results))}",
+                f"- Versions: {_text(versions_line(results))}",
+            ]
+        ),
+        f"**{_text(headline(results))}**",
+        "\n".join(f"- {_text(line)}" for line in findings(results)),
+        *_accuracy(results, "validation"),
+        *_differences(results, "validation"),
+        *(["### Notes", notes.strip()] if notes.strip() else []),
+        *_accuracy(results, "test"),
+        *_differences(results, "test"),
+        *_cuts(results),
+        *_timing(results),
+        *_missing(results),
+        *_every_number(results),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _accuracy(results: dict[str, Any], protocol: str) -> list[str]:
+    table = accuracy_table(results, protocol)
+    if not table.cells:
+        return []
+    title, text = (
+        (
+            f"## Accuracy, {chosen(results, protocol)}",
+            f"{measure(table)}; in brackets the paper's, and ours minus the paper's in points. The "
+            "paper's Reddit column is left out.",
+        )
+        if protocol == "validation"
+        else (
+            f"## BIASED, an upper bound: accuracy, {chosen(results, protocol)}",
+            f"**{BIASED}**\n\n{measure(table)}.",
+        )
+    )
+    rows = [
+        [f"{'↳ ' if row.part else ''}{_text(row.label)}", *map(_cell, row.cells)]
+        for row in table.rows
+        if any(row.cells)
+    ]
+    gates = {row.model for row in table.rows if row.part}
+    note = f"The hLGC row is, on each dataset, the gate with the best {protocol} accuracy."
+    columns = ["model", *[_text(dataset_name(d)) for d in table.datasets]]
+    return [title, text, _grid(columns, rows), note if "hlgc" in gates else ""]
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
+        return NOTHING
+    if cell.paper is None:
+        return f"**{score(cell.ours)}**"
+    mark = " ▼" if cell.verdict == "below" else ""
+    return f"**{score(cell.ours)}** ({score(cell.paper)}; {signed(cell.difference)}{mark})"
+
+
+def _differences(results: dict[str, Any], protocol: str) -> list[str]:
+    cells = [c for c in accuracy_table(results, protocol).every_cell if c.paper]
+    if not cells:
+        return []
+    lines = [
+        f"- **{_text(cell.name)}: {signed(cell.difference)} points** "
+        f"({score(cell.ours)}; paper {score(cell.paper)}). {_text(' '.join(reasons))}"
+        for cell, reasons in differences(results, protocol)
+    ]
+    limit = f"more than {TOLERANCE:.1f} point below the paper"
+    return [
+        "### Differences from the paper",
+        f"{len(lines)} of {plural(len(cells), 'result')} (each gate counted) "
+        f"{'is' if len(lines) == 1 else 'are'} {limit}." + (" The facts:" if lines else ""),
+        "\n".join(lines),
+    ]
+
+
+def _cuts(results: dict[str, Any]) -> list[str]:
+    found = cuts(results)
+    if not found:
+        return []
+    lines = [f"- {_text(names)}: {_text(reason)}" for names, reason in found]
+    return ["## Searches smaller than the paper's grid", "\n".join(lines)]
+
+
+def _timing(results: dict[str, Any]) -> list[str]:
+    if not results.get("timing"):
+        return []
+    datasets, table = timing_table(results)
+    rows = [[_text(label), *map(_time, cells)] for label, _, cells in table if any(cells)]
+    rows += [[_text(label), *map(_peer_time, times)] for label, times in peer_rows(results)]
+    return [
+        "## Milliseconds per epoch",
+        _text(busy_line(results)),
+        "Median (quartiles) on the machine above, against the paper's mean on a "
+        f"{paper.figures()['machine'].split(',')[0]}; each with the setting it was measured for.",
+        _grid(["model", *[_text(dataset_name(d)) for d in datasets]], rows),
+    ]
+
+
+def _time(cell: TimeCell | None) -> str:
+    if cell is None:
+        return NOTHING
+    entry = cell.entry
+    ours = f"**{milliseconds(entry['ms_median'])}**"
+    if entry.get("ms_low") is not None and entry.get("ms_high") is not None:
+        ours += f" ({milliseconds(entry['ms_low'])} to {milliseconds(entry['ms_high'])})"
+    lines = [f"{ours}, {_text(size(entry))}"]
+    if cell.paper is not None:
+        lines.append(
+            f"paper {milliseconds(cell.paper.ms)}, {_setting(cell.paper.setting)}: "
+            f"{ratio(cell.paper.ms, entry['ms_median'])}"
+        )
+    if cell.peer:
+        faster = ratio(cell.peer["ms_median"], entry["ms_median"])
+        lines.append(f"against {_text(cell.peer['name'])}: {faster}")
+    return "<br>".join(lines)
+
+
+def _peer_time(value: float | None) -> str:
+    return NOTHING if value is None else milliseconds(value)
+
+
+def _setting(values: dict[str, int]) -> str:
+    return ", ".join(setting(name, value) for name, value in values.items())
+
+
+def _missing(results: dict[str, Any]) -> list[str]:
+    lines = [f"- {_text(line)}" for line in missing(results)]
+    return ["## Not in this run", "\n".join(lines)] if lines else []
+
+
+def _every_number(results: dict[str, Any]) -> list[str]:
+    columns = ["model", "validation", "test", "grid", "searched", "seeds", "command"]
+    parts = []
+    for protocol in paper.PROTOCOLS:
+        cells = accuracy_table(results, protocol).every_cell
+        if cells:
+            label = chosen(results, protocol) + (" (BIASED)" if protocol == "test" else "")
+            parts += [
+                f"### {label[0].upper()}{label[1:]}",
+                _grid(columns, [_number(cell) for cell in cells]),
+            ]
+    known = any(entry.get("minutes") is not None for entry in results.get("accuracy") or [])
+    note = (
+        "Processor minutes are those of the whole search, all cores together; one search serves "
+        "both protocols."
+    )
+    title = "## Every number, and the command that repeats it"
+    return [title, note if known else "", *parts] if parts else []
+
+
+def _number(cell: Cell) -> list[str]:
+    entry = cell.entry
+    return [
+        _text(cell.name),
+        score(cell.validation),
+        score(cell.ours),
+        _text(plain(entry.get("grid") or NOTHING)),
+        ", ".join(searched(entry)) or NOTHING,
+        _text(" ".join(plain(seed) for seed in entry.get("seeds") or [])),
+        _code(plain(entry["command"])) if entry.get("command") else NOTHING,
+    ]
+
+
+def _grid(columns: list[str], rows: list[list[str]]) -> str:
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _text(value: str) -> str:
+    """Text that Markdown shows as it is.
+
+    >>> _text("<b>a|b</b>")
+    '&lt;b&gt;a\\\\|b&lt;/b&gt;'
+    """
+    value = html.escape(" ".join(value.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", value)
+
+
+def _code(value: str) -> str:
+    """A code span around any text, also in a cell of a table.
+
+    >>> _code("a ` b | c")
+    '`` a ` b \\\\| c ``'
+    """
+    value = " ".join(value.split()).replace("|", "\\|")
+    longest = max((len(run) for run in re.findall("`+", value)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if longest else ""
+    return f"{fence}{pad}{value}{pad}{fence}"

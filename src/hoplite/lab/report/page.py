@@ -1,0 +1,138 @@
+"""The results as one HTML page: no network, no other file, light and dark, for any screen."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from hoplite import words
+from hoplite.errors import require_extra
+from hoplite.files import atomic_write_text
+from hoplite.lab.report import figures, paper, provenance, text, view
+from hoplite.lab.report.check import check_results
+from hoplite.lab.report.findings import (
+    BIASED,
+    QUICK,
+    chosen,
+    cuts,
+    differences,
+    facts,
+    findings,
+    headline,
+    measure,
+    missing,
+    outcome,
+)
+
+TEMPLATES = files("hoplite.lab.report").joinpath("templates")
+
+
+def check_libraries() -> None:
+    """HopliteError, before any work, if what pages are made with is not installed."""
+    require_extra("lab", "a page", "jinja2", "plotly")
+
+
+def write_report(results: dict[str, Any], out: str | os.PathLike[str]) -> None:
+    """Write :func:`page` as the file ``out``, completely or not at all."""
+    atomic_write_text(out, page(results))
+
+
+def page(results: dict[str, Any]) -> str:
+    """The whole page. Everything from ``results`` is escaped: names are only ever text."""
+    check_results(results)
+    plots = {
+        "accuracy": figures.accuracy_figures(results),
+        "curves": figures.curve_figures(results),
+        "coefficients": figures.coefficient_figures(results),
+        "spectrum": figures.spectrum_figures(results),
+    }
+    datasets, timing = view.timing_table(results)
+    peers = view.peer_rows(results)
+    return render(
+        "page.html",
+        plots,
+        BIASED=BIASED,
+        QUICK=QUICK,
+        busy=provenance.busy_line(results),
+        chosen={name: chosen(results, name) for name in paper.PROTOCOLS},
+        command=provenance.command(results),
+        curves_note=figures.curves_note(plots["curves"]),
+        cuts=cuts(results),
+        differences=differences(results, "validation"),
+        facts=facts,
+        findings=findings(results),
+        headline=headline(results),
+        kind=results.get("kind"),
+        legends={name: _legend(group) for name, group in plots.items()},
+        machine=provenance.machine_line(results),
+        measure=measure,
+        missing=missing(results),
+        outcome=outcome(results),
+        paper=paper.figures(),
+        size=text.size,
+        tables={name: view.accuracy_table(results, name) for name in paper.PROTOCOLS},
+        timing={"datasets": datasets, "rows": timing, "peers": peers}
+        if results.get("timing")
+        else None,
+        versions=provenance.versions(results),
+        when=provenance.when(results),
+    )
+
+
+def render(template: str, plots: Mapping[str, Sequence[figures.Figure]], **values: Any) -> str:
+    """A page from its template, with the style, the script and the figures that all pages share.
+
+    ``plots`` are the figures of each section by its name; ``values`` is what else the template
+    shows. All of it is escaped.
+    """
+    check_libraries()
+    from jinja2 import Environment, PackageLoader  # only now: these take a while
+    from markupsafe import Markup
+    from plotly.offline import get_plotlyjs
+
+    environment = Environment(
+        loader=PackageLoader("hoplite.lab.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    specs = [
+        {"id": figure.id, "data": figure.data, "layout": figure.layout}
+        for group in plots.values()
+        for figure in group
+    ]
+    written = environment.get_template(template).render(
+        css=Markup(_source("page.css")),
+        js=Markup(_source("page.js")),
+        names=words,
+        plotly=Markup(get_plotlyjs() if specs else ""),  # 4.7 MB
+        plots=plots,
+        specs=Markup(script_json(specs)),
+        text=text,
+        **values,
+    )
+    # a file's name may hold bytes that are no UTF-8; they are shown by their numbers
+    return written.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def script_json(value: Any) -> str:
+    """JSON that can stand inside a script element, whatever text it holds.
+
+    >>> script_json(["</script>"])
+    '["\\\\u003c/script\\\\u003e"]'
+    """
+    written = json.dumps(value, allow_nan=False, separators=(",", ":"))
+    for character in "<>&":
+        written = written.replace(character, f"\\u{ord(character):04x}")
+    return written
+
+
+def _source(name: str) -> str:
+    return TEMPLATES.joinpath(name).read_text(encoding="utf-8")
+
+
+def _legend(group: Sequence[figures.Figure]) -> list[tuple[str, str, str]]:
+    return list(dict.fromkeys(key for figure in group for key in figure.keys))

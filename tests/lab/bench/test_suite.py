@@ -1,0 +1,142 @@
+"""The suite and its reports: choice, JSON, Markdown, and the command itself."""
+
+import json
+
+import pytest
+from tests.commands import hoplite
+
+from hoplite import ConfigError
+from hoplite.lab.bench import machine, report, suite
+from hoplite.lab.bench.records import Figure, Goal, Outcome
+
+
+def fake(context, size):
+    context.report("half", 0.5)
+    figures = [
+        Figure("fast", 2.0, "ms", "peer", 8.0, 4.0, Goal.ratio_at_least(3), 5),
+        Figure("slow", 20_000.0, "ms", goal=Goal.at_most(size, "ms")),
+        Figure("free", 123.4, "ns"),
+    ]
+    return Outcome(figures, ["a note."], {"fact": 1.0})
+
+
+AVAILABLE = (
+    suite.Benchmark("one", "The first", fake, 3.0, 4.0),
+    suite.Benchmark("two", "The second", fake, None, 4.0),
+)
+
+
+@pytest.fixture
+def small_triad(monkeypatch):
+    """The machine's facts without the seconds that an honest bandwidth takes."""
+    whole = machine.describe
+    monkeypatch.setattr(machine, "describe", lambda threads: whole(threads, floats=2**16))
+
+
+@pytest.fixture
+def result(small_triad):
+    return suite.run_suite(quick=True, threads=1, available=AVAILABLE)
+
+
+def test_choice():
+    def names(quick, only):
+        return [benchmark.name for benchmark in suite.chosen_benchmarks(quick, only, AVAILABLE)]
+
+    assert names(True, []) == ["one"]
+    assert names(False, []) == ["one", "two"]
+    assert names(False, ["two"]) == ["two"]
+    with pytest.raises(ConfigError, match="no quick size"):
+        names(True, ["two"])
+    with pytest.raises(ConfigError, match="Did you mean 'two'"):
+        names(False, ["tow"])
+
+
+def test_every_benchmark_has_its_own_name():
+    names = [benchmark.name for benchmark in suite.BENCHMARKS]
+    assert names == ["spmm", "spmm-reddit", "scaling", "epoch", "many", "hyper", "grid"]
+    assert [b.name for b in suite.BENCHMARKS if b.quick is None] == ["spmm-reddit", "grid"]
+
+
+def test_progress_covers_all_benchmarks(small_triad):
+    seen = []
+    suite.run_suite(
+        threads=1, progress=lambda what, share: seen.append((what, share)), available=AVAILABLE
+    )
+    assert seen == [("memory bandwidth", 0), ("one: half", 0.25), ("two: half", 0.75), ("done", 1)]
+
+
+def test_json(result):
+    values = json.loads(json.dumps(result.as_dict(), allow_nan=False))
+    (benchmark,) = values["benchmarks"]
+    assert benchmark["figures"][0] == {
+        "case": "fast",
+        "ours": 2.0,
+        "unit": "ms",
+        "peer": "peer",
+        "theirs": 8.0,
+        "ratio": 4.0,
+        "goal": ">= 3x",
+        "passed": True,
+        "rounds": 5,
+    }
+    assert (values["goals_reached"], values["goals_missed"]) == (1, 1)
+    assert benchmark["notes"] == ["a note."]
+    assert values["machine"]["threads"] == 1
+
+
+def test_markdown(result):
+    page = report.markdown(result, "hoplite bench --quick")
+    assert "Written by `hoplite bench --quick`" in page
+    assert "## The first (`one`)" in page
+    assert "| fast | 2 ms | peer: 8 ms | 4x | >= 3x: pass |" in page
+    assert "| slow | 20 s | - | - | <= 3 ms: miss |" in page
+    assert "| free | 123 ns | - | - | - |" in page
+    assert "- a note." in page
+    assert "1 of 2 goals reached" in page
+    assert "\n\n\n" not in page
+
+
+def test_a_busy_machine_is_told_of():
+    assert "repeat it on an idle machine" in report.busy_line({"busy_before": 0.4})
+    assert report.busy_line({"busy_before": 0.04}).endswith("before the run.")
+    assert "not known" in report.busy_line({"busy_before": None})
+
+
+def test_command(tmp_path):
+    process = hoplite(
+        "bench",
+        "--quick",
+        "--only",
+        "scaling",
+        "--threads",
+        "1",
+        "--out",
+        "B.md",
+        "--json",
+        cwd=tmp_path,
+    )
+    assert process.returncode == 0, process.stderr
+    assert process.stderr == ""  # no terminal, no bar
+    values = json.loads(process.stdout)
+    assert values["command"] == "hoplite bench --quick --only scaling --threads 1 --out B.md"
+    page = (tmp_path / "B.md").read_text(encoding="utf-8")
+    assert values["command"] in page
+    assert "slope over hops" in page
+    assert [path.name for path in tmp_path.iterdir()] == ["B.md"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--only", "smpp"], "Did you mean 'spmm'"),
+        (["--quick", "--only", "grid"], "no quick size"),
+        (["--out", "nowhere/B.md"], "in an existing folder"),
+        (["--out", "B.txt"], "ending of --out"),
+        (["--threads", "0"], "--threads"),
+    ],
+)
+def test_wrong_use(tmp_path, arguments, sentence):
+    process = hoplite("bench", *arguments, cwd=tmp_path)
+    assert process.returncode == 2
+    assert sentence in process.stderr
+    assert "Traceback" not in process.stderr

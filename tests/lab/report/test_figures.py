@@ -1,0 +1,90 @@
+"""The figures: valid for Plotly, complete, and robust to what a training can produce."""
+
+import json
+import re
+
+import pytest
+
+from hoplite.lab.report.figures import (
+    accuracy_figures,
+    coefficient_figures,
+    curve_figures,
+    curves_note,
+    spectrum_figures,
+)
+from hoplite.lab.report.page import page, script_json
+
+MAKERS = (accuracy_figures, coefficient_figures, curve_figures, spectrum_figures)
+
+
+def plain(figure):
+    """The figure with every named colour replaced by one that Plotly knows."""
+    text = json.dumps({"data": figure.data, "layout": figure.layout}, allow_nan=False)
+    return json.loads(re.sub(r'"@[a-z]+(/[\d.]+)?"', '"black"', text))
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_figures_are_valid_and_described(make, hostile_results):
+    graph_objects = pytest.importorskip("plotly.graph_objects")
+    figures = make(hostile_results)
+    assert len(figures) >= 3
+    assert len({figure.id for figure in figures}) == len(figures)
+    for figure in figures:
+        graph_objects.Figure(plain(figure))  # raises on a name or value that Plotly has not
+        assert figure.summary
+        assert all(len(row) == len(figure.columns) for row in figure.rows)
+        assert figure.rows
+        for trace in figure.data:
+            assert len(trace["x"]) == len(trace["y"]) > 0
+
+
+def test_responses_are_divided_by_their_largest(results):
+    for figure in spectrum_figures(results):
+        for trace in figure.data:
+            if trace["mode"] == "lines" and trace.get("name") in ("SGC", "EGC", "LGC"):
+                assert max(abs(y) for y in trace["y"]) == pytest.approx(1)
+
+
+def test_curves_share_their_axes(results):
+    figures = curve_figures(results)
+    assert len({str(f.layout["xaxis"]["range"]) for f in figures}) == 1
+    assert len({str(f.layout["yaxis"]["range"]) for f in figures}) == 1
+    assert all("best epoch 40" in f.layout["annotations"][0]["text"] for f in figures)
+    assert curves_note(figures) == ""
+    results["curves"][0]["test_loss"][5] = 500.0
+    figures = curve_figures(results)
+    assert figures[0].layout["yaxis"]["range"][1] < 10
+    assert "leaves it" in curves_note(figures)
+
+
+def test_what_is_not_a_number_becomes_a_gap(results):
+    nan, infinite = float("nan"), float("inf")
+    results["curves"][0]["train_loss"] = [1.0, nan, infinite, None, 2.0]
+    results["coefficients"][0] |= {"mean": [nan, 1.0, None], "std": [0.1, infinite]}
+    results["spectrum"][0]["responses"][0]["mean"][3] = nan
+    results["spectrum"][0]["density"] = results["spectrum"][0]["density"][:-1]
+    for make in MAKERS:
+        for figure in make(results):
+            json.dumps([figure.data, figure.layout], allow_nan=False)
+    assert "NaN" not in page(results).split('id="specs">')[1].split("</script>")[0]
+
+
+def test_figures_of_nothing():
+    for make in MAKERS:
+        assert make({"format": 1}) == []
+    empty = {"dataset": "cora", "model": "lgc"}
+    curve = empty | {"train_loss": [], "val_loss": [], "test_loss": []}
+    zero = {"dataset": "cora", "points": [], "responses": [empty | {"mean": [], "std": []}]}
+    results = {
+        "format": 1,
+        "curves": [curve],
+        "coefficients": [empty | {"mean": [], "std": []}],
+        "spectrum": [zero],
+    }
+    assert "LGC: no response." in page(results)
+
+
+def test_script_json_cannot_end_the_script(hostile_text):
+    written = script_json({hostile_text: hostile_text})
+    assert not re.search("[<>&]", written)
+    assert json.loads(written) == {hostile_text: hostile_text}

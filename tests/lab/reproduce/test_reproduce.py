@@ -1,0 +1,242 @@
+"""hoplite reproduce on the real Cora with few epochs: every section, honest and repeatable."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shlex
+import signal
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+import hoplite
+from hoplite.errors import ConfigError, HopliteError
+from hoplite.lab.report import load_results
+from hoplite.lab.reproduce import reproduce, timing
+from hoplite.lab.reproduce.chosen import _Examinations, examine_many, hop_coefficients
+from hoplite.lab.reproduce.jobs import Job, check_datasets, full_jobs, quick_jobs
+from hoplite.models import build_model
+from hoplite.propagation.engine import Propagation
+from hoplite.selection import Ledger, rank, read_space
+
+GRID = """
+[cora]
+lr = [0.2, 0.001]
+dropout = [0.0, 0.5]
+hops = 3
+hidden = 4
+epochs = 15
+[cora.hlgc]
+lr = 0.2
+"""
+EFFORT = timing.TimingEffort(epochs=2, slow_epochs=2, rounds=1, peer_epochs=1)
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> str:
+    path = tmp_path / "grid.toml"
+    path.write_text(GRID)
+    return str(path)
+
+
+@pytest.fixture
+def small(grid: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Few jobs on a small grid; everything else is as in a real run."""
+
+    def jobs(datasets: tuple[str, ...]) -> list[Job]:
+        plain = [Job(data, model, grid) for data in datasets for model in ("sgc", "lgc", "gcn")]
+        return plain + [Job(data, "hlgc", grid, "class") for data in datasets]
+
+    monkeypatch.setattr("hoplite.lab.reproduce.run.full_jobs", jobs)
+    monkeypatch.setattr("hoplite.lab.reproduce.run.quick_jobs", jobs)
+    monkeypatch.setattr(timing, "FULL", EFFORT)
+    monkeypatch.setattr(timing, "QUICK", EFFORT)
+    return grid
+
+
+def test_a_full_run_has_every_section(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, stages = tmp_path / "full", []
+    results = reproduce(
+        out, datasets=["cora"], seeds=2, workers=1, notes="A *note*.",
+        progress=lambda what, share: stages.append(share),
+    )  # fmt: skip
+    assert load_results(out) == json.loads(json.dumps(results))
+    assert stages == sorted(stages)
+    assert stages[-1] == 1
+    by_protocol = {
+        protocol: {e["model"]: e for e in results["accuracy"] if e["protocol"] == protocol}
+        for protocol in ("validation", "test")
+    }
+    assert (
+        set(by_protocol["validation"]) == set(by_protocol["test"]) == {"sgc", "lgc", "gcn", "hlgc"}
+    )
+    assert by_protocol["validation"]["lgc"]["runs"] == 8
+    for model, entry in by_protocol["test"].items():
+        ledger = Ledger.read(next((out / "searches").glob(f"cora-{model}*")))
+        assert entry["test_mean"] == max(one.test_mean for one in rank(ledger, "test"))
+        assert by_protocol["validation"][model]["config"] == rank(ledger, "validation")[0].options
+    assert {e["model"] for e in results["timing"]} == set(by_protocol["test"])
+    assert {e["model"] for e in results["curves"]} == {"sgc", "lgc", "hlgc"}
+    assert {e["model"] for e in results["coefficients"]} == {"lgc", "hlgc"}
+    (spectrum,) = results["spectrum"]
+    assert {r["model"] for r in spectrum["responses"]} == {"sgc", "lgc", "hlgc"}
+    assert np.max(spectrum["responses"][0]["mean"]) == pytest.approx(1)  # SGC is exactly x^3
+    runs = pq.read_table(out / "runs.parquet")
+    assert "test_accuracy" not in runs.column_names
+    assert len(runs) == sum(e["runs"] for e in by_protocol["test"].values())
+    assert "A *note*." in (out / "RESULTS.md").read_text()
+    assert "biased" in (out / "report.html").read_text().lower()
+    check_nothing_is_trained_again(out, results, monkeypatch)
+
+
+def test_the_commands_repeat_the_figures(small: str, tmp_path: Path) -> None:
+    """Each number says the command that gives it again."""
+    results = reproduce(tmp_path / "q", quick=True, datasets=["cora"], seeds=2)
+    entry = next(e for e in results["accuracy"] if e["model"] == "lgc")
+    words = shlex.split(entry["command"])
+    assert words[:5] == ["hoplite", "train", "cora", "--model", "lgc"]
+    pairs = dict(zip(words[5::2], words[6::2], strict=True))
+    options = {name[2:].replace("-", "_"): float(value) for name, value in pairs.items()}
+    whole = {name: int(options.pop(name)) for name in ("hops", "seeds", "epochs")}
+    again = hoplite.train("cora", "lgc", **whole, **options)
+    assert again.test_accuracy == pytest.approx(entry["test_mean"])
+    assert {e["protocol"] for e in results["accuracy"]} == {"validation"}
+
+
+def check_nothing_is_trained_again(
+    out: Path, first: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no(*arguments: object, **options: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr("hoplite.lab.reproduce.chosen.train", no)
+    again = reproduce(out, datasets=["cora"], seeds=2, workers=1)
+    for section in ("accuracy", "curves", "coefficients"):
+        assert again[section] == first[section]
+    with pytest.raises(ConfigError, match="holds a run with seeds 2, and this one has 1"):
+        reproduce(out, datasets=["cora"], seeds=1, workers=1)
+
+
+@dataclass(frozen=True)
+class Deadly(Job):
+    """Its first process is killed as soon as it looks at the job."""
+
+    marks: str = ""
+
+    @property
+    def name(self) -> str:
+        mark = Path(self.marks) / self.model
+        if multiprocessing.parent_process() is not None and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().name
+
+
+def test_a_killed_worker_is_replaced(graphs, tmp_path: Path) -> None:
+    graph = graphs(n=40, d=6, dtype=np.float32)
+    jobs = [Deadly("cora", model, "quick", marks=str(tmp_path)) for model in ("lgc", "gcn")]
+    tasks = [(job, {"epochs": 2}) for job in jobs]
+    folder, shares = tmp_path / "chosen", []
+    found = examine_many(
+        {"cora": graph}, tasks, [0], folder, 2, lambda what, share: shares.append(share)
+    )
+    assert [(job, len(seen["val"])) for job, seen in found] == [(job, 1) for job in jobs]
+    assert {path.name for path in tmp_path.iterdir()} >= {"lgc", "gcn"}  # both were killed
+    assert sorted(path.name for path in folder.iterdir()) == ["cora-gcn.json", "cora-lgc.json"]
+    assert shares == sorted(shares)
+
+
+def test_what_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+    work = _Examinations({}, [(Job("cora", "sgc", "quick"), {})], [0], tmp_path)
+    (tmp_path / ".cora-sgc.lock").mkdir()
+    with pytest.raises(HopliteError, match=r"^cannot write to .*: Is a directory\. What was"):
+        work.work()
+
+
+def test_what_another_command_is_at_stays(tmp_path: Path) -> None:
+    jobs = [Job("cora", model, "quick") for model in ("sgc", "lgc")]
+    work = _Examinations({}, [(job, {}) for job in jobs], [0], tmp_path)
+    for name in (".cora-sgc.json.tmp", ".cora-lgc.json.tmp", ".cora-lgc.json.0123456789abcdef.tmp"):
+        (tmp_path / name).touch()
+    with work._locked(jobs[0]) as locked:
+        assert locked
+        work.tidy()
+    assert {path.name for path in tmp_path.iterdir()} == {".cora-sgc.json.tmp", ".cora-sgc.lock"}
+    work.tidy()
+    assert not list(tmp_path.iterdir())
+
+
+def test_unknown_datasets_are_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="'coar'"):
+        reproduce(tmp_path, datasets=["coar"])
+    assert check_datasets(["pubmed", "cora"]) == ("cora", "pubmed")
+
+
+def test_the_jobs_have_grids() -> None:
+    jobs = full_jobs(check_datasets(None)) + quick_jobs(check_datasets(None))
+    for job in jobs:
+        found = read_space(job.grid).configurations(job.dataset, job.model, job.fixed)
+        assert len(found) == 1 if job.grid == "quick" else len(found) >= 1
+    assert len({job.name for job in full_jobs(check_datasets(None))}) == len(
+        full_jobs(check_datasets(None))
+    )
+
+
+def test_quick_grid_is_what_a_full_run_chose() -> None:
+    sys.path.insert(0, str(Path(__file__).parents[3] / "scripts"))
+    try:
+        from update_quick_grid import quick_grid
+    finally:
+        sys.path.pop(0)
+    from hoplite.selection.space import parse_space
+
+    config = {"hops": 7, "hidden": 4, "lr": 0.05, "weight_decay": 5e-06, "dropout": 0.2}
+    entries = [
+        {"protocol": p, "dataset": "cora", "model": m, "gate": None, "config": config}
+        for p in ("test", "validation")
+        for m in ("lgc", "gcn")
+    ]
+    space = parse_space(quick_grid({"accuracy": entries}), "quick")
+    rest = {name: config[name] for name in ("lr", "weight_decay", "dropout")}
+    assert space.configurations("cora", "lgc") == [{"hops": 7, **rest}]
+    assert space.configurations("cora", "gcn") == [{"hidden": 4, **rest}]
+
+
+@pytest.mark.parametrize("gate", ["node", "class", "feature"])
+def test_gated_coefficients_are_those_that_act(graphs, gate: str) -> None:
+    """With a gate that is the same for every node, they are alpha_i times that number."""
+    graph = graphs(n=20, d=4, classes=3, dtype=np.float32)
+    result = hoplite.train(graph, "hlgc", gate=gate, hops=3, epochs=1, dropout=0)
+    model = result.model
+    weights = dict(model.weights)
+    factor = 0.5 if gate == "node" else 2.0
+    for name in weights:
+        if name.startswith("gate"):
+            weights[name] = torch.zeros_like(weights[name])
+    if gate != "node":  # sigmoid(0) is a half; the others are linear with a bias
+        weights["gate_bias"] = torch.full_like(weights["gate_bias"], factor)
+    same = type(model)(model.config, weights, model.num_features, model.class_names)
+    mean, spread = hop_coefficients(same, graph)
+    expected = factor * weights["alpha"].numpy()
+    if gate == "feature":
+        expected[0] = weights["alpha"][0]  # F_0 = alpha_0 X has no gate
+    assert mean == pytest.approx(expected, rel=1e-5)
+    assert spread == pytest.approx(np.zeros(4), abs=1e-6)
+    built = build_model(model.config, model.num_features, model.num_classes)
+    view = Propagation(graph, hops=3).view()
+    stacked = {name: value.unsqueeze(0) for name, value in model.weights.items()}
+    seen: list[torch.Tensor] = []
+    assert torch.equal(
+        built.filtered(stacked, view, None), built.filtered(stacked, view, None, seen.append)
+    )
+    assert len(seen) == 4

@@ -1,0 +1,81 @@
+"""Folders and files that version 0.1.0 wrote (tests/earlier) are read, and mean the same."""
+
+import csv
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hoplite
+from hoplite.datasets.disk_graph import DiskGraph
+from hoplite.store import HopStore
+
+EARLIER = Path(__file__).parent / "earlier"
+GRAPH = hoplite.load(EARLIER / "club")
+NAMES = sorted(path.stem for path in (EARLIER / "predictions").glob("*.csv"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_models_predict_what_they_predicted(name: str, tmp_path: Path) -> None:
+    if name == "gat":
+        pytest.importorskip("torch_geometric")
+    model = hoplite.TrainedModel.load(EARLIER / "models" / name)
+    text = (EARLIER / "predictions" / f"{name}.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    probabilities = model.predict_proba(GRAPH)
+    assert [row["id"] for row in rows] == [str(one) for one in GRAPH.node_ids or ()]
+    assert [row["predicted"] for row in rows] == [
+        model.class_names[c] for c in probabilities.argmax(axis=1)
+    ]
+    wanted = [float(row["probability"]) for row in rows]
+    np.testing.assert_allclose(probabilities.max(axis=1), wanted, rtol=1e-5)
+    model.save(tmp_path / "again")
+    again = hoplite.TrainedModel.load(tmp_path / "again")
+    assert again.config == model.config
+    np.testing.assert_array_equal(again.logits(GRAPH), model.logits(GRAPH))
+
+
+def test_a_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
+    """Nothing is trained again: the cells are as they were, to the byte."""
+    folder = tmp_path / "ledger"
+    shutil.copytree(EARLIER / "ledger", folder)
+    found = hoplite.search(GRAPH, "lgc", grid=EARLIER / "grid.toml", out=folder, seeds=2)
+    wanted = json.loads((EARLIER / "search.json").read_text())
+    assert found.val == tuple(wanted["val"])
+    assert found.test == tuple(wanted["test"])
+    for name in ("hops", "lr", "weight_decay"):
+        assert found.summary()["config"][name] == wanted["config"][name]
+    for cell in (EARLIER / "ledger" / "cells").glob("*.json"):
+        assert (folder / "cells" / cell.name).read_bytes() == cell.read_bytes()
+
+
+def test_stores_train_as_they_did(tmp_path: Path) -> None:
+    folder = tmp_path / "store"
+    shutil.copytree(EARLIER / "store", folder)
+    store = HopStore.open(folder)
+    assert store.verify() == []
+    np.testing.assert_array_equal(store.labels, GRAPH.labels)
+    found = hoplite.train(folder, "lgc", epochs=40, seeds=2)
+    wanted = json.loads((EARLIER / "from-store.json").read_text())
+    for run, before in zip(found.runs, wanted["runs"], strict=True):
+        assert (run.val_accuracy, run.test_accuracy) == (
+            before["val_accuracy"],
+            before["test_accuracy"],
+        )
+    half = HopStore.open(EARLIER / "store-bfloat16")
+    assert half.verify() == []
+    assert half.manifest.basis == "chebyshev"
+
+
+def test_graphs_on_disk_are_read() -> None:
+    with DiskGraph(EARLIER / "disk-graph") as graph:
+        features = np.asarray(
+            GRAPH.features.toarray()
+            if not isinstance(GRAPH.features, np.ndarray)
+            else GRAPH.features
+        )
+        np.testing.assert_array_equal(graph.feature_rows(0, 40), features)
+        np.testing.assert_array_equal(graph.labels(), GRAPH.labels)
+        assert graph.ids() == list(GRAPH.node_ids or ())
