@@ -46,7 +46,7 @@ def explain(
     """Explain the prediction for one node of DATASET: an exact sum of hops, nodes and features."""
     if out is not None:
         check_page(out)
-        from hoplite.lab.report import check_libraries, write_explanation
+        from hoplite.lab.report import check_libraries
 
         check_libraries()
     from hoplite import TrainedModel, load  # only now: importing torch takes a second
@@ -67,6 +67,8 @@ def explain(
             found = search(model, graph, node, budget=budget, most=MOST_FLIPS, progress=report)
     values = explanation.to_dict(top=top, flips=found)
     if out is not None:
+        from hoplite.lab.report import write_explanation
+
         try:
             write_explanation(values, out, command=shlex.join(["hoplite", *sys.argv[1:]]))
         except OSError as error:
