@@ -174,13 +174,13 @@ def use(matrix: Any, where: str) -> None:
     import torch
 
     from hoplite.graph import Graph
-    from hoplite.operators import build_operator
+    from hoplite.operators import find_operator
     from hoplite.propagation.features import Features
     from hoplite.propagation.spmm import SparseMatrix, spmm
 
     if where == "adjacency":
         graph = Graph(matrix, np.eye(N))
-        S = SparseMatrix.from_scipy(build_operator(graph).matrix)
+        S = SparseMatrix.from_scipy(find_operator("renormalized").matrix(graph))
     elif where == "features":
         graph = Graph.from_edges([(0, 1), (1, 2)], matrix)
         S = Features.from_graph_array(graph.features)._storage

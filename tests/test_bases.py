@@ -19,7 +19,7 @@ from hoplite import (
 from hoplite.bases import EXAMPLES, KNOWN, basis_choices, find_basis
 from hoplite.bases.jacobi import Jacobi
 from hoplite.filters import basis_values
-from hoplite.operators import SPECTRUM, build_operator, in_basis
+from hoplite.operators import OPERATORS, find_operator
 from hoplite.propagation import backend
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.polynomial import combine, gather_hops, iterate
@@ -58,10 +58,10 @@ def test_a_table_has_a_step_for_each_hop(text):
 
 
 @ALL
-@pytest.mark.parametrize("operator", SPECTRUM)
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_the_largest_values_are_bounds(text, operator):
     basis = find_basis(text)
-    low, high = basis.mapped(*SPECTRUM[operator])
+    low, high = basis.mapped(*OPERATORS[operator].spectrum)
     points = (high + low) / 2 + (high - low) / 2 * GRID
     sizes = np.abs(basis.values(points, 30)).max(axis=0)
     bounds = basis.largest(low, high, 30)
@@ -74,9 +74,10 @@ def test_the_largest_values_are_bounds(text, operator):
 @ALL
 def test_norms_of_polynomials_are_bounds(graphs, dense, text):
     graph = graphs()
-    for operator in SPECTRUM:
-        one, two = polynomial_norms(build_operator(graph, operator), find_basis(text), 7)
-        for i, matrix in enumerate(dense.basis(graph, operator, text, 7)):
+    for name, operator in OPERATORS.items():
+        whole = operator.matrix(graph)
+        one, two = polynomial_norms(operator, whole, find_basis(text), 7)
+        for i, matrix in enumerate(dense.basis(graph, name, text, 7)):
             assert np.linalg.norm(matrix, 1) <= one[i] * (1 + 1e-9)
             assert np.linalg.norm(matrix, 2) <= two[i] * (1 + 1e-9)
 
@@ -129,8 +130,8 @@ def unknown(graph, basis, folder):
         lambda: ModelConfig(basis=basis),
         lambda: train(graph, "lgc", basis=basis),
         lambda: Propagation(graph, basis=basis),
-        lambda: build_operator(graph).for_basis(basis),
-        lambda: in_basis(rows, "laplacian", basis),
+        lambda: find_operator("renormalized").matrix(graph, basis=basis),
+        lambda: find_operator("laplacian").in_basis(rows, basis),
         lambda: list(iterate(S, basis, signal, 2)),
         lambda: gather_hops(S, basis, signal, 2, None),
         lambda: combine(S, basis, signal.unsqueeze(2), signal[:1].repeat(1, 3)),

@@ -16,7 +16,7 @@ from hoplite.filters import (
     start_rate,
 )
 from hoplite.models import build_model
-from hoplite.operators import SPECTRUM
+from hoplite.operators import Operator
 
 
 def generator(seed=0):
@@ -130,9 +130,11 @@ def test_exponential_coefficients_of_many_rates_and_few_hops():
         torch.testing.assert_close(values, torch.tensor(expected, dtype=torch.float64))
 
 
-def test_chebyshev_on_any_interval(monkeypatch):
-    monkeypatch.setitem(SPECTRUM, "wide", (1.0, 5.0))
-    values = basis_values("chebyshev", "wide", np.array([1.0, 4.0]), 2)
+def test_chebyshev_on_any_interval():
+    class Wide(Operator):
+        spectrum = (1.0, 5.0)
+
+    values = basis_values("chebyshev", Wide("wide"), np.array([1.0, 4.0]), 2)
     np.testing.assert_allclose(values, [[1, -1, 1], [1, 0.5, -0.5]])
 
 

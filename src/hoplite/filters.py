@@ -15,14 +15,14 @@ from torch import Tensor
 from hoplite.bases import Basis, find_basis
 from hoplite.config import STARTS
 from hoplite.errors import check_choice
-from hoplite.operators import SPECTRUM
+from hoplite.operators import Operator, find_operator
 
 LOWPASS_DECAY = 0.8
 RESPONSE_POINTS = 200
 
 
 def start_coefficients(
-    start: str, hops: int, lowpass_sign: int, generator: torch.Generator | None
+    start: str, hops: int, lowpass_sign: float, generator: torch.Generator | None
 ) -> Tensor:
     """First values of alpha_0 .. alpha_k, shape (k + 1,).
 
@@ -37,7 +37,7 @@ def start_coefficients(
 
 
 def start_rate(
-    start: str, hops: int, lowpass_sign: int, generator: torch.Generator | None
+    start: str, hops: int, lowpass_sign: float, generator: torch.Generator | None
 ) -> Tensor:
     """First value of EGC's diffusion rate beta, a scalar: random as for alpha, or +-1."""
     check_choice("start", start, STARTS)
@@ -65,14 +65,16 @@ def exponential_coefficients(rate: Tensor, hops: int) -> Tensor:
     return torch.cat([one, torch.cumprod(rate.unsqueeze(-1) / steps, dim=-1)], dim=-1)
 
 
-def basis_values(basis: str | Basis, operator: str, points: np.ndarray, hops: int) -> np.ndarray:
+def basis_values(
+    basis: str | Basis, operator: str | Operator, points: np.ndarray, hops: int
+) -> np.ndarray:
     """p_i at eigenvalues ``points``: shape (len(points), hops + 1).
 
     >>> basis_values("chebyshev", "laplacian", np.array([0.0, 1.0, 2.0]), 2).tolist()
     [[1.0, -1.0, 1.0], [1.0, 0.0, -1.0], [1.0, 1.0, 1.0]]
     """
     chosen = find_basis(basis)
-    middle, half = chosen.mapping(*SPECTRUM[operator])
+    middle, half = chosen.mapping(*find_operator(operator).spectrum)
     return chosen.values((np.asarray(points, dtype=np.float64) - middle) / half, hops)
 
 
@@ -104,7 +106,7 @@ def frequency_response(
             source.config.basis,
             source.config.operator,
         )
-    check_choice("operator", operator, SPECTRUM)
-    points = np.linspace(*SPECTRUM[operator], RESPONSE_POINTS) if points is None else points
+    if points is None:
+        points = np.linspace(*find_operator(operator).spectrum, RESPONSE_POINTS)
     coefficients = np.asarray(coefficients, dtype=np.float64)
     return basis_values(basis, operator, np.asarray(points), len(coefficients) - 1) @ coefficients

@@ -15,7 +15,7 @@ from hoplite.bases.chebyshev import Chebyshev
 from hoplite.config import check_number
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
-from hoplite.operators import build_operator
+from hoplite.operators import find_operator
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.polynomial import iterate
 from hoplite.propagation.spmm import SparseMatrix, as_tensor
@@ -90,8 +90,8 @@ def spectral_density(
     n = graph.num_nodes
     if n == 0:
         raise GraphError("the graph has no nodes, so no spectrum; pass a graph with nodes.")
-    built = build_operator(graph, operator)
-    mapped = SparseMatrix.from_scipy(built.for_basis(MOMENTS_OF), symmetric=True)
+    chosen = find_operator(operator)
+    mapped = SparseMatrix.from_scipy(chosen.matrix(graph, basis=MOMENTS_OF), symmetric=True)
     if probes is None and n <= DENSE_NODES:
         nodes, weights = _eigenvalues(mapped), np.full(n, 1 / n)
     else:
@@ -102,7 +102,7 @@ def spectral_density(
         nodes, weights = _quadrature(_moments(mapped, int(moments), int(probes), generator))
     grid = np.linspace(-1.0, 1.0, int(points))
     density = _smooth(grid, nodes, weights, WIDTH_TIMES_MOMENTS / moments)
-    low, high = built.spectrum
+    low, high = chosen.spectrum
     return np.linspace(low, high, int(points)), density * 2 / (high - low)
 
 

@@ -15,7 +15,7 @@ from hoplite.datasets.csr_rows import PARTS, CsrFiles, CsrMemory, row_ranges
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.datasets.fingerprint import adjacency_digest
 from hoplite.errors import DatasetError, StoreError
-from hoplite.operators import operator_rows
+from hoplite.operators import find_operator
 from hoplite.store import propagate, run_task
 
 NUMBERS = [-(2**63), -(2**31), -1, 0, 1, 39, 40, 41, 10**6, 2**31 - 1, 2**31, 2**62]
@@ -87,7 +87,7 @@ def test_a_damaged_graph_on_disk(kept, tmp_path_factory, damage, most, operator)
     try:
         with DiskGraph(folder) as graph:
             adjacency_digest(graph.adjacency)
-            for start, rows in operator_rows(graph.adjacency, operator, np.float32, most):
+            for start, rows in find_operator(operator).rows(graph.adjacency, np.float32, most):
                 assert start + rows.shape[0] <= 40
         sentence = None
     except DatasetError as error:

@@ -6,13 +6,15 @@ import torch
 
 from hoplite.bases import EXAMPLES as BASES
 from hoplite.config import OPERATORS
-from hoplite.operators import build_operator
+from hoplite.operators import find_operator
 from hoplite.propagation.polynomial import combine, hop_stack
 from hoplite.propagation.spmm import SparseMatrix
 
 
 def matrix_of(graph, operator, basis):
-    return SparseMatrix.from_scipy(build_operator(graph, operator).for_basis(basis), symmetric=True)
+    return SparseMatrix.from_scipy(
+        find_operator(operator).matrix(graph, basis=basis), symmetric=True
+    )
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -7,7 +7,7 @@ from hoplite import ConfigError, Graph
 from hoplite.bases import EXAMPLES as BASES
 from hoplite.config import OPERATORS
 from hoplite.datasets.csr_rows import CsrFiles, CsrMemory
-from hoplite.operators import build_operator
+from hoplite.operators import find_operator
 from hoplite.propagation.backend import get_num_threads, has_native, set_num_threads
 from hoplite.store import HopStore, panel, propagate
 from hoplite.store.operator_files import FOLDER, write_operator
@@ -50,7 +50,7 @@ def test_store_equals_memory(
 def test_operator_equals_memory(graphs, tmp_path, operator, basis):
     graph = graphs(40, 3, dtype=np.float32, isolated=4)
     write_operator(tmp_path, CsrMemory(graph.adjacency), operator, basis, 6, lambda share: None)
-    expected = build_operator(graph, operator).for_basis(basis)
+    expected = find_operator(operator).matrix(graph, basis=basis)
     with CsrFiles(tmp_path / FOLDER) as files:
         found = files.read(0, 40)
     assert np.array_equal(found.indptr, expected.indptr)

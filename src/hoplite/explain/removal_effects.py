@@ -25,7 +25,7 @@ from torch import Tensor
 from hoplite.explain.exact import ExactModel
 from hoplite.models import LinearModel, Weights
 from hoplite.models.hyper import ClassGate
-from hoplite.operators import SPECTRUM, build_operator
+from hoplite.operators import find_operator
 from hoplite.propagation.spmm import SparseMatrix, as_tensor, spmm
 
 BATCH_BYTES = 200_000_000
@@ -68,17 +68,15 @@ class Field:
 
     def __init__(self, exact: ExactModel, node: int) -> None:
         config, graph = exact.trained.config, exact.graph
-        laplacian = config.operator == "laplacian"
+        operator = find_operator(config.operator)
         self.exact, self.node, self.hops = exact, node, config.hops
         self.basis = exact.propagation.basis
-        # S = N or I - N, in the form (S - middle I) / half = shift I + scale N that the basis needs
-        middle, half = self.basis.mapping(*SPECTRUM[config.operator])
-        self.scale = (-1.0 if laplacian else 1.0) / half
-        self._shift = ((1.0 if laplacian else 0.0) - middle) / half
-        operator = "adjacency" if laplacian else config.operator
-        normal = build_operator(graph, operator, np.float64).matrix
-        loop = 1.0 if operator == "renormalized" else 0.0
-        degrees = graph.adjacency.sum(axis=1, dtype=np.float64) + loop
+        # S = shift I + sign N, in the form (S - middle I) / half that the basis needs
+        middle, half = self.basis.mapping(*operator.spectrum)
+        self.scale = operator.sign / half
+        self._shift = (operator.shift - middle) / half
+        normal = operator.normalized.matrix(graph, np.float64)
+        degrees = graph.adjacency.sum(axis=1, dtype=np.float64) + operator.loop
         far = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=self.hops + 1)
         inside = np.flatnonzero(far <= self.hops)
         self.place = np.full(graph.num_nodes, -1)

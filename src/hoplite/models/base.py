@@ -11,6 +11,7 @@ from torch import Tensor
 from hoplite.config import ModelConfig
 from hoplite.errors import ConfigError
 from hoplite.filters import uniform
+from hoplite.operators import find_operator
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import RowView
 from hoplite.propagation.view import View
@@ -35,7 +36,7 @@ class Model(ABC):
         self.config = config
         self.num_features = num_features
         self.num_classes = num_classes
-        self.lowpass_sign = -1 if config.operator == "laplacian" else 1
+        self.lowpass_sign = find_operator(config.operator).sign
 
     @classmethod
     def reading(cls, config: ModelConfig) -> type[Model]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from hoplite.filters import exponential_coefficients, start_coefficients, start_rate
 from hoplite.models.base import Model, Weights
-from hoplite.operators import SPECTRUM
+from hoplite.operators import find_operator
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import RowView
 
@@ -56,7 +56,7 @@ class EGC(LinearModel):
         the largest is lost anyway. A run's own terms decide about that, not its neighbours'.
         """
         every = exponential_coefficients(weights["beta"], self.config.hops)
-        norm = max(abs(end) for end in SPECTRUM[self.config.operator])
+        norm = find_operator(self.config.operator).norm_bound
         growth = norm ** torch.arange(self.config.hops + 1, dtype=torch.float64)
         size = every.detach().abs() * growth
         least = size.amax(dim=1, keepdim=True) * torch.finfo(every.dtype).eps * NEGLIGIBLE

@@ -22,7 +22,7 @@ from torch import Tensor
 from hoplite.bases import Basis, find_basis
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
-from hoplite.operators import build_operator
+from hoplite.operators import Operator, find_operator
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
 from hoplite.propagation.polynomial import combine, gather_hops, hop_stack, iterate
@@ -48,14 +48,14 @@ class Propagation:
     def __init__(
         self,
         graph: Graph,
-        operator: str = "renormalized",
+        operator: str | Operator = "renormalized",
         basis: str | Basis = "monomial",
         hops: int = 2,
         dtype: Any = None,
     ) -> None:
         self.basis = find_basis(basis)
         dtype = graph.features.dtype if dtype is None else np.dtype(dtype)
-        matrix = build_operator(graph, operator, dtype).for_basis(self.basis)
+        matrix = find_operator(operator).matrix(graph, dtype, self.basis)
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
         self.features = Features.from_graph_array(graph.features.astype(dtype, copy=False))
         self.hops = hops

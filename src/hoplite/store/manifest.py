@@ -12,10 +12,11 @@ from typing import Annotated, Any
 from msgspec import Meta
 
 from hoplite.bases import find_basis
-from hoplite.config import MOST_HOPS, OPERATORS
+from hoplite.config import MOST_HOPS
 from hoplite.errors import StoreError, check_choice
 from hoplite.files import read_regular
 from hoplite.json_files import MOST_BYTES, parse_json, write_json
+from hoplite.operators import OPERATORS
 
 FORMAT = "hoplite hop store 1"
 FILE = "manifest.json"

@@ -21,7 +21,7 @@ from hoplite.datasets.csr_rows import (
 )
 from hoplite.files import open_regular
 from hoplite.json_files import read_json, write_json
-from hoplite.operators import in_basis, operator_rows
+from hoplite.operators import find_operator
 from hoplite.store.manifest import Checksum
 
 FOLDER = "operator"
@@ -59,13 +59,13 @@ def write_operator(
 ) -> None:
     """Write S, in the form that ``basis`` needs, of ``adjacency``; ``note`` hears the share done.
 
-    See :func:`hoplite.operators.operator_rows` for the memory that it takes.
+    See :meth:`hoplite.operators.Operator.rows` for the memory that it takes.
     """
-    n = adjacency.rows
+    n, kind = adjacency.rows, find_operator(operator)
     (folder / FOLDER).mkdir(parents=True, exist_ok=True)
     with growing_csr(folder / FOLDER, index_type(n), np.float32) as append:
-        for start, rows in operator_rows(adjacency, operator, np.float32, most_entries):
-            append(in_basis(rows, operator, basis, start))
+        for start, rows in kind.rows(adjacency, np.float32, most_entries):
+            append(kind.in_basis(rows, basis, start))
             note((start + rows.shape[0]) / n)
     write_json(folder / FOLDER / RECORD, _checksums(folder), indent=None)
 

@@ -15,8 +15,9 @@ from typing import Any
 
 from hoplite.bases import find_basis
 from hoplite.cluster import connect
-from hoplite.config import OPERATORS, check_hops
+from hoplite.config import check_hops
 from hoplite.errors import HopliteWarning, check_choice
+from hoplite.operators import find_operator
 from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
 from hoplite.store.cluster import compute_on
 from hoplite.store.errors import DamagedBlock, clear_disk_errors
@@ -86,7 +87,7 @@ def propagate(
     [[[2.0, 0.0, 0.0]], [[1.0, 0.0, 1.0]]]
     """
     hops, budget, folder = check_hops(hops), parse_bytes(memory), Path(out)
-    check_choice("operator", operator, OPERATORS)
+    find_operator(operator)
     check_choice("dtype", dtype, DTYPES)
     tell = progress or (lambda what, share: None)
     settings = {"hops": hops, "operator": operator, "basis": str(find_basis(basis)), "dtype": dtype}

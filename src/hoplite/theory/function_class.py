@@ -20,7 +20,7 @@ from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.graph_checks import as_node_indices
 from hoplite.kinds import MODEL_KINDS
-from hoplite.operators import Operator, build_operator
+from hoplite.operators import Operator, find_operator
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import free_memory
 from hoplite.propagation.polynomial import gather_hops
@@ -168,7 +168,7 @@ class FunctionClass:
         """
         per_hop, count = self._hop_weights, self.graph.num_features * self.outputs
         used = per_hop > 0
-        one, two = polynomial_norms(self._built, self._basis, self.hops)
+        one, two = polynomial_norms(self._operator, self._matrix, self._basis, self.hops)
         if not self._scale_of_weights:
             return 0.0
         with np.errstate(over="ignore"):
@@ -292,8 +292,12 @@ class FunctionClass:
         return Propagation(self.graph, self.operator, self.basis, self.hops, dtype=np.float64)
 
     @cached_property
-    def _built(self) -> Operator:
-        return build_operator(self.graph, self.operator, np.float64)
+    def _matrix(self) -> sp.csr_array:
+        return self._operator.matrix(self.graph, np.float64)
+
+    @property
+    def _operator(self) -> Operator:
+        return find_operator(self.operator)
 
     @cached_property
     def _columns(self) -> Columns:
@@ -344,7 +348,7 @@ class FunctionClass:
 
     @cached_property
     def _operator_1_norm(self) -> float:
-        return one_norm(self._built.matrix)
+        return one_norm(self._matrix)
 
 
 def _finite(value: float) -> float | None:

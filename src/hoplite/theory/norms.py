@@ -18,10 +18,13 @@ def one_norm(matrix: sp.csr_array) -> float:
     return float(abs(matrix).sum(axis=0).max()) if matrix.shape[1] else 0.0
 
 
-def polynomial_norms(operator: Operator, basis: Basis, hops: int) -> tuple[np.ndarray, np.ndarray]:
+def polynomial_norms(
+    operator: Operator, matrix: sp.csr_array, basis: Basis, hops: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Upper bounds of ``||p_i(S)||_1`` and of ``||p_i(S)||_2``, i = 0 .. k: two arrays (k + 1,).
 
+    ``matrix`` is the operator's S of a graph.
     The first follow from the recurrence, the second are the largest values on the spectrum.
     """
-    one = basis.growth(one_norm(operator.for_basis(basis)), hops)
+    one = basis.growth(one_norm(operator.in_basis(matrix, basis)), hops)
     return one, basis.largest(*basis.mapped(*operator.spectrum), hops)

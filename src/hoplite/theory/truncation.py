@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from hoplite.config import MOST_HOPS, OPERATORS, check_hops, check_number
-from hoplite.errors import ConfigError, check_choice
+from hoplite.config import MOST_HOPS, check_hops, check_number
+from hoplite.errors import ConfigError
 from hoplite.graph import Graph
+from hoplite.operators import find_operator
 
 ROUNDING = 1e-9  # relative, to stay above the formula's value however it is rounded
 
@@ -86,7 +87,4 @@ def spectral_norm(graph: Graph, operator: str = "renormalized") -> float:
     >>> spectral_norm(path), spectral_norm(path, "laplacian")
     (1.0, 2.0)
     """
-    check_choice("operator", operator, OPERATORS)
-    if graph.num_edges:
-        return 2.0 if operator == "laplacian" else 1.0
-    return 0.0 if operator == "adjacency" or not graph.num_nodes else 1.0
+    return find_operator(operator).norm(graph)

@@ -10,7 +10,7 @@ import torch
 from hoplite.bases import find_basis
 from hoplite.config import ModelConfig
 from hoplite.errors import HopliteWarning
-from hoplite.operators import SPECTRUM
+from hoplite.operators import find_operator
 from hoplite.propagation.engine import Propagation
 
 
@@ -25,7 +25,7 @@ def warn_of_overflow(config: ModelConfig, source: Propagation) -> None:
     1.3e154 for float64. It is an upper bound: what exceeds it may still train well.
     """
     basis = find_basis(config.basis)
-    ends = basis.mapped(*SPECTRUM[config.operator])
+    ends = basis.mapped(*find_operator(config.operator).spectrum)
     growth, largest = float(basis.largest(*ends, config.hops).max()), source.features.largest()
     bound = math.log10(largest) + math.log10(growth) if largest else -math.inf
     limit = math.log10(torch.finfo(source.dtype).max) / 2
