@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hoplite.spectrum import spectral_density
     from hoplite.training import TrainingResult, train
 
-__version__ = "0.1.0"
+    __version__: str
 
 _HOMES = {
     "ConfigError": "errors",
@@ -66,6 +66,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name == "datasets":
         return import_module("hoplite.datasets")
+    if name == "__version__":
+        return import_module("hoplite.version").VERSION
     if name not in _HOMES:
         raise AttributeError(f"module 'hoplite' has no attribute {name!r}")
     value = getattr(import_module(f"hoplite.{_HOMES[name]}"), name)

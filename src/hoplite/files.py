@@ -109,7 +109,7 @@ def _own_temporary(target: Path) -> tuple[Path, int]:
     if len(os.fsencode(name)) > MOST_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     path = target.with_name(f".{name}.tmp")
-    while (handle := _locked(path)) is not None:
+    while (handle := _own(path)) is not None:
         # Whoever had the lock before may have renamed or removed the file: then it is another.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.lstat(path)):
@@ -120,17 +120,17 @@ def _own_temporary(target: Path) -> tuple[Path, int]:
     return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
 
 
-def _locked(path: Path) -> int | None:
+def _own(path: Path) -> int | None:
     """``path`` opened and locked; None if it is not ours alone, or there are no locks."""
     try:
         handle = open_lock(path)
     except OSError:  # another user's, or no file; if nothing can be written here, it will be told
         return None
-    locked = lock(handle, wait=False)
-    if locked and os.fstat(handle).st_nlink <= 1:  # 2: a file of somebody's by another name
+    ours = lock(handle, wait=False)
+    if ours and os.fstat(handle).st_nlink <= 1:  # 2: a file of somebody's by another name
         return handle
     os.close(handle)
-    if locked is None:
+    if ours is None:
         path.unlink(missing_ok=True)
     return None
 
@@ -145,23 +145,29 @@ def open_lock(path: Path) -> int:
     return handle
 
 
-def lock(handle: int, *, wait: bool, shared: bool = False) -> bool | None:
+def lock(handle: int, *, wait: bool) -> bool | None:
     """Lock an open file or folder until it is closed, or this process ends, however that ends.
 
-    False if another process has it; None where the system, or its disk, has no such locks.
+    False if another process has it; None where the system, or its disk, has no such locks. This is
+    filelock's lock of an open file and not its ``FileLock``, which would also lock a pipe, and
+    which on a disk without locks takes the file itself for one, so that a kill leaves it locked.
     """
+    from filelock import lock_descriptor  # only now: its import takes 0.05 s
+
     try:
-        import fcntl
-    except ImportError:
-        return None
-    kind = (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | (0 if wait else fcntl.LOCK_NB)
-    try:
-        fcntl.flock(handle, kind)
-    except BlockingIOError:
-        return False
+        return lock_descriptor(handle, blocking=wait)
     except OSError:
         return None
-    return True
+
+
+@contextlib.contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[tuple[int, bool | None]]:
+    """Within the block: a handle of the lock file ``path``, and whether it is :func:`lock`-ed."""
+    handle = open_lock(path)
+    try:
+        yield handle, lock(handle, wait=wait)
+    finally:
+        os.close(handle)
 
 
 def atomic_write_bytes(path: str | os.PathLike[str], content: bytes) -> None:

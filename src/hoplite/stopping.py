@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -46,7 +47,7 @@ class Stopping:
 
     number: int | None = None
     remark = ""  # what the signal means for the command's results
-    speaks = False  # the command line is imported, and can tell
+    imported = False  # the command line is there, and what it imports now, it can do without
     over = False  # the command has ended, and nothing is left to interrupt
     _deadline = 0.0
 
@@ -70,10 +71,7 @@ class Stopping:
         number = signal.Signals(self.number or signal.SIGTERM)
         try:
             with contextlib.suppress(OSError):  # the terminal may be gone
-                from hoplite.cli.console import print_error
-
-                print_error(f"stopped {WHO[number]}{self.remark and '; '}{self.remark}.")
-                sys.stdout.flush()
+                _tell(f"stopped {WHO[number]}{self.remark and '; '}{self.remark}.")
         finally:
             os._exit(128 + number)
 
@@ -95,7 +93,7 @@ class Stopping:
         if not _imports(frame):
             signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
             raise Stopped
-        if self.speaks:  # what is imported by half breaks in ways of its own
+        if self.imported:  # what is imported by half breaks in ways of its own
             signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
             self.finish()
         signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
@@ -103,6 +101,15 @@ class Stopping:
     def _unraisable(self, found: Any) -> None:
         if isinstance(found.exc_value, Stopped):  # raised where nothing can be, as in a __del__
             signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+
+
+def _tell(sentence: str) -> None:
+    """As the command line tells errors, which may not be imported yet."""
+    sys.stderr.write(f"error: {sentence}\n")
+    sys.stderr.flush()
+    if "--json" in sys.argv:
+        sys.stdout.write(json.dumps({"error": sentence}, indent=2) + "\n")
+    sys.stdout.flush()
 
 
 def _imports(frame: FrameType | None) -> bool:

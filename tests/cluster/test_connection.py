@@ -20,9 +20,9 @@ from tests.store.conftest import cut_store
 
 import hoplite
 from hoplite.cluster import connect
-from hoplite.cluster.worker import version
 from hoplite.errors import ClusterError
 from hoplite.store import propagate
+from hoplite.version import build
 
 distributed = pytest.importorskip("distributed")
 from dask import config as dask_config  # noqa: E402
@@ -130,18 +130,18 @@ def test_another_build_of_the_same_version_differs(tmp_path):
         "shutil.copytree(sys.argv[1] + '/hoplite', sys.argv[2] + '/hoplite')\n"
         "sys.meta_path = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
         "sys.path.insert(0, sys.argv[2])\n"
-        "from hoplite.cluster.worker import version\n"
-        "print(version())\n"
-        "version.cache_clear()\n"
+        "from hoplite.version import build, source_hash\n"
+        "print(build())\n"
+        "source_hash.cache_clear()\n"
         "with open(sys.argv[2] + '/hoplite/graph.py', 'a') as file: file.write('# new')\n"
-        "print(version())\n"
+        "print(build())\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", code, root, str(tmp_path)],
         capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": ""},
     )  # fmt: skip
     same, other = done.stdout.splitlines()
-    assert same == version()
+    assert same == build()
     assert other != same
 
 

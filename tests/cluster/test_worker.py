@@ -6,8 +6,9 @@ import distributed
 import pytest
 
 from hoplite.cluster.tasks import Cluster, _Work
-from hoplite.cluster.worker import call, version
+from hoplite.cluster.worker import call
 from hoplite.errors import ClusterError
+from hoplite.version import build
 
 
 def wrong_attribute(tell):
@@ -35,7 +36,7 @@ def test_a_bug_of_a_task_is_no_fault_of_the_worker(tmp_path, monkeypatch, task, 
     monkeypatch.setattr(distributed, "get_worker", lambda: worker)
     monkeypatch.setattr("hoplite.propagation.backend.set_num_threads", lambda count: None)
     (tmp_path / "sign").touch()
-    sign = {"version": version(), "folder": str(tmp_path), "name": "sign", "memory": 0}
+    sign = {"version": build(), "folder": str(tmp_path), "name": "sign", "memory": 0}
     with pytest.raises(RuntimeError, match=said) as caught:
         call(sign, f"{__name__}:{task.__name__}", (), 0)
     future = SimpleNamespace(status="error", exception=lambda: caught.value)

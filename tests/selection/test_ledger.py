@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
-import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -78,30 +75,6 @@ def test_a_claim_is_for_one(ledger: Ledger) -> None:
             assert free is not None
     with ledger.claim(0) as again:
         assert again is not None
-
-
-def hold(folder: Path, ready: str) -> None:
-    with Ledger.read(folder).claim(0) as claim:
-        assert claim is not None
-        Path(ready).touch()
-        time.sleep(6000)
-
-
-def test_a_killed_process_frees_its_claim(ledger: Ledger, tmp_path: Path) -> None:
-    ready = tmp_path / "ready"
-    context = multiprocessing.get_context("spawn")
-    process = context.Process(target=hold, args=(ledger.folder, str(ready)))
-    process.start()
-    while not ready.exists():
-        time.sleep(0.01)
-    with ledger.claim(0) as claim:
-        assert claim is None
-    assert process.pid is not None
-    os.kill(process.pid, signal.SIGKILL)
-    process.join()
-    process.close()
-    with ledger.claim(0) as claim:
-        assert claim is not None
 
 
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
@@ -247,7 +220,7 @@ def test_unknown_keys_are_told(ledger: Ledger, name: str) -> None:
 def test_where_a_disk_has_no_locks_nothing_of_others_is_removed(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hoplite.selection.ledger.lock", lambda handle, *, wait: None)
+    monkeypatch.setattr("hoplite.files.lock", lambda handle, *, wait: None)
     other = ledger.folder / "cells" / ".0000.json.tmp"
     other.touch()
     with ledger.claim(0) as claim:

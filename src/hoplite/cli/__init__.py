@@ -34,9 +34,9 @@ app = typer.Typer(
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from hoplite import __version__
+        from hoplite.version import VERSION
 
-        typer.echo(f"hoplite {__version__}")
+        typer.echo(f"hoplite {VERSION}")
         raise typer.Exit
 
 
@@ -63,7 +63,8 @@ app.command()(bench)
 
 def main() -> None:
     """Run the command line: 0 it worked, 1 it failed (one sentence), 2 wrong usage."""
-    warnings.showwarning, stopping.speaks = show_warning, True
+    warnings.showwarning = show_warning
+    stopping.imported = True
     prepare_streams()
     try:
         code = app(standalone_mode=False)

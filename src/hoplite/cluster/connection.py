@@ -18,9 +18,10 @@ from typing import Any
 from hoplite.cluster import tasks
 from hoplite.cluster.local import dask_begins, host_and_port, local_size, started, warm_up
 from hoplite.cluster.tasks import Cluster, cannot_import, no_workers
-from hoplite.cluster.worker import Sign, complaint, version
+from hoplite.cluster.worker import Sign, complaint
 from hoplite.errors import ClusterError, ConfigError
 from hoplite.files import atomic_write_text
+from hoplite.version import build
 
 CONNECT_SECONDS = 10.0  # for a scheduler to say its first word, and then to take us in
 MOST_GREETING = 1 << 20  # bytes that a scheduler's first message may have; it has a few hundred
@@ -119,7 +120,7 @@ def _signed(folder: Path, memory: int) -> Iterator[Sign]:
     atomic_write_text(folder / name, "")
     try:
         yield {
-            "version": version(),
+            "version": build(),
             "folder": str(folder),
             "name": name,
             "memory": memory,
@@ -131,7 +132,7 @@ def _signed(folder: Path, memory: int) -> Iterator[Sign]:
 def _checked_workers(client: Any, where: str, sign: Sign) -> int:
     """The number of workers, at least one; ClusterError if one of them cannot do the work."""
     try:
-        client.run_on_scheduler(version)
+        client.run_on_scheduler(build)
     except Exception as error:  # whatever reading the function raises there
         raise ClusterError(
             f"the scheduler {where} cannot import Hoplite ({error}); install version "

@@ -7,7 +7,6 @@ its arguments are plain values.
 from __future__ import annotations
 
 import functools
-import hashlib
 import pkgutil
 import socket
 import threading
@@ -15,8 +14,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-import hoplite
 from hoplite.errors import ClusterError
+from hoplite.version import build
 
 SEEN_SECONDS = 5.0  # a shared folder may show a new file a little later elsewhere
 PAUSED_SHARE = 0.8  # of its limit, from which on Dask pauses a worker, and kills it soon after
@@ -29,25 +28,12 @@ class UnfitWorker(ClusterError):
     """This worker cannot do the work, but another may."""
 
 
-@functools.cache
-def version() -> str:
-    """The version of Hoplite and a digest of its source, in which two checkouts of it differ.
-
-    The C++ core is not in it: the same source compiled on two machines gives other bytes.
-    """
-    digest, folder = hashlib.sha256(), Path(hoplite.__file__).parent
-    for path in sorted(folder.rglob("*.py")):
-        content = path.read_bytes()
-        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
-    return f"{hoplite.__version__} (build {digest.hexdigest()[:12]})"
-
-
 def complaint(sign: Sign, dask_worker: Any = None) -> str | None:
     """Why this worker cannot do the work that ``sign`` stands for, None if it can."""
     name = f"worker {dask_worker.address} on {socket.gethostname()}"
-    if version() != sign["version"]:
+    if build() != sign["version"]:
         return (
-            f"{name} has Hoplite {version()}, and here it is {sign['version']}; install the same "
+            f"{name} has Hoplite {build()}, and here it is {sign['version']}; install the same "
             "version everywhere."
         )
     if not _sees(sign):

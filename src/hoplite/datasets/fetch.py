@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import http.client
 import os
@@ -21,7 +20,7 @@ from typing import Any, BinaryIO, NoReturn
 
 from hoplite.datasets.reddit import FILES, reddit_folders
 from hoplite.errors import DatasetError, check_choice
-from hoplite.files import atomic_write
+from hoplite.files import atomic_write, lock
 
 CHUNK = 1 << 20
 TIMEOUT = 60.0  # seconds without a byte
@@ -102,12 +101,8 @@ def fetch_archive(archive: Archive, folder: Path, *, progress: Progress | None =
 
 
 def _lock(file: BinaryIO, part: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise DatasetError(
-            f"{part} is being downloaded by another process; wait for it."
-        ) from error
+    if lock(file.fileno(), wait=False) is False:
+        raise DatasetError(f"{part} is being downloaded by another process; wait for it.")
 
 
 def _remove_leftovers(archive: Archive, folder: Path) -> None:

@@ -22,7 +22,7 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from hoplite.errors import LedgerError
-from hoplite.files import lock, open_lock, read_regular
+from hoplite.files import locked, read_regular
 from hoplite.json_files import read_json, write_json
 from hoplite.selection.records import (
     FORMAT,
@@ -60,7 +60,7 @@ class Ledger:
                         f"{folder} is not empty and holds no search; give a new folder."
                     )
             (folder / "cells").mkdir(parents=True, exist_ok=True)
-            with _locked(folder / "search.lock"):  # two processes may begin at once
+            with locked(folder / "search.lock", wait=True):  # two processes may begin at once
                 if not path.exists():
                     write_json(path, settings)
         except OSError as error:
@@ -87,16 +87,13 @@ class Ledger:
     @contextlib.contextmanager
     def claim(self, cell: int) -> Iterator[Claim | None]:
         """The right to train ``cell``, for as long as the block lasts; None if another has it."""
-        path = self._path(cell, ".lock")
-        try:
-            handle = open_lock(path)
-        except OSError as error:
-            raise LedgerError(f"cannot write to {path}: {error.strerror}.") from error
-        try:
-            locked = lock(handle, wait=False)
-            yield None if locked is False else Claim(handle, sure=locked is True)
-        finally:
-            os.close(handle)
+        with contextlib.ExitStack() as stack:
+            path = self._path(cell, ".lock")
+            try:
+                handle, ours = stack.enter_context(locked(path))
+            except OSError as error:
+                raise LedgerError(f"cannot write to {path}: {error.strerror}.") from error
+            yield None if ours is False else Claim(handle, sure=ours is True)
 
     def tidy(self, *, test: bool = False) -> None:
         """Remove what killed processes left of unfinished cells; those in work are not touched."""
@@ -190,16 +187,6 @@ class Claim:
         with contextlib.suppress(OSError):  # a full disk must not stop the training itself
             os.ftruncate(self._handle, 0)
             os.pwrite(self._handle, f"{share:.4f}".encode(), 0)
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    handle = open_lock(path)
-    try:
-        lock(handle, wait=True)
-        yield
-    finally:
-        os.close(handle)
 
 
 def _from_the_first_moments(path: Path) -> bool:

@@ -16,6 +16,7 @@ from hoplite.graph import Graph
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.training.runs import run_bytes
+from hoplite.version import VERSION
 
 CELL_RUNS = 45  # at most: more hardly train faster, and a crash costs less
 CELL_BYTES = 2**30
@@ -25,13 +26,11 @@ def search_settings(
     graph: Graph, model: str, configurations: Sequence[Mapping[str, Any]], seeds: list[int]
 ) -> dict[str, Any]:
     """Everything that decides the results, as plain JSON values."""
-    from hoplite import __version__
-
     if not configurations:
         raise ConfigError("configurations is empty; give at least one.")
     full = [full_options(model, options) for options in configurations]
     return {
-        "hoplite": __version__,
+        "hoplite": VERSION,
         "dataset": graph.name,
         "graph": graph_digest(graph),
         "model": model,

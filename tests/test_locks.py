@@ -1,0 +1,90 @@
+"""Every lock ends with its process, however that ends, and the next one takes it at once."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+from hoplite.errors import StoreError
+from hoplite.files import atomic_write, lock, locked
+from hoplite.selection.ledger import Ledger
+from hoplite.store.folder import claimed
+
+SETTINGS = {
+    "hoplite": "0", "dataset": "x", "graph": "0", "model": "lgc", "seeds": [0],
+    "configurations": [{"lr": 1}], "cells": [[0]],
+}  # fmt: skip
+
+
+@contextlib.contextmanager
+def cell(folder):
+    with Ledger.read(folder / "search").claim(0) as claim:
+        yield claim is not None and claim.sure
+
+
+@contextlib.contextmanager
+def settings(folder):
+    with locked(folder / "search" / "search.lock") as (_, ours):
+        yield ours
+
+
+@contextlib.contextmanager
+def store(folder):
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(claimed(folder / "store"))
+        except StoreError:
+            yield False
+        else:
+            yield True
+
+
+@contextlib.contextmanager
+def model(folder):
+    """The folder itself is locked, so that there is no file in it that is not the model's."""
+    handle = os.open(folder / "model", os.O_RDONLY)
+    try:
+        yield lock(handle, wait=False)
+    finally:
+        os.close(handle)
+
+
+@contextlib.contextmanager
+def writing(folder):
+    """Who finds the usual temporary file locked takes one more."""
+    with atomic_write(folder / "file" / "a.json"):
+        yield len(list((folder / "file").glob(".*.tmp"))) == 1
+
+
+LOCKS = (cell, settings, store, model, writing)
+
+
+def hold(folder: Path, ready: Path) -> None:
+    with contextlib.ExitStack() as stack:
+        assert all(stack.enter_context(take(folder)) for take in LOCKS)
+        ready.touch()
+        time.sleep(6000)
+
+
+def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
+    for name in ("model", "file"):
+        (tmp_path / name).mkdir()
+    Ledger.open(tmp_path / "search", SETTINGS)
+    ready = tmp_path / "ready"
+    process = multiprocessing.get_context("spawn").Process(target=hold, args=(tmp_path, ready))
+    process.start()
+    while not ready.exists():
+        assert process.is_alive()
+        time.sleep(0.01)
+    for take in LOCKS:
+        with take(tmp_path) as ours:
+            assert ours is False, take.__name__
+    process.kill()
+    process.join()
+    process.close()
+    for take in LOCKS:
+        with take(tmp_path) as ours:
+            assert ours is True, take.__name__
