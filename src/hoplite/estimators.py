@@ -113,13 +113,12 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
     def predict_proba(self, nodes: Any) -> np.ndarray:
         """Class probabilities of ``nodes``: (len(nodes), classes)."""
         logits = self._logits(nodes)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds / odds.sum(axis=1, keepdims=True)
+        return self.model_.task.link(logits)
 
     def predict(self, nodes: Any) -> np.ndarray:
         """The most probable class of each node."""
-        winners = self._logits(nodes).argmax(axis=1)
-        return self.classes_[winners]
+        logits = self._logits(nodes)
+        return self.classes_[self.model_.task.predict(logits)]
 
     def _logits(self, nodes: Any) -> np.ndarray:
         check_is_fitted(self, "model_")

@@ -16,17 +16,13 @@ from hoplite.models.trained import TrainedModel
 
 
 def predict_table(model: TrainedModel, graph: Graph) -> pa.Table:
-    """Columns ``id`` (the graph's node ids, or 0 .. n-1), ``predicted`` and ``probability``."""
-    probabilities = model.predict_proba(graph)
-    winners = probabilities.argmax(axis=1)
+    """Column ``id`` (the graph's node ids, or 0 .. n-1) and the columns of the model's task.
+
+    Those of classes are ``predicted`` and ``probability``.
+    """
+    told = model.task.columns(model.logits(graph), model.class_names)
     ids = np.arange(graph.num_nodes) if graph.node_ids is None else list(graph.node_ids)
-    return pa.table(
-        {
-            "id": ids,
-            "predicted": pa.array(model.class_names).take(pa.array(winners)),
-            "probability": probabilities[np.arange(len(winners)), winners],
-        }
-    )
+    return pa.table({"id": ids, **told})
 
 
 def write_table(table: pa.Table, path: Path) -> None:

@@ -13,7 +13,7 @@ from tests.commands import hoplite
 
 from hoplite import TrainedModel, load
 from hoplite.cli import console
-from hoplite.training import Progress
+from hoplite.training import TrainingProgress
 
 
 def succeeded(*arguments, cwd=None):
@@ -191,8 +191,10 @@ def test_output_that_cannot_be_written():
 def test_training_tells_a_line_a_minute_without_a_terminal(monkeypatch, capsys) -> None:
     monkeypatch.setattr(console, "TELL_SECONDS", -1.0)
     with console.training_bar("cora lgc, 1 seed") as report:
-        report(Progress(done=5, total=20, epoch=5, epochs=20, running=1, val_accuracy=0.5))
-        report(Progress(done=10, total=20, epoch=10, epochs=20, running=1, val_accuracy=math.nan))
+        report(TrainingProgress(done=5, total=20, epoch=5, epochs=20, running=1, val_score=0.5))
+        report(
+            TrainingProgress(done=10, total=20, epoch=10, epochs=20, running=1, val_score=math.nan)
+        )
     assert capsys.readouterr().err.splitlines() == [
         "cora lgc, 1 seed: 25%, epoch 5, validation 50.0%",
         "cora lgc, 1 seed: 50%, epoch 10",

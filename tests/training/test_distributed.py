@@ -130,7 +130,7 @@ def test_unweighted_shards_would_learn_something_else(store, tmp_path, monkeypat
     naive = NAIVE.replace(
         "found = {}",
         "found = {}\nfrom hoplite.training.scored_rows import ScoredRows\n"
-        "ScoredRows.total = property(lambda rows: rows.processes * len(rows.labels))",
+        "ScoredRows.total = property(lambda rows: rows.processes * len(rows.targets))",
     )
     monkeypatch.setattr(optimizers, "LBFGS_ITERATIONS", ITERATIONS)
     case = {"lbfgs": CASES["convex"]}

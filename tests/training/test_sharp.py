@@ -14,12 +14,13 @@ from hoplite import ConfigError, GraphError, train
 from hoplite.config import ModelConfig, TrainingConfig
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
+from hoplite.tasks import find_task
 from hoplite.training import runs as runs_module
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import (
     NodeSet,
-    Progress,
     Run,
+    TrainingProgress,
     batches_of,
     plan_runs,
     run_bytes,
@@ -90,7 +91,7 @@ def test_the_loop_is_the_one_by_hand(scattered, order, standardize):
             scattered, config, result.run.config, result.run.seed
         )
         assert (result.epochs, result.best_epoch) == (len(history), best_epoch)
-        assert result.val_accuracy == pytest.approx(best)
+        assert result.best("val_accuracy") == pytest.approx(best)
         names = ("train_loss", "train_accuracy", "val_loss", "val_accuracy")
         assert list(result.history) == list(names)
         for column, name in enumerate(names):
@@ -113,7 +114,7 @@ def test_patience_counts_epochs_after_the_best(scattered, patience):
     )
     assert result.epochs == result.best_epoch + patience
     curve = result.history["val_accuracy"]
-    assert curve[result.best_epoch - 1] == curve.max() == result.val_accuracy
+    assert curve[result.best_epoch - 1] == curve.max() == result.best("val_accuracy")
     assert (curve[: result.best_epoch - 1] < curve.max()).all()
 
 
@@ -127,7 +128,7 @@ def test_without_validation_every_epoch_is_run_and_the_last_counts(scattered):
         NodeSet(np.array([], int), np.array([], int)),
     )
     assert (result.epochs, result.best_epoch) == (9, 9)
-    assert math.isnan(result.val_accuracy)
+    assert math.isnan(result.best("val_accuracy"))
     assert set(result.history) == {"train_loss", "train_accuracy"}
 
 
@@ -162,8 +163,8 @@ def test_progress_is_told_after_every_epoch(scattered):
         (7, 9, 2, 3, 2),
         (9, 9, 3, 3, 2),
     ]
-    alone = Progress(4, 12, 2, 6, 2, 0.5).among(1, 3)
-    assert alone == Progress(10, 36, 2, 6, 5, 0.5)
+    alone = TrainingProgress(4, 12, 2, 6, 2, 0.5).among(1, 3)
+    assert alone == TrainingProgress(10, 36, 2, 6, 5, 0.5)
 
 
 # ---- what is refused
@@ -190,6 +191,11 @@ def test_sets_and_runs_that_do_not_fit_are_refused(scattered):
             fit_runs(model, source, [Run(CONFIG, seed)], nodes)
 
 
+def checked(nodes, labels):
+    NodeSet(nodes, labels).check(60)
+    find_task().targets(labels, 3)
+
+
 @pytest.mark.parametrize(
     ("nodes", "labels", "sentence"),
     [
@@ -205,12 +211,12 @@ def test_sets_and_runs_that_do_not_fit_are_refused(scattered):
 )
 def test_nodes_and_labels_out_of_range(nodes, labels, sentence):
     with pytest.raises(GraphError, match=sentence):
-        NodeSet(np.array(nodes), np.array(labels)).check(60, 3)
+        checked(np.array(nodes), np.array(labels))
 
 
 def test_nodes_and_labels_at_the_ends_of_their_range():
-    NodeSet(np.array([0, 59]), np.array([0, 2])).check(60, 3)
-    NodeSet(np.array([], int), np.array([], int)).check(60, 3)
+    checked(np.array([0, 59]), np.array([0, 2]))
+    checked(np.array([], int), np.array([], int))
 
 
 def test_seeds():
@@ -319,7 +325,7 @@ def test_a_mini_batch_is_its_rows(scattered, model):
     }
     source, nodes = Propagation(scattered, hops=2), parts_of(scattered)[0]
     logits = built.logits(weights, source.view())[:, 0]
-    rows = ScoredRows.of(built, source, nodes, "hops-first")
+    rows = ScoredRows.of(built, source, find_task(), nodes, "hops-first")
     assert rows.total == 15
     order = [part for _, parts in shuffled_windows(15, 4, 2, 1) for part in parts]
     found = list(rows.batches(4, 2, 1))
@@ -327,7 +333,7 @@ def test_a_mini_batch_is_its_rows(scattered, model):
     for one, part in zip(found, order, strict=True):
         labels = torch.from_numpy(np.array(nodes.labels[part], np.int64))
         picked = logits[torch.from_numpy(np.array(nodes.nodes[part], np.int64))]
-        loss, accuracy = one.loss_and_accuracy(weights)
+        loss, accuracy = one.measure(weights)
         torch.testing.assert_close(loss, cross_entropy(picked, labels)[None])
         right = (picked.argmax(1) == labels).double().mean()[None]
         torch.testing.assert_close(accuracy, right)

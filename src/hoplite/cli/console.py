@@ -26,7 +26,7 @@ from hoplite.printable import FALLBACK, printable
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.selection.runner import SearchProgress
-    from hoplite.training.runs import Progress
+    from hoplite.training.runs import TrainingProgress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 DatasetArgument = Annotated[
@@ -131,7 +131,7 @@ def show_warning(message: Any, category: type[Warning], *place: Any, **options: 
 
 
 @contextlib.contextmanager
-def training_bar(title: str) -> Iterator[Callable[[Progress], None]]:
+def training_bar(title: str) -> Iterator[Callable[[TrainingProgress], None]]:
     """A live bar over seeds and epochs on standard error; yields the function to report to.
 
     Without a terminal a line a minute tells the same.
@@ -148,9 +148,9 @@ def training_bar(title: str) -> Iterator[Callable[[Progress], None]]:
         task = bar.add_task(printable(title), total=None, epoch=0, running=0, score="")
         tell = _LineAMinute(title)
 
-        def report(state: Progress) -> None:
-            known = state.val_accuracy == state.val_accuracy
-            score = f"validation {state.val_accuracy:.1%}" if known else ""
+        def report(state: TrainingProgress) -> None:
+            known = state.val_score == state.val_score
+            score = f"validation {state.val_score:.1%}" if known else ""
             bar.update(
                 task,
                 completed=state.done,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import dijkstra
-from scipy.special import softmax
 
 from hoplite.config import check_number
 from hoplite.graph import Graph
@@ -25,7 +24,7 @@ def explanation_dict(
     check_number("top", top, 0, whole=True)
     exact, v = explanation.exact, explanation.node
     graph, config, names = exact.graph, exact.trained.config, exact.trained.class_names
-    probabilities = softmax(explanation.logits)
+    probabilities = exact.trained.task.link(explanation.logits)
     ranking = np.argsort(-explanation.logits, kind="stable")
     around = _Around(graph, v, config.hops)
     return {

@@ -17,6 +17,7 @@ from hoplite.models import LinearModel, Model, Weights, build_model
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_classes
 from hoplite.models.folder import ModelFile, read_folder, write_folder
 from hoplite.propagation.engine import Propagation
+from hoplite.tasks import USUAL, Task, find_task
 
 MOST_IDLE = 1 << 16  # a setting that the model does not use may be this much above its weights
 
@@ -45,6 +46,11 @@ class TrainedModel:
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    @property
+    def task(self) -> Task:
+        """What the model was trained for, which reads its outputs."""
+        return find_task(self.training.get("task", USUAL))
 
     @property
     def left_out_classes(self) -> tuple[str, ...]:
@@ -99,11 +105,11 @@ class TrainedModel:
 
     def predict_proba(self, graph: Graph) -> np.ndarray:
         """Class probabilities of every node: (n, m), rows sum to 1."""
-        return torch.from_numpy(self.logits(graph)).softmax(dim=1).numpy()
+        return self.task.link(self.logits(graph))
 
     def predict(self, graph: Graph) -> np.ndarray:
         """Class index of every node: (n,)."""
-        return self.logits(graph).argmax(axis=1)
+        return self.task.predict(self.logits(graph))
 
     def save(
         self,

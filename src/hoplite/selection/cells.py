@@ -85,12 +85,11 @@ class Task:
             )
         found = []
         for i, result in enumerate(results):
-            best = result.best_epoch - 1  # -1: the run diverged before it had a result
             record = {
                 "configuration": positions[i // len(seeds)],
                 "seed": result.run.seed,
-                "val_accuracy": number(result.val_accuracy),
-                "val_loss": float(result.history["val_loss"][best]) if best >= 0 else None,
+                "val_accuracy": number(result.best("val_accuracy")),
+                "val_loss": number(result.best("val_loss")),
                 "best_epoch": result.best_epoch,
                 "epochs": result.epochs,
                 "diverged": result.diverged,

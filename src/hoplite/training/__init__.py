@@ -3,17 +3,17 @@
 from hoplite.training.distributed import connected
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import ScoredRun, TrainingResult
-from hoplite.training.runs import NodeSet, Progress, Run, RunResult
+from hoplite.training.runs import NodeSet, Run, RunResult, TrainingProgress
 from hoplite.training.streamed import StoredPropagation
 from hoplite.training.train import plan, train
 
 __all__ = [
     "NodeSet",
-    "Progress",
     "Run",
     "RunResult",
     "ScoredRun",
     "StoredPropagation",
+    "TrainingProgress",
     "TrainingResult",
     "connected",
     "fit_runs",

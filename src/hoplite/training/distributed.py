@@ -2,7 +2,7 @@
 
 With W processes and N rows in all, process r contributes
 
-    loss_r = W / N  *  sum over its own rows of the cross-entropy
+    loss_r = W / N  *  sum over its own rows of the loss
 
 so that the average over the processes, of values and of gradients alike, is the mean over all rows,
 whatever the shards' sizes. DistributedDataParallel averages the gradients; :meth:`Team.mean` the
@@ -29,7 +29,7 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError, HopliteError
 
 TIMEOUT = 600.0  # seconds that a process waits for the others in one exchange
-Objective = Callable[..., tuple[Tensor, Tensor]]
+Objective = Callable[..., tuple[Tensor, ...]]  # the loss first
 
 
 class Team:
@@ -122,7 +122,7 @@ class _Held(torch.nn.Module):
             assert isinstance(value, torch.nn.Parameter)  # the very tensor, not a copy
             self.register_parameter(name, value)
 
-    def forward(self, *arguments: Any) -> tuple[Tensor, Tensor]:
+    def forward(self, *arguments: Any) -> tuple[Tensor, ...]:
         return self.loss(*arguments)
 
 

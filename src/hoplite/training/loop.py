@@ -10,8 +10,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -20,14 +20,15 @@ from hoplite.errors import ConfigError, GraphError, HopliteWarning
 from hoplite.models import Model, Weights
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.dropout import Dropout
+from hoplite.tasks import USUAL, Task, find_task
 from hoplite.training.optimizers import LBFGS, Adam, Optimizer
 from hoplite.training.overflow import warn_of_overflow
 from hoplite.training.runs import (
     NodeSet,
-    Progress,
     Run,
     RunResult,
     Source,
+    TrainingProgress,
     batches_of,
     check_stored,
     order_of,
@@ -46,9 +47,10 @@ def fit_runs(
     val: NodeSet | None = None,
     *,
     watch: NodeSet | None = None,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
+    task: str | Task = USUAL,
 ) -> list[RunResult]:
-    """Train ``runs`` together and return their results in the same order.
+    """Train ``runs`` of ``task`` together and return their results in the same order.
 
     ``source`` is a graph's Propagation or, for hop features in a store, a StoredPropagation.
     Early stopping and the choice of the best epoch read ``val`` alone; without it the last epoch
@@ -68,7 +70,7 @@ def fit_runs(
     val = val if val is not None and len(val) else None
     for part in (train, val, watch):
         if part is not None:
-            part.check(source.num_nodes, model.num_classes)
+            part.check(source.num_nodes)
     configs = [run.config for run in runs]
     if len({(c.optimizer, c.epochs, c.patience, c.order, c.batch) for c in configs}) > 1:
         raise ConfigError(
@@ -80,12 +82,15 @@ def fit_runs(
             check_stored(config)
     else:
         warn_of_overflow(model.config, source)
+    task = find_task(task)
+    if not task.adds_up and team_of(source).size > 1:
+        raise ConfigError(f"the metrics of {task.name} need all rows; train in one process.")
     report = progress or (lambda state: None)
     results: dict[int, RunResult] = {}
     for batch in batches_of(model, source, runs):
         done, waiting = len(results), len(runs) - len(results) - len(batch)
         with threads_for(len(batch) * signal_size(model, source)):
-            found = _Batch(model, source, [runs[r] for r in batch], train, val, watch).fit(
+            found = _Batch(model, source, task, [runs[r] for r in batch], train, val, watch).fit(
                 lambda state, d=done, w=waiting: report(state.among(d, w))
             )
         results |= zip(batch, found, strict=True)
@@ -99,13 +104,14 @@ class _Batch:
         self,
         model: Model,
         source: Source,
+        task: Task,
         runs: list[Run],
         train: NodeSet,
         val: NodeSet | None,
         watch: NodeSet | None,
     ) -> None:
         self.started = time.perf_counter()
-        self.runs = runs
+        self.task, self.runs = task, runs
         self.team = team_of(source)
         scored = {"val": val, "test": watch}
         rows = len(train) + (0 if val is None else len(val))  # `watch` must not change the plan
@@ -114,9 +120,9 @@ class _Batch:
         order = order_of(model, source, runs, rows)
         # nothing is dropped when runs are scored, so that pass may take the other order
         score_order = order_of(model, source, runs, rows, dropout=False)
-        self.train_rows = ScoredRows.of(model, source, train, order)
+        self.train_rows = ScoredRows.of(model, source, task, train, order)
         self.scored = {
-            name: ScoredRows.of(model, source, part, score_order)
+            name: ScoredRows.of(model, source, task, part, score_order)
             for name, part in scored.items()
             if part is not None
         }
@@ -127,7 +133,7 @@ class _Batch:
             )
             for name in first[0]
         }
-        self.objective = self.team.objective(self._loss_and_accuracy, self.weights)
+        self.objective = self.team.objective(self._measure, self.weights)
         self.best = {name: value.detach().clone() for name, value in self.weights.items()}
         self.active = torch.arange(len(runs))
         kind = LBFGS if runs[0].config.optimizer == "lbfgs" else Adam
@@ -136,14 +142,14 @@ class _Batch:
         self.history = {
             f"{part}_{what}": torch.empty((count, 0), dtype=torch.float64)
             for part in ("train", *self.scored)
-            for what in ("loss", "accuracy")
+            for what in task.curves
         }
-        self.best_value = torch.full((count,), -1.0, dtype=torch.float64)
+        self.best_rank = torch.full((count,), -torch.inf, dtype=torch.float64)
         self.best_epoch = torch.full((count,), -1, dtype=torch.int64)  # -1: none so far
         self.diverged = torch.zeros(count, dtype=torch.bool)
         self.epochs = torch.zeros(count, dtype=torch.int64)
 
-    def fit(self, progress: Callable[[Progress], None]) -> list[RunResult]:
+    def fit(self, progress: Callable[[TrainingProgress], None]) -> list[RunResult]:
         config = self.runs[0].config
         for epoch in range(config.epochs):
             self._make_room(epoch)
@@ -162,29 +168,23 @@ class _Batch:
         dropout = Dropout(rates, tuple(run.seed for run in runs), epoch) if any(rates) else None
         steps = self.train_rows.batches(runs[0].config.batch, runs[0].seed, epoch)
         found = [self._step(rows, dropout) for rows in steps]
-        loss, accuracy = found[0]
-        for more_loss, more_accuracy in found[1:]:
-            loss, accuracy = loss + more_loss, accuracy + more_accuracy
-        self._record("train", epoch, loss, accuracy)
+        self._record("train", epoch, [sum(values) for values in zip(*found, strict=True)])
 
-    def _step(self, rows: ScoredRows, dropout: Dropout | None) -> tuple[Tensor, Tensor]:
-        """One step; the rows' share of the epoch's loss and accuracy as they were before it."""
-        evaluated: list[tuple[Tensor, Tensor]] = []
+    def _step(self, rows: ScoredRows, dropout: Dropout | None) -> list[Tensor]:
+        """One step; the rows' share of the epoch's curves as they were before it."""
+        evaluated: list[list[Tensor]] = []
 
         def losses() -> Tensor:
-            loss, accuracy = (self.team.mean(value) for value in self.objective(rows, dropout))
-            evaluated.append((loss.detach(), accuracy))
+            loss, *metrics = (self.team.mean(value) for value in self.objective(rows, dropout))
+            evaluated.append([loss.detach(), *metrics])
             return loss
 
         self.optimizer.step(losses)
         share = rows.total / self.train_rows.total
-        loss, accuracy = evaluated[0]
-        return share * loss, share * accuracy
+        return [share * value for value in evaluated[0]]
 
-    def _loss_and_accuracy(
-        self, rows: ScoredRows, dropout: Dropout | None
-    ) -> tuple[Tensor, Tensor]:
-        return rows.loss_and_accuracy(self.weights, dropout)
+    def _measure(self, rows: ScoredRows, dropout: Dropout | None) -> tuple[Tensor, ...]:
+        return rows.measure(self.weights, dropout)
 
     def _make_room(self, epoch: int) -> None:
         """Let the curves grow in steps: most runs stop long before the last epoch."""
@@ -197,12 +197,12 @@ class _Batch:
     def _score(self, epoch: int) -> None:
         with torch.no_grad():
             for name, rows in self.scored.items():
-                found = rows.loss_and_accuracy(self.weights, None)
-                self._record(name, epoch, *[self.team.mean(value) for value in found])
+                found = rows.measure(self.weights)
+                self._record(name, epoch, [self.team.mean(value) for value in found])
 
-    def _record(self, part: str, epoch: int, loss: Tensor, accuracy: Tensor) -> None:
-        self.history[f"{part}_loss"][self.active, epoch] = loss.double()
-        self.history[f"{part}_accuracy"][self.active, epoch] = accuracy
+    def _record(self, part: str, epoch: int, values: Sequence[Any]) -> None:
+        for curve, value in zip(self.task.curves, values, strict=True):
+            self.history[f"{part}_{curve}"][self.active, epoch] = value.double()
 
     def _choose(self, epoch: int, patience: int) -> None:
         """Keep each run's first best epoch and let the finished and diverged runs leave."""
@@ -215,12 +215,13 @@ class _Batch:
             diverged |= ~self.history["val_loss"][active, epoch].isfinite()
         self.diverged[active] = diverged
         if "val" in self.scored:
-            value = self.history["val_accuracy"][active, epoch]
+            monitor = self.task.monitor
+            rank = monitor.rank(self.history[f"val_{monitor.name}"][active, epoch])
         else:
-            value = torch.full_like(self.best_value[active], epoch)  # the last epoch counts
-        better = (value > self.best_value[active]) & ~diverged
+            rank = torch.full_like(self.best_rank[active], epoch)  # the last epoch counts
+        better = (rank > self.best_rank[active]) & ~diverged
         if better.any():
-            self.best_value[active[better]] = value[better]
+            self.best_rank[active[better]] = rank[better]
             self.best_epoch[active[better]] = epoch
             for name, kept in self.best.items():
                 kept[active[better]] = self.weights[name].detach()[better]
@@ -243,31 +244,29 @@ class _Batch:
                 for name, value in self.weights.items()
             }
             if len(kept_rows):
-                self.objective = self.team.objective(self._loss_and_accuracy, self.weights)
+                self.objective = self.team.objective(self._measure, self.weights)
             self.optimizer.keep(self.weights, kept_rows)
 
-    def _progress(self, epoch: int, epochs: int) -> Progress:
+    def _progress(self, epoch: int, epochs: int) -> TrainingProgress:
         count, running = len(self.runs), len(self.active)
         done = (count - running) * epochs + running * (epoch + 1)
-        known = self.best_value[self.best_epoch >= 0]
+        known = self.task.monitor.rank(self.best_rank[self.best_epoch >= 0])
         value = float(known.mean()) if "val" in self.scored else float("nan")
-        return Progress(done, count * epochs, epoch + 1, epochs, running, value)
+        return TrainingProgress(done, count * epochs, epoch + 1, epochs, running, value)
 
     def _results(self) -> list[RunResult]:
         seconds = time.perf_counter() - self.started
         shares = self.epochs / self.epochs.sum()
         results = []
         for r, run in enumerate(self.runs):
-            used, best = int(self.epochs[r]), int(self.best_epoch[r])
-            scored = best >= 0 and "val" in self.scored
+            used = int(self.epochs[r])
             results.append(
                 RunResult(
                     run=run,
                     weights={name: value[r].clone() for name, value in self.best.items()},
-                    best_epoch=best + 1,
+                    best_epoch=int(self.best_epoch[r]) + 1,
                     epochs=used,
                     diverged=bool(self.diverged[r]),
-                    val_accuracy=float(self.best_value[r]) if scored else np.nan,
                     history={name: curve[r, :used].numpy() for name, curve in self.history.items()},
                     seconds=seconds * float(shares[r]),
                 )

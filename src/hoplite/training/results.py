@@ -12,35 +12,47 @@ from hoplite.config import ModelConfig, TrainingConfig
 from hoplite.graph import Graph
 from hoplite.models.trained import TrainedModel
 from hoplite.store import HopStore
+from hoplite.tasks import Task
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ScoredRun:
-    """One seed's trained model with its accuracies; the test set was read once, at the end.
+    """One seed's trained model with its scores; the test set was read once, at the end.
 
+    ``scores`` holds the task's metrics on the validation nodes, at the best epoch, and on the test
+    nodes: ``val_accuracy`` and ``test_accuracy`` of classes.
     ``diverged``: a loss or a weight became infinite or NaN, and the model is the best one before
-    that; if there is none, ``best_epoch`` is 0 and the accuracies are NaN.
+    that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
     """
 
     seed: int
     model: TrainedModel
-    val_accuracy: float
-    test_accuracy: float
+    scores: dict[str, float]
     best_epoch: int
     epochs: int
     diverged: bool
     seconds: float
     history: dict[str, np.ndarray]
 
+    @property
+    def val_accuracy(self) -> float:
+        """Accuracy on the validation nodes."""
+        return self.scores["val_accuracy"]
+
+    @property
+    def test_accuracy(self) -> float:
+        """Accuracy on the test nodes."""
+        return self.scores["test_accuracy"]
+
     def __repr__(self) -> str:
-        return f"ScoredRun(seed={self.seed}, test_accuracy={self.test_accuracy:.3f})"
+        test = [f", {k}={v:.3f}" for k, v in self.scores.items() if k.startswith("test_")]
+        return f"ScoredRun(seed={self.seed}{''.join(test)})"
 
     def summary(self) -> dict[str, Any]:
         """The figures, without weights and curves."""
         return {
             "seed": self.seed,
-            "val_accuracy": number(self.val_accuracy),
-            "test_accuracy": number(self.test_accuracy),
+            **{name: number(value) for name, value in self.scores.items()},
             "best_epoch": self.best_epoch,
             "epochs": self.epochs,
             "diverged": self.diverged,
@@ -56,28 +68,34 @@ class TrainingResult:
     model_config: ModelConfig
     training_config: TrainingConfig
     runs: tuple[ScoredRun, ...]
+    task: Task
 
     @property
     def model(self) -> TrainedModel:
-        """The model of the run with the best validation accuracy (the first of equals)."""
+        """The model of the run with the best validation score (the first of equals)."""
+        name, rank = f"val_{self.task.score.name}", self.task.score.rank
         finite = [run for run in self.runs if run.best_epoch]
-        return max(finite, key=lambda run: np.nan_to_num(run.val_accuracy)).model
+        return max(finite, key=lambda run: np.nan_to_num(rank(run.scores[name]))).model
 
     @property
     def test_accuracy(self) -> float:
         """Mean test accuracy over the runs; NaN if one of them has no result."""
-        return float(np.mean([run.test_accuracy for run in self.runs]))
+        return float(self._all("test_accuracy").mean())
 
     @property
     def val_accuracy(self) -> float:
         """Mean validation accuracy over the runs; NaN if one of them has no result."""
-        return float(np.mean([run.val_accuracy for run in self.runs]))
+        return float(self._all("val_accuracy").mean())
+
+    def _all(self, score: str) -> np.ndarray:
+        return np.array([run.scores[score] for run in self.runs])
 
     def __repr__(self) -> str:
+        name = self.task.score.name
         return (
             f"TrainingResult({self.model_config.model} on {name_of(self.graph)}, "
-            f"{len(self.runs)} runs, validation {self.val_accuracy:.1%}, "
-            f"test {self.test_accuracy:.1%})"
+            f"{len(self.runs)} runs, validation {self._all(f'val_{name}').mean():.1%}, "
+            f"test {self._all(f'test_{name}').mean():.1%})"
         )
 
     @property
@@ -88,8 +106,14 @@ class TrainingResult:
 
     def summary(self) -> dict[str, Any]:
         """Everything but weights and curves, as plain JSON values; std is over the runs (n)."""
-        test = np.array([run.test_accuracy for run in self.runs])
-        val = np.array([run.val_accuracy for run in self.runs])
+        names = [
+            f"{part}_{metric.name}" for metric in self.task.metrics for part in ("test", "val")
+        ]
+        means = {
+            f"{name}_{what}": number(getattr(self._all(name), what)())
+            for name in names
+            for what in ("mean", "std")
+        }
         return {
             "dataset": name_of(self.graph),
             "model": self.model_config.model,
@@ -97,10 +121,7 @@ class TrainingResult:
             | dataclasses.asdict(self.training_config)
             | {"seeds": [run.seed for run in self.runs]},
             "split": self.graph.split.sizes() | {"note": self.graph.split.note},
-            "test_accuracy_mean": number(test.mean()),
-            "test_accuracy_std": number(test.std()),
-            "val_accuracy_mean": number(val.mean()),
-            "val_accuracy_std": number(val.std()),
+            **means,
             "diverged": sum(run.diverged for run in self.runs),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
             "ms_per_epoch": self.ms_per_epoch,

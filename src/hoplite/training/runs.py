@@ -35,7 +35,7 @@ class RunResult:
 
     A run that ``diverged`` was stopped, because a loss or a weight was no longer finite. Its best
     epoch is one before that; if there is none, ``best_epoch`` is 0, the weights are the first ones
-    and the accuracy is NaN: the run has no result.
+    and no curve has a best value: the run has no result.
     """
 
     run: Run
@@ -43,13 +43,17 @@ class RunResult:
     best_epoch: int
     epochs: int
     diverged: bool
-    val_accuracy: float  # at the best epoch; NaN without validation nodes
-    history: dict[str, np.ndarray]  # per epoch: {train,val[,test]}_{loss,accuracy}
+    history: dict[str, np.ndarray]  # per epoch: {train,val[,test]}_{loss, and the task's metrics}
     seconds: float  # this run's share of the batch's time
+
+    def best(self, curve: str) -> float:
+        """The value of a curve of the history at the best epoch; NaN if there is none."""
+        found = self.history.get(curve)
+        return np.nan if found is None or not self.best_epoch else float(found[self.best_epoch - 1])
 
 
 @dataclass(frozen=True)
-class Progress:
+class TrainingProgress:
     """How far a batch of runs is, for progress bars."""
 
     done: int  # run-epochs finished or saved by early stopping
@@ -57,37 +61,36 @@ class Progress:
     epoch: int
     epochs: int  # at most, per run
     running: int
-    val_accuracy: float  # mean of the runs' best so far
+    val_score: float  # what chooses the epoch: mean of the runs' best so far; NaN if unknown
 
-    def among(self, done: int, waiting: int) -> Progress:
+    def among(self, done: int, waiting: int) -> TrainingProgress:
         """This batch's progress as part of all: ``done`` runs came before, ``waiting`` follow."""
         runs = self.total // self.epochs
-        return Progress(
+        return TrainingProgress(
             done=self.done + done * self.epochs,
             total=(runs + done + waiting) * self.epochs,
             epoch=self.epoch,
             epochs=self.epochs,
             running=self.running + waiting,
-            val_accuracy=self.val_accuracy,
+            val_score=self.val_score,
         )
 
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes with their known classes."""
+    """Nodes with their known labels."""
 
     nodes: np.ndarray
     labels: np.ndarray
 
-    def check(self, num_nodes: int, num_classes: int) -> None:
-        """Raise GraphError unless every node and every label is in range."""
+    def check(self, num_nodes: int) -> None:
+        """Raise GraphError unless every node is in range and has a label."""
         nodes, labels = np.asarray(self.nodes), np.asarray(self.labels)
-        if nodes.shape != labels.shape or nodes.ndim != 1:
+        if nodes.ndim != 1 or nodes.shape != labels.shape[:1]:
             raise GraphError(f"{nodes.shape} nodes with {labels.shape} labels; pass one each.")
-        for name, values, limit in (("node", nodes, num_nodes), ("label", labels, num_classes)):
-            if values.size and (values.min() < 0 or values.max() >= limit):
-                outside = values.min() if values.min() < 0 else values.max()
-                raise GraphError(f"{name} {outside} is not in 0 .. {limit - 1}.")
+        if nodes.size and (nodes.min() < 0 or nodes.max() >= num_nodes):
+            outside = nodes.min() if nodes.min() < 0 else nodes.max()
+            raise GraphError(f"node {outside} is not in 0 .. {num_nodes - 1}.")
 
     def __len__(self) -> int:
         return len(self.nodes)

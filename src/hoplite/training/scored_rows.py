@@ -1,4 +1,4 @@
-"""A node set as the loop sees it: rows with the labels that they should give."""
+"""A node set as the loop sees it: rows with the targets that they should meet."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import log_softmax
 
 from hoplite.models import Model, Weights
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.view import View
+from hoplite.tasks import Task
 from hoplite.training.runs import NodeSet, Source, team_of
 from hoplite.training.shuffle import shuffled_windows
 
@@ -28,25 +28,27 @@ class ScoredRows:
     model: Model
     view: View
     rows: Tensor | None
-    labels: Tensor
+    task: Task
+    targets: Tensor
     mine: np.ndarray
     processes: int
 
     @classmethod
-    def of(cls, model: Model, source: Source, part: NodeSet, order: str) -> ScoredRows:
+    def of(cls, model: Model, source: Source, task: Task, part: NodeSet, order: str) -> ScoredRows:
         team = team_of(source)
         first, stop = team.shard(source.num_nodes)
         nodes = np.array(part.nodes, np.int64)
         mine = (nodes >= first) & (nodes < stop)
         nodes, hops_first = nodes[mine], order == "hops-first"
-        labels = torch.from_numpy(np.array(part.labels, np.int64)[mine])
+        targets = task.targets(np.asarray(part.labels), model.num_classes)
+        targets = targets[torch.from_numpy(mine)]
         rows: Tensor | None = None
         if model.config.standardize:  # mean and deviation are over all nodes
             rows = torch.from_numpy(nodes - first)
             view: View = source.view(hops_first=hops_first)
         else:
             view = source.view(nodes, hops_first=hops_first)
-        return cls(model, view, rows, labels, mine, team.size)
+        return cls(model, view, rows, task, targets, mine, team.size)
 
     @property
     def total(self) -> int:
@@ -57,19 +59,15 @@ class ScoredRows:
         """(rows, R, m)."""
         return self.model.logits(weights, self.view, dropout, self.rows)
 
-    def loss_and_accuracy(
-        self, weights: Weights, dropout: Dropout | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy and accuracy per run, (R,) each.
+    def measure(self, weights: Weights, dropout: Dropout | None = None) -> tuple[Tensor, ...]:
+        """The loss and the task's metrics per run, (R,) each.
 
-        Their average over the processes is the mean over all rows; see
+        Their average over the processes is over all rows; see
         :mod:`hoplite.training.distributed`.
         """
         logits, count = self.logits(weights, dropout), self.total / self.processes
-        picked = self.labels.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
-        loss = -log_softmax(logits, dim=2).gather(2, picked).sum(dim=(0, 2)) / count
-        right = logits.detach().argmax(dim=2) == self.labels.unsqueeze(1)
-        return loss, right.double().sum(dim=0) / count
+        loss = self.task.loss(logits, self.targets, count)
+        return loss, *self.task.measure(logits.detach(), self.targets, count)
 
     def batches(self, batch: int, seed: int, epoch: int) -> Iterator[ScoredRows]:
         """All rows in one (``batch`` 0), or in batches, of which every process has its rows."""
@@ -85,18 +83,20 @@ class ScoredRows:
                 mine = self.mine[part]
                 rows = place[part[mine]]
                 inside = torch.from_numpy(np.searchsorted(here, rows))
-                labels = self.labels[torch.from_numpy(rows)]
+                targets = self.targets[torch.from_numpy(rows)]
                 view = near.part(inside, kept)
-                yield ScoredRows(self.model, view, None, labels, mine, self.processes)
+                yield ScoredRows(self.model, view, None, self.task, targets, mine, self.processes)
 
 
-def accuracy_of(model: Model, source: Source, weights: Weights, part: NodeSet) -> float:
-    """Accuracy of one run's weights (without run axis) on ``part``, from its hop features.
+def scores_of(
+    model: Model, source: Source, task: Task, weights: Weights, part: NodeSet
+) -> list[float]:
+    """The task's metrics of one run's weights (without run axis) on ``part``.
 
-    NaN if an output is not finite.
+    They are from its hop features; NaN if an output is not finite.
     """
     stacked = {name: value.unsqueeze(0) for name, value in weights.items()}
-    rows = ScoredRows.of(model, source, part, "hops-first")
+    rows = ScoredRows.of(model, source, task, part, "hops-first")
     with torch.no_grad():
-        loss, accuracy = (team_of(source).mean(v) for v in rows.loss_and_accuracy(stacked))
-        return float(accuracy) if loss.isfinite() else float("nan")
+        loss, *found = (team_of(source).mean(value) for value in rows.measure(stacked))
+        return [float(value) if loss.isfinite() else float("nan") for value in found]

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from hoplite.config import MOST_SEED, ModelConfig, check_number, idle_settings, split_options
 from hoplite.datasets import load
@@ -20,20 +21,21 @@ from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Plan
 from hoplite.store import HopStore
 from hoplite.store.manifest import FILE as MANIFEST
+from hoplite.tasks import USUAL, Task, find_task
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import ScoredRun, TrainingResult, name_of, number
 from hoplite.training.runs import (
     NodeSet,
-    Progress,
     Run,
     RunResult,
     Source,
+    TrainingProgress,
     node_sets,
     plan_runs,
     require_result,
 )
-from hoplite.training.scored_rows import accuracy_of
+from hoplite.training.scored_rows import scores_of
 from hoplite.training.streamed import StoredPropagation
 
 MOST_RUNS = 100_000
@@ -45,7 +47,7 @@ def train(
     *,
     seeds: int | Sequence[int] = 1,
     record_test: bool = False,
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
     memory: str | int | None = None,
     team: Team = ALONE,
     **options: Any,
@@ -81,13 +83,14 @@ def train(
         raise ConfigError(
             f"{what}, which is for hop stores; make one with `hoplite propagate` and train on it."
         )
-    labels = data.labels
-    if labels is None or (labels < 0).all():
+    task, labels = find_task(), data.labels
+    if labels is None or not task.known(labels).any():
         raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
     if not data.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
     parts, chosen = node_sets(data), as_seeds(seeds)
-    built = build_model(model_config, columns_of(data), len(data.class_names or ()))
+    outputs = task.outputs(labels, data.class_names)
+    built = build_model(model_config, columns_of(data), outputs)
     if isinstance(data, Graph):
         source = Propagation(data, model_config.operator, model_config.basis, model_config.hops)
     else:
@@ -107,12 +110,13 @@ def train(
         parts["val"] if len(parts["val"]) else None,
         watch=parts["test"] if record_test and len(parts["test"]) else None,
         progress=progress,
+        task=task,
     )
     require_result(results)
     runs = tuple(
-        scored_run(data, model_config, result, source, parts["test"]) for result in results
+        scored_run(data, model_config, result, source, parts["test"], task) for result in results
     )
-    return TrainingResult(data, model_config, training_config, runs)
+    return TrainingResult(data, model_config, training_config, runs, task)
 
 
 def as_store(graph: Any) -> HopStore | None:
@@ -165,12 +169,19 @@ def as_seeds(seeds: Any) -> list[int]:
 
 
 def scored_run(
-    graph: Graph | HopStore, config: ModelConfig, result: RunResult, source: Source, test: NodeSet
+    graph: Graph | HopStore,
+    config: ModelConfig,
+    result: RunResult,
+    source: Source,
+    test: NodeSet,
+    task: str | Task = USUAL,
 ) -> ScoredRun:
     """A finished run with its model, scored on ``test``.
 
-    The accuracy is NaN without test nodes, without a result, or with outputs that are not finite.
+    Scores are NaN without test nodes, without a result, or with outputs that are not finite.
     """
+    task = find_task(task)
+    scores = {f"val_{metric.name}": result.best(f"val_{metric.name}") for metric in task.metrics}
     trained = TrainedModel(
         config=config,
         weights=result.weights,
@@ -179,27 +190,30 @@ def scored_run(
         feature_names=tuple(graph.feature_names) if graph.feature_names else None,
         training={
             "dataset": name_of(graph),
+            "task": task.name,
             "seed": result.run.seed,
             "best_epoch": result.best_epoch,
-            "val_accuracy": number(result.val_accuracy),
+            **{name: number(value) for name, value in scores.items()},
             **dataclasses.asdict(result.run.config),
         },
     )
-    accuracy = np.nan
+    found = [np.nan] * len(task.metrics)
     if not len(test) or not result.best_epoch:
         pass
     elif isinstance(source, Propagation):
         logits = trained.raw_logits(source)[test.nodes]
         if np.isfinite(logits).all():
-            accuracy = float(np.mean(logits.argmax(axis=1) == test.labels))
+            targets = task.targets(test.labels, trained.num_classes)
+            measured = task.measure(torch.from_numpy(logits).unsqueeze(1), targets, len(test))
+            found = [float(value) for value in measured]
     else:
         built = build_model(config, trained.num_features, trained.num_classes)
-        accuracy = accuracy_of(built, source, result.weights, test)
+        found = scores_of(built, source, task, result.weights, test)
+    scores |= {f"test_{m.name}": value for m, value in zip(task.metrics, found, strict=True)}
     return ScoredRun(
         seed=result.run.seed,
         model=trained,
-        val_accuracy=result.val_accuracy,
-        test_accuracy=accuracy,
+        scores=scores,
         best_epoch=result.best_epoch,
         epochs=result.epochs,
         diverged=result.diverged,

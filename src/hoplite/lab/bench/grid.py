@@ -54,9 +54,9 @@ def run(context: Context, size: GridSize, graph: Graph | None = None) -> Outcome
             )
             epochs += sum(result.epochs for result in results)
             # seeds of one configuration are neighbours
-            means = np.reshape([result.val_accuracy for result in results], (-1, size.seeds)).mean(
-                1
-            )
+            means = np.reshape(
+                [result.best("val_accuracy") for result in results], (-1, size.seeds)
+            ).mean(1)
             config = runs[int(means.argmax()) * size.seeds].config
             settings = f"lr {config.lr:g}, weight decay {config.weight_decay:g}"
             best = max(best, (float(means.max()), hops, f"{settings}, dropout {config.dropout:g}"))

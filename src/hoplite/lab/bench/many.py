@@ -15,7 +15,7 @@ from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, usi
 from hoplite.lab.bench.records import Goal, Outcome
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
-from hoplite.training import NodeSet, Progress, Run, RunResult, fit_runs
+from hoplite.training import NodeSet, Run, RunResult, TrainingProgress, fit_runs
 
 LEARNING_RATES = (0.2, 0.05, 0.001)
 WEIGHT_DECAYS = (5e-3, 5e-4, 5e-6)
@@ -64,7 +64,7 @@ def fit_lgc(
     graph: Graph,
     hops: int,
     runs: Sequence[Run],
-    progress: Callable[[Progress], None] | None = None,
+    progress: Callable[[TrainingProgress], None] | None = None,
 ) -> list[RunResult]:
     """Train ``runs`` of LGC together on the graph's split."""
     labels = graph.labels

@@ -1,0 +1,95 @@
+"""What is learned of the nodes: targets, loss, link, metrics, and what stops a training."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A figure of one run: its name in curves and results, and which way is better."""
+
+    name: str
+    larger_is_better: bool = True
+
+    def rank(self, values: Any) -> Any:
+        """``values`` such that the larger one is better.
+
+        >>> LOSS.rank(0.25), Metric("accuracy").rank(0.25)
+        (-0.25, 0.25)
+        """
+        return values if self.larger_is_better else -values
+
+
+LOSS = Metric("loss", larger_is_better=False)
+
+
+class Task(ABC):
+    """How the outputs Z = (z_v) of a model are judged and read, z_v in R^m for node v.
+
+        loss         L = 1/N sum_v l(z_v, t_v)      over the N nodes of a set, t_v their targets
+        link         what an output says: f(z_v), as probabilities
+        prediction   what is told of a node: a class, a value, from z_v
+
+    Losses and metrics are per run, of logits (rows, R, m) for R runs and targets (rows, ...), and
+    come as sums over the rows divided by ``count``: the number of rows, or where several processes
+    have parts of a set, such a number that their average is over all of it. A metric that is no
+    mean over the rows, like an area under a curve, leaves ``count`` alone and says so by
+    ``adds_up``; the rows are then not divided among processes.
+    """
+
+    name: ClassVar[str]
+    metrics: ClassVar[tuple[Metric, ...]]  # recorded every epoch; the first is a run's score
+    monitor: ClassVar[Metric]  # one of them, or LOSS: on validation nodes it chooses the epoch
+    adds_up: ClassVar[bool] = True  # whether each metric is a mean over the rows
+
+    @property
+    def score(self) -> Metric:
+        """The metric that results tell, and that the best of several runs is chosen by."""
+        return self.metrics[0]
+
+    @property
+    def curves(self) -> tuple[str, ...]:
+        """What is recorded of each set of nodes in every epoch."""
+        return (LOSS.name, *[metric.name for metric in self.metrics])
+
+    @abstractmethod
+    def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
+        """m, of all nodes' labels and the names of the classes, where they have some."""
+
+    @abstractmethod
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        """Which nodes have a target: bool (n,)."""
+
+    @abstractmethod
+    def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
+        """Targets from the labels of nodes that have one, (rows, ...).
+
+        GraphError if a model with so many outputs cannot give one of them.
+        """
+
+    @abstractmethod
+    def loss(self, logits: Tensor, targets: Tensor, count: float) -> Tensor:
+        """sum_v l(z_v, t_v) / count, differentiable: (rows, R, m) -> (R,)."""
+
+    @abstractmethod
+    def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
+        """The metrics' values in their order, float64: (rows, R, m) -> (R,) each."""
+
+    @abstractmethod
+    def link(self, logits: np.ndarray) -> np.ndarray:
+        """f(z): (n, m) -> (n, m)."""
+
+    @abstractmethod
+    def predict(self, logits: np.ndarray) -> np.ndarray:
+        """The prediction for every node: (n, m) -> (n,), or (n, labels) where it has several."""
+
+    @abstractmethod
+    def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+        """What a table of predictions tells of every node: column names with n values each."""

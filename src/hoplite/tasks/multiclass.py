@@ -1,0 +1,70 @@
+"""Each node has one of m classes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+from torch import Tensor
+from torch.nn.functional import log_softmax
+
+from hoplite.errors import GraphError
+from hoplite.tasks.base import Metric, Task
+
+
+class Multiclass(Task):
+    """Softmax and cross-entropy; accuracy is the metric and chooses the epoch.
+
+        l(z, t) = -log softmax(z)_t,    f(z) = softmax(z),    prediction argmax(z)
+
+    Labels are class indices, and a negative one stands for unknown. Of equal outputs the first
+    is predicted.
+
+    >>> z = torch.tensor([[[2.0, 0.0]], [[3.0, 1.0]]])
+    >>> [value.tolist() for value in Multiclass().measure(z, torch.tensor([0, 1]), 2)]
+    [[0.5]]
+    """
+
+    name = "multiclass"
+    metrics = (Metric("accuracy"),)
+    monitor = metrics[0]
+
+    def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
+        return len(names or ())
+
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        return labels >= 0
+
+    def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
+        if labels.ndim != 1:
+            raise GraphError(f"labels have shape {labels.shape}; pass one class per node.")
+        if labels.size and (labels.min() < 0 or labels.max() >= outputs):
+            outside = labels.min() if labels.min() < 0 else labels.max()
+            raise GraphError(f"label {outside} is not in 0 .. {outputs - 1}.")
+        return torch.from_numpy(np.array(labels, np.int64))
+
+    def loss(self, logits: Tensor, targets: Tensor, count: float) -> Tensor:
+        picked = targets.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
+        return -log_softmax(logits, dim=2).gather(2, picked).sum(dim=(0, 2)) / count
+
+    def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
+        right = logits.argmax(dim=2) == targets.unsqueeze(1)
+        return (right.double().sum(dim=0) / count,)
+
+    def link(self, logits: np.ndarray) -> np.ndarray:
+        return torch.tensor(logits).softmax(dim=-1).numpy()
+
+    def predict(self, logits: np.ndarray) -> np.ndarray:
+        return logits.argmax(axis=1)
+
+    def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+        """``predicted``, the name of the class, and its ``probability``."""
+        probabilities = self.link(logits)
+        winners = probabilities.argmax(axis=1)
+        return {
+            "predicted": pa.array(names).take(pa.array(winners)),
+            "probability": probabilities[np.arange(len(winners)), winners],
+        }
