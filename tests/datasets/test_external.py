@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from hoplite import DatasetError, Graph, HopliteWarning, load
-from hoplite.datasets import bucket_sort, external_nodes, table_batches
+from hoplite.datasets import bucket_sort, table_import, table_reader
 from hoplite.datasets.csr_rows import CsrFiles
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
-from hoplite.datasets.external import import_tables
+from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.text_keys import IdIndex, text_keys
 from hoplite.errors import ConfigError
 from hoplite.store import HopStore, propagate
@@ -25,10 +25,10 @@ ROOM = 10**9
 @pytest.fixture
 def small_pieces(monkeypatch):
     """Batches of a few rows, and buckets that have to be cut again and again."""
-    monkeypatch.setattr(table_batches, "FORMS", 10**6)
-    monkeypatch.setattr(table_batches, "PAGES", 10**9)  # so every column has a pass of its own
-    monkeypatch.setattr(table_batches, "BLOCKS", ROOM)
-    monkeypatch.setattr(table_batches, "LEAST_BLOCK", 200)
+    monkeypatch.setattr(table_reader, "FORMS", 10**6)
+    monkeypatch.setattr(table_reader, "PAGES", 10**9)  # so every column has a pass of its own
+    monkeypatch.setattr(table_reader, "BLOCKS", ROOM)
+    monkeypatch.setattr(table_reader, "LEAST_BLOCK", 200)
     monkeypatch.setattr(bucket_sort, "BUCKETS", 3)
     monkeypatch.setattr(bucket_sort, "LEAST_BUCKET", 1000)
     monkeypatch.setattr(bucket_sort, "WORK", ROOM)
@@ -102,13 +102,13 @@ def test_same_as_load(tmp_path, small_pieces, kind, weighted, text_ids):
 
 
 def test_files_do_not_depend_on_the_memory(tmp_path, small_pieces, monkeypatch):
-    monkeypatch.setattr(external_nodes, "ID_ROWS", 64)
+    monkeypatch.setattr(table_import, "ID_ROWS", 64)
     nodes, edges = random_tables(np.random.default_rng(1), weighted=True, text_ids=True)
     write(tmp_path / "t", "nodes", nodes, "csv")
     write(tmp_path / "t", "edges", edges, "csv")
     found = []
     for name, size in (("a", 200), ("b", 3000), ("c", 10**6)):
-        monkeypatch.setattr(table_batches, "LEAST_BLOCK", size)
+        monkeypatch.setattr(table_reader, "LEAST_BLOCK", size)
         import_tables(tmp_path / "t", tmp_path / name, memory=ROOM)
         files = {path.name: path.read_bytes() for path in (tmp_path / name).iterdir()}
         found.append(files)
@@ -121,7 +121,7 @@ def test_what_a_killed_import_of_several_passes_left_goes(tmp_path, small_pieces
     nodes, edges = random_tables(np.random.default_rng(1), weighted=True, text_ids=True)
     write(tmp_path / "t", "nodes", nodes, kind)
     write(tmp_path / "t", "edges", edges, kind)
-    left = tmp_path / "g" / external_nodes.SCRATCH
+    left = tmp_path / "g" / table_import.SCRATCH
     left.mkdir(parents=True)
     (left / "0.npy").write_bytes(b"half")
     (left / ".1.npy.tmp").write_bytes(b"half")
@@ -133,13 +133,13 @@ def test_an_import_of_several_passes_that_fails_leaves_none(tmp_path, small_piec
     nodes, edges = random_tables(np.random.default_rng(1), weighted=True, text_ids=True)
     write(tmp_path / "t", "nodes", nodes, "parquet")
     write(tmp_path / "t", "edges", edges, "parquet")
-    left, seen = tmp_path / "g" / external_nodes.SCRATCH, []
+    left, seen = tmp_path / "g" / table_import.SCRATCH, []
 
     def interrupt(*arguments):
         seen.extend(left.iterdir())
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(external_nodes.NodeTable, "_join", interrupt)
+    monkeypatch.setattr(table_import._NodeFiles, "_join", interrupt)
     with pytest.raises(KeyboardInterrupt):
         import_tables(tmp_path / "t", tmp_path / "g", memory=ROOM)
     assert len(seen) > 1
@@ -295,12 +295,26 @@ def test_rows_are_counted_over_all_batches(tmp_path, small_pieces):
     (folder / "edges.csv").write_text("source,target,weight\n" + "".join(edges) + "5,6,x\n")
     with pytest.raises(DatasetError, match="has 'x' in data row 300"):
         import_tables(folder, tmp_path / "g", memory=ROOM)
-    (folder / "edges.csv").write_text("source,target,weight\n" + "".join(edges))
-    (folder / "nodes.csv").write_text(
-        "id,age\n" + "".join(f"{i},{i}\n" for i in range(300)) + "300,old\n"
-    )
-    with pytest.raises(DatasetError, match=r"'age' of .*nodes.csv has 'old' in data row 301 but"):
+
+
+@pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
+def test_a_late_word_among_numbers(tmp_path, small_pieces, monkeypatch):
+    """What a column is does not depend on the rows that are read first."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    rows = "".join(f"{i},{i},{i % 2},{i}\n" for i in range(300)) + "300,old,True,\n"
+    (folder / "nodes.csv").write_text("id,age,flag,blank\n" + rows)
+    (folder / "edges.csv").write_text("source,target\n0,300\n")
+    with pytest.raises(DatasetError, match=r"'blank' of .* has no number for node '300'"):
         import_tables(folder, tmp_path / "g", memory=ROOM)
+    (folder / "nodes.csv").write_text("id,age,flag,blank\n" + rows.replace("True,", "True,5"))
+    with pytest.warns(HopliteWarning, match=r"as text because of 'old' \(node '300'\) although"):
+        names = check_same(folder, tmp_path / "g").feature_names
+    assert names[-3:] == ("age=old", "flag", "blank")
+    monkeypatch.setattr(table_import, "MOST_VALUES", 50)
+    match = r"as text because of 'old' \(node '300'\) and has more than 50 different values"
+    with pytest.raises(DatasetError, match=match):
+        import_tables(folder, tmp_path / "h", memory=ROOM)
 
 
 def test_broken_parquet_and_fractions(tmp_path):
@@ -316,7 +330,7 @@ def test_broken_parquet_and_fractions(tmp_path):
 
 
 def test_text_with_too_many_values(tmp_path, monkeypatch):
-    monkeypatch.setattr("hoplite.datasets.external_features.MOST_VALUES", 5)
+    monkeypatch.setattr("hoplite.datasets.table_import.MOST_VALUES", 5)
     folder = tmp_path / "t"
     write(folder, "nodes", {"id": range(9), "name": [f"n{i}" for i in range(9)]}, "csv")
     write(folder, "edges", {"source": [0], "target": [1]}, "csv")

@@ -7,8 +7,8 @@ from pyarrow import parquet
 
 from hoplite import HopliteWarning
 from hoplite.datasets.disk_graph import DiskGraph
-from hoplite.datasets.external import import_tables
-from hoplite.datasets.external_features import FeatureColumns
+from hoplite.datasets.table_features import FeatureColumns
+from hoplite.datasets.table_import import import_tables
 
 
 def write(folder, name, columns):

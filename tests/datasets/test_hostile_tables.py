@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from tests.examples import examples
 
-from hoplite.datasets import read_tables, table_files
+from hoplite.datasets import read_tables, table_reader
 from hoplite.datasets.disk_graph import DiskGraph
-from hoplite.datasets.external import import_tables
+from hoplite.datasets.table_import import import_tables
 from hoplite.errors import DatasetError, GraphError, HopliteWarning
 
 EDGES = {"source": ["a"], "target": ["b"]}
@@ -196,7 +196,7 @@ def test_text_that_is_not_utf_8(tmp_path, reader, column):
 
 @BOTH
 def test_too_many_columns(tmp_path, reader, monkeypatch):
-    monkeypatch.setattr(table_files, "MOST_COLUMNS", 50)
+    monkeypatch.setattr(table_reader, "MOST_COLUMNS", 50)
     header, row = ",".join(["id", *(f"x{i}" for i in range(49))]), ",".join(["1"] * 50)
     edges = "source,target\n1,1\n"
     write(tmp_path / "t", f"{header}\n{row}\n", edges)
@@ -228,7 +228,7 @@ def test_a_pipe_or_a_device_in_place_of_a_table(tmp_path, reader, stem):
         put(folder / f"{stem}.parquet")
         assert f"has no {stem}.csv or {stem}.parquet" in complaint(reader, folder)
         with pytest.raises(DatasetError, match="it is not a regular file"):
-            table_files.read_table(folder / f"{stem}.parquet", ())
+            table_reader.TableReader(folder / f"{stem}.parquet", None)
 
 
 def sound_tables():

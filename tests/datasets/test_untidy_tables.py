@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from tests.examples import examples
 
-from hoplite.datasets import bucket_sort, read_tables, table_batches
+from hoplite.datasets import bucket_sort, read_tables, table_reader
 from hoplite.datasets.disk_graph import DiskGraph
-from hoplite.datasets.external import import_tables
-from hoplite.errors import HopliteWarning
+from hoplite.datasets.table_import import import_tables
+from hoplite.errors import DatasetError, HopliteWarning
 
 MEMORY = 10**9
 # letters of which none makes a number, a date, or a cell that CSV calls empty or null
@@ -125,10 +125,10 @@ def test_every_way_gives_the_same_graph(tmp_path_factory, drawn, forms, block, p
     found = []
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)  # of dates, and of hardly any repeats
-        patch.setattr(table_batches, "FORMS", forms)
-        patch.setattr(table_batches, "PAGES", pages)
-        patch.setattr(table_batches, "LEAST_BLOCK", block)
-        patch.setattr(table_batches, "BLOCKS", MEMORY)
+        patch.setattr(table_reader, "FORMS", forms)
+        patch.setattr(table_reader, "PAGES", pages)
+        patch.setattr(table_reader, "LEAST_BLOCK", block)
+        patch.setattr(table_reader, "BLOCKS", MEMORY)
         patch.setattr(bucket_sort, "LEAST_BUCKET", block)
         patch.setattr(bucket_sort, "WORK", MEMORY)
         for kind in ("csv", "parquet"):
@@ -145,3 +145,62 @@ def test_every_way_gives_the_same_graph(tmp_path_factory, drawn, forms, block, p
     for other in found[1:]:
         same(found[0], other)
     assert len(found[0]["ids"]) == nodes.num_rows
+
+
+NUMBERS = ["1", "0", " 2.5", "-3e2", "+4", "1_000"]
+DATES = ["2020-02-29", "1970-01-01T12:00Z", "2020-01-01 01:00:00.5+01:00", "2020-02-30"]
+CELLS = {
+    "numbers": NUMBERS,
+    "truths": ["0", "1", "true", "False", "TRUE "],
+    "dates": DATES,
+    "times": ["00:01", "23:59:59", "24:00"],
+    "words": ["u", "Ü v", '"a,b"', "NAN", "inf"],
+    "mixed": [*NUMBERS, *DATES, "true", "12:30", "u"],
+    "gaps": ["", " ", "NA", "nan"],
+}
+
+
+@st.composite
+def cells(draw, n):
+    """A column as people type it: mostly of one kind, with gaps and mistakes now and then."""
+    kind = draw(st.sampled_from(sorted(CELLS)))
+    found = draw(st.lists(st.sampled_from(CELLS[kind]), min_size=n, max_size=n))
+    for _ in range(draw(st.integers(0, 2))):
+        odd = draw(st.sampled_from([*CELLS["gaps"], *CELLS["mixed"]]))
+        found[draw(st.integers(0, n - 1))] = odd
+    return found
+
+
+def outcome(read):
+    """What came of it: the graph, or the error; and the warnings."""
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always", HopliteWarning)
+        try:
+            found = read()
+        except DatasetError as error:
+            found = {"error": str(error)}
+    return found | {"warnings": sorted(str(one.message) for one in heard)}
+
+
+@examples(40)
+@given(data=st.data(), block=st.sampled_from([250, 600, 10**6]))
+def test_what_people_type_means_the_same_at_every_block_size(tmp_path_factory, data, block):
+    n = data.draw(st.integers(1, 60))
+    columns = [data.draw(cells(n)) for _ in range(data.draw(st.integers(1, 3)))]
+    labels = data.draw(cells(n))
+    rows = [f"{i},{','.join(row)}" for i, row in enumerate(zip(labels, *columns, strict=True))]
+    header = ",".join(["id", "label", *(f"x{i}" for i in range(len(columns)))])
+    folder = tmp_path_factory.mktemp("typed")
+    (folder / "t").mkdir()
+    (folder / "t" / "nodes.csv").write_text("\n".join([header, *rows, ""]))
+    (folder / "t" / "edges.csv").write_text("source,target\n0,0\n")
+
+    def on_disk():
+        import_tables(folder / "t", folder / "g", memory=MEMORY)
+        return disk_facts(folder / "g")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_reader, "LEAST_BLOCK", block)
+        patch.setattr(table_reader, "BLOCKS", MEMORY)
+        disk = outcome(on_disk)
+    same(outcome(lambda: facts(read_tables(folder / "t"))), disk)

@@ -1,5 +1,6 @@
 """Datasets: a name or a path becomes a :class:`hoplite.graph.Graph`."""
 
+from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.datasets.fetch import fetch
 from hoplite.datasets.load import available, load, obtainable
 from hoplite.datasets.npz import read_npz, write_npz
@@ -7,11 +8,14 @@ from hoplite.datasets.planetoid import read_planetoid
 from hoplite.datasets.reddit import load_reddit
 from hoplite.datasets.splits import stratified_split
 from hoplite.datasets.synthetic import reddit_like, synthetic
+from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.tables import read_tables
 
 __all__ = [
+    "DiskGraph",
     "available",
     "fetch",
+    "import_tables",
     "load",
     "load_reddit",
     "obtainable",
@@ -21,5 +25,6 @@ __all__ = [
     "reddit_like",
     "stratified_split",
     "synthetic",
+    "write_disk_graph",
     "write_npz",
 ]

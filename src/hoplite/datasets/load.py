@@ -14,7 +14,7 @@ from hoplite.datasets.npz import read_meta, read_npz
 from hoplite.datasets.planetoid import planetoid_names, read_planetoid
 from hoplite.datasets.reddit import find_reddit, has_reddit, load_reddit, reddit_folders
 from hoplite.datasets.synthetic import REDDIT, REDDIT_LIKE, reddit_like
-from hoplite.datasets.table_files import has_table
+from hoplite.datasets.table_reader import has_table
 from hoplite.datasets.tables import read_tables
 from hoplite.errors import DatasetError, nearest_hint
 from hoplite.graph import Graph

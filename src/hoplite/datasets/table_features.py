@@ -1,24 +1,25 @@
-"""The feature columns of a node table: numbers and lists of them as they are, text one-hot."""
+"""The feature columns of a node table: numbers and lists of them as they are, text one-hot.
+
+Some columns need a look at all of their cells first: which values a text has decides how many
+features it becomes, and text that only spells numbers (in CSV), dates or times is one number.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 import warnings
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
+from pyarrow import csv
 
-from hoplite.datasets.table_files import as_number, as_text, is_text, pc
-from hoplite.datasets.table_times import (
-    as_elapsed,
-    is_date,
-    is_temporal,
-    spelled_dates,
-    warn_about_times,
-)
+from hoplite.datasets.table_reader import TableReader, as_number, as_text, is_text, pc
 from hoplite.errors import DatasetError, HopliteWarning
 
 # Below this share of non-zero cells, CSR is smaller than dense and faster to multiply.
@@ -26,19 +27,29 @@ SPARSE_BELOW = 0.1
 # A text column is suspicious when it has many values and hardly any repeats.
 MANY_VALUES = 20
 NEARLY_ALL = 0.9
+DAY = 86_400  # seconds
+UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # per second
+_CSV = csv.ConvertOptions()
+# What CSV files have in place of a number, a date or a time, such as NA; what is true, and false.
+GAPS = pa.array(_CSV.null_values, pa.large_string())
+TRUE, FALSE = (
+    pa.array(words, pa.large_string()) for words in (_CSV.true_values, _CSV.false_values)
+)
+DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,9})?)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
+DATE_ALONE, ZONE = r"^[^T ]+$", r"(Z|[+-]\d{2}:?\d{2})$"
+TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 
 
 @dataclass(frozen=True)
-class _Block:
-    """The features that one column gives.
+class Block:
+    """The features that one column gives to some nodes.
 
-    Numbers: values of shape (nodes, names). Text: a name per distinct value, and per node the
-    index of the one that is 1, or -1.
+    Numbers: values of shape (nodes, width). Text: the index of the feature that is 1, or -1.
     """
 
-    names: list[str]
+    width: int
     values: np.ndarray
-    one_hot: bool
+    one_hot: bool = False
 
     def nonzeros(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Rows, columns and values of the entries that are not 0."""
@@ -60,72 +71,332 @@ class _Block:
         return int(np.count_nonzero(self.values >= 0 if self.one_hot else self.values))
 
 
-def read_features(
-    table: pa.Table, columns: list[str], ids: pa.Array, path: Path
-) -> tuple[np.ndarray | sp.csr_array, tuple[str, ...]]:
-    """Features of shape (rows, d) in float32, dense or CSR, whichever is smaller; d names."""
-    if not columns:
-        raise DatasetError(
-            f"{path} has no feature column; add at least one besides id, label and split."
+class FeatureColumns:
+    """The features of the ``columns`` of a table: their ``names``, and the rows of X of a batch.
+
+    ``most_values`` is how many values a text may have, None for any number of them.
+    """
+
+    def __init__(
+        self, reader: TableReader, columns: list[str], most_values: int | None = None
+    ) -> None:
+        self.columns, path = columns, reader.path
+        if not columns:
+            raise DatasetError(
+                f"{path} has no feature column; add at least one besides id, label and split."
+            )
+        self._made = {
+            name: _column(name, reader.kinds[name], path, most_values) for name in columns
+        }
+        _survey(reader, self._made)
+        self._width: dict[str, int] = {}
+        first: dict[str, str] = {}
+        for name, column in self._made.items():
+            own = column.names()
+            self._width[name] = len(own)
+            for feature in own:
+                if first.setdefault(feature, name) != name:
+                    raise DatasetError(
+                        f"columns {first[feature]!r} and {name!r} of {path} both give the feature "
+                        f"{feature!r}; rename one of them."
+                    )
+        self.names = tuple(first)
+        self.width = len(self.names)
+        if not self.width:
+            raise DatasetError(f"{path} has only empty feature columns; fill at least one.")
+
+    def width_of(self, columns: Iterable[str]) -> int:
+        """How many features these columns are."""
+        return sum(self._width[name] for name in columns)
+
+    def dense(self, table: pa.Table, columns: Sequence[str], ids: pa.Array) -> np.ndarray:
+        """The features of ``columns`` for some rows: (rows, width) in float32."""
+        blocks = (self._made[name].block(table[name], ids) for name in columns)
+        return _dense(blocks, len(ids), self.width_of(columns))
+
+    def smaller(self, table: pa.Table, ids: pa.Array) -> np.ndarray | sp.csr_array:
+        """All features of some rows, dense or CSR, whichever is smaller."""
+        blocks = [self._made[name].block(table[name], ids) for name in self.columns]
+        shape = (len(ids), self.width)
+        if sum(block.count() for block in blocks) >= SPARSE_BELOW * math.prod(shape):
+            return _dense(blocks, *shape)
+        starts = np.cumsum([0, *(block.width for block in blocks)])
+        entries = [block.nonzeros() for block in blocks]
+        rows = np.concatenate([rows for rows, _, _ in entries])
+        where = np.concatenate(
+            [start + where for start, (_, where, _) in zip(starts[:-1], entries, strict=True)]
         )
-    blocks = [_block(table[column], column, ids, path) for column in columns]
-    names = tuple(name for block in blocks for name in block.names)
-    if not names:
-        raise DatasetError(f"{path} has only empty feature columns; fill at least one.")
-    _refuse_same_names(columns, blocks, path)
-    n, d = table.num_rows, len(names)
-    starts = np.cumsum([0, *(len(block.names) for block in blocks)])
-    placed = list(zip(starts[:-1], blocks, strict=True))
-    if sum(block.count() for block in blocks) >= SPARSE_BELOW * n * d:
-        dense = np.zeros((n, d), np.float32)
-        for start, block in placed:
-            block.fill(dense[:, start : start + len(block.names)])
-        return dense, names
-    entries = [(start, *block.nonzeros()) for start, block in placed]
-    rows = np.concatenate([rows for _, rows, _, _ in entries])
-    where = np.concatenate([start + where for start, _, where, _ in entries])
-    values = np.concatenate([values for *_, values in entries])
-    return sp.csr_array(sp.coo_array((values, (rows, where)), shape=(n, d))), names
+        values = np.concatenate([values for _, _, values in entries])
+        return sp.csr_array(sp.coo_array((values, (rows, where)), shape=shape))
 
 
-def _block(column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path) -> _Block:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    kind = column.type
+def _dense(blocks: Iterable[Block], rows: int, width: int) -> np.ndarray:
+    out, start = np.zeros((rows, width), np.float32), 0
+    for block in blocks:
+        block.fill(out[:, start : start + block.width])
+        start += block.width
+    return out
+
+
+def _survey(reader: TableReader, columns: dict[str, _Column]) -> None:
+    """Show every column the cells that it needs to see: none, those of a first batch, or all."""
+    for batch in reader.batches(["id", *(name for name in columns if columns[name].peeks)]):
+        for column in columns.values():
+            if column.peeks:
+                column.look(batch.table[column.name], batch.filled_text("id"))
+        break
+    else:
+        raise DatasetError(f"{reader.path} has no rows; give one row per node.")
+    waiting = [name for name in columns if isinstance(columns[name], _Text)]
+    while waiting:
+        for group in reader.groups(waiting):
+            for batch in reader.batches(["id", *group]):
+                ids = batch.filled_text("id")
+                for name in group:
+                    columns[name].look(batch.table[name], ids)
+        waiting = [name for name in waiting if columns[name].needs_another_look()]
+
+
+def _column(name: str, kind: pa.DataType, path: Path, most_values: int | None) -> _Column:
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
     if pa.types.is_null(kind):
-        raise DatasetError(f"column {name!r} of {path} is empty; fill it or remove it.")
+        raise _empty(name, path)
     if _is_number(kind):
-        return _Block([name], _numbers(column, name, ids, path), one_hot=False)
+        return _Column(name, path)
     if _is_list(kind) and (_is_number(kind.value_type) or pa.types.is_null(kind.value_type)):
-        return _lists(column, name, ids, path)
+        return _Lists(name, path)
     if is_temporal(kind):
-        warn_about_times(name, path)
-        return _Block([name], _numbers(as_elapsed(column), name, ids, path), one_hot=False)
+        return _Times(name, path)
     if is_text(kind):
-        text = as_text(column, name, path)
-        numbers = _spelled_numbers(text) if path.suffix == ".csv" else None
-        if numbers is None:
-            numbers = spelled_dates(text)
-            if numbers is not None:
-                warn_about_times(name, path)
-        if numbers is not None:
-            return _Block([name], _numbers(numbers, name, ids, path), one_hot=False)
-        return _one_hot(text, name, ids, path)
+        return _Text(name, path, most_values)
     raise DatasetError(
         f"column {name!r} of {path} has type {kind}; "
         "features are numbers, lists of numbers or text."
     )
 
 
-def _refuse_same_names(columns: list[str], blocks: list[_Block], path: Path) -> None:
-    first: dict[str, str] = {}
-    for column, block in zip(columns, blocks, strict=True):
-        for name in block.names:
-            if first.setdefault(name, column) != column:
-                raise DatasetError(
-                    f"columns {first[name]!r} and {column!r} of {path} both give the feature "
-                    f"{name!r}; rename one of them."
-                )
+def _empty(name: str, path: Path) -> DatasetError:
+    return DatasetError(f"column {name!r} of {path} is empty; fill it or remove it.")
+
+
+class _Column:
+    """A column of numbers."""
+
+    peeks = False  # whether it must see the cells of the first batch before it has names
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self.path = name, path
+
+    def look(self, column: pa.ChunkedArray, ids: pa.Array) -> None:
+        """Note what the names depend on."""
+
+    def needs_another_look(self) -> bool:
+        return False
+
+    def names(self) -> list[str]:
+        """Of the features, once the column has seen what it needs."""
+        return [self.name]
+
+    def block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
+        """The features of the nodes ``ids``, of which ``column`` has the cells."""
+        if pa.types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        return self._block(column, ids)
+
+    def _block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
+        return Block(1, self._numbers(column, ids))
+
+    def _numbers(self, column: pa.ChunkedArray, ids: pa.Array, width: int = 1) -> np.ndarray:
+        """The column in float32, in rows of ``width``."""
+        if pa.types.is_null(column.type) or pa.types.is_decimal(column.type):
+            column = column.cast(pa.float64())
+        missing = column.is_null().to_numpy()
+        values = pc.fill_null(column, _zero(column.type)).to_numpy()
+        if values.dtype.kind in "iu":  # which float64 rounds first where they are spelled in text
+            values = values.astype(np.float64)
+        with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite
+            values = values.astype(np.float32)
+        bad = missing | ~np.isfinite(values)
+        if bad.any():
+            cell = int(np.flatnonzero(bad)[0])
+            what = "no number" if missing[cell] or np.isnan(values[cell]) else "no finite number"
+            place = self.name if width == 1 else f"{self.name}[{cell % width}]"
+            raise DatasetError(
+                f"column {place!r} of {self.path} has {what} for node "
+                f"{ids[cell // width].as_py()!r}; fill the gap or remove the column."
+            )
+        return values.reshape(-1, width)
+
+
+class _Lists(_Column):
+    """Lists of numbers: one feature per place in them; they are as long for each node."""
+
+    peeks, _width, _first = True, 0, ""
+
+    def look(self, column: pa.ChunkedArray, ids: pa.Array) -> None:
+        self._refuse_gaps(column, ids)
+        self._first, self._width = ids[0].as_py(), pc.list_value_length(column)[0].as_py()
+
+    def names(self) -> list[str]:
+        if not self._width:
+            raise _empty(self.name, self.path)
+        return [f"{self.name}[{i}]" for i in range(self._width)]
+
+    def _refuse_gaps(self, column: pa.ChunkedArray, ids: pa.Array) -> None:
+        missing = column.is_null().to_numpy()
+        if missing.any():
+            node = ids[int(np.flatnonzero(missing)[0])].as_py()
+            raise DatasetError(
+                f"column {self.name!r} of {self.path} has no list for node {node!r}; "
+                "fill the gap or remove the column."
+            )
+
+    def _block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
+        self._refuse_gaps(column, ids)
+        lengths = pc.list_value_length(column).to_numpy()
+        if (lengths != self._width).any():
+            row = int(np.flatnonzero(lengths != self._width)[0])
+            raise DatasetError(
+                f"column {self.name!r} of {self.path} has {lengths[row]:,} numbers for node "
+                f"{ids[row].as_py()!r} but {self._width:,} for node {self._first!r}; "
+                "give all nodes lists of the same length."
+            )
+        return Block(self._width, self._numbers(pc.list_flatten(column), ids, self._width))
+
+
+class _Times(_Column):
+    """Dates and times in a type of their own."""
+
+    def names(self) -> list[str]:
+        _warn_about_times(self.name, self.path)
+        return [self.name]
+
+    def _block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
+        return Block(1, self._numbers(as_elapsed(column), ids))
+
+
+class _Text(_Column):
+    """Text: one feature per value, in sorted order, unless all of it can be read as numbers."""
+
+    def __init__(self, name: str, path: Path, most_values: int | None) -> None:
+        super().__init__(name, path)
+        self._is_csv = path.suffix == ".csv"
+        self._ways: list[Way] = list(WAYS) if self._is_csv else [spelled_dates]
+        self._most_values = most_values
+        self._first: dict[str, str] = {}  # every value, and the id of the node that has it first
+        self._filled, self._missed = 0, False
+        self._odd: tuple[str, str] | None = None  # the value that is no number, and its node
+        self._values = pa.array([], pa.large_string())
+
+    def look(self, column: pa.ChunkedArray, ids: pa.Array) -> None:
+        if self._ways:
+            way = self._ways[0]
+            found = self._read(column)
+            if found is not None:
+                self._filled += len(found) - found.null_count
+                return
+            # the values before these were read as numbers and have not been noted
+            self._missed = self._filled > 0
+            if self._missed:
+                row = _first_odd(way, self._without_gaps(column))
+                self._odd = column[row].as_py().strip(), ids[row].as_py()
+        if not self._missed:
+            text = as_text(column, self.name, self.path)
+            self._filled += len(text) - text.null_count
+            self._note(text, ids)
+
+    def needs_another_look(self) -> bool:
+        again, self._missed = self._missed, False
+        self._filled = 0 if again else self._filled
+        return again
+
+    def names(self) -> list[str]:
+        if self._is_csv and not self._filled:
+            raise _empty(self.name, self.path)
+        if self._ways and self._filled:
+            if self._ways[0] in (spelled_dates, spelled_times):
+                _warn_about_times(self.name, self.path)
+            return [self.name]
+        self._ways = []
+        values = sorted(self._first)
+        if len(values) >= MANY_VALUES and len(values) >= NEARLY_ALL * self._filled:
+            warnings.warn(
+                f"text column {self.name!r} of {self.path} has {len(values):,} different values in "
+                f"{self._filled:,} rows; it becomes that many features, so remove it if it is a "
+                "title or a key.",
+                HopliteWarning,
+                stacklevel=5,
+            )
+        if mistake := self._typing_error(values):
+            warnings.warn(f"{mistake}.", HopliteWarning, stacklevel=5)
+        self._values = pa.array(values, pa.large_string())
+        return [f"{self.name}={value}" for value in values]
+
+    def _block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
+        if self._ways:
+            found = self._read(column)
+            assert found is not None  # it was, when the column was looked at
+            return Block(1, self._numbers(pa.chunked_array([found]), ids))
+        text = as_text(column, self.name, self.path)
+        codes = pc.fill_null(pc.index_in(text, value_set=self._values), -1).to_numpy()
+        return Block(len(self._values), codes.astype(np.int64), one_hot=True)
+
+    def _read(self, column: pa.ChunkedArray) -> pa.Array | None:
+        """The numbers that the cells spell; ways in which one of them cannot be read are left."""
+        if self._ways == [spelled_numbers]:
+            try:
+                return _one(column.cast(pa.float64()))
+            except pa.ArrowInvalid:  # a blank, or no number
+                pass
+        text = self._without_gaps(column)
+        sample = text.drop_null()[:1]  # which rules most of the ways out
+        self._ways = [way for way in self._ways if way(sample) is not None]
+        found = [way(text) for way in self._ways]
+        self._ways = [way for way, read in zip(self._ways, found, strict=True) if read is not None]
+        return next((read for read in found if read is not None), None)
+
+    def _without_gaps(self, column: pa.ChunkedArray) -> pa.Array:
+        text = as_text(column, self.name, self.path)
+        if not self._is_csv:
+            return text
+        none = pa.scalar(None, pa.large_string())
+        return pc.if_else(pc.is_in(text, value_set=GAPS), none, text)
+
+    def _note(self, text: pa.Array, ids: pa.Array) -> None:
+        """Note the values that are new, each with the id of the node that has it first."""
+        coded = text.dictionary_encode()
+        codes = pc.fill_null(coded.indices, -1).to_numpy()
+        rows = dict(zip(*np.unique(codes, return_index=True), strict=True))
+        for code, value in enumerate(coded.dictionary.to_pylist()):
+            if value not in self._first:
+                self._first[value] = ids[int(rows[code])].as_py()
+        if self._most_values is not None and len(self._first) > self._most_values:
+            raise DatasetError(
+                f"text column {self.name!r} of {self.path} has more than {self._most_values:,} "
+                "different values; remove it, or replace it by numbers."
+                if self._odd is None
+                else f"column {self.name!r} of {self.path} is taken as text because of "
+                f"{self._odd[0]!r} (node {self._odd[1]!r}) and has more than "
+                f"{self._most_values:,} different values; correct that value or remove the column."
+            )
+
+    def _typing_error(self, values: list[str]) -> str | None:
+        """One "1,5" makes a column of numbers a column of text; that must not pass in silence."""
+        odd, meant = [value for value in values if math.isnan(as_number(value))], "numbers"
+        if 2 * len(odd) >= len(values):
+            dates = pc.match_substring_regex(pa.array(values, pa.large_string()), DATE)
+            odd = [
+                value for value, is_date in zip(values, dates, strict=True) if not is_date.as_py()
+            ]
+            meant = "dates"
+        if not odd or 2 * len(odd) >= len(values):
+            return None
+        return (
+            f"column {self.name!r} of {self.path} is taken as text because of {odd[0]!r} (node "
+            f"{self._first[odd[0]]!r}) although most of its values are {meant}; correct that value "
+            f"if {meant} are meant"
+        )
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -138,97 +409,116 @@ def _is_list(kind: pa.DataType) -> bool:
     return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
 
 
-def _lists(column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path) -> _Block:
-    """One feature per place in the lists, which are as long for each node."""
-    missing = column.is_null().to_numpy()
-    if missing.any():
-        node = ids[int(np.flatnonzero(missing)[0])].as_py()
-        raise DatasetError(
-            f"column {name!r} of {path} has no list for node {node!r}; "
-            "fill the gap or remove the column."
-        )
-    lengths = pc.list_value_length(column).to_numpy()
-    width = int(lengths[0])
-    if (lengths != width).any():
-        row = int(np.flatnonzero(lengths != width)[0])
-        raise DatasetError(
-            f"column {name!r} of {path} has {lengths[row]:,} numbers for node "
-            f"{ids[row].as_py()!r} but {width:,} for node {ids[0].as_py()!r}; "
-            "give all nodes lists of the same length."
-        )
-    if not width:
-        raise DatasetError(f"column {name!r} of {path} is empty; fill it or remove it.")
-    values = _numbers(pc.list_flatten(column), name, ids, path, width)
-    return _Block([f"{name}[{i}]" for i in range(width)], values, one_hot=False)
-
-
-def _numbers(
-    column: pa.ChunkedArray, name: str, ids: pa.Array, path: Path, width: int = 1
-) -> np.ndarray:
-    """The column in float32, in rows of ``width``."""
-    if pa.types.is_null(column.type) or pa.types.is_decimal(column.type):
-        column = column.cast(pa.float64())
-    missing = column.is_null().to_numpy()
-    with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite and is reported
-        values = pc.fill_null(column, _zero(column.type)).to_numpy().astype(np.float32)
-    bad = missing | ~np.isfinite(values)
-    if bad.any():
-        cell = int(np.flatnonzero(bad)[0])
-        what = "no number" if missing[cell] or np.isnan(values[cell]) else "no finite number"
-        place = name if width == 1 else f"{name}[{cell % width}]"
-        raise DatasetError(
-            f"column {place!r} of {path} has {what} for node {ids[cell // width].as_py()!r}; "
-            "fill the gap or remove the column."
-        )
-    return values.reshape(-1, width)
-
-
-def _spelled_numbers(text: pa.Array) -> pa.ChunkedArray | None:
-    """The numbers of a CSV column that PyArrow takes as text because of a blank cell or a "+1"."""
-    values = pc.unique(text).drop_null()
-    numbers = np.array([as_number(value) for value in values.to_pylist()], np.float64)
-    if not numbers.size or np.isnan(numbers).any():
-        return None
-    return pa.chunked_array([pa.array(numbers).take(pc.index_in(text, value_set=values))])
-
-
 @functools.cache  # PyArrow looks for pandas whenever it makes a scalar
 def _zero(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(0).cast(kind)
 
 
-def _one_hot(text: pa.Array, name: str, ids: pa.Array, path: Path) -> _Block:
-    """One feature per distinct value, in sorted order; a missing value is a row of zeros."""
-    values = sorted(pc.unique(text).drop_null().to_pylist())
-    _warn_about_keys(name, len(values), len(text) - text.null_count, path)
-    _warn_about_typing_errors(name, values, text, ids, path)
-    codes = pc.index_in(text, value_set=pa.array(values, pa.large_string()))
-    names = [f"{name}={value}" for value in values]
-    return _Block(names, pc.fill_null(codes, -1).to_numpy().astype(np.int64), one_hot=True)
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    return column.chunk(0) if column.num_chunks == 1 else pa.concat_arrays(column.chunks)
 
 
-def _warn_about_keys(name: str, distinct: int, count: int, path: Path) -> None:
-    if distinct >= MANY_VALUES and distinct >= NEARLY_ALL * count:
-        warnings.warn(
-            f"text column {name!r} of {path} has {distinct:,} different values in {count:,} rows; "
-            "it becomes that many features, so remove it if it is a title or a key.",
-            HopliteWarning,
-            stacklevel=5,
-        )
+def is_temporal(kind: pa.DataType) -> bool:
+    """Whether :func:`as_elapsed` makes numbers of it; intervals of months have no fixed length."""
+    return pa.types.is_temporal(kind) and not pa.types.is_interval(kind)
 
 
-def _warn_about_typing_errors(
-    name: str, values: list[str], text: pa.Array, ids: pa.Array, path: Path
-) -> None:
-    """One "1,5" makes a CSV column of numbers a column of text; that must not pass in silence."""
-    odd, meant = [value for value in values if np.isnan(as_number(value))], "numbers"
-    if 2 * len(odd) >= len(values):
-        odd, meant = [value for value in values if not is_date(value)], "dates"
-    if odd and 2 * len(odd) < len(values):
-        node = ids[pc.index(text, pa.scalar(odd[0], pa.large_string())).as_py()].as_py()
-        warnings.warn(
-            f"column {name!r} of {path} is taken as text because of {odd[0]!r} (node {node!r}) "
-            f"although most of its values are {meant}; correct that value if {meant} are meant.",
-            HopliteWarning,
-            stacklevel=5,
-        )
+def as_elapsed(column: Any) -> Any:
+    """Days since 1970-01-01 (UTC) of dates and timestamps, seconds of times and durations.
+
+    >>> as_elapsed(pa.array([36 * 3600], pa.timestamp("s"))).to_pylist()
+    [1.5]
+    >>> as_elapsed(pa.array([1500, None], pa.duration("ms"))).to_pylist()
+    [1.5, None]
+    """
+    kind = column.type
+    ticks: float = UNITS[getattr(kind, "unit", "ms")]  # date64 counts milliseconds
+    if pa.types.is_date32(kind):
+        ticks = 1
+    elif pa.types.is_date64(kind) or pa.types.is_timestamp(kind):
+        ticks *= DAY
+    whole = column.cast(pa.int32() if kind.bit_width == 32 else pa.int64())
+    return pc.divide(whole.cast(pa.float64(), safe=False), pa.scalar(float(ticks)))
+
+
+def _warn_about_times(name: str, path: Path) -> None:
+    warnings.warn(
+        f"column {name!r} of {path} holds dates or times; it becomes one number (days since "
+        "1970-01-01, or the seconds of a time or duration), so scale it as other large numbers.",
+        HopliteWarning,
+        stacklevel=5,
+    )
+
+
+# The ways to read text (large_string without surrounding white space, null for a gap) as numbers:
+# float64, or None if a value cannot be read so. Whether a value can does not depend on the others.
+Way = Callable[[pa.Array], "pa.Array | None"]
+
+
+def spelled_numbers(text: pa.Array) -> pa.Array | None:
+    """Numbers as Python spells them.
+
+    >>> spelled_numbers(pa.array(["1e3", "+1", None])).to_pylist()
+    [1000.0, 1.0, None]
+    """
+    try:
+        return text.cast(pa.float64())
+    except pa.ArrowInvalid:
+        values = pc.unique(text).drop_null()
+    numbers = []
+    for value in values.to_pylist():
+        numbers.append(as_number(value))
+        if math.isnan(numbers[-1]) and value.lower().strip("+-") != "nan":
+            return None
+    return pa.array(numbers, pa.float64()).take(pc.index_in(text, value_set=values))
+
+
+def spelled_truths(text: pa.Array) -> pa.Array | None:
+    """True and false, in the spellings of Python, SQL and JSON, as 1 and 0."""
+    true, false = (pc.is_in(text, value_set=words) for words in (TRUE, FALSE))
+    if not pc.all(pc.or_(pc.or_(true, false), text.is_null()), min_count=0).as_py():
+        return None
+    return pc.if_else(text.is_null(), None, true.cast(pa.float64()))
+
+
+def spelled_dates(text: pa.Array) -> pa.Array | None:
+    """Days since 1970-01-01 of dates and timestamps, in UTC unless they name a zone.
+
+    >>> spelled_dates(pa.array(["1970-01-02 12:00", None, "1970-01-01T01:00+01:00"])).to_pylist()
+    [1.5, None, 0.0]
+    """
+    if not pc.all(pc.match_substring_regex(text, DATE), min_count=0).as_py():
+        return None
+    alone, zoned = (pc.match_substring_regex(text, part) for part in (DATE_ALONE, ZONE))
+    stamps = pc.replace_substring_regex(text, r"(\.\d{6})\d+", r"\1")
+    end = pc.if_else(alone, "T00:00Z", pc.if_else(zoned, "", "Z"))
+    try:
+        whole = pc.binary_join_element_wise(stamps, end.cast(text.type), pa.scalar("", text.type))
+        return as_elapsed(whole.cast(pa.timestamp("us", "UTC")))
+    except pa.ArrowInvalid:  # such as the 30th of February
+        return None
+
+
+def spelled_times(text: pa.Array) -> pa.Array | None:
+    """Seconds since midnight.
+
+    >>> spelled_times(pa.array(["00:01:30", "12:00"])).to_pylist()
+    [90.0, 43200.0]
+    """
+    if not pc.all(pc.match_substring_regex(text, TIME), min_count=0).as_py():
+        return None
+    days = pa.scalar("1970-01-01", text.type)
+    stamps = pc.binary_join_element_wise(days, text, pa.scalar("T", text.type))
+    return stamps.cast(pa.timestamp("s")).cast(pa.int64()).cast(pa.float64())
+
+
+def _first_odd(way: Way, text: pa.Array) -> int:
+    """The first row of ``text`` that cannot be read in this way; there is one."""
+    low, high = 0, len(text)  # all before low can be read, not all before high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if way(text[low:middle]) is None else (middle, high)
+    return low
+
+
+WAYS: tuple[Way, ...] = (spelled_numbers, spelled_truths, spelled_dates, spelled_times)

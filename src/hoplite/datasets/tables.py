@@ -5,23 +5,25 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hoplite.datasets.splits import stratified_split
-from hoplite.datasets.table_features import read_features
-from hoplite.datasets.table_files import (
+from hoplite.datasets.table_features import FeatureColumns
+from hoplite.datasets.table_reader import (
+    Batch,
+    TableReader,
     as_number,
     as_text,
     check_columns,
     find_table,
     is_text,
     pc,
-    read_table,
 )
+from hoplite.datasets.text_keys import IdIndex
 from hoplite.errors import DatasetError, HopliteWarning, nearest_hint
 from hoplite.graph import Graph, Split
 from hoplite.graph_checks import UNKNOWN_LABEL
@@ -32,7 +34,9 @@ PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 MOST_NUMBERS = 100  # as classes, unless they are integers that repeat
 MOST_WHOLE = 1000
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
-_INT64 = range(-(2**63), 2**63)
+_PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
+
+Edges = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]  # sources, targets, weights
 
 
 def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
@@ -53,67 +57,141 @@ def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
     folder = Path(folder)
     if not folder.is_dir():
         raise DatasetError(f"{folder} is no folder; give one with a node and an edge table.")
-    nodes_path, edges_path = find_table(folder, "nodes"), find_table(folder, "edges")
-    nodes = read_table(nodes_path, text=NODE_COLUMNS)
-    edges = read_table(edges_path, text=EDGE_COLUMNS)
-    check_columns(nodes, NODE_COLUMNS[:1], NODE_COLUMNS[1:], nodes_path, "taken as a feature")
-    check_columns(edges, EDGE_COLUMNS[:2], EDGE_COLUMNS[2:], edges_path, "ignored")
-
-    ids = _read_ids(nodes, nodes_path)
-    labels, class_names = _read_labels(nodes, nodes_path)
-    features, feature_names = read_features(
-        nodes, [c for c in nodes.column_names if c not in NODE_COLUMNS], ids, nodes_path
-    )
-    ends = [_read_ends(edges, column, ids, edges_path, nodes_path) for column in EDGE_COLUMNS[:2]]
+    nodes, edges = open_tables(folder, None)
+    features = FeatureColumns(nodes, feature_columns(nodes))
+    (batch,) = nodes.batches()
+    rows = NodeRows(nodes)
+    ids = rows.add(batch)
+    matrix = features.smaller(batch.table, ids)
+    labels, class_names = rows.labels()
+    index = IdIndex(lambda: [ids], nodes.path)
+    pieces = list(read_edges(edges, index, nodes.path))
+    pairs = [np.column_stack(piece[:2]) for piece in pieces]
+    weights = [piece[2] for piece in pieces if piece[2] is not None]
     return Graph.from_edges(
-        np.column_stack(ends),
-        features,
+        np.concatenate([np.empty((0, 2), np.int64), *pairs]),
+        matrix,
         labels,
-        weights=_read_weights(edges, edges_path),
-        split=_read_split(nodes, labels, ids, nodes_path, seed),
+        weights=np.concatenate([np.empty(0, np.float32), *weights]) if weights else None,
+        split=rows.split(labels, seed, lambda: [ids]),
         class_names=class_names,
-        feature_names=feature_names,
-        node_ids=_plain_ids(ids, nodes, nodes_path),
+        feature_names=features.names,
+        node_ids=tuple((ids.cast(pa.int64()) if rows.integer_ids else ids).to_pylist()),
         name=folder.resolve().name,
     )
 
 
-def _read_ids(nodes: pa.Table, path: Path) -> pa.Array:
-    ids = as_text(nodes["id"], "id", path)
-    if not len(ids):
-        raise DatasetError(f"{path} has no rows; give one row per node.")
-    _refuse_gaps(ids, "id", path)
-    if len(pc.unique(ids)) < len(ids):
-        first: dict[str, int] = {}
-        for row, name in enumerate(ids.to_pylist()):
-            if first.setdefault(name, row) != row:
+def open_tables(folder: Path, room: int | None) -> tuple[TableReader, TableReader]:
+    """The node and the edge table of a folder, which have the columns that they need."""
+    paths = [find_table(folder, stem) for stem in ("nodes", "edges")]
+    nodes, edges = (TableReader(path, room) for path in paths)
+    check_columns(nodes.names, NODE_COLUMNS[:1], NODE_COLUMNS[1:], paths[0], "taken as a feature")
+    check_columns(edges.names, EDGE_COLUMNS[:2], EDGE_COLUMNS[2:], paths[1], "ignored")
+    return nodes, edges
+
+
+def feature_columns(nodes: TableReader) -> list[str]:
+    """The columns that are features: all but the special ones."""
+    return [name for name in nodes.names if name not in NODE_COLUMNS]
+
+
+class NodeRows:
+    """What the rows of a node table leave in memory besides features: a few bytes a node."""
+
+    def __init__(self, reader: TableReader) -> None:
+        self._path, self._columns = reader.path, reader.names
+        self._labels: list[np.ndarray] = []
+        self._parts: list[np.ndarray] = []
+        self._names: dict[str, int] = {}  # of the classes, in the order in which they came
+        self.nodes = 0
+        # integers where the table has integers: all ids like 7 in CSV (but not 007), or by type
+        self.integer_ids = reader.is_csv or not is_text(reader.kinds["id"])
+
+    def add(self, batch: Batch) -> pa.Array:
+        """Take the next rows along; their ids."""
+        ids = batch.filled_text("id")
+        self.integer_ids = self.integer_ids and _are_integers(ids)
+        if "label" in self._columns:
+            self._add_labels(batch.text("label", fractions=True))
+            if "split" in self._columns:
+                self._add_parts(pc.utf8_lower(batch.text("split")), ids)
+        self.nodes += len(ids)
+        return ids
+
+    def _add_labels(self, text: pa.Array) -> None:
+        values = pc.unique(text).drop_null()
+        for name in values.to_pylist():
+            self._names.setdefault(name, len(self._names))
+        own = np.array([*(self._names[name] for name in values.to_pylist()), -1], np.int32)
+        self._labels.append(own[_codes(text, values)])
+
+    def _add_parts(self, words: pa.Array, ids: pa.Array) -> None:
+        values = pc.unique(words).drop_null()
+        for word in values.to_pylist():
+            if word not in PARTS:
+                node = ids[pc.index(words, pa.scalar(word, pa.large_string())).as_py()].as_py()
                 raise DatasetError(
-                    f"{path} has the id {name!r} in data rows {first[name] + 1} and {row + 1}; "
-                    "give each node one row."
+                    f"column 'split' of {self._path} has {word!r} for node {node!r}; it must be "
+                    f"train, val, test or empty.{nearest_hint(word, PARTS)}"
                 )
-    return ids
+        own = np.array([*(PARTS[word] for word in values.to_pylist()), -1], np.int8)
+        self._parts.append(own[_codes(words, values)])
+
+    def labels(self) -> tuple[np.ndarray, tuple[str, ...]]:
+        """The class of every node, and the names of the classes, sorted."""
+        names = sorted_classes(list(self._names))
+        if not names:
+            return np.full(self.nodes, UNKNOWN_LABEL), ()
+        place = {name: i for i, name in enumerate(names)}
+        codes = np.array([*(place[name] for name in self._names), UNKNOWN_LABEL])
+        labels = codes[np.concatenate(self._labels)]
+        check_classes(names, int((labels != UNKNOWN_LABEL).sum()), self._path)
+        return labels, tuple(names)
+
+    def split(
+        self, labels: np.ndarray, seed: int, id_pieces: Callable[[], Iterable[pa.Array]]
+    ) -> Split:
+        """The split of the table, a stratified one if it has none; the ids are for errors."""
+        if "label" not in self._columns:
+            return Split(note="none: there is no label column")
+        part = np.concatenate(self._parts) if self._parts else np.full(1, -1)
+        if (part < 0).all():
+            return stratified_split(labels, seed)
+        unlabelled = labels == UNKNOWN_LABEL
+        unknown = np.flatnonzero((part >= 0) & (part < 2) & unlabelled)
+        if unknown.size:
+            ids = pa.chunked_array(list(id_pieces())).take(pa.array(unknown[:3]))
+            raise DatasetError(
+                f"{self._path} has {unknown.size:,} nodes for train or val without a label (first: "
+                f"{', '.join(map(repr, ids.to_pylist()))}); leave their split empty, or give them "
+                "a label."
+            )
+        hidden = (part == 2) & unlabelled
+        if hidden.any():
+            warnings.warn(
+                f"{self._path} has no label for {hidden.sum():,} of {(part == 2).sum():,} test "
+                "nodes; they are left out of the split, but still predicted.",
+                HopliteWarning,
+                stacklevel=3,
+            )
+            part[hidden] = -1
+        return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
 
 
-def _plain_ids(ids: pa.Array, nodes: pa.Table, path: Path) -> tuple[Any, ...]:
-    """Integers where the table has integers: all ids like 7 in CSV (but not 007), or by type."""
-    names = ids.to_pylist()
-    if path.suffix != ".csv" and is_text(nodes["id"].type):
-        return tuple(names)
-    if all(_INTEGER.fullmatch(name) for name in names):
-        numbers = [int(name) for name in names]
-        if all(i in _INT64 and str(i) == name for i, name in zip(numbers, names, strict=True)):
-            return tuple(numbers)
-    return tuple(names)
+def _codes(text: pa.Array, values: pa.Array) -> np.ndarray:
+    """The place of every text in ``values``, -1 for none."""
+    return pc.fill_null(pc.index_in(text, value_set=values), -1).to_numpy()
 
 
-def _read_labels(nodes: pa.Table, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
-    if "label" not in nodes.column_names:
-        return np.full(nodes.num_rows, UNKNOWN_LABEL), ()
-    text = as_text(nodes["label"], "label", path, fractions=True)
-    names = sorted_classes(pc.unique(text).drop_null().to_pylist())
-    check_classes(names, len(text) - text.null_count, path)
-    codes = pc.index_in(text, value_set=pa.array(names, pa.large_string()))
-    return pc.fill_null(codes, UNKNOWN_LABEL).to_numpy().astype(np.int64), tuple(names)
+def _are_integers(ids: pa.Array) -> bool:
+    """Whether all are written as 64-bit integers are: 7, but not 007."""
+    if not pc.all(pc.match_substring_regex(ids, _PLAIN_INTEGER)).as_py():
+        return False
+    try:
+        ids.cast(pa.int64())
+    except pa.ArrowInvalid:
+        return False
+    return True
 
 
 def sorted_classes(names: list[str]) -> list[str]:
@@ -149,76 +227,47 @@ def check_classes(names: list[str], labelled: int, path: Path) -> None:
         )
 
 
-def _read_split(nodes: pa.Table, labels: np.ndarray, ids: pa.Array, path: Path, seed: int) -> Split:
-    if "label" not in nodes.column_names:
-        return Split(note="none: there is no label column")
-    if "split" not in nodes.column_names:
-        return stratified_split(labels, seed)
-    words = pc.utf8_lower(as_text(nodes["split"], "split", path))
-    part = np.full(len(words), -1)
-    for word in pc.unique(words).drop_null().to_pylist():
-        rows = pc.fill_null(pc.equal(words, word), False).to_numpy(zero_copy_only=False)
-        if word not in PARTS:
-            node = ids[int(np.flatnonzero(rows)[0])].as_py()
-            raise DatasetError(
-                f"column 'split' of {path} has {word!r} for node {node!r}; it must be train, "
-                f"val, test or empty.{nearest_hint(word, PARTS)}"
-            )
-        part[rows] = PARTS[word]
-    if (part < 0).all():
-        return stratified_split(labels, seed)
-    unlabelled = labels == UNKNOWN_LABEL
-    unknown = np.flatnonzero((part >= 0) & (part < 2) & unlabelled)
-    if unknown.size:
-        named = ", ".join(repr(ids[int(row)].as_py()) for row in unknown[:3])
-        raise DatasetError(
-            f"{path} has {unknown.size:,} nodes for train or val without a label (first: {named}); "
-            "leave their split empty, or give them a label."
-        )
-    hidden = (part == 2) & unlabelled
-    if hidden.any():
-        warnings.warn(
-            f"{path} has no label for {hidden.sum():,} of {(part == 2).sum():,} test nodes; "
-            "they are left out of the split, but still predicted.",
-            HopliteWarning,
-            stacklevel=3,
-        )
-        part[hidden] = -1
-    return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
+def read_edges(
+    reader: TableReader,
+    index: IdIndex,
+    nodes_path: Path,
+    note: Callable[[int], None] = lambda count: None,
+) -> Iterator[Edges]:
+    """Source, target and weight of the edges, batch by batch; ``note`` hears how many so far."""
+    weighted = "weight" in reader.names
+    for batch in reader.batches([*EDGE_COLUMNS[:2], *(["weight"] if weighted else [])]):
+        ends = []
+        for column in EDGE_COLUMNS[:2]:
+            names = batch.filled_text(column)
+            found = index.find(names)
+            if found.min() < 0:
+                row = int(np.flatnonzero(found < 0)[0])
+                raise DatasetError(
+                    f"column {column!r} of {reader.path} names {names[row].as_py()!r} in data row "
+                    f"{batch.first + row + 1:,}, which is no id in {nodes_path.name}; "
+                    "add that node or remove the edge."
+                )
+            ends.append(found)
+        yield ends[0], ends[1], _weights(batch) if weighted else None
+        note(batch.first + len(ends[0]))
 
 
-def _read_ends(
-    edges: pa.Table, column: str, ids: pa.Array, path: Path, nodes_path: Path
-) -> np.ndarray:
-    names = as_text(edges[column], column, path)
-    _refuse_gaps(names, column, path)
-    found = pc.index_in(names, value_set=ids)
-    if found.null_count:
-        row = int(np.flatnonzero(found.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DatasetError(
-            f"column {column!r} of {path} names {names[row].as_py()!r} in data row {row + 1}, "
-            f"which is no id in {nodes_path.name}; add that node or remove the edge."
-        )
-    return found.to_numpy().astype(np.int64)
-
-
-def _read_weights(edges: pa.Table, path: Path) -> np.ndarray | None:
-    if "weight" not in edges.column_names:
-        return None
-    column = edges["weight"]
+def _weights(batch: Batch) -> np.ndarray:
+    column = batch.table["weight"]
     with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite and is refused
-        weights = _numbers(column, path).astype(np.float32)
+        weights = _weight_numbers(column, batch.path).astype(np.float32)
     bad = ~np.isfinite(weights) | (weights < 0)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise DatasetError(
-            f"column 'weight' of {path} has {column[row].as_py()!r} in data row {row + 1}; "
-            "give a finite number that is at least 0, or remove the edge."
+            f"column 'weight' of {batch.path} has {column[row].as_py()!r} in data row "
+            f"{batch.first + row + 1:,}; give a finite number that is at least 0, or remove the "
+            "edge."
         )
     return weights
 
 
-def _numbers(column: pa.ChunkedArray, path: Path) -> np.ndarray:
+def _weight_numbers(column: pa.ChunkedArray, path: Path) -> np.ndarray:
     """The column in float64, NaN where there is no number."""
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
@@ -229,12 +278,3 @@ def _numbers(column: pa.ChunkedArray, path: Path) -> np.ndarray:
         return text.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:  # which does not say in which row, so look one by one
         return np.array([as_number(word) for word in text.to_pylist()], np.float64)
-
-
-def _refuse_gaps(text: pa.Array, column: str, path: Path) -> None:
-    if text.null_count:
-        row = int(np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False))[0])
-        raise DatasetError(
-            f"column {column!r} of {path} is empty in data row {row + 1}; "
-            "fill it or remove the row."
-        )

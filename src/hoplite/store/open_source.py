@@ -9,9 +9,9 @@ from typing import Any
 
 from hoplite.datasets import load
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
-from hoplite.datasets.external import import_tables
 from hoplite.datasets.load import NAMES
-from hoplite.datasets.table_files import find_table, has_table, table_bytes
+from hoplite.datasets.table_import import import_tables
+from hoplite.datasets.table_reader import find_table, has_table, table_bytes
 from hoplite.graph import Graph
 from hoplite.store.memory import release_memory, used_memory
 from hoplite.store.sources import DiskSource, MemorySource, Source

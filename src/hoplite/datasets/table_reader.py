@@ -1,4 +1,8 @@
-"""CSV and Parquet tables, and their columns as text, with errors that name file, column and row."""
+"""CSV and Parquet tables a batch of rows at a time, with errors that name file, column and row.
+
+A cell of a CSV file is text here, whatever it spells: what a column means is decided by all of its
+cells (:mod:`hoplite.datasets.table_features`) and never by those that are read first.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +10,9 @@ import difflib
 import re
 import warnings
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,12 +26,19 @@ from hoplite.files import open_regular
 pc: Any = pyarrow.compute
 
 SUFFIXES = (".csv", ".parquet")
-# A cell must fit into a block of a CSV file, and a column's type is guessed from the first block.
-CSV_BLOCK = 64 * 2**20
 NEAR_MISS = 0.8
 CELL_BYTES = 3  # of a Parquet file, on average, that are as costly as so many of a CSV file
 MOST_COLUMNS = 50_000  # of a table: each costs some memory and time of its own
 HEADER_BYTES = 1 << 24  # of a CSV file, searched for the end of its header
+# Bytes of a CSV file read at a time: a row must fit, and PyArrow reads 32 of them ahead.
+LEAST_BLOCK, MOST_BLOCK, BLOCKS = 1 << 19, 16 << 20, 64
+WHOLE_BLOCK = 64 << 20  # where the whole table is held
+FORMS = 16  # a batch exists in so many forms at once: levels, values, text, keys, numbers
+ROW_BYTES = 512  # of the text and the keys of a row that is short in the file
+READ_AHEAD = 1 << 16  # bytes of a Parquet column buffered at a time
+# A Parquet column is read page by page, whatever its row group: packed, raw, and its dictionary.
+PAGE_BYTES, PAGES = 1 << 20, 4
+PROBE = 1 << 10  # rows read to see how large they are in memory
 _QUOTED, _LINE_END = re.compile(rb'"[^"]*"'), re.compile(rb"[\r\n]")
 # What PyArrow raises when it reads a file that is damaged, or larger than memory.
 FAILURES = (pa.ArrowException, OSError, ValueError)
@@ -65,26 +76,168 @@ def table_bytes(path: Path) -> int:
         return size
 
 
-def read_table(path: Path, text: Collection[str]) -> pa.Table:
-    """The table in ``path``; in CSV, the columns named in ``text`` stay as they are written."""
-    check_file(path)
-    try:
-        if path.suffix == ".csv":
-            table = csv.read_csv(
-                path,
-                read_options=csv.ReadOptions(block_size=CSV_BLOCK),
-                parse_options=csv.ParseOptions(newlines_in_values=True),
-                convert_options=csv.ConvertOptions(
-                    column_types={column: pa.large_string() for column in text}
-                ),
+class Batch(NamedTuple):
+    """Some rows of the table in ``path``; ``first`` is the number of rows before them."""
+
+    path: Path
+    first: int
+    table: pa.Table
+
+    def text(self, column: str, *, fractions: bool = False) -> pa.Array:
+        """The column as :func:`as_text` gives it."""
+        values = self.table[column]
+        return as_text(values, column, self.path, first=self.first, fractions=fractions)
+
+    def filled_text(self, column: str) -> pa.Array:
+        """The column as text; an empty cell is an error."""
+        text = self.text(column)
+        if text.null_count:
+            row = int(np.flatnonzero(text.is_null().to_numpy(zero_copy_only=False))[0])
+            raise DatasetError(
+                f"column {column!r} of {self.path} is empty in data row {self.first + row + 1:,}; "
+                "fill it or remove the row."
             )
-        else:
-            with parquet.ParquetFile(path) as file:
-                table = file.read()
-        _ = table.column_names  # fails if a name is not UTF-8
-    except FAILURES as error:
-        raise unreadable(path, error) from error
-    return checked_values(path, table.select(checked_names(path, table.schema)))
+        return text
+
+
+class TableReader:
+    """The table in ``path``, as often as it is asked for.
+
+    ``room`` is the memory that a batch may take, in all its forms together; with None the table is
+    read once, held, and one batch. Of a Parquet file only as many columns should be read at once
+    as :meth:`groups` says.
+    """
+
+    def __init__(self, path: Path, room: int | None) -> None:
+        self.path, self._room = path, room
+        self.is_csv = path.suffix == ".csv"
+        self._buffers: dict[str, float] = {}
+        self._row_bytes: dict[str, float] = {}
+        self._held: Batch | None = None
+        check_file(path)
+        try:
+            if self.is_csv:
+                with csv.open_csv(path, **self._csv_options({})) as file:
+                    schema = file.schema
+            else:
+                schema = self._parquet_schema()
+            _ = schema.names  # fails if one is not UTF-8
+        except FAILURES as error:
+            raise unreadable(path, error) from error
+        names = checked_names(path, schema)
+        kinds = [pa.large_string() if self.is_csv else schema.field(name).type for name in names]
+        self.kinds: dict[str, pa.DataType] = dict(zip(names, kinds, strict=True))
+
+    @property
+    def names(self) -> list[str]:
+        return list(self.kinds)
+
+    @property
+    def room(self) -> int:
+        """The memory for a batch; all that one could ask for if the table is held."""
+        return 2**62 if self._room is None else self._room
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
+        """The rows of the table from the first to the last; only ``columns`` if given."""
+        if self._held is not None:
+            yield self._held
+            return
+        hold = self._room is None
+        asked = self.kinds if columns is None or hold else frozenset(columns)
+        wanted = [name for name in self.kinds if name in asked]
+        first = 0
+        pieces = self._csv_pieces(wanted) if self.is_csv else self._parquet_pieces(wanted)
+        while True:
+            try:
+                piece = next(pieces, None)
+            except FAILURES as error:
+                raise unreadable(self.path, error) from error
+            if piece is None:
+                return
+            if piece.num_rows:
+                batch = Batch(self.path, first, checked_values(self.path, piece))
+                if hold:
+                    self._held = batch
+                yield batch
+            first += piece.num_rows
+            del piece
+            pa.default_memory_pool().release_unused()
+
+    def groups(self, columns: Sequence[str]) -> list[list[str]]:
+        """``columns`` in runs, in their order, whose buffers together fit into half of the room."""
+        if self.is_csv:
+            return [list(columns)]
+        found: list[list[str]] = []
+        left = 0.0
+        for name in columns:
+            buffers = self._buffers[name]
+            if not found or buffers > left:
+                found.append([])
+                left = self.room / 2
+            found[-1].append(name)
+            left -= buffers
+        return found
+
+    def _csv_pieces(self, columns: list[str]) -> Iterator[pa.Table]:
+        options = self._csv_options(dict.fromkeys(columns, pa.large_string()))
+        if self._room is None:
+            yield csv.read_csv(self.path, **options)
+            return
+        with csv.open_csv(self.path, **options) as reader:
+            for piece in reader:
+                yield pa.Table.from_batches([piece])
+
+    def _csv_options(self, types: dict[str, pa.DataType]) -> dict[str, Any]:
+        """To read the columns in ``types``; all of them, of guessed types, if there are none."""
+        block = int(np.clip(self.room // BLOCKS, LEAST_BLOCK, MOST_BLOCK))
+        block = WHOLE_BLOCK if self._room is None else block
+        return {
+            "read_options": csv.ReadOptions(block_size=block, use_threads=self._room is None),
+            "parse_options": csv.ParseOptions(newlines_in_values=True),
+            "convert_options": csv.ConvertOptions(column_types=types, include_columns=list(types)),
+        }
+
+    def _parquet_pieces(self, columns: list[str]) -> Iterator[pa.Table]:
+        with self._open_parquet() as file:
+            if self._room is None:
+                yield file.read().select(columns)
+                return
+            row_bytes = sum(self._row_bytes[name] for name in columns)
+            for piece in file.iter_batches(PROBE, columns=columns, use_threads=False):
+                # text that repeats is small in the file
+                row_bytes = max(row_bytes, piece.nbytes / max(piece.num_rows, 1))
+                break
+            rows = int(np.clip(self.room / 2 / (FORMS * row_bytes + ROW_BYTES), 16, 1 << 20))
+            for piece in file.iter_batches(rows, columns=columns, use_threads=False):
+                yield pa.Table.from_batches([piece])
+
+    def _open_parquet(self) -> parquet.ParquetFile:
+        return parquet.ParquetFile(self.path, buffer_size=READ_AHEAD, pre_buffer=False)
+
+    def _parquet_schema(self) -> pa.Schema:
+        """The schema; per column, what its buffers take and how many bytes a row has."""
+        with self._open_parquet() as file:
+            meta, schema = file.metadata, file.schema_arrow
+            largest = np.zeros(meta.num_columns)
+            total = np.zeros(meta.num_columns)
+            for i in range(meta.num_row_groups):
+                group = meta.row_group(i)
+                sizes = [group.column(j).total_uncompressed_size for j in range(group.num_columns)]
+                largest, total = np.maximum(largest, sizes), total + sizes
+            buffers = PAGES * np.minimum(largest, PAGE_BYTES) + READ_AHEAD
+            ends = np.cumsum([0, *(_leaves(field.type) for field in schema)])
+            if ends[-1] != meta.num_columns:
+                raise ValueError("its columns are not those of its schema")
+            for name, start, stop in zip(schema.names, ends[:-1], ends[1:], strict=True):
+                self._buffers[name] = float(buffers[start:stop].sum())
+                self._row_bytes[name] = float(total[start:stop].sum()) / max(meta.num_rows, 1)
+        return schema
+
+
+def _leaves(kind: pa.DataType) -> int:
+    """How many columns of a Parquet file a column of this type is."""
+    children = range(kind.num_fields) if pa.types.is_nested(kind) else ()
+    return sum(_leaves(kind.field(i).type) for i in children) or 1
 
 
 def check_file(path: Path) -> None:
@@ -155,13 +308,12 @@ def checked_values(path: Path, table: pa.Table) -> pa.Table:
 
 
 def check_columns(
-    table: pa.Table, required: Sequence[str], optional: Sequence[str], path: Path, others: str
+    names: Sequence[str], required: Sequence[str], optional: Sequence[str], path: Path, others: str
 ) -> None:
     """Refuse missing columns and 'Label' for 'label'; warn of 'lable' if there is no 'label'.
 
     ``others`` says what becomes of the columns that are neither required nor optional.
     """
-    names = table.column_names
     for name in names:
         meant = name.strip().lower()
         if meant != name and meant in (*required, *optional):
@@ -185,18 +337,21 @@ def check_columns(
             )
 
 
-def as_text(column: pa.ChunkedArray, name: str, path: Path, *, fractions: bool = False) -> pa.Array:
+def as_text(
+    column: pa.ChunkedArray, name: str, path: Path, *, first: int = 0, fractions: bool = False
+) -> pa.Array:
     """The column as text without surrounding white space, null where nothing is left.
 
     Whole numbers have no decimal point, so the id 7 is the same in a CSV file, in an integer
     column, and in the float column that pandas makes of integers with gaps. Other numbers are
-    refused, or with ``fractions`` written as short as possible.
+    refused, or with ``fractions`` written as short as possible. ``first`` is the number of rows of
+    the table before these.
     """
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     kind = column.type
     if pa.types.is_floating(kind):
-        column = _floats(column, name, path, fractions)
+        column = _floats(column, name, path, first, fractions)
     elif not (is_text(kind) or _is_plain(kind)):
         raise DatasetError(
             f"column {name!r} of {path} has type {kind}; it must hold text or integers."
@@ -234,7 +389,9 @@ def _is_plain(kind: pa.DataType) -> bool:
     return pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)
 
 
-def _floats(column: pa.ChunkedArray, name: str, path: Path, fractions: bool) -> pa.ChunkedArray:
+def _floats(
+    column: pa.ChunkedArray, name: str, path: Path, first: int, fractions: bool
+) -> pa.ChunkedArray:
     """The column as integers if all are whole, otherwise as text or an error."""
     given = column.to_numpy()
     values = given.astype(np.float64)
@@ -247,7 +404,7 @@ def _floats(column: pa.ChunkedArray, name: str, path: Path, fractions: bool) -> 
     if not whole.all():
         row = int(np.flatnonzero(~whole)[0])
         raise DatasetError(
-            f"column {name!r} of {path} has {values[row]:g} in data row {row + 1}; "
+            f"column {name!r} of {path} has {values[row]:g} in data row {first + row + 1:,}; "
             "it must hold text or integers."
         )
     return pa.chunked_array([pa.array(np.where(missing, 0, values).astype(np.int64), mask=missing)])
