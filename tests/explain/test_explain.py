@@ -2,7 +2,9 @@
 
 import json
 from itertools import combinations
+from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -17,11 +19,13 @@ from hoplite import (
     HopliteError,
     ModelFileError,
     TrainedModel,
+    load,
     train,
 )
 from hoplite.bases import EXAMPLES
 from hoplite.config import GATES, OPERATORS, ModelConfig
-from hoplite.explain import Explainer, explain
+from hoplite.explain import Explainer, Flips, Summary, explain, flips
+from hoplite.explain.summary import Removals
 from hoplite.models import build_model
 
 MODELS = [("sgc", "class"), ("egc", "class"), ("lgc", "class"), *[("hlgc", g) for g in GATES]]
@@ -224,6 +228,35 @@ def check_neighbourhood(graph, found):
         assert min(far.get(u, 99) for u in near) == one["distance"] - 1
 
 
+EARLIER = Path(__file__).parent.parent / "earlier"
+WRITTEN = json.loads((Path(__file__).parent / "explanations.json").read_text(encoding="utf-8"))
+
+
+def same(found, wanted):
+    """The same keys in the same order, the same texts, and numbers to the rounding of float32."""
+    if isinstance(wanted, dict):
+        return list(found) == list(wanted) and all(same(found[k], wanted[k]) for k in wanted)
+    if isinstance(wanted, list):
+        return len(found) == len(wanted) and all(map(same, found, wanted))
+    if isinstance(wanted, float):
+        return isinstance(found, float) and found == pytest.approx(wanted, rel=1e-4, abs=1e-6)
+    return type(found) is type(wanted) and found == wanted
+
+
+@pytest.mark.parametrize("case", WRITTEN, ids=[case["model"] for case in WRITTEN])
+def test_the_json_is_that_of_version_0_1_0(case):
+    """What version 0.1.0 wrote for its own models (tests/earlier): keys, order and values."""
+    graph = load(EARLIER / "club")
+    model = TrainedModel.load(EARLIER / "models" / case["model"])
+    wanted, searched = case["explanation"], None
+    if wanted["flips"] is not None:
+        budget = wanted["flips"]["edges"]["checked"]
+        searched = flips(model, graph, case["node"], budget=budget, most=2)
+    found = explain(model, graph, case["node"], **case["options"]).summary(4, searched)
+    assert same(found.to_dict(), wanted)
+    assert msgspec.convert(found.to_dict(), Summary) == found
+
+
 def test_dictionary_of_a_small_graph_with_names(graphs):
     plain = graphs()
     graph = Graph(
@@ -237,14 +270,15 @@ def test_dictionary_of_a_small_graph_with_names(graphs):
     )
     trained = untrained(ModelConfig("hlgc", 2, gate="feature"), graph, 0, ("x", "y", "z"))
     explanation = explain(trained, graph, "n3", "z", against=0)
-    found = explanation.to_dict(top=100, flips={"margin": 1.0})
+    searched = Flips(Removals(3, 3, ()), Removals(2, 2, ()), 1.0, False)
+    found = explanation.to_dict(top=100, flips=searched)
     json.dumps(found, allow_nan=False)
     assert found["dataset"] == "club"
     assert found["node"]["id"] == "n3"
     assert found["node"]["label"] is None
     assert (found["class"], found["against"]) == ("z", "x")
     assert found["model"]["gate"] == "feature"
-    assert found["flips"] == {"margin": 1.0}
+    assert found["flips"] == searched.to_dict()
     assert (found["nodes"]["others"], found["nodes"]["rest"]) == (0, 0.0)
     values = {one["name"]: one["value"] for one in found["features"]["top"]}
     assert values["word 1"] == plain.features[3, 1]
@@ -298,7 +332,12 @@ def test_ids_may_be_numbers_or_their_texts(graphs):
         (0, {"class_": 3}, ConfigError, "class_ is 3 but the model has 3 classes"),
         (0, {"class_": True}, ConfigError, "class_ is True"),
         (0, {"class_": "cow", "against": "crow"}, ConfigError, "against is 'crow'.*mean 'cow'"),
-        (0, {"class_": 1, "against": "cow"}, ConfigError, "class_ itself; name another"),
+        (
+            0,
+            {"class_": 1, "against": "cow"},
+            ConfigError,
+            "which is the explained class itself; name another",
+        ),
     ],
 )
 def test_mistakes(graphs, node, options, error, sentence):
@@ -316,7 +355,7 @@ def test_more_mistakes(graphs):
     with pytest.raises(GraphError, match="Did you mean 'anna7'"):
         explain(trained, named, "ana7")
     predicted = explain(trained, graph, node).class_
-    with pytest.raises(ConfigError, match="which is the predicted class"):
+    with pytest.raises(ConfigError, match="which is the predicted class itself"):
         explain(trained, graph, node, against=predicted)
     with pytest.raises(ConfigError, match="Did you mean 'nodes'"):
         explain(trained, graph, node).top("node")

@@ -14,8 +14,8 @@ from hoplite.bases import EXAMPLES
 from hoplite.config import GATES, OPERATORS, ModelConfig
 from hoplite.explain import flips
 from hoplite.explain.exact import ExactModel
-from hoplite.explain.removal_effects import Field
-from hoplite.explain.removal_ranking import first_order_effects
+from hoplite.explain.removals import Field, first_order_effects
+from hoplite.explain.summary import NodeName, Removals
 from hoplite.models import build_model
 
 CASES = [
@@ -106,7 +106,7 @@ def test_no_more_columns_than_features(graphs, model, gate, basis, classes):
 
 def test_batches_of_any_size(graphs, monkeypatch):
     graph = graphs()
-    monkeypatch.setattr("hoplite.explain.removal_effects.MOST_COLUMNS", 3)
+    monkeypatch.setattr("hoplite.explain.removals.MOST_COLUMNS", 3)
     check_all_removals(untrained(ModelConfig("lgc", 2), graph), graph, 0)
 
 
@@ -182,10 +182,10 @@ def flipping(trained, graph, node):
 
 def named(found):
     """The margins of what was found, by the ends of the edge or by the node."""
-    edges = found["edges"]["found"]
-    ends = [(edge["source"]["index"], edge["target"]["index"]) for edge in edges]
-    margins = dict(zip(ends, [edge["margin"] for edge in edges], strict=True))
-    return margins | {one["node"]["index"]: one["margin"] for one in found["nodes"]["found"]}
+    edges = found.edges.found
+    ends = [(edge.source.index, edge.target.index) for edge in edges]
+    margins = dict(zip(ends, [edge.margin for edge in edges], strict=True))
+    return margins | {one.node.index: one.margin for one in found.nodes.found}
 
 
 @pytest.mark.parametrize(("model", "gate"), [("sgc", "class"), ("hlgc", "node"), ("hlgc", "class")])
@@ -233,17 +233,17 @@ def test_a_small_budget_finds_the_same():
         ("a", "b"),
     )
     every, few = (flips(trained, graph, "p0", budget=budget) for budget in (1000, 2))
-    assert (every["edges"]["checked"], every["edges"]["of"]) == (62, 62)
-    assert (few["edges"]["checked"], few["edges"]["of"]) == (2, 62)
-    assert (few["nodes"]["checked"], few["nodes"]["of"]) == (2, 62)
-    (edge,) = few["edges"]["found"]
-    assert edge["source"] == {"index": 0, "id": "p0"}
-    assert edge["target"] == {"index": 31, "id": "p31"}
-    assert edge["becomes"] == "a"
-    assert edge["margin"] < 0 < few["margin"]
-    assert few["edges"]["found"] == every["edges"]["found"]
-    assert few["nodes"]["found"] == every["nodes"]["found"]
-    assert [one["node"]["id"] for one in few["nodes"]["found"]] == ["p31"]
+    assert (every.edges.checked, every.edges.of) == (62, 62)
+    assert (few.edges.checked, few.edges.of) == (2, 62)
+    assert (few.nodes.checked, few.nodes.of) == (2, 62)
+    (edge,) = few.edges.found
+    assert edge.source == NodeName(0, "p0")
+    assert edge.target == NodeName(31, "p31")
+    assert edge.becomes == "a"
+    assert edge.margin < 0 < few.margin
+    assert few.edges.found == every.edges.found
+    assert few.nodes.found == every.nodes.found
+    assert [one.node.id for one in few.nodes.found] == ["p31"]
 
 
 def test_at_most_as_many_as_asked_for(graphs):
@@ -254,8 +254,8 @@ def test_at_most_as_many_as_asked_for(graphs):
         edges = sorted(margin for what, margin in expected.items() if isinstance(what, tuple))
         if len(edges) > 2:
             break
-    found = flips(trained, graph, graph.node_ids[1], most=2)["edges"]["found"]
-    assert [one["margin"] for one in found] == pytest.approx(edges[:2])
+    found = flips(trained, graph, graph.node_ids[1], most=2).edges.found
+    assert [one.margin for one in found] == pytest.approx(edges[:2])
 
 
 def test_progress_and_plain_values(graphs):
@@ -264,8 +264,9 @@ def test_progress_and_plain_values(graphs):
     told = []
     node = graph.node_ids[0]
     found = flips(trained, graph, node, progress=lambda what, share: told.append((what, share)))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert list(found) == ["edges", "nodes", "margin", "standardized"]
+    plain = found.to_dict()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert list(plain) == ["edges", "nodes", "margin", "standardized"]
     shares = [share for _, share in told]
     assert shares == sorted(shares)
     assert shares[-1] == 1
@@ -277,9 +278,8 @@ def test_nothing_to_remove(graphs, hops):
     graph = graphs()
     node = np.flatnonzero((np.diff(graph.adjacency.indptr) == 0) == bool(hops))[0]
     found = flips(untrained(ModelConfig("lgc", hops), graph), graph, graph.node_ids[node])
-    nothing = {"checked": 0, "of": 0, "found": []}
-    assert found["edges"] == found["nodes"] == nothing
-    assert found["margin"] >= 0
+    assert found.edges == found.nodes == Removals(0, 0, ())
+    assert found.margin >= 0
 
 
 def test_mistakes(graphs):
@@ -304,17 +304,17 @@ def test_flips_on_cora_are_confirmed(cora):
     logits = np.sort(trained.logits(cora), axis=1)
     node = int(np.argsort(logits[:, -1] - logits[:, -2])[3])
     found = flips(trained, cora, node, budget=300, most=2)
-    assert found["edges"]["checked"] == 300 < found["edges"]["of"]
-    assert found["margin"] == pytest.approx(logits[node, -1] - logits[node, -2], rel=1e-3)
+    assert found.edges.checked == 300 < found.edges.of
+    assert found.margin == pytest.approx(logits[node, -1] - logits[node, -2], rel=1e-3)
     old = trained.predict(cora)[node]
-    for edge in found["edges"]["found"]:
+    for edge in found.edges.found:
         adjacency = sp.csr_array(cora.adjacency, copy=True)
-        x, y = edge["source"]["index"], edge["target"]["index"]
+        x, y = edge.source.index, edge.target.index
         adjacency[x, y] = adjacency[y, x] = 0
         now = trained.predict(Graph(adjacency, cora.features))[node]
         assert now != old
-        assert trained.class_names[now] == edge["becomes"]
-    assert found["edges"]["found"]
+        assert trained.class_names[now] == edge.becomes
+    assert found.edges.found
 
 
 def test_a_tie_that_changes_the_class_is_a_flip():
@@ -324,9 +324,9 @@ def test_a_tie_that_changes_the_class_is_a_flip():
     trained = TrainedModel(ModelConfig("sgc", 1), weights, 1, ("a", "b"))
     found = flips(trained, graph, 0)
     assert trained.predict(graph)[0] == 1
-    (edge,), (other,) = found["edges"]["found"], found["nodes"]["found"]
-    assert edge["becomes"] == other["becomes"] == "a"
-    assert edge["margin"] == other["margin"] == 0.0
+    (edge,), (other,) = found.edges.found, found.nodes.found
+    assert edge.becomes == other.becomes == "a"
+    assert edge.margin == other.margin == 0.0
 
 
 @pytest.mark.parametrize("weights", [(1e9, 1e-8), (1e17, 1.0)])
@@ -338,5 +338,5 @@ def test_a_degree_that_is_rounded_away_is_looked_at_anew(weights):
         ModelConfig("sgc", 1, "adjacency"), {"theta": torch.eye(2)}, 2, ("a", "b")
     )
     found = flips(trained, graph, 0)
-    assert [one["target"]["index"] for one in found["edges"]["found"]] == [1]
-    assert [one["node"]["index"] for one in found["nodes"]["found"]] == [1]
+    assert [one.target.index for one in found.edges.found] == [1]
+    assert [one.node.index for one in found.nodes.found] == [1]

@@ -65,7 +65,7 @@ def explain(
     if flips and model.num_classes > 1:
         with steps_bar("removals") as report:
             found = search(model, graph, node, budget=budget, most=MOST_FLIPS, progress=report)
-    values = explanation.to_dict(top=top, flips=found)
+    values = explanation.summary(top=top, flips=found)
     if out is not None:
         from hoplite.lab.report import write_explanation
 
@@ -74,7 +74,7 @@ def explain(
         except OSError as error:
             raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
     if json:
-        print_json({**values, "out": None if out is None else str(out)})
+        print_json({**values.to_dict(), "out": None if out is None else str(out)})
         return
     for part in terminal_explanation(values):
         if isinstance(part, str):

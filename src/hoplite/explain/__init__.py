@@ -1,7 +1,7 @@
 """Why a prediction is what it is, exactly, and what would change it (see docs/explain.md)."""
 
-from hoplite.explain.explainer import Explainer, explain
-from hoplite.explain.explanation import Explanation
+from hoplite.explain.explanation import Explainer, Explanation, explain
 from hoplite.explain.removals import flips
+from hoplite.explain.summary import Flips, Summary
 
-__all__ = ["Explainer", "Explanation", "explain", "flips"]
+__all__ = ["Explainer", "Explanation", "Flips", "Summary", "explain", "flips"]

@@ -175,6 +175,15 @@ def node_index(graph: Graph, node: Any) -> int:
     return int(text)
 
 
+def node_id(graph: Graph, node: int) -> str | int:
+    """The id of a node as JSON has it: a whole number or a text; its index without ids."""
+    if graph.node_ids is None:
+        return int(node)
+    found = graph.node_ids[node]
+    whole = isinstance(found, int | np.integer) and not isinstance(found, bool)
+    return int(found) if whole else str(found)
+
+
 def class_index(argument: str, names: Sequence[str], value: Any) -> int:
     """The index of the class ``value``: a name, or an index as a whole number.
 

@@ -1,4 +1,11 @@
-"""Explanation: one logit as a sum over hops, nodes, features and any pair of these."""
+"""Why a node has its logit: an exact sum over hops, nodes and features.
+
+    logit(v, c) = constant + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
+
+R[i] is row v of p_i(S), W[i, f] the coefficient of hop i times Theta[f, c]. For hLGC the
+coefficient holds the gate at v, so the sum is exact given the gates. The constant is the bias, and
+for a standardised model what the mean takes off; its other terms are divided by the spread.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +17,122 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 import torch
+from scipy.sparse.csgraph import dijkstra
 
 from hoplite.config import check_number
-from hoplite.errors import check_choice
-from hoplite.explain.as_dict import explanation_dict
-from hoplite.explain.exact import ExactModel
+from hoplite.errors import ConfigError, check_choice
+from hoplite.explain.exact import ExactModel, class_index, node_id, node_index
+from hoplite.explain.summary import (
+    ClassScore,
+    FeaturePart,
+    Flips,
+    HopPart,
+    Neighbourhood,
+    NodePart,
+    PairPart,
+    ShownModel,
+    ShownNode,
+    Strongest,
+    StrongestPairs,
+    Summary,
+)
+from hoplite.graph import Graph
+from hoplite.models.trained import TrainedModel
 
 KINDS = ("hops", "nodes", "features", "node_features")
 BLOCK_ENTRIES = 1 << 22  # numbers held at a time for the pairs of node and feature
+DRAWN_NODES = 40
+
+
+def explain(
+    model: TrainedModel, graph: Graph | str, node: Any, class_: Any = None, *, against: Any = None
+) -> Explanation:
+    """Split the logit of ``node`` for a class into what every hop, node and feature gives it.
+
+    Parameters
+    ----------
+    model : TrainedModel
+        An sgc, egc, lgc or hlgc.
+    graph : Graph, or the name or path of one
+        The graph to predict on, which must fit the model as for a prediction.
+    node : its id if the graph has node ids, otherwise its index
+    class_ : name or index of a class; the predicted one if None
+    against : name or index of a second class, optional
+        Explains logit(class_) - logit(against) instead: why the one and not the other.
+
+    For many nodes of one graph, an :class:`Explainer` sets the graph up only once.
+
+    >>> import torch
+    >>> from hoplite.config import ModelConfig
+    >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
+    >>> weights = {"theta": torch.tensor([[1.0, 2.0]]), "alpha": torch.tensor([1.0, 10.0])}
+    >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
+    >>> found = explain(TrainedModel(config, weights, 1, ("cat", "dog")), graph, 0)
+    >>> found.class_, found.logit, found.by_hop.tolist(), found.by_node.tolist()
+    ('dog', 62.0, [2.0, 60.0], [2.0, 60.0])
+    """
+    return Explainer(model, graph).explain(node, class_, against=against)
+
+
+class Explainer:
+    """A model and a graph, set up once to explain many nodes; see :func:`explain`."""
+
+    def __init__(self, model: TrainedModel, graph: Graph | str) -> None:
+        self._exact = ExactModel(model, graph)
+
+    def explain(self, node: Any, class_: Any = None, *, against: Any = None) -> Explanation:
+        """The explanation of one node, as from :func:`explain`."""
+        exact = self._exact
+        names = exact.trained.class_names
+        index = node_index(exact.graph, node)
+        reach = exact.reach(index)
+        logits = exact.logits_of(index, reach)
+        shown = int(logits.argmax()) if class_ is None else class_index("class_", names, class_)
+        other = None if against is None else class_index("against", names, against)
+        if other == shown:
+            what = "predicted" if class_ is None else "explained"
+            raise ConfigError(
+                f"against is {names[shown]!r}, which is the {what} class itself; name another."
+            )
+        signs = {shown: 1.0} if other is None else {shown: 1.0, other: -1.0}
+        coefficients, hop_factor, feature_factor = self._factors(index, reach, signs)
+        mean, spread = exact.scaling
+        shift = -mean / spread
+        if "bias" in exact.weights:
+            shift = shift + exact.weights["bias"][0].numpy()
+        return Explanation(
+            exact=exact,
+            node=index,
+            class_=names[shown],
+            against=None if other is None else names[other],
+            logits=logits,
+            logit=float(sum(sign * logits[c] for c, sign in signs.items())),
+            constant=float(sum(sign * shift[c] for c, sign in signs.items())),
+            coefficients=coefficients,
+            reach=reach,
+            hop_factor=hop_factor,
+            feature_factor=feature_factor,
+        )
+
+    def _factors(
+        self, node: int, reach: np.ndarray, signs: dict[int, float]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The coefficients as they are, and W (k + 1, d) as a product C Theta^T of two factors.
+
+        C is (k + 1, t) and Theta (d, t). One coefficient per hop makes t = 1, two classes with
+        their own gates t = 2, and gates per feature t = k + 1.
+        """
+        exact = self._exact
+        found = exact.coefficients(node, reach)
+        spread = exact.scaling[1]
+        theta = exact.weights["theta"][0].numpy()
+        columns = np.stack([sign * theta[:, c] / spread[c] for c, sign in signs.items()], axis=1)
+        if exact.model.coefficient_per == "class":
+            chosen = found[:, list(signs)]
+            return chosen.squeeze(1) if len(signs) == 1 else chosen, chosen, columns
+        if exact.model.coefficient_per == "feature":
+            return found, np.eye(len(found)), (found * columns.sum(axis=1)).T
+        return found[:, 0], found, columns.sum(axis=1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -119,12 +234,64 @@ class Explanation:
             Part(int(i), self._name(kind, int(i)), float(values[i])) for i in largest(values, count)
         ]
 
-    def to_dict(self, top: int = 10, flips: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Everything worth showing as plain JSON values, with the ``top`` of each kind.
+    def summary(self, top: int = 10, flips: Flips | None = None) -> Summary:
+        """Everything worth showing, with the ``top`` of each kind.
 
         ``flips`` is what :func:`hoplite.explain.flips` found for the same node, if it was asked.
         """
-        return explanation_dict(self, top, flips)
+        check_number("top", top, 0, whole=True)
+        exact, v = self.exact, self.node
+        graph, config, names = exact.graph, exact.trained.config, exact.trained.class_names
+        probabilities = exact.trained.task.link(self.logits).tolist()
+        ranking = np.argsort(-self.logits, kind="stable").tolist()
+        around = _Around(graph, v, config.hops)
+        nodes, features = self.top("nodes", top), self.top("features", top)
+        plain = self.coefficients.ndim == 1
+        coefficients = self.coefficients.tolist() if plain else [None] * len(self.coefficients)
+        return Summary(
+            dataset=graph.name,
+            model=ShownModel(
+                config.model,
+                config.hops,
+                config.operator,
+                config.basis,
+                config.gate if "gate" in config.kind.settings else None,
+            ),
+            node=ShownNode(
+                v, node_id(graph, v), around.label(v), names[ranking[0]], probabilities[ranking[0]]
+            ),
+            class_=self.class_,
+            against=self.against,
+            logit=self.logit,
+            constant=self.constant,
+            residual=self.residual,
+            classes=tuple(
+                ClassScore(names[c], float(self.logits[c]), probabilities[c]) for c in ranking
+            ),
+            hops=tuple(
+                HopPart(i, coefficient, contribution)
+                for i, (coefficient, contribution) in enumerate(
+                    zip(coefficients, self.by_hop.tolist(), strict=True)
+                )
+            ),
+            nodes=Strongest(
+                tuple(around.part(part.index, part.contribution) for part in nodes),
+                *_rest(self.by_node, nodes),
+            ),
+            features=Strongest(
+                tuple(self._feature_part(part) for part in features),
+                *_rest(self.by_feature, features),
+            ),
+            node_features=StrongestPairs(
+                tuple(self._pair_part(part) for part in self.top("node_features", top))
+            ),
+            neighbourhood=around.drawn([part.index for part in nodes], self.by_node),
+            flips=flips,
+        )
+
+    def to_dict(self, top: int = 10, flips: Flips | None = None) -> dict[str, Any]:
+        """:meth:`summary` as plain JSON values."""
+        return self.summary(top, flips).to_dict()
 
     def __repr__(self) -> str:
         versus = "" if self.against is None else f" against {self.against!r}"
@@ -176,6 +343,23 @@ class Explanation:
                 best.append(Part(pair, name, float(block.data[e])))
         return sorted(best, key=lambda part: -abs(part.contribution))[:count]
 
+    def _feature_part(self, part: Part) -> FeaturePart:
+        own = self._own_features[part.index]
+        return FeaturePart(part.index, self._feature_name(part.index), own, part.contribution)
+
+    def _pair_part(self, part: Part) -> PairPart:
+        node, feature = part.index
+        name = self._feature_name(feature)
+        return PairPart(node, node_id(self.exact.graph, node), feature, name, part.contribution)
+
+    @cached_property
+    def _own_features(self) -> list[float]:
+        return sp.csr_array(self._features[[self.node]]).toarray()[0].tolist()
+
+    def _feature_name(self, feature: int) -> str | None:
+        names = self.exact.graph.feature_names
+        return None if names is None else str(names[feature])
+
     def _name(self, kind: str, index: int) -> str:
         graph = self.exact.graph
         names = {"nodes": graph.node_ids, "features": graph.feature_names}.get(kind)
@@ -201,3 +385,54 @@ def largest(values: np.ndarray, count: int) -> np.ndarray:
 
 def _short(name: str) -> str:
     return name if len(name) <= 24 else name[:21] + "..."
+
+
+def _rest(values: np.ndarray, shown: list[Part]) -> tuple[int, float]:
+    """How many contributions other than 0 are not shown, and their sum."""
+    hidden = np.delete(values, np.array([part.index for part in shown], dtype=np.int64))
+    return int(np.count_nonzero(hidden)), float(hidden.sum())
+
+
+class _Around:
+    """The nodes within ``hops`` steps of a node: how far they are, and the ways there."""
+
+    def __init__(self, graph: Graph, node: int, hops: int) -> None:
+        self._graph, self._node = graph, node
+        self._distance, self._before = dijkstra(
+            graph.adjacency, unweighted=True, indices=node, limit=hops, return_predecessors=True
+        )
+
+    def label(self, node: int) -> str | None:
+        """The name of the true class, if it is known."""
+        labels = self._graph.labels
+        if labels is None or labels[node] < 0:
+            return None
+        return str((self._graph.class_names or ())[labels[node]])
+
+    def part(self, node: int, contribution: float) -> NodePart:
+        far = self._distance[node]
+        distance = int(far) if np.isfinite(far) else None
+        return NodePart(node, node_id(self._graph, node), self.label(node), distance, contribution)
+
+    def drawn(self, top: list[int], contributions: np.ndarray) -> Neighbourhood:
+        """The explained node, the top ones and those on the way to them; all edges among them."""
+        chosen = {self._node: None}  # in the order in which they were found
+        for one in top:
+            way = [node for node in self._way(one) if node not in chosen]
+            if len(chosen) + len(way) <= DRAWN_NODES:
+                chosen |= dict.fromkeys(way)
+        nodes = np.array(list(chosen))
+        edges = sp.triu(self._graph.adjacency[nodes][:, nodes], 1).tocoo()
+        ends = nodes[edges.row].tolist(), nodes[edges.col].tolist()
+        return Neighbourhood(
+            tuple(self.part(node, float(contributions[node])) for node in chosen),
+            tuple(zip(*ends, edges.data.astype(np.float64).tolist(), strict=True)),
+        )
+
+    def _way(self, node: Any) -> list[int]:
+        """A shortest way from the explained node to ``node``."""
+        way = []
+        while node >= 0:  # the predecessor of the first is negative
+            way.append(int(node))
+            node = self._before[node]
+        return way[::-1]

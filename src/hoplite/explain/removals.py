@@ -1,26 +1,58 @@
-"""Which single edge or node, removed from the graph, would change a prediction."""
+"""Which single edge or node, removed from the graph, would change a prediction.
+
+N is the normalised adjacency (with loops if the operator is `renormalized`), d its degrees. Without
+an edge (x, y) of weight w, or without a node u, exactly
+
+    N' = E (N - edge) E,   E_x = sqrt(d_x / (d_x - w)), E_y alike    and 1 elsewhere
+    N' = E N E,            E_u = 0, E_w = sqrt(d_w / (d_w - A_wu)) for the neighbours w of u
+
+(E_x = 0 where nothing is left of d_x). So B removals are one signal of B columns through the same
+N, and no matrix is built again. p_i(S') e_v stays within k hops of v: only those nodes are kept.
+
+Where there are too many to compute, they are ranked by their effect to first order. With
+F = sum_i z_i . l_i a function of the rows l_i = p_i(S) e_v, the basis (a_i, b_i, g_i) and the
+adjoint (:mod:`hoplite.bases.base`)
+
+    y_k = z_k,  y_i = z_i + (a_i S + b_i) y_{i+1} - g_{i+1} y_{i+2}
+
+a change dS of the operator changes F by sum_{i < k} a_i l_i . dS y_{i+1} = <G, dS>. The dS of a
+removed edge is known exactly: its entries vanish, and those of the ends that stay are scaled by
+their E. So is that of a removed node, but for an edge between two of its neighbours x and y: it is
+scaled by E_x E_y, and E_x + E_y - 1 is taken instead.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError
-from hoplite.explain.as_dict import node_id
-from hoplite.explain.exact import ExactModel, node_index
-from hoplite.explain.removal_effects import Field
-from hoplite.explain.removal_ranking import first_order_effects
+from hoplite.explain.exact import ExactModel, node_id, node_index
+from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
+from hoplite.models import LinearModel, Weights
+from hoplite.models.hyper import ClassGate
 from hoplite.models.trained import TrainedModel
+from hoplite.operators import find_operator
+from hoplite.propagation.spmm import SparseMatrix, as_tensor, spmm
 
 Report = Callable[[str, float], None]
+Flip = TypeVar("Flip", EdgeFlip, NodeFlip)
 TRIES = 4  # times as many candidates as are wanted are rebuilt at most
 NEAR = 1e-6  # of the largest logit: margins that rounding, or a tie, may decide
+BATCH_BYTES = 200_000_000
+CACHED_NUMBERS = 1 << 20  # a signal of so many stays in the cache: four times faster on Pubmed
+LEFT = 1e-6  # of a degree: what is left below this has lost its digits
+MOST_COLUMNS = 512
 
 
 def flips(
@@ -31,7 +63,7 @@ def flips(
     budget: int = 500,
     most: int = 5,
     progress: Report | None = None,
-) -> dict[str, Any]:
+) -> Flips:
     """The edges and nodes without any one of which ``node`` would be given another class.
 
     Every edge and every other node that can change the logits of ``node`` is a candidate: those up
@@ -47,13 +79,8 @@ def flips(
     most : at most so many of each kind are reported, those with the clearest change first
     progress : called with what is being done and how far all of it is, 0 to 1
 
-    Returns
-    -------
-    dict with ``margin``, the logit of the predicted class minus the highest other one, and for
-    ``edges`` and ``nodes`` how many were ``checked``, ``of`` how many candidates, and the ``found``
-    ones with the class that the node ``becomes`` and the margin of the old class then, which is
-    below 0, or 0 if it shares the first place with a class that is named before it.
-    ``standardized`` tells that the search held the mean and spread, so it may have missed some.
+    The margin of what is found is that of the old class then: below 0, or 0 if it shares the first
+    place with a class that is named before it.
 
     >>> import torch
     >>> from hoplite.config import ModelConfig
@@ -61,11 +88,11 @@ def flips(
     >>> weights = {"theta": torch.eye(2)}
     >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 2, ("cat", "dog"))
     >>> found = flips(model, graph, 1)
-    >>> round(found["margin"], 4), found["edges"]["checked"], found["edges"]["of"]
+    >>> round(found.margin, 4), found.edges.checked, found.edges.of
     (0.0408, 2, 2)
-    >>> [(edge["source"]["id"], edge["target"]["id"]) for edge in found["edges"]["found"]]
+    >>> [(edge.source.id, edge.target.id) for edge in found.edges.found]
     [(0, 1)]
-    >>> [(one["node"]["id"], one["becomes"]) for one in found["nodes"]["found"]]
+    >>> [(one.node.id, one.becomes) for one in found.nodes.found]
     [(0, 'dog')]
     """
     check_number("budget", budget, 1, whole=True)
@@ -88,7 +115,7 @@ class _Search:
         self._predicted = int(self._logits.argmax())
         self._field = Field(exact, node)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> Flips:
         field, edges = self._field, self._field.edges
         effects = None
         if max(len(edges.source), len(field.nodes)) > self._budget:
@@ -108,20 +135,14 @@ class _Search:
         ends = np.concatenate([part[edges.doubtful] for part in (edges.source, edges.target)])
         node_margins[np.isin(field.nodes[chosen_nodes], ends)] = -np.inf
         self._report("building the graph again", 1.0)
-        return {
-            "edges": {
-                "checked": len(chosen_edges),
-                "of": len(edges.source),
-                "found": self._confirmed(self._edge, chosen_edges, edge_margins),
-            },
-            "nodes": {
-                "checked": len(chosen_nodes),
-                "of": len(field.nodes),
-                "found": self._confirmed(self._other_node, chosen_nodes, node_margins),
-            },
-            "margin": _margin(self._logits, self._predicted),
-            "standardized": self._exact.trained.config.standardize,
-        }
+        found_edges = self._confirmed(self._edge, chosen_edges, edge_margins)
+        found_nodes = self._confirmed(self._other_node, chosen_nodes, node_margins)
+        return Flips(
+            Removals(len(chosen_edges), len(edges.source), found_edges),
+            Removals(len(chosen_nodes), len(field.nodes), found_nodes),
+            _margin(self._logits, self._predicted),
+            self._exact.trained.config.standardize,
+        )
 
     def _chosen(self, count: int, effects: np.ndarray | None) -> np.ndarray:
         """The candidates to compute: all, or those that lower the margin most."""
@@ -144,47 +165,46 @@ class _Search:
 
     def _confirmed(
         self,
-        rebuilt: Callable[[int], tuple[dict[str, Any], Graph, int]],
+        rebuilt: Callable[[int], tuple[Callable[[str, float], Flip], Graph, int]],
         chosen: np.ndarray,
         margins: np.ndarray,
-    ) -> list[dict[str, Any]]:
+    ) -> tuple[Flip, ...]:
         """Those of the lowest margins whose class changes on the graph built again."""
         order = np.argsort(margins, kind="stable")
         near = NEAR * max(1.0, float(np.abs(self._logits).max()))
         order = order[margins[order] < near][: TRIES * self._most]
-        found: list[dict[str, Any]] = []
+        found: list[Flip] = []
         for e in order:
             if len(found) == self._most:
                 break
-            entry, graph, place = rebuilt(int(chosen[e]))
+            flip, graph, place = rebuilt(int(chosen[e]))
             logits = ExactModel(self._exact.trained, graph).logits_of(place)
             winner = int(logits.argmax())  # of equals the first, as in a prediction
             if winner != self._predicted:
                 becomes = self._exact.trained.class_names[winner]
-                margin = _margin(logits, self._predicted)
-                found.append({**entry, "becomes": becomes, "margin": margin})
-        return sorted(found, key=lambda one: one["margin"])
+                found.append(flip(becomes, _margin(logits, self._predicted)))
+        return tuple(sorted(found, key=lambda one: one.margin))
 
-    def _edge(self, chosen: int) -> tuple[dict[str, Any], Graph, int]:
+    def _edge(self, chosen: int) -> tuple[Callable[[str, float], EdgeFlip], Graph, int]:
         """How the edge is named, the graph without it, and where the explained node is then."""
         graph, edges = self._exact.graph, self._field.edges
         x, y = int(edges.source[chosen]), int(edges.target[chosen])
         adjacency = sp.csr_array(graph.adjacency, copy=True)
         adjacency[x, y] = adjacency[y, x] = 0
-        entry = {"source": self._named(x), "target": self._named(y)}
-        return entry, self._graph(adjacency, graph.features), self._node
+        flip = partial(EdgeFlip, self._named(x), self._named(y))
+        return flip, self._graph(adjacency, graph.features), self._node
 
-    def _other_node(self, chosen: int) -> tuple[dict[str, Any], Graph, int]:
+    def _other_node(self, chosen: int) -> tuple[Callable[[str, float], NodeFlip], Graph, int]:
         graph, gone = self._exact.graph, int(self._field.nodes[chosen])
         kept = np.delete(np.arange(graph.num_nodes), gone)
         rest = self._graph(graph.adjacency[kept][:, kept], graph.features[kept])
-        return {"node": self._named(gone)}, rest, self._node - (gone < self._node)
+        return partial(NodeFlip, self._named(gone)), rest, self._node - (gone < self._node)
 
     def _graph(self, adjacency: sp.csr_array, features: Any) -> Graph:
         return Graph(adjacency, features, feature_names=self._exact.graph.feature_names)
 
-    def _named(self, node: int) -> dict[str, Any]:
-        return {"index": node, "id": node_id(self._exact.graph, node)}
+    def _named(self, node: int) -> NodeName:
+        return NodeName(node, node_id(self._exact.graph, node))
 
 
 def _without(logits: np.ndarray, chosen: int) -> np.ndarray:
@@ -197,3 +217,258 @@ def _without(logits: np.ndarray, chosen: int) -> np.ndarray:
 def _margin(logits: np.ndarray, chosen: int) -> float:
     """The logit of one class minus the highest other."""
     return float(logits[chosen] - _without(logits, chosen).max())
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Edges in arrays of one length: their ends, entry in N, and the E of both ends without it.
+
+    ``doubtful`` are those so heavy that the degree left by them is rounded away.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    entry: np.ndarray
+    source_factor: np.ndarray
+    target_factor: np.ndarray
+    doubtful: np.ndarray
+
+
+class _Batch(NamedTuple):
+    """The E[row, column] that are not 1, and the entries of N that vanish: one removal a column."""
+
+    size: int
+    row: Tensor
+    column: Tensor
+    factor: Tensor
+    gone: tuple[Tensor, Tensor, Tensor, Tensor] | None = None  # x, y, column, E_x N_xy E_y
+
+
+class Field:
+    """The nodes within k hops of ``node``, and all removals that can change its logits.
+
+    ``edges`` are those with an end among these nodes; ``nodes`` those up to one hop farther, whose
+    removal changes a degree among them. With no hops nothing can change the logits.
+    """
+
+    def __init__(self, exact: ExactModel, node: int) -> None:
+        config, graph = exact.trained.config, exact.graph
+        operator = find_operator(config.operator)
+        self.exact, self.node, self.hops = exact, node, config.hops
+        self.basis = exact.propagation.basis
+        # S = shift I + sign N, in the form (S - middle I) / half that the basis needs
+        middle, half = self.basis.mapping(*operator.spectrum)
+        self.scale = operator.sign / half
+        self._shift = (operator.shift - middle) / half
+        normal = operator.normalized.matrix(graph, np.float64)
+        degrees = graph.adjacency.sum(axis=1, dtype=np.float64) + operator.loop
+        far = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=self.hops + 1)
+        inside = np.flatnonzero(far <= self.hops)
+        self.place = np.full(graph.num_nodes, -1)
+        self.place[inside] = np.arange(len(inside))
+        self.matrix = SparseMatrix.from_scipy(normal[inside][:, inside], symmetric=True)
+        self.edges = _edges_around(graph.adjacency, normal, degrees, self.place, self.hops)
+        reached = np.isfinite(far) if self.hops else np.zeros(graph.num_nodes, dtype=bool)
+        self.nodes = np.flatnonzero(reached & (np.arange(graph.num_nodes) != node))
+        self._factors = _neighbour_factors(self.edges, graph.num_nodes)
+        features, self.weights = _narrowed(exact, inside)
+        self._features = (
+            SparseMatrix.from_scipy(features.T.tocsr()) if sp.issparse(features) else features
+        )
+        self.num_features = features.shape[1]
+
+    @property
+    def batch_size(self) -> int:
+        """Removals at a time, so that their signals and hop features stay in bounded memory."""
+        nodes = self.matrix.shape[0]
+        numbers = 5 * nodes + 3 * (self.hops + 1) * self.num_features
+        numbers += (4 + self.hops) * self.exact.trained.num_classes
+        most = min(BATCH_BYTES // (8 * numbers), MOST_COLUMNS)
+        return max(min(most, max(CACHED_NUMBERS // nodes, 16)), 1)
+
+    def without_edges(self, chosen: np.ndarray) -> Iterator[Tensor]:
+        """Logits (B, m) without one edge each, batch after batch; ``chosen`` indexes ``edges``."""
+        for start in range(0, len(chosen), self.batch_size):
+            yield self._logits(self._edge_batch(chosen[start : start + self.batch_size]))
+
+    def without_nodes(self, chosen: np.ndarray) -> Iterator[Tensor]:
+        """Logits (B, m) without one node each, batch after batch; ``chosen`` indexes ``nodes``."""
+        for start in range(0, len(chosen), self.batch_size):
+            part = self.nodes[chosen[start : start + self.batch_size]]
+            yield self._logits(self._node_batch(part))
+
+    def step(self, signal: Tensor, a: float, b: float, batch: _Batch | None = None) -> Tensor:
+        """a S + b times a signal, each column with its own removal: (nodes, B) -> (nodes, B)."""
+        shift, scale = a * self._shift + b, a * self.scale
+        if batch is None:
+            return shift * signal + scale * spmm(self.matrix, signal)
+        at = batch.row, batch.column
+        scaled = signal.clone()
+        scaled[at] *= batch.factor
+        product = spmm(self.matrix, scaled)
+        product[at] *= batch.factor
+        if batch.gone is not None:
+            x, y, column, entry = batch.gone
+            product[x, column] -= entry * signal[y, column]
+            product[y, column] -= entry * signal[x, column]
+        return product.mul_(scale).add_(signal, alpha=shift)
+
+    def reach(self, batch: _Batch | None = None) -> Iterator[Tensor]:
+        """p_i(S) e_v for i = 0 .. k, each column with its own removal: (nodes, B)."""
+        columns = 1 if batch is None else batch.size
+        now = torch.zeros(self.matrix.shape[0], columns, dtype=torch.float64)
+        now[self.place[self.node]] = 1
+        before = now
+        yield now
+        for a, b, g in self.basis.steps(self.hops):
+            ahead = self.step(now, a, b, batch)
+            before, now = now, ahead.sub_(before, alpha=g) if g else ahead
+            yield now
+
+    def collect(self, signal: Tensor) -> Tensor:
+        """X^T signal, column by column: (nodes, B) -> (B, d)."""
+        if isinstance(self._features, SparseMatrix):
+            return spmm(self._features, signal).T
+        return (as_tensor(self._features).T @ signal).T
+
+    def spread(self, weights: Tensor) -> Tensor:
+        """X times weights: (k + 1, d) -> (nodes, k + 1)."""
+        if isinstance(self._features, SparseMatrix):
+            return spmm(self._features.T, weights.T)
+        return as_tensor(self._features) @ weights.T
+
+    def outputs(self, hops: Tensor) -> Tensor:
+        """Logits (B, m) from hop features (k + 1, B, d)."""
+        return self.exact.outputs(self.node, hops, self.weights)
+
+    def _logits(self, batch: _Batch) -> Tensor:
+        with torch.no_grad():
+            return self.outputs(torch.stack([self.collect(hop) for hop in self.reach(batch)]))
+
+    def _edge_batch(self, chosen: np.ndarray) -> _Batch:
+        edges, count = self.edges, len(chosen)
+        x, y = self.place[edges.source[chosen]], self.place[edges.target[chosen]]
+        of_x, of_y = edges.source_factor[chosen], edges.target_factor[chosen]
+        row = np.concatenate([x, y])
+        column = np.tile(np.arange(count), 2)
+        factor = np.concatenate([of_x, of_y])
+        both = np.flatnonzero((x >= 0) & (y >= 0))
+        entry = (of_x * edges.entry[chosen] * of_y)[both]
+        gone = tuple(map(torch.from_numpy, (x[both], y[both], both, entry)))
+        return _Batch(count, *_kept(row, column, factor), gone)  # pyright: ignore[reportArgumentType]
+
+    def _node_batch(self, nodes: np.ndarray) -> _Batch:
+        near = self._factors[nodes].tocoo()
+        row = self.place[np.concatenate([near.col, nodes])]
+        column = np.concatenate([near.row, np.arange(len(nodes))])
+        factor = np.concatenate([near.data, np.zeros(len(nodes))])
+        return _Batch(len(nodes), *_kept(row, column, factor))
+
+
+def _edges_around(
+    adjacency: sp.csr_array, normal: sp.csr_array, degrees: np.ndarray, place: np.ndarray, hops: int
+) -> Edges:
+    weights, entries = sp.triu(adjacency, 1, "csr").tocoo(), sp.triu(normal, 1, "csr").tocoo()
+    x, y = weights.row, weights.col
+    near = (place[x] >= 0) | (place[y] >= 0) if hops else np.zeros(len(x), dtype=bool)
+    x, y, weight = x[near], y[near], weights.data[near].astype(np.float64)
+    doubtful = np.zeros(len(x), dtype=bool)
+    for end in (x, y):
+        others = np.diff(normal.indptr)[end] > 1
+        doubtful |= others & (degrees[end] - weight < LEFT * degrees[end])
+    factors = _factor(degrees[x], weight), _factor(degrees[y], weight)
+    return Edges(x, y, entries.data[near], *factors, doubtful)
+
+
+def _factor(degree: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """sqrt(d / (d - w)), and 0 where nothing is left."""
+    left = degree - weight
+    return np.sqrt(np.divide(degree, left, out=np.zeros_like(degree), where=left > 0))
+
+
+def _neighbour_factors(edges: Edges, n: int) -> sp.csr_array:
+    """Row u: the E of its neighbours without u, which are those without the edge to u."""
+    factor = np.concatenate([edges.target_factor, edges.source_factor])
+    row = np.concatenate([edges.source, edges.target])
+    column = np.concatenate([edges.target, edges.source])
+    return sp.csr_array((factor, (row, column)), shape=(n, n))
+
+
+def _kept(row: np.ndarray, column: np.ndarray, factor: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
+    """Without the rows of nodes that are too far."""
+    inside = row >= 0
+    row, column = row[inside].astype(np.int64), column[inside].astype(np.int64)
+    return torch.from_numpy(row), torch.from_numpy(column), torch.from_numpy(factor[inside])
+
+
+def _narrowed(exact: ExactModel, inside: np.ndarray) -> tuple[Any, Weights]:
+    """X at these nodes and the model's weights.
+
+    Where the model reads X only through products with weights, those stand for X, and the
+    identity for the weights: m columns, or 2 m, instead of d, if these are fewer.
+    """
+    features: Any = exact.features[inside]
+    if isinstance(exact.model, LinearModel):
+        names = ["theta"]
+    elif isinstance(exact.model, ClassGate):
+        names = ["theta", "gate_features"]
+    else:
+        return features, exact.weights
+    if features.shape[1] <= len(names) * exact.trained.num_classes:
+        return features, exact.weights
+    signal = features @ torch.cat([exact.weights[name][0] for name in names], dim=1).numpy()
+    blocks = torch.eye(signal.shape[1], dtype=torch.float64).chunk(len(names), dim=1)
+    units = {name: block.unsqueeze(0) for name, block in zip(names, blocks, strict=True)}
+    return signal, exact.weights | units
+
+
+def first_order_effects(field: Field, best: int, second: int) -> tuple[np.ndarray, np.ndarray]:
+    """Estimated change of logit(best) - logit(second) without each edge and each node.
+
+    In the order of ``field.edges`` and ``field.nodes``. Gates change with the hop features, so F
+    is linearised around those of the whole graph.
+    """
+    reach = list(field.reach())
+    edges = field.edges
+    x, y = field.place[edges.source], field.place[edges.target]
+    both = (x >= 0) & (y >= 0)
+    shared = np.zeros(len(x))  # (G_xy + G_yx) N_xy
+    loops = np.zeros(len(field.place))  # G_xx N_xx
+    steps, adjoint = field.basis.steps(field.hops), _adjoint(field, reach, best, second)
+    for (a, _, _), hop, ahead in zip(steps, reach[:-1], adjoint[1:], strict=True):
+        left, right = a * hop[:, 0].numpy(), ahead[:, 0].numpy()
+        shared[both] += left[x[both]] * right[y[both]] + left[y[both]] * right[x[both]]
+        loops[field.place >= 0] += left * right
+    shared *= field.scale * edges.entry
+    loops[field.place >= 0] *= field.scale * field.matrix.to_scipy().diagonal()
+    return _combined(field, shared, loops)
+
+
+def _adjoint(field: Field, reach: list[Tensor], best: int, second: int) -> list[Tensor]:
+    """y_0 .. y_k, each (nodes, 1), for F the difference of two logits."""
+    hops = torch.stack([field.collect(hop) for hop in reach]).requires_grad_()
+    logits = field.outputs(hops)[0]
+    (slope,) = torch.autograd.grad(logits[best] - logits[second], hops)
+    terms = field.spread(slope[:, 0]).split(1, dim=1)
+    found, next_g = [terms[-1].contiguous()], 0.0
+    steps = list(field.basis.steps(field.hops))
+    for term, (a, b, g) in zip(terms[-2::-1], steps[::-1], strict=True):
+        ahead = term + field.step(found[-1], a, b)
+        found.append(ahead - next_g * found[-2] if next_g else ahead)
+        next_g = g
+    return found[::-1]
+
+
+def _combined(field: Field, shared: np.ndarray, loops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """<G, dS> of every edge and node from the parts of <G, S> that belong to edges and loops."""
+    edges, n = field.edges, len(field.place)
+    every = np.bincount(edges.source, shared, n) + np.bincount(edges.target, shared, n)
+
+    def scaled(end: np.ndarray, factor: np.ndarray) -> np.ndarray:
+        """The other entries of an end that stays, times its E - 1 (its loop: E^2 - 1)."""
+        return (factor - 1) * (every[end] - shared) + (factor**2 - 1) * loops[end]
+
+    of_source = scaled(edges.source, edges.source_factor)
+    of_target = scaled(edges.target, edges.target_factor)
+    of_nodes = np.bincount(edges.source, of_target, n) + np.bincount(edges.target, of_source, n)
+    return of_source + of_target - shared, (of_nodes - every - loops)[field.nodes]

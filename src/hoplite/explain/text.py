@@ -1,81 +1,206 @@
-"""An explanation in words, the same on its page and in the terminal.
-
-``values`` is always what :meth:`hoplite.explain.explanation.Explanation.to_dict` returns.
-"""
+"""An explanation in words and tables, the same on its page and in the terminal."""
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
-from hoplite.explain.tables import (
-    Table,
-    class_table,
-    decimals,
-    flip_table,
-    pair_table,
-    parts,
-    parts_table,
-    percent,
-    short,
-)
-from hoplite.words import dataset_name, listing, model_name, number, plural, signed
+from hoplite.explain.summary import Flips, NodePart, Removals, Summary
+from hoplite.words import NOTHING, dataset_name, listing, model_name, number, plural, signed
 
+LONGEST = 80  # characters of a name in a sentence or a table
 MOST_FLIPS = 5  # removals that are listed, of edges and of nodes
 EXACT = 1e-4  # a residual that is larger, beside the logit, is more than rounding
-KINDS = ("edges", "nodes")  # what can be removed
+
+Table = tuple[list[str], list[list[str]]]  # the columns, and rows of as many cells
 
 
-def quantity(values: dict[str, Any]) -> str:
-    """What is explained: a logit, or the lead of one class over another.
+@dataclass(frozen=True)
+class Addend:
+    """One of the numbers that add up to the logit: a hop, node or feature, the rest, the constant.
 
-    >>> quantity({"class": "red", "against": None}), quantity({"class": "red", "against": "blue"})
-    ('the logit of red', 'the lead of red over blue')
+    ``cells`` is what a table shows between the name and the contribution.
     """
-    name = short(values["class"])
+
+    name: str
+    contribution: float
+    cells: tuple[str, ...]
+    kind: str = "one"  # or "rest", or "constant"
+
+
+def short(name: object, longest: int = LONGEST) -> str:
+    """A name of at most ``longest`` characters; what is cut is cut from its middle.
+
+    >>> short("renormalized", 7), short(17)
+    ('ren…zed', '17')
+    """
+    name = str(name)
+    if len(name) <= longest:
+        return name
+    end = (longest - 1) // 2
+    return f"{name[: longest - 1 - end]}…{name[-end:]}"
+
+
+def feature_name(name: str | None, index: int) -> str:
+    """
+    >>> feature_name("age", 3), feature_name(None, 3)
+    ('age', 'feature 3')
+    """
+    return short(name) if name else f"feature {index}"
+
+
+def decimals(values: Summary) -> int:
+    """Decimals for all the numbers of an explanation, so that they can be added up by eye."""
+    largest = max(abs(values.logit), *(abs(hop.contribution) for hop in values.hops))
+    return min(12, max(2, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+
+
+def percent(share: float) -> str:
+    """A probability; only what is certain is 0 or 100.
+
+    >>> percent(0.8734), percent(0.99997), percent(0.0)
+    ('87.3 %', 'over 99.9 %', '0.0 %')
+    """
+    if 0 < share < 0.0005:
+        return "under 0.1 %"
+    return "over 99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
+
+
+def parts(values: Summary, by: str) -> list[Addend]:
+    """The numbers that add up to the logit, ``by`` "hops", "nodes" or "features"."""
+    if by == "hops":
+        shown = [
+            Addend(str(hop.hop), hop.contribution, (number(hop.coefficient),))
+            for hop in values.hops
+        ]
+    elif by == "nodes":
+        shown = [
+            Addend(short(node.id), node.contribution, _class_and_distance(node))
+            for node in values.nodes.top
+        ]
+    else:
+        shown = [
+            Addend(
+                feature_name(feature.name, feature.index),
+                feature.contribution,
+                (number(feature.value),),
+            )
+            for feature in values.features.top
+        ]
+    blank = ("",) * (2 if by == "nodes" else 1)
+    hidden = {"nodes": values.nodes, "features": values.features}.get(by)
+    if hidden is not None and hidden.others:
+        shown.append(Addend(f"the other {hidden.others:,}", hidden.rest, blank, "rest"))
+    if values.constant:
+        shown.append(Addend("constant", values.constant, blank, "constant"))
+    return shown
+
+
+def parts_table(values: Summary, by: str) -> Table:
+    """:func:`parts` as a table that ends with the sum."""
+    columns = {
+        "hops": ["hop", "coefficient"],
+        "nodes": ["node", "label", "distance"],
+        "features": ["feature", "value at the node"],
+    }[by]
+    places = decimals(values)
+    rows = [
+        [part.name, *part.cells, signed(part.contribution, places)] for part in parts(values, by)
+    ]
+    total = ["sum", *[""] * (len(columns) - 1), signed(values.logit, places)]
+    return [*columns, "contribution"], [*rows, total]
+
+
+def neighbourhood_table(values: Summary) -> Table:
+    places = decimals(values)
+    return ["node", "label", "distance", "contribution"], [
+        [short(node.id), *_class_and_distance(node), signed(node.contribution, places)]
+        for node in values.neighbourhood.nodes
+    ]
+
+
+def pair_table(values: Summary) -> Table:
+    """The strongest pairs of a node and one of its features."""
+    places = decimals(values)
+    return ["node", "feature", "contribution"], [
+        [
+            short(pair.id),
+            feature_name(pair.name, pair.feature),
+            signed(pair.contribution, places),
+        ]
+        for pair in values.node_features.top
+    ]
+
+
+def class_table(values: Summary) -> Table:
+    places = decimals(values)
+    return ["class", "logit", "probability"], [
+        [short(c.name), signed(c.logit, places), percent(c.probability)] for c in values.classes
+    ]
+
+
+def flip_table(flips: Flips, places: int) -> Table:
+    """The removals that change the prediction, with how far its class then is behind."""
+    edges = [
+        (f"edge {short(edge.source.id)} {NOTHING} {short(edge.target.id)}", edge)
+        for edge in flips.edges.found
+    ]
+    nodes = [(f"node {short(node.node.id)}", node) for node in flips.nodes.found]
+    return ["remove", "becomes", "margin"], [
+        [name, short(flip.becomes), signed(flip.margin, places)] for name, flip in edges + nodes
+    ]
+
+
+def _class_and_distance(node: NodePart) -> tuple[str, str]:
+    label, distance = node.label, node.distance
     return (
-        f"the logit of {name}"
-        if values["against"] is None
-        else f"the lead of {name} over {short(values['against'])}"
+        NOTHING if label is None else short(label),
+        NOTHING if distance is None else str(distance),
     )
 
 
-def title(values: dict[str, Any]) -> str:
-    """The question that the explanation answers.
+def quantity(values: Summary) -> str:
+    """What is explained: a logit, or the lead of one class over another."""
+    name = short(values.class_)
+    return (
+        f"the logit of {name}"
+        if values.against is None
+        else f"the lead of {name} over {short(values.against)}"
+    )
 
-    >>> title({"node": {"id": 7, "predicted": "red"}, "class": "red", "against": "blue"})
-    'Why node 7 is red and not blue'
-    >>> title({"node": {"id": 7, "predicted": "red"}, "class": "blue", "against": None})
-    'What speaks for blue at node 7, which is red'
-    """
-    node, name = short(values["node"]["id"], 40), short(values["class"], 40)
-    predicted = values["node"]["predicted"]
-    versus = "" if values["against"] is None else short(values["against"], 40)
-    if values["class"] == predicted:
+
+def title(values: Summary) -> str:
+    """The question that the explanation answers: "Why node 7 is red and not blue"."""
+    node, name = short(values.node.id, 40), short(values.class_, 40)
+    predicted = values.node.predicted
+    versus = "" if values.against is None else short(values.against, 40)
+    if values.class_ == predicted:
         return f"Why node {node} is {name}{f' and not {versus}' if versus else ''}"
     rather = f" rather than {versus}" if versus else ""
     return f"What speaks for {name}{rather} at node {node}, which is {short(predicted, 40)}"
 
 
-def headline(values: dict[str, Any]) -> str:
+def headline(values: Summary) -> str:
     """The prediction in a sentence, with its probability and whether it is right."""
-    node, model = values["node"], values["model"]
-    known = {None: "Its own label is not known.", node["predicted"]: "That is its label too."}
-    label = known.get(node["label"]) or f"Its label, however, is {short(node['label'])}."
-    name = model_name(model["model"], model["gate"])
+    node, model = values.node, values.model
+    known = {None: "Its own label is not known.", node.predicted: "That is its label too."}
+    label = known.get(node.label) or f"Its label, however, is {short(node.label)}."
+    name = model_name(model.model, model.gate)
     text = (
-        f"{name} labels node {short(node['id'])} of {short(dataset_name(values['dataset']))} as "
-        f"{short(node['predicted'])}, with a probability of {percent(node['probability'])}. {label}"
+        f"{name} labels node {short(node.id)} of {short(dataset_name(values.dataset))} as "
+        f"{short(node.predicted)}, with a probability of {percent(node.probability)}. {label}"
     )
-    if values["class"] == node["predicted"]:
+    if values.class_ == node.predicted:
         return text
-    chance = next(c["probability"] for c in values["classes"] if c["name"] == values["class"])
-    return f"{text} {short(values['class'])} gets {percent(chance)}."
+    chance = next(c.probability for c in values.classes if c.name == values.class_)
+    return f"{text} {short(values.class_)} gets {percent(chance)}."
 
 
-def findings(values: dict[str, Any]) -> list[str]:
+def findings(values: Summary) -> list[str]:
     """What is explained, what counts most in it, and what would flip the prediction."""
     places = decimals(values)
-    logit = signed(values["logit"], places)
+    logit = signed(values.logit, places)
     what = quantity(values)
     lines = [f"{what[0].upper()}{what[1:]} is {logit}: all that follows are parts of it."]
     for by, noun in (("hops", "hop"), ("nodes", "node"), ("features", "feature")):
@@ -84,61 +209,53 @@ def findings(values: dict[str, Any]) -> list[str]:
             continue
         top = max(shown, key=lambda part: abs(part.contribution))
         name = top.name if top.name.startswith(noun) else f"{noun} {top.name}"
-        if by == "nodes" and values["nodes"]["top"][shown.index(top)]["distance"] == 0:
+        if by == "nodes" and values.nodes.top[shown.index(top)].distance == 0:
             name += " itself"
         amount = signed(top.contribution, places)
         lines.append(f"The {noun} that counts most is {name}, with {amount}.")
-    return lines + ([flip_sentence(values)] if values["flips"] else [])
+    return lines + ([flip_sentence(values.flips, values.node.predicted)] if values.flips else [])
 
 
-def exactness(values: dict[str, Any]) -> str:
+def exactness(values: Summary) -> str:
     """That the parts add up, and how well: the residual is against the model's own arithmetic."""
-    count = plural(len(values["hops"]), "hop")
-    constant = " and the constant" if values["constant"] else ""
-    logit, residual = values["logit"], abs(values["residual"])
+    count = plural(len(values.hops), "hop")
+    constant = " and the constant" if values.constant else ""
+    logit, residual = values.logit, abs(values.residual)
     close = residual <= EXACT * max(1.0, abs(logit))
     how = f"exactly (residual {residual:.0e})" if close else f"but for a residual of {residual:.0e}"
     text = (
         f"The contributions of the {count}{constant} add up to {quantity(values)}, "
         f"{signed(logit, decimals(values))}, {how}; so do those of the nodes, and of the features."
     )
-    gate = values["model"]["gate"]
+    gate = values.model.gate
     return f"{text} The gates are held at the values that they have here." if gate else text
 
 
-def flip_sentence(values: dict[str, Any]) -> str:
+def flip_sentence(flips: Flips, predicted: str) -> str:
     """What a removal can do, and no more than what was found."""
-    found = {kind: len(values["flips"][kind]["found"]) for kind in KINDS}
-    name = short(values["node"]["predicted"])
-    if not any(found.values()):
-        who = "No edge and no node" if exhaustive(values) else "Nothing that was checked"
-        return f"{who} would, removed alone, change the prediction from {name}."
+    name = short(predicted)
     counts = [
-        f"{'at least ' if count >= MOST_FLIPS else ''}{plural(count, kind[:-1])}"
-        for kind, count in found.items()
+        f"{'at least ' if count >= MOST_FLIPS else ''}{plural(count, noun)}"
+        for noun, count in (("edge", len(flips.edges.found)), ("node", len(flips.nodes.found)))
         if count
     ]
+    if not counts:
+        who = "No edge and no node" if flips.exhaustive else "Nothing that was checked"
+        return f"{who} would, removed alone, change the prediction from {name}."
     text = f"{listing(counts)} would, removed alone, change the prediction from {name}."
     return text[0].upper() + text[1:]
 
 
-def exhaustive(values: dict[str, Any]) -> bool:
-    """Whether all edges and nodes that can have an effect were checked, with all their effect."""
-    flips = values["flips"]
-    whole = all(flips[kind]["checked"] >= flips[kind]["of"] for kind in KINDS)
-    return whole and not flips["standardized"]
-
-
-def flip_coverage(values: dict[str, Any]) -> str:
+def flip_coverage(flips: Flips, predicted: str) -> str:
     """How much was checked, and so what the answer is worth."""
-    lead = number(values["flips"]["margin"])
+    checked = [_checked(flips.edges, "edge"), _checked(flips.nodes, "node")]
     text = (
-        f"The model was computed again without {listing([_checked(values, k) for k in KINDS])}, "
-        f"one at a time. As things are, {short(values['node']['predicted'])} leads by {lead}."
+        f"The model was computed again without {listing(checked)}, "
+        f"one at a time. As things are, {short(predicted)} leads by {number(flips.margin)}."
     )
-    if exhaustive(values):
+    if flips.exhaustive:
         return f"{text} The search is exhaustive: nothing else can have an effect."
-    if values["flips"]["standardized"]:
+    if flips.standardized:
         return (
             f"{text} The mean and spread that standardise the outputs were held while searching; "
             "what was found stands with the new ones, but much may have been missed."
@@ -149,7 +266,7 @@ def flip_coverage(values: dict[str, Any]) -> str:
     )
 
 
-def terminal_explanation(values: dict[str, Any]) -> list[tuple[str, Table] | str]:
+def terminal_explanation(values: Summary) -> list[tuple[str, Table] | str]:
     """What the terminal shows, in order: tables with their titles, and sentences."""
     shown: list[tuple[str, Table] | str] = [
         headline(values),
@@ -160,21 +277,18 @@ def terminal_explanation(values: dict[str, Any]) -> list[tuple[str, Table] | str
         ("By feature", parts_table(values, "features")),
         ("By node and feature", pair_table(values)),
     ]
-    if values["flips"]:
-        table = flip_table(values)
-        shown += [flip_sentence(values)]
+    if values.flips:
+        table = flip_table(values.flips, decimals(values))
+        shown += [flip_sentence(values.flips, values.node.predicted)]
         shown += [("What would change the prediction", table)] if table[1] else []
-        shown += [flip_coverage(values)]
+        shown += [flip_coverage(values.flips, values.node.predicted)]
     return shown
 
 
-def _checked(values: dict[str, Any], kind: str) -> str:
+def _checked(removals: Removals[Any], noun: str) -> str:
     """
-    >>> _checked({"flips": {"edges": {"checked": 20, "of": 3000}}}, "edges")
-    '20 of the 3,000 edges within reach'
-    >>> _checked({"flips": {"nodes": {"checked": 1, "of": 1}}}, "nodes")
-    'the 1 node within reach'
+    >>> _checked(Removals(20, 3000, ()), "edge"), _checked(Removals(1, 1, ()), "node")
+    ('20 of the 3,000 edges within reach', 'the 1 node within reach')
     """
-    checked, of = values["flips"][kind]["checked"], values["flips"][kind]["of"]
-    some = f"{checked:,} of " if checked < of else ""
-    return f"{some}the {plural(of, kind[:-1])} within reach"
+    some = f"{removals.checked:,} of " if removals.checked < removals.of else ""
+    return f"{some}the {plural(removals.of, noun)} within reach"

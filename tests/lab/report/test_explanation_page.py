@@ -5,9 +5,12 @@ import json
 import math
 import re
 
+import msgspec
 import pytest
 
+from hoplite.explain import Flips, Summary
 from hoplite.explain import text as words
+from hoplite.explain.summary import NodePart, Removals
 from hoplite.explain.text import terminal_explanation
 from hoplite.lab.report import explanation_page, write_explanation
 from hoplite.lab.report.figures import class_figure, contribution_figure, neighbourhood_figure
@@ -38,7 +41,7 @@ def nodes():
     ]
 
 
-def example():
+def example_values():
     """What `Explanation.to_dict` gives: 0.25 + 1.75 by hop, by node and by feature."""
     strongest = sorted(nodes(), key=lambda node: -abs(node["contribution"]))[:6]
     words_ = [("network", 1.1), ("neural", 0.5), (None, -0.4), ("case", -0.1)]
@@ -113,16 +116,16 @@ def example():
     }
 
 
-def contrast():
+def contrast_values():
     """Why one class and not the other, where the class is not the predicted one."""
-    values = example() | {"class": "Theory", "against": "Case_Based", "flips": None}
+    values = example_values() | {"class": "Theory", "against": "Case_Based", "flips": None}
     values["node"] = values["node"] | {"label": None}
     return values
 
 
-def alone():
+def alone_values():
     """A node without neighbours, features or anything else."""
-    values = example() | {"logit": 0.0, "constant": 0.0, "residual": 0.0}
+    values = example_values() | {"logit": 0.0, "constant": 0.0, "residual": 0.0}
     values["hops"] = [{"hop": 0, "coefficient": None, "contribution": 0.0}]
     values["nodes"] = values["features"] = {"top": [], "others": 0, "rest": 0.0}
     values["node_features"] = {"top": []}
@@ -132,9 +135,9 @@ def alone():
     return values
 
 
-def hostile(name):
+def hostile_values(name):
     """The example with ``name`` wherever there is a name, and long ones beside it."""
-    values = copy.deepcopy(example())
+    values = copy.deepcopy(example_values())
     values["dataset"] = values["class"] = values["node"]["predicted"] = name
     values["node"]["label"] = values["classes"][0]["name"] = name
     values["against"] = values["classes"][1]["name"] = LONG
@@ -151,13 +154,21 @@ def hostile(name):
     return values
 
 
+def typed(values):
+    return msgspec.convert(values, Summary)
+
+
+def example():
+    return typed(example_values())
+
+
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory, hostile_text):
     folder = tmp_path_factory.mktemp("explanation")
-    made = {"example": example(), "contrast": contrast(), "alone": alone()}
-    for name, values in (made | {"hostile": hostile(hostile_text)}).items():
+    made = {"example": example_values(), "contrast": contrast_values(), "alone": alone_values()}
+    for name, values in (made | {"hostile": hostile_values(hostile_text)}).items():
         text = f"{COMMAND} {hostile_text}" if name == "hostile" else COMMAND
-        write_explanation(values, folder / f"{name}.html", command=text)
+        write_explanation(typed(values), folder / f"{name}.html", command=text)
     return {name: folder / f"{name}.html" for name in (*made, "hostile")}
 
 
@@ -279,7 +290,8 @@ def test_bars_and_rows_add_up_to_the_logit(by):
 
 def test_figures_are_valid_for_plotly():
     graph_objects = pytest.importorskip("plotly.graph_objects")
-    for values in (example(), contrast(), alone(), hostile(LONG)):
+    cases = (example_values(), contrast_values(), alone_values(), hostile_values(LONG))
+    for values in map(typed, cases):
         for figure in (
             neighbourhood_figure(values),
             class_figure(values),
@@ -292,52 +304,61 @@ def test_figures_are_valid_for_plotly():
 
 
 def test_many_classes_are_summed_up():
-    values = example()
+    values = example_values()
     values["classes"] = [
         {"name": f"c{i}", "logit": -float(i), "probability": 1 / 50} for i in range(50)
     ]
-    figure = class_figure(values)
+    figure = class_figure(typed(values))
     assert figure.data[0]["x"][-1] == pytest.approx(60)
     assert sum(figure.data[0]["x"]) == pytest.approx(100)
     assert len(figure.rows) == 50
 
 
 def test_nodes_are_on_the_ring_of_their_distance():
-    values = example()["neighbourhood"]
-    apart = {"index": 99, "distance": None, "contribution": 0.1}
-    places = positions(0, [*values["nodes"], apart], values["edges"])
-    for node in values["nodes"]:
-        assert math.hypot(*places[node["index"]]) == pytest.approx(node["distance"], abs=1e-3)
+    drawn = example().neighbourhood
+    nodes = [*drawn.nodes, NodePart(99, 99, None, None, 0.1)]
+    places = positions(0, nodes, drawn.edges)
+    for node in drawn.nodes:
+        assert math.hypot(*places[node.index]) == pytest.approx(node.distance, abs=1e-3)
     assert math.hypot(*places[99]) == pytest.approx(4, abs=1e-3)
     assert len(set(places.values())) == len(places)
-    assert positions(0, [*values["nodes"], apart], values["edges"]) == places
+    assert positions(0, nodes, drawn.edges) == places
     parent, child, other = places[3], places[7], places[1]
     assert math.dist(parent, child) < math.dist(other, child)
 
 
 def test_an_exhaustive_search_without_a_flip():
-    values = example()
-    values["flips"]["edges"] = {"checked": 5120, "of": 5120, "found": []}
-    assert words.flip_sentence(values) == (
-        "No edge and no node would, removed alone, change the prediction from Neural_Networks."
+    nothing = Removals(5120, 5120, ())
+    found = Flips(nothing, nothing, 1.0, False)
+    assert words.flip_sentence(found, "Theory") == (
+        "No edge and no node would, removed alone, change the prediction from Theory."
     )
-    assert "The search is exhaustive" in words.flip_coverage(values)
-    values["flips"]["standardized"] = True
-    assert "Nothing that was checked would" in words.flip_sentence(values)
-    assert "much may have been missed" in words.flip_coverage(values)
-    values["flips"]["edges"]["checked"] = 2000
-    assert words.flip_sentence(values).startswith("Nothing that was checked would")
+    assert "The search is exhaustive" in words.flip_coverage(found, "Theory")
+    held = Flips(nothing, nothing, 1.0, True)
+    assert "Nothing that was checked would" in words.flip_sentence(held, "Theory")
+    assert "much may have been missed" in words.flip_coverage(held, "Theory")
+    part = Flips(Removals(2000, 5120, ()), nothing, 1.0, False)
+    assert words.flip_sentence(part, "Theory").startswith("Nothing that was checked would")
 
 
 def test_a_large_residual_is_not_called_exact():
-    values = example() | {"residual": 0.02}
+    values = typed(example_values() | {"residual": 0.02})
     assert "exactly" not in words.exactness(values)
     assert "but for a residual of 2e-02" in words.exactness(values)
 
 
+def test_decimals_let_numbers_be_added_up_by_eye():
+    hop = {"hop": 0, "coefficient": None, "contribution": -4.0}
+    values = example_values() | {"logit": 3.2, "hops": [hop]}
+    assert words.decimals(typed(values)) == 3
+    values |= {"logit": 0.001, "hops": [hop | {"contribution": 0.02}]}
+    assert words.decimals(typed(values)) == 5
+
+
 def test_gates_are_named():
-    values = example()
+    values = example_values()
     values["model"] |= {"model": "hlgc", "gate": "class"}
+    values = typed(values)
     assert "The gates are held at the values that they have here." in words.exactness(values)
     assert "hLGC, class gate labels node 1701" in words.headline(values)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from hoplite.explain.tables import (
+from hoplite.explain.summary import Summary
+from hoplite.explain.text import (
     Table,
     class_table,
     decimals,
     parts,
     parts_table,
     percent,
+    quantity,
     short,
 )
-from hoplite.explain.text import quantity
 from hoplite.lab.report.figures.base import Figure, axis, layout, safe
 from hoplite.words import listing, plural, signed
 
@@ -41,7 +41,7 @@ class Bars:
         self.texts.append(text)
 
 
-def contribution_figure(values: dict[str, Any], by: str) -> Figure:
+def contribution_figure(values: Summary, by: str) -> Figure:
     """A bar per part of the logit, ``by`` "hops", "nodes" or "features"; they add up to it."""
     shown, digits = parts(values, by), decimals(values)
     bars = Bars(
@@ -54,20 +54,20 @@ def contribution_figure(values: dict[str, Any], by: str) -> Figure:
     return draw(f"by-{by}", HEADINGS[by], _summary(values, by), parts_table(values, by), bars)
 
 
-def class_figure(values: dict[str, Any]) -> Figure:
+def class_figure(values: Summary) -> Figure:
     """The probability of every class; of many, the most probable and the others together."""
-    first, others = values["classes"][:MOST_CLASSES], values["classes"][MOST_CLASSES:]
-    tint = {values["against"]: "@pull", values["class"]: "@push"}
+    first, others = values.classes[:MOST_CLASSES], values.classes[MOST_CLASSES:]
+    tint = {values.against: "@pull", values.class_: "@push"}
     bars = Bars(
-        [c["name"] for c in first],
-        [100 * c["probability"] for c in first],
-        [tint.get(c["name"], "@other") for c in first],
-        [percent(c["probability"]) for c in first],
+        [c.name for c in first],
+        [100 * c.probability for c in first],
+        [tint.get(c.name, "@other") for c in first],
+        [percent(c.probability) for c in first],
     )
     if others:
-        rest = sum(c["probability"] for c in others)
+        rest = sum(c.probability for c in others)
         bars.add(f"the other {len(others):,}", 100 * rest, f"@other/{FAINT}", percent(rest))
-    top = listing([f"{short(c['name'])} with {percent(c['probability'])}" for c in first[:2]])
+    top = listing([f"{short(c.name)} with {percent(c.probability)}" for c in first[:2]])
     heading, summary = "Probability of each class", f"The most probable: {top}."
     return _rows("by-class", heading, summary, class_table(values), bars, "probability, %")
 
@@ -151,8 +151,8 @@ def _tint(amount: float, faint: bool) -> str:
     return f"{name}/{FAINT}" if faint else name
 
 
-def _summary(values: dict[str, Any], by: str) -> str:
-    total = f"All together are {quantity(values)}, {signed(values['logit'], decimals(values))}."
+def _summary(values: Summary, by: str) -> str:
+    total = f"All together are {quantity(values)}, {signed(values.logit, decimals(values))}."
     shown = [part for part in parts(values, by) if part.kind == "one"]
     if not shown:
         return total

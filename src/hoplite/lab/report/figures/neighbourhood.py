@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
-from hoplite.explain.tables import decimals, neighbourhood_table, short
+from hoplite.explain.summary import NodePart, Summary
+from hoplite.explain.text import decimals, neighbourhood_table, short
 from hoplite.lab.report.figures.base import Figure, layout, safe
 from hoplite.words import plural, signed
 
@@ -14,22 +16,23 @@ SMALLEST, LARGEST = 9.0, 34.0  # diameters in pixels
 NAMED = 6  # of the nodes that contribute most have their name beside them
 NAME = 14  # characters of such a name
 SCALE = [[0, "@pull"], [0.5, "@zero"], [1, "@push"]]
+Edge = tuple[int, int, float]  # its ends and its weight
 
 
-def neighbourhood_figure(values: dict[str, Any]) -> Figure:
+def neighbourhood_figure(values: Summary) -> Figure:
     """The neighbourhood: area by the size of a contribution, colour by its sign and size."""
-    nodes = values["neighbourhood"]["nodes"]
-    edges = values["neighbourhood"]["edges"]
-    centre = values["node"]["index"]
+    nodes = values.neighbourhood.nodes
+    edges = values.neighbourhood.edges
+    centre = values.node.index
     places = positions(centre, nodes, edges)
     largest = strongest(values)
     # roots, so that the area of a node is its contribution, and weak colours are still told apart
-    roots = [math.sqrt(abs(node["contribution"]) / (largest or 1.0)) for node in nodes]
+    roots = [math.sqrt(abs(node.contribution) / (largest or 1.0)) for node in nodes]
     sizes = [max(SMALLEST, LARGEST * root) for root in roots]
-    points = [places[node["index"]] for node in nodes]
-    loud = sorted(range(len(nodes)), key=lambda i: -abs(nodes[i]["contribution"]))[:NAMED]
-    named = {i for i, node in enumerate(nodes) if i in loud or node["index"] == centre}
-    middle = [i for i, node in enumerate(nodes) if node["index"] == centre]
+    points = [places[node.index] for node in nodes]
+    loud = sorted(range(len(nodes)), key=lambda i: -abs(nodes[i].contribution))[:NAMED]
+    named = {i for i, node in enumerate(nodes) if i in loud or node.index == centre}
+    middle = [i for i, node in enumerate(nodes) if node.index == centre]
     rings = sorted({round(math.hypot(*point)) for point in points} - {0})
     data: list[dict[str, Any]] = [
         {
@@ -48,7 +51,7 @@ def neighbourhood_figure(values: dict[str, Any]) -> Figure:
             "marker": {
                 "size": sizes,
                 "color": [
-                    math.copysign(root, node["contribution"])
+                    math.copysign(root, node.contribution)
                     for root, node in zip(roots, nodes, strict=True)
                 ],
                 "colorscale": SCALE,
@@ -58,7 +61,7 @@ def neighbourhood_figure(values: dict[str, Any]) -> Figure:
                 "line": {"color": "@muted", "width": 1},
             },
             "text": [
-                safe(short(node["id"], NAME)) if i in named else "" for i, node in enumerate(nodes)
+                safe(short(node.id, NAME)) if i in named else "" for i, node in enumerate(nodes)
             ],
             "textposition": ["top center" if y >= 0 else "bottom center" for _, y in points],
             "textfont": {"size": 11, "color": "@ink"},
@@ -100,13 +103,13 @@ def neighbourhood_figure(values: dict[str, Any]) -> Figure:
     )
 
 
-def strongest(values: dict[str, Any]) -> float:
+def strongest(values: Summary) -> float:
     """The largest absolute contribution in the drawing: the ends of its colours."""
-    return max((abs(n["contribution"]) for n in values["neighbourhood"]["nodes"]), default=0.0)
+    return max((abs(n.contribution) for n in values.neighbourhood.nodes), default=0.0)
 
 
 def positions(
-    centre: int, nodes: list[dict[str, Any]], edges: list[list[Any]]
+    centre: int, nodes: Sequence[NodePart], edges: Sequence[Edge]
 ) -> dict[int, tuple[float, float]]:
     """A place for every node: on the ring of its distance, near the node that leads to it.
 
@@ -115,18 +118,18 @@ def positions(
     siblings, by the number of leaves below each; those that contribute alike are beside each
     other. What is not connected has a ring of its own, outside.
 
-    >>> nodes = [{"index": i, "distance": i, "contribution": 0.0} for i in range(3)]
-    >>> positions(0, nodes, [[0, 1, 1.0], [1, 2, 1.0]])
+    >>> nodes = [NodePart(i, i, None, i, 0.0) for i in range(3)]
+    >>> positions(0, nodes, [(0, 1, 1.0), (1, 2, 1.0)])
     {0: (0.0, 0.0), 1: (0.0, -1.0), 2: (0.0, -2.0)}
     """
-    distance = {node["index"]: node["distance"] for node in nodes}
+    distance = {node.index: node.distance for node in nodes}
     outside = 1 + max((d for d in distance.values() if d is not None), default=0)
     near = defaultdict(list)
     for a, b, *_ in edges:
         near[a].append(b)
         near[b].append(a)
     children = defaultdict(list)
-    loudness = {node["index"]: node["contribution"] for node in nodes}
+    loudness = {node.index: node.contribution for node in nodes}
     for node in sorted(distance, key=lambda i: (-loudness[i], i)):
         if node == centre:
             continue
@@ -178,23 +181,23 @@ def _ring(radius: int) -> dict[str, Any]:
 
 
 def _ring_name(
-    radius: int, nodes: list[dict[str, Any]], places: dict[int, tuple[float, float]]
+    radius: int, nodes: Sequence[NodePart], places: dict[int, tuple[float, float]]
 ) -> dict[str, Any]:
     """The distance, written on its ring where the widest gap between its nodes is."""
     on = [
         node
         for node in nodes
-        if round(math.hypot(*places[node["index"]])) == radius and places[node["index"]] != (0, 0)
+        if round(math.hypot(*places[node.index])) == radius and places[node.index] != (0, 0)
     ]
     turns = sorted(
-        math.atan2(*places[node["index"]]) % (2 * math.pi) for node in on
+        math.atan2(*places[node.index]) % (2 * math.pi) for node in on
     )  # x before y: clockwise from the top
     gaps = [
         (after - before, (before + after) / 2)
         for before, after in zip(turns, [*turns[1:], turns[0] + 2 * math.pi], strict=True)
     ]
     x, y = _polar(radius, max(gaps)[1])
-    apart = any(node["distance"] is None for node in on)
+    apart = any(node.distance is None for node in on)
     return {
         "x": x,
         "y": y,
@@ -205,22 +208,22 @@ def _ring_name(
     }
 
 
-def _hover(node: dict[str, Any], places: int) -> str:
-    distance = node["distance"]
+def _hover(node: NodePart, places: int) -> str:
+    distance = node.distance
     lines = [
-        f"<b>{safe(short(node['id'], 60))}</b>",
-        "label unknown" if node["label"] is None else safe(short(node["label"], 60)),
+        f"<b>{safe(short(node.id, 60))}</b>",
+        "label unknown" if node.label is None else safe(short(node.label, 60)),
         "not connected" if distance is None else f"{plural(distance, 'step')} away",
-        f"contribution {signed(node['contribution'], places)}",
+        f"contribution {signed(node.contribution, places)}",
     ]
     return "<br>".join(lines)
 
 
-def _summary(values: dict[str, Any]) -> str:
-    nodes, edges = values["neighbourhood"]["nodes"], values["neighbourhood"]["edges"]
-    plus = sum(node["contribution"] > 0 for node in nodes)
-    minus = sum(node["contribution"] < 0 for node in nodes)
+def _summary(values: Summary) -> str:
+    nodes, edges = values.neighbourhood.nodes, values.neighbourhood.edges
+    plus = sum(node.contribution > 0 for node in nodes)
+    minus = sum(node.contribution < 0 for node in nodes)
     return (
         f"{plural(len(nodes), 'node')} and {plural(len(edges), 'edge')}: those that contribute "
-        f"most, and what connects them. {plus} speak for {short(values['class'])}, {minus} against."
+        f"most, and what connects them. {plus} speak for {short(values.class_)}, {minus} against."
     )

@@ -1,0 +1,166 @@
+"""What is shown of an explanation: typed values for tables, the terminal, JSON and the page."""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+T = TypeVar("T")
+
+
+class _Value(msgspec.Struct, frozen=True):
+    """Plain values with names; their order is that of the JSON."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The same as plain JSON values."""
+        return msgspec.json.decode(msgspec.json.encode(self))
+
+
+class ShownModel(_Value, frozen=True):
+    model: str
+    hops: int
+    operator: str
+    basis: str
+    gate: str | None
+
+
+class ShownNode(_Value, frozen=True):
+    """The explained node; ``label`` is the name of its true class, if that is known."""
+
+    index: int
+    id: str | int
+    label: str | None
+    predicted: str
+    probability: float
+
+
+class ClassScore(_Value, frozen=True):
+    name: str
+    logit: float
+    probability: float
+
+
+class HopPart(_Value, frozen=True):
+    """What a hop adds; its coefficient is None if it is more than one number."""
+
+    hop: int
+    coefficient: float | None
+    contribution: float
+
+
+class NodePart(_Value, frozen=True):
+    """What a node adds; its distance is in steps, None if it is not connected or not known."""
+
+    index: int
+    id: str | int
+    label: str | None
+    distance: int | None
+    contribution: float
+
+
+class FeaturePart(_Value, frozen=True):
+    """What a feature adds, wherever it is; ``value`` is that at the explained node."""
+
+    index: int
+    name: str | None
+    value: float
+    contribution: float
+
+
+class PairPart(_Value, frozen=True):
+    """What one feature of one node adds."""
+
+    node: int
+    id: str | int
+    feature: int
+    name: str | None
+    contribution: float
+
+
+class Strongest(_Value, Generic[T], frozen=True):
+    """The largest contributions, how many others are not 0, and the sum of these."""
+
+    top: tuple[T, ...]
+    others: int
+    rest: float
+
+
+class StrongestPairs(_Value, frozen=True):
+    top: tuple[PairPart, ...]
+
+
+class Neighbourhood(_Value, frozen=True):
+    """The nodes to draw, the explained one first, and all edges among them with their weights."""
+
+    nodes: tuple[NodePart, ...]
+    edges: tuple[tuple[int, int, float], ...]
+
+
+class NodeName(_Value, frozen=True):
+    index: int
+    id: str | int
+
+
+class EdgeFlip(_Value, frozen=True):
+    """An edge without which the node ``becomes`` another class, by the ``margin``."""
+
+    source: NodeName
+    target: NodeName
+    becomes: str
+    margin: float
+
+
+class NodeFlip(_Value, frozen=True):
+    """A node without which the explained one ``becomes`` another class."""
+
+    node: NodeName
+    becomes: str
+    margin: float
+
+
+class Removals(_Value, Generic[T], frozen=True):
+    """How many were ``checked``, ``of`` how many candidates, and what was found."""
+
+    checked: int
+    of: int
+    found: tuple[T, ...]
+
+
+class Flips(_Value, frozen=True):
+    """What :func:`hoplite.explain.flips` finds.
+
+    ``margin`` is the logit of the predicted class minus the highest other one. ``standardized``
+    tells that the search held the mean and spread of the outputs, so it may have missed some.
+    """
+
+    edges: Removals[EdgeFlip]
+    nodes: Removals[NodeFlip]
+    margin: float
+    standardized: bool
+
+    @property
+    def exhaustive(self) -> bool:
+        """Whether all edges and nodes that can have an effect were checked, with all of it."""
+        whole = all(kind.checked >= kind.of for kind in (self.edges, self.nodes))
+        return whole and not self.standardized
+
+
+class Summary(_Value, frozen=True, rename={"class_": "class"}):
+    """An explanation with the largest contributions of each kind; nothing in it is NaN."""
+
+    dataset: str
+    model: ShownModel
+    node: ShownNode
+    class_: str
+    against: str | None
+    logit: float
+    constant: float
+    residual: float
+    classes: tuple[ClassScore, ...]
+    hops: tuple[HopPart, ...]
+    nodes: Strongest[NodePart]
+    features: Strongest[FeaturePart]
+    node_features: StrongestPairs
+    neighbourhood: Neighbourhood
+    flips: Flips | None = None
