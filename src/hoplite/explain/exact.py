@@ -25,7 +25,7 @@ from hoplite.models.alignment import aligned_graph, check_classes
 from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.backend import threads_for
-from hoplite.propagation.engine import Propagation
+from hoplite.propagation.engine import KnownRows, Propagation
 from hoplite.propagation.polynomial import iterate
 
 COMPARED_IDS = 50_000  # node ids among which the nearest to a wrong one is looked for
@@ -93,7 +93,7 @@ class ExactModel:
         width, seen = widths[self.model.coefficient_per], []
         hops = torch.from_numpy(self.hop_features(reach)).unsqueeze(1)
         with torch.no_grad():
-            view = self.propagation.view([node], hops=hops)
+            view = KnownRows(hops)
             self.model.filtered(self.weights, view, None, seen.append)
         return torch.stack([one.reshape(-1).expand(width) for one in seen]).numpy()
 
@@ -103,7 +103,7 @@ class ExactModel:
         A standardised model keeps the mean and spread of the graph as it is.
         """
         weights = self.weights if weights is None else weights
-        view = self.propagation.view(np.full(hops.shape[1], node), hops=hops)
+        view = KnownRows(hops)
         mean, spread = (torch.from_numpy(part) for part in self.scaling)
         values = (self.model.filtered(weights, view, None)[:, 0] - mean) / spread
         return values + weights["bias"][0] if "bias" in weights else values
@@ -133,7 +133,7 @@ class ExactModel:
             hops = torch.from_numpy(self.hop_features(reach)).to(dtype).unsqueeze(1)
             weights = {name: value.to(dtype) for name, value in self.weights.items()}
             with torch.no_grad():
-                view = self.propagation.view([node], hops=hops)
+                view = KnownRows(hops)
                 found = self.model.logits(weights, view)[0, 0].numpy()
         if not np.isfinite(found).all():
             ids = self.graph.node_ids or range(self.graph.num_nodes)

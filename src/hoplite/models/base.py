@@ -13,8 +13,7 @@ from hoplite.errors import ConfigError
 from hoplite.filters import uniform
 from hoplite.operators import find_operator
 from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.engine import RowView
-from hoplite.propagation.view import View
+from hoplite.propagation.engine import RowView, View
 
 Weights = dict[str, Tensor]
 

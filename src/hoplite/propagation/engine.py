@@ -1,7 +1,8 @@
 """Propagation: the operator and features of one graph, evaluated on the rows that are needed.
 
-Models see the graph only through a RowView, which answers three questions about its nodes, for R
-runs at once (theta: (R, d, m), coefficients: (R, k + 1)):
+A model is evaluated on a View of some rows, wherever these are: in memory or in files. It sees
+them as a RowView, which answers three questions, for R runs at once (theta: (R, d, m),
+coefficients: (R, k + 1)):
 
     combine       sum_i c_i p_i(S) X Theta      (rows, R, m)
     hop_outputs   p_i(S) X Theta, each i         (k + 1, rows, R, m)
@@ -13,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import torch
@@ -27,12 +28,40 @@ from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
 from hoplite.propagation.polynomial import combine, gather_hops, hop_stack, iterate
 from hoplite.propagation.spmm import SparseMatrix, matmul
-from hoplite.propagation.view import Filter
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
 FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper than a second pass
 DENSE_GAIN = 4  # a multiply-add of a dense product costs so many times less than of a sparse one
 MOST_FILTER_SIZE = 2**27  # elements of p_k(S) kept for some rows
+
+
+class Filter(Protocol):
+    """What a view asks of a model."""
+
+    kept_hops: ClassVar[str]
+    num_classes: int
+
+    def filtered(
+        self, weights: dict[str, Tensor], view: RowView, dropout: Dropout | None
+    ) -> Tensor: ...
+
+
+class View(Protocol):
+    """Some rows of a graph."""
+
+    def evaluate(
+        self, model: Filter, weights: dict[str, Tensor], dropout: Dropout | None
+    ) -> Tensor:
+        """The model's filtered signal on the rows: (rows, R, m), differentiable in the weights."""
+        ...
+
+    def std_mean(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Deviation and mean of each column of a signal over all nodes: (1, R, m) each."""
+        ...
+
+    def part(self, rows: Tensor, kept_hops: str) -> View:
+        """Some of the rows, counted within the view, with these hop features in memory."""
+        ...
 
 
 class Propagation:
@@ -80,14 +109,9 @@ class Propagation:
         nodes: np.ndarray | Sequence[int] | None = None,
         *,
         hops_first: bool = False,
-        hops: Tensor | None = None,
     ) -> RowView:
-        """The rows of ``nodes`` (all if None); ``hops_first`` propagates X once and keeps it.
-
-        ``hops`` gives the rows' hop features (k + 1, rows, d) where they are known already; then
-        nothing is propagated, and they need not be this graph's.
-        """
-        return RowView(self, nodes, hops_first, hops)
+        """The rows of ``nodes`` (all if None); ``hops_first`` propagates X once and keeps it."""
+        return RowView(self, nodes, hops_first)
 
     @cached_property
     def edges(self) -> Tensor:
@@ -108,11 +132,9 @@ class RowView:
         owner: Propagation,
         nodes: np.ndarray | Sequence[int] | None,
         hops_first: bool,
-        hops: Tensor | None = None,
     ) -> None:
         self._owner = owner
-        self._hops_first = hops_first or hops is not None
-        self._known = hops
+        self._hops_first = hops_first
         self._rows = None if nodes is None else _checked_rows(nodes, owner.matrix.shape[0])
 
     @property
@@ -260,15 +282,11 @@ class RowView:
 
     @cached_property
     def _row_features(self) -> Features:
-        if self._known is not None:
-            return Features(self._known[0])  # p_0(S) X = X
         features = self._owner.features
         return features if self._rows is None else features.rows(self._rows.numpy())
 
     @cached_property
     def _hop_features(self) -> Tensor:
-        if self._known is not None:
-            return self._known.unsqueeze(2)
         owner = self._owner
         if self._rows is None and not owner.features.is_sparse:  # nothing to save by blocks
             dense = owner.features.dense()
@@ -282,8 +300,6 @@ class RowView:
 
     @cached_property
     def _last_hop(self) -> Tensor:
-        if self._known is not None:
-            return self._known[-1]
         owner = self._owner
         result = self._empty(1)[0]
         for columns, block in owner.feature_blocks():
@@ -304,13 +320,16 @@ class KnownRows(RowView):
     """
 
     def __init__(self, hops: Tensor) -> None:
-        self._hops_first = True
-        self._known = hops
-        self._rows = None
+        self._hops_first, self._rows = True, None
+        self._hop_features, self._last_hop = hops.unsqueeze(2), hops[-1]
 
     @property
     def num_rows(self) -> int:
-        return self._hop_features.shape[1]
+        return len(self._last_hop)
+
+    @cached_property
+    def _row_features(self) -> Features:
+        return Features(self._hop_features[0, :, 0])  # p_0(S) X = X
 
 
 def _checked_rows(nodes: np.ndarray | Sequence[int], count: int) -> Tensor:

@@ -59,14 +59,12 @@ class Features:
         """From a NumPy array, tensor or SciPy sparse matrix; memory is shared where possible."""
         if sp.issparse(array):
             return cls(SparseMatrix.from_scipy(array))
-        dense = array.detach() if isinstance(array, Tensor) else None
-        if dense is None:
-            values = as_array(array, "features")
-            if values.dtype.kind not in NUMBERS:
-                raise GraphError(f"features has type {values.dtype}; pass numbers.")
-            kept = as_numbers(values if values.dtype != bool else values.astype(np.float32))
-            dense = as_tensor(kept)
-        return cls(dense)
+        if isinstance(array, Tensor):
+            return cls(array.detach())
+        values = as_array(array, "features")
+        if values.dtype.kind not in NUMBERS:
+            raise GraphError(f"features has type {values.dtype}; pass numbers.")
+        return cls(as_tensor(as_numbers(values if values.dtype != bool else values.astype("f4"))))
 
     @property
     def nnz(self) -> int:
@@ -183,6 +181,73 @@ class Features:
         first, second = torch.from_numpy(outer), as_tensor(matrix.indices).to(torch.int64)
         return (second, first) if transposed else (first, second)
 
+    def _apply(self, dense: Tensor, dropout: Dropout | None, transposed: bool) -> Tensor:
+        """Forward [R, d, m] -> [n, R, m]; transposed [n, R, m] -> [R, d, m]."""
+        store = self._storage
+        if not isinstance(store, SparseMatrix):
+            return self._dense_product(store, dense, dropout, transposed)
+        oriented = store.T if transposed else store
+        multiply = self._native_product if uses_native(dense) else self._torch_product
+        return multiply(oriented, dense, dropout, transposed)
+
+    def _native_product(
+        self, matrix: SparseMatrix, dense: Tensor, dropout: Dropout | None, transposed: bool
+    ) -> Tensor:
+        n, d = self.shape
+        runs, m = (dense.shape[1] if transposed else dense.shape[0]), dense.shape[2]
+        if dropout is None:
+            dropout = Dropout((0.0,) * runs, (0,) * runs)
+        dense = plain(dense)
+        across, along = dense.stride()[:2]
+        out = dense.new_empty((runs, d, m) if transposed else (n, runs, m))
+        rules, scales = dropout.rules, dropout.scales
+        matrix.handle.dropout_spmm(
+            transposed,
+            dense.data_ptr(),
+            *((across, along) if transposed else (along, across)),
+            out.data_ptr(),
+            runs,
+            m,
+            _address(self._row_numbers),
+            rules.ctypes.data,
+            scales.ctypes.data,
+            get_num_threads(),
+        )
+        return out
+
+    def _torch_product(
+        self, matrix: SparseMatrix, dense: Tensor, dropout: Dropout | None, transposed: bool
+    ) -> Tensor:
+        sparse = matrix.to_torch(dense.device)
+        if dropout is None:
+            by_row = dense if transposed else dense.transpose(0, 1)
+            product = torch_product(sparse, by_row.flatten(1).contiguous())
+            out = product.view(len(product), *by_row.shape[1:])
+            return out.transpose(0, 1).contiguous() if transposed else out
+        elements = self.elements(transposed).to(dense.device)
+        pieces = []
+        for run in range(dropout.runs):
+            values = sparse.values() * dropout.mask(elements, run) * dropout.scale(run)
+            dropped = csr_tensor(sparse.crow_indices(), sparse.col_indices(), values, matrix.shape)
+            pieces.append(torch_product(dropped, dense[:, run] if transposed else dense[run]))
+        return torch.stack(pieces, dim=0 if transposed else 1)
+
+    def _dense_product(
+        self, store: Tensor, dense: Tensor, dropout: Dropout | None, transposed: bool
+    ) -> Tensor:
+        n, d = self.shape
+        if dropout is None:
+            if transposed:  # [d, n] times [n, R m]
+                flat = store.T @ dense.reshape(n, dense.shape[1] * dense.shape[2])
+                return flat.reshape(d, *dense.shape[1:]).transpose(0, 1).contiguous()
+            flat = store @ dense.transpose(0, 1).reshape(d, dense.shape[0] * dense.shape[2])
+            return flat.reshape(n, dense.shape[0], dense.shape[2])
+        pieces = []
+        for run in range(dropout.runs):
+            dropped = self.dense(dropout, run)
+            pieces.append(dropped.T @ dense[:, run] if transposed else dropped @ dense[run])
+        return torch.stack(pieces, dim=0 if transposed else 1)
+
 
 class _Times(torch.autograd.Function):
     """out[:, r] = drop_r(X) theta[r] and, backward, dtheta[r] = drop_r(X)^T dout[:, r].
@@ -193,92 +258,11 @@ class _Times(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, theta: Tensor, features: Features, dropout: Dropout | None) -> Tensor:
         ctx.features, ctx.dropout = features, dropout
-        return _apply(features, theta, dropout, transposed=False)
+        return features._apply(theta, dropout, transposed=False)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return _apply(ctx.features, gradients[0], ctx.dropout, transposed=True), None, None
-
-
-def _apply(features: Features, dense: Tensor, dropout: Dropout | None, transposed: bool) -> Tensor:
-    """Forward [R, d, m] -> [n, R, m]; transposed [n, R, m] -> [R, d, m]."""
-    store = features._storage
-    if isinstance(store, SparseMatrix):
-        multiply = _sparse_native if uses_native(dense) else _sparse_torch
-        return multiply(features, store, dense, dropout, transposed)
-    return _dense(features, store, dense, dropout, transposed)
-
-
-def _sparse_native(
-    features: Features,
-    store: SparseMatrix,
-    dense: Tensor,
-    dropout: Dropout | None,
-    transposed: bool,
-) -> Tensor:
-    n, d = features.shape
-    runs, m = (dense.shape[1] if transposed else dense.shape[0]), dense.shape[2]
-    if dropout is None:
-        dropout = Dropout((0.0,) * runs, (0,) * runs)
-    dense = plain(dense)
-    across, along = dense.stride()[:2]
-    out = dense.new_empty((runs, d, m) if transposed else (n, runs, m))
-    rules, scales = dropout.rules, dropout.scales
-    (store.T if transposed else store).handle.dropout_spmm(
-        transposed,
-        dense.data_ptr(),
-        *((across, along) if transposed else (along, across)),
-        out.data_ptr(),
-        runs,
-        m,
-        _address(features._row_numbers),
-        rules.ctypes.data,
-        scales.ctypes.data,
-        get_num_threads(),
-    )
-    return out
-
-
-def _sparse_torch(
-    features: Features,
-    store: SparseMatrix,
-    dense: Tensor,
-    dropout: Dropout | None,
-    transposed: bool,
-) -> Tensor:
-    matrix = (store.T if transposed else store).to_torch(dense.device)
-    if dropout is None:
-        flat = dense.transpose(0, 1).flatten(1) if not transposed else dense.flatten(1)
-        product = torch_product(matrix, flat.contiguous())
-        out = product.reshape(matrix.shape[0], -1, dense.shape[2]) if product.numel() else None
-        if out is None:
-            runs = dense.shape[1] if transposed else dense.shape[0]
-            out = product.new_zeros(matrix.shape[0], runs, dense.shape[2])
-        return out.transpose(0, 1).contiguous() if transposed else out
-    elements = features.elements(transposed).to(dense.device)
-    pieces = []
-    for run in range(dropout.runs):
-        values = matrix.values() * dropout.mask(elements, run) * dropout.scale(run)
-        dropped = csr_tensor(matrix.crow_indices(), matrix.col_indices(), values, matrix.shape)  # pyright: ignore[reportArgumentType]
-        pieces.append(torch_product(dropped, (dense[:, run] if transposed else dense[run])))
-    return torch.stack(pieces, dim=0 if transposed else 1)
-
-
-def _dense(
-    features: Features, store: Tensor, dense: Tensor, dropout: Dropout | None, transposed: bool
-) -> Tensor:
-    n, d = features.shape
-    if dropout is None:
-        if transposed:  # [d, n] times [n, R m]
-            flat = store.T @ dense.reshape(n, dense.shape[1] * dense.shape[2])
-            return flat.reshape(d, *dense.shape[1:]).transpose(0, 1).contiguous()
-        flat = store @ dense.transpose(0, 1).reshape(d, dense.shape[0] * dense.shape[2])
-        return flat.reshape(n, dense.shape[0], dense.shape[2])
-    pieces = []
-    for run in range(dropout.runs):
-        dropped = features.dense(dropout, run)
-        pieces.append(dropped.T @ dense[:, run] if transposed else dropped @ dense[run])
-    return torch.stack(pieces, dim=0 if transposed else 1)
+        return ctx.features._apply(gradients[0], ctx.dropout, transposed=True), None, None
 
 
 def _address(numbers: Tensor | None) -> int:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hoplite.models import Model, Weights
 from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.view import View
+from hoplite.propagation.engine import View
 from hoplite.tasks import Task
 from hoplite.training.runs import NodeSet, Source, team_of
 from hoplite.training.shuffle import shuffled_windows

@@ -30,7 +30,7 @@ from hoplite.kinds import LINEAR
 from hoplite.models import Model
 from hoplite.propagation.backend import MOST_THREADS, get_num_threads
 from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.view import Filter
+from hoplite.propagation.engine import Filter
 from hoplite.store import HopStore
 from hoplite.store.memory import parse_bytes, release_memory, show_bytes, used_memory
 from hoplite.training.distributed import ALONE, Team

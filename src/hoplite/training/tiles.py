@@ -16,8 +16,7 @@ import torch
 from torch import Tensor
 
 from hoplite.models import LinearModel, Weights
-from hoplite.propagation.engine import KnownRows
-from hoplite.propagation.view import Filter
+from hoplite.propagation.engine import Filter, KnownRows
 
 
 class Tiles(Protocol):
