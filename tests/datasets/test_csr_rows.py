@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite.config import OPERATORS
-from hoplite.datasets.csr_rows import PARTS, CsrFiles, CsrMemory, row_ranges
+from hoplite.datasets.csr_rows import PARTS, CsrFiles, CsrMemory, adjacency_digest, row_ranges
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
-from hoplite.datasets.fingerprint import adjacency_digest
 from hoplite.errors import DatasetError, StoreError
 from hoplite.operators import find_operator
 from hoplite.store import propagate, run_task

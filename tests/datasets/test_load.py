@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from hoplite.datasets import available, load, write_npz
+from hoplite.datasets.formats import Format
 from hoplite.datasets.load import EMBEDDED
 from hoplite.errors import ConfigError, DatasetError
 from hoplite.graph import Graph
@@ -68,6 +69,22 @@ def test_npz_files(tmp_path):
     write_npz(tmp_path / "g.npz", Graph.from_edges([(0, 1)], np.eye(2), name="mine"))
     assert load(tmp_path / "g.npz").name == "mine"
     assert load(str(tmp_path / "g.npz")).name == "mine"
+
+
+def test_a_new_format_is_one_more_in_the_list(tmp_path, monkeypatch):
+    def read(path, seed):
+        pairs = np.loadtxt(path, dtype=int, ndmin=2)
+        return Graph.from_edges(pairs, np.full((pairs.max() + 1, 1), seed), name=path.stem)
+
+    pairs = Format(".pairs", lambda path: path.suffix == ".pairs" and path.is_file(), read)
+    module = importlib.import_module("hoplite.datasets.load")  # the package shows the function
+    monkeypatch.setattr(module, "FORMATS", (*module.FORMATS, pairs))
+    (tmp_path / "a.pairs").write_text("0 1\n1 2\n")
+    graph = load(tmp_path / "a.pairs", seed=7)
+    assert (graph.name, graph.num_edges, graph.features[0, 0]) == ("a", 2, 7)
+    (tmp_path / "a.txt").touch()
+    with pytest.raises(DatasetError, match=r"a\.txt is a file but no \.npz or \.pairs; give"):
+        load(tmp_path / "a.txt")
 
 
 def test_the_seed_reaches_the_split(tmp_path):

@@ -15,9 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.datasets import npz_member, read_npz, write_npz
-from hoplite.datasets.npz import read_meta
-from hoplite.datasets.packing import narrow, pack_indices, unpack_indices
+from hoplite.datasets import npz, read_npz, write_npz
+from hoplite.datasets.npz import narrow, pack_indices, read_meta, unpack_indices
 from hoplite.errors import DatasetError
 from hoplite.graph import Graph, Split
 
@@ -336,7 +335,7 @@ def test_archives_that_are_traps(tmp_path, monkeypatch):
     with pytest.raises(DatasetError, match="it holds a member twice"):
         read_npz(path)
     memory = SimpleNamespace(total=10**6)
-    monkeypatch.setattr(npz_member.psutil, "virtual_memory", lambda: memory)
+    monkeypatch.setattr(npz.psutil, "virtual_memory", lambda: memory)
     path = small_file(tmp_path)
     read_npz(path)
     with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:

@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse as sp
 
 from hoplite.datasets import load, load_reddit
-from hoplite.datasets.npz_member import PIECE_BYTES, NpzFile
+from hoplite.datasets.npz import PIECE_BYTES, NpzFile
 from hoplite.datasets.reddit import FILES, reddit_folders
 from hoplite.errors import DatasetError
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hoplite import train
 from hoplite.datasets import load, reddit_like, synthetic
-from hoplite.datasets.communities import edge_room
+from hoplite.datasets.synthetic import edge_room
 from hoplite.errors import ConfigError, DatasetError
 
 PINNED = (

@@ -1,10 +1,14 @@
-"""A CSR matrix a range of rows at a time: from memory or from files, with the same four methods."""
+"""A CSR matrix a range of rows at a time: from memory or from files, with the same four methods.
+
+Its digest, and that of dense rows, do not depend on where and in which pieces they are kept.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -21,10 +25,11 @@ TYPES = {
     "values": (np.float32, np.float64),
 }
 MOST_ENTRIES = 2**31 - 1  # that 32 bits can count
+PIECE = 1 << 20  # entries hashed at a time
 MOST_ROWS = 1 << 20  # in a range of rows, however few entries they have
 
 
-class Rows(NamedTuple):
+class CsrPiece(NamedTuple):
     """Some rows of a CSR matrix; ``indptr`` starts at 0."""
 
     indptr: np.ndarray
@@ -47,7 +52,7 @@ class CsrRows(Protocol):
     @property
     def entries(self) -> int: ...
     def indptr(self, start: int, stop: int) -> np.ndarray: ...
-    def read(self, start: int, stop: int) -> Rows: ...
+    def read(self, start: int, stop: int) -> CsrPiece: ...
 
 
 class CsrMemory:
@@ -61,10 +66,10 @@ class CsrMemory:
         """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
         return self._matrix.indptr[start : stop + 1].astype(np.int64)
 
-    def read(self, start: int, stop: int) -> Rows:
+    def read(self, start: int, stop: int) -> CsrPiece:
         indptr = self.indptr(start, stop)
         part = slice(indptr[0], indptr[-1])
-        return Rows(indptr - indptr[0], self._matrix.indices[part], self._matrix.data[part])
+        return CsrPiece(indptr - indptr[0], self._matrix.indices[part], self._matrix.data[part])
 
 
 class CsrFiles:
@@ -109,12 +114,12 @@ class CsrFiles:
             raise self._damaged(error) from error
         return found
 
-    def read(self, start: int, stop: int) -> Rows:
+    def read(self, start: int, stop: int) -> CsrPiece:
         indptr = self.indptr(start, stop)
         first, last = int(indptr[0]), int(indptr[-1])
         indptr -= first
         try:
-            rows = Rows(indptr, self._indices.read(first, last), self._values.read(first, last))
+            rows = CsrPiece(indptr, self._indices.read(first, last), self._values.read(first, last))
             check_csr(*rows, (stop - start, self.rows))
         except (OSError, ValueError) as error:
             raise self._damaged(error) from error
@@ -174,3 +179,58 @@ def growing_csr(
 def index_type(nodes: int) -> type[np.integer]:
     """The type of the node numbers of a graph of this size."""
     return np.int32 if nodes < 2**31 else np.int64
+
+
+class AdjacencyDigest:
+    """SHA-256 of a square CSR matrix of ``nodes`` rows that come in pieces, in order."""
+
+    def __init__(self, nodes: int) -> None:
+        self._nodes, self._kind = nodes, ""
+        self._parts = [hashlib.sha256() for _ in range(3)]
+        self.longest_row = 0
+
+    def add(self, rows: CsrPiece) -> None:
+        lengths = np.diff(rows.indptr)
+        self.longest_row = max(self.longest_row, int(lengths.max(initial=0)))
+        self._kind = rows.values.dtype.str
+        indices = rows.indices.astype(index_type(self._nodes), copy=False)
+        for part, array in zip(self._parts, (lengths, indices, rows.values), strict=True):
+            part.update(np.ascontiguousarray(array).data)
+
+    def digest(self) -> str:
+        text = f"{self._nodes} {self._kind} " + " ".join(part.hexdigest() for part in self._parts)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+
+def adjacency_digest(matrix: CsrRows) -> tuple[str, int]:
+    """SHA-256 of a square CSR matrix, and the entries of its longest row.
+
+    >>> edge = sp.csr_array([[0.0, 1.0], [1.0, 0.0]])
+    >>> adjacency_digest(CsrMemory(edge)) == adjacency_digest(CsrMemory(edge.copy()))
+    True
+    """
+    found = AdjacencyDigest(matrix.rows)
+    for start, stop in row_ranges(matrix, PIECE):
+        found.add(matrix.read(start, stop))
+    return found.digest(), found.longest_row
+
+
+class FeaturesDigest:
+    """SHA-256 of dense float32 rows that come in pieces, in order."""
+
+    def __init__(self, columns: int) -> None:
+        self._sum = hashlib.sha256(f"{columns} float32 ".encode())
+
+    def add(self, rows: np.ndarray) -> None:
+        self._sum.update(np.ascontiguousarray(rows, np.float32).data)
+
+    def digest(self) -> str:
+        return self._sum.hexdigest()
+
+
+def features_digest(pieces: Iterable[np.ndarray], columns: int) -> str:
+    """SHA-256 of dense float32 rows, whatever the pieces they come in."""
+    found = FeaturesDigest(columns)
+    for piece in pieces:
+        found.add(piece)
+    return found.digest()

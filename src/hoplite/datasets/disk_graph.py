@@ -29,20 +29,18 @@ from pyarrow import parquet
 
 from hoplite.datasets.array_files import NpyRows, growing_npy, write_npy
 from hoplite.datasets.csr_rows import (
+    AdjacencyDigest,
     CsrFiles,
     CsrMemory,
-    Rows,
+    CsrPiece,
+    FeaturesDigest,
+    adjacency_digest,
+    features_digest,
     growing_csr,
     index_type,
     row_ranges,
 )
-from hoplite.datasets.fingerprint import (
-    AdjacencyDigest,
-    FeaturesDigest,
-    adjacency_digest,
-    features_digest,
-)
-from hoplite.datasets.label_files import read_labels, read_split, split_crc32, write_split
+from hoplite.datasets.splits import read_labels, read_split, split_crc32, write_split
 from hoplite.errors import DatasetError
 from hoplite.files import atomic_write, open_regular, read_regular
 from hoplite.graph import Graph, Split
@@ -228,7 +226,7 @@ class CheckedRows:
         with self._graph.clear_damage("indptr.npy"):
             return self._files.indptr(start, stop)
 
-    def read(self, start: int, stop: int) -> Rows:
+    def read(self, start: int, stop: int) -> CsrPiece:
         with self._graph.clear_damage("the adjacency"):
             rows = self._files.read(start, stop)
             if self._sum.add(start, stop, rows) and stop == self.rows:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
 from hoplite.config import check_number
-from hoplite.datasets.npz import read_meta, read_npz
-from hoplite.datasets.planetoid import planetoid_names, read_planetoid
-from hoplite.datasets.reddit import find_reddit, has_reddit, load_reddit, reddit_folders
-from hoplite.datasets.synthetic import REDDIT, REDDIT_LIKE, reddit_like
-from hoplite.datasets.table_reader import has_table
-from hoplite.datasets.tables import read_tables
+from hoplite.datasets.npz import NPZ, read_meta, read_npz
+from hoplite.datasets.planetoid import PLANETOID
+from hoplite.datasets.reddit import REDDIT, find_reddit, load_reddit, reddit_folders
+from hoplite.datasets.synthetic import REDDIT_LIKE, REDDIT_SIZE, reddit_like
+from hoplite.datasets.tables import TABLES
 from hoplite.errors import DatasetError, nearest_hint
 from hoplite.graph import Graph
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 NAMES = (*EMBEDDED, "reddit", REDDIT_LIKE)
+FORMATS = (TABLES, PLANETOID, REDDIT, NPZ)
 MOST_SHOWN = 200
 
 
@@ -84,16 +83,19 @@ def load(source: str | Path, *, seed: int = 0) -> Graph:
 
 
 def _load_path(source: str | Path, path: Path, seed: int) -> Graph:
-    if path.is_dir() and source != "":  # Path("") is the current folder
-        return _load_folder(path, seed)
+    if source != "":  # Path("") is the current folder
+        for form in FORMATS:
+            if form.recognises(path):
+                return form.read(path, seed)
+        if path.is_dir():
+            *others, last = (form.what for form in FORMATS if form.is_folder)
+            raise DatasetError(f"{path} holds no dataset; it needs {', '.join(others)}, or {last}.")
     if path.is_file():
-        if path.suffix == ".npz":
-            return read_npz(path)
+        suffixes = " or ".join(form.what for form in FORMATS if not form.is_folder)
         raise DatasetError(
-            f"{path} is a file but no .npz; give the folder that holds the node and edge tables."
+            f"{path} is a file but no {suffixes}; give the folder that holds the node and edge "
+            "tables."
         )
-    if path.parent.is_dir() and path.name in planetoid_names(path.parent):
-        return read_planetoid(path.parent, path.name)
     if str(source).lower() == "reddit":
         raise DatasetError(
             "reddit is not shipped with Hoplite because of its size; get it with `hoplite datasets "
@@ -122,7 +124,7 @@ def obtainable() -> list[DatasetInfo]:
     ['reddit', 'reddit-like']
     """
     split = {"train": 153_431, "val": 23_831, "test": 55_703}
-    return [DatasetInfo(name, **REDDIT, **split) for name in ("reddit", REDDIT_LIKE)]
+    return [DatasetInfo(name, **REDDIT_SIZE, **split) for name in ("reddit", REDDIT_LIKE)]
 
 
 def _scale(name: str) -> float:
@@ -147,23 +149,6 @@ def _info(name: str) -> DatasetInfo:
 def _embedded(name: str) -> Iterator[Path]:
     with resources.as_file(resources.files("hoplite.datasets") / "data" / f"{name}.npz") as path:
         yield path
-
-
-def _load_folder(folder: Path, seed: int) -> Graph:
-    if has_table(folder, "nodes") or has_table(folder, "edges"):
-        return read_tables(folder, seed=seed)
-    if has_reddit(folder):
-        return load_reddit(folder)
-    names = planetoid_names(folder)
-    if len(names) == 1:
-        return read_planetoid(folder, names[0])
-    if names:
-        choices = ", ".join(f"{folder}{os.sep}{name}" for name in names)
-        raise DatasetError(f"{folder} holds several Planetoid graphs; give one of {choices}.")
-    raise DatasetError(
-        f"{folder} holds no dataset; it needs nodes.csv and edges.csv (or .parquet), "
-        "Planetoid's files ind.NAME.*, or Reddit's reddit_data.npz and reddit_graph.npz."
-    )
 
 
 def _shortened(source: str | Path) -> str:

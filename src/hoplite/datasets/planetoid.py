@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from pathlib import Path
 
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.datasets.normalize import row_normalized
+from hoplite.datasets.formats import Format
+from hoplite.datasets.npz import row_normalized
 from hoplite.datasets.pickles import MOST_BYTES, read_pickle
 from hoplite.errors import DatasetError
 from hoplite.files import read_regular
@@ -67,6 +69,27 @@ def planetoid_names(folder: Path) -> list[str]:
     pattern = re.compile(rf"ind\.(.+)\.({'|'.join(map(re.escape, PARTS))})")
     matches = (pattern.fullmatch(path.name) for path in folder.iterdir())
     return sorted({match[1] for match in matches if match})
+
+
+def _recognises(path: Path) -> bool:
+    """Whether it is a folder of Planetoid files, or such a folder and the name of a graph in it."""
+    if path.is_dir():
+        return bool(planetoid_names(path))
+    known = path.parent.is_dir() and not path.is_file()
+    return known and path.name in planetoid_names(path.parent)
+
+
+def _read(path: Path, seed: int) -> Graph:
+    if not path.is_dir():
+        return read_planetoid(path.parent, path.name)
+    names = planetoid_names(path)
+    if len(names) > 1:
+        choices = ", ".join(f"{path}{os.sep}{name}" for name in names)
+        raise DatasetError(f"{path} holds several Planetoid graphs; give one of {choices}.")
+    return read_planetoid(path, names[0])
+
+
+PLANETOID = Format("Planetoid's files ind.NAME.*", _recognises, _read, is_folder=True)
 
 
 def _scattered(rows: sp.csr_array, place: np.ndarray, n: int) -> sp.csr_array:

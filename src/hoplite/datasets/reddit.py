@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.datasets.npz_member import NpzFile
+from hoplite.datasets.formats import Format
+from hoplite.datasets.npz import NpzFile
 from hoplite.errors import DatasetError, GraphError
 from hoplite.graph import Graph, Split
 
@@ -49,6 +50,14 @@ def load_reddit(folder: str | Path) -> Graph:
 def has_reddit(folder: Path) -> bool:
     """Whether the folder holds one of the two files."""
     return any((folder / name).is_file() for name in FILES)
+
+
+REDDIT = Format(
+    f"Reddit's {NODES_FILE} and {GRAPH_FILE}",
+    has_reddit,
+    lambda path, seed: load_reddit(path),
+    is_folder=True,
+)
 
 
 def reddit_folders() -> list[Path]:

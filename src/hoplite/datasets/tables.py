@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from hoplite.datasets.formats import Format
 from hoplite.datasets.splits import stratified_split
 from hoplite.datasets.table_features import FeatureColumns
 from hoplite.datasets.table_reader import (
@@ -20,6 +21,7 @@ from hoplite.datasets.table_reader import (
     as_text,
     check_columns,
     find_table,
+    has_table,
     is_text,
     pc,
 )
@@ -79,6 +81,14 @@ def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
         node_ids=tuple((ids.cast(pa.int64()) if rows.integer_ids else ids).to_pylist()),
         name=folder.resolve().name,
     )
+
+
+TABLES = Format(
+    "nodes.csv and edges.csv (or .parquet)",
+    lambda path: has_table(path, "nodes") or has_table(path, "edges"),
+    lambda path, seed: read_tables(path, seed=seed),
+    is_folder=True,
+)
 
 
 def open_tables(folder: Path, room: int | None) -> tuple[TableReader, TableReader]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.datasets.array_files import write_npy
-from hoplite.datasets.label_files import PARTS, split_crc32, write_split
+from hoplite.datasets.splits import PARTS, split_crc32, write_split
 from hoplite.errors import StoreError
 from hoplite.store.blocks import Blocks, PanelSums, crc
 from hoplite.store.manifest import FILE, Manifest, read_manifest

@@ -9,9 +9,8 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.datasets.csr_rows import CsrMemory, CsrRows
+from hoplite.datasets.csr_rows import CsrMemory, CsrRows, adjacency_digest, features_digest
 from hoplite.datasets.disk_graph import DiskGraph
-from hoplite.datasets.fingerprint import adjacency_digest, features_digest
 from hoplite.graph import Graph, Split
 from hoplite.store.memory import peak_memory
 

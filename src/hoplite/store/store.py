@@ -12,7 +12,7 @@ import numpy as np
 
 from hoplite.config import check_number
 from hoplite.datasets.disk_graph import is_disk_graph, verify_disk_graph
-from hoplite.datasets.label_files import read_labels, read_split
+from hoplite.datasets.splits import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Split
 from hoplite.store.blocks import Blocks
