@@ -1,6 +1,6 @@
 """Write the grid of `hoplite reproduce --quick`: the settings that a full run chose on validation.
 
-python scripts/update_quick_grid.py results/results.json
+python scripts/update_quick_grid.py results
 """
 
 from __future__ import annotations
@@ -11,24 +11,25 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.files import atomic_write_text
+from hoplite.lab.results import Results, load_results
 
 GRID = Path(__file__).parents[1] / "src" / "hoplite" / "selection" / "grids" / "quick.toml"
 HEAD = """note = "One configuration each: those that the full run chose on the validation nodes."
 
-# Written by `python scripts/update_quick_grid.py results/results.json`.
+# Written by `python scripts/update_quick_grid.py results`.
 """
 
 
-def quick_grid(results: dict[str, Any]) -> str:
+def quick_grid(results: Results) -> str:
     """The space file with what validation chose for every model (hLGC: its class gate)."""
     sections: dict[str, dict[str, dict[str, Any]]] = {}
-    for entry in results["accuracy"]:
-        if entry["protocol"] == "validation" and entry["gate"] in (None, "class"):
-            size = "hidden" if entry["model"] in ("gcn", "gat") else "hops"
+    for entry in results.of("validation"):
+        if entry.gate in (None, "class"):
+            size = "hidden" if entry.model in ("gcn", "gat") else "hops"
             names = [size, "lr", "weight_decay", "dropout"]
-            names += ["start"] if entry["config"].get("start") == "lowpass" else []
-            options = {name: entry["config"][name] for name in names}
-            sections.setdefault(entry["dataset"], {})[entry["model"]] = options
+            names += ["start"] if entry.config.get("start") == "lowpass" else []
+            options = {name: entry.config[name] for name in names}
+            sections.setdefault(entry.dataset, {})[entry.model] = options
     lines = [HEAD]
     for dataset, models in sections.items():
         lines.append(f"[{dataset}]\n")
@@ -39,5 +40,5 @@ def quick_grid(results: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    atomic_write_text(GRID, quick_grid(json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))))
+    atomic_write_text(GRID, quick_grid(load_results(sys.argv[1])))
     print(f"wrote {GRID.name}")

@@ -16,7 +16,7 @@ from hoplite.config import (
     idle_settings,
     split_options,
 )
-from hoplite.lab.report.text import settings
+from hoplite.lab.report.view import settings
 from hoplite.selection import train_command
 from hoplite.selection.space import parse_space
 from hoplite.store import propagate
@@ -110,7 +110,7 @@ def test_a_store_says_why_it_does_not_serve_gcn(graphs, tmp_path):
 def test_only_own_settings_are_shown(model):
     config, training = split_options(model, {})
     options = dataclasses.asdict(config) | dataclasses.asdict(training)
-    shown = settings({"model": model, "config": options})
+    shown = settings(model, options)
     assert len(shown) == len(options) - 1 - len(idle_settings(model))
     assert ("heads = 8" in shown) == (model == "gat")
     assert ("k = 10" in shown) == (model not in ("gcn", "gat"))

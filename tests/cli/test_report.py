@@ -69,7 +69,7 @@ def test_damaged_results(folder):
     (folder / "run" / "results.json").write_text('{"format": 1, "timing": 3}', encoding="utf-8")
     process = hoplite("report", "run", cwd=folder)
     assert process.returncode == 1
-    assert "timing must be a list" in process.stderr
+    assert "Expected `array`, got `int` - at `$.timing`" in process.stderr
     assert not (folder / "report.html").exists()
 
 

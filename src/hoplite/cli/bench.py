@@ -59,8 +59,8 @@ def bench(
             raise ConfigError(
                 f"--out {out} cannot be a file there; give one in an existing folder."
             )
-    from hoplite.lab.bench.report import markdown  # only now: importing torch takes a second
-    from hoplite.lab.bench.suite import BENCHMARKS, LARGE, run_suite
+    # only now: importing torch takes a second
+    from hoplite.lab.bench.suite import BENCHMARKS, LARGE, markdown, run_suite
 
     available = LARGE if large else (*BENCHMARKS, *LARGE) if only else BENCHMARKS
     with steps_bar("bench") as progress:
@@ -97,7 +97,7 @@ def _command(
 
 
 def _print(result: SuiteResult) -> None:
-    from hoplite.lab.bench.report import (
+    from hoplite.lab.bench.suite import (
         COLUMNS,
         RATIO_NOTE,
         busy_line,

@@ -20,9 +20,9 @@ def report(
 ) -> None:
     """Turn DIR/results.json into one HTML page that needs no network, and print its tables."""
     check_page(out)
-    from hoplite.lab.report import check_libraries, load_results, terminal_tables, write_report
-    from hoplite.lab.report.findings import findings, headline, missing
-    from hoplite.lab.report.provenance import busy_line
+    from hoplite.lab.report import check_libraries, terminal_tables, write_report
+    from hoplite.lab.report.findings import busy_line, findings, headline, missing
+    from hoplite.lab.results import load_results
 
     check_libraries()
     results = load_results(folder)
@@ -36,7 +36,7 @@ def report(
         return
     for title, columns, rows in terminal_tables(results):
         print_table(title, columns, rows)
-    if results.get("timing") and busy_line(results):
+    if results.timing and busy_line(results):
         print_line(busy_line(results))
     print_line(headline(results))
     for line in missing(results):

@@ -65,7 +65,8 @@ def reproduce(
         )
     page = out / "report.html"
     if json:
-        print_json({**results, "report": str(page), "minutes": (time.monotonic() - started) / 60})
+        minutes = (time.monotonic() - started) / 60
+        print_json({**results.as_dict(), "report": str(page), "minutes": minutes})
         return
     for title, columns, rows in terminal_tables(results):
         print_table(title, columns, rows)

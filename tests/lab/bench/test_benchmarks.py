@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 import torch
 
-from hoplite import HopliteError, peers
-from hoplite.lab.bench import epoch, grid, hyper, many, product, pyg, scaling
-from hoplite.lab.bench.context import Context
-from hoplite.lab.bench.measure import Effort
-from hoplite.lab.bench.peak import peak_share, product_growth
-from hoplite.lab.bench.synthetic import power_law_matrix
+from hoplite import HopliteError
+from hoplite.lab.bench import epoch, hyper, many, peers, product, scaling
+from hoplite.lab.bench.child import peak_share, product_growth
+from hoplite.lab.bench.measure import Context, Effort
+from hoplite.lab.bench.product import power_law_matrix
 from hoplite.propagation.backend import get_num_threads
 
 CONTEXT = Context(threads=2, bandwidth=1e10)
@@ -48,7 +47,7 @@ def test_spmm(monkeypatch):
 
 
 def test_spmm_needs_room(monkeypatch):
-    monkeypatch.setattr(product, "available_memory", lambda: 1000)
+    monkeypatch.setattr(product.ProductSize, "needed_bytes", 10**18)
     outcome = product.run(CONTEXT, PRODUCT)
     assert not outcome.figures
     assert "not run" in outcome.notes[0]
@@ -123,13 +122,13 @@ def test_pyg_epoch_trains_and_both_inputs_agree(small):
     nn = peers.find("torch_geometric.nn")
     if nn is None:
         pytest.skip("PyTorch Geometric is not installed")
-    data = pyg.PygData(small)
+    data = peers.PygData(small)
     layers = []
     for csr in (False, True):
         torch.manual_seed(0)
-        model = pyg.tag(nn, data, 3)
+        model = peers.tag(nn, data, 3)
         first = [weight.detach().clone() for weight in model.parameters()]
-        run_epoch = pyg.training_epoch(data, model, csr=csr, rate=0.0)
+        run_epoch = peers.training_epoch(data, model, csr=csr, rate=0.0)
         assert all(0 <= run_epoch() <= 1 for _ in range(2))
         moved = zip(first, model.parameters(), strict=True)
         assert all((old - new).abs().max() > 0.1 for old, new in moved)
@@ -140,7 +139,7 @@ def test_pyg_epoch_trains_and_both_inputs_agree(small):
 
 def test_many(small):
     size = many.ManySize(2, 1, 2, 3, 4, Effort(2), ms=1.5)
-    (figure,) = many.run(CONTEXT, size, small).figures
+    (figure,) = many.run_many(CONTEXT, size, small).figures
     assert figure.case.startswith("27 runs of lgc, 2 hops")
     assert figure.peer == "one by one"
     assert figure.goal.text == "<= 1.5 ms"
@@ -149,13 +148,13 @@ def test_many(small):
 def test_the_paper_grid_has_945_runs():
     runs = many.paper_runs(5, 500, 100)
     assert len({(run.config, run.seed) for run in runs}) == 135
-    assert len(runs) * len(grid.FULL.hops) == 945
+    assert len(runs) * len(many.GRID.hops) == 945
 
 
 def test_grid(small):
     shares = []
     context = Context(1, 1e10, lambda what, share: shares.append(share))
-    outcome = grid.run(context, grid.GridSize((1, 2), 2, 5, 2), small)
+    outcome = many.run_grid(context, many.GridSize((1, 2), 2, 5, 2), small)
     assert outcome.figures[0].case == "108 runs of lgc, k in 1, 2"
     assert outcome.figures[0].unit == "min"
     assert shares == sorted(shares)

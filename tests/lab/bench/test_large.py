@@ -4,9 +4,8 @@ import pytest
 from tests.commands import run_module
 
 from hoplite import HopliteError
-from hoplite.lab.bench import child, large, large_cost, large_train
-from hoplite.lab.bench.context import Context
-from hoplite.lab.bench.measure import Effort
+from hoplite.lab.bench import child, large
+from hoplite.lab.bench.measure import Context, Effort
 
 SMALL = large.LargeSize(0.005, 2, 10**9, Effort(1))
 
@@ -56,15 +55,15 @@ def test_budget(context):
 
 
 def test_training(context):
-    size = large_train.TrainSize(0.005, 1, 1, 10**9, ("lgc",), minutes=15)
-    outcome = large_train.run_training(context, size)
+    size = large.TrainSize(0.005, 1, 1, 10**9, ("lgc",), minutes=15)
+    outcome = large.run_training(context, size)
     assert [figure.passed for figure in outcome.figures] == [None, True]
     assert "test accuracy" in outcome.notes[0]
     assert left(context) == ["reddit-like-0.005"]
 
 
 def test_the_cost_model_tells_the_bytes(context):
-    outcome = large_cost.run(context, large_cost.CostSize(((0.005, 10**9),), 3))
+    outcome = large.run_cost(context, large.CostSize(((0.005, 10**9),), 3))
     told = [figure for figure in outcome.figures if figure.goal is not None]
     assert len(told) == 3
     assert all(figure.passed for figure in told), [figure.ours for figure in told]

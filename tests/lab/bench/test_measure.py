@@ -5,12 +5,19 @@ import time
 import numpy as np
 import pytest
 
-from hoplite.lab.bench.machine import available_memory, describe
-from hoplite.lab.bench.measure import Contestant, Effort, Samples, interleave, timed, using_threads
-from hoplite.lab.bench.records import Figure, Goal
-from hoplite.lab.bench.roofline import Traffic
+from hoplite.lab.bench.measure import (
+    Contestant,
+    Effort,
+    Figure,
+    Goal,
+    Samples,
+    interleave,
+    timed,
+    using_threads,
+)
+from hoplite.lab.bench.product import Traffic, power_law_matrix
 from hoplite.lab.bench.scaling import fitted_slope
-from hoplite.lab.bench.synthetic import power_law_matrix
+from hoplite.lab.machine import describe
 from hoplite.propagation.backend import get_num_threads
 
 
@@ -117,8 +124,8 @@ def test_power_law_graph_with_isolated_nodes_is_finite():
 
 def test_machine_facts():
     facts = describe(1, floats=2**18)
-    assert facts["threads"] == 1
-    assert facts["bandwidth_gb_s"] > 0
-    assert {"python", "torch", "scipy", "hoplite"} <= facts["versions"].keys()
-    assert facts["busy_before"] is None or 0 <= facts["busy_before"] <= 1
-    assert available_memory() is None or available_memory() > 0
+    assert facts.threads == 1
+    assert facts.bandwidth_gb_s > 0
+    assert {"python", "torch", "scipy", "hoplite"} <= facts.versions.keys()
+    assert 0 <= facts.busy_before <= 1
+    assert facts.memory_gb > 0

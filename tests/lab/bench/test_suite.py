@@ -6,8 +6,10 @@ import pytest
 from tests.commands import hoplite
 
 from hoplite import ConfigError
-from hoplite.lab.bench import machine, report, suite
-from hoplite.lab.bench.records import Figure, Goal, Outcome
+from hoplite.lab import machine
+from hoplite.lab.bench import suite
+from hoplite.lab.bench.measure import Figure, Goal, Outcome
+from hoplite.lab.machine import Machine
 
 
 def fake(context, size):
@@ -85,7 +87,7 @@ def test_json(result):
 
 
 def test_markdown(result):
-    page = report.markdown(result, "hoplite bench --quick")
+    page = suite.markdown(result, "hoplite bench --quick")
     assert "Written by `hoplite bench --quick`" in page
     assert "## The first (`one`)" in page
     assert "| fast | 2 ms | peer: 8 ms | 4x | >= 3x: pass |" in page
@@ -97,9 +99,8 @@ def test_markdown(result):
 
 
 def test_a_busy_machine_is_told_of():
-    assert "repeat it on an idle machine" in report.busy_line({"busy_before": 0.4})
-    assert report.busy_line({"busy_before": 0.04}).endswith("before the run.")
-    assert "not known" in report.busy_line({"busy_before": None})
+    assert "repeat it on an idle machine" in suite.busy_line(Machine(busy_before=0.4))
+    assert suite.busy_line(Machine(busy_before=0.04)).endswith("before the run.")
 
 
 def test_command(tmp_path):

@@ -11,6 +11,7 @@ import shutil
 import pytest
 
 from hoplite.lab.report import write_report
+from hoplite.lab.results import as_results
 
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 DATASETS = ("citeseer", "cora", "pubmed")
@@ -261,7 +262,7 @@ def pages(tmp_path_factory):
     made = {"hostile": hostile(), "short": short, "partial": partial}
     made["empty"] = {"format": 1}
     for name, results in made.items():
-        write_report(results, folder / f"{name}.html")
+        write_report(as_results(results), folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in made}
 
 

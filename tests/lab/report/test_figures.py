@@ -13,6 +13,7 @@ from hoplite.lab.report.figures import (
     spectrum_figures,
 )
 from hoplite.lab.report.page import page, script_json
+from hoplite.lab.results import as_results
 
 MAKERS = (accuracy_figures, coefficient_figures, curve_figures, spectrum_figures)
 
@@ -26,7 +27,7 @@ def plain(figure):
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
 def test_figures_are_valid_and_described(make, hostile_results):
     graph_objects = pytest.importorskip("plotly.graph_objects")
-    figures = make(hostile_results)
+    figures = make(as_results(hostile_results))
     assert len(figures) >= 3
     assert len({figure.id for figure in figures}) == len(figures)
     for figure in figures:
@@ -39,20 +40,20 @@ def test_figures_are_valid_and_described(make, hostile_results):
 
 
 def test_responses_are_divided_by_their_largest(results):
-    for figure in spectrum_figures(results):
+    for figure in spectrum_figures(as_results(results)):
         for trace in figure.data:
             if trace["mode"] == "lines" and trace.get("name") in ("SGC", "EGC", "LGC"):
                 assert max(abs(y) for y in trace["y"]) == pytest.approx(1)
 
 
 def test_curves_share_their_axes(results):
-    figures = curve_figures(results)
+    figures = curve_figures(as_results(results))
     assert len({str(f.layout["xaxis"]["range"]) for f in figures}) == 1
     assert len({str(f.layout["yaxis"]["range"]) for f in figures}) == 1
     assert all("best epoch 40" in f.layout["annotations"][0]["text"] for f in figures)
     assert curves_note(figures) == ""
     results["curves"][0]["test_loss"][5] = 500.0
-    figures = curve_figures(results)
+    figures = curve_figures(as_results(results))
     assert figures[0].layout["yaxis"]["range"][1] < 10
     assert "leaves it" in curves_note(figures)
 
@@ -63,6 +64,7 @@ def test_what_is_not_a_number_becomes_a_gap(results):
     results["coefficients"][0] |= {"mean": [nan, 1.0, None], "std": [0.1, infinite]}
     results["spectrum"][0]["responses"][0]["mean"][3] = nan
     results["spectrum"][0]["density"] = results["spectrum"][0]["density"][:-1]
+    results = as_results(results)
     for make in MAKERS:
         for figure in make(results):
             json.dumps([figure.data, figure.layout], allow_nan=False)
@@ -71,7 +73,7 @@ def test_what_is_not_a_number_becomes_a_gap(results):
 
 def test_figures_of_nothing():
     for make in MAKERS:
-        assert make({"format": 1}) == []
+        assert make(as_results({"format": 1})) == []
     empty = {"dataset": "cora", "model": "lgc"}
     curve = empty | {"train_loss": [], "val_loss": [], "test_loss": []}
     zero = {"dataset": "cora", "points": [], "responses": [empty | {"mean": [], "std": []}]}
@@ -81,7 +83,7 @@ def test_figures_of_nothing():
         "coefficients": [empty | {"mean": [], "std": []}],
         "spectrum": [zero],
     }
-    assert "LGC: no response." in page(results)
+    assert "LGC: no response." in page(as_results(results))
 
 
 def test_script_json_cannot_end_the_script(hostile_text):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hoplite.lab.report import paper
+from hoplite.lab import paper
 
 
 @pytest.mark.parametrize("protocol", paper.PROTOCOLS)
@@ -37,10 +37,10 @@ def test_times_have_the_setting_they_belong_to():
             assert time is not None
             assert time.ms > time.std > 0
             (name, value) = next(iter(time.setting.items()))
-            assert value in paper.grid(dataset)[name]
+            assert value in paper.grid(dataset, model)[name]
 
 
 def test_what_the_paper_has_not():
     assert paper.accuracy("validation", "lgc", "club") is None
     assert paper.epoch_time("lgc", "reddit") is None
-    assert paper.grid("club") == {}
+    assert paper.grid("club", "lgc") == {}

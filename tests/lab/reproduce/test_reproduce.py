@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import shlex
@@ -10,7 +9,6 @@ import signal
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -19,10 +17,10 @@ import torch
 
 import hoplite
 from hoplite.errors import ConfigError, HopliteError
-from hoplite.lab.report import load_results
-from hoplite.lab.reproduce import reproduce, timing
-from hoplite.lab.reproduce.chosen import _Examinations, examine_many, hop_coefficients
-from hoplite.lab.reproduce.jobs import Job, check_datasets, full_jobs, quick_jobs
+from hoplite.lab.reproduce import reproduce, sections
+from hoplite.lab.reproduce.chosen import Job, _Examinations, examine_many, hop_coefficients
+from hoplite.lab.reproduce.run import check_datasets, full_jobs, quick_jobs
+from hoplite.lab.results import Accuracy, Results, load_results
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.selection import Ledger, rank, read_space
@@ -37,7 +35,7 @@ epochs = 15
 [cora.hlgc]
 lr = 0.2
 """
-EFFORT = timing.TimingEffort(epochs=2, slow_epochs=2, rounds=1, peer_epochs=1)
+EFFORT = sections.TimingEffort(epochs=2, slow_epochs=2, rounds=1, peer_epochs=1)
 
 
 @pytest.fixture
@@ -57,8 +55,8 @@ def small(grid: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
     monkeypatch.setattr("hoplite.lab.reproduce.run.full_jobs", jobs)
     monkeypatch.setattr("hoplite.lab.reproduce.run.quick_jobs", jobs)
-    monkeypatch.setattr(timing, "FULL", EFFORT)
-    monkeypatch.setattr(timing, "QUICK", EFFORT)
+    monkeypatch.setattr(sections, "FULL", EFFORT)
+    monkeypatch.setattr(sections, "QUICK", EFFORT)
     return grid
 
 
@@ -70,30 +68,30 @@ def test_a_full_run_has_every_section(
         out, datasets=["cora"], seeds=2, workers=1, notes="A *note*.",
         progress=lambda what, share: stages.append(share),
     )  # fmt: skip
-    assert load_results(out) == json.loads(json.dumps(results))
+    assert load_results(out) == results
     assert stages == sorted(stages)
     assert stages[-1] == 1
     by_protocol = {
-        protocol: {e["model"]: e for e in results["accuracy"] if e["protocol"] == protocol}
+        protocol: {entry.model: entry for entry in results.of(protocol)}
         for protocol in ("validation", "test")
     }
     assert (
         set(by_protocol["validation"]) == set(by_protocol["test"]) == {"sgc", "lgc", "gcn", "hlgc"}
     )
-    assert by_protocol["validation"]["lgc"]["runs"] == 8
+    assert by_protocol["validation"]["lgc"].runs == 8
     for model, entry in by_protocol["test"].items():
         ledger = Ledger.read(next((out / "searches").glob(f"cora-{model}*")))
-        assert entry["test_mean"] == max(one.test_mean for one in rank(ledger, "test"))
-        assert by_protocol["validation"][model]["config"] == rank(ledger, "validation")[0].options
-    assert {e["model"] for e in results["timing"]} == set(by_protocol["test"])
-    assert {e["model"] for e in results["curves"]} == {"sgc", "lgc", "hlgc"}
-    assert {e["model"] for e in results["coefficients"]} == {"lgc", "hlgc"}
-    (spectrum,) = results["spectrum"]
-    assert {r["model"] for r in spectrum["responses"]} == {"sgc", "lgc", "hlgc"}
-    assert np.max(spectrum["responses"][0]["mean"]) == pytest.approx(1)  # SGC is exactly x^3
+        assert entry.test_mean == max(one.test_mean for one in rank(ledger, "test"))
+        assert by_protocol["validation"][model].config == rank(ledger, "validation")[0].options
+    assert {e.model for e in results.timing} == set(by_protocol["test"])
+    assert {e.model for e in results.curves} == {"sgc", "lgc", "hlgc"}
+    assert {e.model for e in results.coefficients} == {"lgc", "hlgc"}
+    (spectrum,) = results.spectrum
+    assert {r.model for r in spectrum.responses} == {"sgc", "lgc", "hlgc"}
+    assert np.max(spectrum.responses[0].mean) == pytest.approx(1)  # SGC is exactly x^3
     runs = pq.read_table(out / "runs.parquet")
     assert "test_accuracy" not in runs.column_names
-    assert len(runs) == sum(e["runs"] for e in by_protocol["test"].values())
+    assert len(runs) == sum(e.runs for e in by_protocol["test"].values())
     assert "A *note*." in (out / "RESULTS.md").read_text()
     assert "biased" in (out / "report.html").read_text().lower()
     check_nothing_is_trained_again(out, results, monkeypatch)
@@ -102,19 +100,19 @@ def test_a_full_run_has_every_section(
 def test_the_commands_repeat_the_figures(small: str, tmp_path: Path) -> None:
     """Each number says the command that gives it again."""
     results = reproduce(tmp_path / "q", quick=True, datasets=["cora"], seeds=2)
-    entry = next(e for e in results["accuracy"] if e["model"] == "lgc")
-    words = shlex.split(entry["command"])
+    entry = next(e for e in results.accuracy if e.model == "lgc")
+    words = shlex.split(entry.command)
     assert words[:5] == ["hoplite", "train", "cora", "--model", "lgc"]
     pairs = dict(zip(words[5::2], words[6::2], strict=True))
     options = {name[2:].replace("-", "_"): float(value) for name, value in pairs.items()}
     whole = {name: int(options.pop(name)) for name in ("hops", "seeds", "epochs")}
     again = hoplite.train("cora", "lgc", **whole, **options)
-    assert again.test_accuracy == pytest.approx(entry["test_mean"])
-    assert {e["protocol"] for e in results["accuracy"]} == {"validation"}
+    assert again.test_accuracy == pytest.approx(entry.test_mean)
+    assert {e.protocol for e in results.accuracy} == {"validation"}
 
 
 def check_nothing_is_trained_again(
-    out: Path, first: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    out: Path, first: Results, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no(*arguments: object, **options: object) -> None:
         raise AssertionError("trained again")
@@ -122,7 +120,7 @@ def check_nothing_is_trained_again(
     monkeypatch.setattr("hoplite.lab.reproduce.chosen.train", no)
     again = reproduce(out, datasets=["cora"], seeds=2, workers=1)
     for section in ("accuracy", "curves", "coefficients"):
-        assert again[section] == first[section]
+        assert getattr(again, section) == getattr(first, section)
     with pytest.raises(ConfigError, match="holds a run with seeds 2, and this one has 1"):
         reproduce(out, datasets=["cora"], seeds=1, workers=1)
 
@@ -150,7 +148,7 @@ def test_a_killed_worker_is_replaced(graphs, tmp_path: Path) -> None:
     found = examine_many(
         {"cora": graph}, tasks, [0], folder, 2, lambda what, share: shares.append(share)
     )
-    assert [(job, len(seen["val"])) for job, seen in found] == [(job, 1) for job in jobs]
+    assert [(job, len(seen.val)) for job, seen in found] == [(job, 1) for job in jobs]
     assert {path.name for path in tmp_path.iterdir()} >= {"lgc", "gcn"}  # both were killed
     assert sorted(path.name for path in folder.iterdir()) == ["cora-gcn.json", "cora-lgc.json"]
     assert shares == sorted(shares)
@@ -202,11 +200,11 @@ def test_quick_grid_is_what_a_full_run_chose() -> None:
 
     config = {"hops": 7, "hidden": 4, "lr": 0.05, "weight_decay": 5e-06, "dropout": 0.2}
     entries = [
-        {"protocol": p, "dataset": "cora", "model": m, "gate": None, "config": config}
+        Accuracy(protocol=p, dataset="cora", model=m, config=config, test_mean=0.8, test_std=0.0)
         for p in ("test", "validation")
         for m in ("lgc", "gcn")
     ]
-    space = parse_space(quick_grid({"accuracy": entries}), "quick")
+    space = parse_space(quick_grid(Results(accuracy=entries)), "quick")
     rest = {name: config[name] for name in ("lr", "weight_decay", "dropout")}
     assert space.configurations("cora", "lgc") == [{"hops": 7, **rest}]
     assert space.configurations("cora", "gcn") == [{"hidden": 4, **rest}]

@@ -7,14 +7,20 @@ function of that name below and prints what it returns.
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import psutil
+import scipy.sparse as sp
+
 from hoplite.errors import HopliteError
+
+_PARTS = ("indptr", "indices", "data")  # of a CSR matrix
 
 
 def ask(task: str, **arguments: Any) -> dict[str, Any]:
@@ -35,12 +41,51 @@ def _completed(command: list[str]) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True)
 
 
-def product_growth(folder: str, columns: int, threads: int) -> dict[str, Any]:
-    """See :mod:`hoplite.lab.bench.peak`; the CSR matrix is in ``folder``."""
-    from hoplite.lab.bench import peak
+def peak_share(matrix: sp.csr_array, columns: int, threads: int) -> float | None:
+    """(inputs + what the product added at its peak) / (inputs + output); 1.0 is the least possible.
 
+    Inputs are the CSR arrays and X. The product starts from the SciPy matrix, so it includes
+    Hoplite's checks of it. None where the system does not tell a process's peak. It is measured in
+    a process of its own: one that has worked before keeps freed memory and reuses it.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        for name in _PARTS:
+            np.save(Path(folder) / f"{name}.npy", getattr(matrix, name))
+        growth = ask("product", folder=folder, columns=columns, threads=threads)["growth"]
+    if growth is None:
+        return None
+    inputs = sum(getattr(matrix, name).nbytes for name in _PARTS) + 4 * matrix.shape[1] * columns
+    return (inputs + growth) / (inputs + 4 * matrix.shape[0] * columns)
+
+
+def product(folder: str, columns: int, threads: int) -> dict[str, Any]:
+    """The growth of a product with the CSR matrix in ``folder``, see :func:`peak_share`."""
     _set_threads(threads)
-    return {"growth": peak.product_growth(peak.read_matrix(folder), columns)}
+    indptr, indices, data = (np.load(Path(folder) / f"{name}.npy") for name in _PARTS)
+    nodes = len(indptr) - 1
+    matrix = sp.csr_array((data, indices, indptr), shape=(nodes, nodes))
+    return {"growth": product_growth(matrix, columns)}
+
+
+def product_growth(matrix: sp.csr_array, columns: int) -> int | None:
+    """Bytes by which this process grows, at its peak, in a product with ``columns`` columns."""
+    import torch
+
+    from hoplite.propagation.spmm import SparseMatrix, spmm
+    from hoplite.store.memory import peak_memory, used_memory
+
+    X = torch.rand(matrix.shape[1], columns)
+    # a first, tiny product starts the threads, whose stacks belong to no product
+    spmm(SparseMatrix.from_scipy(sp.eye_array(8, dtype=np.float32).tocsr()), torch.rand(8, columns))
+    try:  # set the high-water mark to the present size; only Linux can
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
+    except OSError:
+        return None
+    before = used_memory()
+    Y = spmm(SparseMatrix.from_scipy(matrix), X)
+    growth = peak_memory() - before
+    del Y
+    return growth
 
 
 def write_graph(scale: float, folder: str) -> dict[str, Any]:
@@ -83,7 +128,7 @@ def hops(folder: str, hops: int, threads: int, rounds: int, seconds: float) -> d
 
 def _race(propagation: Any, ours: Any, rounds: int, seconds: float) -> dict[str, Any]:
     from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed
-    from hoplite.peers import quietly
+    from hoplite.lab.bench.peers import quietly
     from hoplite.propagation.polynomial import iterate
     from hoplite.propagation.spmm import torch_product
 
@@ -138,12 +183,11 @@ def _graph(folder: str) -> Any:
 
 def _moved() -> dict[str, int]:
     """Bytes that this process has read and written through files; zeros where nobody counts."""
-    try:
-        text = Path("/proc/self/io").read_text(encoding="ascii")
-    except OSError:
-        text = ""
-    counts = dict(re.findall(r"^(\w+): (\d+)$", text, re.MULTILINE))
-    return {"read": int(counts.get("rchar", 0)), "written": int(counts.get("wchar", 0))}
+    counts = getattr(psutil.Process(), "io_counters", lambda: None)()
+    return {
+        "read": getattr(counts, "read_chars", 0),
+        "written": getattr(counts, "write_chars", 0),
+    }
 
 
 def _set_threads(threads: int) -> None:
@@ -152,7 +196,7 @@ def _set_threads(threads: int) -> None:
     set_num_threads(threads)
 
 
-TASKS = {task.__name__: task for task in (product_growth, write_graph, hops, store)}
+TASKS = {task.__name__: task for task in (product, write_graph, hops, store)}
 
 if __name__ == "__main__":
     print(json.dumps(TASKS[sys.argv[1]](**json.loads(sys.argv[2]))))

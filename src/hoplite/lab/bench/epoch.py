@@ -14,14 +14,21 @@ from typing import Any
 
 import torch
 
-from hoplite.config import MODELS
 from hoplite.datasets import load
 from hoplite.graph import Graph
-from hoplite.lab.bench import pyg
-from hoplite.lab.bench.context import Context
-from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
-from hoplite.lab.bench.records import Figure, Goal, Outcome
-from hoplite.peers import find, missing_note
+from hoplite.lab.bench import peers as pyg
+from hoplite.lab.bench.measure import (
+    Contestant,
+    Context,
+    Effort,
+    Figure,
+    Goal,
+    Outcome,
+    interleave,
+    timed,
+    using_threads,
+)
+from hoplite.peers import find
 from hoplite.training import train
 
 SETTINGS: dict[str, Any] = {"lr": 0.2, "weight_decay": 5e-4, "dropout": 0.5}
@@ -84,7 +91,7 @@ def run(context: Context, size: EpochSize, graph: Graph | None = None) -> Outcom
     """Time LGC with one thread and with all, other models with all, and the peers beside them."""
     graph = load("cora") if graph is None else graph
     nn = find("torch_geometric.nn")
-    notes = [] if nn is not None else [missing_note("PyTorch Geometric")]
+    notes = [] if nn is not None else [pyg.missing_note("PyTorch Geometric")]
     duels = _lgc_duels(context, size, graph, nn) + _orientation(context, size, graph, nn)
     figures: list[Figure] = []
     for index, duel in enumerate(duels):
@@ -139,12 +146,8 @@ def _orientation(context: Context, size: EpochSize, graph: Graph, nn: Any) -> li
             "ChebConv K=3",
             lambda data: pyg.cheb(nn, data, 2),
         ),
+        ("gcn", "gcn", {}, "GCNConv, 2 layers", lambda data: pyg.gcn(nn, data)),
     ]
-    if "gcn" in MODELS:
-        chosen.append(("gcn", "gcn", {}, "GCNConv, 2 layers", lambda data: pyg.gcn(nn, data)))
-    else:
-        lgc = (f"lgc, {size.hops} hops", "lgc", {"hops": size.hops})
-        chosen.append((*lgc, "GCNConv, 2 layers", lambda data: pyg.gcn(nn, data)))
     duels = []
     for case, model, options, name, build in chosen:
         peers: dict[str, Callable[[], float]] = {}

@@ -15,10 +15,16 @@ from functools import partial
 from hoplite.config import GATES
 from hoplite.datasets import load
 from hoplite.graph import Graph
-from hoplite.lab.bench.context import Context
 from hoplite.lab.bench.epoch import SETTINGS
-from hoplite.lab.bench.measure import Contestant, Effort, interleave, using_threads
-from hoplite.lab.bench.records import Goal, Outcome
+from hoplite.lab.bench.measure import (
+    Contestant,
+    Context,
+    Effort,
+    Goal,
+    Outcome,
+    interleave,
+    using_threads,
+)
 from hoplite.training import train
 
 

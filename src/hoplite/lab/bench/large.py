@@ -1,4 +1,5 @@
-"""Hop features of a graph of Reddit's size: in memory, on disk, in little memory, on a cluster.
+"""Graphs of Reddit's size: hop features in memory, on disk, in little memory and on a cluster,
+training from a store, and the cost model of docs/scale.md.
 
 Everything that is measured runs in a process of its own and starts from the graph's files. "The
 disk's own time" is what plain writes (synced) and reads of as many bytes take in the same round.
@@ -8,20 +9,31 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from hoplite.lab.bench.child import ask
-from hoplite.lab.bench.context import Context
-from hoplite.lab.bench.measure import Contestant, Effort, Samples, interleave
-from hoplite.lab.bench.records import Figure, Goal, Outcome
+from hoplite.datasets.disk_graph import DiskGraph
+from hoplite.lab.bench.child import ask, run
+from hoplite.lab.bench.measure import (
+    Contestant,
+    Context,
+    Effort,
+    Figure,
+    Goal,
+    Outcome,
+    Samples,
+    interleave,
+)
+from hoplite.store.cost import cost
 
 MEMORY, DISK, CLUSTER, ALONE = "in memory", "on disk", "local:2", "the disk alone"
 PIECE = 1 << 25
+SETTING = ("--optimizer", "lbfgs", "--bias", "--standardize", "--lr", "1", "--weight-decay", "0")
 
 
 @dataclass(frozen=True)
@@ -221,3 +233,108 @@ def disk_seconds(place: Path, source: Path, read: int, written: int) -> float:
     seconds = time.perf_counter() - started
     shutil.rmtree(target)
     return seconds
+
+
+@dataclass(frozen=True)
+class TrainSize:
+    """``reddit-like`` at a scale, the models, and for the first the minutes that are allowed."""
+
+    scale: float
+    hops: int
+    epochs: int
+    memory: int
+    models: tuple[str, ...] = ("lgc",)
+    minutes: float | None = None
+
+
+TRAIN_QUICK = TrainSize(0.01, 4, 3, 10**9, ("sgc", "egc", "lgc", "hlgc"))
+TRAIN_FULL = TrainSize(1.0, 4, 25, 4 * 10**9, ("lgc",), minutes=15)
+
+
+def run_training(context: Context, size: TrainSize) -> Outcome:
+    """A store, then complete trainings by the command."""
+    folder, out = graph_folder(context, size.scale), context.folder / "store"
+    context.report("the hops", 0.05)
+    task: dict[str, Any] = {"hops": size.hops, "memory": size.memory, "threads": context.threads}
+    made = ask("store", folder=str(folder), out=str(out), **task)
+    figures = [Figure(f"{size.hops} hops on disk", made["seconds"] / 60, "min")]
+    notes = []
+    for number, model in enumerate(size.models):
+        context.report(f"training {model}", 0.1 + 0.9 * number / len(size.models))
+        words = ["train", str(out), "--model", model, *SETTING, "--epochs", str(size.epochs)]
+        words += ["--patience", str(size.epochs), "--seeds", "1", "--memory", f"{size.memory}B"]
+        words += ["--threads", str(context.threads), "--json"]
+        started = time.perf_counter()
+        found = run([sys.executable, "-m", "hoplite", *words])
+        seconds = time.perf_counter() - started
+        goal = None if size.minutes is None or number else Goal.at_most(size.minutes, "min")
+        epochs = found["runs"][0]["epochs"]
+        what = f"{model} with L-BFGS, {size.hops} hops, {epochs} epochs"
+        figures.append(Figure(what, seconds / 60, "min", goal=goal))
+        notes.append(
+            f"{model}: {found['ms_per_epoch'] / 1e3:.1f} s an epoch, test accuracy "
+            f"{found['test_accuracy_mean']:.1%} (the graph's misfits allow about 94 %), within "
+            f"{size.memory / 1e9:g} GB."
+        )
+    shutil.rmtree(out)
+    return Outcome(figures, notes)
+
+
+@dataclass(frozen=True)
+class CostSize:
+    """``reddit-like`` at these scales, with a budget each, and the hops."""
+
+    scales: tuple[tuple[float, int], ...]
+    hops: int
+
+
+COST_QUICK = CostSize(((0.005, 10**9), (0.01, 10**9), (0.02, 10**9)), 2)
+COST_FULL = CostSize(((1 / 16, 500 * 10**6), (1 / 4, 10**9), (1.0, 10**9)), 4)
+
+
+def run_cost(context: Context, size: CostSize) -> Outcome:
+    """Bytes and seconds, measured / expected, for a store of each size."""
+    figures, facts = [], {}
+    for number, (scale, memory) in enumerate(size.scales):
+        context.report(f"a store of scale {scale:g}", number / len(size.scales))
+        folder, out = graph_folder(context, scale), context.folder / "store"
+        with DiskGraph(folder) as graph:
+            nodes, entries, columns = graph.nodes, graph.adjacency.entries, graph.features
+            longest = graph.longest_row
+        expected = cost(nodes, entries, columns, size.hops, memory, longest_row=longest)
+        task: dict[str, Any] = {"hops": size.hops, "memory": memory, "threads": context.threads}
+        found = ask("store", folder=str(folder), out=str(out), **task)
+        files = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
+        shutil.rmtree(out)
+        what = f"{nodes:,} nodes, {entries / 1e6:.3g}M entries, {memory / 1e9:g} GB:"
+        exact = Goal.between(0.95, 1.05)
+        seconds = expected.gathered / context.bandwidth
+        figures += [
+            Figure(f"{what} files, {files / 1e9:.2f} GB", files / expected.files, "x", goal=exact),
+            Figure(
+                f"{what} read, {found['read'] / 1e9:.2f} GB",
+                found["read"] / expected.read,
+                "x",
+                goal=exact,
+            ),
+            Figure(
+                f"{what} written, {found['written'] / 1e9:.2f} GB",
+                found["written"] / expected.written,
+                "x",
+                goal=exact,
+            ),
+            Figure(f"{what} peak memory / budget", found["peak"] / memory, "x"),
+            Figure(
+                f"{what} {found['seconds']:.1f} s / (gathered bytes / bandwidth)",
+                found["seconds"] / seconds,
+                "x",
+            ),
+        ]
+        facts |= {f"{scale:g}_{name}": float(value) for name, value in asdict(expected).items()}
+        facts |= {f"{scale:g}_measured_{name}": float(value) for name, value in found.items()}
+    notes = [
+        f"{size.hops} hops; x is measured / expected. The time is beside the bytes of X that the "
+        "products would gather without any cache, at the bandwidth above: below 1 the caches help "
+        "more than the disk, the making of S and the checksums cost."
+    ]
+    return Outcome(figures, notes, facts)

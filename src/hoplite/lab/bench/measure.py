@@ -1,19 +1,109 @@
-"""Fair timing: contestants take turns (A, B, A, B, ...), so that a busy moment hits them all.
+"""Fair timing, and what a benchmark says: figures with their goals, notes and facts.
 
-Every contestant is warmed up first. A contestant's figure is the median of its rounds; the ratio of
-two is the median over the rounds of peer / ours, each taken within one round.
+Contestants take turns (A, B, A, B, ...), so that a busy moment hits them all. Every contestant is
+warmed up first. A contestant's figure is the median of its rounds; the ratio of two is the median
+over the rounds of peer / ours, each taken within one round.
 """
 
 from __future__ import annotations
 
+import math
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from statistics import median
+from typing import Any
 
-from hoplite.lab.bench.records import Figure, Goal, Report
 from hoplite.propagation.backend import get_num_threads, set_num_threads
+
+# A benchmark tells what it is doing and how much of it is done, from 0 to 1.
+Report = Callable[[str, float], None]
+
+
+@dataclass(frozen=True)
+class Goal:
+    """The interval that a figure's own value, or its ratio to the peer, should lie in.
+
+    >>> Goal.at_most(3, "ms").text, Goal.ratio_at_least(100).text
+    ('<= 3 ms', '>= 100x')
+    """
+
+    text: str
+    low: float = -math.inf
+    high: float = math.inf
+    of_ratio: bool = False
+
+    @classmethod
+    def at_most(cls, limit: float, unit: str) -> Goal:
+        return cls(f"<= {limit:g} {unit}".rstrip(), high=limit)
+
+    @classmethod
+    def between(cls, low: float, high: float) -> Goal:
+        return cls(f"{low:g} to {high:g}", low, high)
+
+    @classmethod
+    def ratio_at_least(cls, limit: float) -> Goal:
+        return cls(f">= {limit:g}x", low=limit, of_ratio=True)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured value of Hoplite, alone or beside a peer's."""
+
+    case: str
+    ours: float
+    unit: str
+    peer: str | None = None
+    theirs: float | None = None
+    ratio: float | None = None  # theirs / ours, the median over the rounds: above 1, ours is faster
+    goal: Goal | None = None
+    rounds: int = 1
+
+    @property
+    def passed(self) -> bool | None:
+        """Whether the goal is reached; None without one."""
+        value = self.ratio if self.goal is not None and self.goal.of_ratio else self.ours
+        if self.goal is None or value is None:
+            return None
+        return self.goal.low <= value <= self.goal.high
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "case": self.case,
+            "ours": self.ours,
+            "unit": self.unit,
+            "peer": self.peer,
+            "theirs": self.theirs,
+            "ratio": self.ratio,
+            "goal": None if self.goal is None else self.goal.text,
+            "passed": self.passed,
+            "rounds": self.rounds,
+        }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The figures of one benchmark and what one must know to read them."""
+
+    figures: list[Figure]
+    notes: list[str] = field(default_factory=list)
+    facts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Threads, the memory bandwidth measured with them (B/s), where to tell progress and to write.
+
+    ``folder`` is for large files, which later benchmarks of the run may use.
+    """
+
+    threads: int
+    bandwidth: float
+    report: Report = lambda what, share: None
+    folder: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
 
 
 @dataclass(frozen=True)
@@ -64,18 +154,15 @@ class Samples:
         case: str,
         ours: str,
         peer: str | None = None,
-        *,
-        unit: str = "ms",
-        scale: float = 1e3,
         goal: Goal | None = None,
     ) -> Figure:
-        """Ours, alone or beside ``peer``, in ``unit``, of which one second has ``scale``."""
+        """Ours in milliseconds, alone or beside ``peer``."""
         return Figure(
             case=case,
-            ours=scale * self.median(ours),
-            unit=unit,
+            ours=1e3 * self.median(ours),
+            unit="ms",
             peer=peer,
-            theirs=None if peer is None else scale * self.median(peer),
+            theirs=None if peer is None else 1e3 * self.median(peer),
             ratio=None if peer is None else self.ratio(ours, peer),
             goal=goal,
             rounds=self.rounds,
@@ -121,13 +208,3 @@ def using_threads(threads: int) -> Iterator[None]:
         yield
     finally:
         set_num_threads(before)
-
-
-def with_threads(threads: int, sample: Callable[[], float]) -> Callable[[], float]:
-    """``sample`` taken with this number of threads."""
-
-    def limited() -> float:
-        with using_threads(threads):
-            return sample()
-
-    return limited

@@ -1,7 +1,13 @@
 """`spmm`: S @ X on a power-law graph, against torch's CSR product, SciPy and DGL.
 
 Every contestant allocates its own result, as in use. torch gets int32 indices, its faster case.
-SciPy has one thread only.
+SciPy has one thread only. The time is beside the bytes that a product must move:
+
+    compulsory   CSR once + X once + Y once: a cache that never misses twice
+    gather       CSR once + one row of X per entry of S + Y once: no cache at all
+
+A memory-bound product takes between the two, divided by the memory bandwidth. A kernel that works
+in column tiles reads the CSR once per tile, which neither bound counts.
 """
 
 from __future__ import annotations
@@ -10,25 +16,82 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import psutil
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from hoplite.errors import HopliteError
-from hoplite.lab.bench.context import Context
-from hoplite.lab.bench.machine import available_memory
-from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
-from hoplite.lab.bench.peak import peak_share
-from hoplite.lab.bench.records import Figure, Goal, Outcome
-from hoplite.lab.bench.roofline import Traffic
-from hoplite.lab.bench.synthetic import power_law_matrix
-from hoplite.peers import dgl_product, missing_note, quietly
+from hoplite.lab.bench.child import peak_share
+from hoplite.lab.bench.measure import (
+    Contestant,
+    Context,
+    Effort,
+    Figure,
+    Goal,
+    Outcome,
+    interleave,
+    timed,
+    using_threads,
+)
+from hoplite.lab.bench.peers import dgl_product, missing_note, quietly
 from hoplite.propagation.spmm import SparseMatrix, spmm, torch_product
 
 OURS = "hoplite"
 TORCH = "torch CSR"
 SCIPY = "SciPy (1 thread)"
 DGL = "DGL"
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """The bytes and operations of one product: S is n x n with ``nonzeros``, X is n x columns.
+
+    >>> Traffic(nodes=10, nonzeros=20, columns=4).compulsory
+    568
+    """
+
+    nodes: int
+    nonzeros: int
+    columns: int
+    number_bytes: int = 4
+    index_bytes: int = 4
+
+    @property
+    def csr(self) -> int:
+        return 8 * (self.nodes + 1) + self.nonzeros * (self.number_bytes + self.index_bytes)
+
+    @property
+    def dense(self) -> int:
+        """X, and as much again for Y."""
+        return self.nodes * self.columns * self.number_bytes
+
+    @property
+    def compulsory(self) -> int:
+        return self.csr + 2 * self.dense
+
+    @property
+    def gather(self) -> int:
+        return self.csr + self.nonzeros * self.columns * self.number_bytes + self.dense
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.nonzeros * self.columns
+
+    def facts(self, seconds: float, bandwidth: float) -> dict[str, float]:
+        """What a product that took ``seconds`` did, beside what ``bandwidth`` (B/s) allows."""
+        return {
+            "nonzeros": float(self.nonzeros),
+            "gflop_per_s": self.flops / seconds / 1e9,
+            "compulsory_gb": self.compulsory / 1e9,
+            "compulsory_gb_per_s": self.compulsory / seconds / 1e9,
+            "gather_gb": self.gather / 1e9,
+            "gather_gb_per_s": self.gather / seconds / 1e9,
+            "bandwidth_gb_per_s": bandwidth / 1e9,
+            "roofline_ms_compulsory": 1e3 * self.compulsory / bandwidth,
+            "roofline_ms_gather": 1e3 * self.gather / bandwidth,
+        }
 
 
 @dataclass(frozen=True)
@@ -59,8 +122,8 @@ REDDIT = ProductSize(
 
 def run(context: Context, size: ProductSize) -> Outcome:
     """Time the product of every contestant, its peak memory, and its distance to the roofline."""
-    room = available_memory()
-    if room is not None and room < size.needed_bytes:
+    room = psutil.virtual_memory().available
+    if room < size.needed_bytes:
         needed, there = size.needed_bytes / 1e9, room / 1e9
         return Outcome(
             [], [f"not run: it needs about {needed:.1f} GB of memory and {there:.1f} are free."]
@@ -146,3 +209,38 @@ def _check_agreement(products: dict[str, Callable[[], Tensor]]) -> None:
                 f"the products of hoplite and {name} differ by {difference:.3g} where values reach "
                 f"{scale:.3g}; their times cannot be compared."
             )
+
+
+def power_law_matrix(nodes: int, nonzeros: int, *, seed: int = 0) -> sp.csr_array:
+    """A symmetric n x n float32 operator D^-1/2 A D^-1/2 with about ``nonzeros`` entries.
+
+    Both ends of nonzeros / 2 edges are drawn with probability ~ rank^-1/2 (Chung and Lu), so that
+    degrees follow a power law with exponent 3; ranks are shuffled over the node numbers, weights
+    are uniform in (0, 1), repeated edges are summed. An isolated node has D^-1/2 = 0.
+
+    >>> S = power_law_matrix(100, 1000)
+    >>> S.shape, S.dtype == np.float32, S.nnz <= 1000, bool(abs(S - S.T).max() < 1e-6)
+    ((100, 100), True, True, True)
+    """
+    rng = np.random.default_rng(seed)
+    pairs = nonzeros // 2
+    number = rng.permutation(nodes).astype(np.int32)
+
+    def ends() -> np.ndarray:
+        # P(rank < r) = sqrt(r / n), hence rank = n u^2
+        draws = rng.random(pairs, dtype=np.float32)
+        ranks = (np.float32(nodes) * draws * draws).astype(np.int32)
+        return number[np.minimum(ranks, nodes - 1, out=ranks)]
+
+    sources, targets = ends(), ends()
+    weights = 1 - rng.random(pairs, dtype=np.float32)  # never 0
+    places = (np.concatenate([sources, targets]), np.concatenate([targets, sources]))
+    del sources, targets
+    matrix = sp.coo_array((np.tile(weights, 2), places), shape=(nodes, nodes)).tocsr()
+    del places, weights
+    degrees = matrix.sum(axis=1, dtype=np.float64)
+    roots = np.zeros(nodes, np.float32)
+    np.power(degrees, -0.5, where=degrees > 0, out=roots, casting="same_kind")
+    matrix.data *= roots[matrix.indices]
+    matrix.data *= np.repeat(roots, np.diff(matrix.indptr))
+    return sp.csr_array(matrix)

@@ -19,10 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hoplite.lab.bench.context import Context
-from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
-from hoplite.lab.bench.records import Figure, Goal, Outcome
-from hoplite.lab.bench.synthetic import power_law_matrix
+from hoplite.lab.bench.measure import (
+    Contestant,
+    Context,
+    Effort,
+    Figure,
+    Goal,
+    Outcome,
+    interleave,
+    timed,
+    using_threads,
+)
+from hoplite.lab.bench.product import power_law_matrix
 from hoplite.propagation.spmm import SparseMatrix, spmm
 
 

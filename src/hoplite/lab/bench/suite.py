@@ -1,30 +1,26 @@
-"""All benchmarks by name, and the run that makes one result of them."""
+"""All benchmarks by name, the run that makes one result of them, and that as tables and a page."""
 
 from __future__ import annotations
 
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from hoplite.errors import ConfigError, check_choice
-from hoplite.lab.bench import (
-    epoch,
-    grid,
-    hyper,
-    large,
-    large_cost,
-    large_train,
-    machine,
-    many,
-    product,
-    scaling,
-)
-from hoplite.lab.bench.context import Context
-from hoplite.lab.bench.records import Figure, Outcome
+from hoplite.lab import machine
+from hoplite.lab.bench import epoch, hyper, large, many, product, scaling
+from hoplite.lab.bench.measure import Context, Figure, Outcome
+from hoplite.lab.machine import Machine
 from hoplite.propagation.backend import get_num_threads
+
+COLUMNS = ["case", "ours", "peer", "ratio", "goal"]
+RATIO_NOTE = (
+    "Contestants take turns in one process after a warm-up; a time is the median of the rounds, "
+    "a ratio the median over the rounds of theirs / ours (above 1: Hoplite is faster)."
+)
 
 
 @dataclass(frozen=True)
@@ -43,9 +39,9 @@ BENCHMARKS = (
     Benchmark("spmm-reddit", "S @ X at Reddit's size", product.run, None, product.REDDIT),
     Benchmark("scaling", "Cost against edges and hops", scaling.run, scaling.QUICK, scaling.FULL),
     Benchmark("epoch", "One epoch on Cora", epoch.run, epoch.QUICK, epoch.FULL),
-    Benchmark("many", "Many runs at once on Cora", many.run, many.QUICK, many.FULL),
+    Benchmark("many", "Many runs at once on Cora", many.run_many, many.QUICK, many.FULL),
     Benchmark("hyper", "One epoch of hLGC on Cora", hyper.run, hyper.QUICK, hyper.FULL),
-    Benchmark("grid", "The paper's grid of LGC on Cora", grid.run, None, grid.FULL),
+    Benchmark("grid", "The paper's grid of LGC on Cora", many.run_grid, None, many.GRID),
 )
 LARGE = (
     Benchmark("large-hops", "Hop features in memory", large.run_hops, large.QUICK, large.FULL),
@@ -56,11 +52,11 @@ LARGE = (
     Benchmark(
         "large-train",
         "Training from a store",
-        large_train.run_training,
-        large_train.QUICK,
-        large_train.FULL,
+        large.run_training,
+        large.TRAIN_QUICK,
+        large.TRAIN_FULL,
     ),
-    Benchmark("large-cost", "The cost model", large_cost.run, large_cost.QUICK, large_cost.FULL),
+    Benchmark("large-cost", "The cost model", large.run_cost, large.COST_QUICK, large.COST_FULL),
 )
 
 # What runs now, and the share of all benchmarks that is done, from 0 to 1.
@@ -72,7 +68,7 @@ class SuiteResult:
     """Everything that was measured, and on what."""
 
     quick: bool
-    machine: dict[str, Any]
+    machine: Machine
     outcomes: list[tuple[Benchmark, Outcome]]
     seconds: dict[str, float]  # that each benchmark took
 
@@ -88,7 +84,7 @@ class SuiteResult:
         """Plain JSON values."""
         return {
             "quick": self.quick,
-            "machine": self.machine,
+            "machine": asdict(self.machine),
             "benchmarks": [
                 {
                     "name": benchmark.name,
@@ -143,7 +139,7 @@ def run_suite(
         for index, benchmark in enumerate(chosen):
             context = Context(
                 threads,
-                1e9 * facts["bandwidth_gb_s"],
+                1e9 * (facts.bandwidth_gb_s or 0.0),
                 lambda what, share, index=index, name=benchmark.name: report(
                     f"{name}: {what}", (index + share) / len(chosen)
                 ),
@@ -155,3 +151,96 @@ def run_suite(
             seconds[benchmark.name] = time.perf_counter() - started
     report("done", 1.0)
     return SuiteResult(quick, facts, outcomes, seconds)
+
+
+def table_rows(outcome: Outcome) -> list[list[str]]:
+    """One row per figure, in the order of COLUMNS."""
+    return [
+        [
+            figure.case,
+            _value(figure.ours, figure.unit),
+            _peer(figure),
+            "-" if figure.ratio is None else f"{_number(figure.ratio)}x",
+            _goal(figure),
+        ]
+        for figure in outcome.figures
+    ]
+
+
+def machine_line(facts: Machine) -> str:
+    """CPU, cores, threads, bandwidth and kernels in one line."""
+    return (
+        f"{facts.cpu}, {facts.cores} cores, {facts.threads} threads used, "
+        f"{facts.memory_gb:g} GB of memory, {facts.bandwidth_gb_s:.1f} GB/s measured (triad), "
+        f"{facts.system}, kernels: {facts.kernels}"
+    )
+
+
+def busy_line(facts: Machine) -> str:
+    """How idle the machine was, and what follows if it was not.
+
+    >>> busy_line(Machine(busy_before=0.05))
+    'Others used 5 % of the CPU before the run.'
+    """
+    text = f"Others used {100 * (facts.busy_before or 0.0):.0f} % of the CPU before the run"
+    return text + (": ratios may be far off, repeat it on an idle machine." if facts.busy else ".")
+
+
+def versions_line(facts: Machine) -> str:
+    return ", ".join(f"{name} {number}" for name, number in facts.versions.items())
+
+
+def summary_line(result: SuiteResult) -> str:
+    reached, missed = result.count(True), result.count(False)
+    seconds = sum(result.seconds.values())
+    return f"{reached} of {reached + missed} goals reached; it took {seconds:.0f} s."
+
+
+def markdown(result: SuiteResult, command: str) -> str:
+    """The whole result as a page; ``command`` is what made it."""
+    lines = [
+        "# Benchmarks",
+        "",
+        f"Written by `{command}`; do not edit.",
+        "",
+        f"- Machine: {machine_line(result.machine)}",
+        f"- Versions: {versions_line(result.machine)}",
+        f"- {busy_line(result.machine)}",
+        f"- {RATIO_NOTE}",
+        f"- {summary_line(result)}",
+    ]
+    for benchmark, outcome in result.outcomes:
+        lines += ["", f"## {benchmark.title} (`{benchmark.name}`)"]
+        if outcome.figures:
+            lines += ["", f"| {' | '.join(COLUMNS)} |", "|---|" + "---:|" * (len(COLUMNS) - 1)]
+            lines += [f"| {' | '.join(row)} |" for row in table_rows(outcome)]
+        if outcome.notes:
+            lines += ["", *[f"- {note}" for note in outcome.notes]]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _peer(figure: Figure) -> str:
+    if figure.peer is None or figure.theirs is None:
+        return "-"
+    return f"{figure.peer}: {_value(figure.theirs, figure.unit)}"
+
+
+def _goal(figure: Figure) -> str:
+    if figure.goal is None:
+        return "-"
+    return f"{figure.goal.text}: {'pass' if figure.passed else 'miss'}"
+
+
+def _value(value: float, unit: str) -> str:
+    """With its unit; long times in seconds.
+
+    >>> _value(2.345, "ms"), _value(31000, "ms"), _value(0.98, "")
+    ('2.35 ms', '31 s', '0.98')
+    """
+    if unit == "ms" and value >= 10_000:
+        value, unit = value / 1e3, "s"
+    return f"{_number(value)} {unit}".rstrip()
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

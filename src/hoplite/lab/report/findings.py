@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import math
 import statistics
-from typing import Any
 
-from hoplite.lab.report import paper
-from hoplite.lab.report.text import plain, setting
-from hoplite.lab.report.view import TOLERANCE, Cell, Table, accuracy_table, order, timing_table
+from hoplite.lab import paper
+from hoplite.lab.report.view import (
+    TOLERANCE,
+    Cell,
+    Table,
+    accuracy_table,
+    order,
+    setting,
+    timing_table,
+)
+from hoplite.lab.results import Accuracy, Results
 from hoplite.words import dataset_name, listing, model_name, number, plural, signed
 
 BIASED = (
@@ -25,35 +32,32 @@ CHOSEN = {
 }
 BEFOREHAND = "settings chosen beforehand"
 LINEAR = ("sgc", "egc", "lgc")
-GRIDS = {"paper": " (whole grids)", "reduced": " (cut grids)"}
+GRIDS: dict[str | None, str] = {"paper": " (whole grids)", "reduced": " (cut grids)"}
 SECTION_NAMES = {
-    "timing": "time per epoch",
-    "curves": "loss curves",
-    "coefficients": "learned coefficients",
-    "spectrum": "frequency responses",
+    "timing": "Time per epoch",
+    "curves": "Loss curves",
+    "coefficients": "Learned coefficients",
+    "spectrum": "Frequency responses",
 }
-GRIDDED = {"gcn": ("lr", "weight_decay", "dropout", "hidden")}
-GRIDDED["gat"] = GRIDDED["gcn"]
 
 
-def chosen(results: dict[str, Any], protocol: str) -> str:
+def chosen(results: Results, protocol: str) -> str:
     """How the settings of a protocol's table came about; a quick run chooses nothing.
 
-    >>> chosen({"kind": "quick"}, "validation")
+    >>> chosen(Results(kind="quick"), "validation")
     'settings chosen beforehand'
     """
-    quick = results.get("kind") == "quick" and protocol == "validation"
-    return BEFOREHAND if quick else CHOSEN[protocol]
+    return BEFOREHAND if results.quick and protocol == "validation" else CHOSEN[protocol]
 
 
-def outcome(results: dict[str, Any]) -> str:
+def outcome(results: Results) -> str:
     """The last word of the title: no more than what the run shows."""
-    if results.get("kind") == "quick":
+    if results.quick:
         return "checked"
     cells = [c for c in accuracy_table(results, "validation").cells if c.paper]
     whole = len(cells) == len(paper.MODELS) * len(paper.DATASETS)
     good = whole and all(cell.verdict != "below" for cell in cells)
-    return "reproduced" if results.get("kind") == "full" and good else "run again"
+    return "reproduced" if results.kind == "full" and good else "run again"
 
 
 def measure(table: Table) -> str:
@@ -66,7 +70,7 @@ def measure(table: Table) -> str:
     )
 
 
-def headline(results: dict[str, Any]) -> str:
+def headline(results: Results) -> str:
     """The one sentence that the page opens with."""
     cells = [c for c in accuracy_table(results, "validation").cells if c.paper]
     if not cells:
@@ -78,7 +82,7 @@ def headline(results: dict[str, Any]) -> str:
     )
 
 
-def findings(results: dict[str, Any]) -> list[str]:
+def findings(results: Results) -> list[str]:
     """What else the data say, a sentence each."""
     return [
         sentence
@@ -93,7 +97,7 @@ def findings(results: dict[str, Any]) -> list[str]:
     ]
 
 
-def missing(results: dict[str, Any]) -> list[str]:
+def missing(results: Results) -> list[str]:
     """What a complete run would have and this one has not."""
     lines = []
     for protocol in paper.PROTOCOLS:
@@ -105,31 +109,30 @@ def missing(results: dict[str, Any]) -> list[str]:
                     if cell is None and dataset in paper.DATASETS:
                         gaps.setdefault(row.label, []).append(dataset_name(dataset))
         name = f"Accuracy, {chosen(results, protocol)}"
-        if not table.cells and protocol == "test" and results.get("kind") == "quick":
+        if not table.cells and protocol == "test" and results.quick:
             lines.append(f"{name} (biased): this needs the full run.")
         elif not table.cells:
-            lines.append(f"{name}: nothing.")
+            lines.append(f"{name}.")
         elif gaps:
             lines.append(f"{name}: {_joined(gaps)}.")
     for section, name in SECTION_NAMES.items():
-        if not results.get(section):
-            lines.append(f"{name[0].upper()}{name[1:]}: nothing.")
+        if not getattr(results, section):
+            lines.append(f"{name}.")
     return lines
 
 
-def cuts(results: dict[str, Any]) -> list[tuple[str, str]]:
+def cuts(results: Results) -> list[tuple[str, str]]:
     """Which searches were smaller than the paper's, and the reason given, once a reason."""
     found: dict[str, dict[str, list[str]]] = {}
-    for entry in results.get("accuracy") or []:
-        if entry.get("cut"):
-            model = model_name(entry["model"], entry.get("gate"))
-            names = found.setdefault(plain(entry["cut"]), {}).setdefault(model, [])
-            if dataset_name(entry["dataset"]) not in names:
-                names.append(dataset_name(entry["dataset"]))
+    for entry in results.accuracy:
+        if entry.cut:
+            names = found.setdefault(entry.cut, {}).setdefault(entry.label, [])
+            if dataset_name(entry.dataset) not in names:
+                names.append(dataset_name(entry.dataset))
     return [(_joined(names), reason) for reason, names in found.items()]
 
 
-def differences(results: dict[str, Any], protocol: str) -> list[tuple[Cell, list[str]]]:
+def differences(results: Results, protocol: str) -> list[tuple[Cell, list[str]]]:
     """Every result more than the tolerance below the paper's, with the facts that bear on it."""
     cells = accuracy_table(results, protocol).every_cell
     return [(cell, facts(cell)) for cell in cells if cell.verdict == "below"]
@@ -142,10 +145,10 @@ def facts(cell: Cell) -> list[str]:
     if theirs is not None and cell.difference is not None:
         lines.append(_deviations(cell.difference, ours.std, theirs.std or 0.0))
     lines += edges(entry)
-    if entry.get("grid") == "quick":
+    if entry.grid == "quick":
         lines.append("The setting was given beforehand; nothing was searched.")
-    if entry.get("cut"):
-        lines.append(f"The grid was cut: {plain(entry['cut'])}")
+    if entry.cut:
+        lines.append(f"The grid was cut: {entry.cut}")
     return lines
 
 
@@ -160,15 +163,14 @@ def _deviations(difference: float, ours: float | None, theirs: float) -> str:
     return f"{text}; the difference is {ratio:.1f} times their root sum of squares."
 
 
-def edges(entry: dict[str, Any]) -> list[str]:
+def edges(entry: Accuracy) -> list[str]:
     """Which chosen values lie on the edge of the paper's grid (a searched entry only)."""
-    if entry.get("grid") not in ("paper", "reduced"):
+    if entry.grid not in ("paper", "reduced"):
         return []
     found = []
-    grid = paper.grid(entry["dataset"])
-    for name in GRIDDED.get(entry["model"], ("lr", "weight_decay", "dropout", "hops")):
-        value, values = entry["config"].get(name), grid.get(name)
-        if values and value in (min(values), max(values)) and (name, value) != ("dropout", 0.0):
+    for name, values in paper.grid(entry.dataset, entry.model).items():
+        value = entry.config.get(name)
+        if value in (min(values), max(values)) and (name, value) != ("dropout", 0.0):
             end = "largest" if value == max(values) else "smallest"
             found.append(f"{setting(name, value)} is the {end} value of the paper's grid")
     return [f"On the edge of the grid: {'; '.join(found)}."] if found else []
@@ -182,7 +184,7 @@ def _joined(names: dict[str, list[str]]) -> str:
     return "; ".join(f"{model} on {listing(datasets)}" for model, datasets in names.items())
 
 
-def _winners(results: dict[str, Any]) -> str:
+def _winners(results: Results) -> str:
     """The best model per dataset."""
     table = accuracy_table(results, "validation")
     parts: dict[str, list[str]] = {}
@@ -192,23 +194,23 @@ def _winners(results: dict[str, Any]) -> str:
         if len(cells) > 1:
             best = max(cells, key=lambda cell: cell.ours.mean)
             name = f"{dataset_name(dataset)} ({best.ours.mean:.1f} %)"
-            parts.setdefault(model_name(best.entry["model"]), []).append(name)
+            parts.setdefault(model_name(best.entry.model), []).append(name)
     return f"Most accurate here: {_joined(parts)}." if parts else ""
 
 
-def _speed(results: dict[str, Any]) -> str:
+def _speed(results: Results) -> str:
     """Against the paper's GPU."""
-    cells = [cell for *_, row in timing_table(results)[1] for cell in row if cell and cell.paper]
-    pairs = [(cell.paper.ms, cell.entry["ms_median"], cell.entry.get("threads")) for cell in cells]
-    ratios = [theirs / ours for theirs, ours, _ in pairs if ours > 0]
+    cells = [cell for row in timing_table(results).rows for cell in row.cells if cell]
+    pairs = [(cell.entry, cell.paper) for cell in cells if cell.paper]
+    ratios = [theirs.ms / ours.ms_median for ours, theirs in pairs if ours.ms_median > 0]
     if not ratios:
         return ""
-    threads = {threads for *_, threads in pairs if threads}
+    threads = {ours.threads for ours, _ in pairs if ours.threads}
     where = f"{plural(threads.pop(), 'CPU thread')}" if len(threads) == 1 else "a CPU"
     same = all(
-        (cell.entry.get("config") or {}).get(name) == value
-        for cell in cells
-        for name, value in cell.paper.setting.items()
+        (ours.config or {}).get(name) == value
+        for ours, theirs in pairs
+        for name, value in theirs.setting.items()
     )
     sizes = (
         "Both sides have the same k or hidden units."
@@ -222,10 +224,10 @@ def _speed(results: dict[str, Any]) -> str:
     )
 
 
-def _bias(results: dict[str, Any]) -> str:
+def _bias(results: Results) -> str:
     """By how much choosing on the test set flatters, over the cells that both protocols have."""
     validation, test = (
-        {(c.entry["model"], c.entry["dataset"]): c.ours.mean for c in table.cells}
+        {(c.entry.model, c.entry.dataset): c.ours.mean for c in table.cells}
         for table in (accuracy_table(results, protocol) for protocol in paper.PROTOCOLS)
     )
     gains = [test[key] - validation[key] for key in validation if key in test]
@@ -237,9 +239,9 @@ def _bias(results: dict[str, Any]) -> str:
     )
 
 
-def _agreement(results: dict[str, Any]) -> str:
+def _agreement(results: Results) -> str:
     """How far from the paper on average."""
-    cells = [c for c in accuracy_table(results, "validation").cells if c.difference is not None]
+    cells = accuracy_table(results, "validation").cells
     values = [c.difference for c in cells if c.difference is not None]
     if len(values) < 2:
         return ""
@@ -249,37 +251,71 @@ def _agreement(results: dict[str, Any]) -> str:
     )
 
 
-def _effort(results: dict[str, Any]) -> str:
+def _effort(results: Results) -> str:
     """What the searches of a full run cost; each serves both protocols and is counted once."""
-    if results.get("kind") != "full":
+    if results.kind != "full":
         return ""
-    entries = [e for e in results.get("accuracy") or [] if e["protocol"] == "validation"]
+    entries = results.of("validation")
     groups = (
-        [e for e in entries if e["model"] in LINEAR],
-        [e for e in entries if e["model"] not in LINEAR],
+        [e for e in entries if e.model in LINEAR],
+        [e for e in entries if e.model not in LINEAR],
     )
     parts = [_cost(group) for group in groups if group]
     return f"Searches, each counted once: {'; '.join(parts)}." if parts else ""
 
 
-def _cost(entries: list[dict[str, Any]]) -> str:
-    """
-    >>> _cost([{"model": "lgc", "grid": "paper", "runs": 945, "minutes": 5.5}])
-    'LGC (whole grids) 945 runs, 5.5 processor minutes'
-    """
-    found = {e["model"] for e in entries}
-    names = [
-        model_name(m) for m in order(paper.MODELS, [e["model"] for e in entries]) if m in found
-    ]
-    kinds = {plain(e.get("grid")) for e in entries}
+def _cost(entries: list[Accuracy]) -> str:
+    """Such as 'LGC (whole grids) 945 runs, 5.5 processor minutes'."""
+    models = [e.model for e in entries]
+    names = [model_name(model) for model in order(paper.MODELS, models) if model in models]
+    kinds = {e.grid for e in entries}
     grids = " (some grids cut)" if "reduced" in kinds else ""
     if len(kinds) == 1:
         grids = GRIDS.get(kinds.pop(), "")
-    runs = [e["runs"] for e in entries if e.get("runs") is not None]
-    minutes = [float(e["minutes"]) for e in entries if e.get("minutes") is not None]
+    runs = [e.runs for e in entries if e.runs is not None]
+    minutes = [e.minutes for e in entries if e.minutes is not None]
     whole = len(entries)
     shown = [
         plural(sum(runs), "run") if len(runs) == whole else "number of runs unknown",
         f"{number(sum(minutes))} processor minutes" if len(minutes) == whole else "time unknown",
     ]
     return f"{listing(names)}{grids} {', '.join(shown)}"
+
+
+def command(results: Results) -> str:
+    """What made the results."""
+    return results.command or "hoplite reproduce"
+
+
+def when(results: Results) -> str:
+    return results.provenance.date or "an unknown date"
+
+
+def machine_line(results: Results) -> str:
+    """CPU, cores, threads, memory, kernels and system in one line.
+
+    >>> from hoplite.lab.results import Machine, Provenance
+    >>> machine_line(Results(provenance=Provenance(machine=Machine("Xeon", cores=2, threads=1))))
+    'Xeon, 2 cores, 1 thread used'
+    """
+    machine = results.provenance.machine
+    known = (
+        (machine.cpu, machine.cpu),
+        (machine.cores, plural(machine.cores or 0, "core")),
+        (machine.threads, f"{plural(machine.threads or 0, 'thread')} used"),
+        (machine.memory_gb, f"{machine.memory_gb} GB of memory"),
+        (machine.kernels, f"kernels: {machine.kernels}"),
+        (machine.system, machine.system),
+    )
+    return ", ".join(str(text) for value, text in known if value is not None) or "unknown"
+
+
+def busy_line(results: Results) -> str:
+    """That others used the machine, if they did."""
+    machine = results.provenance.machine
+    if machine.busy_before is None or not machine.busy:
+        return ""
+    return (
+        f"The machine was {100 * machine.busy_before:.0f} % busy with other work when the run "
+        "began, so times may be too long."
+    )

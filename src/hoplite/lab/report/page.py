@@ -11,21 +11,9 @@ from typing import Any
 from hoplite import words
 from hoplite.errors import require_extra
 from hoplite.files import atomic_write_text
-from hoplite.lab.report import figures, paper, provenance, text, view
-from hoplite.lab.report.check import check_results
-from hoplite.lab.report.findings import (
-    BIASED,
-    QUICK,
-    chosen,
-    cuts,
-    differences,
-    facts,
-    findings,
-    headline,
-    measure,
-    missing,
-    outcome,
-)
+from hoplite.lab import paper
+from hoplite.lab.report import figures, findings, view
+from hoplite.lab.results import Results
 
 TEMPLATES = files("hoplite.lab.report").joinpath("templates")
 
@@ -35,50 +23,30 @@ def check_libraries() -> None:
     require_extra("lab", "a page", "jinja2", "plotly")
 
 
-def write_report(results: dict[str, Any], out: str | os.PathLike[str]) -> None:
+def write_report(results: Results, out: str | os.PathLike[str]) -> None:
     """Write :func:`page` as the file ``out``, completely or not at all."""
     atomic_write_text(out, page(results))
 
 
-def page(results: dict[str, Any]) -> str:
+def page(results: Results) -> str:
     """The whole page. Everything from ``results`` is escaped: names are only ever text."""
-    check_results(results)
     plots = {
         "accuracy": figures.accuracy_figures(results),
         "curves": figures.curve_figures(results),
         "coefficients": figures.coefficient_figures(results),
         "spectrum": figures.spectrum_figures(results),
     }
-    datasets, timing = view.timing_table(results)
-    peers = view.peer_rows(results)
     return render(
         "page.html",
         plots,
-        BIASED=BIASED,
-        QUICK=QUICK,
-        busy=provenance.busy_line(results),
-        chosen={name: chosen(results, name) for name in paper.PROTOCOLS},
-        command=provenance.command(results),
         curves_note=figures.curves_note(plots["curves"]),
-        cuts=cuts(results),
-        differences=differences(results, "validation"),
-        facts=facts,
-        findings=findings(results),
-        headline=headline(results),
-        kind=results.get("kind"),
         legends={name: _legend(group) for name, group in plots.items()},
-        machine=provenance.machine_line(results),
-        measure=measure,
-        missing=missing(results),
-        outcome=outcome(results),
         paper=paper.figures(),
-        size=text.size,
+        results=results,
+        says=findings,
         tables={name: view.accuracy_table(results, name) for name in paper.PROTOCOLS},
-        timing={"datasets": datasets, "rows": timing, "peers": peers}
-        if results.get("timing")
-        else None,
-        versions=provenance.versions(results),
-        when=provenance.when(results),
+        timing=view.timing_table(results),
+        versions=results.provenance.machine.versions,
     )
 
 
@@ -111,7 +79,7 @@ def render(template: str, plots: Mapping[str, Sequence[figures.Figure]], **value
         plotly=Markup(get_plotlyjs() if specs else ""),  # 4.7 MB
         plots=plots,
         specs=Markup(script_json(specs)),
-        text=text,
+        text=view,
         **values,
     )
     # a file's name may hold bytes that are no UTF-8; they are shown by their numbers

@@ -1,116 +1,285 @@
-"""Results in words: scores, times and settings, the same on the page, in Markdown and terminals."""
+"""The results as text: the Markdown page RESULTS.md, and compact tables for the terminal."""
 
 from __future__ import annotations
 
-import json
-from typing import Any
+import html
+import os
+import re
 
-from hoplite.config import idle_settings
-from hoplite.kinds import MODEL_KINDS
-from hoplite.lab.report.paper import Score
-from hoplite.words import NOTHING, number, plural
+from hoplite.files import atomic_write_text
+from hoplite.lab import paper
+from hoplite.lab.report.findings import (
+    BEFOREHAND,
+    BIASED,
+    QUICK,
+    busy_line,
+    chosen,
+    command,
+    cuts,
+    differences,
+    findings,
+    headline,
+    machine_line,
+    measure,
+    missing,
+    when,
+)
+from hoplite.lab.report.view import (
+    TOLERANCE,
+    Cell,
+    TimeCell,
+    accuracy_table,
+    milliseconds,
+    ratio,
+    score,
+    searched,
+    setting,
+    size,
+    timing_table,
+)
+from hoplite.lab.results import Results
+from hoplite.words import NOTHING, dataset_name, plural, signed
 
-SYMBOLS = {
-    "hops": "k",
-    "lr": "learning rate",
-    "weight_decay": "weight decay",
-    "hidden": "hidden units",
+TITLES = {
+    "validation": "Test accuracy in %, {}",
+    "test": "BIASED, an upper bound: test accuracy in %, {}",
 }
 
 
-def score(value: Score | None, digits: int = 2) -> str:
-    """Percent with one decimal and its standard deviation, if it has one.
+def write_markdown(results: Results, out: str | os.PathLike[str], *, notes: str = "") -> None:
+    """Write :func:`markdown` as the file ``out``, completely or not at all."""
+    atomic_write_text(out, markdown(results, notes=notes))
 
-    >>> score(Score(82.04, 0.515)), score(Score(82.04, None))
-    ('82.0 ± 0.52', '82.0')
-    """
-    if value is None:
+
+def markdown(results: Results, *, notes: str = "") -> str:
+    """The page; ``notes`` is Markdown written by hand, put below the differences as it is."""
+    versions = results.provenance.machine.versions.items()
+    known = ", ".join(f"{name} {value}" for name, value in versions) or "unknown"
+    parts = [
+        "# Results",
+        f"Written by {_code(command(results))} on {_text(when(results))}; do not edit.",
+        "\n".join(
+            [
+                *[f"- {QUICK}"] * results.quick,
+                f"- Machine: {_text(machine_line(results))}",
+                f"- Versions: {_text(known)}",
+            ]
+        ),
+        f"**{_text(headline(results))}**",
+        "\n".join(f"- {_text(line)}" for line in findings(results)),
+        *_accuracy(results, "validation"),
+        *_differences(results, "validation"),
+        *(["### Notes", notes.strip()] if notes.strip() else []),
+        *_accuracy(results, "test"),
+        *_differences(results, "test"),
+        *_cuts(results),
+        *_timing(results),
+        *_missing(results),
+        *_every_number(results),
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _accuracy(results: Results, protocol: str) -> list[str]:
+    table = accuracy_table(results, protocol)
+    if not table.cells:
+        return []
+    title, text = (
+        (
+            f"## Accuracy, {chosen(results, protocol)}",
+            f"{measure(table)}; in brackets the paper's, and ours minus the paper's in points. The "
+            "paper's Reddit column is left out.",
+        )
+        if protocol == "validation"
+        else (
+            f"## BIASED, an upper bound: accuracy, {chosen(results, protocol)}",
+            f"**{BIASED}**\n\n{measure(table)}.",
+        )
+    )
+    rows = [
+        [f"{'↳ ' if row.part else ''}{_text(row.label)}", *map(_cell, row.cells)]
+        for row in table.rows
+        if any(row.cells)
+    ]
+    gates = {row.model for row in table.rows if row.part}
+    note = f"The hLGC row is, on each dataset, the gate with the best {protocol} accuracy."
+    columns = ["model", *[_text(dataset_name(d)) for d in table.datasets]]
+    return [title, text, _grid(columns, rows), note if "hlgc" in gates else ""]
+
+
+def _cell(cell: Cell | None) -> str:
+    if cell is None:
         return NOTHING
-    if value.std is None:
-        return f"{value.mean:.1f}"
-    return f"{value.mean:.1f} ± {value.std:.{digits}f}"
+    if cell.paper is None:
+        return f"**{score(cell.ours)}**"
+    mark = " ▼" if cell.verdict == "below" else ""
+    return f"**{score(cell.ours)}** ({score(cell.paper)}; {signed(cell.difference)}{mark})"
 
 
-def milliseconds(value: float) -> str:
-    """
-    >>> milliseconds(2.148), milliseconds(20.44), milliseconds(1234.0)
-    ('2.15', '20.4', '1,234')
-    """
-    if value >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
-
-
-def ratio(theirs: float, ours: float) -> str:
-    """How much faster ours is, in words.
-
-    >>> ratio(10.0, 2.0), ratio(2.0, 10.0), ratio(10.0, 9.9)
-    ('5.0x faster', '5.0x slower', 'as fast')
-    """
-    if not (theirs > 0 and ours > 0):
-        return NOTHING
-    factor = max(theirs / ours, ours / theirs)
-    if factor < 1.05:
-        return "as fast"
-    shown = f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
-    return f"{shown}x {'faster' if theirs > ours else 'slower'}"
-
-
-def setting(name: str, value: Any) -> str:
-    """
-    >>> setting("hops", 20), setting("weight_decay", 5e-06)
-    ('k = 20', 'weight decay = 5e-06')
-    """
-    return f"{SYMBOLS.get(name, name.replace('_', ' '))} = {plain(value)}"
-
-
-def settings(entry: dict[str, Any]) -> list[str]:
-    """The configuration of a result, without the settings that its model has not.
-
-    >>> settings({"model": "lgc", "config": {"model": "lgc", "hops": 20, "heads": 8}})
-    ['k = 20']
-    """
-    hidden = {"model"} | idle_settings(entry["model"])
+def _differences(results: Results, protocol: str) -> list[str]:
+    cells = [c for c in accuracy_table(results, protocol).every_cell if c.paper]
+    if not cells:
+        return []
+    lines = [
+        f"- **{_text(cell.entry.name)}: {signed(cell.difference)} points** "
+        f"({score(cell.ours)}; paper {score(cell.paper)}). {_text(' '.join(reasons))}"
+        for cell, reasons in differences(results, protocol)
+    ]
+    limit = f"more than {TOLERANCE:.1f} point below the paper"
     return [
-        setting(str(name), value)
-        for name, value in (entry.get("config") or {}).items()
-        if value is not None and name not in hidden
+        "### Differences from the paper",
+        f"{len(lines)} of {plural(len(cells), 'result')} (each gate counted) "
+        f"{'is' if len(lines) == 1 else 'are'} {limit}." + (" The facts:" if lines else ""),
+        "\n".join(lines),
     ]
 
 
-def size(entry: dict[str, Any]) -> str:
-    """The setting that a time depends on most.
+def _cuts(results: Results) -> list[str]:
+    found = cuts(results)
+    if not found:
+        return []
+    lines = [f"- {_text(names)}: {_text(reason)}" for names, reason in found]
+    return ["## Searches smaller than the paper's grid", "\n".join(lines)]
 
-    >>> size({"model": "lgc", "config": {"hops": 20, "hidden": 16}})
-    'k = 20'
+
+def _timing(results: Results) -> list[str]:
+    if not results.timing:
+        return []
+    table = timing_table(results)
+    rows = [[_text(row.label), *map(_time, row.cells)] for row in table.rows if any(row.cells)]
+    rows += [[_text(label), *map(milliseconds, times)] for label, times in table.peers]
+    return [
+        "## Milliseconds per epoch",
+        _text(busy_line(results)),
+        "Median (quartiles) on the machine above, against the paper's mean on a "
+        f"{paper.figures()['machine'].split(',')[0]}; each with the setting it was measured for.",
+        _grid(["model", *[_text(dataset_name(d)) for d in table.datasets]], rows),
+    ]
+
+
+def _time(cell: TimeCell | None) -> str:
+    if cell is None:
+        return NOTHING
+    entry = cell.entry
+    ours = f"**{milliseconds(entry.ms_median)}**"
+    if entry.ms_low is not None and entry.ms_high is not None:
+        ours += f" ({milliseconds(entry.ms_low)} to {milliseconds(entry.ms_high)})"
+    lines = [f"{ours}, {_text(size(entry))}"]
+    if cell.paper is not None:
+        settings = ", ".join(setting(name, value) for name, value in cell.paper.setting.items())
+        faster = ratio(cell.paper.ms, entry.ms_median)
+        lines.append(f"paper {milliseconds(cell.paper.ms)}, {settings}: {faster}")
+    if cell.peer:
+        faster = ratio(cell.peer.ms_median, entry.ms_median)
+        lines.append(f"against {_text(cell.peer.name)}: {faster}")
+    return "<br>".join(lines)
+
+
+def _missing(results: Results) -> list[str]:
+    lines = [f"- {_text(line)}" for line in missing(results)]
+    return ["## Not in this run", "\n".join(lines)] if lines else []
+
+
+def _every_number(results: Results) -> list[str]:
+    columns = ["model", "validation", "test", "grid", "searched", "seeds", "command"]
+    parts = []
+    for protocol in paper.PROTOCOLS:
+        cells = accuracy_table(results, protocol).every_cell
+        if cells:
+            label = chosen(results, protocol) + (" (BIASED)" if protocol == "test" else "")
+            parts += [
+                f"### {label[0].upper()}{label[1:]}",
+                _grid(columns, [_number(cell) for cell in cells]),
+            ]
+    known = any(entry.minutes is not None for entry in results.accuracy)
+    note = (
+        "Processor minutes are those of the whole search, all cores together; one search serves "
+        "both protocols."
+    )
+    title = "## Every number, and the command that repeats it"
+    return [title, note if known else "", *parts] if parts else []
+
+
+def _number(cell: Cell) -> list[str]:
+    entry = cell.entry
+    return [
+        _text(cell.entry.name),
+        score(cell.validation),
+        score(cell.ours),
+        _text(entry.grid or NOTHING),
+        ", ".join(searched(entry)) or NOTHING,
+        " ".join(map(str, entry.seeds)),
+        _code(entry.command) if entry.command else NOTHING,
+    ]
+
+
+def _grid(columns: list[str], rows: list[list[str]]) -> str:
+    lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _text(value: str) -> str:
+    """Text that Markdown shows as it is.
+
+    >>> _text("<b>a|b</b>")
+    '&lt;b&gt;a\\\\|b&lt;/b&gt;'
     """
-    kind = MODEL_KINDS.get(entry["model"])
-    name = kind.growth if kind else "hops"
-    value = (entry.get("config") or {}).get(name)
-    return "" if value is None else setting(name, value)
+    value = html.escape(" ".join(value.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", value)
 
 
-def searched(entry: dict[str, Any]) -> list[str]:
-    """How large the search of a result was, and what it cost: minutes are of all cores together.
+def _code(value: str) -> str:
+    """A code span around any text, also in a cell of a table.
 
-    >>> searched({"configurations": 189, "runs": 945, "minutes": 5.339})
-    ['189 configurations', '945 runs', '5.34 processor minutes']
+    >>> _code("a ` b | c")
+    '`` a ` b \\\\| c ``'
     """
-    keys = ("configurations", "runs")
-    counts = [plural(entry[key], key[:-1]) for key in keys if entry.get(key) is not None]
-    minutes = entry.get("minutes")
-    return counts + ([] if minutes is None else [f"{number(minutes)} processor minutes"])
+    value = " ".join(value.split()).replace("|", "\\|")
+    longest = max((len(run) for run in re.findall("`+", value)), default=0)
+    fence = "`" * (longest + 1)
+    pad = " " if longest else ""
+    return f"{fence}{pad}{value}{pad}{fence}"
 
 
-def one_seed(entry: dict[str, Any]) -> bool:
-    """Whether a result is known to rest on a single seed, which has no deviation.
+def terminal_tables(results: Results) -> list[tuple[str, list[str], list[list[str]]]]:
+    """Title, columns and rows of every table that the results have something for."""
+    tables = []
+    for protocol, title in TITLES.items():
+        table = accuracy_table(results, protocol)
+        how = chosen(results, protocol)
+        if how == BEFOREHAND:
+            how += " (quick run, no search)"
+        if table.cells:
+            columns = ["model", *map(dataset_name, table.datasets)]
+            rows = [
+                [f"  {row.label}" if row.part else row.label, *map(_short, row.cells)]
+                for row in table.rows
+                if any(row.cells)
+            ]
+            tables.append((title.format(how), columns, rows))
+    if results.timing:
+        times = timing_table(results)
+        columns = ["model", *map(dataset_name, times.datasets)]
+        rows = [[row.label, *map(_short_time, row.cells)] for row in times.rows if any(row.cells)]
+        rows += [[label, *map(milliseconds, values)] for label, values in times.peers]
+        tables.append(("Milliseconds per epoch (against the paper's V100)", columns, rows))
+    return tables
 
-    >>> one_seed({"seeds": [0]}), one_seed({"seeds": [0, 1]}), one_seed({"test": [0.8]})
-    (True, False, True)
-    """
-    return len(entry.get("seeds") or entry.get("test") or ()) == 1
+
+def _short(cell: Cell | None) -> str:
+    if cell is None:
+        return NOTHING
+    ours = score(cell.ours, digits=1)
+    if cell.paper is None:
+        return ours
+    return f"{ours} (paper {cell.paper.mean:.1f}, {signed(cell.difference)})"
 
 
-def plain(value: Any) -> str:
-    """A value of a configuration: text as it is, the rest as JSON writes it."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)
+def _short_time(cell: TimeCell | None) -> str:
+    if cell is None:
+        return NOTHING
+    ours = milliseconds(cell.entry.ms_median)
+    if cell.paper is None:
+        return ours
+    faster = ratio(cell.paper.ms, cell.entry.ms_median)
+    return f"{ours} (paper {milliseconds(cell.paper.ms)}, {faster})"

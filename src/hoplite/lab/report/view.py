@@ -1,41 +1,53 @@
-"""The results arranged as the paper arranges its tables: a row a model, a column a dataset."""
+"""The results arranged as the paper arranges its tables, and the words for what stands in them.
+
+A row is a model, a column a dataset. The page, RESULTS.md and the terminal show the same.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hoplite.lab.report import paper
-from hoplite.lab.report.paper import EpochTime, Score
-from hoplite.lab.report.text import one_seed
-from hoplite.words import dataset_name, model_name
+from hoplite.config import idle_settings
+from hoplite.kinds import MODEL_KINDS
+from hoplite.lab import paper
+from hoplite.lab.paper import EpochTime, Score
+from hoplite.lab.results import Accuracy, Peer, Results, Timing
+from hoplite.words import NOTHING, model_name, number, plural
 
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
 PEER = "PyTorch Geometric's GCN"  # of hoplite reproduce: two layers, and always
 PEER_HIDDEN = 16
+SYMBOLS = {
+    "hops": "k",
+    "lr": "learning rate",
+    "weight_decay": "weight decay",
+    "hidden": "hidden units",
+}
 
 
 @dataclass(frozen=True)
 class Cell:
     """One accuracy of ours, and the paper's if it has one."""
 
-    protocol: str
-    entry: dict[str, Any]
+    entry: Accuracy
     paper: Score | None
 
     @property
     def ours(self) -> Score:
         """Test accuracy in percent."""
-        std = None if one_seed(self.entry) else 100 * self.entry["test_std"]
-        return Score(100 * self.entry["test_mean"], std)
+        return self._score(self.entry.test_mean, self.entry.test_std)
 
     @property
     def validation(self) -> Score | None:
         """Validation accuracy in percent, if it is known."""
-        mean, std = self.entry.get("val_mean"), self.entry.get("val_std")
-        if mean is None:
-            return None
-        return Score(100 * mean, None if std is None or one_seed(self.entry) else 100 * std)
+        mean = self.entry.val_mean
+        return None if mean is None else self._score(mean, self.entry.val_std)
+
+    def _score(self, mean: float, std: float | None) -> Score:
+        return Score(100 * mean, None if std is None or self.entry.one_seed else 100 * std)
 
     @property
     def difference(self) -> float | None:
@@ -53,16 +65,6 @@ class Cell:
             return "above"
         return "near" if self.difference >= -TOLERANCE else "below"
 
-    @property
-    def name(self) -> str:
-        """
-        >>> entry = {"model": "lgc", "dataset": "cora"}
-        >>> Cell("validation", entry, None).name
-        'LGC on Cora'
-        """
-        model = model_name(self.entry["model"], self.entry.get("gate"))
-        return f"{model} on {dataset_name(self.entry['dataset'])}"
-
 
 @dataclass(frozen=True)
 class Row:
@@ -74,21 +76,6 @@ class Row:
     paper: list[Score | None]
     part: bool = False
     note: str = ""
-
-
-@dataclass(frozen=True)
-class TimeCell:
-    """One time per epoch of ours, and the paper's if it has one."""
-
-    entry: dict[str, Any]
-    paper: EpochTime | None
-
-    @property
-    def peer(self) -> dict[str, Any] | None:
-        """The peer where it is the same model of the same size: the only fair ratio to it."""
-        peer, hidden = self.entry.get("peer"), (self.entry.get("config") or {}).get("hidden")
-        same = self.entry["model"] == "gcn" and hidden == PEER_HIDDEN
-        return peer if peer and same and peer["name"] == PEER else None
 
 
 @dataclass(frozen=True)
@@ -111,70 +98,102 @@ class Table:
         return [cell for row in rows for cell in row.cells if cell]
 
 
-def accuracy_table(results: dict[str, Any], protocol: str) -> Table:
+def accuracy_table(results: Results, protocol: str) -> Table:
     """The accuracies of one protocol; the two protocols never share a table.
 
     A model with several gates gets a row for the gate that the protocol itself would choose (the
     best validation accuracy, or test accuracy for the biased protocol), then a row per gate.
     """
-    entries = [e for e in results.get("accuracy") or [] if e["protocol"] == protocol]
-    datasets = order(paper.DATASETS, [e["dataset"] for e in entries])
+    entries = results.of(protocol)
+    datasets = order(paper.DATASETS, [e.dataset for e in entries])
     table = Table(datasets)
-    for model in order(paper.MODELS, [e["model"] for e in entries]):
-        own = [e for e in entries if e["model"] == model]
-        gates = list(dict.fromkeys(e.get("gate") for e in own))
+    for model in order(paper.MODELS, [e.model for e in entries]):
+        own = [e for e in entries if e.model == model]
+        gates = list(dict.fromkeys(e.gate for e in own))
         published = [paper.accuracy(protocol, model, dataset) for dataset in datasets]
 
         def cells(
-            group: list[dict[str, Any]], published: list[Score | None] = published
+            group: list[Accuracy], published: list[Score | None] = published
         ) -> list[Cell | None]:
-            chosen = [_choose([e for e in group if e["dataset"] == d], protocol) for d in datasets]
-            return [
-                None if e is None else Cell(protocol, e, p)
-                for e, p in zip(chosen, published, strict=True)
-            ]
+            chosen = [_choose([e for e in group if e.dataset == d], protocol) for d in datasets]
+            pairs = zip(chosen, published, strict=True)
+            return [None if entry is None else Cell(entry, score) for entry, score in pairs]
 
         note = f"{gates[0]} gate" if gates and gates[0] else ""
         if len(gates) > 1:
             note = f"best gate by {protocol} accuracy"
         table.rows.append(Row(model_name(model), model, cells(own), published, note=note))
         for gate in gates if len(gates) > 1 else []:
-            part = [e for e in own if e.get("gate") == gate]
+            part = [e for e in own if e.gate == gate]
             label = f"{gate} gate" if gate else "no gate"
             table.rows.append(Row(label, model, cells(part), published, part=True))
     return table
 
 
-def timing_table(results: dict[str, Any]) -> tuple[list[str], list[tuple[str, str, list]]]:
-    """Datasets, and per model and gate its label, its name and a TimeCell or None per dataset."""
-    entries = results.get("timing") or []
-    datasets = order(paper.DATASETS, [e["dataset"] for e in entries])
+def _choose(entries: list[Accuracy], protocol: str) -> Accuracy | None:
+    def reached(entry: Accuracy) -> float:
+        return (entry.val_mean or 0.0) if protocol == "validation" else entry.test_mean
+
+    return max(entries, key=reached, default=None)
+
+
+@dataclass(frozen=True)
+class TimeCell:
+    """One time per epoch of ours, and the paper's if it has one."""
+
+    entry: Timing
+    paper: EpochTime | None
+
+    @property
+    def peer(self) -> Peer | None:
+        """The peer where it is the same model of the same size: the only fair ratio to it."""
+        peer, hidden = self.entry.peer, (self.entry.config or {}).get("hidden")
+        same = self.entry.model == "gcn" and hidden == PEER_HIDDEN
+        return peer if peer and same and peer.name == PEER else None
+
+
+@dataclass(frozen=True)
+class TimeRow:
+    """A model with a gate, and its times."""
+
+    label: str
+    model: str
+    cells: list[TimeCell | None]
+
+
+@dataclass(frozen=True)
+class TimeTable:
+    """Rows over ``datasets``; ``peers`` are the labels of the peers and their milliseconds."""
+
+    datasets: list[str]
+    rows: list[TimeRow]
+    peers: list[tuple[str, list[float | None]]]
+
+
+def timing_table(results: Results) -> TimeTable:
+    """A row per model and gate, and one for every peer."""
+    entries = results.timing
+    datasets = order(paper.DATASETS, [e.dataset for e in entries])
     rows = []
-    for model in order(paper.MODELS, [e["model"] for e in entries]):
-        own = [e for e in entries if e["model"] == model]
-        for gate in dict.fromkeys(e.get("gate") for e in own) or [None]:
-            found = {e["dataset"]: e for e in own if e.get("gate") == gate}
+    for model in order(paper.MODELS, [e.model for e in entries]):
+        own = [e for e in entries if e.model == model]
+        for gate in dict.fromkeys(e.gate for e in own) or [None]:
+            found = {e.dataset: e for e in own if e.gate == gate}
             cells = [
                 TimeCell(found[d], paper.epoch_time(model, d)) if d in found else None
                 for d in datasets
             ]
-            rows.append((model_name(model, gate), model, cells))
-    return datasets, rows
-
-
-def peer_rows(results: dict[str, Any]) -> list[tuple[str, list[float | None]]]:
-    """The label of each peer, and its milliseconds per epoch on each dataset of the time table."""
-    found: dict[str, dict[str, float]] = {}
-    for entry in results.get("timing") or []:
-        if entry.get("peer"):
-            times = found.setdefault(entry["peer"]["name"], {})
-            times.setdefault(entry["dataset"], entry["peer"]["ms_median"])
-    datasets = timing_table(results)[0]
+            rows.append(TimeRow(model_name(model, gate), model, cells))
+    peers: dict[str, dict[str, float]] = {}
+    for entry in entries:
+        if entry.peer:
+            peers.setdefault(entry.peer.name, {}).setdefault(entry.dataset, entry.peer.ms_median)
     size = {PEER: f", {PEER_HIDDEN} hidden units"}
-    return [
+    labelled = [
         (f"{name}{size.get(name, '')}, here", [times.get(dataset) for dataset in datasets])
-        for name, times in found.items()
+        for name, times in peers.items()
     ]
+    return TimeTable(datasets, rows, labelled)
 
 
 def order(first: tuple[str, ...], found: list[str]) -> list[str]:
@@ -182,6 +201,84 @@ def order(first: tuple[str, ...], found: list[str]) -> list[str]:
     return list(dict.fromkeys([*first, *found]))
 
 
-def _choose(entries: list[dict[str, Any]], protocol: str) -> dict[str, Any] | None:
-    key = "val_mean" if protocol == "validation" else "test_mean"
-    return max(entries, key=lambda e: e.get(key) or 0.0, default=None)
+def score(value: Score | None, digits: int = 2) -> str:
+    """Percent with one decimal and its standard deviation, if it has one.
+
+    >>> score(Score(82.04, 0.515)), score(Score(82.04, None))
+    ('82.0 ± 0.52', '82.0')
+    """
+    if value is None:
+        return NOTHING
+    if value.std is None:
+        return f"{value.mean:.1f}"
+    return f"{value.mean:.1f} ± {value.std:.{digits}f}"
+
+
+def milliseconds(value: float | None) -> str:
+    """
+    >>> milliseconds(2.148), milliseconds(20.44), milliseconds(1234.0)
+    ('2.15', '20.4', '1,234')
+    """
+    if value is None:
+        return NOTHING
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def ratio(theirs: float, ours: float) -> str:
+    """How much faster ours is, in words.
+
+    >>> ratio(10.0, 2.0), ratio(2.0, 10.0), ratio(10.0, 9.9)
+    ('5.0x faster', '5.0x slower', 'as fast')
+    """
+    if not (theirs > 0 and ours > 0):
+        return NOTHING
+    factor = max(theirs / ours, ours / theirs)
+    if factor < 1.05:
+        return "as fast"
+    shown = f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
+    return f"{shown}x {'faster' if theirs > ours else 'slower'}"
+
+
+def setting(name: str, value: Any) -> str:
+    """
+    >>> setting("hops", 20), setting("weight_decay", 5e-06)
+    ('k = 20', 'weight decay = 5e-06')
+    """
+    shown = value if isinstance(value, str) else json.dumps(value, default=str)
+    return f"{SYMBOLS.get(name, name.replace('_', ' '))} = {shown}"
+
+
+def settings(model: str, config: Mapping[str, Any]) -> list[str]:
+    """A configuration without the settings that its model has not.
+
+    >>> settings("lgc", {"model": "lgc", "hops": 20, "heads": 8})
+    ['k = 20']
+    """
+    hidden = {"model"} | idle_settings(model)
+    return [
+        setting(name, value)
+        for name, value in config.items()
+        if value is not None and name not in hidden
+    ]
+
+
+def size(entry: Timing) -> str:
+    """The setting that a time depends on most.
+
+    >>> size(Timing(dataset="cora", model="lgc", config={"hops": 20, "hidden": 16}, ms_median=1))
+    'k = 20'
+    """
+    kind = MODEL_KINDS.get(entry.model)
+    name = kind.growth if kind else "hops"
+    value = (entry.config or {}).get(name)
+    return "" if value is None else setting(name, value)
+
+
+def searched(entry: Accuracy) -> list[str]:
+    """How large the search of a result was, and what it cost: minutes are of all cores together."""
+    counts = {"configuration": entry.configurations, "run": entry.runs}
+    parts = [plural(count, noun) for noun, count in counts.items() if count is not None]
+    cost = entry.minutes
+    return parts + ([] if cost is None else [f"{number(cost)} processor minutes"])

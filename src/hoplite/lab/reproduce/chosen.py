@@ -1,7 +1,7 @@
-"""The chosen models, trained again and looked at: accuracies, loss curves, coefficients.
+"""Jobs, a model on a dataset each, and their chosen models, trained again and looked at.
 
-One training per job gives all three. It is kept in a file of its own, so an interrupted run goes on
-after it.
+One training per job gives its accuracies, loss curves and coefficients. It is kept in a
+file of its own, so an interrupted run goes on after it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import numpy as np
 
@@ -20,29 +20,51 @@ from hoplite.errors import HopliteError
 from hoplite.files import lock, open_lock
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
-from hoplite.lab.reproduce.jobs import CURVES_ON, MODELS_SHARE, Job
+from hoplite.lab.results import Count, Curve, Share
 from hoplite.models import build_model
 from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
-from hoplite.selection.records import Count, Share
 from hoplite.selection.workers import train_in_processes
 from hoplite.training.results import number
 from hoplite.training.train import train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
-Curve = list[float | None]
+CURVES_ON = "cora"  # the dataset whose loss curves are shown, as in the paper
+MODELS_SHARE = 0.8  # of all progress; the rest is timing, spectra and the report
 
 
-class Learned(TypedDict):
+@dataclass(frozen=True)
+class Job:
+    """One model on one dataset with the grid that it is searched over."""
+
+    dataset: str
+    model: str
+    grid: str
+    gate: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Of the job's files."""
+        return "-".join(part for part in (self.dataset, self.model, self.gate) if part)
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Options that all of the job's configurations share."""
+        return {} if self.gate is None else {"gate": self.gate}
+
+
+@dataclass(frozen=True)
+class Learned:
     """Coefficients of every run, and for hLGC their spread."""
 
     runs: list[Curve]
     node_std: Curve | None
 
 
-class Seen(TypedDict):
-    """The file of a job."""
+@dataclass(frozen=True)
+class Seen:
+    """What a job's training gave, and all that decides it; the file of a job."""
 
     hoplite: str
     config: dict[str, Any]
@@ -56,11 +78,10 @@ class Seen(TypedDict):
 
 def examine(
     graph: Graph, job: Job, options: dict[str, Any], seeds: list[int], folder: Path
-) -> dict[str, Any]:
+) -> Seen:
     """Train ``options`` with all seeds, read the test set, and keep what the report shows."""
     path = folder / f"{job.name}.json"
-    key = _key(options, seeds)
-    kept = _kept(path, key)
+    kept = _kept(path, options, seeds)
     if kept is not None:
         return kept
     shown = job.dataset == CURVES_ON and job.model in POLYNOMIAL
@@ -71,21 +92,22 @@ def examine(
         )
     first = result.runs[0]
     names = ("train_loss", "val_loss", "test_loss") if shown else ()
-    found: dict[str, Any] = {
-        **key,
-        "val": [number(run.val_accuracy) for run in result.runs],
-        "test": [number(run.test_accuracy) for run in result.runs],
-        "best_epoch": first.best_epoch,
-        "curves": {name: _rounded(first.history[name]) for name in names},
-        "coefficients": None,
-    }
+    learned = None
     if job.model in POLYNOMIAL:
         pairs = [hop_coefficients(run.model, graph) for run in result.runs]
         spreads = [spread for _, spread in pairs if spread is not None]
-        found["coefficients"] = {
-            "runs": [_rounded(mean) for mean, _ in pairs],
-            "node_std": _rounded(np.mean(spreads, axis=0)) if spreads else None,
-        }
+        node_std = _rounded(np.mean(spreads, axis=0)) if spreads else None
+        learned = Learned([_rounded(mean) for mean, _ in pairs], node_std)
+    found = Seen(
+        hoplite=__version__,
+        config=options,
+        seeds=seeds,
+        val=[number(run.val_accuracy) for run in result.runs],
+        test=[number(run.test_accuracy) for run in result.runs],
+        best_epoch=first.best_epoch,
+        curves={name: _rounded(first.history[name]) for name in names},
+        coefficients=learned,
+    )
     folder.mkdir(parents=True, exist_ok=True)
     write_json(path, found, indent=None)
     return found
@@ -98,7 +120,7 @@ def examine_many(
     folder: Path,
     workers: int,
     report: Callable[[str, float], None],
-) -> Iterator[tuple[Job, dict[str, Any]]]:
+) -> Iterator[tuple[Job, Seen]]:
     """Examine jobs with their options in ``workers`` processes; results come in the jobs' order."""
     work = _Examinations(graphs, tasks, seeds, folder)
     processes = min(workers, len(work.waiting()))
@@ -130,7 +152,7 @@ class _Examinations:
         return [
             index
             for index, (job, options) in enumerate(self.tasks)
-            if _kept(self.folder / f"{job.name}.json", _key(options, self.seeds)) is None
+            if _kept(self.folder / f"{job.name}.json", options, self.seeds) is None
         ]
 
     def work(self) -> None:
@@ -187,20 +209,16 @@ def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.
     return mean.numpy(), spread.numpy()
 
 
-def _key(options: dict[str, Any], seeds: list[int]) -> dict[str, Any]:
-    """All that decides the results of a job."""
-    return {"hoplite": __version__, "config": options, "seeds": seeds}
-
-
-def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:
+def _kept(path: Path, options: dict[str, Any], seeds: list[int]) -> Seen | None:
     """What an earlier run kept for the same settings; anything else is made again."""
     try:
-        found: dict[str, Any] = {**read_json(path, Seen)}
+        found = read_json(path, Seen)
     except (OSError, ValueError):
         return None
-    return found if {name: found[name] for name in key} == key else None
+    same = (found.hoplite, found.config, found.seeds) == (__version__, options, seeds)
+    return found if same else None
 
 
-def _rounded(values: np.ndarray) -> list[float | None]:
+def _rounded(values: np.ndarray) -> Curve:
     """Six digits are plenty for a plot; what is not finite is left out."""
     return [float(f"{v:.6g}") if np.isfinite(v) else None for v in np.asarray(values).tolist()]

@@ -1,40 +1,64 @@
-"""reproduce: everything in order, each step kept, the results file written as it grows."""
+"""reproduce: everything in order, each step kept, the results file written as it grows.
+
+A search per model and dataset, of the paper's grid or of the part of it that we can afford; then
+the chosen models, their times and their filters.
+"""
 
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import shlex
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from hoplite.datasets import load
-from hoplite.errors import ConfigError, HopliteError
-from hoplite.files import atomic_write_text
+from hoplite.errors import ConfigError, HopliteError, check_choice
 from hoplite.graph import Graph
-from hoplite.lab.bench.machine import describe
-from hoplite.lab.report import load_results, write_markdown, write_report
-from hoplite.lab.reproduce import timing
-from hoplite.lab.reproduce.chosen import examine, examine_many
-from hoplite.lab.reproduce.jobs import MODELS_SHARE, Job, check_datasets, full_jobs, quick_jobs
-from hoplite.lab.reproduce.sections import (
-    Found,
-    accuracy_entry,
-    all_runs,
-    learned_sections,
-    spectrum_entry,
-)
+from hoplite.lab.machine import describe
+from hoplite.lab.report import write_markdown, write_report
+from hoplite.lab.reproduce import sections
+from hoplite.lab.reproduce.chosen import MODELS_SHARE, Job, examine, examine_many
+from hoplite.lab.reproduce.sections import Found, accuracy_entry
+from hoplite.lab.results import FILE, Provenance, Results, load_results, write_results
 from hoplite.predictions import write_table
 from hoplite.selection import choose, rank, read_space
 from hoplite.selection.runner import run_search
 from hoplite.selection.settings import full_options
 from hoplite.training.train import as_seeds
 
+DATASETS = ("cora", "citeseer", "pubmed")
+LINEAR = ("sgc", "egc", "lgc")  # searched over the paper's whole grid, as is gcn
 CORES = os.cpu_count() or 1
 
 Report = Callable[[str, float], None]
+
+
+def full_jobs(datasets: Sequence[str]) -> list[Job]:
+    """The cheap grids first, so that an interrupted run has something to show."""
+    whole = [Job(data, model, "paper") for data in datasets for model in (*LINEAR, "gcn")]
+    cut = [Job(data, "hlgc", "reduced", "class") for data in datasets]
+    cut += [Job(data, "gat", "reduced") for data in datasets]
+    # d x d/2 weights, or d x d products, for every hop: too slow where d is above a thousand
+    for gate in ("node", "feature"):
+        cut += [Job(data, "hlgc", "reduced", gate) for data in datasets if data == "pubmed"]
+    return whole + cut
+
+
+def quick_jobs(datasets: Sequence[str]) -> list[Job]:
+    """One configuration each: what the full run chose."""
+    models = (*LINEAR, "gcn", "gat")
+    jobs = [Job(data, model, "quick") for data in datasets for model in models]
+    return jobs + [Job(data, "hlgc", "quick", "class") for data in datasets]
+
+
+def check_datasets(datasets: Sequence[str] | None) -> tuple[str, ...]:
+    """All three, or those of them that are asked for."""
+    chosen = DATASETS if datasets is None else tuple(datasets)
+    for name in chosen:
+        check_choice("datasets", name, DATASETS)
+    return tuple(name for name in DATASETS if name in chosen)
 
 
 def reproduce(
@@ -46,11 +70,12 @@ def reproduce(
     workers: int | None = None,
     notes: str = "",
     progress: Report | None = None,
-) -> dict[str, Any]:
+) -> Results:
     """Run the paper's experiments into ``out`` and return the results (``results.json``).
 
     ``out`` also gets ``report.html``, ``RESULTS.md``, ``runs.parquet`` and the ledgers of the
-    searches. A call that was interrupted, in whatever way, is continued by the same call.
+    searches. A call that was interrupted, in whatever way, is continued by the same call;
+    until then ``hoplite report`` shows what there is.
 
     Parameters
     ----------
@@ -67,36 +92,39 @@ def reproduce(
     jobs = quick_jobs(chosen_data) if quick else full_jobs(chosen_data)
     report = progress or (lambda what, share: None)
     graphs = {name: load(name) for name in chosen_data}
+    results = Results(
+        kind="quick" if quick else "full",
+        command=_command(folder, quick, datasets, seeds),
+        datasets=list(chosen_data),
+        seeds=seeds,
+        provenance=Provenance(datetime.date.today().isoformat(), describe(CORES)),
+    )
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
-    finished = _finished(folder, "quick" if quick else "full", chosen_data, seeds)
-    results: dict[str, Any] = {
-        "format": 1,
-        "kind": "quick" if quick else "full",
-        "command": _command(folder, quick, datasets, seeds),
-        "datasets": list(chosen_data),
-        "seeds": seeds,
-        "provenance": _provenance(),
-    }
+    finished = _finished(folder, results)
 
     def keep() -> None:
         if not finished:  # an interrupted repetition must not leave less than there was
-            _write(folder, results)
+            write_results(results, folder)
 
+    keep()
     run_jobs = _quick_jobs if quick else _full_jobs
     found: list[Found] = []
     for one in run_jobs(graphs, jobs, folder, as_seeds(seeds), workers or CORES, report):
         found.append(one)
-        results["accuracy"] = [entry for each in found for entry in each.entries]
-        results |= learned_sections(found)
+        results = replace(
+            results,
+            accuracy=[entry for each in found for entry in each.entries],
+            curves=sections.loss_curves(found),
+            coefficients=sections.coefficients(found),
+        )
         keep()
-    results["timing"] = []
-    effort = timing.QUICK if quick else timing.FULL
+    effort = sections.QUICK if quick else sections.FULL
     for index, (name, graph) in enumerate(graphs.items()):
         of_graph = [(one.job, one.options) for one in found if one.job.dataset == name]
-        results["timing"] += timing.time_jobs(
+        times = sections.time_jobs(
             graph,
             of_graph,
             effort,
@@ -104,16 +132,17 @@ def reproduce(
                 f"{n}: time of {what}", MODELS_SHARE + 0.15 * (i + part) / len(graphs)
             ),
         )
+        results = replace(results, timing=results.timing + times)
         keep()
-    results["spectrum"] = []
     for index, (name, graph) in enumerate(graphs.items()):
         report(f"{name}: spectrum", 0.95 + 0.04 * index / len(graphs))
-        results["spectrum"].append(spectrum_entry(name, graph, found))
-    _write(folder, results)
+        shown = sections.spectrum(name, graph, found)
+        results = replace(results, spectrum=[*results.spectrum, shown])
+    write_results(results, folder)
     report("report", 0.99)
     try:
         if not quick:
-            write_table(all_runs(found), folder / "runs.parquet")
+            write_table(sections.all_runs(found), folder / "runs.parquet")
         write_report(results, folder / "report.html")
         write_markdown(results, folder / "RESULTS.md", notes=notes)
     except OSError as error:
@@ -122,19 +151,19 @@ def reproduce(
     return results
 
 
-def _finished(folder: Path, kind: str, datasets: Sequence[str], seeds: int) -> bool:
+def _finished(folder: Path, new: Results) -> bool:
     """Whether ``folder`` holds this very run, and all of it; another run is refused."""
-    if not (folder / "results.json").exists():
+    if not (folder / FILE).exists():
         return False
     old = load_results(folder)
-    here = {"kind": kind, "datasets": list(datasets), "seeds": seeds}
-    for name, value in here.items():
-        if old.get(name, value) != value:
+    for name in ("kind", "datasets", "seeds"):
+        there, here = getattr(old, name), getattr(new, name)
+        if there not in (None, here):
             raise ConfigError(
-                f"{folder} holds a run with {name} {old[name]!r}, and this one has {value!r}; "
+                f"{folder} holds a run with {name} {there!r}, and this one has {here!r}; "
                 "give another folder."
             )
-    return bool(old.get("spectrum"))
+    return bool(old.spectrum)
 
 
 def _quick_jobs(
@@ -152,10 +181,11 @@ def _quick_jobs(
         options[job] = full_options(job.model, configuration)
     tasks = [(job, options[job]) for job in jobs]
     for job, seen in examine_many(graphs, tasks, seeds, folder / "chosen", workers, report):
-        sizes = {"configurations": 1, "runs": len(seeds)}
-        yield Found(
-            job, options[job], seen, [accuracy_entry(job, "validation", options[job], seen, sizes)]
-        )
+        entry = accuracy_entry(
+            job, "validation", options[job], seeds, seen.val, seen.test,
+            configurations=1, runs=len(seeds),
+        )  # fmt: skip
+        yield Found(job, options[job], seen, [entry])
 
 
 def _full_jobs(
@@ -194,24 +224,11 @@ def _full_jobs(
         options = rank(ledger, "validation")[0].options
         seen = examine(graph, job, options, seeds, folder / "chosen")
         best = choose(graph, ledger, "test").best
-        biased = {"val": best.val, "test": best.test, "seeds": seeds}
         entries = [
-            accuracy_entry(job, "validation", options, seen, sizes),
-            accuracy_entry(job, "test", best.options, biased, sizes),
+            accuracy_entry(job, "validation", options, seeds, seen.val, seen.test, **sizes),
+            accuracy_entry(job, "test", best.options, seeds, best.val, best.test, **sizes),
         ]
         yield Found(job, options, seen, entries, ledger)
-
-
-def _write(folder: Path, results: dict[str, Any]) -> None:
-    try:
-        atomic_write_text(folder / "results.json", json.dumps(results, allow_nan=False) + "\n")
-    except OSError as error:
-        raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
-
-
-def _provenance() -> dict[str, Any]:
-    machine = describe(CORES)
-    return {"date": datetime.date.today().isoformat(), "machine": machine}
 
 
 def _command(folder: Path, quick: bool, datasets: Sequence[str] | None, seeds: int) -> str:

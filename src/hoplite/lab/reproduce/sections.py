@@ -1,23 +1,49 @@
-"""The parts of the results file, made from what the jobs found."""
+"""The sections of the results, made from what the jobs found.
+
+Times per epoch are measured here: an epoch is a training step and a pass over the validation nodes;
+set-up is shared out over the epochs, as in the paper. Settings are the chosen ones, but for the
+degree k (or the hidden units): those are the paper's, so that both sides do the same work.
+Contestants, among them a peer that everybody knows, take turns, so that a busy moment hits all.
+"""
 
 from __future__ import annotations
 
 import math
+import os
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from hoplite.errors import HopliteError
+from hoplite.errors import HopliteError, HopliteWarning
 from hoplite.filters import frequency_response
 from hoplite.graph import Graph
 from hoplite.kinds import MODEL_KINDS
-from hoplite.lab.reproduce.jobs import CURVES_ON, Job
+from hoplite.lab.bench import peers as pyg
+from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
+from hoplite.lab.paper import epoch_time
+from hoplite.lab.report.view import PEER
+from hoplite.lab.reproduce.chosen import CURVES_ON, Job, Seen
+from hoplite.lab.results import (
+    Accuracy,
+    Coefficients,
+    LossCurves,
+    Peer,
+    Response,
+    Spectrum,
+    Timing,
+)
+from hoplite.peers import find
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
+from hoplite.training.train import train
 
 SPECTRUM_POINTS = 201
+SLOW = ("gat", "hlgc")
+TIMED_GATES = (None, "class")  # the paper's experimental section; `hoplite bench` has the others
 
 
 @dataclass
@@ -26,119 +52,125 @@ class Found:
 
     job: Job
     options: dict[str, Any]
-    seen: dict[str, Any]
-    entries: list[dict[str, Any]]
+    seen: Seen
+    entries: list[Accuracy]
     ledger: Ledger | None = None
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """What all sections say of it."""
+        job = self.job
+        return {
+            "dataset": job.dataset,
+            "model": job.model,
+            "gate": job.gate,
+            "config": self.options,
+        }
 
 
 def accuracy_entry(
     job: Job,
     protocol: str,
     options: dict[str, Any],
-    seen: dict[str, Any],
-    sizes: dict[str, Any],
-) -> dict[str, Any]:
-    """An entry of the section ``accuracy``; ``seen`` has the figures of each seed."""
-    val, test, seeds = (list(seen[name]) for name in ("val", "test", "seeds"))
+    seeds: list[int],
+    val: Sequence[float | None],
+    test: Sequence[float | None],
+    **sizes: Any,
+) -> Accuracy:
+    """An accuracy from the figures of each seed; ``sizes`` tells of its search."""
     if any(value is None or not math.isfinite(value) for value in (*val, *test)):
         raise HopliteError(
             f"{job.name}: the chosen configuration diverges with one of the seeds {seeds}, so it "
             "has no mean accuracy; give a grid with lower learning rates."
         )
-    return {
-        "protocol": protocol,
-        "dataset": job.dataset,
-        "model": job.model,
-        "gate": job.gate,
-        "grid": job.grid,
-        "cut": None,
+    known, read = np.array(val, np.float64), np.array(test, np.float64)
+    return Accuracy(
+        protocol=protocol,
+        dataset=job.dataset,
+        model=job.model,
+        gate=job.gate,
+        grid=job.grid,
+        config=options,
+        seeds=seeds,
+        val_mean=float(known.mean()),
+        val_std=float(known.std()),
+        test_mean=float(read.mean()),
+        test_std=float(read.std()),
+        val=list(val),
+        test=list(test),
+        command=train_command(job.dataset, job.model, options, len(seeds)),
         **sizes,
-        "config": options,
-        "seeds": seeds,
-        "val_mean": float(np.mean(val)),
-        "val_std": float(np.std(val)),
-        "test_mean": float(np.mean(test)),
-        "test_std": float(np.std(test)),
-        "val": val,
-        "test": test,
-        "command": train_command(job.dataset, job.model, options, len(seeds)),
-    }
+    )
 
 
-def learned_sections(found: list[Found]) -> dict[str, list[dict[str, Any]]]:
-    """The sections ``curves`` and ``coefficients``."""
-    curves, coefficients = [], []
+def loss_curves(found: list[Found]) -> list[LossCurves]:
+    """Of the first seed, on the one dataset that they are shown for."""
+    return [
+        LossCurves(
+            **one.about,
+            seed=one.seen.seeds[0],
+            best_epoch=one.seen.best_epoch,
+            train_loss=one.seen.curves["train_loss"],
+            val_loss=one.seen.curves["val_loss"],
+            test_loss=one.seen.curves["test_loss"],
+        )
+        for one in found
+        if one.job.dataset == CURVES_ON and one.seen.coefficients is not None
+    ]
+
+
+def coefficients(found: list[Found]) -> list[Coefficients]:
+    """Of the models that learn them: SGC's only coefficient is 1."""
+    entries = []
     for one in found:
-        about = {key: getattr(one.job, key) for key in ("dataset", "model", "gate")}
-        about["config"] = one.options
-        learned = one.seen["coefficients"]
-        if learned is None:
-            continue
-        if one.job.dataset == CURVES_ON:
-            first = {"seed": one.seen["seeds"][0], "best_epoch": one.seen["best_epoch"]}
-            curves.append({**about, **first, **one.seen["curves"]})
-        runs = _aligned(learned["runs"])
         known = MODEL_KINDS[one.job.model].coefficients
-        if len(runs) and (known is None or known.learned):  # SGC's only coefficient is 1
-            coefficients.append(
-                {
-                    **about,
-                    "seeds": one.seen["seeds"],
-                    "mean": runs.mean(axis=0).tolist(),
-                    "std": runs.std(axis=0).tolist(),
-                    "runs": runs.tolist(),
-                    "node_std": learned["node_std"],
-                }
+        if one.seen.coefficients is None or not (known is None or known.learned):
+            continue
+        runs = _aligned(one.seen.coefficients.runs)
+        if len(runs):
+            entries.append(
+                Coefficients(
+                    **one.about,
+                    seeds=one.seen.seeds,
+                    mean=runs.mean(axis=0).tolist(),
+                    std=runs.std(axis=0).tolist(),
+                    runs=runs.tolist(),
+                    node_std=one.seen.coefficients.node_std,
+                )
             )
-    return {"curves": curves, "coefficients": coefficients}
+    return entries
 
 
-def spectrum_entry(name: str, graph: Graph, found: list[Found]) -> dict[str, Any]:
+def spectrum(name: str, graph: Graph, found: list[Found]) -> Spectrum:
     """Density of the operator's eigenvalues, and each learned filter over them."""
     points, density = spectral_density(graph, "renormalized", SPECTRUM_POINTS)
     responses = []
     for one in found:
-        learned = one.seen["coefficients"]
+        learned = one.seen.coefficients
         if one.job.dataset != name or learned is None:
             continue
         basis, operator = one.options["basis"], one.options["operator"]
         each = [
             _scaled(frequency_response(c, points, basis=basis, operator=operator))
-            for c in _aligned(learned["runs"])
+            for c in _aligned(learned.runs)
         ]
-        if not each:
-            continue
-        responses.append(
-            {
-                "model": one.job.model,
-                "gate": one.job.gate,
-                "config": one.options,
-                "mean": np.mean(each, axis=0).tolist(),
-                "std": np.std(each, axis=0).tolist(),
-            }
-        )
-    return {
-        "dataset": name,
-        "operator": "renormalized",
-        "points": points.tolist(),
-        "density": density.tolist(),
-        "responses": responses,
-    }
-
-
-def all_runs(found: list[Found]) -> pa.Table:
-    """Every run of every search; test accuracies are not among them."""
-    tables = []
-    for one in found:
-        if one.ledger is None:
-            continue
-        table = runs_table(one.ledger)
-        for position, (key, value) in enumerate(
-            (("dataset", one.job.dataset), ("model", one.job.model))
-        ):
-            table = table.add_column(position, key, pa.array([value] * len(table)))
-        tables.append(table)
-    return pa.concat_tables(tables, promote_options="default")
+        if each:
+            responses.append(
+                Response(
+                    model=one.job.model,
+                    gate=one.job.gate,
+                    config=one.options,
+                    mean=np.mean(each, axis=0).tolist(),
+                    std=np.std(each, axis=0).tolist(),
+                )
+            )
+    return Spectrum(
+        dataset=name,
+        operator="renormalized",
+        points=points.tolist(),
+        density=density.tolist(),
+        responses=responses,
+    )
 
 
 def _aligned(runs: Any) -> np.ndarray:
@@ -156,3 +188,95 @@ def _scaled(response: np.ndarray) -> np.ndarray:
     """The response over its largest size: only shapes can be compared."""
     largest = np.abs(response).max()
     return response / largest if largest > 0 else response
+
+
+def all_runs(found: list[Found]) -> pa.Table:
+    """Every run of every search; test accuracies are not among them."""
+    tables = []
+    for one in found:
+        if one.ledger is not None:
+            table = runs_table(one.ledger)
+            for name in ("model", "dataset"):
+                column = pa.array([getattr(one.job, name)] * len(table))
+                table = table.add_column(0, name, column)
+            tables.append(table)
+    return pa.concat_tables(tables, promote_options="default")
+
+
+@dataclass(frozen=True)
+class TimingEffort:
+    """How much is measured: epochs of a training, of a slow model's, and rounds."""
+
+    epochs: int
+    slow_epochs: int
+    rounds: int
+    peer_epochs: int = 5
+
+
+FULL = TimingEffort(epochs=200, slow_epochs=50, rounds=7)
+QUICK = TimingEffort(epochs=30, slow_epochs=10, rounds=3, peer_epochs=2)
+
+
+def time_jobs(
+    graph: Graph,
+    jobs: list[tuple[Job, dict[str, Any]]],
+    effort: TimingEffort,
+    report: Callable[[str, float], None],
+) -> list[Timing]:
+    """Times per epoch of models on one graph, with their options."""
+    threads = os.cpu_count() or 1
+    jobs = [(job, options | _paper_size(job)) for job, options in jobs if job.gate in TIMED_GATES]
+    epochs = {
+        job.name: effort.slow_epochs if job.model in SLOW else effort.epochs for job, _ in jobs
+    }
+
+    def sample(job: Job, options: dict[str, Any], count: int) -> Callable[[], float]:
+        def seconds() -> float:
+            run = train(graph, job.model, **{**options, "epochs": count, "patience": count})
+            return run.ms_per_epoch / 1000
+
+        return seconds
+
+    contestants = [
+        Contestant(
+            job.name,
+            sample(job, options, epochs[job.name]),
+            warm_up=sample(job, options, 2),
+        )
+        for job, options in jobs
+    ]
+    nn = find("torch_geometric.nn")
+    if nn is not None:
+        data = pyg.PygData(graph)
+        epoch = pyg.training_epoch(data, pyg.gcn(nn, data))
+        rounds = timed(lambda: [epoch() for _ in range(effort.peer_epochs)])
+        contestants.append(Contestant(PEER, lambda: rounds() / effort.peer_epochs, epoch))
+    with using_threads(threads), warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)  # a run may diverge; its time counts
+        samples = interleave(contestants, Effort(effort.rounds, seconds=300.0), report)
+    peer = None if nn is None else Peer(PEER, 1000 * samples.median(PEER))
+    entries = []
+    for job, options in jobs:
+        low, middle, high = np.percentile(samples.seconds[job.name], [25, 50, 75]).tolist()
+        entries.append(
+            Timing(
+                dataset=job.dataset,
+                model=job.model,
+                gate=job.gate,
+                config=options,
+                threads=threads,
+                epochs=epochs[job.name],
+                ms_median=1000 * middle,
+                ms_low=1000 * low,
+                ms_high=1000 * high,
+                repeats=samples.rounds,
+                peer=peer,
+            )
+        )
+    return entries
+
+
+def _paper_size(job: Job) -> dict[str, int]:
+    """The degree or the hidden units of the paper's table of times."""
+    paper = epoch_time(job.model, job.dataset)
+    return {} if paper is None else paper.setting

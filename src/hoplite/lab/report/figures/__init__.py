@@ -1,12 +1,15 @@
 """The figures of the pages, as Plotly's data and layout with named colours."""
 
-from hoplite.lab.report.figures.accuracy import accuracy_figures
 from hoplite.lab.report.figures.base import Figure
-from hoplite.lab.report.figures.coefficients import coefficient_figures
 from hoplite.lab.report.figures.contributions import class_figure, contribution_figure
-from hoplite.lab.report.figures.curves import curve_figures, curves_note
 from hoplite.lab.report.figures.neighbourhood import neighbourhood_figure, strongest
-from hoplite.lab.report.figures.spectrum import spectrum_figures
+from hoplite.lab.report.figures.results import (
+    accuracy_figures,
+    coefficient_figures,
+    curve_figures,
+    curves_note,
+    spectrum_figures,
+)
 
 __all__ = [
     "Figure",

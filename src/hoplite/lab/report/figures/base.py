@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import html
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from hoplite.lab.report.paper import MODELS
+from hoplite.lab.paper import MODELS
 
 DASHES = {None: "solid", "class": "solid", "node": "dash", "feature": "dot"}
 MARKERS = {"sgc": "square", "egc": "triangle-up", "lgc": "circle", "hlgc": "diamond"}
@@ -39,15 +40,6 @@ def color(model: str, opacity: float | None = None) -> str:
     """
     name = f"@{model if model in MODELS else 'other'}"
     return name if opacity is None else f"{name}/{opacity:g}"
-
-
-def series(entry: dict[str, Any]) -> str:
-    """What the legend switches on and off.
-
-    >>> series({"model": "hlgc", "gate": "class"})
-    'hlgc class'
-    """
-    return f"{entry['model']} {entry.get('gate') or ''}".strip()
 
 
 def safe(text: str) -> str:
@@ -88,6 +80,20 @@ def layout(x: dict[str, Any], y: dict[str, Any], **options: Any) -> dict[str, An
         "dragmode": False,
         **options,
     }
+
+
+def line(
+    name: str,
+    x: Sequence[float | None],
+    y: Sequence[float | None],
+    stroke: dict[str, Any],
+    key: str,
+    mode: str = "lines",
+    **more: Any,
+) -> dict[str, Any]:
+    """A curve of the series ``key``."""
+    places = {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, "line": stroke}
+    return {**places, **more, "hovertemplate": "%{y:.3f}", "meta": {"series": key}}
 
 
 def band(x: list[Any], low: list[Any], high: list[Any], fill: str, key: str) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""PyTorch Geometric's layers, trained as one would: Adam, dropout on dense X, validation."""
+"""The peers: PyTorch Geometric's layers, trained as one would, and DGL's sparse product.
+
+An epoch of a layer is Adam, dropout on dense X, cross-entropy, then a validation pass.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +16,34 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, dropout
 
 from hoplite.graph import Graph
-from hoplite.peers import quietly
+from hoplite.peers import find, quiet
 from hoplite.propagation.spmm import as_tensor, csr_tensor
+
+
+def quietly(work: Callable[[], Any]) -> Callable[[], Any]:
+    """``work`` without a peer's warnings."""
+
+    def silent() -> Any:
+        with quiet():
+            return work()
+
+    return silent
+
+
+def missing_note(package: str) -> str:
+    """The note that stands for the figures of a peer that could not be asked."""
+    return f"{package} is not installed (or does not load), so it was not measured."
+
+
+def dgl_product(matrix: sp.csr_array, X: Tensor) -> Callable[[], Tensor] | None:
+    """S @ X by DGL's sparse product, or None without DGL."""
+    sparse = find("dgl.sparse")
+    if sparse is None:
+        return None
+    parts = [torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)]
+    indptr, indices, values = parts
+    S = sparse.from_csr(indptr.long(), indices.long(), values, shape=matrix.shape)
+    return quietly(lambda: sparse.spmm(S, X))
 
 
 class PygData:

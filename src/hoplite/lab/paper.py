@@ -1,4 +1,7 @@
-"""The figures that the paper reports, as data: accuracy under both protocols, time, grids."""
+"""The figures that the paper reports, as data: accuracy under both protocols, time.
+
+Its grid is the space ``paper`` of `hoplite search`.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ import json
 from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any
+
+from hoplite.selection import read_space
 
 DATASETS = ("citeseer", "cora", "pubmed")  # Reddit is in paper.json, and nowhere in our tables
 MODELS = ("sgc", "gat", "gcn", "egc", "lgc", "hlgc")
@@ -33,9 +38,7 @@ class EpochTime:
 @functools.cache
 def figures() -> dict[str, Any]:
     """The whole of paper.json."""
-    return json.loads(
-        files("hoplite.lab.report").joinpath("paper.json").read_text(encoding="utf-8")
-    )
+    return json.loads(files("hoplite.lab").joinpath("paper.json").read_text(encoding="utf-8"))
 
 
 def accuracy(protocol: str, model: str, dataset: str) -> Score | None:
@@ -60,6 +63,16 @@ def epoch_time(model: str, dataset: str) -> EpochTime | None:
     return None if cell is None else EpochTime(*cell)
 
 
-def grid(dataset: str) -> dict[str, list[float]]:
-    """The values that the paper searched on this dataset; empty for one it did not use."""
-    return figures()["grids"].get(dataset, {})
+@functools.cache
+def grid(dataset: str, model: str) -> dict[str, list[float]]:
+    """The values of each setting that the paper varied; empty for what it did not use.
+
+    >>> grid("cora", "gcn")["hidden"], grid("cora", "mine")
+    ([4, 8, 16, 24], {})
+    """
+    space = read_space("paper")
+    if dataset not in space.sections or model not in MODELS:
+        return {}
+    found = space.configurations(dataset, model)
+    values = {name: list(dict.fromkeys(one[name] for one in found)) for name in found[0]}
+    return {name: several for name, several in values.items() if len(several) > 1}

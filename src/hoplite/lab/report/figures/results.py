@@ -1,0 +1,385 @@
+"""The figures of a run: accuracies, loss curves, coefficients of the hops, filters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hoplite.lab import paper
+from hoplite.lab.report.figures.base import (
+    DASHES,
+    MARKERS,
+    Figure,
+    axis,
+    band,
+    color,
+    finite,
+    layout,
+    line,
+    peak,
+    safe,
+    spread,
+    thin,
+)
+from hoplite.lab.report.view import Cell, accuracy_table, order, score, setting
+from hoplite.lab.results import Coefficients, Curve, LossCurves, Response, Results, Spectrum
+from hoplite.words import NOTHING, dataset_name, number, signed
+
+OFFSET = 0.14  # ours above the line of the model, the paper below it
+SPLITS = {"train_loss": ("training", "solid"), "val_loss": ("validation", "dash")}
+SPLITS["test_loss"] = ("test", "dot")
+
+
+def accuracy_figures(results: Results) -> list[Figure]:
+    """Ours beside the paper's, one figure per dataset with a result chosen on the validation set.
+
+    It shows where the two differ, and by how many deviations.
+    """
+    table = accuracy_table(results, "validation")
+    columns = []
+    for index, dataset in enumerate(table.datasets):
+        cells = [(row.label, row.cells[index]) for row in table.rows if not row.part]
+        found = [(label, cell) for label, cell in cells if cell is not None]
+        if found:
+            columns.append((dataset, found))
+    return [_accuracy_figure(i, dataset, cells) for i, (dataset, cells) in enumerate(columns)]
+
+
+def _accuracy_figure(index: int, dataset: str, cells: list[tuple[str, Cell]]) -> Figure:
+    published = [(i + OFFSET, c.paper) for i, (_, c) in enumerate(cells) if c.paper]
+    theirs = {"symbol": "circle-open", "size": 12, "color": "@muted", "line": {"width": 2}}
+    tints = [color(cell.entry.model) for _, cell in cells]
+    data = [
+        _points(
+            "paper",
+            [value.mean for _, value in published],
+            [place for place, _ in published],
+            _bars([value.std for _, value in published], "@muted"),
+            theirs,
+        ),
+        _points(
+            "ours",
+            [round(cell.ours.mean, 2) for _, cell in cells],
+            [i - OFFSET for i in range(len(cells))],
+            _bars([cell.ours.std for _, cell in cells], "@ink"),
+            {"symbol": "diamond", "size": 10, "color": tints},
+        ),
+    ]
+    below = [label for label, cell in cells if cell.verdict == "below"]
+    compared = [cell for _, cell in cells if cell.difference is not None]
+    summary = f"{len(compared) - len(below)} of {len(compared)} within 1.0 point or above."
+    if not compared:
+        summary = "The paper has no accuracy for this dataset."
+    if below:
+        summary += f" Lower by more: {', '.join(below)}."
+    return Figure(
+        f"accuracy-{index}",
+        dataset_name(dataset),
+        summary,
+        data if published else data[1:],
+        layout(
+            axis("test accuracy, %"),
+            axis(
+                "",
+                range=[len(cells) - 0.5, -0.5],
+                tickvals=list(range(len(cells))),
+                ticktext=[safe(label) for label, _ in cells],
+                showgrid=False,
+                zeroline=False,
+            ),
+            hovermode="closest",
+        ),
+        ["model", "ours, %", "paper, %", "difference"],
+        [
+            [
+                label,
+                score(cell.ours),
+                score(cell.paper) if cell.paper else NOTHING,
+                signed(cell.difference),
+            ]
+            for label, cell in cells
+        ],
+    )
+
+
+def _points(
+    name: str, x: list[float], y: list[float], bars: dict[str, Any], marker: dict[str, Any]
+) -> dict[str, Any]:
+    places = {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "error_x": bars}
+    return {**places, "marker": marker, "hovertemplate": f"{name} %{{x:.1f}} %<extra></extra>"}
+
+
+def _bars(values: list[float | None], tint: str) -> dict[str, Any]:
+    return {"type": "data", "array": values, "color": tint, "thickness": 1.5, "width": 4}
+
+
+def curve_figures(results: Results) -> list[Figure]:
+    """Losses over the epochs, a small figure per trained model, all with the same axes."""
+    rank = {model: i for i, model in enumerate(paper.MODELS)}
+    entries = sorted(results.curves, key=lambda e: (e.dataset, rank.get(e.model, len(rank))))
+    curves = [(entry, {name: finite(getattr(entry, name)) for name in SPLITS}) for entry in entries]
+    longest = max((len(v) for _, values in curves for v in values.values()), default=0)
+    top = _top([v for _, values in curves for curve in values.values() for v in curve])
+    return [
+        _curve_figure(i, entry, values, longest, top) for i, (entry, values) in enumerate(curves)
+    ]
+
+
+def curves_note(figures: Sequence[Figure]) -> str:
+    """Whether a curve leaves the picture."""
+    top = figures[0].layout["yaxis"]["range"][1] if figures else 0.0
+    high = any(v is not None and v > top for f in figures for t in f.data[:3] for v in t["y"])
+    return f"The axis ends at {number(top)}; a curve that goes higher leaves it." if high else ""
+
+
+def _top(values: Curve) -> float:
+    """The end of the loss axis: the largest value, unless few values are far above the rest."""
+    known = sorted(v for v in values if v is not None)
+    if not known:
+        return 1.0
+    usual = known[int(0.98 * (len(known) - 1))]
+    return 1.05 * (known[-1] if known[-1] <= 2 * usual else 1.25 * usual)
+
+
+def _curve_figure(
+    index: int, entry: LossCurves, values: dict[str, Curve], longest: int, top: float
+) -> Figure:
+    tint, best = color(entry.model), entry.best_epoch
+    options = {} if best is None else _best_epoch(best, late=best > longest / 2)
+    return Figure(
+        f"curve-{index}",
+        entry.name,
+        _curve_summary(entry, values),
+        [
+            line(
+                label,
+                list(range(1, len(values[key]) + 1)),
+                values[key],
+                {"color": tint, "dash": dash, "width": 2.0},
+                _series(entry),
+            )
+            for key, (label, dash) in SPLITS.items()
+        ],
+        layout(axis("epoch", range=[0, longest + 1]), axis("loss", range=[0, top]), **options),
+        ["epoch", *[label for label, _ in SPLITS.values()]],
+        [
+            [str(i + 1), *[number(v[i] if i < len(v) else None, 4) for v in values.values()]]
+            for i in thin(max(map(len, values.values())), () if best is None else (best - 1,))
+        ],
+    )
+
+
+def _best_epoch(best: int, late: bool) -> dict[str, Any]:
+    """Of a layout: a vertical line at the epoch whose weights are kept, and its words."""
+    stroke = {"color": "@muted", "width": 1, "dash": "dashdot"}
+    ends = {"type": "line", "x0": best, "x1": best, "y0": 0, "y1": 1, "yref": "paper"}
+    words = {
+        "x": best,
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "top",
+        "xanchor": "right" if late else "left",
+        "xshift": -4 if late else 4,
+        "text": f"best epoch {best}",
+        "showarrow": False,
+        "font": {"size": 11, "color": "@muted"},
+    }
+    return {"shapes": [{**ends, "line": stroke}], "annotations": [words]}
+
+
+def _curve_summary(entry: LossCurves, values: dict[str, Curve]) -> str:
+    parts = []
+    for key, (label, _) in SPLITS.items():
+        known = [v for v in values[key] if v is not None]
+        if known:
+            parts.append(f"{label} {number(known[0])} to {number(known[-1])}")
+    length = max(map(len, values.values()))
+    text = f"{length} epochs; loss from first to last: {', '.join(parts)}."
+    if entry.best_epoch is not None:
+        text += f" Validation accuracy is best at epoch {entry.best_epoch}."
+    hops = (entry.config or {}).get("hops")
+    return text if hops is None else f"{setting('hops', hops)}. {text}"
+
+
+def coefficient_figures(results: Results) -> list[Figure]:
+    """The coefficient of every hop, one figure per dataset, a line per model.
+
+    With its spread over the seeds, and over the nodes where there are gates.
+    """
+    entries = results.coefficients
+    names = order(paper.DATASETS, [e.dataset for e in entries])
+    groups = [(name, [e for e in entries if e.dataset == name]) for name in names]
+    return [_coefficient_figure(i, *group) for i, group in enumerate(g for g in groups if g[1])]
+
+
+def _coefficient_figure(index: int, dataset: str, entries: list[Coefficients]) -> Figure:
+    bands, lines = [], []
+    longest = max(len(entry.mean) for entry in entries)
+    for entry in entries:
+        mean, std = finite(entry.mean), finite(entry.std)
+        hops = list(range(len(mean)))
+        tint, key = color(entry.model), _series(entry)
+        bands.append(band(hops, *spread(mean, std), color(entry.model, 0.22), key))
+        marker = {
+            "symbol": MARKERS.get(entry.model, "x"),
+            "size": 6 if len(mean) < 30 else 4,
+            "color": tint,
+        }
+        stroke = {"color": tint, "width": 2, "dash": DASHES.get(entry.gate, "dashdot")}
+        drawn = line(
+            safe(entry.label), hops, mean, stroke, key, mode="lines+markers", marker=marker
+        )
+        nodes = finite(entry.node_std)
+        if nodes:
+            drawn["error_y"] = {
+                "type": "data",
+                "array": nodes,
+                "color": color(entry.model, 0.55),
+                "thickness": 1,
+                "width": 2,
+            }
+        lines.append(drawn)
+    columns = [_column(entry) for entry in entries]
+    return Figure(
+        f"coefficients-{index}",
+        dataset_name(dataset),
+        " ".join(_coefficient_sentence(entry) for entry in entries),
+        [*bands, *lines],
+        layout(
+            axis("hop i", range=[-0.6, longest - 0.4], zeroline=False),
+            axis("coefficient of hop i", zeroline=True),
+        ),
+        ["hop", *[entry.label for entry in entries]],
+        [
+            [str(i), *[column[i] if i < len(column) else "" for column in columns]]
+            for i in range(max(map(len, columns)))
+        ],
+        [(_series(entry), entry.label, entry.model) for entry in entries],
+    )
+
+
+def _coefficient_sentence(entry: Coefficients) -> str:
+    known = [(i, v) for i, v in enumerate(finite(entry.mean)) if v is not None]
+    if not known:
+        return f"{entry.label}: no coefficient."
+    hop, value = max(known, key=lambda pair: abs(pair[1]))
+    negative = sum(v < 0 for _, v in known)
+    nodes = finite(entry.node_std)
+    largest = number(max(filter(None, finite(entry.std)), default=0.0))
+    seeds = f", standard deviation over the seeds up to {largest}"
+    gated = (
+        f", and a spread over the nodes of up to {number(max(filter(None, nodes), default=0.0))}"
+    )
+    return (
+        f"{entry.label} (k = {len(known) - 1}): largest at hop {hop} ({number(value)}), {negative} "
+        f"of {len(known)} negative{'' if entry.one_seed else seeds}{gated if nodes else ''}."
+    )
+
+
+def _column(entry: Coefficients) -> list[str]:
+    mean, std = finite(entry.mean), finite(entry.std)
+    if entry.one_seed:
+        return [number(m) for m in mean]
+    return [f"{number(m)} ± {number(s, 2)}" for m, s in zip(mean, std, strict=False)]
+
+
+def spectrum_figures(results: Results) -> list[Figure]:
+    """What each filter does to each frequency, over the density of the graph's eigenvalues.
+
+    One figure per dataset and operator: each response divided by its own largest |value|.
+    """
+    return [_spectrum_figure(i, entry) for i, entry in enumerate(results.spectrum)]
+
+
+def _spectrum_figure(index: int, entry: Spectrum) -> Figure:
+    points, density = finite(entry.points), finite(entry.density)
+    density = density if len(density) == len(points) else []
+    scaled = [(r, *_scaled(r, len(points))) for r in entry.responses]
+    data: list[dict[str, Any]] = []
+    if density:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "density",
+                "x": points,
+                "y": density,
+                "yaxis": "y2",
+                "fill": "tozeroy",
+                "fillcolor": "@density/0.35",
+                "line": {"width": 1, "color": "@density"},
+                "hovertemplate": "%{y:.2f}",
+                "meta": {"series": "density"},
+            }
+        )
+    for response, mean, std in scaled:
+        fill = color(response.model, 0.18)
+        data.append(band(points, *spread(mean, std), fill, _series(response)))
+    for response, mean, _ in scaled:
+        dash = DASHES.get(response.gate, "dashdot")
+        stroke = {"color": color(response.model), "width": 2.2, "dash": dash}
+        data.append(line(safe(response.label), points, mean, stroke, _series(response)))
+    low = min([-0.08, *[1.12 * v for _, mean, _ in scaled for v in mean if v is not None]])
+    return Figure(
+        f"spectrum-{index}",
+        dataset_name(entry.dataset) + (f" ({entry.operator})" if entry.operator else ""),
+        " ".join(_spectrum_sentence(r, mean, points) for r, mean, _ in scaled),
+        data,
+        layout(
+            axis("eigenvalue", zeroline=False),
+            axis("response / its largest", range=[low, 1.12], zeroline=True),
+            yaxis2=axis(
+                "density of eigenvalues",
+                overlaying="y",
+                side="right",
+                showgrid=False,
+                zeroline=False,
+                rangemode="tozero",
+                range=[0, 1.08 * peak(density) or 1.0],
+                tickmode="auto",
+                nticks=4,
+            )
+            | {"tickfont": {"size": 10, "color": "@muted"}},
+            margin={"l": 48, "r": 52, "t": 12, "b": 44},
+        ),
+        ["eigenvalue", "density", *[response.label for response, *_ in scaled]],
+        [
+            [
+                number(points[i]),
+                number(density[i]) if density else "",
+                *[number(mean[i]) for _, mean, _ in scaled],
+            ]
+            for i in thin(len(points))
+        ],
+        [(_series(r), r.label, r.model) for r, *_ in scaled],
+    )
+
+
+def _scaled(response: Response, count: int) -> tuple[Curve, Curve]:
+    """Mean and deviation, divided by the largest |mean|; padded to the points with gaps."""
+    mean, std = finite(response.mean), finite(response.std)
+    scale = peak(mean) or 1.0
+
+    def fitted(values: Curve) -> Curve:
+        padded = (values + [None] * count)[:count]
+        return finite([None if v is None else v / scale for v in padded])
+
+    return fitted(mean), fitted(std)
+
+
+def _spectrum_sentence(response: Response, mean: Curve, points: Curve) -> str:
+    pairs = zip(points, mean, strict=True)
+    known = [(x, y) for x, y in pairs if x is not None and y is not None]
+    if not known:
+        return f"{response.label}: no response."
+    zero = min(known, key=lambda pair: abs(pair[0] - (known[0][0] + known[-1][0]) / 2))
+    return (
+        f"{response.label}: {number(known[0][1], 2)} at the smallest eigenvalue "
+        f"({number(known[0][0], 2)}), {number(zero[1], 2)} in the middle, "
+        f"{number(known[-1][1], 2)} at the largest ({number(known[-1][0], 2)})."
+    )
+
+
+def _series(entry: LossCurves | Coefficients | Response) -> str:
+    """What the legend switches on and off, such as "hlgc class"."""
+    return f"{entry.model} {entry.gate or ''}".strip()

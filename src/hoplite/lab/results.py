@@ -1,0 +1,245 @@
+"""``results.json``: what `hoplite reproduce` found, as the report shows it.
+
+The classes are the schema: msgspec checks a file while it is read, strict about what is there and
+patient about what is missing. An accuracy is a share from 0 to 1; a deviation is the population's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+from hoplite.errors import HopliteError
+from hoplite.files import atomic_write_text
+from hoplite.json_files import read_json
+from hoplite.lab.machine import Machine
+from hoplite.words import dataset_name, model_name
+
+FORMAT = 1
+FILE = "results.json"
+Share = Annotated[float, Meta(ge=0, le=1)]
+Amount = Annotated[float, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
+Curve = list[float | None]  # None is a gap: a value that was not finite
+Config = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """Of a model on a dataset."""
+
+    dataset: str
+    model: str
+    gate: str | None = None  # of hyper-LGC
+
+    @property
+    def label(self) -> str:
+        """The model as people write it."""
+        return model_name(self.model, self.gate)
+
+    @property
+    def name(self) -> str:
+        """
+        >>> Trained(dataset="cora", model="hlgc", gate="node").name
+        'hLGC, node gate on Cora'
+        """
+        return f"{self.label} on {dataset_name(self.dataset)}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accuracy(Trained):
+    """What a protocol chose, and its accuracies over the seeds.
+
+    ``grid`` is the name of the space that was searched, ``cut`` why it is smaller than the paper's;
+    ``minutes`` are of all processors together; ``command`` gives the figures again.
+    """
+
+    protocol: str
+    grid: str | None = None
+    cut: str | None = None
+    configurations: Count | None = None
+    runs: Count | None = None
+    minutes: Amount | None = None
+    config: Config
+    seeds: list[int] = field(default_factory=list)
+    val_mean: Share | None = None
+    val_std: Share | None = None
+    test_mean: Share
+    test_std: Share
+    val: Curve = field(default_factory=list)
+    test: Curve = field(default_factory=list)
+    command: str | None = None
+
+    @property
+    def one_seed(self) -> bool:
+        """Whether it is known to rest on a single seed, which has no deviation."""
+        return len(self.seeds or self.test) == 1
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another library's model, measured in turn with ours."""
+
+    name: str
+    ms_median: Amount
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing(Trained):
+    """Milliseconds per epoch: the median and the quartiles of the repeats."""
+
+    config: Config | None = None
+    threads: Count | None = None
+    epochs: Count | None = None
+    ms_median: Amount
+    ms_low: Amount | None = None
+    ms_high: Amount | None = None
+    repeats: Count | None = None
+    peer: Peer | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LossCurves(Trained):
+    """Losses of one run, epoch by epoch; ``best_epoch`` counts from 1."""
+
+    config: Config | None = None
+    seed: int | None = None
+    best_epoch: Count | None = None
+    train_loss: Curve
+    val_loss: Curve
+    test_loss: Curve
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coefficients(Trained):
+    """c_0 .. c_k over the seeds; ``node_std`` is their spread over the nodes, where gates act."""
+
+    config: Config | None = None
+    seeds: list[int] = field(default_factory=list)
+    mean: Curve
+    std: Curve
+    runs: list[Curve] = field(default_factory=list)
+    node_std: Curve | None = None
+
+    @property
+    def one_seed(self) -> bool:
+        return len(self.seeds) == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Response:
+    """What the filter of a model does to each eigenvalue, over the seeds."""
+
+    model: str
+    gate: str | None = None
+    config: Config | None = None
+    mean: Curve
+    std: Curve
+
+    @property
+    def label(self) -> str:
+        return model_name(self.model, self.gate)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spectrum:
+    """The density of an operator's eigenvalues at ``points``, and the responses there."""
+
+    dataset: str
+    operator: str | None = None
+    points: Curve
+    density: Curve | None = None
+    responses: list[Response]
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """When and where the results were made."""
+
+    date: str | None = None
+    machine: Machine = field(default_factory=Machine)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The whole file; any section may be missing or empty."""
+
+    format: Literal[1] = FORMAT
+    kind: str | None = None  # full or quick
+    command: str | None = None
+    datasets: list[str] | None = None
+    seeds: int | None = None
+    provenance: Provenance = field(default_factory=Provenance)
+    accuracy: list[Accuracy] = field(default_factory=list)
+    timing: list[Timing] = field(default_factory=list)
+    curves: list[LossCurves] = field(default_factory=list)
+    coefficients: list[Coefficients] = field(default_factory=list)
+    spectrum: list[Spectrum] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        _check_unique((e.protocol, e.dataset, e.model, e.gate) for e in self.accuracy)
+        _check_unique((e.dataset, e.model, e.gate) for e in self.timing)
+
+    @property
+    def quick(self) -> bool:
+        """Whether settings that were chosen beforehand were trained, without a search."""
+        return self.kind == "quick"
+
+    def of(self, protocol: str) -> list[Accuracy]:
+        """The accuracies of one protocol."""
+        return [entry for entry in self.accuracy if entry.protocol == protocol]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        return msgspec.to_builtins(self)
+
+
+def load_results(folder: str | os.PathLike[str]) -> Results:
+    """The checked content of ``folder/results.json``; HopliteError if that is not there."""
+    path = Path(folder) / FILE
+    try:
+        content = read_json(path, dict[str, Any])
+    except FileNotFoundError:
+        raise HopliteError(
+            f"{path} does not exist; `hoplite reproduce --out {folder}`, or with --quick, writes "
+            "it."
+        ) from None
+    except OSError as error:
+        raise HopliteError(f"cannot read {path}: {error.strerror}.") from None
+    except ValueError as error:
+        raise HopliteError(f"{path} is not valid JSON: {error}.") from None
+    try:
+        return as_results(content)
+    except ValueError as error:
+        raise HopliteError(f"{path} holds no results that can be shown: {error}.") from None
+
+
+def as_results(content: dict[str, Any]) -> Results:
+    """Plain JSON values as results; ValueError, whose text is a phrase, if they are none."""
+    if content.get("format") != FORMAT:
+        raise ValueError(f"they have format {content.get('format')!r}, this version reads {FORMAT}")
+    return msgspec.convert({k: v for k, v in content.items() if v is not None}, Results)
+
+
+def write_results(results: Results, folder: Path) -> None:
+    """Write ``folder/results.json``, completely or not at all."""
+    try:
+        atomic_write_text(folder / FILE, json.dumps(results.as_dict(), allow_nan=False) + "\n")
+    except OSError as error:
+        raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
+
+
+def _check_unique(keys: Iterable[tuple[str | None, ...]]) -> None:
+    seen = set()
+    for key in keys:
+        if key in seen:
+            what = ", ".join(part for part in key if part)
+            raise ValueError(f"there are two results for {what}; keep one of them")
+        seen.add(key)
