@@ -48,7 +48,8 @@ def tables(draw):
         "label": pa.array(labels, pa.string()),
         "count": pa.array(column(st.integers(-(2**40), 2**40)), pa.int64()),
         "id": pa.array(ids),
-        "town": pa.array(column(st.sampled_from([*words, None])), pa.string()),
+        # one at least: a CSV file does not tell text without any from an empty column
+        "town": pa.array([words[0], *column(st.sampled_from([*words, None]))[1:]], pa.string()),
         "flag": pa.array(column(st.booleans())),
         "day": pa.array(column(st.integers(-9999, 9999)), pa.int32()).cast(pa.date32()),
     }
@@ -169,6 +170,22 @@ def cells(draw, n):
         odd = draw(st.sampled_from([*CELLS["gaps"], *CELLS["mixed"]]))
         found[draw(st.integers(0, n - 1))] = odd
     return found
+
+
+def test_words_for_gaps_before_the_first_text_are_text(tmp_path):
+    """A block of NA alone could be numbers; with a word behind it, NA is a value."""
+    (tmp_path / "t").mkdir()
+    cells = ["NA"] * 200 + ["word"]
+    rows = "".join(f"{i},{cell}\n" for i, cell in enumerate(cells))
+    (tmp_path / "t" / "nodes.csv").write_text(f"id,x\n{rows}")
+    (tmp_path / "t" / "edges.csv").write_text("source,target\n0,0\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_reader, "LEAST_BLOCK", 300)
+        patch.setattr(table_reader, "BLOCKS", MEMORY)
+        import_tables(tmp_path / "t", tmp_path / "g", memory=MEMORY)
+    found = disk_facts(tmp_path / "g")
+    same(facts(read_tables(tmp_path / "t")), found)
+    assert found["feature_names"] == ("x=NA", "x=word")
 
 
 def outcome(read):

@@ -98,10 +98,6 @@ class CsrFiles:
                 raise ValueError("indptr, indices and values do not fit together")
             self._open = stack.pop_all()
 
-    @property
-    def index_bytes(self) -> int:
-        return self._indices.dtype.itemsize
-
     def indptr(self, start: int, stop: int) -> np.ndarray:
         """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""
         try:

@@ -19,7 +19,14 @@ import pyarrow as pa
 import scipy.sparse as sp
 from pyarrow import csv
 
-from hoplite.datasets.table_reader import TableReader, as_number, as_text, is_text, pc
+from hoplite.datasets.table_reader import (
+    NO_TEXT,
+    TableReader,
+    as_number,
+    as_text,
+    is_text,
+    pc,
+)
 from hoplite.errors import DatasetError, HopliteWarning
 
 # Below this share of non-zero cells, CSR is smaller than dense and faster to multiply.
@@ -27,6 +34,7 @@ SPARSE_BELOW = 0.1
 # A text column is suspicious when it has many values and hardly any repeats.
 MANY_VALUES = 20
 NEARLY_ALL = 0.9
+SAMPLE = 8  # cells that rule most of the ways out to read a text
 DAY = 86_400  # seconds
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # per second
 _CSV = csv.ConvertOptions()
@@ -35,6 +43,7 @@ GAPS = pa.array(_CSV.null_values, pa.large_string())
 TRUE, FALSE = (
     pa.array(words, pa.large_string()) for words in (_CSV.true_values, _CSV.false_values)
 )
+_NO_NUMBER = pa.scalar(None, pa.float64())
 DATE = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,9})?)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
 DATE_ALONE, ZONE = r"^[^T ]+$", r"(Z|[+-]\d{2}:?\d{2})$"
 TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
@@ -285,30 +294,31 @@ class _Text(_Column):
         self._ways: list[Way] = list(WAYS) if self._is_csv else [spelled_dates]
         self._most_values = most_values
         self._first: dict[str, str] = {}  # every value, and the id of the node that has it first
-        self._filled, self._missed = 0, False
+        self._filled, self._looks, self._missed = 0, 0, False
         self._odd: tuple[str, str] | None = None  # the value that is no number, and its node
         self._values = pa.array([], pa.large_string())
 
     def look(self, column: pa.ChunkedArray, ids: pa.Array) -> None:
-        if self._ways:
-            way = self._ways[0]
+        while self._ways and not self._missed:
             found = self._read(column)
             if found is not None:
                 self._filled += len(found) - found.null_count
+                self._looks += 1
                 return
-            # the values before these were read as numbers and have not been noted
-            self._missed = self._filled > 0
-            if self._missed:
-                row = _first_odd(way, self._without_gaps(column))
+            if self._filled and self._odd is None:
+                row = _first_odd(self._ways[0], self._without_gaps(column))
                 self._odd = column[row].as_py().strip(), ids[row].as_py()
+            del self._ways[0]
+            self._missed = self._looks > 0  # what was read in this way is to be read in another
         if not self._missed:
             text = as_text(column, self.name, self.path)
             self._filled += len(text) - text.null_count
             self._note(text, ids)
 
     def needs_another_look(self) -> bool:
-        again, self._missed = self._missed, False
-        self._filled = 0 if again else self._filled
+        again = self._missed
+        if again:
+            self._filled, self._looks, self._missed = 0, 0, False
         return again
 
     def names(self) -> list[str]:
@@ -343,34 +353,31 @@ class _Text(_Column):
         return Block(len(self._values), codes.astype(np.int64), one_hot=True)
 
     def _read(self, column: pa.ChunkedArray) -> pa.Array | None:
-        """The numbers that the cells spell; ways in which one of them cannot be read are left."""
-        if self._ways == [spelled_numbers]:
+        """The numbers that all cells spell in the first of the ways that are left."""
+        way = self._ways[0]
+        if way is spelled_numbers:
             try:
                 return _one(column.cast(pa.float64()))
             except pa.ArrowInvalid:  # a blank, or no number
                 pass
         text = self._without_gaps(column)
-        sample = text.drop_null()[:1]  # which rules most of the ways out
-        self._ways = [way for way in self._ways if way(sample) is not None]
-        found = [way(text) for way in self._ways]
-        self._ways = [way for way, read in zip(self._ways, found, strict=True) if read is not None]
-        return next((read for read in found if read is not None), None)
+        return None if way(text[:SAMPLE]) is None else way(text)
 
     def _without_gaps(self, column: pa.ChunkedArray) -> pa.Array:
         text = as_text(column, self.name, self.path)
         if not self._is_csv:
             return text
-        none = pa.scalar(None, pa.large_string())
-        return pc.if_else(pc.is_in(text, value_set=GAPS), none, text)
+        return pc.if_else(pc.is_in(text, value_set=GAPS), NO_TEXT, text)
 
     def _note(self, text: pa.Array, ids: pa.Array) -> None:
         """Note the values that are new, each with the id of the node that has it first."""
         coded = text.dictionary_encode()
         codes = pc.fill_null(coded.indices, -1).to_numpy()
-        rows = dict(zip(*np.unique(codes, return_index=True), strict=True))
-        for code, value in enumerate(coded.dictionary.to_pylist()):
+        rows = np.empty(len(coded.dictionary) + 1, np.int64)
+        rows[codes[::-1]] = np.arange(len(codes))[::-1]  # the first row that has it is the last set
+        for value, row in zip(coded.dictionary.to_pylist(), rows.tolist(), strict=False):
             if value not in self._first:
-                self._first[value] = ids[int(rows[code])].as_py()
+                self._first[value] = ids[row].as_py()
         if self._most_values is not None and len(self._first) > self._most_values:
             raise DatasetError(
                 f"text column {self.name!r} of {self.path} has more than {self._most_values:,} "
@@ -478,7 +485,7 @@ def spelled_truths(text: pa.Array) -> pa.Array | None:
     true, false = (pc.is_in(text, value_set=words) for words in (TRUE, FALSE))
     if not pc.all(pc.or_(pc.or_(true, false), text.is_null()), min_count=0).as_py():
         return None
-    return pc.if_else(text.is_null(), None, true.cast(pa.float64()))
+    return pc.if_else(text.is_null(), _NO_NUMBER, true.cast(pa.float64()))
 
 
 def spelled_dates(text: pa.Array) -> pa.Array | None:

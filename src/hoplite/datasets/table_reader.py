@@ -24,6 +24,8 @@ from hoplite.files import open_regular
 
 # PyArrow makes these functions when it is imported, so type checkers cannot see them.
 pc: Any = pyarrow.compute
+# Made once: PyArrow looks for pandas whenever it makes a scalar.
+NO_TEXT, _BLANK = (pa.scalar(value, pa.large_string()) for value in (None, ""))
 
 SUFFIXES = (".csv", ".parquet")
 NEAR_MISS = 0.8
@@ -116,11 +118,7 @@ class TableReader:
         self._held: Batch | None = None
         check_file(path)
         try:
-            if self.is_csv:
-                with csv.open_csv(path, **self._csv_options({})) as file:
-                    schema = file.schema
-            else:
-                schema = self._parquet_schema()
+            schema = self._csv_schema() if self.is_csv else self._parquet_schema()
             _ = schema.names  # fails if one is not UTF-8
         except FAILURES as error:
             raise unreadable(path, error) from error
@@ -179,7 +177,7 @@ class TableReader:
         return found
 
     def _csv_pieces(self, columns: list[str]) -> Iterator[pa.Table]:
-        options = self._csv_options(dict.fromkeys(columns, pa.large_string()))
+        options = self._csv_options(dict.fromkeys(columns, pa.large_string()), self._block)
         if self._room is None:
             yield csv.read_csv(self.path, **options)
             return
@@ -187,10 +185,26 @@ class TableReader:
             for piece in reader:
                 yield pa.Table.from_batches([piece])
 
-    def _csv_options(self, types: dict[str, pa.DataType]) -> dict[str, Any]:
+    def _csv_schema(self) -> pa.Schema:
+        block = LEAST_BLOCK
+        while True:
+            try:
+                with csv.open_csv(self.path, **self._csv_options({}, block)) as file:
+                    return file.schema
+            except pa.ArrowInvalid:  # the header or the first row may be longer
+                if block == self._block:
+                    raise
+                block = self._block
+
+    @property
+    def _block(self) -> int:
+        """Bytes of a CSV file that are read at a time."""
+        if self._room is None:
+            return WHOLE_BLOCK
+        return int(np.clip(self._room // BLOCKS, LEAST_BLOCK, MOST_BLOCK))
+
+    def _csv_options(self, types: dict[str, pa.DataType], block: int) -> dict[str, Any]:
         """To read the columns in ``types``; all of them, of guessed types, if there are none."""
-        block = int(np.clip(self.room // BLOCKS, LEAST_BLOCK, MOST_BLOCK))
-        block = WHOLE_BLOCK if self._room is None else block
         return {
             "read_options": csv.ReadOptions(block_size=block, use_threads=self._room is None),
             "parse_options": csv.ParseOptions(newlines_in_values=True),
@@ -361,7 +375,7 @@ def as_text(
         text = pa.concat_arrays(text.chunks) if text.chunks else pa.array([], pa.large_string())
     if is_text(kind):
         text = pc.utf8_trim_whitespace(text)
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.large_string()), text)
+    return pc.if_else(pc.equal(text, _BLANK), NO_TEXT, text)
 
 
 def is_text(kind: pa.DataType) -> bool:
