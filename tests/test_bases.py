@@ -26,7 +26,7 @@ from hoplite.propagation.polynomial import combine, gather_hops, iterate
 from hoplite.propagation.spmm import SparseMatrix
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass
-from hoplite.theory.norms import polynomial_norms
+from hoplite.theory.complexity import polynomial_norms
 
 ALL = pytest.mark.parametrize("text", EXAMPLES)
 GRID = np.cos(np.linspace(0, np.pi, 4001))

@@ -12,7 +12,7 @@ from tests.examples import examples
 from hoplite import ConfigError, Graph
 from hoplite.bases import EXAMPLES
 from hoplite.theory import FunctionClass, function_class
-from hoplite.theory.bounds import chebyshev_points
+from hoplite.theory.complexity import chebyshev_points
 
 SLACK = 1 + 1e-9
 

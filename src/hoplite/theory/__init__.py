@@ -3,7 +3,7 @@
 The statements with their proofs are in ``docs/theory.md``.
 """
 
-from hoplite.theory.estimate import Estimate
+from hoplite.theory.complexity import Estimate
 from hoplite.theory.function_class import FunctionClass
 from hoplite.theory.generalization import Generalization, generalization, norms
 from hoplite.theory.truncation import hops_for, spectral_norm, truncation_error

@@ -24,16 +24,19 @@ from hoplite.operators import Operator, find_operator
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import free_memory
 from hoplite.propagation.polynomial import gather_hops
-from hoplite.theory.bounds import (
+from hoplite.theory.complexity import (
+    DRAWS,
     Columns,
+    Estimate,
     chernoff_bound,
     covering_bound,
+    estimate,
     hopwise_bound,
     massart_bound,
     most,
+    one_norm,
+    polynomial_norms,
 )
-from hoplite.theory.estimate import DRAWS, Estimate, estimate
-from hoplite.theory.norms import one_norm, polynomial_norms
 
 MODELS = tuple(kind.name for kind in MODEL_KINDS.values() if kind.coefficients is not None)
 MOST_HOPS = 5000  # the bounds look at all pairs of hops

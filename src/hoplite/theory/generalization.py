@@ -14,7 +14,7 @@ from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
 from hoplite.models.alignment import aligned_graph, labels_in
 from hoplite.models.trained import TrainedModel
-from hoplite.theory.estimate import DRAWS
+from hoplite.theory.complexity import DRAWS
 from hoplite.theory.function_class import MODELS, FunctionClass
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
