@@ -46,7 +46,7 @@ def test_a_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
     assert found.val == tuple(wanted["val"])
     assert found.test == tuple(wanted["test"])
     for name in ("hops", "lr", "weight_decay"):
-        assert found.summary()["config"][name] == wanted["config"][name]
+        assert found.summary().config[name] == wanted["config"][name]
     for cell in (EARLIER / "ledger" / "cells").glob("*.json"):
         assert (folder / "cells" / cell.name).read_bytes() == cell.read_bytes()
 

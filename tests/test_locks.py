@@ -10,13 +10,10 @@ from pathlib import Path
 
 from hoplite.errors import StoreError
 from hoplite.files import atomic_write, lock, locked
-from hoplite.selection.ledger import Ledger
+from hoplite.selection.ledger import Ledger, Settings
 from hoplite.store.folder import claimed
 
-SETTINGS = {
-    "hoplite": "0", "dataset": "x", "graph": "0", "model": "lgc", "seeds": [0],
-    "configurations": [{"lr": 1}], "cells": [[0]],
-}  # fmt: skip
+SETTINGS = Settings(1, "0", "x", "0", "lgc", [0], [{"lr": 1}], [[0]])
 
 
 @contextlib.contextmanager

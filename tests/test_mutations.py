@@ -27,8 +27,7 @@ from hoplite.config import ModelConfig
 from hoplite.datasets.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
 from hoplite.json_files import to_json
 from hoplite.models import build_model
-from hoplite.selection import Ledger, choose, runs_table
-from hoplite.selection.runner import run_search
+from hoplite.selection import Ledger, choose, run_search, runs_table
 from hoplite.store import HopStore, propagate
 
 COUNT = 500 if os.environ.get("HOPLITE_THOROUGH") else 40

@@ -57,6 +57,26 @@ def test_mistakes_are_told_before_any_training(words: list[str], said: str, tmp_
     assert not (tmp_path / "s").exists()
 
 
+@pytest.mark.parametrize("where", [["--workers", 2], ["--cluster", "local:2"]])
+def test_a_warning_about_the_graph_comes_once(tmp_path: Path, where: list) -> None:
+    """From the process that leads, and without the line of its source."""
+    rows = [f"n{i},{i % 3},{'ab'[i % 2] if i else 'rare'}" for i in range(30)]
+    split = ["test", *(["train", "val", "test"][i % 3] for i in range(1, 30))]
+    lines = [f"{row},{part}" for row, part in zip(rows, split, strict=True)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,x,label,split", *lines, ""]))
+    edges = [f"n{i},n{(7 * i + 1) % 30}" for i in range(30)]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *edges, ""]))
+    (tmp_path / "grid.toml").write_text("[any]\nhops = [1, 2]\n")
+    words = ["--grid", tmp_path / "grid.toml", "--seeds", 1, "--epochs", 3, "--out", tmp_path / "s"]
+    done = hoplite("search", tmp_path, *words, *where)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == (
+        "warning: 1 of 3 classes have no training node (rare); "
+        + done.stderr.partition("(rare); ")[2].partition("\n")[0]
+        + "\n"
+    )
+
+
 def test_what_is_wrong_in_a_file_is_no_wrong_usage(tmp_path: Path) -> None:
     grid = tmp_path / "grid.toml"
     for text in ("[cora", "[cora]\nlr = -1\n", "[cora]\nlr = ['x']\n"):

@@ -4,30 +4,34 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hoplite.errors import LedgerError
+from hoplite.errors import HopliteWarning, LedgerError
 from hoplite.json_files import write_json
-from hoplite.selection.ledger import Ledger
+from hoplite.selection.ledger import Ledger, RecordedRun, Settings
+from hoplite.version import source_hash
 
-SETTINGS = {
-    "hoplite": "0", "dataset": "x", "graph": "0", "model": "lgc", "seeds": [0, 1],
-    "configurations": [{"lr": 1}, {"lr": 2}, {"lr": 3}],
-}  # fmt: skip
-CELLS = [[0], [1, 2]]
+SETTINGS = Settings(
+    format=1, hoplite="0", dataset="x", graph="0", model="lgc", seeds=[0, 1],
+    configurations=[{"lr": 1}, {"lr": 2}, {"lr": 3}], cells=[[0], [1, 2]],
+)  # fmt: skip
 
 
-def runs_of(cell: list[int], **extra: float) -> list[dict]:
-    return [
-        {"configuration": c, "seed": s, "val_accuracy": 0.5, **extra} for c in cell for s in (0, 1)
-    ]
+def runs_of(cell: list[int], **extra: Any) -> list[RecordedRun]:
+    return [RecordedRun(c, s, 0.5, **extra) for c in cell for s in (0, 1)]
+
+
+def everything(ledger: Ledger) -> list[tuple[RecordedRun, float | None]]:
+    return list(zip(ledger.runs(test=True), ledger.test_accuracies(), strict=True))
 
 
 @pytest.fixture
 def ledger(tmp_path: Path) -> Ledger:
-    return Ledger.open(tmp_path / "search", {**SETTINGS, "cells": CELLS})
+    return Ledger.open(tmp_path / "search", SETTINGS)
 
 
 def test_records_once_and_reads_in_order(ledger: Ledger) -> None:
@@ -41,27 +45,43 @@ def test_records_once_and_reads_in_order(ledger: Ledger) -> None:
 
 
 def test_the_test_set_has_files_of_its_own(ledger: Ledger) -> None:
-    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    ledger.record(0, runs_of([0]), 1.0, [0.25, 0.5])
     assert "test" not in (ledger.folder / "cells" / "0000.json").read_text()
-    assert all("test_accuracy" not in run for run in ledger.runs())
-    assert [run["test_accuracy"] for run in ledger.runs(test=True)] == [0.25, 0.25]
+    assert ledger.test_accuracies() == [0.25, 0.5]
     ledger.record(1, runs_of([1, 2]), 1.0)
     assert ledger.waiting() == []
     assert ledger.waiting(test=True) == [1]
+    assert len(ledger.runs()) == 6
+    assert ledger.runs(test=True) == runs_of([0])
+    assert ledger.test_accuracies() == [0.25, 0.5]
 
 
 def test_continues_with_the_same_settings_only(ledger: Ledger) -> None:
     ledger.record(0, runs_of([0]), 1.0)
-    again = Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS})
+    again = Ledger.open(ledger.folder, SETTINGS)
     assert again.waiting() == [1]
     assert Ledger.read(ledger.folder).settings == again.settings
     with pytest.raises(LedgerError, match="2 seeds there, 3 here"):
-        Ledger.open(ledger.folder, {**SETTINGS, "seeds": [0, 1, 2], "cells": CELLS})
+        Ledger.open(ledger.folder, replace(SETTINGS, seeds=[0, 1, 2]))
     with pytest.raises(LedgerError, match='model is "lgc" there and "egc" here'):
-        Ledger.open(ledger.folder, {**SETTINGS, "model": "egc", "cells": CELLS})
+        Ledger.open(ledger.folder, replace(SETTINGS, model="egc"))
     other = [{"lr": 1}, {"lr": 5}, {"lr": 3}]
     with pytest.raises(LedgerError, match=r"configurations\[1\]: lr is 2 there and 5 here"):
-        Ledger.open(ledger.folder, {**SETTINGS, "configurations": other, "cells": CELLS})
+        Ledger.open(ledger.folder, replace(SETTINGS, configurations=other))
+
+
+def test_another_source_of_the_same_version_goes_on_with_a_warning(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ledger.settings.source == source_hash()
+    ledger.record(0, runs_of([0]), 1.0)
+    monkeypatch.setattr("hoplite.selection.ledger.source_hash", lambda: "0123456789ab")
+    with pytest.warns(HopliteWarning, match=r"other source code of .*here 0123456789ab"):
+        again = Ledger.open(ledger.folder, SETTINGS)
+    assert again.waiting() == [1]
+    assert Ledger.read(ledger.folder).settings.source == ledger.settings.source  # who began it
+    with pytest.raises(LedgerError, match='hoplite is "0" there and "1" here'):
+        Ledger.open(ledger.folder, replace(SETTINGS, hoplite="1"))
 
 
 def test_a_claim_is_for_one(ledger: Ledger) -> None:
@@ -80,11 +100,11 @@ def test_a_claim_is_for_one(ledger: Ledger) -> None:
 def test_other_folders_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
     with pytest.raises(LedgerError, match="not empty and holds no search"):
-        Ledger.open(tmp_path, {**SETTINGS, "cells": CELLS})
+        Ledger.open(tmp_path, SETTINGS)
     with pytest.raises(LedgerError, match="holds no search"):
         Ledger.read(tmp_path)
     with pytest.raises(LedgerError, match="cannot keep a search"):
-        Ledger.open(tmp_path / "letter.txt", {**SETTINGS, "cells": CELLS})
+        Ledger.open(tmp_path / "letter.txt", SETTINGS)
 
 
 GOOD = {"configuration": 0, "seed": 0, "val_accuracy": 0.5}
@@ -126,7 +146,7 @@ def test_damage_is_told(ledger: Ledger, text: str) -> None:
 @pytest.mark.parametrize("name", ["search.json", "cells/0000.json", "cells/0000.test.json"])
 @pytest.mark.parametrize("kind", ["pipe", "device", "huge", "folder"])
 def test_what_is_no_file_is_told_at_once(ledger: Ledger, name: str, kind: str) -> None:
-    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    ledger.record(0, runs_of([0]), 1.0, [0.25, 0.25])
     path = ledger.folder / name
     path.unlink()
     if kind == "pipe":
@@ -139,7 +159,7 @@ def test_what_is_no_file_is_told_at_once(ledger: Ledger, name: str, kind: str) -
         with path.open("wb") as file:
             file.truncate(10**12)
     with pytest.raises(LedgerError, match=r"json|holds no search"):
-        Ledger.read(ledger.folder).runs(test=True)
+        everything(Ledger.read(ledger.folder))
 
 
 @pytest.mark.parametrize(
@@ -152,14 +172,14 @@ def test_what_is_no_file_is_told_at_once(ledger: Ledger, name: str, kind: str) -
     ],
 )
 def test_an_edited_file_is_found(ledger: Ledger, name: str, old: str, new: str) -> None:
-    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    ledger.record(0, runs_of([0]), 1.0, [0.25, 0.25])
     path = ledger.folder / name
     text = path.read_text()
     path.write_text(text.replace(old, new, 1))
     with pytest.raises(LedgerError, match=r"damaged.*checksum"):
-        Ledger.read(ledger.folder).runs(test=True)
+        everything(Ledger.read(ledger.folder))
     path.write_text(json.dumps(json.loads(text), indent=4))  # the same content
-    assert len(Ledger.read(ledger.folder).runs(test=True)) == 2
+    assert len(everything(Ledger.read(ledger.folder))) == 2
 
 
 def test_files_of_earlier_versions_are_read(ledger: Ledger) -> None:
@@ -167,26 +187,27 @@ def test_files_of_earlier_versions_are_read(ledger: Ledger) -> None:
     path = ledger.folder / "search.json"
     settings = json.loads(path.read_text())
     del settings["checksum"]
-    path.write_text(json.dumps(settings))
-    runs = runs_of([0], val_loss=0.1, diverged=False)
+    runs = [asdict(run) for run in runs_of([0], val_loss=0.1)]
     runs[1] |= {"val_accuracy": -1.0, "val_loss": None, "best_epoch": 1}
+    del runs[0]["seconds"], settings["source"]
+    path.write_text(json.dumps(settings))
     cell = {"cell": 0, "cpu_seconds": 1.5, "runs": runs}
     (ledger.folder / "cells" / "0000.json").write_text(json.dumps(cell))
     found = Ledger.read(ledger.folder)
     lost = {"val_accuracy": None, "val_loss": None, "best_epoch": 0, "diverged": True}
-    assert found.runs() == [runs[0], runs[1] | lost]
+    assert found.runs() == [RecordedRun(**runs[0]), RecordedRun(**runs[1] | lost)]
     assert found.cpu_seconds() == 1.5
-    Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS})
+    Ledger.open(ledger.folder, SETTINGS)
 
 
 @pytest.mark.parametrize("values", [[], [0.5], ["x", 0.5], [float("nan"), 0.5], [2, 0.5]])
 def test_damaged_test_accuracies_are_told(ledger: Ledger, values: list) -> None:
-    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    ledger.record(0, runs_of([0]), 1.0, [0.25, 0.25])
     path = ledger.folder / "cells" / "0000.test.json"
     path.write_text(json.dumps({"cell": 0, "test_accuracy": values}))
     assert len(ledger.runs()) == 2
     with pytest.raises(LedgerError, match=r"0000\.test\.json is damaged"):
-        ledger.runs(test=True)
+        ledger.test_accuracies()
 
 
 @pytest.mark.parametrize("name", ["search.lock", "cells/0000.lock"])
@@ -198,19 +219,19 @@ def test_a_pipe_or_link_in_place_of_a_lock_is_told(ledger: Ledger, name: str) ->
         path.unlink(missing_ok=True)
         make(path)
         with pytest.raises(LedgerError, match="cannot"):
-            Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS}).tidy()
+            Ledger.open(ledger.folder, SETTINGS).tidy()
     assert letter.read_text() == "dear"
 
 
 @pytest.mark.parametrize("name", ["search.json", "cells/0000.json", "cells/0000.test.json"])
 def test_unknown_keys_are_told(ledger: Ledger, name: str) -> None:
-    ledger.record(0, runs_of([0], test_accuracy=0.25), 1.0)
+    ledger.record(0, runs_of([0]), 1.0, [0.25, 0.25])
     path = ledger.folder / name
     content = json.loads(path.read_text())
     del content["checksum"]
     write_json(path, {**content, "shuffle": True})
     with pytest.raises(LedgerError, match=r"'shuffle', which this version of Hoplite does not"):
-        Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS}).runs(test=True)
+        everything(Ledger.open(ledger.folder, SETTINGS))
     if name == "search.json":  # of a later version, which may well have more
         write_json(path, {**content, "shuffle": True, "format": content["format"] + 1})
         with pytest.raises(LedgerError, match="is not of this version of Hoplite"):
@@ -233,7 +254,7 @@ def test_cells_without_settings_are_not_adopted(ledger: Ledger) -> None:
     ledger.record(0, runs_of([0]), 1.0)
     (ledger.folder / "search.json").unlink()
     with pytest.raises(LedgerError, match="not empty and holds no search"):
-        Ledger.open(ledger.folder, {**SETTINGS, "cells": CELLS})
+        Ledger.open(ledger.folder, SETTINGS)
 
 
 def test_tidy_removes_what_killed_processes_left(ledger: Ledger) -> None:
@@ -252,7 +273,7 @@ def test_tidy_removes_what_killed_processes_left(ledger: Ledger) -> None:
 
 
 def test_settings_of_another_version_are_told(ledger: Ledger) -> None:
-    settings = {**SETTINGS, "cells": CELLS, "format": 99}
+    settings = asdict(SETTINGS) | {"format": 99}
     (ledger.folder / "search.json").write_text(json.dumps(settings))
     with pytest.raises(LedgerError, match="not of this version"):
         Ledger.read(ledger.folder)
@@ -273,9 +294,9 @@ def test_settings_of_another_version_are_told(ledger: Ledger) -> None:
     ],
 )
 def test_damaged_settings_are_told(ledger: Ledger, change: dict) -> None:
-    whole = {"format": 1, **SETTINGS, "cells": CELLS}
+    whole = asdict(SETTINGS)
     for text in ("{", json.dumps({**whole, **change}), json.dumps({"format": 1})):
         (ledger.folder / "search.json").write_text(text)
-        for look in (Ledger.read, lambda folder: Ledger.open(folder, {**SETTINGS, "cells": CELLS})):
+        for look in (Ledger.read, lambda folder: Ledger.open(folder, SETTINGS)):
             with pytest.raises(LedgerError, match=r"search\.json is damaged"):
                 look(ledger.folder)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +15,9 @@ from tests.dask_processes import local_workers
 
 import hoplite
 from hoplite.errors import ConfigError, GraphError, HopliteError, LedgerError
-from hoplite.selection import choose, rank, runs_table, search
-from hoplite.selection.ledger import Ledger
-from hoplite.selection.runner import SearchProgress, run_search
-from hoplite.selection.settings import graph_digest
+from hoplite.selection import SearchProgress, choose, rank, run_search, runs_table, search
+from hoplite.selection.cells import graph_digest
+from hoplite.selection.ledger import Ledger, RecordedRun, Settings
 
 GRID = """
 [any]
@@ -48,7 +48,7 @@ def test_every_run_once_and_the_best_first(graphs, grid, tmp_path) -> None:
         graph, "lgc", grid=grid, out=tmp_path / "s", seeds=3, epochs=20, progress=states.append
     )
     runs = result.ledger.runs()
-    assert sorted((run["configuration"], run["seed"]) for run in runs) == [
+    assert sorted((run.configuration, run.seed) for run in runs) == [
         (c, s) for c in range(16) for s in range(3)
     ]
     means = [candidate.val_mean for candidate in result.ranking]
@@ -79,21 +79,18 @@ def test_validation_never_reads_the_test_set(graphs, tmp_path) -> None:
             one, "lgc", [{"hops": 2, "lr": lr, "epochs": 10} for lr in (0.1, 0.2)],
             tmp_path / name, seeds=2,
         )  # fmt: skip
-        runs.append([{k: v for k, v in run.items() if k != "seconds"} for run in ledger.runs()])
+        runs.append([replace(run, seconds=0) for run in ledger.runs()])
         assert not list((tmp_path / name / "cells").glob("*.test.json"))
     assert runs[0] == runs[1]
 
 
 def test_the_two_protocols_choose_by_their_own_figures(tmp_path) -> None:
-    settings = {
-        "model": "lgc", "dataset": "x", "hoplite": "0", "graph": "0", "seeds": [0],
-        "configurations": [{"lr": 0.1}, {"lr": 0.2}, {"lr": 0.3}], "cells": [[0], [1], [2]],
-    }  # fmt: skip
+    configurations = [{"lr": lr} for lr in (0.1, 0.2, 0.3)]
+    settings = Settings(1, "0", "x", "0", "lgc", [0], configurations, [[0], [1], [2]])
     ledger = Ledger.open(tmp_path / "s", settings)
     figures = [(0.8, 0.5, 0.1), (0.7, 0.9, 0.1), (0.8, 0.4, 0.05)]  # validation, test, loss
     for cell, (val, test, loss) in enumerate(figures):
-        record = {"configuration": cell, "seed": 0, "val_accuracy": val, "val_loss": loss}
-        ledger.record(cell, [{**record, "test_accuracy": test}], 1.0)
+        ledger.record(cell, [RecordedRun(cell, 0, val, loss)], 1.0, [test])
     by_validation = rank(ledger, "validation")
     assert [one.position for one in by_validation] == [2, 0, 1]  # equal means: the lower loss
     assert all(one.test == () for one in by_validation)
@@ -111,7 +108,7 @@ def test_a_search_goes_on_beyond_runs_that_diverge(graphs, tmp_path, protocol) -
     for _ in range(2):  # the ledger is read again
         result = search(graph, "sgc", seeds=2, epochs=5, **options)
         assert [candidate.options["hops"] for candidate in result.ranking] == [2, 2, 200, 200]
-        assert result.summary()["diverged"] == 4
+        assert result.summary().diverged == 4
         assert np.isfinite(result.test).all()
         rows = result.table().to_pylist()
         assert [row["val_accuracy"] is None for row in rows] == [row["hops"] == 200 for row in rows]
@@ -125,18 +122,13 @@ def test_a_search_goes_on_beyond_runs_that_diverge(graphs, tmp_path, protocol) -
 
 
 def test_a_configuration_is_not_better_because_a_run_of_it_diverged(tmp_path) -> None:
-    settings = {
-        "model": "lgc", "dataset": "x", "hoplite": "0", "graph": "0", "seeds": [0, 1],
-        "configurations": [{"lr": lr} for lr in range(4)], "cells": [[0], [1], [2], [3]],
-    }  # fmt: skip
+    configurations = [{"lr": lr} for lr in range(4)]
+    settings = Settings(1, "0", "x", "0", "lgc", [0, 1], configurations, [[0], [1], [2], [3]])
     ledger = Ledger.open(tmp_path / "s", settings)
     figures = [(None, None), (0.9, None), (0.2, 0.1), (None, 0.95)]
     for cell, values in enumerate(figures):
-        records = [
-            {"configuration": cell, "seed": s, "val_accuracy": v, "test_accuracy": v}
-            for s, v in enumerate(values)
-        ]
-        ledger.record(cell, records, 1.0)
+        runs = [RecordedRun(cell, seed, value) for seed, value in enumerate(values)]
+        ledger.record(cell, runs, 1.0, list(values))
     for protocol in ("validation", "test"):
         assert [one.position for one in rank(ledger, protocol)] == [2, 3, 1, 0]
 
@@ -148,20 +140,20 @@ def test_an_edited_result_is_not_believed(graphs, grid, tmp_path) -> None:
     edited = json.loads(path.read_text()) | {"test": [1.0, 1.0]}
     path.write_text(json.dumps(edited))
     assert search(small(graphs), "sgc", **options).summary() == first
-    assert json.loads(path.read_text())["test"] == first["test"]
+    assert json.loads(path.read_text())["test"] == first.test
 
 
 def test_test_protocol_is_marked_and_reuses_nothing_hidden(graphs, grid, tmp_path) -> None:
     graph, out = small(graphs), tmp_path / "s"
     honest = search(graph, "sgc", grid=grid, out=out, seeds=2, epochs=10)
     biased = search(graph, "sgc", grid=grid, out=out, seeds=2, epochs=10, protocol="test")
-    assert honest.summary()["biased"] is None
-    assert "upper bound" in biased.summary()["biased"]
+    assert honest.summary().biased is None
+    assert "upper bound" in biased.summary().biased
     assert biased.test_accuracy >= max(
         float(np.mean(one.test)) for one in biased.ranking
     )  # it is the maximum
     again = search(graph, "sgc", grid=grid, out=out, seeds=2, epochs=10)
-    assert again.summary() == honest.summary() | {"cpu_minutes": again.summary()["cpu_minutes"]}
+    assert replace(again.summary(), cpu_minutes=honest.summary().cpu_minutes) == honest.summary()
     assert "test_accuracy" not in runs_table(again.ledger).column_names
     assert "test_accuracy" in biased.table().column_names
 
@@ -237,7 +229,7 @@ def test_two_processes_share_a_ledger(grid: Path, tmp_path: Path) -> None:
     assert [process.returncode for process in both] == [0, 0]
     assert chosen(texts[0]) == chosen(texts[1])
     runs = Ledger.read(out).runs()
-    assert len({(run["configuration"], run["seed"]) for run in runs}) == len(runs) == 32
+    assert len({(run.configuration, run.seed) for run in runs}) == len(runs) == 32
 
 
 def test_a_dask_cluster_gives_the_same_table(graphs, grid, tmp_path) -> None:
@@ -251,8 +243,8 @@ def test_a_dask_cluster_gives_the_same_table(graphs, grid, tmp_path) -> None:
 
     for name, options in (("here", {}), ("there", {"cluster": "local:2", "progress": kill_one})):
         result = search(graph, "lgc", grid=grid, out=tmp_path / name, seeds=2, epochs=60, **options)
-        summary = {k: v for k, v in result.summary().items() if k != "cpu_minutes"}
-        runs = [{k: v for k, v in run.items() if k != "seconds"} for run in result.ledger.runs()]
+        summary = replace(result.summary(), cpu_minutes=0)
+        runs = [replace(run, seconds=0) for run in result.ledger.runs()]
         found.append((summary, runs))
     assert len(killed) == 3
     assert found[0] == found[1]

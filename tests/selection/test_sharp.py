@@ -16,34 +16,41 @@ import scipy.sparse as sp
 
 from hoplite import Graph
 from hoplite.errors import ConfigError, GraphError, LedgerError
-from hoplite.selection import rank, search, settings
-from hoplite.selection.cells import Task
-from hoplite.selection.ledger import Ledger
-from hoplite.selection.runner import SearchProgress, run_search
-from hoplite.selection.select import train_command
-from hoplite.selection.settings import cells_of, full_options, graph_digest, search_settings
-from hoplite.selection.space import parse_space
+from hoplite.selection import (
+    SearchProgress,
+    cells,
+    full_options,
+    parse_space,
+    rank,
+    run_search,
+    search,
+    train_command,
+)  # fmt: skip
+from hoplite.selection.cells import Task, cells_of, graph_digest, search_settings
+from hoplite.selection.ledger import Ledger, RecordedRun, Settings
 
 # ---- ranking
 
 
 def ledger_of(runs, folder=Path("x")):
-    """What ``rank`` asks of a ledger: finished, with these runs."""
-    count = 1 + max(run["configuration"] for run in runs)
+    """What ``rank`` asks of a ledger: finished, with these runs and test accuracies."""
+    count = 1 + max(run.configuration for run, _ in runs)
     return SimpleNamespace(
         folder=folder,
-        settings={"configurations": [{"lr": float(c)} for c in range(count)]},
+        settings=SimpleNamespace(configurations=[{"lr": float(c)} for c in range(count)]),
         waiting=lambda test=False: [],
-        runs=lambda test=False: [
-            {k: v for k, v in run.items() if test or k != "test_accuracy"} for run in runs
-        ],
+        runs=lambda test=False: [run for run, _ in runs],
+        test_accuracies=lambda: [test for _, test in runs],
     )
 
 
 def run_of(configuration, val, loss, test=None, seed=0):
-    found = {"configuration": configuration, "seed": seed, "val_accuracy": val, "val_loss": loss}
-    found |= {"diverged": False, "best_epoch": 1, "epochs": 2, "seconds": 0.1}
-    return found | ({} if test is None else {"test_accuracy": test})
+    return RecordedRun(configuration, seed, val, loss, 1, 2, False, 0.1), test
+
+
+def record(ledger, cell, runs, cpu_seconds):
+    tests = [test for _, test in runs if test is not None]
+    ledger.record(cell, [run for run, _ in runs], cpu_seconds, tests or None)
 
 
 def test_equal_means_go_by_the_loss_then_by_the_grid():
@@ -107,11 +114,11 @@ def test_cells_hold_one_shape_and_not_too_many_runs(graphs):
     assert cells_of(graph, "sgc", shapes, 5) == [[0, 1, 3], [2, 5], [4]]
     many = [lines_of(1 + i) for i in range(20)]
     for seeds, step in ((5, 9), (45, 1), (46, 1), (22, 2), (1, 20)):
-        cells = cells_of(graph, "sgc", many, seeds)
-        assert [len(cell) for cell in cells] == [
+        found = cells_of(graph, "sgc", many, seeds)
+        assert [len(cell) for cell in found] == [
             min(step, 20 - first) for first in range(0, 20, step)
         ]
-        assert [one for cell in cells for one in cell] == list(range(20))
+        assert [one for cell in found for one in cell] == list(range(20))
     alone = [lines_of(1 + i, optimizer="lbfgs") for i in range(3)]
     assert cells_of(graph, "sgc", alone, 1) == [[0], [1], [2]]
     gat = [full_options("gat", {"lr": 1.0 + i}) for i in range(2)]
@@ -121,9 +128,8 @@ def test_cells_hold_one_shape_and_not_too_many_runs(graphs):
 def test_cells_that_fit_in_memory(graphs, monkeypatch):
     many = [lines_of(1 + i) for i in range(6)]
     for size, step in ((2**30 // 4, 4), (2**30 // 4 + 1, 3), (2**31, 1)):
-        monkeypatch.setattr(settings, "run_bytes", lambda *_, size=size: size)
-        cells = cells_of(graphs(n=30), "sgc", many, 1)
-        assert len(cells[0]) == step
+        monkeypatch.setattr(cells, "run_bytes", lambda *_, size=size: size)
+        assert len(cells_of(graphs(n=30), "sgc", many, 1)[0]) == step
 
 
 def test_costs_of_cells(graphs):
@@ -132,13 +138,14 @@ def test_costs_of_cells(graphs):
         lines_of(0.2, 0.5),
         lines_of(0.1, 0.0, hops=7),
     ]
-    found = {"cells": [[0, 1], [2]], "configurations": configurations, "seeds": [0]}
-    task = Task(graphs(), "sgc", Path("x"), found, False)
+    found = Settings(1, "0", "x", "0", "sgc", [0], configurations, [[0, 1], [2]])
+    task = Task(graphs(), Ledger(Path("x"), found), False)
     assert task.cell_weights().tolist() == [2 * 22 * 3, 27]
     with pytest.raises(dataclasses.FrozenInstanceError):
         task.test = True
-    gcn = {"cells": [[0]], "configurations": [full_options("gcn", {"hidden": 9, "dropout": 0.0})]}
-    assert Task(graphs(), "gcn", Path("x"), gcn, False).cell_weights().tolist() == [29]
+    options = full_options("gcn", {"hidden": 9, "dropout": 0.0})
+    gcn = Ledger(Path("x"), Settings(1, "0", "x", "0", "gcn", [0], [options], [[0]]))
+    assert Task(graphs(), gcn, False).cell_weights().tolist() == [29]
 
 
 # ---- what decides the results
@@ -147,11 +154,11 @@ def test_costs_of_cells(graphs):
 def test_settings_are_complete_and_refuse_nothing_to_try(graphs):
     graph = graphs()
     found = search_settings(graph, "sgc", [{"lr": 0.1}], [4, 2])
-    assert found["seeds"] == [4, 2]
-    assert found["configurations"] == [full_options("sgc", {"lr": 0.1})]
-    assert "model" not in found["configurations"][0]
-    assert found["configurations"][0]["lr"] == 0.1
-    assert found["cells"] == [[0]]
+    assert found.seeds == [4, 2]
+    assert found.configurations == [full_options("sgc", {"lr": 0.1})]
+    assert "model" not in found.configurations[0]
+    assert found.configurations[0]["lr"] == 0.1
+    assert found.cells == [[0]]
     with pytest.raises(ConfigError, match="configurations is empty"):
         search_settings(graph, "sgc", [], [0])
 
@@ -180,15 +187,10 @@ def test_the_fingerprint_sees_every_part_but_no_width(graphs):
 # ---- ledgers
 
 
-SETTINGS = {
-    "hoplite": "0",
-    "dataset": "d",
-    "graph": "0123",
-    "model": "sgc",
-    "cells": [[0, 1], [2]],
-    "seeds": [0, 5],
-    "configurations": [{"lr": 1.0}, {"lr": 2.0}, {"lr": 3.0}],
-}
+SETTINGS = Settings(
+    format=1, hoplite="0", dataset="d", graph="0123", model="sgc", cells=[[0, 1], [2]],
+    seeds=[0, 5], configurations=[{"lr": 1.0}, {"lr": 2.0}, {"lr": 3.0}],
+)  # fmt: skip
 
 
 def test_other_settings_are_told_by_their_first_difference(tmp_path):
@@ -205,7 +207,7 @@ def test_other_settings_are_told_by_their_first_difference(tmp_path):
         ),
     ):
         with pytest.raises(LedgerError, match=words):
-            Ledger.open(tmp_path / "s", SETTINGS | change)
+            Ledger.open(tmp_path / "s", dataclasses.replace(SETTINGS, **change))
 
 
 def test_shares_and_cells_that_wait(tmp_path):
@@ -226,23 +228,22 @@ def test_shares_and_cells_that_wait(tmp_path):
     (tmp_path / "s" / "cells" / "0000.lock").write_text("nothing")
     assert ledger.share(0) == 0.0
     runs = [run_of(2, 0.5, 0.1, 0.9, seed=seed) for seed in (0, 5)]
-    ledger.record(1, runs, 3.5)
+    record(ledger, 1, runs, 3.5)
     assert ledger.share(1) == ledger.share(1, test=True) == 1.0
     assert ledger.waiting() == ledger.waiting(test=True) == [0]
     assert ledger.cpu_seconds() == 3.5
-    assert [run["test_accuracy"] for run in ledger.runs(test=True)] == [0.9, 0.9]
-    assert all("test_accuracy" not in run for run in ledger.runs())
+    assert ledger.test_accuracies() == [0.9, 0.9]
 
 
 def test_what_was_recorded_stays(tmp_path):
     ledger = Ledger.open(tmp_path / "s", SETTINGS)
     runs = [run_of(2, 0.5, 0.1, seed=seed) for seed in (0, 5)]
-    ledger.record(1, runs, 3.5)
+    record(ledger, 1, runs, 3.5)
     assert ledger.waiting(test=True) == [0, 1]
     better = [run_of(2, 0.7, 0.0, 0.8, seed=seed) for seed in (0, 5)]
-    ledger.record(1, better, 9.0)
-    assert [run["val_accuracy"] for run in ledger.runs(test=True)] == [0.5, 0.5]
-    assert [run["test_accuracy"] for run in ledger.runs(test=True)] == [0.8, 0.8]
+    record(ledger, 1, better, 9.0)
+    assert [run.val_accuracy for run in ledger.runs(test=True)] == [0.5, 0.5]
+    assert ledger.test_accuracies() == [0.8, 0.8]
     assert ledger.cpu_seconds() == 3.5
 
 
@@ -262,7 +263,7 @@ def test_what_was_recorded_stays(tmp_path):
 def test_cells_that_cannot_be(tmp_path, change):
     ledger = Ledger.open(tmp_path / "s", SETTINGS)
     runs = [run_of(2, 1, 0, seed=0), run_of(2, 0, None, seed=5)]
-    ledger.record(1, runs, 0)
+    record(ledger, 1, runs, 0)
     assert len(ledger.runs()) == 2
     path = tmp_path / "s" / "cells" / "0001.json"
     content = json.loads(path.read_text())
@@ -313,12 +314,12 @@ def test_figures_of_a_search(graphs, tmp_path):
     grid.write_text("[any]\nlr = [0.2, 0.01]\nhops = 2\ncut = 'small'\n")
     result = search(graph, "sgc", grid=grid, out=tmp_path / "s", seeds=2, epochs=6)
     summary = result.summary()
-    assert (summary["configurations"], summary["runs"]) == (2, 4)
-    assert summary["cut"] == "small"
-    assert summary["biased"] is None
-    assert summary["val_mean"] == pytest.approx(np.mean(result.val))
-    assert summary["test_std"] == pytest.approx(np.std(result.test))
-    assert summary["cpu_minutes"] == pytest.approx(result.ledger.cpu_seconds() / 60)
+    assert (summary.configurations, summary.runs) == (2, 4)
+    assert summary.cut == "small"
+    assert summary.biased is None
+    assert summary.val_mean == pytest.approx(np.mean(result.val))
+    assert summary.test_std == pytest.approx(np.std(result.test))
+    assert summary.cpu_minutes == pytest.approx(result.ledger.cpu_seconds() / 60)
     assert len(result.test) == 2
     assert result.table().num_rows == 4
     assert result.table()["configuration"].to_pylist() == [0, 0, 1, 1]
@@ -328,7 +329,7 @@ def test_figures_of_a_search(graphs, tmp_path):
     three = search(
         graph, "sgc", grid=grid, out=tmp_path / "r", seeds=1, epochs=2, samples=1, sample_seed=3
     )
-    assert three.summary()["configurations"] == 1
+    assert three.summary().configurations == 1
 
 
 def test_the_command_that_repeats_a_configuration():

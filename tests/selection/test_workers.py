@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from hoplite.errors import LedgerError
-from hoplite.selection.runner import run_search
+from hoplite.selection import run_search
 
 CONFIGURATIONS = [{"hops": k, "epochs": 5, "dropout": d} for k in (1, 2) for d in (0.0, 0.5)]
 

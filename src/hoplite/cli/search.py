@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,6 +21,10 @@ from hoplite.cli.console import (
     search_bar,
 )
 from hoplite.config import ModelConfig
+
+if TYPE_CHECKING:  # it needs torch, which takes a second to import
+    from hoplite.selection import SearchResult
+    from hoplite.selection.ranking import Summary
 
 SHOWN = 5  # configurations in the table of the best
 _usual = ModelConfig()
@@ -114,22 +119,27 @@ def search(
             progress=progress,
             **fixed,
         )
-    command = train_command(dataset, model, result.best.options, seeds, split_seed)
-    summary = result.summary() | {"command": command, "out": str(out)}
+    summary = result.summary()
+    places = {
+        "command": train_command(dataset, model, result.best.options, seeds, split_seed),
+        "out": str(out),
+    }
     if export is not None:
         write_table(result.table(), export)
-        summary["export"] = str(export)
+        places["export"] = str(export)
     if json:
-        print_json(summary)
-    else:
-        _print(result, summary)
+        print_json(asdict(summary) | places)
+        return
+    _print(result, summary)
+    for name, place in zip(("Again", "Ledger", "Runs"), places.values(), strict=False):
+        print_line(f"{name}: {place}")
 
 
-def _print(result: Any, summary: dict[str, Any]) -> None:
+def _print(result: SearchResult, summary: Summary) -> None:
     """The best configurations, by the settings in which they differ, and the chosen one."""
     options = [candidate.options for candidate in result.ranking]
     varied = [name for name in options[0] if len({str(one[name]) for one in options}) > 1]
-    test = summary["protocol"] == "test"
+    test = summary.protocol == "test"
     rows = []
     for candidate in result.ranking[:SHOWN]:
         means = [candidate.val_mean, *([candidate.test_mean] if test else [])]
@@ -137,33 +147,31 @@ def _print(result: Any, summary: dict[str, Any]) -> None:
         rows.append([*[_shown(candidate.options[name]) for name in varied], *figures])
     columns = [*varied, "val %", *(["test % (biased)"] if test else [])]
     print_table(
-        f"{summary['dataset']}: {summary['model']}, best of {summary['configurations']:,} "
-        f"configurations x {len(summary['seeds'])} seeds",
+        f"{summary.dataset}: {summary.model}, best of {summary.configurations:,} "
+        f"configurations x {len(summary.seeds)} seeds",
         columns,
         rows,
     )
-    biased = f" ({summary['biased']})" if test else ""
+    biased = f" ({summary.biased})" if test else ""
+    on_test = _percent(summary.test_mean, summary.test_std)
+    on_val = _percent(summary.val_mean, summary.val_std)
     print_line(
-        f"Chosen by {summary['protocol']}: test accuracy {_percent(summary, 'test')}, "
-        f"validation {_percent(summary, 'val')}{biased}"
+        f"Chosen by {summary.protocol}: test accuracy {on_test}, validation {on_val}{biased}"
     )
-    if summary["diverged"]:
+    if summary.diverged:
         print_line(
-            f"Diverged: {summary['diverged']:,} of {summary['runs']:,} runs; a configuration of "
+            f"Diverged: {summary.diverged:,} of {summary.runs:,} runs; a configuration of "
             "which one has no finite result comes after all others"
         )
-    if summary["cut"]:
-        print_line(f"The grid is cut: {summary['cut']}")
-    print_line(f"Again: {summary['command']}")
-    print_line(f"Ledger: {summary['out']}")
-    if "export" in summary:
-        print_line(f"Runs: {summary['export']}")
+    if summary.cut:
+        print_line(f"The grid is cut: {summary.cut}")
 
 
 def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _percent(summary: dict[str, Any], part: str) -> str:
-    mean, std = summary[f"{part}_mean"], summary[f"{part}_std"]
-    return "not known" if mean is None else f"{100 * mean:.1f} ± {100 * std:.2f} %"
+def _percent(mean: float | None, std: float | None) -> str:
+    if mean is None or std is None:
+        return "not known"
+    return f"{100 * mean:.1f} ± {100 * std:.2f} %"

@@ -1,26 +1,32 @@
 """Model selection: which settings are tried, how they are compared, what is kept of each trial."""
 
+from hoplite.selection.cells import full_options
 from hoplite.selection.ledger import Ledger
-from hoplite.selection.protocol import PROTOCOLS, rank
-from hoplite.selection.select import (
+from hoplite.selection.ranking import (
+    PROTOCOLS,
     SearchResult,
     choose,
+    rank,
     retrain,
     runs_table,
-    search,
     train_command,
 )
-from hoplite.selection.space import Space, read_space
+from hoplite.selection.runner import SearchProgress, run_search, search
+from hoplite.selection.space import Space, parse_space, read_space
 
 __all__ = [
     "PROTOCOLS",
     "Ledger",
+    "SearchProgress",
     "SearchResult",
     "Space",
     "choose",
+    "full_options",
+    "parse_space",
     "rank",
     "read_space",
     "retrain",
+    "run_search",
     "runs_table",
     "search",
     "train_command",

@@ -1,28 +1,109 @@
-"""The work of a search: cells, each a batch of runs of one model shape that train together."""
+"""The work of a search: cells, each a batch of runs of one model shape that train together.
+
+They train in this process, in several (:mod:`hoplite.selection.workers`) or on a Dask cluster:
+there a cell is a task, and the graph goes to the workers by a file in the ledger's folder.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import hashlib
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from hoplite.config import split_options
-from hoplite.errors import HopliteWarning
+from hoplite.cluster import connect
+from hoplite.config import ModelConfig, TrainingConfig, split_options
+from hoplite.datasets.npz import read_npz, write_npz
+from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
-from hoplite.selection.ledger import Claim, Ledger
+from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
+from hoplite.selection.workers import LOOK_SECONDS
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import number
-from hoplite.training.runs import Run, node_sets
+from hoplite.training.runs import Run, node_sets, run_bytes
 from hoplite.training.train import scored_run
+from hoplite.version import VERSION
 
-LOOK_SECONDS = 0.25  # between two looks at the workers
+CELL_RUNS = 45  # at most: more hardly train faster, and a crash costs less
+CELL_BYTES = 2**30
+GRAPH = "graph.npz"  # for the workers of a cluster
+
+
+def search_settings(
+    graph: Graph, model: str, configurations: Sequence[Mapping[str, Any]], seeds: list[int]
+) -> Settings:
+    """Everything that decides the results."""
+    if not configurations:
+        raise ConfigError("configurations is empty; give at least one.")
+    full = [full_options(model, options) for options in configurations]
+    return Settings(
+        format=FORMAT,
+        hoplite=VERSION,
+        dataset=graph.name,
+        graph=graph_digest(graph),
+        model=model,
+        seeds=seeds,
+        configurations=full,
+        cells=cells_of(graph, model, full, len(seeds)),
+    )
+
+
+def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` of ``train`` with all that were left out at their defaults."""
+    config, training = split_options(model, dict(options))
+    full = dataclasses.asdict(config) | dataclasses.asdict(training)
+    del full["model"]
+    return full
+
+
+def cells_of(
+    graph: Graph, model: str, configurations: list[dict[str, Any]], seeds: int
+) -> list[list[int]]:
+    """Positions of the configurations that train together: of one shape, not too many."""
+    groups: dict[Any, list[int]] = {}
+    for position, options in enumerate(configurations):
+        config, training = split_options(model, options)
+        together = dataclasses.replace(training, lr=1.0, weight_decay=0.0, dropout=0.0)
+        groups.setdefault((config, together, training.dropout == 0), []).append(position)
+    cells = []
+    for (config, training, _), positions in groups.items():
+        shape = build_model(config, graph.num_features, graph.num_classes)
+        propagation = Propagation(graph, config.operator, config.basis, config.hops)
+        most = min(CELL_RUNS, CELL_BYTES // run_bytes(shape, propagation))
+        if training.optimizer == "lbfgs" or not config.kind.many_at_once:
+            most = 1
+        step = max(1, most // seeds)
+        cells += [positions[i : i + step] for i in range(0, len(positions), step)]
+    return cells
+
+
+def graph_digest(graph: Graph) -> str:
+    """A fingerprint of everything in the graph that training reads."""
+    features: Any = graph.features
+    digest = hashlib.sha256()
+    parts = [graph.adjacency.indptr, graph.adjacency.indices, graph.adjacency.data]
+    if sp.issparse(features):
+        parts += [features.indptr, features.indices, features.data]
+    else:
+        parts.append(np.asarray(features))
+    parts += [graph.labels, graph.split.train, graph.split.val, graph.split.test]
+    for part in parts:
+        array = np.ascontiguousarray(part)
+        if array.dtype.kind in "iu":  # the width of an index is no difference
+            array = array.astype(np.int64)
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -30,10 +111,12 @@ class Task:
     """What a worker needs to know; it travels to the worker's process."""
 
     graph: Graph
-    model: str
-    folder: Path
-    settings: dict[str, Any]
+    ledger: Ledger
     test: bool
+
+    @property
+    def folder(self) -> Path:
+        return self.ledger.folder
 
     def work(self, look: Callable[[], None] | None = None) -> None:
         """Train cells until none is left that nobody has."""
@@ -42,26 +125,22 @@ class Task:
 
     def waiting(self) -> list[int]:
         """The cells that are not finished, those that take longest first."""
-        weights, ledger = self.cell_weights(), Ledger(self.folder, self.settings)
-        return sorted(ledger.waiting(test=self.test), key=lambda cell: -weights[cell])
+        weights = self.cell_weights()
+        return sorted(self.ledger.waiting(test=self.test), key=lambda cell: -weights[cell])
 
     def tidy(self) -> None:
         """Remove what killed processes left of unfinished cells."""
-        Ledger(self.folder, self.settings).tidy(test=self.test)
+        self.ledger.tidy(test=self.test)
 
     def work_on(self, cell: int, look: Callable[[], None] | None = None) -> None:
         """Train one cell, unless another process has it, or has finished it."""
-        ledger = Ledger(self.folder, self.settings)
-        with ledger.claim(cell) as claim:
-            if claim is not None and not ledger.has(cell, test=self.test):
-                self._train(ledger, cell, claim, look)
+        with self.ledger.claim(cell) as claim:
+            if claim is not None and not self.ledger.has(cell, test=self.test):
+                self._train(cell, claim, look)
 
-    def _train(
-        self, ledger: Ledger, cell: int, claim: Claim, look: Callable[[], None] | None
-    ) -> None:
+    def _train(self, cell: int, claim: Claim, look: Callable[[], None] | None) -> None:
         started = time.process_time()  # on a shared machine, waiting is not work
-        positions = self.settings["cells"][cell]
-        seeds = self.settings["seeds"]
+        positions, seeds = self.ledger.settings.cells[cell], self.ledger.settings.seeds
         both = [self._configs(position) for position in positions]
         config = both[0][0]
         runs = [Run(training, seed) for _, training in both for seed in seeds]
@@ -83,33 +162,68 @@ class Task:
             results = fit_runs(
                 model, propagation, runs, parts["train"], parts["val"], progress=note
             )
-        found = []
+        found, test = [], []
         for i, result in enumerate(results):
-            record = {
-                "configuration": positions[i // len(seeds)],
-                "seed": result.run.seed,
-                "val_accuracy": number(result.best("val_accuracy")),
-                "val_loss": number(result.best("val_loss")),
-                "best_epoch": result.best_epoch,
-                "epochs": result.epochs,
-                "diverged": result.diverged,
-                "seconds": result.seconds,
-            }
+            found.append(
+                RecordedRun(
+                    configuration=positions[i // len(seeds)],
+                    seed=result.run.seed,
+                    val_accuracy=number(result.best("val_accuracy")),
+                    val_loss=number(result.best("val_loss")),
+                    best_epoch=result.best_epoch,
+                    epochs=result.epochs,
+                    diverged=result.diverged,
+                    seconds=result.seconds,
+                )
+            )
             if self.test:
                 scored = scored_run(self.graph, config, result, propagation, parts["test"])
-                record["test_accuracy"] = number(scored.test_accuracy)
-            found.append(record)
-        ledger.record(cell, found, time.process_time() - started)
+                test.append(number(scored.test_accuracy))
+        cpu_seconds = time.process_time() - started
+        self.ledger.record(cell, found, cpu_seconds, test if self.test else None)
 
     def cell_weights(self) -> np.ndarray:
         """About how the cells' costs compare, for the order and the time left."""
         costs = []
-        for cell in self.settings["cells"]:
+        for cell in self.ledger.settings.cells:
             config, training = self._configs(cell[0])
             grown = getattr(config, config.kind.growth)
             per_run = (20 + grown) * (3 if training.dropout else 1)
             costs.append(len(cell) * per_run)
         return np.array(costs, dtype=np.float64)
 
-    def _configs(self, position: int) -> Any:
-        return split_options(self.model, self.settings["configurations"][position])
+    def _configs(self, position: int) -> tuple[ModelConfig, TrainingConfig]:
+        settings = self.ledger.settings
+        return split_options(settings.model, settings.configurations[position])
+
+
+def train_on_cluster(where: str, task: Task, look: Callable[[], None]) -> None:
+    """Train the cells that nobody has finished on the cluster ``where``."""
+    folder = task.folder.absolute()
+    if not (folder / GRAPH).exists():
+        try:
+            write_npz(folder / GRAPH, task.graph)
+        except OSError as error:
+            raise LedgerError(f"cannot write to {folder}: {error.strerror}.") from error
+    arguments = [(str(folder), cell, task.test) for cell in task.waiting()]
+    with connect(where, folder, memory=0) as cluster:
+        cluster.run(
+            f"{__name__}:train_cell", arguments, lambda number, _: look(), lambda number: look()
+        )
+
+
+def train_cell(folder: str, cell: int, test: bool, tell: Callable[[Any], None]) -> None:
+    """Run on a worker: train one cell, unless another process has it, or has finished it."""
+    ledger = Ledger.read(folder)
+    graph = _graph(ledger.folder / GRAPH, ledger.settings.graph)
+    Task(graph, ledger, test).work_on(cell, lambda: tell(cell))
+
+
+@functools.lru_cache(maxsize=1)
+def _graph(path: Path, digest: str) -> Graph:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)  # the process that leads has told
+        graph = read_npz(path)
+    if graph_digest(graph) != digest:
+        raise LedgerError(f"{path} is not the search's graph; delete it.")
+    return graph

@@ -13,44 +13,112 @@ and not to the file: when the process dies, by ``kill -9`` or otherwise, the cel
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, get_type_hints
+from typing import Annotated, Any, TypeVar
 
 import msgspec
+from msgspec import Meta
 
-from hoplite.errors import LedgerError
+from hoplite.config import MOST_SEED
+from hoplite.errors import HopliteWarning, LedgerError
 from hoplite.files import locked, read_regular
-from hoplite.json_files import read_json, write_json
-from hoplite.selection.records import (
-    FORMAT,
-    Cell,
-    HiddenCell,
-    RecordedRun,
-    Settings,
-    check_settings,
-    checked_runs,
-)
+from hoplite.json_files import parse_json, read_json, to_json, write_json
+from hoplite.selection.dimensions import MOST_CONFIGURATIONS
+from hoplite.version import source_hash
+
+FORMAT = 1
+SETTINGS = "search.json"
+LOST = -1.0  # how earlier versions wrote the accuracy of a run without a finite result
 
 Kind = TypeVar("Kind")
-SETTINGS = "search.json"
+Count = Annotated[int, Meta(ge=0)]
+Amount = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Position = Annotated[int, Meta(ge=0, lt=MOST_CONFIGURATIONS)]
+Positions = Annotated[list[Position], Meta(min_length=1)]
+Some = Meta(min_length=1, max_length=MOST_CONFIGURATIONS)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """``search.json``: all that decides the results."""
+
+    format: int
+    hoplite: str
+    dataset: str
+    graph: str  # a fingerprint
+    model: str
+    seeds: Annotated[list[Annotated[int, Meta(ge=0, le=MOST_SEED)]], Some]
+    configurations: Annotated[list[dict[str, Any]], Some]  # options of ``train``
+    cells: Annotated[list[Positions], Some]  # the configurations that train together
+    source: str = ""  # of the Hoplite that began it; earlier versions do not tell
+
+    def __post_init__(self) -> None:
+        placed = sorted(position for cell in self.cells for position in cell)
+        if placed != list(range(len(self.configurations))):
+            raise ValueError("its cells do not hold every configuration once")
+        if len(set(self.seeds)) < len(self.seeds):
+            raise ValueError("it has a seed twice")
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """What a run gave; ``val_accuracy`` is None if it diverged before it had a finite result."""
+
+    configuration: Position
+    seed: Count
+    val_accuracy: Annotated[float, Meta(ge=LOST, le=1)] | None
+    val_loss: Amount | None = None
+    best_epoch: Count = 0
+    epochs: Count = 0
+    diverged: bool = False
+    seconds: Amount = 0.0
+
+    def __post_init__(self) -> None:
+        if self.val_accuracy == LOST:
+            lost = {"val_accuracy": None, "val_loss": None, "best_epoch": 0, "diverged": True}
+            for name, value in lost.items():
+                object.__setattr__(self, name, value)
+        elif self.val_accuracy is not None and self.val_accuracy < 0:
+            raise ValueError("an accuracy is negative")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """``cells/0007.json``."""
+
+    cell: Count
+    cpu_seconds: Amount
+    runs: list[RecordedRun]
+
+
+@dataclass(frozen=True)
+class HiddenCell:
+    """``cells/0007.test.json``: a value per run of the cell."""
+
+    cell: Count
+    test_accuracy: list[Share | None]
 
 
 class Ledger:
     """The finished cells of one search in ``folder``; create or join it with :meth:`open`."""
 
-    def __init__(self, folder: Path, settings: Any) -> None:
-        self.folder = folder
-        self.settings: Settings = settings
-        self.count = len(settings["cells"])
+    def __init__(self, folder: Path, settings: Settings) -> None:
+        self.folder, self.settings = folder, settings
+        self.count = len(settings.cells)
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str], settings: dict[str, Any]) -> Ledger:
-        """The ledger of ``settings`` (plain JSON values) in ``folder``, new or continued."""
+    def open(cls, folder: str | os.PathLike[str], settings: Settings) -> Ledger:
+        """The ledger of ``settings`` in ``folder``, new or continued."""
         folder = Path(folder)
-        settings = json.loads(json.dumps({"format": FORMAT, **settings}, allow_nan=False))
+        settings = dataclasses.replace(settings, source=source_hash())
+        settings = parse_json(to_json(settings).encode(), Settings)  # as it will be read again
         path = folder / SETTINGS
         try:
             if folder.is_dir() and not path.exists():
@@ -80,6 +148,10 @@ class Ledger:
         """Whether the cell is finished (for the test protocol: with its test accuracies)."""
         return self._path(cell).exists() and (not test or self._path(cell, ".test.json").exists())
 
+    def finished(self, *, test: bool = False) -> list[int]:
+        """The cells that are finished."""
+        return [cell for cell in range(self.count) if self.has(cell, test=test)]
+
     def waiting(self, *, test: bool = False) -> list[int]:
         """The cells that are not finished."""
         return [cell for cell in range(self.count) if not self.has(cell, test=test)]
@@ -104,17 +176,20 @@ class Ledger:
                     for left in (self.folder / "cells").glob(f".{cell:04d}.*.tmp"):
                         left.unlink(missing_ok=True)
 
-    def record(self, cell: int, runs: list[RecordedRun], cpu_seconds: float) -> None:
-        """Keep what the cell's runs gave; ``test_accuracy``, if there, goes to its own file."""
-        hidden = [run["test_accuracy"] for run in runs if "test_accuracy" in run]
-        shown = [{k: v for k, v in run.items() if k != "test_accuracy"} for run in runs]
+    def record(
+        self,
+        cell: int,
+        runs: list[RecordedRun],
+        cpu_seconds: float,
+        test: list[float | None] | None = None,
+    ) -> None:
+        """Keep what the cell's runs gave; their ``test`` accuracies go to a file of their own."""
         try:
-            if hidden:
-                self._write(cell, ".test.json", {"cell": cell, "test_accuracy": hidden})
+            if test is not None:
+                hidden = HiddenCell(cell, test)
+                write_json(self._path(cell, ".test.json"), hidden, indent=None)
             if not self.has(cell):  # what was recorded stays
-                self._write(
-                    cell, ".json", {"cell": cell, "cpu_seconds": cpu_seconds, "runs": shown}
-                )
+                write_json(self._path(cell), Cell(cell, cpu_seconds, runs), indent=None)
         except OSError as error:
             raise LedgerError(
                 f"cannot write to {self.folder}: {error.strerror}. What was finished is kept; "
@@ -122,22 +197,16 @@ class Ledger:
             ) from error
 
     def runs(self, *, test: bool = False) -> list[RecordedRun]:
-        """Every recorded run once, in the order of the cells; test accuracies only on demand."""
-        found: list[RecordedRun] = []
-        for cell in range(self.count):
-            if not self.has(cell, test=test):
-                continue
-            runs = self._cell(cell)["runs"]
-            if test:
-                pairs = zip(runs, self._hidden(cell), strict=True)
-                runs = [RecordedRun(**{**run, "test_accuracy": value}) for run, value in pairs]
-            found += runs
-        return found
+        """Every run of the finished cells once, in the order of the cells."""
+        return [run for cell in self.finished(test=test) for run in self._cell(cell).runs]
+
+    def test_accuracies(self) -> list[float | None]:
+        """A value for each of ``runs(test=True)``: nothing else looks at the test set."""
+        return [value for cell in self.finished(test=True) for value in self._hidden(cell)]
 
     def cpu_seconds(self) -> float:
         """The processor time that the finished cells took, added up over processes and threads."""
-        done = [cell for cell in range(self.count) if self.has(cell)]
-        return sum(self._cell(cell)["cpu_seconds"] for cell in done)
+        return sum(self._cell(cell).cpu_seconds for cell in self.finished())
 
     def share(self, cell: int, *, test: bool = False) -> float:
         """How far a cell is, 0 to 1, whichever process trains it."""
@@ -149,25 +218,23 @@ class Ledger:
 
     def _cell(self, cell: int) -> Cell:
         def check(found: Cell) -> None:
-            if found["cell"] != cell:
+            if found.cell != cell:
                 raise ValueError("it is of another cell")
-            found["runs"] = checked_runs(found["runs"], self._pairs(cell))
+            if [(run.configuration, run.seed) for run in found.runs] != self._pairs(cell):
+                raise ValueError("it does not hold the runs of its cell")
 
         return _read(self._path(cell), Cell, check)
 
     def _hidden(self, cell: int) -> list[float | None]:
         def check(found: HiddenCell) -> None:
-            if found["cell"] != cell or len(found["test_accuracy"]) != len(self._pairs(cell)):
+            if found.cell != cell or len(found.test_accuracy) != len(self._pairs(cell)):
                 raise ValueError("it is of another cell")
 
-        return _read(self._path(cell, ".test.json"), HiddenCell, check)["test_accuracy"]
+        return _read(self._path(cell, ".test.json"), HiddenCell, check).test_accuracy
 
     def _pairs(self, cell: int) -> list[tuple[int, int]]:
         """Configuration and seed of the cell's runs."""
-        return [(c, s) for c in self.settings["cells"][cell] for s in self.settings["seeds"]]
-
-    def _write(self, cell: int, ending: str, content: dict[str, Any]) -> None:
-        write_json(self._path(cell, ending), content, indent=None)
+        return [(c, s) for c in self.settings.cells[cell] for s in self.settings.seeds]
 
     def _path(self, cell: int, ending: str = ".json") -> Path:
         return self.folder / "cells" / f"{cell:04d}{ending}"
@@ -198,9 +265,8 @@ def _from_the_first_moments(path: Path) -> bool:
 
 def _read_settings(path: Path) -> Settings:
     def check(found: Settings) -> None:
-        if found["format"] != FORMAT:
+        if found.format != FORMAT:
             raise LedgerError(f"{path} is not of this version of Hoplite.")
-        check_settings(found)
 
     return _read(path, Settings, check)
 
@@ -210,7 +276,7 @@ def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
         there = read_json(path, dict[str, Any])
         content = msgspec.convert(there, kind)
         check(content)
-        unknown = there.keys() - get_type_hints(kind).keys()
+        unknown = there.keys() - {field.name for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
         if unknown:
             raise LedgerError(
                 f"{path} has {min(unknown)!r}, which this version of Hoplite does not know; go on "
@@ -226,14 +292,22 @@ def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
     return content
 
 
-def _check_same(folder: Path, there: Settings, here: dict[str, Any]) -> None:
-    for key, old in there.items():
-        new = here[key]
-        if old != new:
+def _check_same(folder: Path, there: Settings, here: Settings) -> None:
+    """LedgerError unless the settings are equal; another source of the version is only told."""
+    for key, old in dataclasses.asdict(there).items():
+        new = getattr(here, key)
+        if old != new and key != "source":
             raise LedgerError(
                 f"{folder} holds a search with other settings: {_difference(key, old, new)}. "
                 "Give another folder, or delete this one."
             )
+    if there.source not in ("", here.source):
+        warnings.warn(
+            f"the search in {folder} was begun with other source code of Hoplite {there.hoplite} "
+            f"({there.source}, here {here.source}); its runs may differ from those of this one.",
+            HopliteWarning,
+            stacklevel=2,
+        )
 
 
 def _difference(key: str, old: Any, new: Any) -> str:

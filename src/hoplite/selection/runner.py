@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
+from hoplite.datasets import load
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
-from hoplite.selection.cells import LOOK_SECONDS, Task
-from hoplite.selection.cluster import train_on
+from hoplite.selection.cells import Task, search_settings, train_on_cluster
 from hoplite.selection.ledger import Ledger
-from hoplite.selection.protocol import check_protocol
-from hoplite.selection.settings import search_settings
-from hoplite.selection.workers import train_in_processes
+from hoplite.selection.ranking import SearchResult, check_protocol, choose
+from hoplite.selection.space import read_space
+from hoplite.selection.workers import LOOK_SECONDS, train_in_processes
 from hoplite.training.train import as_seeds
 
 
@@ -35,6 +35,41 @@ class SearchProgress:
     total: int
     share: float  # of the work, 0 to 1, with what is being trained
     running: int  # cells that are being trained, in any process
+
+
+def search(
+    graph: Graph | str,
+    model: str = "lgc",
+    *,
+    grid: str | Path = "paper",
+    out: str | os.PathLike[str],
+    protocol: str = "validation",
+    seeds: int | Sequence[int] = 5,
+    samples: int | None = None,
+    sample_seed: int = 0,
+    workers: int = 1,
+    cluster: str | None = None,
+    progress: Callable[[SearchProgress], None] | None = None,
+    **fixed: Any,
+) -> SearchResult:
+    """Train a grid (or ``samples`` random draws from a space) and choose by ``protocol``.
+
+    The same call on the same ``out`` continues what was interrupted; see :func:`run_search`.
+    ``fixed`` options of ``train`` hold for all configurations.
+    """
+    check_protocol(protocol)
+    name = graph.name if isinstance(graph, Graph) else str(graph)
+    space = read_space(grid)
+    if samples is None:
+        configurations = space.configurations(name, model, fixed)
+    else:
+        configurations = space.sample(name, model, samples, sample_seed, fixed)
+    graph = graph if isinstance(graph, Graph) else load(graph)
+    ledger = run_search(
+        graph, model, configurations, out,
+        seeds=seeds, protocol=protocol, workers=workers, cluster=cluster, progress=progress,
+    )  # fmt: skip
+    return choose(graph, ledger, protocol, cut=space.cut(name, model, fixed))
 
 
 def run_search(
@@ -69,12 +104,12 @@ def run_search(
     _check_split(graph, test)
     settings = search_settings(graph, model, configurations, as_seeds(seeds))
     ledger = Ledger.open(folder, settings)
-    task = Task(graph, model, Path(folder), settings, test)
+    task = Task(graph, ledger, test)
     weights = task.cell_weights()
 
     def look() -> None:
         shares = np.array([ledger.share(cell, test=test) for cell in range(ledger.count)])
-        sizes = np.array([len(cell) for cell in settings["cells"]]) * len(settings["seeds"])
+        sizes = np.array([len(cell) for cell in settings.cells]) * len(settings.seeds)
         if progress is not None:
             progress(
                 SearchProgress(
@@ -89,7 +124,7 @@ def run_search(
     look()
     workers = min(workers, len(ledger.waiting(test=test)))
     if cluster is not None and workers:
-        train_on(cluster, task, look)
+        train_on_cluster(cluster, task, look)
     elif workers == 1:
         task.work(look)
     elif workers > 1:

@@ -23,9 +23,7 @@ from hoplite.lab.reproduce.chosen import MODELS_SHARE, Job, examine, examine_man
 from hoplite.lab.reproduce.sections import Found, accuracy_entry
 from hoplite.lab.results import FILE, Provenance, Results, load_results, write_results
 from hoplite.predictions import write_table
-from hoplite.selection import choose, rank, read_space
-from hoplite.selection.runner import run_search
-from hoplite.selection.settings import full_options
+from hoplite.selection import choose, full_options, rank, read_space, run_search
 from hoplite.training.train import as_seeds
 
 DATASETS = ("cora", "citeseer", "pubmed")
@@ -214,7 +212,7 @@ def _full_jobs(
             workers=workers,
             progress=lambda state, share=share: share(0.9 * state.share),
         )
-        count = len(ledger.settings["configurations"])
+        count = len(ledger.settings.configurations)
         sizes = {
             "cut": space.cut(job.dataset, job.model, job.fixed),
             "configurations": count,

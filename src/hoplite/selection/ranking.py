@@ -1,0 +1,274 @@
+"""What a finished search says: its ranking under one of two protocols, and the chosen settings.
+
+The protocols share nothing but the trained runs.
+
+validation  the configuration with the best mean validation accuracy; then, and only then, that
+            one is trained again and scored on the test set, once
+test        the configuration with the best mean test accuracy: an upper bound that is biased by
+            the choice itself, as in the paper's appendix
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from hoplite.config import ModelConfig, TrainingConfig, idle_settings
+from hoplite.errors import HopliteError, LedgerError, check_choice
+from hoplite.graph import Graph
+from hoplite.json_files import read_json, write_json
+from hoplite.selection.ledger import Count, Ledger, Share
+from hoplite.training.train import TrainingResult, number, train
+
+PROTOCOLS = ("validation", "test")
+BIASED = "biased: chosen on the test set, so an upper bound and no estimate"
+
+
+def check_protocol(protocol: str) -> str:
+    """Return ``protocol`` if it is one of the two."""
+    return check_choice("protocol", protocol, PROTOCOLS)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A configuration's figures over its seeds; ``test`` is empty outside of the test protocol.
+
+    An accuracy is NaN where the run diverged before it had a finite result.
+    """
+
+    position: int  # in the ledger's configurations
+    options: dict[str, Any]
+    val: tuple[float, ...]
+    val_loss: float  # mean at the best epochs; infinite if a run has none
+    test: tuple[float, ...] = ()
+
+    @property
+    def lost(self) -> int:
+        """Runs without a finite result."""
+        return sum(math.isnan(value) for value in self.val)
+
+    @property
+    def val_mean(self) -> float:
+        return float(np.mean(self.val))
+
+    @property
+    def test_mean(self) -> float:
+        return float(np.mean(self.test))
+
+
+def rank(ledger: Ledger, protocol: str) -> list[Candidate]:
+    """The configurations of a finished search, best first.
+
+    Equal means are common, as the sets are small. Then the lower mean validation loss goes first,
+    then the earlier in the grid; under the test protocol the higher validation accuracy before.
+    Configurations of which runs have no finite result come last, those with more such runs later.
+    """
+    test = check_protocol(protocol) == "test"
+    if ledger.waiting(test=test):
+        raise LedgerError(f"the search in {ledger.folder} is not finished; run it again first.")
+    found = _candidates(ledger, test)
+    if all(candidate.lost == len(candidate.val) for candidate in found):
+        raise HopliteError(
+            f"every run of the search in {ledger.folder} diverged, so there is nothing to choose; "
+            "search lower learning rates, fewer hops or another operator, in another folder."
+        )
+    if test:
+        return sorted(found, key=lambda c: (c.lost, -_exact(c.test), -_exact(c.val), c.val_loss))
+    return sorted(found, key=lambda c: (c.lost, -_exact(c.val), c.val_loss))
+
+
+def _candidates(ledger: Ledger, test: bool) -> list[Candidate]:
+    runs = ledger.runs(test=test)
+    hidden = ledger.test_accuracies() if test else []
+    numbers: dict[int, list[int]] = {}
+    for i, run in enumerate(runs):
+        numbers.setdefault(run.configuration, []).append(i)
+    return [
+        Candidate(
+            position=position,
+            options=ledger.settings.configurations[position],
+            val=tuple(_known(runs[i].val_accuracy) for i in of_one),
+            val_loss=float(np.mean([_known(runs[i].val_loss, math.inf) for i in of_one])),
+            test=tuple(_known(hidden[i]) for i in of_one) if test else (),
+        )
+        for position, of_one in sorted(numbers.items())
+    ]
+
+
+def _exact(values: tuple[float, ...]) -> float:
+    """Their sum, the same whatever the order: means that are equal must compare as equal."""
+    return round(math.fsum(value for value in values if not math.isnan(value)), 9)
+
+
+def _known(value: float | None, otherwise: float = math.nan) -> float:
+    return otherwise if value is None else value
+
+
+@dataclass(frozen=True)
+class Summary:
+    """``validation.json`` or ``test.json``: the choice and its figures; std is over the seeds (n).
+
+    None stands for what is no finite number.
+    """
+
+    protocol: str
+    biased: str | None
+    dataset: str
+    model: str
+    configurations: Count
+    runs: Count
+    diverged: Count
+    cut: str | None
+    seeds: list[Count]
+    config: dict[str, Any]
+    val_mean: float | None
+    val_std: float | None
+    test_mean: float | None
+    test_std: float | None
+    val: list[Share | None]
+    test: list[Share | None]
+    cpu_minutes: float
+    hoplite: str
+
+
+@dataclass(frozen=True, eq=False)
+class SearchResult:
+    """What a search found under one protocol.
+
+    ``test`` holds the chosen configuration's test accuracies, a value per seed: under
+    ``validation`` of its models trained anew, the first and only time the test set is read.
+    """
+
+    protocol: str
+    ledger: Ledger
+    ranking: list[Candidate]  # best first
+    val: tuple[float, ...]
+    test: tuple[float, ...]
+    cut: str | None = None
+
+    @property
+    def best(self) -> Candidate:
+        """The chosen configuration."""
+        return self.ranking[0]
+
+    @property
+    def test_accuracy(self) -> float:
+        """Mean test accuracy of the chosen configuration."""
+        return float(np.mean(self.test))
+
+    def summary(self) -> Summary:
+        """The choice as it is kept and shown."""
+        settings = self.ledger.settings
+        return Summary(
+            protocol=self.protocol,
+            biased=BIASED if self.protocol == "test" else None,
+            dataset=settings.dataset,
+            model=settings.model,
+            configurations=len(settings.configurations),
+            runs=len(settings.configurations) * len(settings.seeds),
+            diverged=sum(run.diverged for run in self.ledger.runs()),
+            cut=self.cut,
+            seeds=settings.seeds,
+            config=self.best.options,
+            val_mean=number(float(np.mean(self.val))),
+            val_std=number(float(np.std(self.val))),
+            test_mean=number(self.test_accuracy),
+            test_std=number(float(np.std(self.test))),
+            val=[number(value) for value in self.val],
+            test=[number(value) for value in self.test],
+            cpu_minutes=self.ledger.cpu_seconds() / 60,
+            hoplite=settings.hoplite,
+        )
+
+    def table(self) -> pa.Table:
+        """Every run as a row: its configuration, seed and figures (no test but in ``test``)."""
+        return runs_table(self.ledger, self.protocol)
+
+
+def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = None) -> SearchResult:
+    """The result of a finished ledger; kept in its folder as ``validation.json`` or ``test.json``.
+
+    Under ``validation`` this reads the test set for the chosen configuration, and if the file is
+    there already, not even that.
+    """
+    ranking = rank(ledger, protocol)
+    best = ranking[0]
+    path = ledger.folder / f"{protocol}.json"
+    kept = _kept(path, best, len(ledger.settings.seeds))
+    if kept is not None:
+        return SearchResult(protocol, ledger, ranking, kept[0], kept[1], cut)
+    val, test = best.val, best.test
+    if protocol == "validation":
+        trained = retrain(graph, ledger, best)
+        val = tuple(run.val_accuracy for run in trained.runs)
+        test = tuple(run.test_accuracy for run in trained.runs)
+    result = SearchResult(protocol, ledger, ranking, val, test, cut)
+    try:
+        write_json(path, result.summary())
+    except OSError as error:
+        raise LedgerError(f"cannot write {path}: {error.strerror}.") from error
+    return result
+
+
+def retrain(graph: Graph, ledger: Ledger, candidate: Candidate, **options: Any) -> TrainingResult:
+    """Train a configuration of the ledger with its seeds, as ``hoplite train`` would."""
+    settings = ledger.settings
+    return train(graph, settings.model, seeds=settings.seeds, **candidate.options, **options)
+
+
+def runs_table(ledger: Ledger, protocol: str = "validation") -> pa.Table:
+    """Every recorded run as a row, in the grid's order."""
+    test = check_protocol(protocol) == "test"
+    rows = [dataclasses.asdict(run) for run in ledger.runs(test=test)]
+    if test:
+        for row, accuracy in zip(rows, ledger.test_accuracies(), strict=True):
+            row["test_accuracy"] = accuracy
+    rows.sort(key=lambda row: (row["configuration"], row["seed"]))
+    configurations = ledger.settings.configurations
+    return pa.Table.from_pylist(
+        [
+            {"configuration": row["configuration"], **configurations[row["configuration"]], **row}
+            for row in rows
+        ]
+    )
+
+
+def train_command(
+    dataset: str, model: str, options: Mapping[str, Any], seeds: int, split_seed: int = 0
+) -> str:
+    """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ..."""
+    fields = [f for kind in (ModelConfig, TrainingConfig) for f in dataclasses.fields(kind)]
+    usual = {field.name: field.default for field in fields}
+    idle = idle_settings(model)
+    shown = {"hops", "hidden", "lr", "weight_decay", "dropout"}
+    words = ["hoplite", "train", dataset, "--model", model]
+    for name, value in options.items():
+        if name not in idle and (name in shown or value != usual[name]):
+            flag = f"--{name.replace('_', '-')}"
+            words += [flag] if value is True else [flag, str(value)]
+    words += ["--split-seed", str(split_seed)] if split_seed else []
+    return shlex.join([*words, "--seeds", str(seeds)])
+
+
+def _kept(
+    path: Path, best: Candidate, seeds: int
+) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    """The figures that an earlier call kept for the same choice, if they are whole."""
+    try:
+        summary = read_json(path, Summary)
+    except (OSError, ValueError):
+        return None
+    if summary.config != best.options:
+        raise LedgerError(
+            f"{path} holds another choice than this search gives; delete it and run again."
+        )
+    val, test = (tuple(map(_known, values)) for values in (summary.val, summary.test))
+    return (val, test) if len(val) == len(test) == seeds else None
