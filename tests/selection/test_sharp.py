@@ -159,6 +159,12 @@ def test_settings_are_complete_and_refuse_nothing_to_try(graphs):
     assert "model" not in found.configurations[0]
     assert found.configurations[0]["lr"] == 0.1
     assert found.cells == [[0]]
+    twice = [
+        {"basis": text, "lr": lr} for lr in (0.1, 0.2) for text in ("jacobi:1,1", "jacobi:1.0,1")
+    ]
+    both = search_settings(graph, "lgc", twice, [0])
+    assert [one["lr"] for one in both.configurations] == [0.1, 0.2]
+    assert both.cells == [[0, 1]]
     with pytest.raises(ConfigError, match="configurations is empty"):
         search_settings(graph, "sgc", [], [0])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
@@ -14,7 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    ProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
@@ -25,7 +32,7 @@ from hoplite.json_files import without_nan
 from hoplite.printable import FALLBACK, printable
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
-    from hoplite.selection.runner import SearchProgress
+    from hoplite.selection import SearchProgress
     from hoplite.training.runs import TrainingProgress
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
@@ -44,7 +51,6 @@ TELL_SECONDS = 60.0
 
 _out = Console()
 _err = Console(stderr=True)
-_DESCRIPTION = TextColumn("{task.description}", style="bold", markup=False)
 
 
 def print_json(values: dict[str, Any]) -> None:
@@ -132,27 +138,19 @@ def show_warning(message: Any, category: type[Warning], *place: Any, **options: 
 
 @contextlib.contextmanager
 def training_bar(title: str) -> Iterator[Callable[[TrainingProgress], None]]:
-    """A live bar over seeds and epochs on standard error; yields the function to report to.
-
-    Without a terminal a line a minute tells the same.
-    """
+    """A live bar over seeds and epochs on standard error; yields the function to report to."""
     columns = (
-        _DESCRIPTION,
-        BarColumn(),
         TextColumn("epoch {task.fields[epoch]}, {task.fields[running]} running"),
         TextColumn("{task.fields[score]}"),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
-        task = bar.add_task(printable(title), total=None, epoch=0, running=0, score="")
-        tell = _LineAMinute(title)
+    with _bar(title, *columns, total=None, epoch=0, running=0, score="") as (update, tell):
 
         def report(state: TrainingProgress) -> None:
             known = state.val_score == state.val_score
             score = f"validation {state.val_score:.1%}" if known else ""
-            bar.update(
-                task,
+            update(
                 completed=state.done,
                 total=state.total,
                 epoch=state.epoch,
@@ -166,21 +164,15 @@ def training_bar(title: str) -> Iterator[Callable[[TrainingProgress], None]]:
 
 @contextlib.contextmanager
 def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
-    """A live bar over the runs of a search, with the time left; yields the function to report to.
-
-    Without a terminal a line a minute tells the same.
-    """
+    """A live bar over the runs of a search, with the time left; yields whom to report to."""
     columns = (
-        _DESCRIPTION,
-        BarColumn(),
         TextColumn("{task.percentage:>3.0f}%"),
         TextColumn("{task.fields[done]} runs done"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
-    started, first, tell = time.monotonic(), -1.0, _LineAMinute(title)
-    with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
-        task = bar.add_task(printable(title), total=1.0, done="0", left="")
+    started, first = time.monotonic(), -1.0
+    with _bar(title, *columns, done="0", left="") as (update, tell):
 
         def report(state: SearchProgress) -> None:
             nonlocal first
@@ -191,7 +183,7 @@ def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
                 seconds = (time.monotonic() - started) * (1 - state.share) / gained
                 left = f"{_duration(seconds)} left"
             done = f"{state.done:,} of {state.total:,}"
-            bar.update(task, completed=state.share, done=done, left=left)
+            update(completed=state.share, done=done, left=left)
             tell(f"{state.share:.0%}, {done} runs done, {left}")
 
         yield report
@@ -199,24 +191,31 @@ def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
 
 @contextlib.contextmanager
 def steps_bar(title: str) -> Iterator[Callable[[str, float], None]]:
-    """A live bar over unlike steps on standard error; yields the function to report to.
-
-    Without a terminal a line a minute tells the same.
-    """
-    columns = (
-        _DESCRIPTION,
-        BarColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with ProgressBar(*columns, console=_err, transient=True, disable=not _err.is_terminal) as bar:
-        task, tell = bar.add_task(printable(title), total=1.0), _LineAMinute(title)
+    """A live bar over unlike steps on standard error; yields the function to report to."""
+    with _bar(title, TimeElapsedColumn(), TimeRemainingColumn()) as (update, tell):
 
         def report(what: str, share: float) -> None:
-            bar.update(task, description=printable(what), completed=share)
+            update(description=printable(what), completed=share)
             tell(f"{what} ({share:.0%})")
 
         yield report
+
+
+@contextlib.contextmanager
+def _bar(
+    title: str, *columns: ProgressColumn, total: float | None = 1.0, **fields: Any
+) -> Iterator[tuple[Callable[..., None], _LineAMinute]]:
+    """A bar, to update, and a line a minute that tells the same where there is no terminal."""
+    with ProgressBar(
+        TextColumn("{task.description}", style="bold", markup=False),
+        BarColumn(),
+        *columns,
+        console=_err,
+        transient=True,
+        disable=not _err.is_terminal,
+    ) as bar:
+        task = bar.add_task(printable(title), total=total, **fields)
+        yield functools.partial(bar.update, task), _LineAMinute(title)
 
 
 class _LineAMinute:

@@ -7,7 +7,6 @@ from hoplite.selection.ranking import (
     SearchResult,
     choose,
     rank,
-    retrain,
     runs_table,
     train_command,
 )
@@ -25,7 +24,6 @@ __all__ = [
     "parse_space",
     "rank",
     "read_space",
-    "retrain",
     "run_search",
     "runs_table",
     "search",

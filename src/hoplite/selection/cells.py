@@ -46,6 +46,8 @@ def search_settings(
     if not configurations:
         raise ConfigError("configurations is empty; give at least one.")
     full = [full_options(model, options) for options in configurations]
+    # two spellings of one basis are one configuration
+    full = list({tuple(options.items()): options for options in full}.values())
     return Settings(
         format=FORMAT,
         hoplite=VERSION,

@@ -26,7 +26,7 @@ from hoplite.errors import HopliteError, LedgerError, check_choice
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.selection.ledger import Count, Ledger, Share
-from hoplite.training.train import TrainingResult, number, train
+from hoplite.training.train import number, train
 
 PROTOCOLS = ("validation", "test")
 BIASED = "biased: chosen on the test set, so an upper bound and no estimate"
@@ -207,7 +207,8 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
         return SearchResult(protocol, ledger, ranking, kept[0], kept[1], cut)
     val, test = best.val, best.test
     if protocol == "validation":
-        trained = retrain(graph, ledger, best)
+        settings = ledger.settings
+        trained = train(graph, settings.model, seeds=settings.seeds, **best.options)
         val = tuple(run.val_accuracy for run in trained.runs)
         test = tuple(run.test_accuracy for run in trained.runs)
     result = SearchResult(protocol, ledger, ranking, val, test, cut)
@@ -216,12 +217,6 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
     except OSError as error:
         raise LedgerError(f"cannot write {path}: {error.strerror}.") from error
     return result
-
-
-def retrain(graph: Graph, ledger: Ledger, candidate: Candidate, **options: Any) -> TrainingResult:
-    """Train a configuration of the ledger with its seeds, as ``hoplite train`` would."""
-    settings = ledger.settings
-    return train(graph, settings.model, seeds=settings.seeds, **candidate.options, **options)
 
 
 def runs_table(ledger: Ledger, protocol: str = "validation") -> pa.Table:
