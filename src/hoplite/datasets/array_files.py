@@ -11,7 +11,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, Self
 
 import numpy as np
 
@@ -89,7 +89,20 @@ def read_header(file: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
     return np.dtype(found[1].decode("ascii")), tuple(int(size) for size in sizes)
 
 
-class NpyRows:
+class Closing:
+    """What is closed at the end of a ``with`` block."""
+
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class NpyRows(Closing):
     """The rows of a .npy file, read when they are asked for.
 
     ``ValueError`` if it is no such file or has another length than its header says.
@@ -140,12 +153,6 @@ class NpyRows:
 
     def close(self) -> None:
         self._file.close()
-
-    def __enter__(self) -> NpyRows:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def _write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> int:

@@ -15,15 +15,15 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.datasets.array_files import NpyRows, growing_npy
+from hoplite.datasets.array_files import Closing, NpyRows, growing_npy
 from hoplite.sparse_checks import check_csr
 
-PARTS = ("indptr", "indices", "values")
 TYPES = {
     "indptr": (np.int64,),
     "indices": (np.int32, np.int64),
     "values": (np.float32, np.float64),
 }
+CSR_ARRAYS = tuple(TYPES)
 MOST_ENTRIES = 2**31 - 1  # that 32 bits can count
 PIECE = 1 << 20  # entries hashed at a time
 MOST_ROWS = 1 << 20  # in a range of rows, however few entries they have
@@ -72,7 +72,7 @@ class CsrMemory:
         return CsrPiece(indptr - indptr[0], self._matrix.indices[part], self._matrix.data[part])
 
 
-class CsrFiles:
+class CsrFiles(Closing):
     """The rows of a square matrix in ``indptr.npy``, ``indices.npy`` and ``values.npy``.
 
     ``ValueError`` or ``OSError`` if they are not there or do not fit together. Every range of rows
@@ -87,9 +87,11 @@ class CsrFiles:
     ) -> None:
         self._damaged = damaged
         with contextlib.ExitStack() as stack:
-            files = [stack.enter_context(NpyRows(Path(folder) / f"{part}.npy")) for part in PARTS]
+            files = [
+                stack.enter_context(NpyRows(Path(folder) / f"{part}.npy")) for part in CSR_ARRAYS
+            ]
             self._indptr, self._indices, self._values = files
-            for part, file in zip(PARTS, files, strict=True):
+            for part, file in zip(CSR_ARRAYS, files, strict=True):
                 if len(file.shape) != 1 or file.dtype not in TYPES[part]:
                     raise ValueError(f"{part}.npy has type {file.dtype} and shape {file.shape}")
             self.rows, self.entries = len(self._indptr) - 1, len(self._indices)
@@ -123,12 +125,6 @@ class CsrFiles:
 
     def close(self) -> None:
         self._open.close()
-
-    def __enter__(self) -> CsrFiles:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 def row_ranges(

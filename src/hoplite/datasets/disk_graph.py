@@ -27,7 +27,7 @@ import scipy.sparse as sp
 from msgspec import Meta
 from pyarrow import parquet
 
-from hoplite.datasets.array_files import NpyRows, growing_npy, write_npy
+from hoplite.datasets.array_files import Closing, NpyRows, growing_npy, write_npy
 from hoplite.datasets.csr_rows import (
     AdjacencyDigest,
     CsrFiles,
@@ -91,7 +91,7 @@ class Description:
     checksums: Checksums | None = None  # earlier versions wrote none
 
 
-class DiskGraph:
+class DiskGraph(Closing):
     """A graph on disk; close it, or use it in a ``with`` block.
 
     ``digests`` are the SHA-256 of the adjacency (``graph``) and of X (``features``).
@@ -171,12 +171,6 @@ class DiskGraph:
 
     def close(self) -> None:
         self._open.close()
-
-    def __enter__(self) -> DiskGraph:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         edges = self.adjacency.entries // 2

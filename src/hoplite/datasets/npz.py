@@ -22,6 +22,7 @@ import psutil
 import scipy.sparse as sp
 
 from hoplite.datasets.formats import Format
+from hoplite.datasets.splits import PARTS
 from hoplite.errors import DatasetError
 from hoplite.files import atomic_write, open_regular
 from hoplite.graph import Graph, Split
@@ -30,7 +31,6 @@ from hoplite.sparse_checks import check_csr
 
 FORMAT = "hoplite-graph"
 VERSION = 1
-PARTS = ("train", "val", "test")
 PIECE_BYTES = 1 << 24
 MOST_EMPTY = 10**7  # columns of a matrix without rows
 _HEADER = re.compile(

@@ -18,7 +18,7 @@ from hoplite.files import read_regular
 from hoplite.graph import Graph, Split
 from hoplite.graph_checks import UNKNOWN_LABEL
 
-PARTS = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
+SUFFIXES = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATION_NODES = 500
 MOST_FEATURES, MOST_CLASSES = 10**7, 10**5
 SPLIT_NOTE = "public Planetoid split"
@@ -66,7 +66,7 @@ def read_planetoid(folder: str | Path, name: str, *, row_normalize: bool = True)
 
 def planetoid_names(folder: Path) -> list[str]:
     """The names of the Planetoid graphs in a folder, complete or not."""
-    pattern = re.compile(rf"ind\.(.+)\.({'|'.join(map(re.escape, PARTS))})")
+    pattern = re.compile(rf"ind\.(.+)\.({'|'.join(map(re.escape, SUFFIXES))})")
     matches = (pattern.fullmatch(path.name) for path in folder.iterdir())
     return sorted({match[1] for match in matches if match})
 
@@ -113,11 +113,11 @@ class _Files:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name = folder, name
-        missing = [self.path(part).name for part in PARTS if not self.path(part).is_file()]
+        missing = [self.path(part).name for part in SUFFIXES if not self.path(part).is_file()]
         if missing:
             raise DatasetError(
                 f"{folder} has no {', '.join(missing)}; a Planetoid graph consists of the files "
-                f"ind.{name}.{{{','.join(PARTS)}}}."
+                f"ind.{name}.{{{','.join(SUFFIXES)}}}."
             )
 
     def path(self, part: str) -> Path:

@@ -16,7 +16,7 @@ from hoplite.graph import Graph, Split
 NODES_FILE = "reddit_data.npz"
 GRAPH_FILE = "reddit_graph.npz"
 FILES = (NODES_FILE, GRAPH_FILE)
-PARTS = {1: "train", 2: "val", 3: "test"}
+NODE_TYPES = {1: "train", 2: "val", 3: "test"}
 SPLIT_NOTE = "public Reddit split (by day)"
 _ADVICE = "get it with `hoplite datasets --fetch reddit`"
 
@@ -40,7 +40,7 @@ def load_reddit(folder: str | Path) -> Graph:
     folder = Path(folder)
     features, labels, kinds = _read_nodes(folder / NODES_FILE)
     adjacency = _read_adjacency(folder / GRAPH_FILE, len(features))
-    split = Split(*(np.flatnonzero(kinds == kind) for kind in PARTS), note=SPLIT_NOTE)
+    split = Split(*(np.flatnonzero(kinds == kind) for kind in NODE_TYPES), note=SPLIT_NOTE)
     try:
         return Graph(adjacency, features, labels, split=split, name="reddit")
     except GraphError as error:
@@ -83,7 +83,7 @@ def _read_nodes(path: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
                 f"{name!r} in {path} has {values.size:,} values but 'feature' has "
                 f"{len(features):,} rows; they must be as many."
             )
-    odd = np.setdiff1d(kinds, list(PARTS))
+    odd = np.setdiff1d(kinds, list(NODE_TYPES))
     if odd.size:
         raise DatasetError(
             f"'node_types' in {path} holds {odd[0]}; it must hold 1 (train), 2 (validation) "

@@ -50,7 +50,7 @@ TIME = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 
 
 @dataclass(frozen=True)
-class Block:
+class Encoded:
     """The features that one column gives to some nodes.
 
     Numbers: values of shape (nodes, width). Text: the index of the feature that is 1, or -1.
@@ -69,7 +69,7 @@ class Block:
         return rows, columns, self.values[rows, columns]
 
     def fill(self, out: np.ndarray) -> None:
-        """Write the block to ``out``, which is all zeros."""
+        """Write them to ``out``, which is all zeros."""
         if self.one_hot:
             rows, columns, ones = self.nonzeros()
             out[rows, columns] = ones
@@ -120,17 +120,17 @@ class FeatureColumns:
 
     def dense(self, table: pa.Table, columns: Sequence[str], ids: pa.Array) -> np.ndarray:
         """The features of ``columns`` for some rows: (rows, width) in float32."""
-        blocks = (self._made[name].block(table[name], ids) for name in columns)
-        return _dense(blocks, len(ids), self.width_of(columns))
+        parts = (self._made[name].encode(table[name], ids) for name in columns)
+        return _dense(parts, len(ids), self.width_of(columns))
 
     def smaller(self, table: pa.Table, ids: pa.Array) -> np.ndarray | sp.csr_array:
         """All features of some rows, dense or CSR, whichever is smaller."""
-        blocks = [self._made[name].block(table[name], ids) for name in self.columns]
+        parts = [self._made[name].encode(table[name], ids) for name in self.columns]
         shape = (len(ids), self.width)
-        if sum(block.count() for block in blocks) >= SPARSE_BELOW * math.prod(shape):
-            return _dense(blocks, *shape)
-        starts = np.cumsum([0, *(block.width for block in blocks)])
-        entries = [block.nonzeros() for block in blocks]
+        if sum(part.count() for part in parts) >= SPARSE_BELOW * math.prod(shape):
+            return _dense(parts, *shape)
+        starts = np.cumsum([0, *(part.width for part in parts)])
+        entries = [part.nonzeros() for part in parts]
         rows = np.concatenate([rows for rows, _, _ in entries])
         where = np.concatenate(
             [start + where for start, (_, where, _) in zip(starts[:-1], entries, strict=True)]
@@ -139,11 +139,11 @@ class FeatureColumns:
         return sp.csr_array(sp.coo_array((values, (rows, where)), shape=shape))
 
 
-def _dense(blocks: Iterable[Block], rows: int, width: int) -> np.ndarray:
+def _dense(parts: Iterable[Encoded], rows: int, width: int) -> np.ndarray:
     out, start = np.zeros((rows, width), np.float32), 0
-    for block in blocks:
-        block.fill(out[:, start : start + block.width])
-        start += block.width
+    for part in parts:
+        part.fill(out[:, start : start + part.width])
+        start += part.width
     return out
 
 
@@ -207,14 +207,14 @@ class _Column:
         """Of the features, once the column has seen what it needs."""
         return [self.name]
 
-    def block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
+    def encode(self, column: pa.ChunkedArray, ids: pa.Array) -> Encoded:
         """The features of the nodes ``ids``, of which ``column`` has the cells."""
         if pa.types.is_dictionary(column.type):
             column = column.cast(column.type.value_type)
-        return self._block(column, ids)
+        return self._encode(column, ids)
 
-    def _block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
-        return Block(1, self._numbers(column, ids))
+    def _encode(self, column: pa.ChunkedArray, ids: pa.Array) -> Encoded:
+        return Encoded(1, self._numbers(column, ids))
 
     def _numbers(self, column: pa.ChunkedArray, ids: pa.Array, width: int = 1) -> np.ndarray:
         """The column in float32, in rows of ``width``."""
@@ -261,7 +261,7 @@ class _Lists(_Column):
                 "fill the gap or remove the column."
             )
 
-    def _block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
+    def _encode(self, column: pa.ChunkedArray, ids: pa.Array) -> Encoded:
         self._refuse_gaps(column, ids)
         lengths = pc.list_value_length(column).to_numpy()
         if (lengths != self._width).any():
@@ -271,7 +271,7 @@ class _Lists(_Column):
                 f"{ids[row].as_py()!r} but {self._width:,} for node {self._first!r}; "
                 "give all nodes lists of the same length."
             )
-        return Block(self._width, self._numbers(pc.list_flatten(column), ids, self._width))
+        return Encoded(self._width, self._numbers(pc.list_flatten(column), ids, self._width))
 
 
 class _Times(_Column):
@@ -281,8 +281,8 @@ class _Times(_Column):
         _warn_about_times(self.name, self.path)
         return [self.name]
 
-    def _block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
-        return Block(1, self._numbers(as_elapsed(column), ids))
+    def _encode(self, column: pa.ChunkedArray, ids: pa.Array) -> Encoded:
+        return Encoded(1, self._numbers(as_elapsed(column), ids))
 
 
 class _Text(_Column):
@@ -343,14 +343,14 @@ class _Text(_Column):
         self._values = pa.array(values, pa.large_string())
         return [f"{self.name}={value}" for value in values]
 
-    def _block(self, column: pa.ChunkedArray, ids: pa.Array) -> Block:
+    def _encode(self, column: pa.ChunkedArray, ids: pa.Array) -> Encoded:
         if self._ways:
             found = self._read(column)
             assert found is not None  # it was, when the column was looked at
-            return Block(1, self._numbers(pa.chunked_array([found]), ids))
+            return Encoded(1, self._numbers(pa.chunked_array([found]), ids))
         text = as_text(column, self.name, self.path)
         codes = pc.fill_null(pc.index_in(text, value_set=self._values), -1).to_numpy()
-        return Block(len(self._values), codes.astype(np.int64), one_hot=True)
+        return Encoded(len(self._values), codes.astype(np.int64), one_hot=True)
 
     def _read(self, column: pa.ChunkedArray) -> pa.Array | None:
         """The numbers that all cells spell in the first of the ways that are left."""

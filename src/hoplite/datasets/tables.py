@@ -32,7 +32,7 @@ from hoplite.graph_checks import UNKNOWN_LABEL
 
 NODE_COLUMNS = ("id", "label", "split")
 EDGE_COLUMNS = ("source", "target", "weight")
-PARTS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
+SPLIT_WORDS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 MOST_NUMBERS = 100  # as classes, unless they are integers that repeat
 MOST_WHOLE = 1000
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
@@ -138,13 +138,13 @@ class NodeRows:
     def _add_parts(self, words: pa.Array, ids: pa.Array) -> None:
         values = pc.unique(words).drop_null()
         for word in values.to_pylist():
-            if word not in PARTS:
+            if word not in SPLIT_WORDS:
                 node = ids[pc.index(words, pa.scalar(word, pa.large_string())).as_py()].as_py()
                 raise DatasetError(
                     f"column 'split' of {self._path} has {word!r} for node {node!r}; it must be "
-                    f"train, val, test or empty.{nearest_hint(word, PARTS)}"
+                    f"train, val, test or empty.{nearest_hint(word, SPLIT_WORDS)}"
                 )
-        own = np.array([*(PARTS[word] for word in values.to_pylist()), -1], np.int8)
+        own = np.array([*(SPLIT_WORDS[word] for word in values.to_pylist()), -1], np.int8)
         self._parts.append(own[_codes(words, values)])
 
     def labels(self) -> tuple[np.ndarray, tuple[str, ...]]:

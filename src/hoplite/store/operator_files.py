@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from hoplite.datasets.csr_rows import (
-    PARTS,
+    CSR_ARRAYS,
     CsrFiles,
     CsrRows,
     growing_csr,
@@ -73,7 +73,7 @@ def write_operator(
 def _checksums(folder: Path) -> Checksums:
     """CRC-32 of each file of the operator."""
     found = {}
-    for part in PARTS:
+    for part in CSR_ARRAYS:
         checksum = 0
         with open_regular(folder / FOLDER / f"{part}.npy") as file:
             while piece := file.read(PIECE):
