@@ -116,7 +116,7 @@ def test_powers_are_known_as_such():
     ]
     for model in ("sgc", "egc"):
         for text in EXAMPLES[1:]:
-            with pytest.raises(ConfigError, match=f"basis is '{text}' but {model} is defined by"):
+            with pytest.raises(ConfigError, match=f"basis is '{text}' but {model} has no basis"):
                 ModelConfig(model, basis=text)
 
 

@@ -8,15 +8,9 @@ from tests import pyg
 from tests.commands import hoplite
 
 from hoplite import ConfigError, HyperLGCClassifier, TrainedModel, train
-from hoplite.config import (
-    MODELS,
-    USED_BY,
-    ModelConfig,
-    TrainingConfig,
-    idle_settings,
-    split_options,
-)
+from hoplite.config import TrainingConfig
 from hoplite.lab.report.view import settings
+from hoplite.models import MODELS, all_settings, idle_settings, models_with, split_options
 from hoplite.selection import train_command
 from hoplite.selection.space import parse_space
 from hoplite.store import propagate
@@ -36,10 +30,8 @@ OTHER = {
 
 @pytest.mark.parametrize("model", MODELS)
 def test_an_idle_setting_is_refused_unless_it_is_the_default(model):
-    assert set(OTHER) == set(USED_BY)
-    usual = {
-        f.name: f.default for c in (ModelConfig, TrainingConfig) for f in dataclasses.fields(c)
-    }
+    usual = {name: field.default for name, field in all_settings().items()}
+    assert set(OTHER) == {name for name in usual if len(models_with(name)) < len(MODELS)}
     for name, value in OTHER.items():
         assert value != usual[name]
         split_options(model, {name: usual[name]})
@@ -109,11 +101,12 @@ def test_a_store_says_why_it_does_not_serve_gcn(graphs, tmp_path):
 @pytest.mark.parametrize("model", MODELS)
 def test_only_own_settings_are_shown(model):
     config, training = split_options(model, {})
-    options = dataclasses.asdict(config) | dataclasses.asdict(training)
+    options = config.as_dict() | dataclasses.asdict(training)
     shown = settings(model, options)
-    assert len(shown) == len(options) - 1 - len(idle_settings(model))
+    assert len(shown) == len(MODELS[model].settings()) == len(options) - 1 - len(MODELS[model].idle)
     assert ("heads = 8" in shown) == (model == "gat")
     assert ("k = 10" in shown) == (model not in ("gcn", "gat"))
+    del options["model"]
     command = train_command("cora", model, options | {"hops": 12, "hidden": 7}, 5)
     assert ("--hops 12" in command) == (model not in ("gcn", "gat"))
     assert ("--hidden 7" in command) == (model in ("gcn", "gat"))
@@ -122,7 +115,7 @@ def test_only_own_settings_are_shown(model):
 def test_estimators_have_all_settings_of_their_model():
     own = set(HyperLGCClassifier(None).get_params()) - {"graph", "seed"}
     assert own == set(OTHER) - idle_settings("hlgc") | {
-        f.name for f in dataclasses.fields(TrainingConfig) if f.name != "batch"
+        f.name for f in dataclasses.fields(TrainingConfig)
     } | {"standardize"}
 
 

@@ -26,7 +26,7 @@ from hoplite import (
     train,
 )
 from hoplite.bases import EXAMPLES
-from hoplite.config import ModelConfig, TrainingConfig
+from hoplite.config import TrainingConfig
 from hoplite.explain import explain
 from hoplite.predictions import predict_table
 
@@ -187,9 +187,10 @@ def test_other_values_of_y_are_no_classes_of_the_graph(tmp_path):
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 def test_defaults_are_those_of_train(kind):
-    usual = {f.name: f.default for c in (ModelConfig, TrainingConfig) for f in fields(c)}
-    given = {f.name: f.default for f in fields(kind) if f.name not in ("graph", "seed")}
-    assert given == {name: usual[name] for name in given}
+    usual = {f.name: f.default for c in (kind.kind.Settings, TrainingConfig) for f in fields(c)}
+    given = kind(None).get_params()
+    assert (given.pop("graph"), given.pop("seed")) == (None, 0)
+    assert given == usual
     assert (given["epochs"], given["patience"]) == (500, 100)
 
 

@@ -8,41 +8,48 @@ import torch
 
 from hoplite import ConfigError, ModelConfig, TrainedModel, frequency_response, spectral_density
 from hoplite.bases import EXAMPLES
-from hoplite.config import OPERATORS, check_hops
-from hoplite.filters import (
-    basis_values,
-    exponential_coefficients,
-    start_coefficients,
-    start_rate,
-)
+from hoplite.config import check_hops
+from hoplite.filters import basis_values
 from hoplite.models import build_model
-from hoplite.operators import Operator
+from hoplite.models.egc import exponential_coefficients
+from hoplite.operators import OPERATORS, Operator
 
 
 def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
+def first_values(start, hops, operator, source):
+    config = ModelConfig("lgc", hops, operator, start=start)
+    return build_model(config, 1, 1).initial_filter(source)["alpha"]
+
+
+def first_rate(start, hops, operator, source):
+    config = ModelConfig("egc", hops, operator, start=start)
+    return build_model(config, 1, 1).initial_filter(source)["beta"]
+
+
 def test_random_start_is_the_papers():
-    values = torch.cat([start_coefficients("random", 16, 1, generator(s)) for s in range(200)])
+    values = torch.cat([first_values("random", 16, "adjacency", generator(s)) for s in range(200)])
     assert values.abs().max() <= 1 / 4
     assert values.abs().max() > 0.24
     assert abs(values.mean()) < 0.01
-    again = start_coefficients("random", 16, 1, generator(7))
-    torch.testing.assert_close(again, start_coefficients("random", 16, 1, generator(7)))
+    again = first_values("random", 16, "adjacency", generator(7))
+    torch.testing.assert_close(again, first_values("random", 16, "adjacency", generator(7)))
 
 
-@pytest.mark.parametrize(("sign", "expected"), [(1, [1, 0.8, 0.64]), (-1, [1, -0.8, 0.64])])
-def test_lowpass_start(sign, expected):
-    values = start_coefficients("lowpass", 2, sign, generator())
-    torch.testing.assert_close(values, torch.tensor(expected))
-    assert start_rate("lowpass", 2, sign, generator()) == sign
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_lowpass_start(operator):
+    sign = -1 if operator == "laplacian" else 1
+    values = first_values("lowpass", 2, operator, generator())
+    torch.testing.assert_close(values, torch.tensor([1, sign * 0.8, 0.64]))
+    rate = first_rate("lowpass", 2, operator, generator())
+    assert (rate, rate.dtype) == (sign, torch.float32)
 
 
 def test_lowpass_start_prefers_smooth_signals():
     for operator in OPERATORS:
-        sign = -1 if operator == "laplacian" else 1
-        values = start_coefficients("lowpass", 10, sign, generator()).numpy()
+        values = first_values("lowpass", 10, operator, generator()).numpy()
         smooth, rough = (0.0, 2.0) if operator == "laplacian" else (1.0, -1.0)
         response = frequency_response(
             values, np.array([smooth, rough]), basis="chebyshev", operator=operator
@@ -103,22 +110,24 @@ def test_unknown_basis():
 def test_random_starts_are_scaled_by_the_hops(hops):
     bound = 1 / math.sqrt(max(hops, 1))
     drawn = 2 * torch.rand(hops + 1, generator=generator(3)) - 1
-    torch.testing.assert_close(start_coefficients("random", hops, 1, generator(3)), drawn * bound)
-    rate = start_rate("random", hops, -1, generator(3))
+    torch.testing.assert_close(
+        first_values("random", hops, "adjacency", generator(3)), drawn * bound
+    )
+    rate = first_rate("random", hops, "laplacian", generator(3))
     torch.testing.assert_close(rate, (2 * torch.rand((), generator=generator(3)) - 1) * bound)
 
 
-@pytest.mark.parametrize("start", [start_coefficients, start_rate])
+@pytest.mark.parametrize("start", [first_values, first_rate])
 def test_either_start_leaves_the_generator_alike(start):
     """So that what is drawn afterwards does not depend on the start."""
     after = []
     for name in ("random", "lowpass"):
         source = generator(5)
-        start(name, 6, 1, source)
+        start(name, 6, "adjacency", source)
         after.append(torch.rand(1, generator=source).item())
     assert after[0] == after[1]
     with pytest.raises(ConfigError, match="start is 'randon'"):
-        start("randon", 6, 1, generator())
+        start("randon", 6, "adjacency", generator())
 
 
 def test_exponential_coefficients_of_many_rates_and_few_hops():

@@ -23,10 +23,9 @@ import pytest
 import torch
 
 from hoplite import Graph, HopliteError, Split, TrainedModel
-from hoplite.config import ModelConfig
 from hoplite.datasets.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
 from hoplite.json_files import to_json
-from hoplite.models import build_model
+from hoplite.models import ModelConfig, build_model
 from hoplite.selection import Ledger, choose, run_search, runs_table
 from hoplite.store import HopStore, propagate
 

@@ -9,7 +9,7 @@ import pytest
 
 import hoplite
 from hoplite.bases import KNOWN
-from hoplite.kinds import MODEL_KINDS
+from hoplite.models import MODELS
 
 ROOT = Path(__file__).parent.parent
 PAPER = ROOT / "src" / "hoplite" / "lab"  # which knows what the paper compared
@@ -21,7 +21,7 @@ def run(*command):
 
 def test_nobody_asks_for_the_name_of_a_basis_or_a_model():
     """What others need to know of one is an attribute or a method of it."""
-    names = "|".join((*(kind.name for kind in KNOWN), *MODEL_KINDS))
+    names = "|".join((*(kind.name for kind in KNOWN), *MODELS))
     asks = re.compile(rf"""(==|!=|\bin) *[(\[{{]?["']({names})["']""")
     for path in (ROOT / "src").rglob("*.py"):
         if PAPER not in path.parents:

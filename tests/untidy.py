@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from hoplite import Graph, Split
 from hoplite.bases import EXAMPLES
-from hoplite.config import GATES, OPERATORS, idle_settings
+from hoplite.models import idle_settings
+from hoplite.models.hlgc import GATES
+from hoplite.operators import OPERATORS
 from hoplite.store import propagate
 from hoplite.store.manifest import read_manifest
 
@@ -60,7 +62,7 @@ def options(draw: Any, models: tuple[str, ...] = ("sgc", "egc", "lgc", "hlgc")) 
     found = {
         "model": model,
         "hops": draw(st.integers(0, 4)),
-        "operator": draw(st.sampled_from(OPERATORS)),
+        "operator": draw(st.sampled_from(sorted(OPERATORS))),
         "bias": draw(st.booleans()),
         "epochs": draw(st.integers(1, 3)),
         "lr": draw(st.sampled_from([0.01, 0.1])),

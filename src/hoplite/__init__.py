@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from hoplite import datasets
-    from hoplite.config import ModelConfig, TrainingConfig
+    from hoplite.config import TrainingConfig
     from hoplite.datasets import load
     from hoplite.errors import (
         ConfigError,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     )
     from hoplite.filters import frequency_response
     from hoplite.graph import Graph, Split
+    from hoplite.models import ModelConfig, register_model
     from hoplite.models.trained import TrainedModel
     from hoplite.propagation.backend import set_num_threads
     from hoplite.selection import search
@@ -47,7 +48,7 @@ _HOMES = {
     "HopliteWarning": "errors",
     "HyperLGCClassifier": "estimators",
     "LGCClassifier": "estimators",
-    "ModelConfig": "config",
+    "ModelConfig": "models",
     "ModelFileError": "errors",
     "SGCClassifier": "estimators",
     "Split": "graph",
@@ -56,6 +57,7 @@ _HOMES = {
     "TrainingResult": "training",
     "frequency_response": "filters",
     "load": "datasets",
+    "register_model": "models",
     "search": "selection",
     "set_num_threads": "propagation.backend",
     "spectral_density": "spectrum",
@@ -100,6 +102,7 @@ __all__ = [
     "datasets",
     "frequency_response",
     "load",
+    "register_model",
     "search",
     "set_num_threads",
     "spectral_density",

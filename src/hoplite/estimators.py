@@ -8,18 +8,20 @@ The graph is a constructor argument and immutable, so ``clone``, ``cross_val_sco
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
-from hoplite.config import ModelConfig, TrainingConfig, check_flag, check_hops, split_options
+from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
-from hoplite.models import build_model
+from hoplite.models import EGC, LGC, SGC, HyperLGC, Model, build_model, split_options
 from hoplite.models.alignment import LEFT_OUT, class_names_of
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
@@ -27,18 +29,16 @@ from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Run, require_result
 
 
-@dataclass(eq=False, repr=False)
-class _NodeClassifier(ClassifierMixin, BaseEstimator):
-    """What the classifiers share.
+class NodeClassifier(ClassifierMixin, BaseEstimator):
+    """What the classifiers share; one of your own has the class of your own model as ``kind``.
 
     Parameters
     ----------
     graph : Graph
-    hops, operator, bias, standardize : see ModelConfig
-    lr, weight_decay, dropout, optimizer, epochs, patience, order : see TrainingConfig
     seed : int
-
-    All defaults are those of ``train``.
+    **settings
+        Those of the model, see :class:`~hoplite.ModelConfig`, and those of
+        :class:`~hoplite.TrainingConfig`, with the defaults that they have there.
 
     Attributes
     ----------
@@ -51,21 +51,41 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
     n_iter_ : epochs trained
     """
 
-    kind: ClassVar[str]
-
+    kind: ClassVar[type[Model]]
     graph: Graph
-    hops: int = ModelConfig.hops
-    operator: str = ModelConfig.operator
-    bias: bool = ModelConfig.bias
-    standardize: bool = ModelConfig.standardize
-    lr: float = TrainingConfig.lr
-    weight_decay: float = TrainingConfig.weight_decay
-    dropout: float = TrainingConfig.dropout
-    optimizer: str = TrainingConfig.optimizer
-    epochs: int = TrainingConfig.epochs
-    patience: int = TrainingConfig.patience
-    order: str = TrainingConfig.order
-    seed: int = 0
+    seed: int
+
+    def __init_subclass__(cls) -> None:
+        """Give the class an ``__init__`` with the settings as its arguments.
+
+        scikit-learn reads them from the signature.
+        """
+        super().__init_subclass__()
+        keyword = Parameter.POSITIONAL_OR_KEYWORD
+        settings = [*dataclasses.fields(cls.kind.Settings), *dataclasses.fields(TrainingConfig)]
+        own = [field for field in settings if field.name in cls.kind.settings()]
+        signature = Signature(
+            [
+                Parameter("self", keyword),
+                Parameter("graph", keyword),
+                *[Parameter(field.name, keyword, default=field.default) for field in own],
+                Parameter("seed", keyword, default=0),
+            ]
+        )
+
+        def __init__(self: NodeClassifier, *values: Any, **named: Any) -> None:
+            given = signature.bind(self, *values, **named)
+            given.apply_defaults()
+            for name, value in given.arguments.items():
+                if name != "self":
+                    setattr(self, name, value)
+
+        __init__.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
+        cls.__init__ = __init__
+
+    if TYPE_CHECKING:
+
+        def __init__(self, graph: Graph, **settings: Any) -> None: ...
 
     def fit(self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Any:
         """Learn from the classes ``y`` of ``nodes``.
@@ -78,7 +98,7 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
         self.classes_, labels = np.unique(y, return_inverse=True)
         options = self.get_params(deep=False)
         graph, seed = options.pop("graph"), options.pop("seed")
-        model_config, training_config = split_options(self.kind, options)
+        model_config, training_config = split_options(self.kind.name, options)
         names, left_out = class_names_of(y, self.classes_, graph, nodes)
         (result,) = fit_runs(
             build_model(model_config, graph.num_features, len(names)),
@@ -141,44 +161,36 @@ class _NodeClassifier(ClassifierMixin, BaseEstimator):
         return NodeSet(nodes, np.searchsorted(self.classes_, y))
 
 
-@dataclass(eq=False, repr=False)
-class SGCClassifier(_NodeClassifier):
+class SGCClassifier(NodeClassifier):
     __doc__ = f"""S^k X Theta: logistic regression on features smoothed k times.
 
-    {_NodeClassifier.__doc__}
+    {NodeClassifier.__doc__}
     """
-    kind = "sgc"
+    kind = SGC
 
 
-@dataclass(eq=False, repr=False)
-class EGCClassifier(_NodeClassifier):
+class EGCClassifier(NodeClassifier):
     __doc__ = f"""sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta.
 
-    {_NodeClassifier.__doc__}
+    {NodeClassifier.__doc__}
     """
-    kind = "egc"
-    start: str = ModelConfig.start
+    kind = EGC
 
 
-@dataclass(eq=False, repr=False)
-class LGCClassifier(_NodeClassifier):
+class LGCClassifier(NodeClassifier):
     __doc__ = f"""sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop.
 
-    {_NodeClassifier.__doc__}
+    {NodeClassifier.__doc__}
     """
-    kind = "lgc"
-    basis: str = ModelConfig.basis
-    start: str = ModelConfig.start
+    kind = LGC
 
 
-@dataclass(eq=False, repr=False)
-class HyperLGCClassifier(LGCClassifier):
-    __doc__ = f"""LGC whose coefficients are gated per node; ``gate`` as in ModelConfig.
+class HyperLGCClassifier(NodeClassifier):
+    __doc__ = f"""LGC whose coefficients are gated per node.
 
-    {_NodeClassifier.__doc__}
+    {NodeClassifier.__doc__}
     """
-    kind = "hlgc"
-    gate: str = ModelConfig.gate
+    kind = HyperLGC
 
 
 @dataclass(eq=False, repr=False)
@@ -191,7 +203,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
     ----------
     graph : Graph
     hops : int
-    operator, basis : see ModelConfig
+    operator, basis : those of LGC
     stack : bool
         False: (nodes, d), the last hop. True: (nodes, (hops + 1) d), hop 0 first.
 
@@ -202,8 +214,8 @@ class HopFeatures(TransformerMixin, BaseEstimator):
 
     graph: Graph
     hops: int = 2
-    operator: str = ModelConfig.operator
-    basis: str = ModelConfig.basis
+    operator: str = LGC.Settings.operator
+    basis: str = LGC.Settings.basis
     stack: bool = False
 
     def fit(self, nodes: Any, y: Any = None) -> HopFeatures:

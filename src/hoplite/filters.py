@@ -1,68 +1,18 @@
-"""Filters: polynomials p(S) = sum_i c_i p_i(S) of an operator: first values, and their response.
+"""Filters: polynomials p(S) = sum_i c_i p_i(S) of an operator, and their response.
 
 The p_i are those of a basis (:mod:`hoplite.bases`), with the spectrum mapped to its domain.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hoplite.bases import Basis, find_basis
-from hoplite.config import STARTS
-from hoplite.errors import check_choice
 from hoplite.operators import Operator, find_operator
 
-LOWPASS_DECAY = 0.8
 RESPONSE_POINTS = 200
-
-
-def start_coefficients(
-    start: str, hops: int, lowpass_sign: float, generator: torch.Generator | None
-) -> Tensor:
-    """First values of alpha_0 .. alpha_k, shape (k + 1,).
-
-    ``random`` is the paper's U(-1/sqrt(k), 1/sqrt(k)); ``lowpass`` is (0.8 s)^i with s = -1 for
-    the Laplacian, whose smooth signals have eigenvalues near 0, and s = 1 otherwise.
-    """
-    check_choice("start", start, STARTS)
-    drawn = uniform((hops + 1,), max(hops, 1), generator)
-    if start == "random" or generator is None:
-        return drawn
-    return (LOWPASS_DECAY * lowpass_sign) ** torch.arange(hops + 1, dtype=torch.float32)
-
-
-def start_rate(
-    start: str, hops: int, lowpass_sign: float, generator: torch.Generator | None
-) -> Tensor:
-    """First value of EGC's diffusion rate beta, a scalar: random as for alpha, or +-1."""
-    check_choice("start", start, STARTS)
-    drawn = uniform((), max(hops, 1), generator)
-    return drawn if start == "random" else torch.tensor(float(lowpass_sign))
-
-
-def uniform(shape: tuple[int, ...], size: int, generator: torch.Generator | None) -> Tensor:
-    """Draw from U(-1/sqrt(size), 1/sqrt(size)); without a generator there is only the shape."""
-    if generator is None:  # torch computes on the device "meta" only with a compiler, seconds away
-        return torch.empty(shape)
-    return (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(size)
-
-
-def exponential_coefficients(rate: Tensor, hops: int) -> Tensor:
-    """beta^i / i! for i = 0 .. hops: shape (...) -> (..., hops + 1), differentiable.
-
-    >>> exponential_coefficients(torch.tensor(2.0), 3)
-    tensor([1.0000, 2.0000, 2.0000, 1.3333])
-    """
-    one = torch.ones_like(rate).unsqueeze(-1)
-    if hops == 0:
-        return one
-    steps = torch.arange(1, hops + 1, dtype=rate.dtype, device=rate.device)
-    return torch.cat([one, torch.cumprod(rate.unsqueeze(-1) / steps, dim=-1)], dim=-1)
 
 
 def basis_values(

@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from hoplite.kinds import MODEL_KINDS
+from hoplite.models import MODELS
 
-MODEL_NAMES = {name: kind.title for name, kind in MODEL_KINDS.items()}
 DATASET_NAMES = {"citeseer": "Citeseer", "cora": "Cora", "pubmed": "Pubmed"}
 NOTHING = "\u2013"  # an en dash
 MINUS = "\u2212"  # as wide as a plus
@@ -18,7 +17,7 @@ def model_name(model: str, gate: str | None = None) -> str:
     >>> model_name("hlgc", "class"), model_name("lgc")
     ('hLGC, class gate', 'LGC')
     """
-    name = MODEL_NAMES.get(model, model)
+    name = MODELS[model].title if model in MODELS else model
     return f"{name}, {gate} gate" if gate else name
 
 

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.config import OPERATORS
 from hoplite.datasets.csr_rows import CSR_ARRAYS, CsrFiles, CsrMemory, adjacency_digest, row_ranges
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.errors import DatasetError, StoreError
-from hoplite.operators import find_operator
+from hoplite.operators import OPERATORS, find_operator
 from hoplite.store import propagate, run_task
 
 NUMBERS = [-(2**63), -(2**31), -1, 0, 1, 39, 40, 41, 10**6, 2**31 - 1, 2**31, 2**62]

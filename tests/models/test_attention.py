@@ -8,8 +8,8 @@ from tests import pyg
 from torch.nn.functional import elu
 
 from hoplite import ConfigError, Graph, TrainedModel, train
-from hoplite.config import ModelConfig, TrainingConfig
-from hoplite.models import attention, build_model
+from hoplite.config import TrainingConfig
+from hoplite.models import ModelConfig, build_model
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Propagation
 from hoplite.training import NodeSet, Run, fit_runs
@@ -175,8 +175,8 @@ def test_other_settings_train(graphs, options):
 def test_without_pytorch_geometric(graphs, tmp_path, monkeypatch):
     graph = graphs(dtype=np.float32)
     folder = train(graph, "gat", hidden=4, epochs=1).model.save(tmp_path / "m")
-    monkeypatch.setattr(attention, "find", lambda module: None)
-    sentence = r"gat needs PyTorch Geometric; install hoplite\[baselines\]"
+    monkeypatch.setattr("hoplite.peers.find", lambda module: None)
+    sentence = r'gat needs PyTorch Geometric; run `pip install "hoplite\[lab\]"`'
     with pytest.raises(ConfigError, match=sentence):
         train(graph, "gat", hidden=4, epochs=1)
     model = TrainedModel.load(folder)  # reading it is possible, using it is not

@@ -5,8 +5,7 @@ import torch
 from tests import pyg
 
 from hoplite import train
-from hoplite.config import ModelConfig
-from hoplite.models import build_model
+from hoplite.models import ModelConfig, build_model
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Propagation
 

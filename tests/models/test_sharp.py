@@ -12,12 +12,11 @@ import scipy.sparse as sp
 import torch
 
 from hoplite import ConfigError, Graph, HopliteWarning, ModelFileError, TrainedModel
-from hoplite.config import ModelConfig
-from hoplite.models import build_model
+from hoplite.models import ModelConfig, build_model
 from hoplite.models.alignment import aligned_graph, check_classes, labels_in
-from hoplite.models.baselines import glorot
-from hoplite.models.hyper import run_matmul
-from hoplite.models.linear import EGC
+from hoplite.models.base import glorot
+from hoplite.models.egc import EGC
+from hoplite.models.hlgc import run_matmul
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import KnownRows, Propagation
 
@@ -167,7 +166,7 @@ def test_products_of_every_run(left, right):
 
 @pytest.mark.parametrize("gate", ["node", "class", "feature"])
 def test_gated_coefficients_hop_by_hop(graphs, gate):
-    """Mean and deviation of alpha_i times its gate; times P_i Theta they add up to the output."""
+    """alpha_i times its gate; times P_i and Theta they add up to the output."""
     graph = graphs(n=15, d=4, seed=2)
     config = ModelConfig("hlgc", 3, "laplacian", gate=gate)
     model = build_model(config, 4, 3)
@@ -177,11 +176,17 @@ def test_gated_coefficients_hop_by_hop(graphs, gate):
     seen = []
     model.filtered(weights, view, None, seen.append)
     assert len(seen) == 4
-    means, spreads = model.hop_coefficients(weights, view)
-    np.testing.assert_allclose(means, [one.mean() for one in seen])
-    np.testing.assert_allclose(spreads, [one.std(correction=0) for one in seen], atol=1e-12)
-    assert means.dtype == torch.float64
-    assert not means.requires_grad
+    found = model.node_coefficients(weights, view)
+    torch.testing.assert_close(found, seen)
+    assert not any(one.requires_grad for one in found)
+    output = model.filtered(weights, view, None)[:, 0]
+    hops, theta = view.hop_features()[:, :, 0], weights["theta"][0]
+    flat = [one.squeeze(1 if gate == "class" else 0) for one in found]
+    if gate == "feature":
+        parts = [(c * hop) @ theta for c, hop in zip(flat, hops, strict=True)]
+    else:
+        parts = [c * (hop @ theta) for c, hop in zip(flat, hops, strict=True)]
+    torch.testing.assert_close(sum(parts), output)
 
 
 def test_gcn_drops_hidden_units_of_a_layer_of_its_own(graphs, dense):
@@ -283,7 +288,7 @@ def untrained(config=None, seed=0, **more):
 
 def test_a_trained_model_says_what_it_is_and_stays_so():
     model = untrained(ModelConfig("lgc", 2, "laplacian"))
-    assert repr(model) == "TrainedModel(lgc, hops=2, operator='laplacian', features=4, classes=3)"
+    assert repr(model) == "TrainedModel(lgc, 2 hops, laplacian, monomial, features=4, classes=3)"
     assert model.num_classes == 3
     with pytest.raises(dataclasses.FrozenInstanceError):
         model.num_features = 5

@@ -23,8 +23,8 @@ from hoplite import (
     TrainedModel,
     train,
 )
-from hoplite.config import GATES, ModelConfig
-from hoplite.models import build_model
+from hoplite.models import ModelConfig, all_settings, build_model
+from hoplite.models.hlgc import GATES
 
 CONFIGS = [
     ModelConfig("sgc", 2),
@@ -58,7 +58,7 @@ def with_names(graph, features=None, classes=None):
     )
 
 
-@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.model}-{c.gate}")
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda c: f"{c.model}-{c.variant}")
 def test_round_trip(graphs, tmp_path, config):
     if config.model == "gat":
         pyg.layers()
@@ -172,8 +172,9 @@ def _edit_config(**changes):
     def edit(folder):
         path = folder / "config.json"
         config = json.loads(path.read_text())
-        config["model"] |= {k: v for k, v in changes.items() if k in config["model"]}
-        config |= {k: v for k, v in changes.items() if k not in config["model"]}
+        settings = {"model", *all_settings()}
+        config["model"] |= {k: v for k, v in changes.items() if k in settings}
+        config |= {k: v for k, v in changes.items() if k not in settings}
         del config["checksum"]  # as earlier versions wrote it, and as malice would
         path.write_text(json.dumps(config))
 
@@ -245,7 +246,14 @@ def _in_place_of(name, make):
         (_edit_config(model="gcn", hidden=10**6, hops=10), "do not fit"),
         (_edit_config(model="gat", hidden=10**4, heads=10**4, hops=10), "do not fit"),
         (_edit_config(hops=10**12), "hops is 1000000000000"),
-        (_edit_config(hops=2.5), r"got `float` - at `\$.model.hops`"),
+        (_edit_config(hops=2.5), "hops is 2.5; it must be a whole number"),
+        (_edit_config(hops="2"), "hops is '2'"),
+        (_edit_config(model=["lgc"]), "model is"),
+        (
+            _edit_config(model="ppr", module="os"),
+            "a model 'ppr', which is not known here; import os",
+        ),
+        (_edit_config(model="os:system"), "model is 'os:system'; it must be one of"),
         (_edit_config(feature_names=["x"]), "1 names of 5 features"),
         (_edit_config(training=None), r"got `null` - at `\$.training`"),
         (_edit_old('"hops"', '"stops"'), "no setting 'stops'"),

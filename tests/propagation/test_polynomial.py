@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.config import OPERATORS
-from hoplite.operators import find_operator
+from hoplite.operators import OPERATORS, find_operator
 from hoplite.propagation.polynomial import combine, hop_stack
 from hoplite.propagation.spmm import SparseMatrix
 

@@ -16,7 +16,7 @@ from tests.examples import examples
 
 from hoplite import Graph
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.config import OPERATORS
+from hoplite.operators import OPERATORS
 from hoplite.propagation import backend
 from hoplite.propagation.backend import use_backend
 from hoplite.propagation.dropout import Dropout

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoplite.config import GATES, MODELS
 from hoplite.errors import ConfigError
+from hoplite.models import MODELS
+from hoplite.models.hlgc import GATES
 from hoplite.selection.dimensions import Distribution
 from hoplite.selection.space import parse_space, read_space
 
@@ -164,7 +165,7 @@ def test_fixed_options_replace_the_files():
     ("model", "text", "message"),
     [
         ("lgc", "dropout = [0.5, 1.0]", r"dropout is 1\.0.*configuration: dropout = 1\.0"),
-        ("sgc", 'basis = "chebyshev"', "sgc is defined by powers"),
+        ("sgc", 'basis = "chebyshev"', "sgc has no basis"),
         ("lgc", 'gate = ["class", "node"]', "lgc has no gate"),
         ("lgc", 'operator = "laplace"', "'laplacian'"),
     ],

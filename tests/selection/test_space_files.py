@@ -6,9 +6,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from hoplite.config import GATES, MODELS, split_options
 from hoplite.errors import ConfigError
-from hoplite.selection.dimensions import KINDS
+from hoplite.models import MODELS, all_settings, split_options
+from hoplite.models.hlgc import GATES
 from hoplite.selection.space import parse_space, read_space
 
 
@@ -95,7 +95,7 @@ def test_a_byte_order_mark_is_no_mistake(tmp_path):
 marks = ["[", "]", "[[", "{", "}", "=", ",", ".", '"', "'", "#", "-", "\n", " "]
 values = ["true", "nan", "1e400", "0xff", "7", "0.5", "[2, 5]", "[]", "'auto'", "1979-05-27"]
 values += ["{low = 1, high = 3}", "{low = 0.1, high = 0.9, log = true}", "{}", "'node'"]
-keys = ["note", "cut", "low", *MODELS, *GATES, *KINDS]
+keys = ["note", "cut", "low", *MODELS, *GATES, *all_settings()]
 words = st.sampled_from([*marks, *values, *keys])
 headers = st.lists(st.sampled_from(["cora", "any", *MODELS, *GATES]), min_size=1, max_size=3)
 lines = st.one_of(

@@ -5,9 +5,8 @@ import pytest
 
 from hoplite import ConfigError, Graph
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.config import OPERATORS
 from hoplite.datasets.csr_rows import CsrFiles, CsrMemory
-from hoplite.operators import find_operator
+from hoplite.operators import OPERATORS, find_operator
 from hoplite.propagation.backend import get_num_threads, has_native, set_num_threads
 from hoplite.store import HopStore, panel, propagate
 from hoplite.store.operator_files import FOLDER, write_operator

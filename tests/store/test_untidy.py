@@ -16,7 +16,7 @@ from tests.store.conftest import all_bytes, in_memory
 
 from hoplite.bases import EXAMPLES as BASES
 from hoplite.cluster import connect
-from hoplite.config import OPERATORS
+from hoplite.operators import OPERATORS
 from hoplite.propagation.backend import has_native
 from hoplite.store import panel, propagate
 

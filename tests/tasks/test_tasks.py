@@ -9,8 +9,8 @@ from tests.training.scattered import parts_of, scattered_graph
 from torch import Tensor
 
 from hoplite import ConfigError, GraphError, TrainedModel, train
-from hoplite.config import ModelConfig, TrainingConfig
-from hoplite.models import build_model
+from hoplite.config import TrainingConfig
+from hoplite.models import ModelConfig, build_model
 from hoplite.predictions import predict_table
 from hoplite.propagation.engine import Propagation
 from hoplite.store import propagate

@@ -10,7 +10,7 @@ from scipy.linalg import expm
 from tests.examples import examples
 
 from hoplite import ConfigError, Graph
-from hoplite.config import OPERATORS
+from hoplite.operators import OPERATORS
 from hoplite.theory import hops_for, spectral_norm, truncation_error
 
 

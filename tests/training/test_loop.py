@@ -9,8 +9,9 @@ from tests import pyg
 
 from hoplite import ConfigError, GraphError, HopliteWarning
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.config import GATES, ModelConfig, TrainingConfig
-from hoplite.models import build_model
+from hoplite.config import TrainingConfig
+from hoplite.models import ModelConfig, build_model
+from hoplite.models.hlgc import GATES
 from hoplite.propagation.engine import Propagation
 from hoplite.training import NodeSet, Run, fit_runs
 
@@ -33,8 +34,8 @@ def fit(graph, runs, model="lgc", gate="class", basis="monomial", val=True, **op
     if model == "gat":
         pyg.layers()
     standardize = options.pop("standardize", False)
-    hops = ModelConfig.hops if model in ("gcn", "gat") else 3
-    config = ModelConfig(model, hops, basis=basis, gate=gate, standardize=standardize)
+    own = {} if model in ("gcn", "gat") else {"hops": 3}
+    config = ModelConfig(model, basis=basis, gate=gate, standardize=standardize, **own)
     built = build_model(config, graph.num_features, graph.num_classes)
     return fit_runs(
         built,

@@ -11,8 +11,8 @@ from tests.training.scattered import parts_of, scattered_graph
 from torch.nn.functional import cross_entropy
 
 from hoplite import ConfigError, GraphError, train
-from hoplite.config import ModelConfig, TrainingConfig
-from hoplite.models import build_model
+from hoplite.config import TrainingConfig
+from hoplite.models import ModelConfig, build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.tasks import find_task
 from hoplite.training import runs as runs_module

@@ -8,9 +8,9 @@ import torch
 from tests.training.scattered import parts_of, scattered_graph
 
 from hoplite import ConfigError
-from hoplite.config import ModelConfig, TrainingConfig
+from hoplite.config import TrainingConfig
 from hoplite.errors import HopliteError
-from hoplite.models import build_model
+from hoplite.models import ModelConfig, build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.store import propagate
 from hoplite.training import distributed, streamed

@@ -18,8 +18,7 @@ from tests.commands import Process
 from tests.examples import examples
 
 import hoplite
-from hoplite.config import split_options
-from hoplite.models import build_model
+from hoplite.models import build_model, split_options
 from hoplite.propagation.engine import Propagation
 from hoplite.store import propagate
 from hoplite.training import Run, fit_runs, streamed
@@ -90,7 +89,8 @@ def test_from_a_store_as_in_memory(graph, options, sizes, tile_rows, extra):
 @examples(6)
 def test_many_runs_together_as_each_alone(graph, options, data):
     if options["model"] == "gcn":
-        options |= {"batch": 0, "hops": hoplite.ModelConfig().hops}
+        options |= {"batch": 0}
+        options.pop("hops", None)
     config, training = split_options(options.pop("model"), options)
     rates = st.sampled_from([0.0] if training.batch else [0.0, 0.0, 0.3, 0.7])
     kinds = st.tuples(st.floats(0.001, 0.2), st.floats(0, 0.1), rates, st.integers(0, 2**40))

@@ -18,6 +18,7 @@ from hoplite.cli.propagate import propagate
 from hoplite.cli.report import report
 from hoplite.cli.reproduce import reproduce
 from hoplite.cli.search import search
+from hoplite.cli.settings import know_model
 from hoplite.cli.train import train
 from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
 from hoplite.printable import prepare_streams
@@ -67,6 +68,7 @@ def main() -> None:
     stopping.imported = True
     prepare_streams()
     try:
+        know_model(sys.argv)
         code = app(standalone_mode=False)
     except Exception as error:
         if stopping.number is not None:  # a signal has broken something on its way

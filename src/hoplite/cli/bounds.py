@@ -18,9 +18,8 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
-from hoplite.config import ModelConfig
 from hoplite.errors import ConfigError
-from hoplite.kinds import MODEL_KINDS
+from hoplite.models import MODELS, ModelConfig
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.theory import FunctionClass
@@ -154,8 +153,7 @@ def _print(values: dict[str, Any]) -> None:
     rows = [["the complexity itself", f"{estimate['value']:.4g}", _how(estimate)]]
     for name, value in sorted(values["bounds"].items(), key=lambda pair: pair[1] or float("inf")):
         rows.append([f"bound: {name.replace('_', ' ')}", _figure(value), MEANINGS[name]])
-    coefficients = MODEL_KINDS[values["model"]].coefficients
-    theorem = coefficients and coefficients.theorem
+    theorem = MODELS[values["model"]].theorem
     if theorem and (paper is not None or find_basis(values["basis"]).powers):
         low = paper is not None and paper < estimate["low"]
         note = "too low here: it does not hold" if low else "as stated; it need not hold"

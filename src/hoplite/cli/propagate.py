@@ -19,7 +19,7 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
-from hoplite.config import ModelConfig
+from hoplite.models import ModelConfig
 
 _model = ModelConfig()
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoplite.bases import basis_choices
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -20,22 +19,22 @@ from hoplite.cli.console import (
     print_table,
     search_bar,
 )
-from hoplite.config import ModelConfig
+from hoplite.cli.settings import USUAL_MODEL, ModelOption, with_settings
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.selection import SearchResult
     from hoplite.selection.ranking import Summary
 
 SHOWN = 5  # configurations in the table of the best
-_usual = ModelConfig()
 
 
+@with_settings(defaults=False)
 def search(
     dataset: DatasetArgument,
     out: Annotated[
         Path, typer.Option(help="Folder of the ledger; the same command continues from it.")
     ],
-    model: Annotated[str, typer.Option(help="sgc, egc, lgc, hlgc, gcn or gat.")] = _usual.model,
+    model: ModelOption = USUAL_MODEL,
     grid: Annotated[
         str,
         typer.Option(help="paper, reduced, quick, or a TOML file of your own (docs/search.md)."),
@@ -52,14 +51,6 @@ def search(
         int | None, typer.Option(min=1, help="Draw so many configurations at random.")
     ] = None,
     sample_seed: Annotated[int, typer.Option(min=0, help="Seed of that draw.")] = 0,
-    gate: Annotated[str | None, typer.Option(help="hlgc only: node, class or feature.")] = None,
-    operator: Annotated[
-        str | None, typer.Option(help="renormalized, adjacency or laplacian.")
-    ] = None,
-    basis: Annotated[str | None, typer.Option(help=f"{basis_choices()}.")] = None,
-    start: Annotated[str | None, typer.Option(help="random or lowpass.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="At most so many epochs.")] = None,
-    patience: Annotated[int | None, typer.Option(help="Early stopping.")] = None,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes; one per core if not given.")
     ] = None,
@@ -74,21 +65,20 @@ def search(
     ] = None,
     split_seed: SplitSeedOption = 0,
     json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Train every configuration of a grid on DATASET, several seeds each, and choose one.
 
     It may be stopped at any moment, or killed: the same command goes on where it was. Several may
     share one --out, on one machine or on several with a common disk.
 
+    An option of `hoplite train` that is given here holds for all configurations.
+
     Example: hoplite search cora --model lgc --out searches/cora-lgc
     """
     if export is not None:
         check_table("--export", export, dataset)
-    given = {
-        "gate": gate, "operator": operator, "basis": basis, "start": start,
-        "epochs": epochs, "patience": patience,
-    }  # fmt: skip
-    fixed = {name: value for name, value in given.items() if value is not None}
+    fixed = {name: value for name, value in settings.items() if value is not None}
     workers = workers or os.cpu_count() or 1
     if cluster is not None:
         from hoplite.cluster import warm_up

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoplite.bases import basis_choices
 from hoplite.cli.console import (
     JsonOption,
     SplitSeedOption,
@@ -18,21 +17,17 @@ from hoplite.cli.console import (
     report_and_fail,
     training_bar,
 )
-from hoplite.config import ModelConfig, TrainingConfig, split_options
+from hoplite.cli.settings import USUAL_MODEL, ModelOption, with_settings
 from hoplite.errors import HopliteError
+from hoplite.models import ModelConfig, split_options
 from hoplite.processes import held
 from hoplite.stopping import stopping
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.training import TrainingResult
 
-_model, _training = ModelConfig(), TrainingConfig()
 
-
-def _usual(value: object) -> str:
-    return f"{value}; a store's own"
-
-
+@with_settings(defaults=True)
 def train(
     dataset: Annotated[
         str,
@@ -41,53 +36,7 @@ def train(
             "of Planetoid files, of a .npz file, or of a hop store (see `hoplite propagate`)."
         ),
     ],
-    model: Annotated[str, typer.Option(help="sgc, egc, lgc, hlgc, gcn or gat.")] = _model.model,
-    hops: Annotated[
-        int | None,
-        typer.Option(help="Degree k of the polynomial.", show_default=_usual(_model.hops)),
-    ] = None,
-    operator: Annotated[
-        str | None,
-        typer.Option(
-            help="renormalized, adjacency or laplacian.", show_default=_usual(_model.operator)
-        ),
-    ] = None,
-    basis: Annotated[
-        str | None,
-        typer.Option(help=f"{basis_choices()}.", show_default=_usual(_model.basis)),
-    ] = None,
-    start: Annotated[
-        str, typer.Option(help="First coefficients: random (the paper's) or lowpass.")
-    ] = _model.start,
-    gate: Annotated[str, typer.Option(help="hlgc only: node, class or feature.")] = _model.gate,
-    hidden: Annotated[
-        int, typer.Option(help="gcn and gat only: hidden units (of each head).")
-    ] = _model.hidden,
-    heads: Annotated[int, typer.Option(help="gat only: attention heads.")] = _model.heads,
-    bias: Annotated[bool, typer.Option("--bias", help="Add a bias.")] = _model.bias,
-    standardize: Annotated[
-        bool, typer.Option("--standardize", help="Standardise the output columns.")
-    ] = _model.standardize,
-    lr: Annotated[float, typer.Option(help="Learning rate.")] = _training.lr,
-    weight_decay: Annotated[float, typer.Option(help="L2 penalty.")] = _training.weight_decay,
-    dropout: Annotated[
-        float | None,
-        typer.Option(
-            help="Dropout of the features, 0 to below 1.",
-            show_default=f"{_training.dropout}; 0 for a store",
-        ),
-    ] = None,
-    optimizer: Annotated[str, typer.Option(help="adam or lbfgs.")] = _training.optimizer,
-    epochs: Annotated[int, typer.Option(help="At most so many epochs.")] = _training.epochs,
-    patience: Annotated[
-        int, typer.Option(help="Stop after so many epochs without a better validation accuracy.")
-    ] = _training.patience,
-    order: Annotated[
-        str, typer.Option(help="auto, weights-first or hops-first.")
-    ] = _training.order,
-    batch: Annotated[
-        int, typer.Option(min=0, help="Training rows in one step of Adam; 0 for all.")
-    ] = _training.batch,
+    model: ModelOption = USUAL_MODEL,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs: seeds 0, 1, 2, ...")] = 5,
     split_seed: SplitSeedOption = 0,
     memory: Annotated[
@@ -104,28 +53,13 @@ def train(
         bool, typer.Option("--overwrite", help="Replace a model that is already in --out.")
     ] = False,
     json: JsonOption = False,
+    **settings: Any,
 ) -> None:
     """Train a model on DATASET and score it on the test nodes.
 
     Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
     """
-    options: dict[str, Any] = {
-        "start": start,
-        "gate": gate,
-        "hidden": hidden,
-        "heads": heads,
-        "bias": bias,
-        "standardize": standardize,
-        "lr": lr,
-        "weight_decay": weight_decay,
-        "optimizer": optimizer,
-        "epochs": epochs,
-        "patience": patience,
-        "order": order,
-        "batch": batch,
-    }
-    given = {"hops": hops, "operator": operator, "basis": basis, "dropout": dropout}
-    options |= {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in settings.items() if value is not None}
     if not Path(dataset, "manifest.json").is_file():  # the rest comes from a store's manifest
         split_options(model, options)  # wrong settings are told before any work
     from hoplite import load, set_num_threads  # only now: importing torch takes a second
@@ -203,7 +137,7 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
             f"{summary['ms_per_epoch']:.2f}",
         ]
     )
-    size = config.kind.size.format_map(vars(config))
+    size = config.size()
     title = f"{summary['dataset']}: {config.model}, {size}"
     columns = ["seed", "val %", "test %", "best epoch", "epochs", "ms/epoch"]
     print_table(title, columns, rows)

@@ -19,10 +19,8 @@ from torch import Tensor
 from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError, nearest_hint
 from hoplite.graph import Graph
-from hoplite.kinds import LINEAR
-from hoplite.models import LinearModel, Weights, build_model
+from hoplite.models import MODELS, Weights, build_model
 from hoplite.models.alignment import aligned_graph, check_classes
-from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.engine import KnownRows, Propagation
@@ -35,7 +33,7 @@ class ExactModel:
     """``trained`` on ``graph``, set up once; the graph must fit it as for its logits.
 
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
-    >>> from hoplite.config import ModelConfig
+    >>> from hoplite import ModelConfig
     >>> weights = {"theta": torch.ones(1, 2), "alpha": torch.tensor([1.0, 10.0])}
     >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
     >>> exact = ExactModel(TrainedModel(config, weights, 1, ("a", "b")), graph)
@@ -49,9 +47,10 @@ class ExactModel:
         config = trained.config
         graph = load(graph) if isinstance(graph, str) else graph
         if not config.kind.linear:
+            linear = [model.name for model in MODELS.values() if model.linear]
             raise ConfigError(
                 f"the model is a {config.model}, which is not linear, so its logits are no sums "
-                f"over hops, nodes and features; use an {', '.join(LINEAR[:-1])} or {LINEAR[-1]}."
+                f"over hops, nodes and features; use an {', '.join(linear[:-1])} or {linear[-1]}."
             )
         graph = aligned_graph(graph, trained.num_features, trained.feature_names)
         check_classes(graph, trained.class_names, trained.left_out_classes)
@@ -84,18 +83,11 @@ class ExactModel:
 
         (k + 1, 1) if it is one number; (k + 1, m) or (k + 1, d) if it is one per class or feature.
         """
-        if isinstance(self.model, LinearModel):
-            found = self.model.coefficients(self.weights)
-            fixed = np.eye(self.propagation.hops + 1)[-1] if found is None else found[0].numpy()
-            return fixed[:, None]
-        assert isinstance(self.model, HyperLGC)  # every model is one or the other
-        widths = {"hop": 1, "class": self.trained.num_classes, "feature": self.graph.num_features}
-        width, seen = widths[self.model.coefficient_per], []
         hops = torch.from_numpy(self.hop_features(reach)).unsqueeze(1)
-        with torch.no_grad():
-            view = KnownRows(hops)
-            self.model.filtered(self.weights, view, None, seen.append)
-        return torch.stack([one.reshape(-1).expand(width) for one in seen]).numpy()
+        found = self.model.node_coefficients(self.weights, KnownRows(hops))
+        widths = {"hop": 1, "class": self.trained.num_classes, "feature": self.graph.num_features}
+        width = widths[self.model.coefficient_per]
+        return torch.stack([one.reshape(-1).expand(width) for one in found]).double().numpy()
 
     def outputs(self, node: int, hops: Tensor, weights: Weights | None = None) -> Tensor:
         """Logits (rows, m) of ``node`` if its hop features were ``hops`` (k + 1, rows, d).

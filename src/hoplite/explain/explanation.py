@@ -63,7 +63,7 @@ def explain(
     For many nodes of one graph, an :class:`Explainer` sets the graph up only once.
 
     >>> import torch
-    >>> from hoplite.config import ModelConfig
+    >>> from hoplite import ModelConfig
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> weights = {"theta": torch.tensor([[1.0, 2.0]]), "alpha": torch.tensor([1.0, 10.0])}
     >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
@@ -255,7 +255,7 @@ class Explanation:
                 config.hops,
                 config.operator,
                 config.basis,
-                config.gate if "gate" in config.kind.settings else None,
+                config.variant,
             ),
             node=ShownNode(
                 v, node_id(graph, v), around.label(v), names[ranking[0]], probabilities[ranking[0]]

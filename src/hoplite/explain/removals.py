@@ -39,8 +39,7 @@ from hoplite.errors import ConfigError
 from hoplite.explain.exact import ExactModel, node_id, node_index
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
-from hoplite.models import LinearModel, Weights
-from hoplite.models.hyper import ClassGate
+from hoplite.models import Weights
 from hoplite.models.trained import TrainedModel
 from hoplite.operators import find_operator
 from hoplite.propagation.spmm import SparseMatrix, as_tensor, spmm
@@ -83,7 +82,7 @@ def flips(
     place with a class that is named before it.
 
     >>> import torch
-    >>> from hoplite.config import ModelConfig
+    >>> from hoplite import ModelConfig
     >>> graph = Graph.from_edges([(0, 1), (1, 2)], features=[[0.4, 0], [0, 0], [0, 0.3]])
     >>> weights = {"theta": torch.eye(2)}
     >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 2, ("cat", "dog"))
@@ -408,13 +407,8 @@ def _narrowed(exact: ExactModel, inside: np.ndarray) -> tuple[Any, Weights]:
     identity for the weights: m columns, or 2 m, instead of d, if these are fewer.
     """
     features: Any = exact.features[inside]
-    if isinstance(exact.model, LinearModel):
-        names = ["theta"]
-    elif isinstance(exact.model, ClassGate):
-        names = ["theta", "gate_features"]
-    else:
-        return features, exact.weights
-    if features.shape[1] <= len(names) * exact.trained.num_classes:
+    names = exact.model.input_weights
+    if not names or features.shape[1] <= len(names) * exact.trained.num_classes:
         return features, exact.weights
     signal = features @ torch.cat([exact.weights[name][0] for name in names], dim=1).numpy()
     blocks = torch.eye(signal.shape[1], dtype=torch.float64).chunk(len(names), dim=1)

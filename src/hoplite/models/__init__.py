@@ -1,34 +1,64 @@
-"""The models: SGC, EGC, LGC, hLGC with its three gates, and the baselines GCN and GAT."""
+"""The models: each is one file, and its line here makes it known.
+
+A user's own is made known by :func:`register_model`, or by an entry point of its package; see
+docs/your-own-model.md.
+"""
 
 from __future__ import annotations
 
-from hoplite.config import ModelConfig
-from hoplite.models.attention import GAT
-from hoplite.models.base import Model, Weights
-from hoplite.models.baselines import GCN
-from hoplite.models.hyper import HyperLGC
-from hoplite.models.linear import EGC, LGC, SGC, LinearModel
+from hoplite.models.base import Model, Weights, build_model
+from hoplite.models.egc import EGC
+from hoplite.models.gat import GAT
+from hoplite.models.gcn import GCN
+from hoplite.models.hlgc import HyperLGC
+from hoplite.models.lgc import LGC
+from hoplite.models.polynomial import Polynomial, PolynomialSettings
+from hoplite.models.settings import (
+    MODELS,
+    ModelConfig,
+    address_of,
+    all_settings,
+    check_batch,
+    find_model,
+    idle_settings,
+    models_with,
+    register_model,
+    split_options,
+    without_idle,
+)
+from hoplite.models.sgc import SGC
 
-# a line each, as in hoplite.kinds, which tells what is known without torch
-_EVALUATED_BY: dict[str, type[Model]] = {
-    "sgc": SGC,
-    "egc": EGC,
-    "lgc": LGC,
-    "hlgc": HyperLGC,
-    "gcn": GCN,
-    "gat": GAT,
-}
-
-
-def build_model(config: ModelConfig, num_features: int, num_classes: int) -> Model:
-    """The model that ``config`` names, for ``num_features`` inputs and ``num_classes`` outputs."""
-    kind = _EVALUATED_BY[config.model].reading(config)
-    return kind(config, num_features, num_classes)
-
+for model in (
+    SGC,
+    EGC,
+    LGC,
+    HyperLGC,
+    GCN,
+    GAT,
+):
+    register_model(model)
 
 __all__ = [
-    "LinearModel",
+    "EGC",
+    "GAT",
+    "GCN",
+    "LGC",
+    "MODELS",
+    "SGC",
+    "HyperLGC",
     "Model",
+    "ModelConfig",
+    "Polynomial",
+    "PolynomialSettings",
     "Weights",
+    "address_of",
+    "all_settings",
     "build_model",
+    "check_batch",
+    "find_model",
+    "idle_settings",
+    "models_with",
+    "register_model",
+    "split_options",
+    "without_idle",
 ]

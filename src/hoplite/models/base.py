@@ -1,21 +1,33 @@
-"""What every model is: first weights, and logits for many runs at once."""
+"""What every model is: facts, settings of its own, first weights, and logits for many runs at once.
+
+A model is one file: a subclass of :class:`Model` that :func:`register_model` makes known. All that
+others need to know of it they ask the class; nobody compares its name with a text.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from hoplite.config import ModelConfig
 from hoplite.errors import ConfigError
-from hoplite.filters import uniform
-from hoplite.operators import find_operator
-from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.engine import RowView, View
+from hoplite.models.settings import TRAINING, ModelConfig
 
-Weights = dict[str, Tensor]
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from hoplite.bases import Basis
+    from hoplite.propagation.dropout import Dropout
+    from hoplite.propagation.engine import RowView, View
+else:
+    from hoplite.lazy import torch
+
+Weights = dict[str, "Tensor"]
 
 
 class Model(ABC):
@@ -24,18 +36,60 @@ class Model(ABC):
     Weights are plain named tensors. ``initial`` makes those of one run; everything else takes them
     stacked with the run axis first, so that R runs are one wide problem: ``theta`` is (R, d, m),
     and the logits are (rows, R, m).
+
+    A subclass with a ``name`` is a model. If it has settings, they are its ``Settings``, a frozen
+    dataclass that derives from the base's; an instance has them as ``config``.
     """
 
-    kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
+    name: ClassVar[str]  # in commands and files
+    title: ClassVar[str]  # in tables
+    Settings: ClassVar[type[ModelConfig]] = ModelConfig
+    idle: ClassVar[frozenset[str]] = frozenset()  # training settings that mean nothing to it
+    variant: ClassVar[str | None] = None  # the setting whose values are models of their own
+    variants: ClassVar[tuple[str, ...]] = ()  # and these values
+    size: ClassVar[str] = ""  # what is told beside its name: {0.hops} is the setting hops
+    growth: ClassVar[str]  # the setting that its cost grows with
+    # Whether its logits are sums over hops, nodes and features (given its gates), so that they can
+    # be explained
+    linear: ClassVar[bool] = False
+    # Whether a node's logits follow from its own hop features, so that it can be trained from a
+    # store and on some rows alone; if not, every step needs the graph's edges
+    rows_alone: ClassVar[bool] = False
     # for what a hop of a node has a coefficient of its own: all ("hop"), each "class" or "feature"
     coefficient_per: ClassVar[str] = "hop"
+    gated: ClassVar[bool] = False  # whether every node has coefficients of its own
+    many_at_once: ClassVar[bool] = True  # whether runs gain from training together
+    kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
     columns: ClassVar[str] = "classes"  # what it propagates under dropout: "classes" or "features"
+    # The weights by whose products with X alone it reads X, (d, m) each; none if it needs X itself
+    input_weights: ClassVar[tuple[str, ...]] = ()
+
+    # What the theory knows of its coefficients, see hoplite.theory.FunctionClass
+    learned: ClassVar[str | None] = None  # the weight that they come from
+    homogeneous: ClassVar[bool] = False  # twice the weight, twice the coefficients
+    exponential: ClassVar[bool] = False
+    theorem: ClassVar[int | None] = None  # of the paper, about their Rademacher complexity
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "name" not in vars(cls):
+            return
+        about = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.Settings"}
+        if cls.Settings.__qualname__ != about["__qualname__"]:  # its own, which know it
+            made = type(cls.Settings)("Settings", (cls.Settings,), about)
+            cls.Settings = dataclass(frozen=True)(made)
+        cls.Settings.kind = cls
 
     def __init__(self, config: ModelConfig, num_features: int, num_classes: int) -> None:
         self.config = config
         self.num_features = num_features
         self.num_classes = num_classes
-        self.lowpass_sign = find_operator(config.operator).sign
+
+    @classmethod
+    def settings(cls) -> set[str]:
+        """The names of all settings that it has, of its own and of its training."""
+        own = {field.name for field in dataclasses.fields(cls.Settings)}
+        return own | (set(TRAINING) - cls.idle)
 
     @classmethod
     def reading(cls, config: ModelConfig) -> type[Model]:
@@ -54,6 +108,10 @@ class Model(ABC):
             weights["bias"] = torch.zeros(self.num_classes)
         return weights
 
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
+        """First weights of the filter of one run."""
+        return {}
+
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """The shapes of one run's weights; none of their numbers is drawn or held."""
         try:
@@ -62,10 +120,6 @@ class Model(ABC):
         except RuntimeError as error:
             raise ConfigError(f"such a model is too large for any memory ({error}).") from error
         return {name: tuple(value.shape) for name, value in first.items()}
-
-    @abstractmethod
-    def initial_filter(self, generator: torch.Generator | None) -> Weights:
-        """First weights of the filter of one run."""
 
     @abstractmethod
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
@@ -93,3 +147,48 @@ class Model(ABC):
         if "bias" in weights:
             values = values + weights["bias"]
         return values
+
+    def coefficients(self, weights: Weights) -> Tensor | None:
+        """c_0 .. c_k per run, (R, k + 1), without gates; None means one-hot at k."""
+        raise ConfigError(f"a {self.name} has no filter coefficients; use a linear model.")
+
+    def node_coefficients(self, weights: Weights, view: RowView) -> list[Tensor]:
+        """What hop i of the view's nodes is multiplied with beside Theta, i = 0 .. k; one run.
+
+        Each has one number, or one for each node, and for each of its classes or features.
+        """
+        found = self.coefficients(weights)
+        return [*(torch.eye(self.config.hops + 1)[-1] if found is None else found[0])]
+
+    @classmethod
+    def largest(cls, bound: float, hops: int) -> np.ndarray | None:
+        """The largest ``|c_i|`` of all weights up to ``bound``: (k + 1,); None if not known."""
+        return None
+
+    @classmethod
+    def paper_growth(cls, bound: float, basis: Basis, norm: float, hops: int) -> float:
+        """The factor of the paper's bound that grows with the operator's 1-norm.
+
+        infinity where the paper has no theorem, which bounds nothing.
+        """
+        return math.inf
+
+
+def build_model(config: ModelConfig, num_features: int, num_classes: int) -> Model:
+    """The model that ``config`` is of, for ``num_features`` inputs and ``num_classes`` outputs."""
+    return config.kind.reading(config)(config, num_features, num_classes)
+
+
+def uniform(shape: tuple[int, ...], size: int, generator: torch.Generator | None) -> Tensor:
+    """Draw from U(-1/sqrt(size), 1/sqrt(size)); without a generator there is only the shape."""
+    if generator is None:  # torch computes on the device "meta" only with a compiler, seconds away
+        return torch.empty(shape)
+    return (2 * torch.rand(shape, generator=generator) - 1) / math.sqrt(size)
+
+
+def glorot(inputs: int, outputs: int, generator: torch.Generator | None) -> Tensor:
+    """U(-a, a) with a = sqrt(6 / (inputs + outputs))."""
+    bound = math.sqrt(6 / (inputs + outputs))
+    if generator is None:
+        return torch.empty(inputs, outputs)
+    return bound * (2 * torch.rand(inputs, outputs, generator=generator) - 1)

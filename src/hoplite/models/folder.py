@@ -31,6 +31,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -40,11 +41,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from safetensors.torch import save as save_tensors
 
-from hoplite.config import ModelConfig, idle_settings
 from hoplite.errors import ModelFileError
 from hoplite.files import lock, open_regular, read_regular, sync_folder
 from hoplite.json_files import MOST_BYTES, parse_json, to_json, without_nan
 from hoplite.models.base import Weights
+from hoplite.models.settings import ModelConfig, is_known
 
 FORMAT = 1
 CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE = "config.json", "weights.safetensors", "result.json"
@@ -68,11 +69,12 @@ Shapes = dict[str, tuple[int, ...]]
 class ModelFile:
     """config.json."""
 
-    model: ModelConfig
+    model: dict[str, Any]  # its name and its settings
     num_features: Annotated[int, Meta(ge=0, le=2**40)]
     class_names: Annotated[tuple[str, ...], Meta(min_length=1)]
     feature_names: tuple[str, ...] | None
     training: dict[str, Any]
+    module: str = ""  # that makes the model known, if it is not one of Hoplite's own
     weights_sha256: str = ""  # written by :func:`write_folder`
     format: Literal[1] = FORMAT
 
@@ -80,6 +82,11 @@ class ModelFile:
         names = self.feature_names
         if names is not None and len(names) != self.num_features:
             raise ValueError(f"{len(names):,} names of {self.num_features:,} features")
+
+    @cached_property
+    def config(self) -> ModelConfig:
+        """The settings, checked."""
+        return ModelConfig.from_dict(self.model)
 
 
 @dataclass(frozen=True)
@@ -156,6 +163,8 @@ def write_folder(
     model = dataclasses.replace(model, weights_sha256=hashlib.sha256(data).hexdigest())
     try:
         config = {"format": FORMAT} | dataclasses.asdict(model)
+        if not model.module:
+            del config["module"]
         files = {WEIGHTS_FILE: data, CONFIG_FILE: _json(config, 2)}
         files |= {NO_RESULT: b""} if result is None else {RESULT_FILE: _json(result, 1)}
     except ValueError as error:
@@ -307,12 +316,15 @@ def _read_config(path: Path) -> ModelFile:
         settings = content.get("model")
         if content.get("format") != FORMAT or not isinstance(settings, dict):
             raise ModelFileError(f"{path} is not a model that this version of Hoplite can read.")
-        unknown = sorted(settings.keys() - {one.name for one in dataclasses.fields(ModelConfig)})
-        if unknown:
-            raise ValueError(f"this version has no setting {unknown[0]!r}")
-        idle = idle_settings(settings.get("model"))  # earlier versions kept any value of these
-        used = {name: value for name, value in settings.items() if name not in idle}
-        return msgspec.convert({**content, "model": used}, ModelFile)
+        found = msgspec.convert(content, ModelFile)
+        if found.module and not is_known(settings.get("model")):
+            raise ModelFileError(
+                f"{path} is a model {settings.get('model')!r}, which is not known here; import "
+                f"{found.module} first, or install its package with an entry point in the group "
+                "'hoplite.models'."
+            )
+        _ = found.config
+        return found
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
     except ValueError as error:
@@ -351,8 +363,8 @@ def _read_weights(
             there = {name: tensor.shape for name, tensor in found.items()}
             if there != wanted:
                 raise ModelFileError(
-                    f"the weights {there} in {path} do not fit a {model.model.model} model with "
-                    f"{model.model.hops} hops, {model.num_features} features and "
+                    f"the weights {there} in {path} do not fit a {model.config.model} model with "
+                    f"{model.config.size()}, {model.num_features} features and "
                     f"{len(model.class_names)} classes."
                 )
             data = start + header + file.readall()

@@ -10,10 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hoplite.config import ModelConfig
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.graph import Graph
-from hoplite.models import LinearModel, Model, Weights, build_model
+from hoplite.models import Model, ModelConfig, Weights, build_model
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_classes
 from hoplite.models.folder import ModelFile, read_folder, write_folder
 from hoplite.propagation.engine import Propagation
@@ -62,17 +61,8 @@ class TrainedModel:
     @property
     def coefficients_(self) -> np.ndarray:
         """c_0 .. c_k in the model's basis; for hLGC the ungated alpha. The baselines have none."""
-        model = self._model()
-        if not self.config.kind.linear:
-            raise ConfigError(
-                f"a {self.config.model} has no filter coefficients; use a linear model."
-            )
-        values = self.weights.get("alpha")
-        if isinstance(model, LinearModel):
-            many = model.coefficients(self._stacked())
-            values = None if many is None else many[0]
-        if values is None:
-            values = torch.eye(self.config.hops + 1)[-1]
+        many = self._model().coefficients(self._stacked())
+        values = torch.eye(self.config.hops + 1)[-1] if many is None else many[0]
         return values.detach().numpy().copy()
 
     def logits(self, graph: Graph) -> np.ndarray:
@@ -122,8 +112,14 @@ class TrainedModel:
 
         The folder appears complete or not at all; with ``overwrite`` it may replace a model.
         """
+        module = self.config.kind.__module__
         model = ModelFile(
-            self.config, self.num_features, self.class_names, self.feature_names, self.training
+            self.config.as_dict(),
+            self.num_features,
+            self.class_names,
+            self.feature_names,
+            self.training,
+            "" if module.startswith("hoplite.models.") else module,
         )
         write_folder(folder, model, self.weights, result, overwrite=overwrite)
         return Path(folder)
@@ -133,7 +129,7 @@ class TrainedModel:
         """Read a model that ``save`` wrote; anything else raises ModelFileError."""
         found, weights = read_folder(folder, _shapes)
         return cls(
-            found.model,
+            found.config,
             weights,
             found.num_features,
             found.class_names,
@@ -150,17 +146,16 @@ class TrainedModel:
     def __repr__(self) -> str:
         config = self.config
         return (
-            f"TrainedModel({config.model}, hops={config.hops}, operator={config.operator!r}, "
+            f"TrainedModel({config.model}, {config.size()}, "
             f"features={self.num_features}, classes={self.num_classes})"
         )
 
 
 def _shapes(found: ModelFile, numbers: int) -> dict[str, tuple[int, ...]] | None:
     """The shapes that the weights must have; None if ``numbers`` of them are far too few."""
-    config = found.model
-    if max(found.num_features, config.hidden, config.heads) > numbers + MOST_IDLE:
+    if found.num_features > numbers + MOST_IDLE:
         return None
     try:
-        return build_model(config, found.num_features, len(found.class_names)).shapes()
+        return build_model(found.config, found.num_features, len(found.class_names)).shapes()
     except ConfigError:  # too large for any memory
         return None

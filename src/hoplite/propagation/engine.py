@@ -38,12 +38,16 @@ MOST_FILTER_SIZE = 2**27  # elements of p_k(S) kept for some rows
 class Filter(Protocol):
     """What a view asks of a model."""
 
+    linear: ClassVar[bool]
+    gated: ClassVar[bool]
     kept_hops: ClassVar[str]
     num_classes: int
 
     def filtered(
         self, weights: dict[str, Tensor], view: RowView, dropout: Dropout | None
     ) -> Tensor: ...
+
+    def coefficients(self, weights: dict[str, Tensor]) -> Tensor | None: ...
 
 
 class View(Protocol):

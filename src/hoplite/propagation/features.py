@@ -267,3 +267,23 @@ class _Times(torch.autograd.Function):
 
 def _address(numbers: Tensor | None) -> int:
     return 0 if numbers is None else numbers.data_ptr()
+
+
+def drop_signals(signals: Tensor, dropout: Dropout) -> Tensor:
+    """Each run's dropout of its own dense signal, (R, n, c), differentiable."""
+    return _DropSignals.apply(signals, dropout)
+
+
+class _DropSignals(torch.autograd.Function):
+    """Its own adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, signals: Tensor, dropout: Dropout) -> Tensor:
+        ctx.dropout = dropout
+        return torch.stack(
+            [Features(signal).dense(dropout, run) for run, signal in enumerate(signals)]
+        )
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return _DropSignals.apply(gradients[0].contiguous(), ctx.dropout), None

@@ -20,11 +20,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.cluster import connect
-from hoplite.config import ModelConfig, TrainingConfig, split_options
+from hoplite.config import TrainingConfig
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
-from hoplite.models import build_model
+from hoplite.models import ModelConfig, build_model, split_options
 from hoplite.propagation.engine import Propagation
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
@@ -63,9 +63,7 @@ def search_settings(
 def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` of ``train`` with all that were left out at their defaults."""
     config, training = split_options(model, dict(options))
-    full = dataclasses.asdict(config) | dataclasses.asdict(training)
-    del full["model"]
-    return full
+    return dataclasses.asdict(config) | dataclasses.asdict(training)
 
 
 def cells_of(
@@ -115,6 +113,7 @@ class Task:
     graph: Graph
     ledger: Ledger
     test: bool
+    model: str = ""  # where a worker finds a model that is not Hoplite's own
 
     @property
     def folder(self) -> Path:
@@ -196,7 +195,7 @@ class Task:
 
     def _configs(self, position: int) -> tuple[ModelConfig, TrainingConfig]:
         settings = self.ledger.settings
-        return split_options(settings.model, settings.configurations[position])
+        return split_options(self.model or settings.model, settings.configurations[position])
 
 
 def train_on_cluster(where: str, task: Task, look: Callable[[], None]) -> None:
@@ -207,18 +206,18 @@ def train_on_cluster(where: str, task: Task, look: Callable[[], None]) -> None:
             write_npz(folder / GRAPH, task.graph)
         except OSError as error:
             raise LedgerError(f"cannot write to {folder}: {error.strerror}.") from error
-    arguments = [(str(folder), cell, task.test) for cell in task.waiting()]
+    arguments = [(str(folder), cell, task.test, task.model) for cell in task.waiting()]
     with connect(where, folder, memory=0) as cluster:
         cluster.run(
             f"{__name__}:train_cell", arguments, lambda number, _: look(), lambda number: look()
         )
 
 
-def train_cell(folder: str, cell: int, test: bool, tell: Callable[[Any], None]) -> None:
+def train_cell(folder: str, cell: int, test: bool, model: str, tell: Callable[[Any], None]) -> None:
     """Run on a worker: train one cell, unless another process has it, or has finished it."""
     ledger = Ledger.read(folder)
     graph = _graph(ledger.folder / GRAPH, ledger.settings.graph)
-    Task(graph, ledger, test).work_on(cell, lambda: tell(cell))
+    Task(graph, ledger, test, model).work_on(cell, lambda: tell(cell))
 
 
 @functools.lru_cache(maxsize=1)

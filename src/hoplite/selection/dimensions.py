@@ -5,7 +5,6 @@ A *branch* is a dictionary from options to dimensions; a space has one, or one f
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Mapping, Sequence
@@ -14,16 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import ModelConfig, TrainingConfig
 from hoplite.errors import GridError, nearest_hint
+from hoplite.models import all_settings
 
-DEFAULTS = {
-    field.name: field.default
-    for config in (ModelConfig, TrainingConfig)
-    for field in dataclasses.fields(config)
-    if field.name != "model"
-}
-KINDS = {name: type(value) for name, value in DEFAULTS.items()}
 _KIND_NAMES = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
 MOST_CONFIGURATIONS = 100_000
 _MOST_REPEATS = 100_000  # so many draws in a row without anything new: there is nothing new
@@ -96,9 +88,10 @@ Dimension = Choices | Distribution
 
 def check_option(name: str, where: str) -> None:
     """Raise GridError unless ``name`` is a setting of a model or of its training."""
-    if name not in KINDS:
+    known = all_settings()
+    if name not in known:
         why = "is chosen for the whole search" if name == "model" else "is not an option"
-        raise GridError(f"{where}: {name!r} {why}; leave it out.{nearest_hint(name, KINDS)}")
+        raise GridError(f"{where}: {name!r} {why}; leave it out.{nearest_hint(name, known)}")
 
 
 def read_dimension(name: str, given: Any, where: str) -> Dimension:
@@ -130,9 +123,11 @@ def _read_distribution(name: str, given: dict[str, Any], where: str) -> Distribu
                 f"{where}: {name} has the part {part!r}; a distribution has low, high, and "
                 f"optionally log and integer.{nearest_hint(part, _PARTS)}"
             )
-    if KINDS[name] not in (int, float):
-        kind = _KIND_NAMES[KINDS[name]]
-        raise GridError(f"{where}: {name} is {kind}, so it has no distribution; list its values.")
+    kind = _type_of(name)
+    if kind not in (int, float):
+        raise GridError(
+            f"{where}: {name} is {_KIND_NAMES[kind]}, so it has no distribution; list its values."
+        )
     for part in ("low", "high"):
         if part not in given:
             raise GridError(f"{where}: the distribution of {name} has no {part}; add it.")
@@ -141,9 +136,9 @@ def _read_distribution(name: str, given: dict[str, Any], where: str) -> Distribu
             raise GridError(
                 f"{where}: {name}.{part} is {shorten(given[part])}; write true or false."
             )
-    if KINDS[name] is int and given.get("integer") is False:
+    if kind is int and given.get("integer") is False:
         raise GridError(f"{where}: {name} is a whole number; leave integer = false out.")
-    integer = given.get("integer", KINDS[name] is int)
+    integer = given.get("integer", kind is int)
     low, high = (
         _read_value(name, given[part], where, int if integer else float) for part in ("low", "high")
     )
@@ -162,7 +157,7 @@ def _read_distribution(name: str, given: dict[str, Any], where: str) -> Distribu
 
 def _read_value(name: str, value: Any, where: str, kind: type | None = None) -> Any:
     """``value`` as the option's type; a whole number will do for a number."""
-    kind = kind or KINDS[name]
+    kind = kind or _type_of(name)
     if kind is float and type(value) is int and abs(value) <= _MOST_WHOLE:
         value = float(value)
     largest = _MOST_WHOLE if kind is int else math.inf
@@ -170,6 +165,10 @@ def _read_value(name: str, value: Any, where: str, kind: type | None = None) -> 
         wanted = _KIND_NAMES[kind] + (" that is finite" if kind is float else "")
         raise GridError(f"{where}: {name} is {shorten(value)}; it must be {wanted}.")
     return value
+
+
+def _type_of(option: str) -> type:
+    return type(all_settings()[option].default)
 
 
 def shorten(value: Any) -> str:

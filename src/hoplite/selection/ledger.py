@@ -29,6 +29,7 @@ from hoplite.config import MOST_SEED
 from hoplite.errors import HopliteWarning, LedgerError
 from hoplite.files import locked, read_regular
 from hoplite.json_files import parse_json, read_json, to_json, write_json
+from hoplite.models import without_idle
 from hoplite.selection.dimensions import MOST_CONFIGURATIONS
 from hoplite.version import source_hash
 
@@ -267,8 +268,12 @@ def _read_settings(path: Path) -> Settings:
     def check(found: Settings) -> None:
         if found.format != FORMAT:
             raise LedgerError(f"{path} is not of this version of Hoplite.")
+        if not found.model.isidentifier():  # a file must not choose what is imported
+            raise ValueError(f"its model is {found.model!r}")
 
-    return _read(path, Settings, check)
+    found = _read(path, Settings, check)
+    own = [without_idle(found.model, one) for one in found.configurations]
+    return dataclasses.replace(found, configurations=own)
 
 
 def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hoplite.config import ModelConfig, TrainingConfig, idle_settings
 from hoplite.errors import HopliteError, LedgerError, check_choice
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
+from hoplite.models import all_settings, idle_settings, without_idle
 from hoplite.selection.ledger import Count, Ledger, Share
 from hoplite.training.train import number, train
 
@@ -240,8 +240,7 @@ def train_command(
     dataset: str, model: str, options: Mapping[str, Any], seeds: int, split_seed: int = 0
 ) -> str:
     """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ..."""
-    fields = [f for kind in (ModelConfig, TrainingConfig) for f in dataclasses.fields(kind)]
-    usual = {field.name: field.default for field in fields}
+    usual = {name: field.default for name, field in all_settings().items()}
     idle = idle_settings(model)
     shown = {"hops", "hidden", "lr", "weight_decay", "dropout"}
     words = ["hoplite", "train", dataset, "--model", model]
@@ -261,7 +260,7 @@ def _kept(
         summary = read_json(path, Summary)
     except (OSError, ValueError):
         return None
-    if summary.config != best.options:
+    if without_idle(summary.model, summary.config) != best.options:
         raise LedgerError(
             f"{path} holds another choice than this search gives; delete it and run again."
         )

@@ -19,6 +19,7 @@ from hoplite.config import check_number
 from hoplite.datasets import load
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
+from hoplite.models import address_of, find_model
 from hoplite.selection.cells import Task, search_settings, train_on_cluster
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.ranking import SearchResult, check_protocol, choose
@@ -58,6 +59,7 @@ def search(
     ``fixed`` options of ``train`` hold for all configurations.
     """
     check_protocol(protocol)
+    model = find_model(model).name
     name = graph.name if isinstance(graph, Graph) else str(graph)
     space = read_space(grid)
     if samples is None:
@@ -102,9 +104,10 @@ def run_search(
     check_number("workers", workers, 1, 1024, whole=True)
     test = check_protocol(protocol) == "test"
     _check_split(graph, test)
-    settings = search_settings(graph, model, configurations, as_seeds(seeds))
+    kind = find_model(model)
+    settings = search_settings(graph, kind.name, configurations, as_seeds(seeds))
     ledger = Ledger.open(folder, settings)
-    task = Task(graph, ledger, test)
+    task = Task(graph, ledger, test, address_of(kind))
     weights = task.cell_weights()
 
     def look() -> None:

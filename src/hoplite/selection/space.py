@@ -21,20 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import (
-    GATES,
-    MODELS,
-    ModelConfig,
-    check_number,
-    idle_settings,
-    split_options,
-)
+from hoplite.config import check_number
 from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
 from hoplite.files import read_regular
-from hoplite.kinds import MODEL_KINDS
+from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
 from hoplite.selection.dimensions import (
-    DEFAULTS,
-    KINDS,
     MOST_CONFIGURATIONS,
     Choices,
     Dimension,
@@ -124,13 +115,13 @@ class Space:
         self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None = None
     ) -> str | None:
         """What the file says was left out for this model and why; the innermost table's word."""
-        gate = self._gates(dataset, model, fixed)[0]
-        words = [layer.cut for layer in self._layers(dataset, model, gate) if layer.cut]
+        first = self._variants(dataset, model, fixed)[0]
+        words = [layer.cut for layer in self._layers(dataset, model, first) if layer.cut]
         return words[-1] if words else None
 
-    def _layers(self, dataset: str | Path, model: str, gate: str | None = None) -> list[Layer]:
+    def _layers(self, dataset: str | Path, model: str, variant: str | None = None) -> list[Layer]:
         """The tables that hold for a model, outermost first."""
-        check_choice("model", model, MODELS)
+        find_model(model)
         names = [str(dataset).lower(), Path(dataset).absolute().name.lower().removesuffix(".npz")]
         found = next((name for name in [*names, "any"] if name in self.sections), None)
         if found is None:
@@ -140,38 +131,39 @@ class Space:
                 f"[any]. Its sections are: {there}.{nearest_hint(names[1], self.sections)}"
             )
         layers = [self.sections[found]]
-        for name in (model, gate):
+        for name in (model, variant):
             if name is not None and name in layers[-1].inner:
                 layers.append(layers[-1].inner[name])
         return layers
 
-    def _gates(
+    def _variants(
         self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None
     ) -> list[str | None]:
-        """The gates that a model is tried with: the fixed one, the file's, or the default."""
-        if not _has_gates(model):
+        """The variants that a model is tried with: the fixed one, the file's, or the default."""
+        kind, name = find_model(model), find_model(model).variant
+        if name is None:
             return [None]
-        if fixed and "gate" in fixed:
-            return [check_choice("gate", fixed["gate"], GATES)]
+        if fixed and name in fixed:
+            return [check_choice(name, fixed[name], kind.variants)]
         layers = self._layers(dataset, model)
-        listed = [layer.dimensions["gate"] for layer in layers if "gate" in layer.dimensions]
+        listed = [layer.dimensions[name] for layer in layers if name in layer.dimensions]
         if not listed:
-            return [ModelConfig.gate]
-        return [check_choice("gate", gate, GATES) for gate in listed[-1].support()[0]]
+            return [getattr(kind.Settings, name)]
+        return [check_choice(name, value, kind.variants) for value in listed[-1].support()[0]]
 
     def _branches(
         self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None
     ) -> list[dict[str, Dimension]]:
-        """The dimensions of a model: one dictionary, or one for each gate that is tried."""
+        """The dimensions of a model: one dictionary, or one for each variant that is tried."""
         branches = []
-        for gate in self._gates(dataset, model, fixed):
-            outer, *inner = self._layers(dataset, model, gate)
+        for variant in self._variants(dataset, model, fixed):
+            outer, *inner = self._layers(dataset, model, variant)
             idle = idle_settings(model) & SHARED
             branch = {k: v for k, v in outer.dimensions.items() if k not in idle}
             for layer in inner:
                 branch.update(layer.dimensions)
-            if gate is not None:
-                branch["gate"] = Choices((gate,))
+            if variant is not None:
+                branch[str(find_model(model).variant)] = Choices((variant,))
             for name, value in (fixed or {}).items():
                 check_option(name, "the fixed options")
                 branch[name] = Choices((value,))
@@ -243,14 +235,14 @@ def parse_space(text: str, name: str = "space") -> Space:
         raise GridError(f"space {name}: note is {shorten(note)}; it must be a text.")
     sections: dict[str, Layer] = {}
     for key, table in tables.items():
-        if not isinstance(table, dict) or (key in KINDS and {"low", "high"} & set(table)):
+        if not isinstance(table, dict) or (key in all_settings() and {"low", "high"} & set(table)):
             raise GridError(
                 f"space {name}: {key!r} stands outside of a section; put it below [any] or below "
                 "the name of a dataset, such as [cora]."
             )
         if key.lower() in sections:
             raise GridError(f"space {name} has two sections [{key.lower()}]; join them.")
-        sections[key.lower()] = _read_layer(table, f"space {name}, [{key}]", MODELS)
+        sections[key.lower()] = _read_layer(table, f"space {name}, [{key}]", tuple(MODELS))
     return Space(name, note, sections)
 
 
@@ -267,26 +259,22 @@ def _read_layer(
         if key == "cut":
             continue
         if key in below and isinstance(value, dict):
-            gates = GATES if _has_gates(key) else ()
-            inner[key] = _read_layer(value, f"{where[:-1]}.{key}]", gates, model or key)
-        elif isinstance(value, dict) and key not in KINDS:
+            variants = MODELS[key].variants if key in MODELS else ()
+            inner[key] = _read_layer(value, f"{where[:-1]}.{key}]", variants, model or key)
+        elif isinstance(value, dict) and key not in all_settings():
             allowed = f"{', '.join(below)}" if below else "none"
             raise GridError(
                 f"{where} has a table {key!r}; the tables that it may have are: "
-                f"{allowed}.{nearest_hint(key, [*below, *KINDS])}"
+                f"{allowed}.{nearest_hint(key, [*below, *all_settings()])}"
             )
-        elif _changes_nothing(model, key, value, chosen=_has_gates(model) and not below):
+        elif _changes_nothing(model, key, value, chosen=not below):
             raise GridError(f"{where}: {key} changes nothing here; leave it out.")
         else:
             dimensions[key] = read_dimension(key, value, where)
     return Layer(dimensions, cut, inner)
 
 
-def _has_gates(model: str) -> bool:
-    return model in MODEL_KINDS and "gate" in MODEL_KINDS[model].settings
-
-
 def _changes_nothing(model: str, option: str, value: Any, chosen: bool) -> bool:
-    """Whether ``model`` has no such ``option`` but for its default, or its gate is ``chosen``."""
-    idle = option in idle_settings(model) and value != DEFAULTS[option]
-    return idle or (option == "gate" and chosen)
+    """Whether ``model`` has no such ``option`` but its default, or its variant is ``chosen``."""
+    idle = option in idle_settings(model) and value != all_settings()[option].default
+    return idle or (chosen and model in MODELS and option == MODELS[model].variant)

@@ -13,13 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import Basis, find_basis
-from hoplite.coefficients import Coefficients
-from hoplite.config import ModelConfig, check_flag, check_number
+from hoplite.config import check_flag, check_number
 from hoplite.datasets import load
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.graph_checks import as_node_indices
-from hoplite.kinds import MODEL_KINDS
+from hoplite.models import MODELS, Model, ModelConfig
 from hoplite.operators import Operator, find_operator
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import free_memory
@@ -38,7 +37,6 @@ from hoplite.theory.complexity import (
     polynomial_norms,
 )
 
-MODELS = tuple(kind.name for kind in MODEL_KINDS.values() if kind.coefficients is not None)
 MOST_HOPS = 5000  # the bounds look at all pairs of hops
 BLOCK_BYTES = 2**27  # hop features held at a time
 LARGEST = 1e100  # squares and sums of such numbers do not overflow
@@ -96,10 +94,9 @@ class FunctionClass:
     def __post_init__(self) -> None:
         config = ModelConfig(self.model, self.hops, self.operator, self.basis)
         object.__setattr__(self, "basis", config.basis)
-        if self.model not in MODELS:
+        if self.coefficients.largest(1.0, 0) is None:
             raise ConfigError(
-                f"model is {self.model!r}, for which no complexity is known; "
-                f"use {', '.join(MODELS[:-1])} or {MODELS[-1]}."
+                f"model is {self.model!r}, for which no complexity is known; use {known_models()}."
             )
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
@@ -261,11 +258,9 @@ class FunctionClass:
     # ---- what they are made of
 
     @property
-    def coefficients(self) -> Coefficients:
-        """Where c_0 .. c_k come from."""
-        found = MODEL_KINDS[self.model].coefficients
-        assert found is not None  # see __post_init__
-        return found
+    def coefficients(self) -> type[Model]:
+        """The model, which knows where c_0 .. c_k come from."""
+        return MODELS[self.model]
 
     @property
     def size(self) -> int:
@@ -276,7 +271,9 @@ class FunctionClass:
     @property
     def _hop_weights(self) -> np.ndarray:
         """w_i, the largest ``|c_i|``: (k + 1,)."""
-        return self.coefficients.largest(self.coefficient_bound, self.hops)
+        found = self.coefficients.largest(self.coefficient_bound, self.hops)
+        assert found is not None  # see __post_init__
+        return found
 
     @property
     def _scale_of_weights(self) -> float:
@@ -352,6 +349,12 @@ class FunctionClass:
     @cached_property
     def _operator_1_norm(self) -> float:
         return one_norm(self._matrix)
+
+
+def known_models() -> str:
+    """The models of which the theory knows something, for a message."""
+    names = [model.name for model in MODELS.values() if model.largest(1.0, 0) is not None]
+    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 def _finite(value: float) -> float | None:

@@ -15,7 +15,7 @@ from hoplite.graph import Graph
 from hoplite.models.alignment import aligned_graph, labels_in
 from hoplite.models.trained import TrainedModel
 from hoplite.theory.complexity import DRAWS
-from hoplite.theory.function_class import MODELS, FunctionClass
+from hoplite.theory.function_class import FunctionClass, known_models
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
 RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
@@ -108,8 +108,7 @@ def generalization(
     logits = model.logits(graph).astype(np.float64)
     leads = _leads(logits[train], labels[train])
     norm, coefficient_limit, tries = sum(weights), 1.0, 1.0
-    learned = config.kind.coefficients
-    assert learned is not None  # else there were no norms
+    learned = config.kind
     if learned.homogeneous:  # alpha is scaled to norm 1, and Theta the other way
         norm *= coefficient
     elif learned.exponential:
@@ -162,10 +161,9 @@ def generalization(
 
 def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     """``||alpha||_inf`` (``|beta|`` for egc, 1 for sgc), and ``||Theta||_1`` of every class."""
-    found = model.config.kind.coefficients
-    if found is None:
-        known = f"{', '.join(MODELS[:-1])} or {MODELS[-1]}"
-        raise ConfigError(f"no bound is known for {model.config.model}; use {known}.")
+    found = model.config.kind
+    if found.largest(1.0, 0) is None:
+        raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")
     learned = model.weights[found.learned].double().abs().max() if found.learned else 1.0
     return float(learned), tuple(model.weights["theta"].double().abs().sum(dim=0).tolist())
 

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from hoplite.config import MOST_SEED, check_batch, check_number
+from hoplite.config import MOST_SEED, check_number
 from hoplite.errors import ConfigError, GraphError, HopliteWarning
-from hoplite.models import Model, Weights
+from hoplite.models import Model, Weights, check_batch
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.dropout import Dropout
 from hoplite.tasks import USUAL, Task, find_task

@@ -8,8 +8,8 @@ import warnings
 import torch
 
 from hoplite.bases import find_basis
-from hoplite.config import ModelConfig
 from hoplite.errors import HopliteWarning
+from hoplite.models import ModelConfig
 from hoplite.operators import find_operator
 from hoplite.propagation.engine import Propagation
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import ModelConfig, TrainingConfig
+from hoplite.config import TrainingConfig
 from hoplite.graph import Graph
+from hoplite.models import ModelConfig
 from hoplite.models.trained import TrainedModel
 from hoplite.store import HopStore
 from hoplite.tasks import Task
@@ -117,7 +118,7 @@ class TrainingResult:
         return {
             "dataset": name_of(self.graph),
             "model": self.model_config.model,
-            "config": dataclasses.asdict(self.model_config)
+            "config": self.model_config.as_dict()
             | dataclasses.asdict(self.training_config)
             | {"seeds": [run.seed for run in self.runs]},
             "split": self.graph.split.sizes() | {"note": self.graph.split.note},

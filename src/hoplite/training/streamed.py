@@ -26,8 +26,7 @@ from torch import Tensor
 from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError
-from hoplite.kinds import LINEAR
-from hoplite.models import Model
+from hoplite.models import MODELS, Model
 from hoplite.propagation.backend import MOST_THREADS, get_num_threads
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Filter
@@ -241,10 +240,11 @@ def _room(memory: int, least: int) -> int:
 def _check_fit(store: HopStore, model: Model) -> None:
     store.require_complete()
     config, found = model.config, store.manifest
-    if not config.kind.linear:
+    if not config.kind.rows_alone:
+        serves = [kind.name for kind in MODELS.values() if kind.rows_alone]
         raise ConfigError(
             f"model is {config.model!r}, which needs the graph's edges in every step; a hop store "
-            f"serves {', '.join(LINEAR[:-1])} and {LINEAR[-1]}."
+            f"serves {', '.join(serves[:-1])} and {serves[-1]}."
         )
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(found, option):

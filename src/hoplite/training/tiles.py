@@ -15,7 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from hoplite.models import LinearModel, Weights
+from hoplite.models import Weights
 from hoplite.propagation.engine import Filter, KnownRows
 
 
@@ -37,7 +37,7 @@ class Tiles(Protocol):
 
 def tiles_for(model: Filter, weights: Weights) -> Tiles:
     """What evaluates ``model`` with these weights."""
-    if isinstance(model, LinearModel):
+    if model.linear and not model.gated:
         return LinearTiles(model, weights)
     return GeneralTiles(model, weights)
 
@@ -45,7 +45,7 @@ def tiles_for(model: Filter, weights: Weights) -> Tiles:
 class LinearTiles:
     """SGC (which has only its last hop), EGC and LGC."""
 
-    def __init__(self, model: LinearModel, weights: Weights) -> None:
+    def __init__(self, model: Filter, weights: Weights) -> None:
         self._weights = {name: value.detach().requires_grad_() for name, value in weights.items()}
         with torch.enable_grad():
             self._learned = model.coefficients(self._weights)

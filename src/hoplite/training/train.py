@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from hoplite.config import MOST_SEED, ModelConfig, check_number, idle_settings, split_options
+from hoplite.config import MOST_SEED, check_number
 from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
-from hoplite.models import build_model
+from hoplite.models import ModelConfig, build_model, find_model, split_options
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Plan
@@ -73,7 +73,7 @@ def train(
     """
     store = as_store(graph)
     if store is not None:
-        names = {"hops", "operator", "basis"} - idle_settings(model)
+        names = {"hops", "operator", "basis"} & find_model(model).settings()
         usual = {name: getattr(store.manifest, name) for name in names}
         options = usual | {"dropout": 0.0} | options
     model_config, training_config = split_options(model, options)

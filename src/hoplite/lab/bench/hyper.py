@@ -12,7 +12,6 @@ import time
 from dataclasses import dataclass, field
 from functools import partial
 
-from hoplite.config import GATES
 from hoplite.datasets import load
 from hoplite.graph import Graph
 from hoplite.lab.bench.epoch import SETTINGS
@@ -25,6 +24,7 @@ from hoplite.lab.bench.measure import (
     interleave,
     using_threads,
 )
+from hoplite.models.hlgc import GATES
 from hoplite.training import train
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hoplite.config import ModelConfig, TrainingConfig
+from hoplite.config import TrainingConfig
 from hoplite.datasets import load
 from hoplite.errors import GraphError, HopliteWarning
 from hoplite.graph import Graph
@@ -28,7 +28,7 @@ from hoplite.lab.bench.measure import (
     timed,
     using_threads,
 )
-from hoplite.models import build_model
+from hoplite.models import ModelConfig, build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.selection import read_space
 from hoplite.training import NodeSet, Run, RunResult, TrainingProgress, fit_runs

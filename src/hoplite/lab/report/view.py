@@ -10,11 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hoplite.config import idle_settings
-from hoplite.kinds import MODEL_KINDS
 from hoplite.lab import paper
 from hoplite.lab.paper import EpochTime, Score
 from hoplite.lab.results import Accuracy, Peer, Results, Timing
+from hoplite.models import MODELS, idle_settings
 from hoplite.words import NOTHING, model_name, number, plural
 
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
@@ -270,7 +269,7 @@ def size(entry: Timing) -> str:
     >>> size(Timing(dataset="cora", model="lgc", config={"hops": 20, "hidden": 16}, ms_median=1))
     'k = 20'
     """
-    kind = MODEL_KINDS.get(entry.model)
+    kind = MODELS.get(entry.model)
     name = kind.growth if kind else "hops"
     value = (entry.config or {}).get(name)
     return "" if value is None else setting(name, value)

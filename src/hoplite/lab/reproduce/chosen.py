@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from hoplite import __version__
 from hoplite.errors import HopliteError
@@ -22,7 +23,6 @@ from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.lab.results import Count, Curve, Share
 from hoplite.models import build_model
-from hoplite.models.hyper import HyperLGC
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.selection.workers import train_in_processes
@@ -198,15 +198,19 @@ def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.
     the gates on features are all that fits into memory.
     """
     built = build_model(model.config, model.num_features, model.num_classes)
-    if not isinstance(built, HyperLGC):
+    if not built.gated:
         return model.coefficients_, None
     config, split = model.config, graph.split
     propagation = Propagation(graph, config.operator, config.basis, config.hops)
     nodes = np.concatenate([split.train, split.val, split.test])
     weights = {name: value.unsqueeze(0) for name, value in model.weights.items()}
     hops_first = built.columns == "features"
-    mean, spread = built.hop_coefficients(weights, propagation.view(nodes, hops_first=hops_first))
-    return mean.numpy(), spread.numpy()
+    view = propagation.view(nodes, hops_first=hops_first)
+    found = [
+        torch.std_mean(one.double(), correction=0) for one in built.node_coefficients(weights, view)
+    ]
+    spreads, means = (torch.stack(values).numpy() for values in zip(*found, strict=True))
+    return means, spreads
 
 
 def _kept(path: Path, options: dict[str, Any], seeds: list[int]) -> Seen | None:

@@ -21,7 +21,6 @@ import pyarrow as pa
 from hoplite.errors import HopliteError, HopliteWarning
 from hoplite.filters import frequency_response
 from hoplite.graph import Graph
-from hoplite.kinds import MODEL_KINDS
 from hoplite.lab.bench import peers as pyg
 from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
 from hoplite.lab.paper import epoch_time
@@ -36,6 +35,7 @@ from hoplite.lab.results import (
     Spectrum,
     Timing,
 )
+from hoplite.models import MODELS
 from hoplite.peers import find
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
@@ -123,8 +123,8 @@ def coefficients(found: list[Found]) -> list[Coefficients]:
     """Of the models that learn them: SGC's only coefficient is 1."""
     entries = []
     for one in found:
-        known = MODEL_KINDS[one.job.model].coefficients
-        if one.seen.coefficients is None or not (known is None or known.learned):
+        known = MODELS[one.job.model]
+        if one.seen.coefficients is None or not (known.gated or known.learned):
             continue
         runs = _aligned(one.seen.coefficients.runs)
         if len(runs):

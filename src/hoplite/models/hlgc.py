@@ -18,28 +18,50 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from hoplite.config import choice_setting
+from hoplite.models.base import Weights, uniform
+from hoplite.models.polynomial import BasisSettings, Polynomial, start_coefficients
+from hoplite.models.settings import ModelConfig
 
-from hoplite.config import ModelConfig
-from hoplite.filters import start_coefficients, uniform
-from hoplite.models.base import Model, Weights
-from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.engine import RowView
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from hoplite.propagation.dropout import Dropout
+    from hoplite.propagation.engine import RowView
+else:
+    from hoplite.lazy import torch
+
+GATES = ("node", "class", "feature")
 
 
-class HyperLGC(Model):
+class HyperLGC(Polynomial):
     """The part that the gates share: the base coefficients alpha."""
+
+    name = "hlgc"
+    title = "hLGC"
+    variant = "gate"
+    variants = GATES
+    gated = True
+    input_weights = ()
+
+    @dataclass(frozen=True)
+    class Settings(BasisSettings):
+        gate: str = choice_setting("class", "node, class or feature.", GATES)
 
     @classmethod
     def reading(cls, config: ModelConfig) -> type[HyperLGC]:
         return {"node": NodeGate, "class": ClassGate, "feature": FeatureGate}[config.gate]
 
     def initial_filter(self, generator: torch.Generator | None) -> Weights:
-        config = self.config
-        alpha = start_coefficients(config.start, config.hops, self.lowpass_sign, generator)
+        alpha = start_coefficients(self.config, generator)
         return {"alpha": alpha} | self.initial_gate(generator)
+
+    def coefficients(self, weights: Weights) -> Tensor | None:
+        return weights["alpha"]
 
     @abstractmethod
     def initial_gate(self, generator: torch.Generator | None) -> Weights:
@@ -55,21 +77,11 @@ class HyperLGC(Model):
     ) -> Tensor:
         """As in the base class; ``seen`` is shown each hop's gated coefficient in turn."""
 
-    def hop_coefficients(self, weights: Weights, view: RowView) -> tuple[Tensor, Tensor]:
-        """Mean and std of alpha_i times its gate over the view's nodes (and classes or features).
-
-        One run (R = 1): two tensors (k + 1,).
-        """
-        means, spreads = [], []
-
-        def seen(coefficient: Tensor) -> None:
-            spread, mean = torch.std_mean(coefficient.double(), correction=0)
-            means.append(mean)
-            spreads.append(spread)
-
+    def node_coefficients(self, weights: Weights, view: RowView) -> list[Tensor]:
+        seen: list[Tensor] = []
         with torch.no_grad():
-            self.filtered(weights, view, None, seen)
-        return torch.stack(means), torch.stack(spreads)
+            self.filtered(weights, view, None, seen.append)
+        return seen
 
     def _linear(
         self, inputs: int, outputs: int, generator: torch.Generator | None
@@ -135,6 +147,7 @@ class ClassGate(HyperLGC):
     """One linear gate per node and class, from the features and the sum so far."""
 
     coefficient_per = "class"
+    input_weights = ("theta", "gate_features")
 
     def initial_gate(self, generator: torch.Generator | None) -> Weights:
         d, m = self.num_features, self.num_classes

@@ -10,26 +10,39 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-import torch
-from torch import Tensor
-from torch.func import functional_call
-from torch.nn.functional import elu
-
-from hoplite.config import ModelConfig
+from hoplite.config import number_setting
 from hoplite.errors import ConfigError
-from hoplite.models.base import Model, Weights
-from hoplite.models.baselines import glorot
-from hoplite.peers import find
-from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.engine import RowView
-from hoplite.propagation.features import Features
+from hoplite.models.base import Model, Weights, glorot
+from hoplite.models.gcn import MOST_UNITS, hidden_setting
+from hoplite.models.settings import ModelConfig
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from hoplite.propagation.dropout import Dropout
+    from hoplite.propagation.engine import RowView
+else:
+    from hoplite.lazy import torch
 
 
 class GAT(Model):
     """``heads`` attention heads of ``hidden`` units each, an ELU, and one head to the classes."""
+
+    name = "gat"
+    title = "GAT"
+    idle = frozenset({"order"})
+    size = "{0.heads} heads of {0.hidden} hidden units"
+    growth = "hidden"
+    many_at_once = False  # nothing is gained but the memory of every run's messages
+
+    @dataclass(frozen=True)
+    class Settings(ModelConfig):
+        hidden: int = hidden_setting()
+        heads: int = number_setting(8, "attention heads.", 1, MOST_UNITS)
 
     def __init__(self, config: ModelConfig, num_features: int, num_classes: int) -> None:
         super().__init__(config, num_features, num_classes)
@@ -48,9 +61,6 @@ class GAT(Model):
             "bias": torch.zeros(m),
         }
 
-    def initial_filter(self, generator: torch.Generator | None) -> Weights:
-        return {}
-
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
         field = self._fields.get(view)
         if field is None:
@@ -68,7 +78,7 @@ class GAT(Model):
         first, second = self._layers
         learned = {"att_src": w["hidden_source"][None], "att_dst": w["hidden_target"][None]}
         learned["bias"] = w["hidden_bias"]
-        hidden = elu(_attend(first, learned, inputs, field.first, drops[1]))
+        hidden = torch.nn.functional.elu(_attend(first, learned, inputs, field.first, drops[1]))
         signal = drops[0](hidden, field.nodes) @ w["weight"]
         learned = {"att_src": w["source"][None], "att_dst": w["target"][None]}
         outputs = _attend(second, learned, signal, field.second, drops[2])
@@ -77,6 +87,8 @@ class GAT(Model):
     @cached_property
     def _layers(self) -> tuple[Any, Any]:
         """Two GATConv without weights of their own, which take the product of inputs and W."""
+        from hoplite.peers import find
+
         nn = find("torch_geometric.nn")
         if nn is None:
             raise ConfigError('gat needs PyTorch Geometric; run `pip install "hoplite[lab]"`.')
@@ -95,6 +107,8 @@ class _Drop:
     run: int
 
     def __call__(self, signal: Tensor, numbers: Tensor | None) -> Tensor:
+        from hoplite.propagation.features import Features
+
         if self.dropout is None:
             return signal
         ones = torch.ones(signal.shape, dtype=signal.dtype)
@@ -135,6 +149,6 @@ def _attend(layer: Any, learned: Weights, signal: Tensor, edges: _Edges, drop: _
         lambda layer, inputs, attention: drop(attention, edges.numbers)
     )
     try:
-        return functional_call(layer, learned, (signal, edges.ends))
+        return torch.func.functional_call(layer, learned, (signal, edges.ends))
     finally:
         hook.remove()

@@ -1,0 +1,248 @@
+"""The settings of models, the list of models, and the options of ``train`` sorted by them.
+
+Every model has a frozen dataclass of its own settings, a subclass of :class:`ModelConfig`; nothing
+here needs torch, so that wrong settings are told at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from hoplite.config import Checked, TrainingConfig, flag_setting
+from hoplite.errors import ConfigError, check_choice, nearest_hint
+
+if TYPE_CHECKING:
+    from hoplite.models.base import Model
+
+    ModelClass = TypeVar("ModelClass", bound=type[Model])
+
+GROUP = "hoplite.models"  # of the entry points by which installed packages name their models
+MODELS: dict[str, type[Model]] = {}  # those that are known, by name
+TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
+TAKEN = {"graph", "model", "seeds", "seed", "record_test", "progress", "memory", "team", *TRAINING}
+
+
+class _ByName(type):
+    """A call of ModelConfig itself makes the settings of the model that it names."""
+
+    def __call__(cls, *values: Any, **options: Any) -> Any:
+        if "kind" in dir(cls):
+            return super().__call__(*values, **options)
+        given = dict(zip(("model", "hops", "operator", "basis"), values, strict=False)) | options
+        model = given.pop("model", "lgc")
+        training = sorted(given.keys() & TRAINING)
+        if training:
+            raise ConfigError(f"{training[0]} is a setting of TrainingConfig; give it there.")
+        return find_model(model).Settings(**own_options(model, given))
+
+
+@dataclass(frozen=True)
+class ModelConfig(Checked, metaclass=_ByName):
+    """The settings of a model, checked once: ``ModelConfig("lgc", hops=3)``.
+
+    What it makes is ``LGC.Settings(hops=3)``, which has the settings of that model alone, with
+    ``model`` for its name and ``kind`` for its class. A setting that the model does not have is
+    refused, unless it is at its default. Which model has which is in docs/models.md.
+
+    >>> ModelConfig("gcn", hidden=8)
+    GCN.Settings(standardize=False, operator='renormalized', hidden=8)
+    """
+
+    kind: ClassVar[type[Model]]  # what the settings are of
+    hops = 2  # what propagation takes where the model has no such setting: it has two layers
+    operator = "renormalized"
+    basis = "monomial"
+    bias = False
+    standardize: bool = flag_setting(False, "Standardise the output columns.")
+
+    if TYPE_CHECKING:  # every model has others
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    @property
+    def model(self) -> str:
+        """The name of the model."""
+        return self.kind.name
+
+    @property
+    def variant(self) -> str | None:
+        """The reading of the model, such as hLGC's gate; None if it has only one."""
+        return getattr(self, self.kind.variant) if self.kind.variant else None
+
+    def size(self) -> str:
+        """What is told of the settings beside the model's name."""
+        return self.kind.size.format(self)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values: the model's name, and its settings."""
+        return {"model": self.model} | dataclasses.asdict(self)
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> ModelConfig:
+        """The settings that :meth:`as_dict` gave; other models' settings may have any value.
+
+        Earlier versions kept all settings with every model. The values may come from a file, which
+        must not choose what is imported: no ``package.module:Class``.
+        """
+        name = values.get("model", "lgc")
+        if not isinstance(name, str) or ":" in name:
+            raise ConfigError(f"model is {name!r}; it must be one of {', '.join(MODELS)}.")
+        kind = find_model(name)
+        unknown = sorted(values.keys() - all_settings().keys() - {"model"})
+        if unknown:
+            raise ConfigError(f"this version has no setting {unknown[0]!r}")
+        return kind.Settings(**{k: v for k, v in values.items() if k in kind.settings()})
+
+
+def register_model(model: ModelClass) -> ModelClass:
+    """Make ``model`` known by its name, everywhere; to be used as a decorator, too."""
+    settings = getattr(model, "Settings", None)
+    if not (isinstance(settings, type) and issubclass(settings, ModelConfig)):
+        raise ConfigError(f"{model!r} is not a Model; derive it from hoplite.models.Model.")
+    name, place = getattr(model, "name", None), (model.__module__, model.__qualname__)
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ConfigError(f"the name of {place[1]} is {name!r}; give it one of letters and digits.")
+    there = MODELS.get(name)
+    if there is not None and (there.__module__, there.__qualname__) != place:
+        raise ConfigError(f"the name {name!r} belongs to {there.__module__}; choose another.")
+    known = all_settings()
+    for field in dataclasses.fields(settings):
+        if field.name in TAKEN or not field.metadata.get("check"):
+            why = "is an option of train" if field.name in TAKEN else "has no check"
+            raise ConfigError(
+                f"{name}'s setting {field.name!r} {why}; choose another name."
+                if field.name in TAKEN
+                else f"{name}'s setting {field.name!r} {why}; make it with number_setting, "
+                "choice_setting or flag_setting of hoplite.config."
+            )
+        if field.name in known and type(known[field.name].default) is not type(field.default):
+            raise ConfigError(
+                f"{name}'s setting {field.name!r} is of another type than that of "
+                f"{' and '.join(models_with(field.name))}; choose another name."
+            )
+    MODELS[name] = model
+    return model
+
+
+def is_known(name: Any) -> bool:
+    """Whether this is the name of a known model, or of one of an installed package."""
+    return name in MODELS or any(entry.name == name for entry in entry_points(group=GROUP))
+
+
+def find_model(name: str) -> type[Model]:
+    """The model of this name: known, of an installed package, or ``package.module:Class``.
+
+    >>> find_model("lgc").title
+    'LGC'
+    """
+    if not isinstance(name, str) or name in MODELS:
+        return MODELS[check_choice("model", name, MODELS)]
+    if ":" in name:
+        for model in MODELS.values():
+            if address_of(model) == name:
+                return model
+        module, _, path = name.partition(":")
+        try:
+            found = getattr(import_module(module), path)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigError(
+                f"model is {name!r}, which cannot be imported ({error}); write it as "
+                "package.module:Class."
+            ) from error
+        return register_model(found)
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    if name not in entries:
+        check_choice("model", name, [*MODELS, *entries])
+    found = register_model(entries[name].load())
+    if found.name != name:
+        raise ConfigError(f"model is {name!r}, but {entries[name].value} is {found.name!r}.")
+    return found
+
+
+def address_of(model: type[Model]) -> str:
+    """What :func:`find_model` finds ``model`` by in another process, too."""
+    own = model.__module__.startswith("hoplite.models.")
+    return model.name if own else f"{model.__module__}:{model.__qualname__}"
+
+
+def all_settings() -> dict[str, dataclasses.Field[Any]]:
+    """The settings of all known models, and then those of training: name to field."""
+    found: dict[str, dataclasses.Field[Any]] = {}
+    for model in MODELS.values():
+        for field in dataclasses.fields(model.Settings):
+            found.setdefault(field.name, field)
+    return found | TRAINING
+
+
+def models_with(name: str) -> list[str]:
+    """The models that have the setting ``name``.
+
+    >>> models_with("gate")
+    ['hlgc']
+    """
+    return [model.name for model in MODELS.values() if name in model.settings()]
+
+
+def idle_settings(model: Any) -> set[str]:
+    """The settings that ``model`` does not have; none for a name that is not a model's.
+
+    >>> sorted(idle_settings("gcn"))
+    ['basis', 'bias', 'gate', 'heads', 'hops', 'order', 'start']
+    """
+    return set(all_settings()) - MODELS[model].settings() if model in MODELS else set()
+
+
+def without_idle(model: Any, options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` without the settings that ``model`` does not have, whatever their values.
+
+    Earlier versions kept them in their files.
+    """
+    idle = idle_settings(model)
+    return {name: value for name, value in options.items() if name not in idle}
+
+
+def own_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` without those that ``model`` does not have.
+
+    One that it would ignore is a mistake, not a wish, unless it is the default of the models that
+    have it. An unknown name gets the nearest suggested.
+    """
+    known, own = all_settings(), find_model(model).settings()
+    for name, value in options.items():
+        if name not in known:
+            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
+        if name not in own and value != known[name].default:
+            known[name].metadata["check"](name, value)
+            raise ConfigError(
+                f"{name} is {value!r} but {find_model(model).name} has no {name}; "
+                f"leave it out, or use {' or '.join(models_with(name))}."
+            )
+    return {name: value for name, value in options.items() if name in own}
+
+
+def split_options(model: str, options: Mapping[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
+    """Sort ``options`` into the two configurations."""
+    own = own_options(model, options)
+    config = find_model(model).Settings(**{k: v for k, v in own.items() if k not in TRAINING})
+    training = TrainingConfig(**{k: v for k, v in own.items() if k in TRAINING})
+    check_batch(config, training)
+    return config, training
+
+
+def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
+    """Raise ConfigError if the model needs all nodes in every step, and a step has only some."""
+    if training.batch and not config.kind.rows_alone:
+        raise ConfigError(
+            f"batch is {training.batch} but {config.model} needs the whole graph in every step; "
+            "set batch to 0, or use a linear model."
+        )
+    if training.batch and config.standardize:
+        raise ConfigError(
+            f"batch is {training.batch} but standardize needs the mean and deviation over all "
+            "nodes in every step; set batch to 0, or leave out standardize."
+        )

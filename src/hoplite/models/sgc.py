@@ -1,0 +1,32 @@
+"""SGC: S^k X Theta, the last hop alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hoplite.models.base import Weights
+from hoplite.models.polynomial import Polynomial
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class SGC(Polynomial):
+    """c_k = 1, the others 0.
+
+    >>> SGC.largest(5.0, 2).tolist()
+    [0.0, 0.0, 1.0]
+    """
+
+    name = "sgc"
+    title = "SGC"
+    kept_hops = "last"
+
+    def coefficients(self, weights: Weights) -> Tensor | None:
+        return None
+
+    @classmethod
+    def largest(cls, bound: float, hops: int) -> np.ndarray:
+        return np.eye(hops + 1)[-1]
