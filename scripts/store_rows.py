@@ -48,7 +48,9 @@ def main() -> int:
 
 def least(store: HopStore) -> int:
     """The smallest budget that the training accepts now, to a kilobyte."""
-    model = build_model(ModelConfig("sgc", OPTIONS["hops"]), store.features, len(store.class_names))
+    model = build_model(
+        ModelConfig("sgc", OPTIONS["hops"]), store.num_features, len(store.class_names)
+    )
     low, high = 0, MOST
     while high - low > 1000:
         middle = (low + high) // 2

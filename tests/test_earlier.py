@@ -77,5 +77,5 @@ def test_graphs_on_disk_are_read() -> None:
             else GRAPH.features
         )
         np.testing.assert_array_equal(graph.feature_rows(0, 40), features)
-        np.testing.assert_array_equal(graph.labels(), GRAPH.labels)
-        assert graph.ids() == list(GRAPH.node_ids or ())
+        np.testing.assert_array_equal(graph.labels, GRAPH.labels)
+        assert graph.node_ids == GRAPH.node_ids

@@ -168,14 +168,14 @@ def model() -> TrainedModel:
 
 def read_graph(folder: Path) -> dict[str, Any]:
     with DiskGraph(folder) as graph:
-        rows, split = graph.adjacency.read(0, graph.nodes), graph.split()
+        rows, split = graph.adjacency_rows.read(0, graph.num_nodes), graph.split
         found = {
             "indptr": rows.indptr,
             "indices": rows.indices,
             "values": rows.values,
-            "features": graph.feature_rows(0, graph.nodes),
-            "labels": graph.labels(),
-            "ids": np.array(graph.ids()),
+            "features": graph.feature_rows(0, graph.num_nodes),
+            "labels": graph.labels,
+            "ids": np.array(graph.node_ids),
         } | {part: getattr(split, part) for part in ("train", "val", "test")}
     assert verify_disk_graph(folder) == []
     return found
@@ -184,7 +184,7 @@ def read_graph(folder: Path) -> dict[str, Any]:
 def read_store(folder: Path) -> dict[str, Any]:
     store = HopStore.open(folder).require_complete()
     hops, split = range(min(store.hops, 3) + 1), store.split
-    found = {f"hop {hop}": store.read(0, store.nodes, [hop])[0] for hop in hops}
+    found = {f"hop {hop}": store.read(0, store.num_nodes, [hop])[0] for hop in hops}
     picked = store.rows([59, 3], [0])[0]
     assert np.array_equal(picked, found["hop 0"][[59, 3]])
     store.verify()

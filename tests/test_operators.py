@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hoplite import ConfigError, Graph
-from hoplite.datasets.csr_rows import CsrMemory
+from hoplite.csr_rows import CsrMemory
 from hoplite.operators import OPERATORS, Operator, find_operator
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         HopliteError,
         HopliteWarning,
         ModelFileError,
+        StoreError,
     )
     from hoplite.estimators import (
         EGCClassifier,
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     from hoplite.graph import Graph, Split
     from hoplite.models import ModelConfig, register_model
     from hoplite.models.trained import TrainedModel
+    from hoplite.node_data import NodeData
     from hoplite.propagation.backend import set_num_threads
     from hoplite.selection import search
     from hoplite.spectrum import spectral_density
+    from hoplite.store import HopStore, open_data, propagate
     from hoplite.training import TrainingResult, train
 
     __version__: str
@@ -44,19 +47,24 @@ _HOMES = {
     "Graph": "graph",
     "GraphError": "errors",
     "HopFeatures": "estimators",
+    "HopStore": "store",
     "HopliteError": "errors",
     "HopliteWarning": "errors",
     "HyperLGCClassifier": "estimators",
     "LGCClassifier": "estimators",
     "ModelConfig": "models",
     "ModelFileError": "errors",
+    "NodeData": "node_data",
     "SGCClassifier": "estimators",
     "Split": "graph",
+    "StoreError": "errors",
     "TrainedModel": "models.trained",
     "TrainingConfig": "config",
     "TrainingResult": "training",
     "frequency_response": "filters",
     "load": "datasets",
+    "open_data": "store",
+    "propagate": "store",
     "register_model": "models",
     "search": "selection",
     "set_num_threads": "propagation.backend",
@@ -88,20 +96,25 @@ __all__ = [
     "Graph",
     "GraphError",
     "HopFeatures",
+    "HopStore",
     "HopliteError",
     "HopliteWarning",
     "HyperLGCClassifier",
     "LGCClassifier",
     "ModelConfig",
     "ModelFileError",
+    "NodeData",
     "SGCClassifier",
     "Split",
+    "StoreError",
     "TrainedModel",
     "TrainingConfig",
     "TrainingResult",
     "datasets",
     "frequency_response",
     "load",
+    "open_data",
+    "propagate",
     "register_model",
     "search",
     "set_num_threads",

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.csr_rows import CsrMemory, Fingerprint, adjacency_digest, features_digest
 from hoplite.errors import GraphError, HopliteWarning
 from hoplite.graph_checks import (
     as_array,
@@ -24,6 +25,9 @@ from hoplite.graph_checks import (
     frozen,
 )
 from hoplite.sparse_checks import as_csr
+
+PARTS = ("train", "val", "test")
+PIECE = 1 << 22  # numbers of X read at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +46,10 @@ class Split:
 
     def __post_init__(self) -> None:
         seen = np.empty(0, np.int64)
-        parts = [np.asarray(getattr(self, part)) for part in ("train", "val", "test")]
+        parts = [np.asarray(getattr(self, part)) for part in PARTS]
         lengths = tuple(len(part) for part in parts if part.dtype == bool and part.ndim == 1)
         object.__setattr__(self, "mask_lengths", lengths)
-        for part in ("train", "val", "test"):
+        for part in PARTS:
             nodes = as_node_indices(getattr(self, part), f"split.{part}")
             both = np.intersect1d(nodes, seen)
             if both.size:
@@ -58,10 +62,10 @@ class Split:
 
     def sizes(self) -> dict[str, int]:
         """Number of nodes per part."""
-        return {part: int(getattr(self, part).size) for part in ("train", "val", "test")}
+        return {part: int(getattr(self, part).size) for part in PARTS}
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, init=False)
 class Graph:
     """An undirected graph with node features and (some) node labels.
 
@@ -88,46 +92,48 @@ class Graph:
 
     adjacency: sp.csr_array
     features: np.ndarray | sp.csr_array
-    labels: np.ndarray | None = None
-    split: Split = field(default_factory=Split)
-    class_names: Sequence[str] | None = None
-    feature_names: Sequence[str] | None = None
-    node_ids: Sequence[Any] | None = None
-    name: str = "graph"
+    labels: np.ndarray
+    split: Split
+    class_names: tuple[str, ...]
+    feature_names: tuple[str, ...] | None
+    node_ids: tuple[Any, ...] | None
+    name: str
 
-    def __post_init__(self) -> None:
-        adjacency = checked_adjacency(self.adjacency)
+    def __init__(
+        self,
+        adjacency: Any,
+        features: Any,
+        labels: Any = None,
+        split: Split | None = None,
+        class_names: Sequence[str] | None = None,
+        feature_names: Sequence[str] | None = None,
+        node_ids: Sequence[Any] | None = None,
+        name: str = "graph",
+    ) -> None:
+        adjacency = checked_adjacency(adjacency)
         n = adjacency.shape[0]
-        features = checked_features(self.features, n)
-        labels = checked_labels(self.labels, n, self.class_names)
-        if not isinstance(self.split, Split):
-            raise GraphError(
-                f"split is a {type(self.split).__name__}; pass Split(train=..., val=..., test=...)."
-            )
-        for length in self.split.mask_lengths:
-            if length != n:
-                raise GraphError(
-                    f"split has a mask of {length:,} nodes but the graph has {n:,}; "
-                    "pass masks with one value per node."
-                )
-        for part in ("train", "val", "test"):
-            check_split_part(part, getattr(self.split, part), labels, n)
-        check_names("feature_names", self.feature_names, features.shape[1], "feature columns")
-        check_names("node_ids", self.node_ids, n, "nodes")
-        check_unique("node_ids", self.node_ids)
-        classes = int(labels.max(initial=-1)) + 1
-        if self.class_names is None:
-            object.__setattr__(self, "class_names", tuple(str(c) for c in range(classes)))
-        else:
-            object.__setattr__(self, "class_names", tuple(map(str, self.class_names)))
-        for name in ("feature_names", "node_ids"):
-            given = getattr(self, name)
-            if given is not None:
-                plain = given.tolist() if isinstance(given, np.ndarray) else given
-                names = map(str, plain) if name == "feature_names" else plain
-                object.__setattr__(self, name, tuple(names))
-        for name, value in (("adjacency", adjacency), ("features", features), ("labels", labels)):
-            object.__setattr__(self, name, frozen(value))
+        features = checked_features(features, n)
+        labels = checked_labels(labels, n, class_names)
+        split = Split() if split is None else split
+        _check_split(split, labels)
+        check_names("feature_names", feature_names, features.shape[1], "feature columns")
+        check_names("node_ids", node_ids, n, "nodes")
+        check_unique("node_ids", node_ids)
+        classes = range(int(labels.max(initial=-1)) + 1) if class_names is None else class_names
+        if isinstance(node_ids, np.ndarray):
+            node_ids = node_ids.tolist()
+        values = {
+            "adjacency": frozen(adjacency),
+            "features": frozen(features),
+            "labels": frozen(labels),
+            "split": split,
+            "class_names": tuple(map(str, classes)),
+            "feature_names": None if feature_names is None else tuple(map(str, feature_names)),
+            "node_ids": None if node_ids is None else tuple(node_ids),
+            "name": name,
+        }
+        for field_name, value in values.items():
+            object.__setattr__(self, field_name, value)
         self._warn_about_untrained_classes()
 
     @classmethod
@@ -195,7 +201,36 @@ class Graph:
 
     @property
     def num_classes(self) -> int:
-        return len(self.class_names or ())
+        return len(self.class_names)
+
+    @property
+    def stored(self) -> None:
+        """No hop features have been computed, see :class:`hoplite.NodeData`."""
+
+    @property
+    def adjacency_rows(self) -> CsrMemory:
+        """The adjacency, a range of rows at a time."""
+        return CsrMemory(self.adjacency)
+
+    def feature_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` (excluded) of X, dense and in float32."""
+        rows: Any = self.features[start:stop]
+        dense = rows.toarray() if sp.issparse(rows) else rows
+        return np.ascontiguousarray(dense, np.float32)
+
+    def fingerprint(self) -> Fingerprint:
+        """By which the graph is known again, wherever it is kept."""
+        digest, longest = adjacency_digest(self.adjacency_rows)
+        step = max(1, PIECE // max(self.num_features, 1))
+        pieces = (
+            self.feature_rows(start, min(start + step, self.num_nodes))
+            for start in range(0, self.num_nodes, step)
+        )
+        return Fingerprint(digest, features_digest(pieces, self.num_features), longest)
+
+    def in_memory(self) -> Graph:
+        """The graph itself, see :class:`hoplite.NodeData`."""
+        return self
 
     def with_split(self, split: Split) -> Graph:
         """The same graph with another split."""
@@ -214,12 +249,12 @@ class Graph:
         return Graph(**{**values, **changes})
 
     def _warn_about_untrained_classes(self) -> None:
-        if self.labels is None or not self.split.train.size:
+        if not self.split.train.size:
             return
         trained = np.unique(self.labels[self.split.train])
         missing = np.setdiff1d(np.arange(self.num_classes), trained)
         if missing.size:
-            names = ", ".join(str((self.class_names or ())[c]) for c in missing[:5])
+            names = ", ".join(self.class_names[c] for c in missing[:5])
             warnings.warn(
                 f"{missing.size} of {self.num_classes} classes have no training node ({names}); "
                 "they can never be predicted well.",
@@ -244,3 +279,18 @@ class Graph:
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, classes={self.num_classes})"
         )
+
+
+def _check_split(split: Any, labels: np.ndarray) -> None:
+    if not isinstance(split, Split):
+        raise GraphError(
+            f"split is a {type(split).__name__}; pass Split(train=..., val=..., test=...)."
+        )
+    for length in split.mask_lengths:
+        if length != len(labels):
+            raise GraphError(
+                f"split has a mask of {length:,} nodes but the graph has {len(labels):,}; "
+                "pass masks with one value per node."
+            )
+    for part in PARTS:
+        check_split_part(part, getattr(split, part), labels, len(labels))

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import Basis, find_basis
-from hoplite.datasets.csr_rows import CsrMemory, CsrRows, row_ranges
+from hoplite.csr_rows import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import check_choice
 from hoplite.graph import Graph
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
 from hoplite import DatasetError, Graph, HopliteWarning, load
+from hoplite.csr_rows import CsrFiles
 from hoplite.datasets import bucket_sort, table_import, table_reader
-from hoplite.datasets.csr_rows import CsrFiles
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.text_keys import IdIndex, text_keys
@@ -48,22 +48,22 @@ def check_same(folder, out, **options):
     graph = load(folder, **options)
     import_tables(folder, out, memory=ROOM, **options)
     with DiskGraph(out) as found:
-        rows = found.adjacency.read(0, found.nodes)
-        adjacency = rows.to_scipy(found.nodes)
+        rows = found.adjacency_rows.read(0, found.num_nodes)
+        adjacency = rows.to_scipy(found.num_nodes)
         assert np.array_equal(adjacency.indptr, graph.adjacency.indptr)
         assert np.array_equal(adjacency.indices, graph.adjacency.indices)
         assert np.array_equal(adjacency.data, graph.adjacency.data)
         assert adjacency.data.dtype == graph.adjacency.data.dtype == np.float32
         features = graph.features
         dense = features.toarray() if sp.issparse(features) else features
-        assert np.array_equal(found.feature_rows(0, found.nodes), dense)
+        assert np.array_equal(found.feature_rows(0, found.num_nodes), dense)
         assert found.feature_names == graph.feature_names
         assert found.class_names == graph.class_names
-        assert np.array_equal(found.labels(), graph.labels)
+        assert np.array_equal(found.labels, graph.labels)
         for part in ("train", "val", "test"):
-            assert np.array_equal(getattr(found.split(), part), getattr(graph.split, part))
-        assert found.split().note == graph.split.note
-        assert tuple(found.ids()) == graph.node_ids
+            assert np.array_equal(getattr(found.split, part), getattr(graph.split, part))
+        assert found.split.note == graph.split.note
+        assert found.node_ids == graph.node_ids
         assert found.name == graph.name
     return graph
 
@@ -394,6 +394,6 @@ def test_a_graph_from_memory(graphs, tmp_path, sparse):
     assert np.array_equal(store.read(0, 30), propagate(graph, tmp_path / "b", hops=2).read(0, 30))
     assert propagate(graph, tmp_path / "a", hops=3).hops == 3  # the same by its fingerprints
     with DiskGraph(tmp_path / "g") as found:
-        assert found.ids() == list(graph.node_ids)
+        assert found.node_ids == graph.node_ids
         assert found.feature_names is None
-        assert np.array_equal(found.split().val, graph.split.val)
+        assert np.array_equal(found.split.val, graph.split.val)

@@ -47,7 +47,7 @@ def test_parquet_is_read_within_the_memory(tmp_path, arrow_memory, columns, rows
     import_tables(folder, tmp_path / "g", memory=50 * 10**6)
     assert 0 < max(arrow_memory) < 40 * 10**6
     with DiskGraph(tmp_path / "g") as graph:
-        assert graph.features == columns
+        assert graph.num_features == columns
         for row in (0, rows - 1):
             wanted = [nodes[f"x{i}"][row] for i in range(columns)]
             assert np.array_equal(graph.feature_rows(row, row + 1)[0], np.float32(wanted))

@@ -44,7 +44,7 @@ def imported(folder):
     import_tables(folder, out, memory=MEMORY)
     with DiskGraph(out) as graph:
         names = graph.feature_names
-        return graph.feature_rows(0, graph.nodes), names, graph.labels(), graph.class_names
+        return graph.feature_rows(0, graph.num_nodes), names, graph.labels, graph.class_names
 
 
 def loaded(folder):

@@ -88,19 +88,19 @@ def facts(graph):
 
 def disk_facts(folder):
     with DiskGraph(folder) as graph:
-        adjacency = graph.adjacency.read(0, graph.nodes).to_scipy(graph.nodes)
-        split = graph.split()
+        adjacency = graph.adjacency_rows.read(0, graph.num_nodes).to_scipy(graph.num_nodes)
+        split = graph.split
         return {
             "indptr": adjacency.indptr,
             "indices": adjacency.indices,
             "values": adjacency.data,
-            "features": graph.feature_rows(0, graph.nodes),
+            "features": graph.feature_rows(0, graph.num_nodes),
             "feature_names": graph.feature_names,
-            "labels": graph.labels(),
+            "labels": graph.labels,
             "class_names": graph.class_names,
             "split": [getattr(split, part).tolist() for part in ("train", "val", "test")],
             "note": split.note,
-            "ids": tuple(graph.ids()),
+            "ids": tuple(graph.node_ids),
         }
 
 

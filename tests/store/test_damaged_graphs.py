@@ -61,14 +61,14 @@ def test_damaged_ids_and_a_graph_of_an_earlier_version(graphs, tmp_path):
     ids = [f"n{i}" for i in range(60)]
     write_disk_graph(Graph(graph.adjacency, graph.features, node_ids=ids), tmp_path / "g")
     with DiskGraph(tmp_path / "g") as found:
-        assert found.ids() == ids
+        assert list(found.node_ids) == ids
     edit(tmp_path / "g" / "graph.json", checksums=None)
     with DiskGraph(tmp_path / "g") as found:
-        assert found.ids() == ids
+        assert list(found.node_ids) == ids
     write_disk_graph(Graph(graph.adjacency, graph.features, node_ids=ids), tmp_path / "g")
     flip(tmp_path / "g" / "ids.parquet")
     with DiskGraph(tmp_path / "g") as found, pytest.raises(DatasetError, match=r"ids\.parquet"):
-        found.ids()
+        _ = found.node_ids
 
 
 @pytest.mark.parametrize(

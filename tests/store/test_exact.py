@@ -5,7 +5,7 @@ import pytest
 
 from hoplite import ConfigError, Graph
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.datasets.csr_rows import CsrFiles, CsrMemory
+from hoplite.csr_rows import CsrFiles, CsrMemory
 from hoplite.operators import OPERATORS, find_operator
 from hoplite.propagation.backend import get_num_threads, has_native, set_num_threads
 from hoplite.store import HopStore, panel, propagate
@@ -66,7 +66,7 @@ def test_a_real_graph(cora, stores, tmp_path):
     assert np.array_equal(store.split.test, cora.split.test)
     assert store.split.note == cora.split.note
     assert store.class_names == cora.class_names
-    assert (store.nodes, store.features, store.hops) == (2708, 1433, 2)
+    assert (store.num_nodes, store.num_features, store.hops) == (2708, 1433, 2)
 
 
 def test_threads_do_not_matter(graphs, stores, tmp_path):

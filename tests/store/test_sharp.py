@@ -12,10 +12,10 @@ import pytest
 import torch
 
 from hoplite import Graph, HopliteWarning
-from hoplite.datasets.csr_rows import CsrMemory
+from hoplite.csr_rows import CsrMemory
 from hoplite.errors import ConfigError, StoreError
 from hoplite.propagation.backend import has_native
-from hoplite.store import open_source, panel, plan, propagate
+from hoplite.store import opening, panel, plan, propagate
 from hoplite.store.blocks import decode, encode
 from hoplite.store.cost import Cost, cost
 from hoplite.store.memory import parse_bytes, peak_memory, show_bytes, used_memory
@@ -290,12 +290,12 @@ def test_tables_are_imported_from_a_size_on(tmp_path, monkeypatch):
     (tmp_path / "nodes.csv").write_text("id,x\na,1\nb,2\n")
     (tmp_path / "edges.csv").write_text("source,target\na,b\n")
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    monkeypatch.setattr(open_source, "used_memory", lambda: 10**7)
+    monkeypatch.setattr(opening, "used_memory", lambda: 10**7)
     enough = 10**7 + 16 * size + 128 * 10**6
-    assert not open_source.large_tables(tmp_path, enough)
-    assert open_source.large_tables(tmp_path, enough - 1)
-    assert not open_source.large_tables("cora", 1)
-    assert not open_source.large_tables(tmp_path / "none", 1)
+    assert not opening.large_tables(tmp_path, enough)
+    assert opening.large_tables(tmp_path, enough - 1)
+    assert not opening.large_tables("cora", 1)
+    assert not opening.large_tables(tmp_path / "none", 1)
 
 
 def test_hops_of_zeros_in_half_precision_are_finished(tmp_path):
@@ -366,7 +366,7 @@ def test_the_share_rises_with_every_block(graphs, stores, tmp_path):
 
 
 def test_the_share_of_an_import(tmp_path, monkeypatch):
-    monkeypatch.setattr(open_source, "large_tables", lambda *_: True)
+    monkeypatch.setattr(opening, "large_tables", lambda *_: True)
     (tmp_path / "t").mkdir()
     (tmp_path / "t/nodes.csv").write_text("id,x,y\n" + "".join(f"n{i},{i},1\n" for i in range(40)))
     (tmp_path / "t/edges.csv").write_text("source,target\nn3,n7\nn9,n1\n")

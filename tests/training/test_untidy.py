@@ -59,7 +59,7 @@ def test_rows_of_a_scattered_split_in_chunks_of_every_size(graphs, tmp_path):
 def check_rows(rows, store, nodes, rng):
     """All chunks, and some rows that are picked, twice: what is kept must be right, too."""
     hops = rows._shelf.hops
-    expected = store.read(0, store.nodes, hops)[:, nodes]
+    expected = store.read(0, store.num_nodes, hops)[:, nodes]
     for _ in range(2):
         wanted = np.flatnonzero(rng.random(len(nodes)) < 0.7)
         np.testing.assert_array_equal(rows.pick(torch.from_numpy(wanted)), expected[:, wanted])

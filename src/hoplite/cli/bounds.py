@@ -89,13 +89,13 @@ def bounds(
     if trained is not None and given:
         raise ConfigError(f"--{next(iter(given))} is the trained model's own; leave it out.")
     ModelConfig(**given)  # wrong settings are told before any work
-    from hoplite import TrainedModel, load  # only now: importing torch takes a second
+    from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
     from hoplite.models.alignment import aligned_graph
     from hoplite.theory import FunctionClass, generalization, norms
 
     own_coefficient, own_weight = 1.0, 1.0
     fitted = None if trained is None else TrainedModel.load(trained)
-    graph = load(dataset, seed=split_seed)
+    graph = open_data(dataset, seed=split_seed).in_memory()
     if fitted is not None:
         own_coefficient, weights = norms(fitted)
         extra = fitted.weights["bias"].abs().tolist() if "bias" in fitted.weights else [0.0]

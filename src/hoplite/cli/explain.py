@@ -49,7 +49,7 @@ def explain(
         from hoplite.lab.report import check_libraries
 
         check_libraries()
-    from hoplite import TrainedModel, load  # only now: importing torch takes a second
+    from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
     from hoplite.explain import explain as explained
     from hoplite.explain import flips as search
     from hoplite.explain.exact import class_index
@@ -59,7 +59,7 @@ def explain(
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
-    graph = load(dataset, seed=split_seed)
+    graph = open_data(dataset, seed=split_seed).in_memory()
     explanation = explained(model, graph, node, class_, against=against)
     found = None
     if flips and model.num_classes > 1:

@@ -67,7 +67,7 @@ def propagate(
     from hoplite import set_num_threads  # only now: importing torch takes a second
     from hoplite.store import propagate as run
     from hoplite.store.memory import parse_bytes, peak_memory
-    from hoplite.store.open_source import large_tables
+    from hoplite.store.opening import large_tables
 
     if threads is not None:
         set_num_threads(threads)
@@ -94,9 +94,9 @@ def propagate(
     summary = {
         "dataset": manifest.name,
         "out": str(out),
-        "nodes": store.nodes,
+        "nodes": store.num_nodes,
         "edges": manifest.entries // 2,
-        "features": store.features,
+        "features": store.num_features,
         "hops": store.hops,
         "operator": manifest.operator,
         "basis": manifest.basis,

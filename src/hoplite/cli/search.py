@@ -88,12 +88,12 @@ def search(
         from hoplite.processes import warm_up
 
         warm_up("hoplite.selection.cells")
-    from hoplite import load  # only now: importing torch takes a second
+    from hoplite import open_data  # only now: importing torch takes a second
     from hoplite.predictions import write_table
     from hoplite.selection import search as run
     from hoplite.selection import train_command
 
-    graph = load(dataset, seed=split_seed)
+    graph = open_data(dataset, seed=split_seed).in_memory()
     with search_bar(f"{graph.name} {model}") as progress:
         result = run(
             graph,

@@ -62,12 +62,10 @@ def train(
     options = {name: value for name, value in settings.items() if value is not None}
     if not Path(dataset, "manifest.json").is_file():  # the rest comes from a store's manifest
         split_options(model, options)  # wrong settings are told before any work
-    from hoplite import load, set_num_threads  # only now: importing torch takes a second
+    from hoplite import open_data, set_num_threads  # only now: importing torch takes a second
     from hoplite import train as train_model
     from hoplite.models.folder import check_target
     from hoplite.training.distributed import connected
-    from hoplite.training.results import name_of
-    from hoplite.training.train import as_store
 
     with connected() as team:
         speaks = team.rank == 0
@@ -75,9 +73,9 @@ def train(
             check_target(out, overwrite=overwrite)  # before hours of training, not after
         if threads is not None:
             set_num_threads(threads)
-        data = as_store(dataset) or load(dataset, seed=split_seed)
+        data = open_data(dataset, seed=split_seed)
         count = f"{seeds} seeds" if seeds > 1 else "1 seed"
-        bar = training_bar(f"{name_of(data)} {model}, {count}") if speaks else nullcontext()
+        bar = training_bar(f"{data.name} {model}, {count}") if speaks else nullcontext()
         with bar as progress:
             options |= {"seeds": seeds, "progress": progress, "memory": memory, "team": team}
             result = train_model(data, model, **options)

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.datasets.csr_rows import CsrFiles, growing_csr, index_type, row_ranges
+from hoplite.csr_rows import CsrFiles, growing_csr, index_type, row_ranges
 from hoplite.errors import DatasetError
 
 BUCKETS = 64

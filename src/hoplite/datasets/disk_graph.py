@@ -23,17 +23,16 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import scipy.sparse as sp
 from msgspec import Meta
 from pyarrow import parquet
 
-from hoplite.datasets.array_files import Closing, NpyRows, growing_npy, write_npy
-from hoplite.datasets.csr_rows import (
+from hoplite.array_files import Closing, NpyRows, growing_npy, write_npy
+from hoplite.csr_rows import (
     AdjacencyDigest,
     CsrFiles,
-    CsrMemory,
     CsrPiece,
     FeaturesDigest,
+    Fingerprint,
     adjacency_digest,
     features_digest,
     growing_csr,
@@ -45,6 +44,7 @@ from hoplite.errors import DatasetError
 from hoplite.files import atomic_write, open_regular, read_regular
 from hoplite.graph import Graph, Split
 from hoplite.json_files import read_json, write_json
+from hoplite.node_data import cached_property
 
 FILE = "graph.json"
 IDS = "ids.parquet"
@@ -92,7 +92,7 @@ class Description:
 
 
 class DiskGraph(Closing):
-    """A graph on disk; close it, or use it in a ``with`` block.
+    """A graph on disk, as :class:`hoplite.NodeData`; close it, or use it in a ``with`` block.
 
     ``digests`` are the SHA-256 of the adjacency (``graph``) and of X (``features``).
     """
@@ -104,20 +104,21 @@ class DiskGraph(Closing):
             names = found.feature_names
             if names is not None and len(names) != found.features:
                 raise ValueError(f"it has {len(names):,} names of {found.features:,} features")
-        self.name, self.nodes, self.features = found.name, found.nodes, found.features
+        self.name, self.num_nodes, self.num_features = found.name, found.nodes, found.features
         self.longest_row, self.digests = found.longest_row, found.digests
-        self.class_names, self.feature_names = as_text(found.class_names), as_text(names)
+        self.class_names: tuple[str, ...] = tuple(map(str, found.class_names))
+        self.feature_names = None if names is None else tuple(map(str, names))
         self.tables, self._sum = found.tables, _WholePass(lambda: FeaturesDigest(found.features))
         with contextlib.ExitStack() as stack:
             with self.clear_damage("the adjacency"):
                 files = stack.enter_context(CsrFiles(self.folder))
-                if files.rows != self.nodes:
-                    raise ValueError(f"it has {files.rows:,} rows, not {self.nodes:,}")
-            self.adjacency = CheckedRows(files, self)
+                if files.rows != self.num_nodes:
+                    raise ValueError(f"it has {files.rows:,} rows, not {self.num_nodes:,}")
+            self.adjacency_rows = CheckedRows(files, self)
             with self.clear_damage("features.npy"):
                 self._features = stack.enter_context(NpyRows(self.folder / "features.npy"))
                 shape, kind = self._features.shape, self._features.dtype
-                if shape != (self.nodes, self.features) or kind != np.float32:
+                if shape != (self.num_nodes, self.num_features) or kind != np.float32:
                     raise ValueError(f"it holds {kind} of shape {shape}")
             self._open = stack.pop_all()
 
@@ -125,38 +126,67 @@ class DiskGraph(Closing):
         """Rows of X: float32 of shape (stop - start, features)."""
         with self.clear_damage("features.npy"):
             rows = self._features.read(start, stop)
-            if self._sum.add(start, stop, rows) and stop == self.nodes:
+            if self._sum.add(start, stop, rows) and stop == self.num_nodes:
                 self._sum.compare(self.digests.features)
         return rows
 
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def stored(self) -> None:
+        """No hop features have been computed, see :class:`hoplite.NodeData`."""
+
+    @cached_property
     def labels(self) -> np.ndarray:
         """The class of every node, -1 where unknown."""
         path, sums = self.folder / "labels.npy", self._found.checksums
         with self.clear_damage(path.name):
-            return read_labels(path, self.nodes, len(self.class_names), sums and sums.labels)
+            return read_labels(path, self.num_nodes, len(self.class_names), sums and sums.labels)
 
+    @cached_property
     def split(self) -> Split:
         """The nodes of training, validation and test."""
-        path, sums, labels = self.folder / "split.npz", self._found.checksums, self.labels()
+        path, sums, labels = self.folder / "split.npz", self._found.checksums, self.labels
         with self.clear_damage(path.name):
             return read_split(path, labels, self._found.split_note, sums and sums.split)
 
-    def ids(self) -> list[Any]:
-        """The ids of the nodes, integers where all of them are; in memory."""
+    @cached_property
+    def node_ids(self) -> tuple[Any, ...] | None:
+        """The ids of the nodes, integers where all of them are; None if they have none."""
         sums, path = self._found.checksums, self.folder / IDS
         if not path.exists() if sums is None else sums.ids is None:
-            return list(range(self.nodes))
+            return None
         with self.clear_damage(IDS):
-            data = read_regular(path, LEAST_ID_BYTES + ID_BYTES * self.nodes)
+            data = read_regular(path, LEAST_ID_BYTES + ID_BYTES * self.num_nodes)
             if sums is not None:
                 check_same(zlib.crc32(data), sums.ids)
             table = parquet.read_table(pa.BufferReader(data), columns=["id"])
             table.validate(full=True)
             names = table["id"].to_pylist() if table.column_names == ["id"] else []
             texts = [name for name in names if isinstance(name, str)]
-            if len(texts) != self.nodes or len(set(texts)) != self.nodes:
-                raise ValueError(f"it does not hold {self.nodes:,} different ids")
-            return [int(name) for name in names] if self._found.integer_ids else names
+            if len(texts) != self.num_nodes or len(set(texts)) != self.num_nodes:
+                raise ValueError(f"it does not hold {self.num_nodes:,} different ids")
+            return tuple(map(int, names)) if self._found.integer_ids else tuple(names)
+
+    def fingerprint(self) -> Fingerprint:
+        """By which the graph is known again; it was noted when the files were written."""
+        return Fingerprint(self.digests.graph, self.digests.features, self.longest_row)
+
+    def in_memory(self) -> Graph:
+        """All of it in memory."""
+        n = self.num_nodes
+        return Graph(
+            self.adjacency_rows.read(0, n).to_scipy(n),
+            self.feature_rows(0, n),
+            self.labels,
+            self.split,
+            self.class_names,
+            self.feature_names,
+            self.node_ids,
+            self.name,
+        )
 
     @contextlib.contextmanager
     def clear_damage(self, name: str) -> Iterator[None]:
@@ -173,8 +203,8 @@ class DiskGraph(Closing):
         self._open.close()
 
     def __repr__(self) -> str:
-        edges = self.adjacency.entries // 2
-        return f"DiskGraph(nodes={self.nodes}, edges={edges}, features={self.features})"
+        edges = self.adjacency_rows.entries // 2
+        return f"DiskGraph(nodes={self.num_nodes}, edges={edges}, features={self.num_features})"
 
 
 class _WholePass:
@@ -229,11 +259,6 @@ class CheckedRows:
         return rows
 
 
-def as_text(names: Sequence[Any] | None) -> Any:
-    """Names as text, None if there are none."""
-    return None if names is None else tuple(map(str, names))
-
-
 def check_same(found: object, wanted: object) -> None:
     """ValueError unless a digest is the one that was noted."""
     if found != wanted:
@@ -244,18 +269,18 @@ def verify_disk_graph(folder: Path) -> list[str]:
     """Read all files of a graph on disk; one sentence per damage."""
 
     def adjacency() -> None:
-        for start, stop in row_ranges(graph.adjacency, PIECE):
-            graph.adjacency.read(start, stop)
+        for start, stop in row_ranges(graph.adjacency_rows, PIECE):
+            graph.adjacency_rows.read(start, stop)
 
     def features() -> None:
-        step = max(1, PIECE // max(graph.features, 1))
-        for start in range(0, graph.nodes, step):
-            graph.feature_rows(start, min(start + step, graph.nodes))
+        step = max(1, PIECE // max(graph.num_features, 1))
+        for start in range(0, graph.num_nodes, step):
+            graph.feature_rows(start, min(start + step, graph.num_nodes))
 
     found: list[str] = []
     try:
         with DiskGraph(folder) as graph:
-            for check in (adjacency, features, graph.split, graph.ids):  # split reads the labels
+            for check in (adjacency, features, lambda: graph.split, lambda: graph.node_ids):
                 try:
                     check()
                 except DatasetError as error:
@@ -285,7 +310,7 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for name in (FILE, IDS):
         (folder / name).unlink(missing_ok=True)
-    adjacency, n = CsrMemory(graph.adjacency), graph.num_nodes
+    adjacency, n = graph.adjacency_rows, graph.num_nodes
     with growing_csr(folder, index_type(n), graph.adjacency.dtype.type) as append:
         for start, stop in row_ranges(adjacency, PIECE):
             append(adjacency.read(start, stop).to_scipy(n))
@@ -293,20 +318,18 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
     step = max(1, PIECE // max(width, 1))
     with growing_npy(folder / "features.npy", np.float32, (width,)) as append:
         for start in range(0, n, step):
-            rows: Any = graph.features[start : start + step]
-            append(rows.toarray() if sp.issparse(rows) else rows)
+            append(graph.feature_rows(start, min(start + step, n)))
     ids = graph.node_ids
     if ids is not None:
         with atomic_write(folder / IDS) as file:
             names = pa.array([str(name) for name in ids], pa.large_string())
             parquet.write_table(pa.table({"id": names}), file)
-    assert graph.labels is not None  # a Graph fills them in
     write_rest(
         folder,
         graph.labels,
         graph.split,
         name=graph.name,
-        class_names=graph.class_names or (),
+        class_names=graph.class_names,
         feature_names=graph.feature_names,
         integer_ids=ids is not None and all(isinstance(name, int) for name in ids),
         tables=[],

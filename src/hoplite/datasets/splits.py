@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from hoplite.array_files import NpyRows, read_header
 from hoplite.config import check_number
-from hoplite.datasets.array_files import NpyRows, read_header
 from hoplite.errors import ConfigError
 from hoplite.files import atomic_write, open_regular
 from hoplite.graph import Split

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from hoplite.datasets.array_files import NpyRows, growing_npy
+from hoplite.array_files import NpyRows, growing_npy
 from hoplite.datasets.bucket_sort import sort_edges
 from hoplite.datasets.disk_graph import FILE, IDS, DiskGraph, is_disk_graph, write_rest
 from hoplite.datasets.table_features import FeatureColumns

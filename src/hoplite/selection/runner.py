@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.datasets import load
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.models import address_of, find_model
+from hoplite.node_data import NodeData
 from hoplite.selection.cells import Task, search_settings, train_on_cluster
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.ranking import SearchResult, check_protocol, choose
 from hoplite.selection.space import read_space
 from hoplite.selection.workers import LOOK_SECONDS, train_in_processes
+from hoplite.store import open_data
 from hoplite.training.train import as_seeds
 
 
@@ -39,7 +40,7 @@ class SearchProgress:
 
 
 def search(
-    graph: Graph | str,
+    graph: NodeData | str | os.PathLike[str],
     model: str = "lgc",
     *,
     grid: str | Path = "paper",
@@ -60,18 +61,18 @@ def search(
     """
     check_protocol(protocol)
     model = find_model(model).name
-    name = graph.name if isinstance(graph, Graph) else str(graph)
+    name = str(graph) if isinstance(graph, str | os.PathLike) else graph.name
     space = read_space(grid)
     if samples is None:
         configurations = space.configurations(name, model, fixed)
     else:
         configurations = space.sample(name, model, samples, sample_seed, fixed)
-    graph = graph if isinstance(graph, Graph) else load(graph)
+    data = open_data(graph).in_memory()
     ledger = run_search(
-        graph, model, configurations, out,
+        data, model, configurations, out,
         seeds=seeds, protocol=protocol, workers=workers, cluster=cluster, progress=progress,
     )  # fmt: skip
-    return choose(graph, ledger, protocol, cut=space.cut(name, model, fixed))
+    return choose(data, ledger, protocol, cut=space.cut(name, model, fixed))
 
 
 def run_search(

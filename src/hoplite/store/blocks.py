@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.datasets.array_files import NpyRows, write_npy
+from hoplite.array_files import NpyRows, write_npy
 from hoplite.errors import StoreError
 from hoplite.json_files import read_json, write_json
 from hoplite.store.errors import DamagedBlock

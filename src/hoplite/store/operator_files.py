@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hoplite.datasets.csr_rows import (
+from hoplite.csr_rows import (
     CSR_ARRAYS,
     CsrFiles,
     CsrRows,

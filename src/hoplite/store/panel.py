@@ -20,7 +20,7 @@ import torch
 
 from hoplite.bases import find_basis
 from hoplite.bases.base import Step
-from hoplite.datasets.csr_rows import CsrFiles, row_ranges
+from hoplite.csr_rows import CsrFiles, row_ranges
 from hoplite.errors import StoreError
 from hoplite.propagation.polynomial import next_hop
 from hoplite.propagation.spmm import SparseMatrix

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoplite.datasets.csr_rows import MOST_ENTRIES
+from hoplite.csr_rows import MOST_ENTRIES
 from hoplite.errors import ConfigError
 from hoplite.propagation.backend import has_native
 from hoplite.store.manifest import Manifest

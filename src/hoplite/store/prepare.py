@@ -7,13 +7,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
-from hoplite.datasets.array_files import write_npy
+from hoplite.array_files import write_npy
 from hoplite.datasets.splits import PARTS, split_crc32, write_split
 from hoplite.errors import StoreError
+from hoplite.graph_checks import CSR
+from hoplite.node_data import GraphData
 from hoplite.store.blocks import Blocks, PanelSums, crc
 from hoplite.store.manifest import FILE, Manifest, read_manifest
-from hoplite.store.memory import used_memory
+from hoplite.store.memory import peak_memory, used_memory
 from hoplite.store.operator_files import has_operator, write_operator
 from hoplite.store.plan import (
     PLANNED_RESERVE,
@@ -24,38 +27,46 @@ from hoplite.store.plan import (
     prepared_entries,
     rows_per_block,
 )
-from hoplite.store.sources import Source
 from hoplite.store.store import LABELS, SPLIT, HopStore
 
 SHARES = {"operator": 0.5, "features": 0.5}
 
 
 def adopt_manifest(
-    folder: Path, source: Source, settings: dict[str, Any], budget: int, workers: int
+    folder: Path,
+    data: GraphData,
+    settings: dict[str, Any],
+    budget: int,
+    workers: int,
+    *,
+    loaded: bool,
 ) -> Manifest:
     """The manifest of this work: the one in ``folder`` if it is of the same work, or a new one.
 
     A new one has a multiple of ``workers`` panels, unless they would become too narrow.
-    It is written before anything else, so that no block is ever of unknown origin.
+    It is written before anything else, so that no block is ever of unknown origin. ``loaded`` says
+    that the memory of ``data`` is free again once the store is prepared.
     """
-    identity = source.identity()
+    loading_peak, releasable = (peak_memory(), _held(data)) if loaded else (0, 0)
+    identity = data.fingerprint()
     found = read_manifest(folder) if (folder / FILE).exists() else None
-    names, split = source.feature_names, source.split()
+    split = data.split
     wanted: dict[str, Any] = {
-        "name": source.name,
+        "name": data.name,
         "graph": identity.graph,
         "features": identity.features,
-        "nodes": source.nodes,
-        "columns": source.columns,
+        "nodes": data.num_nodes,
+        "columns": data.num_features,
         **{setting: settings[setting] for setting in ("operator", "basis", "dtype")},
     }
     if found is not None:
         _refuse_another(folder, found, wanted)
-    sizes = Sizes.of(source.nodes, source.adjacency.entries, identity.longest_row, source.columns)
-    held = planned_use(used_memory() - source.releasable())
+    entries = data.adjacency_rows.entries
+    sizes = Sizes.of(data.num_nodes, entries, identity.longest_row, data.num_features)
+    held = planned_use(used_memory() - releasable)
     if found is None:
         making = used_memory() + sizes.least(0, PLANNED_RESERVE)  # S is made while X is still held
-        taken = max(source.loading_peak, making)
+        taken = max(loading_peak, making)
         room = check_room(sizes, 1, held, budget, reserve=PLANNED_RESERVE, taken=taken)
         width, rows = panel_width(sizes, room, workers), rows_per_block(sizes, room)
         columns = range(0, sizes.columns, width)
@@ -63,18 +74,18 @@ def adopt_manifest(
     else:
         panels, rows = found.panels, found.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
-        check_room(sizes, widest, held, budget, taken=source.loading_peak)
+        check_room(sizes, widest, held, budget, taken=loading_peak)
     try:
         manifest = Manifest(
             **wanted,
-            entries=source.adjacency.entries,
+            entries=entries,
             longest_row=identity.longest_row,
             hops=max(settings["hops"], found.hops if found else 0),
             rows_per_block=rows,
             panels=panels,
-            class_names=tuple(source.class_names),
-            feature_names=None if names is None else tuple(names),
-            labels_crc32=crc(source.labels()),
+            class_names=data.class_names,
+            feature_names=data.feature_names,
+            labels_crc32=crc(data.labels),
             split_crc32=split_crc32(split),
             split_note=split.note,
             error=found.error if found and found.hops >= settings["hops"] else (),
@@ -109,7 +120,7 @@ def _refuse_another(folder: Path, found: Manifest, wanted: dict[str, Any]) -> No
 
 
 def prepare(
-    store: HopStore, source: Source, budget: int, tell: Callable[[str, float], None]
+    store: HopStore, data: GraphData, budget: int, tell: Callable[[str, float], None]
 ) -> None:
     """Write what is missing of the operator, hop 0, the labels and the split."""
     folder, manifest = store.folder, store.manifest
@@ -117,7 +128,7 @@ def prepare(
         entries = prepared_entries(budget - used_memory() - 16 * manifest.nodes)
         write_operator(
             folder,
-            source.adjacency,
+            data.adjacency_rows,
             manifest.operator,
             manifest.basis,
             entries,
@@ -125,14 +136,14 @@ def prepare(
         )
     _write_features(
         store,
-        source,
+        data,
         lambda share: tell("writing the features", SHARES["operator"] + SHARES["features"] * share),
     )
-    _write_labels(store, source)
+    _write_labels(store, data)
 
 
-def _write_features(store: HopStore, source: Source, note: Callable[[float], None]) -> None:
-    """Hop 0: X, cut into blocks, the source read once from top to bottom."""
+def _write_features(store: HopStore, data: GraphData, note: Callable[[float], None]) -> None:
+    """Hop 0: X, cut into blocks, X read once from top to bottom."""
     manifest, blocks = store.manifest, Blocks(store.folder, store.manifest)
     panels = [i for i in range(len(manifest.panels)) if not blocks.finished(0, i)]
     if not panels:
@@ -140,7 +151,7 @@ def _write_features(store: HopStore, source: Source, note: Callable[[float], Non
     (store.folder / "hops" / "h0").mkdir(parents=True, exist_ok=True)
     sums = {panel: PanelSums("float32") for panel in panels}
     for block, (start, stop) in enumerate(manifest.row_blocks):
-        rows = source.feature_rows(start, stop)
+        rows = data.feature_rows(start, stop)
         for panel in panels:
             first, last = manifest.panels[panel]
             part = np.ascontiguousarray(rows[:, first:last])
@@ -150,12 +161,12 @@ def _write_features(store: HopStore, source: Source, note: Callable[[float], Non
         blocks.close_panel(0, panel, sums[panel])
 
 
-def _write_labels(store: HopStore, source: Source) -> None:
-    fresh, split = HopStore(store.folder, store.manifest), source.split()
+def _write_labels(store: HopStore, data: GraphData) -> None:
+    fresh, split = HopStore(store.folder, store.manifest), data.split
     try:
         fresh.labels  # noqa: B018 - reading them is the check
     except StoreError:
-        write_npy(store.folder / LABELS, source.labels())
+        write_npy(store.folder / LABELS, data.labels)
     try:
         same = all(
             np.array_equal(getattr(fresh.split, part), getattr(split, part)) for part in PARTS
@@ -164,3 +175,12 @@ def _write_labels(store: HopStore, source: Source) -> None:
         same = False
     if not same:
         write_split(store.folder / SPLIT, split)
+
+
+def _held(data: GraphData) -> int:
+    """Bytes of the arrays of a graph that is in memory."""
+    graph = data.in_memory()
+    arrays = [getattr(graph.adjacency, part) for part in CSR]
+    sparse = sp.issparse(graph.features)
+    arrays += [getattr(graph.features, part) for part in CSR] if sparse else [graph.features]
+    return sum(array.nbytes for array in arrays)

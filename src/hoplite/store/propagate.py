@@ -24,7 +24,7 @@ from hoplite.store.errors import DamagedBlock, clear_disk_errors
 from hoplite.store.folder import claimed
 from hoplite.store.manifest import DTYPES, HopError, Manifest
 from hoplite.store.memory import parse_bytes, release_memory, show_bytes
-from hoplite.store.open_source import opened
+from hoplite.store.opening import opened_graph
 from hoplite.store.panel import run_panel
 from hoplite.store.prepare import adopt_manifest, prepare
 from hoplite.store.store import HopStore
@@ -122,14 +122,15 @@ def _run(
     compute: Compute,
     workers: int,
 ) -> None:
-    with opened(source, folder, budget, seed, lambda what, x: tell(what, OPENED * x)) as graph:
-        manifest = adopt_manifest(folder, graph, settings, budget, workers)
+    opening = opened_graph(source, folder, budget, seed, lambda what, x: tell(what, OPENED * x))
+    with opening as (graph, loaded):
+        manifest = adopt_manifest(folder, graph, settings, budget, workers, loaded=loaded)
         store = HopStore(folder, manifest)
         _remove_damaged(store, tell)
         _warn_about_room(Blocks(folder, manifest))
         gap = PREPARED - OPENED
         prepare(store, graph, budget, lambda what, x: tell(what, OPENED + gap * x))
-        del graph  # nothing may hold what ``opened`` frees
+        del graph  # nothing may hold what is free from here on
     release_memory()
     tasks, done = store.missing(), 0
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
-from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.datasets.disk_graph import is_disk_graph, verify_disk_graph
+from hoplite.csr_rows import CsrRows
+from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph, verify_disk_graph
 from hoplite.datasets.splits import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
-from hoplite.graph import Split
+from hoplite.graph import Graph, Split
+from hoplite.node_data import cached_property
 from hoplite.store.blocks import Blocks
 from hoplite.store.errors import AGAIN
 from hoplite.store.manifest import Manifest, read_manifest
@@ -33,7 +35,9 @@ class HopStore:
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
         self.folder, self.manifest = folder, manifest
-        self.nodes, self.features, self.hops = manifest.nodes, manifest.columns, manifest.hops
+        self.name, self.num_nodes = manifest.name, manifest.nodes
+        self.num_features, self.num_classes = manifest.columns, len(manifest.class_names)
+        self.hops, self.operator, self.basis = manifest.hops, manifest.operator, manifest.basis
         self.class_names, self.feature_names = manifest.class_names, manifest.feature_names
         self._blocks = Blocks(folder, manifest)
 
@@ -42,6 +46,35 @@ class HopStore:
         """The store in ``folder``, complete or not; StoreError if there is none."""
         folder = Path(folder)
         return cls(folder, read_manifest(folder))
+
+    @property
+    def stored(self) -> HopStore:
+        """The store itself: its hop features are known."""
+        return self
+
+    @property
+    def adjacency_rows(self) -> CsrRows | None:
+        """The edge weights, a range of rows at a time; None if the store was made without."""
+        return None
+
+    @cached_property
+    def node_ids(self) -> Sequence[Any] | None:
+        """The ids of the nodes, None if they have none."""
+        if not is_disk_graph(self.folder / GRAPH):
+            return None
+        with DiskGraph(self.folder / GRAPH) as graph:
+            return graph.node_ids
+
+    def feature_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` (excluded) of X = p_0(S) X."""
+        return self.read(start, stop, [0])[0]
+
+    def in_memory(self) -> Graph:
+        """StoreError: a store serves training, prediction and explanation, and nothing else."""
+        raise StoreError(
+            f"{self.folder} is a hop store, which train, predict and explain take; this needs the "
+            f"graph itself: give the dataset that the store was made of ({self.name})."
+        )
 
     @property
     def complete(self) -> bool:
@@ -80,7 +113,7 @@ class HopStore:
         try:
             return read_labels(
                 self.folder / LABELS,
-                self.nodes,
+                self.num_nodes,
                 len(self.class_names),
                 self.manifest.labels_crc32,
             )
@@ -107,10 +140,10 @@ class HopStore:
 
         float32 of shape (hops, rows, features).
         """
-        check_number("start", start, 0, self.nodes, whole=True)
-        check_number("stop", stop, start, self.nodes, whole=True)
+        check_number("start", start, 0, self.num_nodes, whole=True)
+        check_number("stop", stop, start, self.num_nodes, whole=True)
         chosen = self._hops(hops)
-        out = np.empty((len(chosen), stop - start, self.features), np.float32)
+        out = np.empty((len(chosen), stop - start, self.num_features), np.float32)
         step = self.manifest.rows_per_block
         for block in range(start // step, -(-stop // step)):
             first = block * step
@@ -132,13 +165,13 @@ class HopStore:
             raise ConfigError(
                 f"nodes has type {index.dtype} and shape {index.shape}; give node indices."
             )
-        if index.size and not 0 <= index.min() <= index.max() < self.nodes:
+        if index.size and not 0 <= index.min() <= index.max() < self.num_nodes:
             raise ConfigError(
                 f"nodes goes from {index.min():,} to {index.max():,} but the store has "
-                f"{self.nodes:,} nodes; count from 0."
+                f"{self.num_nodes:,} nodes; count from 0."
             )
         chosen = self._hops(hops)
-        out = np.empty((len(chosen), len(index), self.features), np.float32)
+        out = np.empty((len(chosen), len(index), self.num_features), np.float32)
         step = self.manifest.rows_per_block
         for block in np.unique(index // step).tolist():
             places = np.flatnonzero(index // step == block)
@@ -166,7 +199,7 @@ class HopStore:
             self.split  # noqa: B018 - reads the labels, too
         except StoreError as error:
             found.append(error)
-        if not has_operator(self.folder, self.nodes):
+        if not has_operator(self.folder, self.num_nodes):
             found.append(self._damaged("operator"))
         for hop, block, panel in self._blocks.each():
             try:
@@ -196,5 +229,7 @@ class HopStore:
         return StoreError(f"{self.folder / name} is missing or damaged{why}; {again}.")
 
     def __repr__(self) -> str:
-        kind = self.manifest.dtype
-        return f"HopStore(nodes={self.nodes}, features={self.features}, hops={self.hops}, {kind})"
+        return (
+            f"HopStore(nodes={self.num_nodes}, features={self.num_features}, hops={self.hops}, "
+            f"{self.manifest.dtype})"
+        )

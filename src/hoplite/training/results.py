@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import TrainingConfig
-from hoplite.graph import Graph
 from hoplite.models import ModelConfig
 from hoplite.models.trained import TrainedModel
-from hoplite.store import HopStore
+from hoplite.node_data import NodeData
 from hoplite.tasks import Task
 
 
@@ -65,7 +64,7 @@ class ScoredRun:
 class TrainingResult:
     """The runs of one configuration on one graph, or on the hop store of one."""
 
-    graph: Graph | HopStore
+    graph: NodeData
     model_config: ModelConfig
     training_config: TrainingConfig
     runs: tuple[ScoredRun, ...]
@@ -94,7 +93,7 @@ class TrainingResult:
     def __repr__(self) -> str:
         name = self.task.score.name
         return (
-            f"TrainingResult({self.model_config.model} on {name_of(self.graph)}, "
+            f"TrainingResult({self.model_config.model} on {self.graph.name}, "
             f"{len(self.runs)} runs, validation {self._all(f'val_{name}').mean():.1%}, "
             f"test {self._all(f'test_{name}').mean():.1%})"
         )
@@ -116,7 +115,7 @@ class TrainingResult:
             for what in ("mean", "std")
         }
         return {
-            "dataset": name_of(self.graph),
+            "dataset": self.graph.name,
             "model": self.model_config.model,
             "config": self.model_config.as_dict()
             | dataclasses.asdict(self.training_config)
@@ -128,11 +127,6 @@ class TrainingResult:
             "ms_per_epoch": self.ms_per_epoch,
             "runs": [run.summary() for run in self.runs],
         }
-
-
-def name_of(data: Graph | HopStore) -> str:
-    """The dataset's name."""
-    return data.name if isinstance(data, Graph) else data.manifest.name
 
 
 def number(value: float) -> float | None:

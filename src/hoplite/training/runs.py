@@ -10,11 +10,11 @@ import torch
 
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError, GraphError, HopliteError
-from hoplite.graph import Graph
+from hoplite.graph import PARTS
 from hoplite.models import Model, Weights
+from hoplite.node_data import NodeData
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Plan, Problem, free_memory, make_plan
-from hoplite.store import HopStore
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.streamed import StoredPropagation
 
@@ -106,12 +106,10 @@ def require_result(results: Sequence[RunResult]) -> None:
         )
 
 
-def node_sets(graph: Graph | HopStore) -> dict[str, NodeSet]:
+def node_sets(data: NodeData) -> dict[str, NodeSet]:
     """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split."""
-    if graph.labels is None:
-        raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
-    parts = {name: getattr(graph.split, name) for name in ("train", "val", "test")}
-    return {name: NodeSet(nodes, graph.labels[nodes]) for name, nodes in parts.items()}
+    parts = {name: getattr(data.split, name) for name in PARTS}
+    return {name: NodeSet(nodes, data.labels[nodes]) for name, nodes in parts.items()}
 
 
 def plan_runs(

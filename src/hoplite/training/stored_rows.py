@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from hoplite.errors import ConfigError
-from hoplite.store import HopStore
+from hoplite.node_data import StoredHops
 from hoplite.store.memory import release_memory
 
 FEW_ROWS = 16  # up to one row in so many, single rows are read instead of the whole range
@@ -52,14 +52,14 @@ class HeldRows:
 class Shelf:
     """What the rows of one store share: which hops, how much at a time, and room to keep some."""
 
-    def __init__(self, store: HopStore, hops: Sequence[int], chunk_rows: int, room: int) -> None:
+    def __init__(self, store: StoredHops, hops: Sequence[int], chunk_rows: int, room: int) -> None:
         self.store, self.hops, self.chunk_rows = store, list(hops), chunk_rows
         self.reader = ThreadPoolExecutor(1)
         self._room = room
 
     def take(self, rows: int) -> bool:
         """Whether there is room to keep so many rows more, which is then taken."""
-        size = 4 * len(self.hops) * self.store.features * rows
+        size = 4 * len(self.hops) * self.store.num_features * rows
         fits = size <= self._room
         self._room -= size if fits else 0
         return fits
@@ -68,7 +68,7 @@ class Shelf:
         """Hop features of ``nodes``, in rising order: (hops, nodes, d)."""
         if len(nodes) and nodes[-1] + 1 - nodes[0] == len(nodes):  # a range: without a copy
             return torch.from_numpy(self.store.read(int(nodes[0]), int(nodes[-1]) + 1, self.hops))
-        out = np.empty((len(self.hops), len(nodes), self.store.features), np.float32)
+        out = np.empty((len(self.hops), len(nodes), self.store.num_features), np.float32)
         row_bytes = 4 * max(out.shape[0] * out.shape[2], 1)
         step = max(1, min(self.chunk_rows, RANGE_BYTES // row_bytes))
         low = 0
@@ -113,7 +113,7 @@ class StoredRows:
         wanted, step = rows.numpy(), self._shelf.chunk_rows
         _check_rising(wanted)
         cuts = np.searchsorted(wanted, np.arange(0, len(self) + step, step)).tolist()
-        out = torch.empty(len(self._shelf.hops), len(wanted), self._shelf.store.features)
+        out = torch.empty(len(self._shelf.hops), len(wanted), self._shelf.store.num_features)
         for chunk, (low, high) in enumerate(itertools.pairwise(cuts)):
             if low == high:
                 continue

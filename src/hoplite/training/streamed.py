@@ -27,10 +27,10 @@ from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError
 from hoplite.models import MODELS, Model
+from hoplite.node_data import StoredHops
 from hoplite.propagation.backend import MOST_THREADS, get_num_threads
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Filter
-from hoplite.store import HopStore
 from hoplite.store.memory import parse_bytes, release_memory, show_bytes, used_memory
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.shuffle import WINDOW
@@ -52,7 +52,7 @@ class StoredPropagation:
 
     Parameters
     ----------
-    store : HopStore, complete
+    store : the hop features, complete
     model : Model whose hops (at most the store's) are read; SGC reads the last of them alone
     memory : peak of this process, such as ``"4GB"``, the imported libraries included
     team : the processes among which the rows are divided
@@ -66,7 +66,7 @@ class StoredPropagation:
 
     def __init__(
         self,
-        store: HopStore,
+        store: StoredHops,
         model: Model,
         *,
         memory: str | int = "4GB",
@@ -75,13 +75,13 @@ class StoredPropagation:
         runs: int = 1,
     ) -> None:
         _check_fit(store, model)
-        self.hops, self.num_nodes = model.config.hops, store.nodes
-        self.basis = find_basis(store.manifest.basis)
+        self.hops, self.num_nodes = model.config.hops, store.num_nodes
+        self.basis = find_basis(store.basis)
         self.team = team
-        self.first, self.stop = team.shard(store.nodes)
+        self.first, self.stop = team.shard(store.num_nodes)
         last = model.kept_hops == "last"
         wanted = [self.hops] if last else list(range(self.hops + 1))
-        row_bytes = 4 * len(wanted) * max(store.features, 1)
+        row_bytes = 4 * len(wanted) * max(store.num_features, 1)
         self.tile_rows = max(1, TILE_BYTES // row_bytes)
         least = 4 * min(self.tile_rows, 16) * row_bytes
         training = training or TrainingConfig(dropout=0)
@@ -110,7 +110,7 @@ class StoredPropagation:
     def _all(self) -> StoredView:
         return StoredView(self, StoredRows(self._shelf, np.arange(self.first, self.stop)))
 
-    def _most_rows(self, store: HopStore, standardize: bool) -> int:
+    def _most_rows(self, store: StoredHops, standardize: bool) -> int:
         """Rows of this process whose outputs are needed at the same time."""
         if standardize:
             return self.stop - self.first
@@ -237,9 +237,9 @@ def _room(memory: int, least: int) -> int:
     return memory - held
 
 
-def _check_fit(store: HopStore, model: Model) -> None:
+def _check_fit(store: StoredHops, model: Model) -> None:
     store.require_complete()
-    config, found = model.config, store.manifest
+    config = model.config
     if not config.kind.rows_alone:
         serves = [kind.name for kind in MODELS.values() if kind.rows_alone]
         raise ConfigError(
@@ -247,10 +247,10 @@ def _check_fit(store: HopStore, model: Model) -> None:
             f"serves {', '.join(serves[:-1])} and {serves[-1]}."
         )
     for option in ("operator", "basis"):
-        if getattr(config, option) != getattr(found, option):
+        if getattr(config, option) != getattr(store, option):
             raise ConfigError(
                 f"{option} is {getattr(config, option)!r} but {store.folder} was made with "
-                f"{getattr(found, option)!r}; leave it out, or make another store."
+                f"{getattr(store, option)!r}; leave it out, or make another store."
             )
     if config.hops > store.hops:
         raise ConfigError(

@@ -5,26 +5,23 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from hoplite.config import MOST_SEED, check_number
-from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError
-from hoplite.graph import Graph
 from hoplite.models import ModelConfig, build_model, find_model, split_options
 from hoplite.models.trained import TrainedModel
+from hoplite.node_data import NodeData
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Plan
-from hoplite.store import HopStore
-from hoplite.store.manifest import FILE as MANIFEST
+from hoplite.store import open_data
 from hoplite.tasks import USUAL, Task, find_task
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.loop import fit_runs
-from hoplite.training.results import ScoredRun, TrainingResult, name_of, number
+from hoplite.training.results import ScoredRun, TrainingResult, number
 from hoplite.training.runs import (
     NodeSet,
     Run,
@@ -42,7 +39,7 @@ MOST_RUNS = 100_000
 
 
 def train(
-    graph: Graph | HopStore | str | os.PathLike[str],
+    graph: NodeData | str | os.PathLike[str],
     model: str = "lgc",
     *,
     seeds: int | Sequence[int] = 1,
@@ -71,31 +68,33 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
-    store = as_store(graph)
+    data = open_data(graph)
+    store = data.stored
     if store is not None:
         names = {"hops", "operator", "basis"} & find_model(model).settings()
-        usual = {name: getattr(store.manifest, name) for name in names}
+        usual = {name: getattr(store, name) for name in names}
         options = usual | {"dropout": 0.0} | options
     model_config, training_config = split_options(model, options)
-    data = store or (graph if isinstance(graph, Graph) else load(graph))  # pyright: ignore[reportArgumentType] - no store
     if store is None and (memory is not None or team.size > 1):
         what = "memory is given" if memory is not None else f"there are {team.size} processes"
         raise ConfigError(
             f"{what}, which is for hop stores; make one with `hoplite propagate` and train on it."
         )
-    task, labels = find_task(), data.labels
-    if labels is None or not task.known(labels).any():
+    task = find_task()
+    if not task.known(data.labels).any():
         raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
     if not data.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
     parts, chosen = node_sets(data), as_seeds(seeds)
-    outputs = task.outputs(labels, data.class_names)
-    built = build_model(model_config, columns_of(data), outputs)
-    if isinstance(data, Graph):
-        source = Propagation(data, model_config.operator, model_config.basis, model_config.hops)
+    outputs = task.outputs(data.labels, data.class_names)
+    built = build_model(model_config, data.num_features, outputs)
+    if store is None:
+        source = Propagation(
+            data.in_memory(), model_config.operator, model_config.basis, model_config.hops
+        )
     else:
         source = StoredPropagation(
-            data,
+            store,
             built,
             memory=memory or "4GB",
             team=team,
@@ -119,21 +118,8 @@ def train(
     return TrainingResult(data, model_config, training_config, runs, task)
 
 
-def as_store(graph: Any) -> HopStore | None:
-    """The hop store that ``graph`` is, or is the path of; None if it is something else."""
-    if isinstance(graph, HopStore):
-        return graph
-    is_path = isinstance(graph, str | os.PathLike)
-    return HopStore.open(graph) if is_path and Path(graph, MANIFEST).is_file() else None
-
-
-def columns_of(data: Graph | HopStore) -> int:
-    """The number of features."""
-    return data.num_features if isinstance(data, Graph) else data.features
-
-
 def plan(
-    graph: Graph | str, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **options: Any
+    graph: NodeData | str, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **options: Any
 ) -> Plan:
     """The evaluation order that ``train`` with these arguments takes, and why.
 
@@ -145,12 +131,12 @@ def plan(
       weights first  ...
     """
     model_config, training_config = split_options(model, options)
-    graph = graph if isinstance(graph, Graph) else load(graph)
-    split = graph.split
-    rows = graph.num_nodes if model_config.standardize else split.train.size + split.val.size
+    data = open_data(graph).in_memory()
+    split = data.split
+    rows = data.num_nodes if model_config.standardize else split.train.size + split.val.size
     return plan_runs(
-        build_model(model_config, graph.num_features, graph.num_classes),
-        Propagation(graph, model_config.operator, model_config.basis, model_config.hops),
+        build_model(model_config, data.num_features, data.num_classes),
+        Propagation(data, model_config.operator, model_config.basis, model_config.hops),
         [Run(training_config, seed) for seed in as_seeds(seeds)],
         rows,
     )
@@ -169,7 +155,7 @@ def as_seeds(seeds: Any) -> list[int]:
 
 
 def scored_run(
-    graph: Graph | HopStore,
+    data: NodeData,
     config: ModelConfig,
     result: RunResult,
     source: Source,
@@ -185,11 +171,11 @@ def scored_run(
     trained = TrainedModel(
         config=config,
         weights=result.weights,
-        num_features=columns_of(graph),
-        class_names=tuple(graph.class_names or ()),
-        feature_names=tuple(graph.feature_names) if graph.feature_names else None,
+        num_features=data.num_features,
+        class_names=data.class_names,
+        feature_names=data.feature_names or None,
         training={
-            "dataset": name_of(graph),
+            "dataset": data.name,
             "task": task.name,
             "seed": result.run.seed,
             "best_epoch": result.best_epoch,

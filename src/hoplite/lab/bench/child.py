@@ -174,11 +174,9 @@ def store(
 def _graph(folder: str) -> Any:
     """The graph on disk as a graph in memory."""
     from hoplite.datasets.disk_graph import DiskGraph
-    from hoplite.graph import Graph
 
     with DiskGraph(folder) as files:
-        n = files.nodes
-        return Graph(files.adjacency.read(0, n).to_scipy(n), files.feature_rows(0, n))
+        return files.in_memory()
 
 
 def _moved() -> dict[str, int]:

@@ -299,7 +299,8 @@ def run_cost(context: Context, size: CostSize) -> Outcome:
         context.report(f"a store of scale {scale:g}", number / len(size.scales))
         folder, out = graph_folder(context, scale), context.folder / "store"
         with DiskGraph(folder) as graph:
-            nodes, entries, columns = graph.nodes, graph.adjacency.entries, graph.features
+            nodes, entries = graph.num_nodes, graph.adjacency_rows.entries
+            columns = graph.num_features
             longest = graph.longest_row
         expected = cost(nodes, entries, columns, size.hops, memory, longest_row=longest)
         task: dict[str, Any] = {"hops": size.hops, "memory": memory, "threads": context.threads}

@@ -9,13 +9,14 @@ import contextlib
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.datasets.array_files import Closing, NpyRows, growing_npy
+from hoplite.array_files import Closing, NpyRows, growing_npy
 from hoplite.sparse_checks import check_csr
 
 TYPES = {
@@ -171,6 +172,15 @@ def growing_csr(
 def index_type(nodes: int) -> type[np.integer]:
     """The type of the node numbers of a graph of this size."""
     return np.int32 if nodes < 2**31 else np.int64
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """By which a graph is known again: SHA-256 of the adjacency and of X in float32."""
+
+    graph: str
+    features: str
+    longest_row: int  # entries of it
 
 
 class AdjacencyDigest:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.datasets.csr_rows import CSR_ARRAYS, CsrFiles, CsrMemory, adjacency_digest, row_ranges
+from hoplite.csr_rows import CSR_ARRAYS, CsrFiles, CsrMemory, adjacency_digest, row_ranges
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.errors import DatasetError, StoreError
 from hoplite.operators import OPERATORS, find_operator
@@ -84,8 +84,8 @@ def test_a_damaged_graph_on_disk(kept, tmp_path_factory, damage, most, operator)
     change(folder, *damage)
     try:
         with DiskGraph(folder) as graph:
-            adjacency_digest(graph.adjacency)
-            for start, rows in find_operator(operator).rows(graph.adjacency, np.float32, most):
+            adjacency_digest(graph.adjacency_rows)
+            for start, rows in find_operator(operator).rows(graph.adjacency_rows, np.float32, most):
                 assert start + rows.shape[0] <= 40
         sentence = None
     except DatasetError as error:
@@ -126,7 +126,7 @@ def test_what_was_wrong_is_told(kept, tmp_path):
         with CsrFiles(folder) as files, pytest.raises(ValueError, match=phrase):
             _ = [files.read(start, stop) for start, stop in row_ranges(files, 10)]
         with DiskGraph(folder) as graph, pytest.raises(DatasetError, match=phrase):
-            graph.adjacency.read(0, graph.nodes)
+            graph.adjacency_rows.read(0, graph.num_nodes)
         with pytest.raises(DatasetError, match=phrase):
             propagate(folder, tmp_path / "s", hops=1)
 

@@ -1,0 +1,101 @@
+"""What all node data answers, wherever it is: a graph in memory, a graph on disk, a hop store.
+
+Training, prediction and explanation ask these questions and never what kind of object it is.
+:func:`hoplite.open_data` makes node data of what a user names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from hoplite.csr_rows import CsrRows, Fingerprint
+from hoplite.graph import Graph, Split
+
+if TYPE_CHECKING:
+    from builtins import property as cached_property  # a protocol's property must be one
+else:
+    from functools import cached_property
+
+__all__ = ["GraphData", "NodeData", "StoredHops", "cached_property"]
+
+
+class NodeData(Protocol):
+    """n nodes with d features each, (some) labels of m classes, and a split.
+
+    ``labels`` is (n,) with -1 where unknown. ``node_ids`` is None where nodes have no names but
+    their numbers. ``stored`` are the hop features, if they have been computed already, and None
+    otherwise. ``adjacency_rows`` reads the edge weights; None if they are not known any more.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def num_nodes(self) -> int: ...
+    @property
+    def num_features(self) -> int: ...
+    @property
+    def num_classes(self) -> int: ...
+    @property
+    def class_names(self) -> tuple[str, ...]: ...
+    @property
+    def feature_names(self) -> tuple[str, ...] | None: ...
+    @property
+    def labels(self) -> np.ndarray: ...
+    @property
+    def split(self) -> Split: ...
+    @property
+    def node_ids(self) -> Sequence[Any] | None: ...
+    @property
+    def stored(self) -> StoredHops | None: ...
+    @property
+    def adjacency_rows(self) -> CsrRows | None: ...
+
+    def feature_rows(self, start: int, stop: int) -> np.ndarray:
+        """Rows ``start`` to ``stop`` (excluded) of X, dense and in float32."""
+        ...
+
+    def in_memory(self) -> Graph:
+        """All of it as a graph in memory; StoreError where only hop features are known."""
+        ...
+
+
+class GraphData(NodeData, Protocol):
+    """Node data with edges, of which hop features can be computed."""
+
+    @property
+    def adjacency_rows(self) -> CsrRows: ...
+
+    def fingerprint(self) -> Fingerprint:
+        """By which the graph is known again, wherever it is kept."""
+        ...
+
+
+class StoredHops(NodeData, Protocol):
+    """Node data whose hop features p_0(S) X .. p_k(S) X are known: S, p_i and k = ``hops``."""
+
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def hops(self) -> int: ...
+    @property
+    def operator(self) -> str: ...
+    @property
+    def basis(self) -> str: ...
+
+    def require_complete(self) -> Any:
+        """StoreError, with the way to finish it, if a part is missing."""
+        ...
+
+    def read(self, start: int, stop: int, hops: Sequence[int] | None = None) -> np.ndarray:
+        """Rows ``start`` to ``stop`` (excluded) of ``hops``: float32 (hops, rows, d)."""
+        ...
+
+    def rows(
+        self, nodes: np.ndarray | Sequence[int], hops: Sequence[int] | None = None
+    ) -> np.ndarray:
+        """The rows of ``nodes``, in that order: float32 (hops, len(nodes), d)."""
+        ...

@@ -1,0 +1,86 @@
+"""From what a user names to node data: a hop store, a graph in memory, a graph on disk."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from hoplite.datasets import load
+from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
+from hoplite.datasets.load import NAMES
+from hoplite.datasets.table_import import import_tables
+from hoplite.datasets.table_reader import find_table, has_table, table_bytes
+from hoplite.node_data import GraphData, NodeData
+from hoplite.store.manifest import FILE
+from hoplite.store.memory import release_memory, used_memory
+from hoplite.store.store import GRAPH, HopStore
+
+# Tables in memory take several times the bytes of their files, and the reader of CSV its own.
+TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
+
+
+def open_data(source: NodeData | str | os.PathLike[str], *, seed: int = 0) -> NodeData:
+    """The node data that ``source`` is or names.
+
+    A hop store stays on disk, see :class:`HopStore`; a graph on disk is read into memory; all else
+    is what :func:`hoplite.load` takes, with its ``seed``.
+
+    >>> open_data("cora")
+    Graph(nodes=2708, edges=5278, features=1433, classes=7)
+    """
+    if not isinstance(source, str | os.PathLike):
+        return source
+    folder = _folder(source)
+    if folder is not None and (folder / FILE).is_file():
+        return HopStore.open(folder)
+    if folder is not None and is_disk_graph(folder):
+        with DiskGraph(folder) as graph:
+            return graph.in_memory()
+    return load(source, seed=seed)  # pyright: ignore[reportArgumentType] - any path is one
+
+
+@contextlib.contextmanager
+def opened_graph(
+    source: Any, out: Path, budget: int, seed: int, tell: Callable[[str, float], None]
+) -> Iterator[tuple[GraphData, bool]]:
+    """The graph that ``source`` is or names, in memory if that is small and otherwise on disk.
+
+    With it, whether it was loaded into memory here, which is free again afterwards.
+    """
+    folder = _folder(source)
+    if not isinstance(source, str | os.PathLike):
+        yield source.in_memory() if source.stored else source, False
+    elif folder is not None and is_disk_graph(folder):
+        with DiskGraph(folder) as graph:
+            yield graph, False
+    elif large_tables(source, budget):
+        import_tables(
+            Path(source), out / GRAPH, memory=budget - used_memory(), seed=seed, progress=tell
+        )
+        release_memory()
+        with DiskGraph(out / GRAPH) as graph:
+            yield graph, False
+    else:
+        tell(f"loading {source}", 0.0)
+        loaded = open_data(source, seed=seed).in_memory()
+        release_memory()
+        yield loaded, True
+
+
+def large_tables(source: Any, budget: int) -> bool:
+    """Whether ``source`` is a folder of tables that are better imported than loaded."""
+    folder = _folder(source)
+    if folder is None or not (has_table(folder, "nodes") and has_table(folder, "edges")):
+        return False
+    size = sum(table_bytes(find_table(folder, stem)) for stem in ("nodes", "edges"))
+    return TABLE_SHARE * size + READER_BYTES > budget - used_memory()
+
+
+def _folder(source: Any) -> Path | None:
+    """The folder that ``source`` names: a known name wins over a folder called the same."""
+    if isinstance(source, str) and source.lower().partition(":")[0] in ("", *NAMES):
+        return None
+    return Path(source) if isinstance(source, str | os.PathLike) and Path(source).is_dir() else None
