@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from hoplite.models import MODELS
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -12,9 +14,14 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # what the examples save must not land in the repository
+    known = dict(MODELS)
     blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    for block in blocks:
-        exec(compile(block, page.name, "exec"), {})
+    try:
+        for block in blocks:
+            exec(compile(block, page.name, "exec"), {})
+    finally:  # a page may make a model known
+        MODELS.clear()
+        MODELS.update(known)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

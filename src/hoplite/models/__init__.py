@@ -6,6 +6,7 @@ docs/your-own-model.md.
 
 from __future__ import annotations
 
+from hoplite.config import choice_setting, flag_setting, number_setting
 from hoplite.models.base import Model, Weights, build_model
 from hoplite.models.egc import EGC
 from hoplite.models.gat import GAT
@@ -55,9 +56,12 @@ __all__ = [
     "all_settings",
     "build_model",
     "check_batch",
+    "choice_setting",
     "find_model",
+    "flag_setting",
     "idle_settings",
     "models_with",
+    "number_setting",
     "register_model",
     "split_options",
     "without_idle",

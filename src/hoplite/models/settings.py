@@ -212,7 +212,7 @@ def own_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     One that it would ignore is a mistake, not a wish, unless it is the default of the models that
     have it. An unknown name gets the nearest suggested.
     """
-    known, own = all_settings(), find_model(model).settings()
+    own, known = find_model(model).settings(), all_settings()
     for name, value in options.items():
         if name not in known:
             raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")

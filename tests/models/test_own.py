@@ -1,0 +1,110 @@
+"""A model of the user's own, that of docs/your-own-model.md: found, searched, saved, refused."""
+
+import json
+import re
+import sys
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from tests.commands import hoplite
+
+from hoplite import ConfigError, ModelFileError, TrainedModel, train
+from hoplite.config import number_setting
+from hoplite.estimators import NodeClassifier
+from hoplite.models import MODELS, ModelConfig, Polynomial, PolynomialSettings, register_model
+from hoplite.models import settings as registry
+from hoplite.selection import search
+
+PAGE = Path(__file__).parents[2] / "docs" / "your-own-model.md"
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The page's class as a module of its own, and the list of models as it was afterwards."""
+    (code,) = re.findall(r"```python\n(.*?)# Use it", PAGE.read_text(), re.DOTALL)
+    (tmp_path / "my_models.py").write_text(code)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    known = dict(MODELS)
+    yield "my_models"
+    MODELS.clear()
+    MODELS.update(known)
+    sys.modules.pop("my_models", None)
+
+
+def test_the_command_line_finds_it_with_its_options(module, tmp_path):
+    command = ["cora", "--model", f"{module}:Damped", "--hops", 2, "--epochs", 3, "--seeds", 1]
+    told = hoplite("train", *command, "--damping", 0.25, "--json", "--out", "m", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    config = json.loads(told.stdout)["config"]
+    assert (config["model"], config["damping"]) == ("damped", 0.25)
+    assert json.loads(Path("m/config.json").read_text())["module"] == module
+    assert "--damping" in hoplite("train", *command, "--help", cwd=tmp_path).stdout
+    wrong = hoplite("train", *command, "--damping", 2, cwd=tmp_path)
+    assert (wrong.returncode, "damping is 2.0; it must be" in wrong.stderr) == (2, True)
+    idle = hoplite("train", "cora", "--model", "my_models:Damped", "--heads", 2, cwd=tmp_path)
+    assert "heads is 2 but damped has no heads; leave it out, or use gat" in idle.stderr
+    with pytest.raises(ModelFileError, match="'damped', which is not known here; import my_models"):
+        TrainedModel.load("m")
+    assert module not in sys.modules  # a file does not choose what is imported
+    __import__(module)
+    assert TrainedModel.load("m").config == ModelConfig("damped", hops=2, damping=0.25)
+
+
+def test_worker_processes_find_it(module, tmp_path, graphs):
+    grid = tmp_path / "grid.toml"
+    grid.write_text("[any]\nhops = 2\nepochs = 4\ndamping = {low = 0.1, high = 0.9}")
+    graph, options = graphs(n=30, d=5), {"grid": grid, "samples": 3, "seeds": 2}
+    alone = search(graph, f"{module}:Damped", out=tmp_path / "a", **options)
+    many = search(graph, "damped", out=tmp_path / "b", workers=2, **options)
+    assert [one.options for one in alone.ranking] == [one.options for one in many.ranking]
+    assert alone.val == many.val
+
+
+def test_an_installed_package_names_it(module, monkeypatch, graphs):
+    entry = EntryPoint("damped", f"{module}:Damped", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    with pytest.raises(ConfigError, match="Did you mean 'damped'"):
+        ModelConfig("damqed")
+    graph = graphs()
+    model = train(graph, "damped", hops=2, epochs=3, damping=0.0).model
+    np.testing.assert_allclose(model.coefficients_[1:], 0)
+    with pytest.raises(ConfigError, match=r"damping is 0.3 but lgc has no damping.*use damped"):
+        train(graph, "lgc", damping=0.3)
+
+
+def test_an_estimator_of_it_has_its_settings(module, graphs):
+    __import__(module)
+
+    class DampedClassifier(NodeClassifier):
+        kind = MODELS["damped"]
+
+    graph = graphs(n=30)
+    twin = clone(DampedClassifier(graph, damping=0.3, hops=2, epochs=3))
+    assert (twin.damping, twin.hops, twin.lr) == (0.3, 2, 0.05)
+    assert "start" not in twin.get_params()
+    nodes = np.flatnonzero(graph.labels >= 0)
+    assert twin.fit(nodes, graph.labels[nodes]).model_.config.damping == 0.3
+    with pytest.raises(TypeError, match="heads"):
+        DampedClassifier(graph, heads=2)
+
+
+def test_what_cannot_be_registered(module):
+    with pytest.raises(ConfigError, match="is not a Model"):
+        register_model(dict)
+    for name, sentence in (("lgc", "belongs to hoplite.models.lgc"), ("a b", "give it one of")):
+        with pytest.raises(ConfigError, match=sentence):
+            register_model(type("Taken", (Polynomial,), {"name": name}))
+    for name, default in (("lr", 0.1), ("seeds", 1), ("hidden", 0.5)):
+        body = {"__annotations__": {name: "float"}, name: number_setting(default, "Wrong.")}
+        made = type(PolynomialSettings)("Wrong", (PolynomialSettings,), body)
+        settings = dataclass(frozen=True)(made)
+        with pytest.raises(ConfigError, match=f"other's setting '{name}' is"):
+            register_model(type("Other", (Polynomial,), {"name": "other", "Settings": settings}))
+    for address in ("my_models:Nobody", "no_such_module:Model", "my_models:torch"):
+        with pytest.raises(ConfigError, match=r"cannot be imported|is not a Model"):
+            ModelConfig(address)
