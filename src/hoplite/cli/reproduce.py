@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
-from hoplite.errors import HopliteError
+from hoplite.errors import HopliteError, require_extra
 from hoplite.files import read_regular
 
 MOST_NOTES = 1 << 24  # bytes
@@ -47,10 +47,9 @@ def reproduce(
             raise HopliteError(f"cannot read {notes}: {error.strerror}.") from None
         except UnicodeDecodeError as error:
             raise HopliteError(f"cannot read {notes}: {error}.") from None
-    from hoplite.lab.report import check_libraries, terminal_tables
-
-    check_libraries()
-    from hoplite.lab.reproduce import reproduce as run  # only now: torch takes a second
+    require_extra("lab", "hoplite reproduce", "jinja2", "plotly", "torch_geometric")
+    from hoplite.lab.report import terminal_tables  # only now: torch takes a second
+    from hoplite.lab.reproduce import reproduce as run
 
     started = time.monotonic()
     with steps_bar("reproduce") as progress:
