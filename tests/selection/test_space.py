@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, GridError
 from hoplite.models import MODELS
 from hoplite.models.hlgc import GATES
 from hoplite.selection.dimensions import Distribution
@@ -62,6 +62,20 @@ def test_reduced_is_a_part_of_the_paper(dataset):
             assert (len(part) < len(whole)) == (reduced.cut(dataset, model, fixed) is not None)
     assert reduced.cut(dataset, "gat")
     assert reduced.cut(dataset, "hlgc")
+
+
+def test_a_file_may_extend_a_built_in_space():
+    text = 'extends = "paper"\n[cora]\nlr = 0.3\n[cora.lgc]\nhops = 2\n[club]\nhops = [1, 2]\n'
+    space, paper = parse_space(text), read_space("paper")
+    whole = paper.configurations("cora", "sgc")
+    assert len(space.configurations("cora", "sgc")) == len(whole) / 3
+    assert {one["lr"] for one in space.configurations("cora", "sgc")} == {0.3}
+    assert {one["hops"] for one in space.configurations("cora", "lgc")} == {2}
+    assert space.configurations("pubmed", "lgc") == paper.configurations("pubmed", "lgc")
+    assert space.configurations("club", "lgc") == [{"hops": 1}, {"hops": 2}]
+    for wrong in ('"papers"', "3", "[]", "{a = 1}"):
+        with pytest.raises(GridError, match=r"extends is .*; it must be one of paper, reduced"):
+            parse_space(f"extends = {wrong}")
 
 
 @pytest.mark.parametrize("name", ["paper", "reduced", "quick"])

@@ -5,6 +5,7 @@
     [cora.hlgc]        one model: its keys replace the dataset's
     [cora.hlgc.node]   one gate of hLGC: its keys replace the model's
 
+``extends = "paper"``, above all sections, takes what the file does not say from a built-in space.
 Below them stand options of ``train``: ``lr = [0.2, 0.02]``, ``lr = 0.2``, or a distribution,
 ``lr = {low = 1e-3, high = 1.0, log = true}``.
 """
@@ -233,6 +234,11 @@ def parse_space(text: str, name: str = "space") -> Space:
     note = tables.pop("note", "")
     if not isinstance(note, str):
         raise GridError(f"space {name}: note is {shorten(note)}; it must be a text.")
+    base = tables.pop("extends", None)
+    if base not in (None, *BUILT_IN):
+        raise GridError(
+            f"space {name}: extends is {shorten(base)}; it must be one of {', '.join(BUILT_IN)}."
+        )
     sections: dict[str, Layer] = {}
     for key, table in tables.items():
         if not isinstance(table, dict) or (key in all_settings() and {"low", "high"} & set(table)):
@@ -243,7 +249,15 @@ def parse_space(text: str, name: str = "space") -> Space:
         if key.lower() in sections:
             raise GridError(f"space {name} has two sections [{key.lower()}]; join them.")
         sections[key.lower()] = _read_layer(table, f"space {name}, [{key}]", tuple(MODELS))
+    for key, below in read_space(base).sections.items() if base else ():
+        sections[key] = below if key not in sections else _joined(below, sections[key])
     return Space(name, note, sections)
+
+
+def _joined(below: Layer, above: Layer) -> Layer:
+    """A table of the space that is extended, with what stands above it replacing its values."""
+    dimensions, inner = {**below.dimensions, **above.dimensions}, {**below.inner, **above.inner}
+    return Layer(dimensions, above.cut or below.cut, inner)
 
 
 def _read_layer(

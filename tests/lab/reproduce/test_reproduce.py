@@ -17,10 +17,12 @@ import torch
 
 import hoplite
 from hoplite.errors import ConfigError, HopliteError
+from hoplite.lab.machine import Machine
+from hoplite.lab.report.findings import missing
 from hoplite.lab.reproduce import reproduce, sections
 from hoplite.lab.reproduce.chosen import Job, _Examinations, examine_many, hop_coefficients
 from hoplite.lab.reproduce.run import check_datasets, full_jobs, quick_jobs
-from hoplite.lab.results import Accuracy, Results, load_results
+from hoplite.lab.results import Accuracy, Results, Spectrum, load_results
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.selection import Ledger, rank, read_space
@@ -35,6 +37,7 @@ epochs = 15
 [cora.hlgc]
 lr = 0.2
 """
+MACHINE = Machine(cpu="a test's", threads=1)  # measuring the real one takes seconds
 EFFORT = sections.TimingEffort(epochs=2, slow_epochs=2, rounds=1, peer_epochs=1)
 
 
@@ -57,7 +60,17 @@ def small(grid: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr("hoplite.lab.reproduce.run.quick_jobs", jobs)
     monkeypatch.setattr(sections, "FULL", EFFORT)
     monkeypatch.setattr(sections, "QUICK", EFFORT)
+    monkeypatch.setattr("hoplite.lab.reproduce.run.describe", lambda threads: MACHINE)
     return grid
+
+
+def leave_out_times_and_spectra(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They take most of a small run, and one test of them is enough."""
+    nothing = Spectrum(dataset="cora", points=[], responses=[])
+    monkeypatch.setattr(sections, "time_jobs", lambda *arguments: [])
+    monkeypatch.setattr(sections, "spectrum", lambda *arguments: nothing)
 
 
 def test_a_full_run_has_every_section(
@@ -97,8 +110,11 @@ def test_a_full_run_has_every_section(
     check_nothing_is_trained_again(out, results, monkeypatch)
 
 
-def test_the_commands_repeat_the_figures(small: str, tmp_path: Path) -> None:
+def test_the_commands_repeat_the_figures(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Each number says the command that gives it again."""
+    leave_out_times_and_spectra(monkeypatch)
     results = reproduce(tmp_path / "q", quick=True, datasets=["cora"], seeds=2)
     entry = next(e for e in results.accuracy if e.model == "lgc")
     words = shlex.split(entry.command)
@@ -118,6 +134,7 @@ def check_nothing_is_trained_again(
         raise AssertionError("trained again")
 
     monkeypatch.setattr("hoplite.lab.reproduce.chosen.train", no)
+    leave_out_times_and_spectra(monkeypatch)
     again = reproduce(out, datasets=["cora"], seeds=2, workers=1)
     for section in ("accuracy", "curves", "coefficients"):
         assert getattr(again, section) == getattr(first, section)
@@ -172,6 +189,23 @@ def test_what_another_command_is_at_stays(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {".cora-sgc.json.tmp", ".cora-sgc.lock"}
     work.tidy()
     assert not list(tmp_path.iterdir())
+
+
+def test_an_interrupted_quick_run_can_be_shown(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*arguments: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("hoplite.lab.reproduce.run.examine_many", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(tmp_path, quick=True, datasets=["cora"])
+    found = load_results(tmp_path)
+    assert found.quick
+    assert "reproduce --quick --dataset cora" in str(found.command)
+    assert "Time per epoch." in missing(found)
+    with pytest.raises(ConfigError, match="holds a run with kind 'quick', and this one has 'full'"):
+        reproduce(tmp_path, datasets=["cora"])
 
 
 def test_unknown_datasets_are_told(tmp_path: Path) -> None:
