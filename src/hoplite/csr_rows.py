@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -100,6 +101,7 @@ class CsrFiles(Closing):
             if last[0] != self.entries or len(self._values) != self.entries:
                 raise ValueError("indptr, indices and values do not fit together")
             self._open = stack.pop_all()
+        weakref.finalize(self, self._open.close)  # of a reader that nobody closed
 
     def indptr(self, start: int, stop: int) -> np.ndarray:
         """Where rows ``start`` to ``stop`` (excluded) begin, and where the last of them ends."""

@@ -86,6 +86,11 @@ class StoredHops(NodeData, Protocol):
     @property
     def basis(self) -> str: ...
 
+    @property
+    def operator_rows(self) -> CsrRows:
+        """S, in the form that the basis needs."""
+        ...
+
     def require_complete(self) -> Any:
         """StoreError, with the way to finish it, if a part is missing."""
         ...

@@ -99,6 +99,41 @@ def test_ids_and_names_of_tables(folder):
     assert "The search is exhaustive" in text
 
 
+def test_a_store_instead_of_the_tables(folder):
+    succeeded("propagate", "club", "--hops", 2, "--out", "club-store", cwd=folder)
+    node = json.loads(
+        succeeded("explain", "club-model", "club", "--node", "p3", "--json", cwd=folder)
+    )
+    options = ["--memory", "700MB", "--json"]
+    for name in ("p3", str(node["node"]["index"])):  # by id where the store keeps the ids
+        done = hoplite("explain", "club-model", "club-store", "--node", name, *options, cwd=folder)
+        if done.returncode == 0:
+            break
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert list(found) == list(node)
+    for part in ("class", "against", "model", "hops", "features"):
+        assert text(found[part]) == text(node[part])
+    assert [one["index"] for one in found["nodes"]["top"]] == [
+        one["index"] for one in node["nodes"]["top"]
+    ]
+    assert found["flips"] is not None or "Removals were not searched: " in done.stderr
+    few = hoplite(
+        "explain", "club-model", "club-store", "--node", name, "--memory", "1MB", cwd=folder
+    )
+    assert few.returncode == 1
+    assert "give more --memory" in few.stderr
+
+
+def text(value):
+    """JSON with its numbers rounded to what float32 tells."""
+    if isinstance(value, dict):
+        return {name: text(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [text(one) for one in value]
+    return f"{value + 0:.4f}" if isinstance(value, float) else value
+
+
 @pytest.mark.parametrize(
     ("code", "arguments", "message"),
     [

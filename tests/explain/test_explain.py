@@ -165,7 +165,7 @@ def test_pairs_in_many_blocks(graphs, monkeypatch):
     graph = graphs(sparse=True)
     trained = untrained(ModelConfig("lgc", 2), graph)
     whole = explain(trained, graph, graph.node_ids[1])
-    monkeypatch.setattr("hoplite.explain.explanation.BLOCK_ENTRIES", 4)
+    monkeypatch.setattr("hoplite.explain.rows.BLOCK_ENTRIES", 4)
     blocks = explain(trained, graph, graph.node_ids[1])
     np.testing.assert_array_equal(blocks.node_feature.toarray(), whole.node_feature.toarray())
     assert blocks.top("node_features", 7) == whole.top("node_features", 7)

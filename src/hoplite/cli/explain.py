@@ -16,6 +16,7 @@ from hoplite.cli.console import (
     check_page,
     print_json,
     print_line,
+    print_note,
     print_table,
     steps_bar,
 )
@@ -40,10 +41,16 @@ def explain(
         int, typer.Option(min=1, help="Most edges, and most nodes, that the search removes.")
     ] = 500,
     out: Annotated[Path | None, typer.Option(help="A page to write as well: FILE.html.")] = None,
+    memory: Annotated[
+        str, typer.Option(help="For a store: peak memory of the process, such as 700MB.")
+    ] = "4GB",
     split_seed: SplitSeedOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Explain the prediction for one node of DATASET: an exact sum of hops, nodes and features."""
+    """Explain the prediction for one node of DATASET: an exact sum of hops, nodes and features.
+
+    DATASET may be a hop store, which is read piece by piece.
+    """
     if out is not None:
         check_page(out)
         from hoplite.lab.report import check_libraries
@@ -53,18 +60,23 @@ def explain(
     from hoplite.explain import explain as explained
     from hoplite.explain import flips as search
     from hoplite.explain.exact import class_index
+    from hoplite.explain.rows import NoRemovals
     from hoplite.explain.text import MOST_FLIPS, terminal_explanation
 
     model = TrainedModel.load(model_dir)
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
-    graph = open_data(dataset, seed=split_seed).in_memory()
-    explanation = explained(model, graph, node, class_, against=against)
+    data = open_data(dataset, seed=split_seed)
+    explanation = explained(model, data, node, class_, against=against, memory=memory)
     found = None
     if flips and model.num_classes > 1:
-        with steps_bar("removals") as report:
-            found = search(model, graph, node, budget=budget, most=MOST_FLIPS, progress=report)
+        options = {"budget": budget, "most": MOST_FLIPS, "memory": memory}
+        try:
+            with steps_bar("removals") as report:
+                found = search(model, data, node, **options, progress=report)
+        except NoRemovals as error:
+            print_note(f"Removals were not searched: {error}")
     values = explanation.summary(top=top, flips=found)
     if out is not None:
         from hoplite.lab.report import write_explanation

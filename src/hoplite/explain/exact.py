@@ -1,4 +1,4 @@
-"""A trained linear model on one graph, in float64: what explanations and removals are made from.
+"""A trained linear model on a graph or hop store, in float64: what explanations are made from.
 
     logits(v) = sum_i c_i(v) * (p_i(S) X)[v] Theta (+ b),    (p_i(S) X)[v] = R_i X
 
@@ -16,15 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hoplite.datasets import load
 from hoplite.errors import ConfigError, GraphError, nearest_hint
-from hoplite.graph import Graph
+from hoplite.explain.rows import GraphRows, Rows, StoredRows
 from hoplite.models import MODELS, Weights, build_model
-from hoplite.models.alignment import aligned_graph, check_classes
+from hoplite.models.alignment import aligned_columns, aligned_graph, check_classes
 from hoplite.models.trained import TrainedModel
-from hoplite.propagation.backend import threads_for
+from hoplite.node_data import NodeData
 from hoplite.propagation.engine import KnownRows, Propagation
-from hoplite.propagation.polynomial import iterate
+from hoplite.store import open_data
 
 COMPARED_IDS = 50_000  # node ids among which the nearest to a wrong one is looked for
 
@@ -32,51 +31,54 @@ COMPARED_IDS = 50_000  # node ids among which the nearest to a wrong one is look
 class ExactModel:
     """``trained`` on ``graph``, set up once; the graph must fit it as for its logits.
 
+    >>> from hoplite import Graph
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> from hoplite import ModelConfig
     >>> weights = {"theta": torch.ones(1, 2), "alpha": torch.tensor([1.0, 10.0])}
     >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
     >>> exact = ExactModel(TrainedModel(config, weights, 1, ("a", "b")), graph)
-    >>> exact.reach(0).tolist()
+    >>> exact.rows.reach(0).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     >>> exact.logits_of(0).tolist()
     [31.0, 31.0]
     """
 
-    def __init__(self, trained: TrainedModel, graph: Graph | str) -> None:
-        config = trained.config
-        graph = load(graph) if isinstance(graph, str) else graph
+    def __init__(
+        self, trained: TrainedModel, data: NodeData | str, memory: int | None = None
+    ) -> None:
+        config, data = trained.config, open_data(data)
         if not config.kind.linear:
             linear = [model.name for model in MODELS.values() if model.linear]
             raise ConfigError(
                 f"the model is a {config.model}, which is not linear, so its logits are no sums "
                 f"over hops, nodes and features; use an {', '.join(linear[:-1])} or {linear[-1]}."
             )
-        graph = aligned_graph(graph, trained.num_features, trained.feature_names)
-        check_classes(graph, trained.class_names, trained.left_out_classes)
-        self.trained = trained
-        self.graph = graph
+        check_classes(data, trained.class_names, trained.left_out_classes)
+        self.rows: Rows
+        if data.stored is None:
+            graph = aligned_graph(data.in_memory(), trained.num_features, trained.feature_names)
+            self.rows = GraphRows(graph, config)
+        else:
+            columns = aligned_columns(data, trained.num_features, trained.feature_names)
+            self.rows = StoredRows(data.stored, config, columns, memory)
+        self.trained, self.data = trained, self.rows.data
         self.model = build_model(config, trained.num_features, trained.num_classes)
         self.weights: Weights = {
             name: value.double().unsqueeze(0) for name, value in trained.weights.items()
         }
-        self.features: Any = graph.features.astype(np.float64, copy=False)
-        self.propagation = Propagation(
-            graph, config.operator, config.basis, config.hops, dtype=np.float64
-        )
 
-    def reach(self, node: int) -> np.ndarray:
-        """The rows ``node`` of p_0(S) .. p_k(S): (k + 1, n)."""
-        owner = self.propagation
-        unit = torch.zeros(self.graph.num_nodes, 1, dtype=torch.float64)
-        unit[node] = 1
-        with threads_for(len(unit)):
-            hops = list(iterate(owner.matrix, owner.basis, unit, owner.hops))
-        return torch.cat(hops, dim=1).T.contiguous().numpy()
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """Names of X's columns, in the model's order."""
+        names = self.data.feature_names
+        return names and (self.trained.feature_names or names)
 
     def hop_features(self, reach: np.ndarray) -> np.ndarray:
         """p_i(S) X at a node from its ``reach``: (k + 1, d)."""
-        return np.ascontiguousarray((self.features.T @ reach.T).T)
+        total = np.zeros((self.trained.num_features, len(reach)))
+        for nodes, rows in self.rows.features(np.flatnonzero(reach.any(axis=0))):
+            total += rows.T @ reach[:, nodes].T
+        return np.ascontiguousarray(total.T)
 
     def coefficients(self, node: int, reach: np.ndarray) -> np.ndarray:
         """What hop i of ``node`` is multiplied with beside Theta, by the reading of the gate.
@@ -85,93 +87,101 @@ class ExactModel:
         """
         hops = torch.from_numpy(self.hop_features(reach)).unsqueeze(1)
         found = self.model.node_coefficients(self.weights, KnownRows(hops))
-        widths = {"hop": 1, "class": self.trained.num_classes, "feature": self.graph.num_features}
+        widths = {"hop": 1, "class": self.trained.num_classes, "feature": self.trained.num_features}
         width = widths[self.model.coefficient_per]
         return torch.stack([one.reshape(-1).expand(width) for one in found]).double().numpy()
 
-    def outputs(self, node: int, hops: Tensor, weights: Weights | None = None) -> Tensor:
-        """Logits (rows, m) of ``node`` if its hop features were ``hops`` (k + 1, rows, d).
+    def outputs(self, hops: Tensor, weights: Weights | None = None) -> Tensor:
+        """Logits (rows, m) of nodes whose hop features are ``hops`` (k + 1, rows, d).
 
         A standardised model keeps the mean and spread of the graph as it is.
         """
         weights = self.weights if weights is None else weights
-        view = KnownRows(hops)
-        mean, spread = (torch.from_numpy(part) for part in self.scaling)
-        values = (self.model.filtered(weights, view, None)[:, 0] - mean) / spread
+        mean, spread = (torch.from_numpy(part).to(hops.dtype) for part in self.scaling)
+        values = (self.model.filtered(weights, KnownRows(hops), None)[:, 0] - mean) / spread
         return values + weights["bias"][0] if "bias" in weights else values
 
     @cached_property
     def scaling(self) -> tuple[np.ndarray, np.ndarray]:
         """Mean and spread (m,) that standardisation takes off the logits; 0 and 1 without it."""
+        count, mean = 0, np.zeros(self.trained.num_classes)
         if not self.trained.config.standardize:
-            return np.zeros(self.trained.num_classes), np.ones(self.trained.num_classes)
-        with torch.no_grad():
-            values = self.model.filtered(self.weights, self.propagation.view(), None)[:, 0]
-        spread, mean = torch.std_mean(values, dim=0, correction=0)
-        least = np.finfo(self.graph.features.dtype).eps  # as in the model's own number type
-        return mean.numpy(), spread.clamp_min(float(least)).numpy()
+            return mean, np.ones_like(mean)
+        squares = np.zeros_like(mean)  # of the distances from the mean, of the nodes so far
+        for view in self.rows.views():
+            with torch.no_grad():
+                values = self.model.filtered(self.weights, view, None)[:, 0]
+            more, away = len(values), values.mean(dim=0).numpy() - mean
+            squares += values.var(dim=0, correction=0).numpy() * more
+            squares += away**2 * (count * more / (count + more))
+            count += more
+            mean = mean + away * (more / count)
+        least = float(np.finfo(self.rows.dtype).eps)  # as in the model's own number type
+        return mean, np.sqrt(squares / max(count, 1)).clip(least)
 
     def logits_of(self, node: int, reach: np.ndarray | None = None) -> np.ndarray:
         """The model's own logits (m,) of ``node``, in the number type of the graph.
 
         Where the gates need every hop feature, the node's own are taken from ``reach``; all other
-        models are evaluated as for a prediction, once for all nodes.
+        models are evaluated as for a prediction: once for all nodes of a graph, or from the hop
+        features that a store has.
         """
-        if self.model.columns == "classes" or self.trained.config.standardize:
+        hops = self.rows.hops_of(node)
+        whole = self.model.columns == "classes" or self.trained.config.standardize
+        if hops is None and whole:
             found = self._every_logit[node]
         else:
-            reach = self.reach(node) if reach is None else reach
-            dtype = torch.from_numpy(np.zeros(0, self.graph.features.dtype)).dtype
-            hops = torch.from_numpy(self.hop_features(reach)).to(dtype).unsqueeze(1)
-            weights = {name: value.to(dtype) for name, value in self.weights.items()}
+            if hops is None:
+                reach = self.rows.reach(node) if reach is None else reach
+                hops = self.hop_features(reach)[:, None]
+            own = torch.from_numpy(hops.astype(self.rows.dtype))
+            weights = {name: value.to(own.dtype) for name, value in self.weights.items()}
             with torch.no_grad():
-                view = KnownRows(hops)
-                found = self.model.logits(weights, view)[0, 0].numpy()
+                found = self.outputs(own, weights)[0].numpy()
         if not np.isfinite(found).all():
-            ids = self.graph.node_ids or range(self.graph.num_nodes)
             raise ConfigError(
-                f"the model gives node {ids[node]} the logits {found.tolist()}; "
-                "train it again with a smaller learning rate."
+                f"the model gives node {node_id(self.data, node)} the logits {found.tolist()}, "
+                "which are not finite; train it again with a smaller learning rate."
             )
         return found.astype(np.float64)
 
     @cached_property
     def _every_logit(self) -> np.ndarray:
-        config, own = self.trained.config, self.propagation
-        if self.graph.features.dtype != np.float64:
-            own = Propagation(self.graph, config.operator, config.basis, config.hops)
+        config = self.trained.config
+        own = Propagation(self.data.in_memory(), config.operator, config.basis, config.hops)
         return self.trained.logits_from(own)
 
 
-def node_index(graph: Graph, node: Any) -> int:
+def node_index(data: NodeData, node: Any) -> int:
     """The index of ``node``: one of the graph's node ids, or without those an index itself.
 
+    >>> from hoplite import Graph
     >>> node_index(Graph.from_edges([(0, 1)], np.eye(2), node_ids=["ann", "bob"]), "bob")
     1
     """
     if isinstance(node, np.ndarray | list | tuple):
         raise GraphError(f"node is a {type(node).__name__}; explain one node at a time.")
-    if graph.node_ids is not None:
-        ids = list(graph.node_ids)
+    if data.node_ids is not None:
+        ids = list(data.node_ids)
         for known, wanted in ((ids, node), ([str(one) for one in ids], str(node))):
             if wanted in known:
                 return known.index(wanted)
         hint = nearest_hint(node, [str(one) for one in islice(ids, COMPARED_IDS)])
         raise GraphError(f"node is {node!r}, which is not the id of a node of the graph.{hint}")
     text = str(node)
-    if isinstance(node, bool) or not text.isdecimal() or int(text) >= graph.num_nodes:
+    if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:
         raise GraphError(
-            f"node is {node!r} but the graph has {graph.num_nodes:,} nodes without ids; "
-            f"pass an index from 0 to {graph.num_nodes - 1:,}."
+            f"node is {node!r} but the graph has {data.num_nodes:,} nodes without ids; "
+            f"pass an index from 0 to {data.num_nodes - 1:,}."
         )
     return int(text)
 
 
-def node_id(graph: Graph, node: int) -> str | int:
+def node_id(data: NodeData, node: int) -> str | int:
     """The id of a node as JSON has it: a whole number or a text; its index without ids."""
-    if graph.node_ids is None:
+    if data.node_ids is None:
         return int(node)
-    found = graph.node_ids[node]
+    found = data.node_ids[node]
     whole = isinstance(found, int | np.integer) and not isinstance(found, bool)
     return int(found) if whole else str(found)
 

@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
-from scipy.sparse.csgraph import dijkstra
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
@@ -36,16 +34,22 @@ from hoplite.explain.summary import (
     StrongestPairs,
     Summary,
 )
-from hoplite.graph import Graph
 from hoplite.models.trained import TrainedModel
+from hoplite.node_data import NodeData
+from hoplite.store.memory import parse_bytes
 
 KINDS = ("hops", "nodes", "features", "node_features")
-BLOCK_ENTRIES = 1 << 22  # numbers held at a time for the pairs of node and feature
 DRAWN_NODES = 40
 
 
 def explain(
-    model: TrainedModel, graph: Graph | str, node: Any, class_: Any = None, *, against: Any = None
+    model: TrainedModel,
+    data: NodeData | str,
+    node: Any,
+    class_: Any = None,
+    *,
+    against: Any = None,
+    memory: str | int | None = None,
 ) -> Explanation:
     """Split the logit of ``node`` for a class into what every hop, node and feature gives it.
 
@@ -53,17 +57,19 @@ def explain(
     ----------
     model : TrainedModel
         An sgc, egc, lgc or hlgc.
-    graph : Graph, or the name or path of one
-        The graph to predict on, which must fit the model as for a prediction.
-    node : its id if the graph has node ids, otherwise its index
+    data : Graph or HopStore, or the name or path of one
+        What to predict on, which must fit the model as for a prediction.
+    node : its id if the data has node ids, otherwise its index
     class_ : name or index of a class; the predicted one if None
     against : name or index of a second class, optional
         Explains logit(class_) - logit(against) instead: why the one and not the other.
+    memory : such as "700MB", for a hop store: most that the process takes; StoreError if it needs
+        more
 
     For many nodes of one graph, an :class:`Explainer` sets the graph up only once.
 
     >>> import torch
-    >>> from hoplite import ModelConfig
+    >>> from hoplite import Graph, ModelConfig
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> weights = {"theta": torch.tensor([[1.0, 2.0]]), "alpha": torch.tensor([1.0, 10.0])}
     >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
@@ -71,21 +77,23 @@ def explain(
     >>> found.class_, found.logit, found.by_hop.tolist(), found.by_node.tolist()
     ('dog', 62.0, [2.0, 60.0], [2.0, 60.0])
     """
-    return Explainer(model, graph).explain(node, class_, against=against)
+    return Explainer(model, data, memory=memory).explain(node, class_, against=against)
 
 
 class Explainer:
-    """A model and a graph, set up once to explain many nodes; see :func:`explain`."""
+    """A model and its data, set up once to explain many nodes; see :func:`explain`."""
 
-    def __init__(self, model: TrainedModel, graph: Graph | str) -> None:
-        self._exact = ExactModel(model, graph)
+    def __init__(
+        self, model: TrainedModel, data: NodeData | str, *, memory: str | int | None = None
+    ) -> None:
+        self._exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
 
     def explain(self, node: Any, class_: Any = None, *, against: Any = None) -> Explanation:
         """The explanation of one node, as from :func:`explain`."""
         exact = self._exact
         names = exact.trained.class_names
-        index = node_index(exact.graph, node)
-        reach = exact.reach(index)
+        index = node_index(exact.data, node)
+        reach = exact.rows.reach(index)
         logits = exact.logits_of(index, reach)
         shown = int(logits.argmax()) if class_ is None else class_index("class_", names, class_)
         other = None if against is None else class_index("against", names, against)
@@ -191,7 +199,10 @@ class Explanation:
     @cached_property
     def by_feature(self) -> np.ndarray:
         """What feature f gives, wherever it is: (d,)."""
-        return (self.feature_factor * (self._features.T @ self._weights)).sum(axis=1)
+        total = np.zeros_like(self.feature_factor)
+        for nodes, rows in self.exact.rows.features(self._reached):
+            total += rows.T @ self._weights[nodes]
+        return (self.feature_factor * total).sum(axis=1)
 
     @cached_property
     def hop_node(self) -> np.ndarray:
@@ -207,7 +218,7 @@ class Explanation:
     def node_feature(self) -> sp.csr_array:
         """X[u, f] sum_i R[i, u] W[i, f]: (n, d), zero where X is."""
         blocks = [*self._pair_blocks()]
-        shape: Any = self._features.shape
+        shape = len(self.by_node), len(self.feature_factor)
         if not blocks:
             return sp.csr_array(shape)
         rows = np.concatenate([nodes[block.coords[0]] for nodes, block in blocks])
@@ -241,15 +252,15 @@ class Explanation:
         """
         check_number("top", top, 0, whole=True)
         exact, v = self.exact, self.node
-        graph, config, names = exact.graph, exact.trained.config, exact.trained.class_names
+        data, config, names = exact.data, exact.trained.config, exact.trained.class_names
         probabilities = exact.trained.task.link(self.logits).tolist()
         ranking = np.argsort(-self.logits, kind="stable").tolist()
-        around = _Around(graph, v, config.hops)
+        around = _Around(exact, v)
         nodes, features = self.top("nodes", top), self.top("features", top)
         plain = self.coefficients.ndim == 1
         coefficients = self.coefficients.tolist() if plain else [None] * len(self.coefficients)
         return Summary(
-            dataset=graph.name,
+            dataset=data.name,
             model=ShownModel(
                 config.model,
                 config.hops,
@@ -258,7 +269,7 @@ class Explanation:
                 config.variant,
             ),
             node=ShownNode(
-                v, node_id(graph, v), around.label(v), names[ranking[0]], probabilities[ranking[0]]
+                v, node_id(data, v), around.label(v), names[ranking[0]], probabilities[ranking[0]]
             ),
             class_=self.class_,
             against=self.against,
@@ -304,31 +315,29 @@ class Explanation:
             lines.append(f"  {kind:<9}{shown or 'nothing'}")
         return "\n".join(lines)
 
-    @property
-    def _features(self) -> Any:
-        return self.exact.features
-
     @cached_property
     def _signal(self) -> np.ndarray:
-        """X Theta: (n, t)."""
-        theta = torch.from_numpy(np.ascontiguousarray(self.feature_factor))
-        return self.exact.propagation.features.times(theta.unsqueeze(0))[:, 0].numpy()
+        """X Theta at the nodes within reach, 0 elsewhere: (n, t)."""
+        found = np.zeros((self.reach.shape[1], self.feature_factor.shape[1]))
+        for nodes, rows in self.exact.rows.features(self._reached):
+            found[nodes] = rows @ self.feature_factor
+        return found
 
     @cached_property
     def _weights(self) -> np.ndarray:
         """R^T C, the weight of every node: (n, t)."""
         return self.reach.T @ self.hop_factor
 
+    @cached_property
+    def _reached(self) -> np.ndarray:
+        return np.flatnonzero(self.reach.any(axis=0))
+
     def _pair_blocks(self) -> Iterator[tuple[np.ndarray, sp.coo_array]]:
         """The nodes of a block of rows that matter, and the contributions of their features."""
-        weights, theta, features = self._weights, self.feature_factor, self._features
+        weights, theta = self._weights, self.feature_factor
         nodes = np.flatnonzero(weights.any(axis=1))
-        stored = features.nnz if sp.issparse(features) else features.size
-        row_entries = max(stored // max(len(weights), 1), 1) * theta.shape[1]
-        step = max(BLOCK_ENTRIES // row_entries, 1)
-        for start in range(0, len(nodes), step):
-            part = nodes[start : start + step]
-            block = sp.csr_array(features[part]).tocoo()
+        for part, rows in self.exact.rows.features(nodes, copies=theta.shape[1]):
+            block = sp.csr_array(rows).tocoo()
             row, column = block.coords
             factor = np.einsum("et,et->e", weights[part][row], theta[column])
             yield part, sp.coo_array((block.data * factor, (row, column)), shape=block.shape)
@@ -350,19 +359,19 @@ class Explanation:
     def _pair_part(self, part: Part) -> PairPart:
         node, feature = part.index
         name = self._feature_name(feature)
-        return PairPart(node, node_id(self.exact.graph, node), feature, name, part.contribution)
+        return PairPart(node, node_id(self.exact.data, node), feature, name, part.contribution)
 
     @cached_property
     def _own_features(self) -> list[float]:
-        return sp.csr_array(self._features[[self.node]]).toarray()[0].tolist()
+        ((_, row),) = self.exact.rows.features(np.array([self.node]))
+        return sp.csr_array(row).toarray()[0].tolist()
 
     def _feature_name(self, feature: int) -> str | None:
-        names = self.exact.graph.feature_names
+        names = self.exact.feature_names
         return None if names is None else str(names[feature])
 
     def _name(self, kind: str, index: int) -> str:
-        graph = self.exact.graph
-        names = {"nodes": graph.node_ids, "features": graph.feature_names}.get(kind)
+        names = {"nodes": self.exact.data.node_ids, "features": self.exact.feature_names}.get(kind)
         if names is not None:
             return str(names[index])
         return {"hops": f"hop {index}", "nodes": str(index)}.get(kind, f"feature {index}")
@@ -394,25 +403,22 @@ def _rest(values: np.ndarray, shown: list[Part]) -> tuple[int, float]:
 
 
 class _Around:
-    """The nodes within ``hops`` steps of a node: how far they are, and the ways there."""
+    """The nodes within k steps of a node: how far they are, and the ways there."""
 
-    def __init__(self, graph: Graph, node: int, hops: int) -> None:
-        self._graph, self._node = graph, node
-        self._distance, self._before = dijkstra(
-            graph.adjacency, unweighted=True, indices=node, limit=hops, return_predecessors=True
-        )
+    def __init__(self, exact: ExactModel, node: int) -> None:
+        self._exact, self._node = exact, node
+        self._distance, self._before = exact.rows.distances(node, exact.trained.config.hops)
 
     def label(self, node: int) -> str | None:
         """The name of the true class, if it is known."""
-        labels = self._graph.labels
-        if labels is None or labels[node] < 0:
-            return None
-        return str((self._graph.class_names or ())[labels[node]])
+        data = self._exact.data
+        return None if data.labels[node] < 0 else str(data.class_names[data.labels[node]])
 
     def part(self, node: int, contribution: float) -> NodePart:
-        far = self._distance[node]
-        distance = int(far) if np.isfinite(far) else None
-        return NodePart(node, node_id(self._graph, node), self.label(node), distance, contribution)
+        far = int(self._distance[node])
+        distance = None if far < 0 else far
+        name = node_id(self._exact.data, node)
+        return NodePart(node, name, self.label(node), distance, contribution)
 
     def drawn(self, top: list[int], contributions: np.ndarray) -> Neighbourhood:
         """The explained node, the top ones and those on the way to them; all edges among them."""
@@ -422,11 +428,15 @@ class _Around:
             if len(chosen) + len(way) <= DRAWN_NODES:
                 chosen |= dict.fromkeys(way)
         nodes = np.array(list(chosen))
-        edges = sp.triu(self._graph.adjacency[nodes][:, nodes], 1).tocoo()
+        order = np.argsort(nodes)
+        rows = self._exact.rows.edges(nodes[order])[np.argsort(order)]
+        edges = sp.triu(rows[:, nodes], 1).tocoo()
         ends = nodes[edges.row].tolist(), nodes[edges.col].tolist()
+        known = self._exact.data.adjacency_rows is not None
+        weights = edges.data.astype(np.float64).tolist() if known else [None] * edges.nnz
         return Neighbourhood(
             tuple(self.part(node, float(contributions[node])) for node in chosen),
-            tuple(zip(*ends, edges.data.astype(np.float64).tolist(), strict=True)),
+            tuple(zip(*ends, weights, strict=True)),
         )
 
     def _way(self, node: Any) -> list[int]:

@@ -34,15 +34,19 @@ import torch
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
+from hoplite.bases import find_basis
 from hoplite.config import check_number
 from hoplite.errors import ConfigError
 from hoplite.explain.exact import ExactModel, node_id, node_index
+from hoplite.explain.rows import NoRemovals
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
 from hoplite.models import Weights
 from hoplite.models.trained import TrainedModel
+from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
 from hoplite.propagation.spmm import SparseMatrix, as_tensor, spmm
+from hoplite.store.memory import parse_bytes
 
 Report = Callable[[str, float], None]
 Flip = TypeVar("Flip", EdgeFlip, NodeFlip)
@@ -56,11 +60,12 @@ MOST_COLUMNS = 512
 
 def flips(
     model: TrainedModel,
-    graph: Graph | str,
+    data: NodeData | str,
     node: Any,
     *,
     budget: int = 500,
     most: int = 5,
+    memory: str | int | None = None,
     progress: Report | None = None,
 ) -> Flips:
     """The edges and nodes without any one of which ``node`` would be given another class.
@@ -73,7 +78,8 @@ def flips(
 
     Parameters
     ----------
-    model, graph, node : as for :func:`hoplite.explain.explain`
+    model, data, node, memory : as for :func:`hoplite.explain.explain`; NoRemovals from a hop store
+        that does not know the edges, if they do not fit, or if the model is standardised
     budget : at most so many candidates of each kind are computed
     most : at most so many of each kind are reported, those with the clearest change first
     progress : called with what is being done and how far all of it is, 0 to 1
@@ -98,16 +104,47 @@ def flips(
     check_number("most", most, 1, whole=True)
     if model.num_classes < 2:
         raise ConfigError("the model knows one class only, so no removal changes a prediction.")
-    exact = ExactModel(model, graph)
-    search = _Search(exact, node_index(exact.graph, node), budget, most, progress)
-    return search.run()
+    whole = ExactModel(model, data, None if memory is None else parse_bytes(memory))
+    index = node_index(whole.data, node)
+    nodes, exact = _within_reach(whole, index)
+
+    def named(place: int) -> NodeName:
+        return NodeName(int(nodes[place]), node_id(whole.data, int(nodes[place])))
+
+    place = int(np.searchsorted(nodes, index))
+    return _Search(exact, place, named, budget, most, progress).run()
+
+
+def _within_reach(whole: ExactModel, node: int) -> tuple[np.ndarray, ExactModel]:
+    """The nodes up to k + 1 steps away, and the model on the graph of them.
+
+    It gives ``node`` the logits that it has, and would have without one of the edges or nodes: the
+    nodes up to k steps away have all their edges. Standardised outputs need every node.
+    """
+    if whole.trained.config.standardize:
+        if whole.data.stored is not None:
+            raise NoRemovals(
+                "the model's outputs are standardised over all nodes, so a removal changes them "
+                "all, and only the graph in memory tells how; give the dataset itself."
+            )
+        return np.arange(whole.data.num_nodes), whole
+    distance, _ = whole.rows.distances(node, whole.trained.config.hops + 1)
+    inside = np.flatnonzero((distance >= 0) & (distance <= whole.trained.config.hops))
+    nodes = np.flatnonzero(distance >= 0)
+    return nodes, ExactModel(whole.trained, whole.rows.ball(inside, nodes))
 
 
 class _Search:
     def __init__(
-        self, exact: ExactModel, node: int, budget: int, most: int, progress: Report | None
+        self,
+        exact: ExactModel,
+        node: int,
+        named: Callable[[int], NodeName],
+        budget: int,
+        most: int,
+        progress: Report | None,
     ) -> None:
-        self._exact, self._node = exact, node
+        self._exact, self._node, self._named = exact, node, named
         self._budget, self._most = budget, most
         self._report = progress or (lambda what, share: None)
         self._logits = exact.logits_of(node)
@@ -186,7 +223,7 @@ class _Search:
 
     def _edge(self, chosen: int) -> tuple[Callable[[str, float], EdgeFlip], Graph, int]:
         """How the edge is named, the graph without it, and where the explained node is then."""
-        graph, edges = self._exact.graph, self._field.edges
+        graph, edges = self._exact.data.in_memory(), self._field.edges
         x, y = int(edges.source[chosen]), int(edges.target[chosen])
         adjacency = sp.csr_array(graph.adjacency, copy=True)
         adjacency[x, y] = adjacency[y, x] = 0
@@ -194,16 +231,13 @@ class _Search:
         return flip, self._graph(adjacency, graph.features), self._node
 
     def _other_node(self, chosen: int) -> tuple[Callable[[str, float], NodeFlip], Graph, int]:
-        graph, gone = self._exact.graph, int(self._field.nodes[chosen])
+        graph, gone = self._exact.data.in_memory(), int(self._field.nodes[chosen])
         kept = np.delete(np.arange(graph.num_nodes), gone)
         rest = self._graph(graph.adjacency[kept][:, kept], graph.features[kept])
         return partial(NodeFlip, self._named(gone)), rest, self._node - (gone < self._node)
 
     def _graph(self, adjacency: sp.csr_array, features: Any) -> Graph:
-        return Graph(adjacency, features, feature_names=self._exact.graph.feature_names)
-
-    def _named(self, node: int) -> NodeName:
-        return NodeName(node, node_id(self._exact.graph, node))
+        return Graph(adjacency, features, feature_names=self._exact.data.feature_names)
 
 
 def _without(logits: np.ndarray, chosen: int) -> np.ndarray:
@@ -251,10 +285,10 @@ class Field:
     """
 
     def __init__(self, exact: ExactModel, node: int) -> None:
-        config, graph = exact.trained.config, exact.graph
+        config, graph = exact.trained.config, exact.data.in_memory()
         operator = find_operator(config.operator)
         self.exact, self.node, self.hops = exact, node, config.hops
-        self.basis = exact.propagation.basis
+        self.basis = find_basis(config.basis)
         # S = shift I + sign N, in the form (S - middle I) / half that the basis needs
         middle, half = self.basis.mapping(*operator.spectrum)
         self.scale = operator.sign / half
@@ -270,7 +304,7 @@ class Field:
         reached = np.isfinite(far) if self.hops else np.zeros(graph.num_nodes, dtype=bool)
         self.nodes = np.flatnonzero(reached & (np.arange(graph.num_nodes) != node))
         self._factors = _neighbour_factors(self.edges, graph.num_nodes)
-        features, self.weights = _narrowed(exact, inside)
+        features, self.weights = _narrowed(exact, graph.features[inside].astype(np.float64))
         self._features = (
             SparseMatrix.from_scipy(features.T.tocsr()) if sp.issparse(features) else features
         )
@@ -338,7 +372,7 @@ class Field:
 
     def outputs(self, hops: Tensor) -> Tensor:
         """Logits (B, m) from hop features (k + 1, B, d)."""
-        return self.exact.outputs(self.node, hops, self.weights)
+        return self.exact.outputs(hops, self.weights)
 
     def _logits(self, batch: _Batch) -> Tensor:
         with torch.no_grad():
@@ -400,13 +434,12 @@ def _kept(row: np.ndarray, column: np.ndarray, factor: np.ndarray) -> tuple[Tens
     return torch.from_numpy(row), torch.from_numpy(column), torch.from_numpy(factor[inside])
 
 
-def _narrowed(exact: ExactModel, inside: np.ndarray) -> tuple[Any, Weights]:
-    """X at these nodes and the model's weights.
+def _narrowed(exact: ExactModel, features: Any) -> tuple[Any, Weights]:
+    """X at some nodes and the model's weights.
 
     Where the model reads X only through products with weights, those stand for X, and the
     identity for the weights: m columns, or 2 m, instead of d, if these are fewer.
     """
-    features: Any = exact.features[inside]
     names = exact.model.input_weights
     if not names or features.shape[1] <= len(names) * exact.trained.num_classes:
         return features, exact.weights

@@ -91,10 +91,10 @@ class StrongestPairs(_Value, frozen=True):
 
 
 class Neighbourhood(_Value, frozen=True):
-    """The nodes to draw, the explained one first, and all edges among them with their weights."""
+    """The nodes to draw, the explained one first; all edges among them, with weights if known."""
 
     nodes: tuple[NodePart, ...]
-    edges: tuple[tuple[int, int, float], ...]
+    edges: tuple[tuple[int, int, float | None], ...]
 
 
 class NodeName(_Value, frozen=True):

@@ -10,7 +10,9 @@ import scipy.sparse as sp
 
 from hoplite.errors import HopliteWarning, ModelFileError
 from hoplite.graph import Graph
+from hoplite.node_data import NodeData
 
+PIECE = 1 << 20  # features that are looked at together
 LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
 
 
@@ -21,18 +23,33 @@ def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...
     the model knows is zero everywhere, one that only the graph has is left out. Everything else
     that does not fit raises ModelFileError.
     """
-    if feature_names and graph.feature_names:
-        if tuple(graph.feature_names) == feature_names:
-            return graph
-        _check_names(feature_names, tuple(graph.feature_names))
-        _warn_of_new_values(graph, set(feature_names))
-        return graph.with_features(_selected(graph, feature_names), feature_names)
-    if graph.num_features != num_features:
+    columns = aligned_columns(graph, num_features, feature_names)
+    if columns is None:
+        return graph
+    return graph.with_features(_selected(graph, columns), feature_names)
+
+
+def aligned_columns(
+    data: NodeData, num_features: int, feature_names: tuple[str, ...] | None
+) -> np.ndarray | None:
+    """The model's features among the data's columns, -1 where there is none; None if alike.
+
+    ModelFileError as in :func:`aligned_graph`.
+    """
+    if feature_names and data.feature_names:
+        found = tuple(data.feature_names)
+        if found == feature_names:
+            return None
+        _check_names(feature_names, found)
+        _warn_of_new_values(data, set(feature_names))
+        place = {name: j for j, name in enumerate(found)}
+        return np.array([place.get(name, -1) for name in feature_names])
+    if data.num_features != num_features:
         raise ModelFileError(
             f"the model was trained on {num_features:,} features but the graph has "
-            f"{graph.num_features:,}; use a graph with the same feature columns."
+            f"{data.num_features:,}; use a graph with the same feature columns."
         )
-    return graph
+    return None
 
 
 def class_names_of(
@@ -64,7 +81,9 @@ def class_names_of(
     return texts, [name for name in names if name not in set(texts)]
 
 
-def check_classes(graph: Graph, class_names: tuple[str, ...], left_out: Iterable[str] = ()) -> None:
+def check_classes(
+    graph: NodeData, class_names: tuple[str, ...], left_out: Iterable[str] = ()
+) -> None:
     """Raise ModelFileError if the graph has classes that the model does not know.
 
     The graph may lack some of them, and may have those that were ``left_out`` when the model was
@@ -114,31 +133,31 @@ def _check_names(wanted: tuple[str, ...], found: tuple[str, ...]) -> None:
                 raise ModelFileError(f"{kind.format(name)}; use the same feature columns.")
 
 
-def _warn_of_new_values(graph: Graph, known: set[str]) -> None:
+def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
     """Nodes whose category the model has never seen have none for it."""
-    new = [j for j, name in enumerate(graph.feature_names or ()) if name not in known]
+    names, n = data.feature_names or (), data.num_nodes
+    new = [j for j, name in enumerate(names) if name not in known]
     if new:
-        columns = sorted({(graph.feature_names or ())[j].split("=")[0] for j in new})
-        part = graph.features[:, new]
-        nodes = int(np.count_nonzero((part != 0).sum(axis=1)))
+        columns = sorted({names[j].split("=")[0] for j in new})
+        step = max(1, PIECE // max(data.num_features, 1))
+        ranges = ((start, min(start + step, n)) for start in range(0, n, step))
+        nodes = sum(int(data.feature_rows(*part)[:, new].any(axis=1).sum()) for part in ranges)
         warnings.warn(
-            f"{nodes:,} of {graph.num_nodes:,} nodes have a value of {', '.join(columns)} that the "
+            f"{nodes:,} of {n:,} nodes have a value of {', '.join(columns)} that the "
             "model does not know; it counts as none.",
             HopliteWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 
-def _selected(graph: Graph, wanted: tuple[str, ...]) -> np.ndarray | sp.csr_array:
-    """The columns named ``wanted``, zeros where the graph has none of that name."""
-    place = {name: j for j, name in enumerate(graph.feature_names or ())}
-    pairs = [(place[name], j) for j, name in enumerate(wanted) if name in place]
-    source, target = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
-    features = graph.features
+def _selected(graph: Graph, columns: np.ndarray) -> np.ndarray | sp.csr_array:
+    """These columns, zeros for -1."""
+    target = np.flatnonzero(columns >= 0)
+    source, features = columns[target], graph.features
     if sp.issparse(features):
-        ones = np.ones(len(pairs), dtype=features.dtype)
-        shape = (graph.num_features, len(wanted))
+        ones = np.ones(len(target), dtype=features.dtype)
+        shape = (graph.num_features, len(columns))
         return sp.csr_array(features @ sp.csr_array((ones, (source, target)), shape=shape))
-    result = np.zeros((graph.num_nodes, len(wanted)), dtype=features.dtype)
+    result = np.zeros((graph.num_nodes, len(columns)), dtype=features.dtype)
     result[:, target] = np.asarray(features)[:, source]
     return result

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.csr_rows import CsrRows
+from hoplite.csr_rows import CsrFiles, CsrRows
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph, verify_disk_graph
 from hoplite.datasets.splits import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
@@ -20,6 +20,7 @@ from hoplite.node_data import cached_property
 from hoplite.store.blocks import Blocks
 from hoplite.store.errors import AGAIN
 from hoplite.store.manifest import Manifest, read_manifest
+from hoplite.store.operator_files import FOLDER as OPERATOR
 from hoplite.store.operator_files import has_operator
 
 LABELS = "labels.npy"
@@ -56,6 +57,17 @@ class HopStore:
     def adjacency_rows(self) -> CsrRows | None:
         """The edge weights, a range of rows at a time; None if the store was made without."""
         return None
+
+    @cached_property
+    def operator_rows(self) -> CsrRows:
+        """S in the form that the basis needs, a range of rows at a time."""
+        try:
+            found = CsrFiles(self.folder / OPERATOR, lambda error: self._damaged(OPERATOR, error))
+        except (OSError, ValueError) as error:
+            raise self._damaged(OPERATOR, error) from error
+        if found.rows != self.num_nodes:
+            raise self._damaged(OPERATOR)
+        return found
 
     @cached_property
     def node_ids(self) -> Sequence[Any] | None:

@@ -16,7 +16,7 @@ SMALLEST, LARGEST = 9.0, 34.0  # diameters in pixels
 NAMED = 6  # of the nodes that contribute most have their name beside them
 NAME = 14  # characters of such a name
 SCALE = [[0, "@pull"], [0.5, "@zero"], [1, "@push"]]
-Edge = tuple[int, int, float]  # its ends and its weight
+Edge = tuple[int, int, float | None]  # its ends and its weight
 
 
 def neighbourhood_figure(values: Summary) -> Figure:

@@ -1,0 +1,314 @@
+"""What explanations read of a graph, in memory or from a hop store in bounded memory, in float64.
+
+S   k products with one column: the rows v of p_0(S) .. p_k(S)
+X   the rows of some nodes, some at a time
+A   the edges of some nodes
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from scipy.sparse.csgraph import dijkstra
+
+from hoplite.bases import find_basis
+from hoplite.csr_rows import CsrRows, row_ranges
+from hoplite.errors import StoreError
+from hoplite.graph import Graph
+from hoplite.models import ModelConfig
+from hoplite.node_data import NodeData, StoredHops
+from hoplite.propagation.backend import threads_for
+from hoplite.propagation.engine import KnownRows, Propagation, RowView
+from hoplite.propagation.polynomial import iterate, next_hop
+from hoplite.propagation.spmm import SparseMatrix
+from hoplite.store.memory import release_memory, show_bytes, used_memory
+
+BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
+ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take
+MOST_FRONTIER = 1 << 14  # nodes whose edges are looked at together
+LEAST_NUMBERS = 1 << 12  # that are worked on at a time, however little memory is left
+RESERVE = 32 * 10**6  # of the budget, for what is not counted
+
+
+class NoRemovals(StoreError):
+    """What a removal changes cannot be computed from a store; all else can."""
+
+
+class Rows(Protocol):
+    """A graph that a model is explained on; ``dtype`` is the number type of its predictions."""
+
+    @property
+    def data(self) -> NodeData: ...
+    @property
+    def dtype(self) -> np.dtype: ...
+
+    def reach(self, node: int) -> np.ndarray:
+        """The rows ``node`` of p_0(S) .. p_k(S): (k + 1, n)."""
+        ...
+
+    def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
+        """Some of the sorted ``nodes`` after the other, with their rows of X, dense or sparse.
+
+        ``copies`` is how many numbers the caller makes of each.
+        """
+        ...
+
+    def edges(self, nodes: np.ndarray) -> sp.csr_array:
+        """The rows of A of sorted ``nodes``; 1 for an edge whose weight is not known."""
+        ...
+
+    def distances(self, node: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        """Steps from ``node`` to every node within ``steps``, and the node before it on a way.
+
+        -1 elsewhere; the node before ``node`` is below 0, too.
+        """
+        ...
+
+    def hops_of(self, node: int) -> np.ndarray | None:
+        """p_i(S) X at a node as a prediction has them, (k + 1, 1, d); None if it has them not."""
+        ...
+
+    def views(self) -> Iterator[RowView]:
+        """All nodes, some at a time."""
+        ...
+
+    def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
+        """The graph of sorted ``nodes`` with the edges of those of them that are ``inside``.
+
+        NoRemovals if it is not known, or too large.
+        """
+        ...
+
+
+class GraphRows:
+    """A graph in memory, with its features in the model's order."""
+
+    def __init__(self, graph: Graph, config: ModelConfig) -> None:
+        self.data, self.dtype = graph, graph.features.dtype
+        self._features: Any = graph.features.astype(np.float64, copy=False)
+        self._config = config
+
+    @cached_property
+    def _propagation(self) -> Propagation:
+        config = self._config
+        return Propagation(self.data, config.operator, config.basis, config.hops, dtype=np.float64)
+
+    def reach(self, node: int) -> np.ndarray:
+        owner = self._propagation
+        unit = torch.zeros(owner.num_nodes, 1, dtype=torch.float64)
+        unit[node] = 1
+        with threads_for(len(unit)):
+            hops = list(iterate(owner.matrix, owner.basis, unit, owner.hops))
+        return torch.cat(hops, dim=1).T.contiguous().numpy()
+
+    def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
+        n, stored = self.data.num_nodes, self._features
+        numbers = stored.nnz if sp.issparse(stored) else stored.size
+        step = max(BLOCK_ENTRIES // (max(numbers // max(n, 1), 1) * copies), 1)
+        for start in range(0, len(nodes), step):
+            part = nodes[start : start + step]
+            yield part, stored if len(part) == n else stored[part]
+
+    def edges(self, nodes: np.ndarray) -> sp.csr_array:
+        return self.data.adjacency[nodes]
+
+    def distances(self, node: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        found, before = dijkstra(
+            self.data.adjacency,
+            unweighted=True,
+            indices=node,
+            limit=steps,
+            return_predecessors=True,
+        )
+        return np.where(np.isfinite(found), found, -1).astype(np.int64), before
+
+    def hops_of(self, node: int) -> np.ndarray | None:
+        return None
+
+    def views(self) -> Iterator[RowView]:
+        yield self._propagation.view()
+
+    def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
+        graph = self.data
+        return _ball(self.edges(inside), inside, nodes, graph.features[nodes], graph)
+
+
+class StoredRows:
+    """A hop store; whatever is read of it, the process stays within ``memory`` bytes, if given."""
+
+    def __init__(
+        self, store: StoredHops, config: ModelConfig, columns: np.ndarray | None, memory: int | None
+    ) -> None:
+        for setting in ("operator", "basis"):
+            own, wanted = getattr(store, setting), getattr(config, setting)
+            if own != wanted:
+                raise StoreError(
+                    f"{store.folder} holds hops with {setting} {own} but the model has {wanted}; "
+                    f"give a store made with --{setting} {wanted}, or the dataset itself."
+                )
+        if store.hops < config.hops:
+            raise StoreError(
+                f"{store.folder} holds {store.hops} hops but the model has {config.hops}; run "
+                f"`hoplite propagate` with --hops {config.hops}, or give the dataset itself."
+            )
+        store.require_complete()
+        self.data, self.dtype, self._store = store, np.dtype(np.float32), store
+        self._basis, self._hops, self._memory = find_basis(config.basis), config.hops, memory
+        self._columns = columns
+
+    def reach(self, node: int) -> np.ndarray:
+        n, k = self.data.num_nodes, self._hops
+        # R itself, what is computed of it, and what numpy makes of that for a moment
+        self._require(8 * n * (3 * k + 12), "explaining a node")
+        found = np.zeros((k + 1, n))
+        found[0, node] = 1
+        columns = torch.from_numpy(found).unsqueeze(2)
+        matrix, most = self._store.operator_rows, self._numbers()
+        for i, step in enumerate(self._basis.steps(k)):
+            now, before, ahead = columns[i], columns[max(i - 1, 0)], columns[i + 1]
+            for start, stop in row_ranges(matrix, most):
+                rows = matrix.read(start, stop).to_scipy(n).astype(np.float64)
+                part = slice(start, stop)
+                next_hop(
+                    SparseMatrix(rows, symmetric=False),
+                    step,
+                    now,
+                    before[part],
+                    own=now[part],
+                    out=ahead[part],
+                )
+        return found
+
+    def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
+        step = max(self._numbers() // max(self.data.num_features * copies, 1), 1)
+        for start in range(0, len(nodes), step):
+            part = nodes[start : start + step]
+            yield part, self._aligned(self._rows(part, [0])[0])
+
+    def edges(self, nodes: np.ndarray) -> sp.csr_array:
+        weights = self.data.adjacency_rows
+        if weights is not None:
+            return _some_rows(weights, nodes)
+        # S has an entry for every edge, and some on its diagonal
+        found = _some_rows(self._store.operator_rows, nodes).tocoo()
+        apart = nodes[found.row] != found.col
+        ends = found.row[apart], found.col[apart]
+        return sp.csr_array((np.ones(len(ends[0])), ends), shape=found.shape)
+
+    def distances(self, node: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+        distance, before = (np.full(self.data.num_nodes, -1) for _ in range(2))
+        distance[node] = 0
+        frontier = np.array([node])
+        for step in range(1, steps + 1):
+            ahead = [np.empty(0, np.int64)]
+            for start in range(0, len(frontier), MOST_FRONTIER):
+                part = frontier[start : start + MOST_FRONTIER]
+                near = self.edges(part).tocoo()
+                found, first = np.unique(near.col, return_index=True)
+                fresh = distance[found] < 0
+                found, first = found[fresh], first[fresh]
+                distance[found], before[found] = step, part[near.row[first]]
+                ahead.append(found)
+            frontier = np.sort(np.concatenate(ahead))
+        return distance, before
+
+    def hops_of(self, node: int) -> np.ndarray | None:
+        return self._aligned(self._store.rows([node], range(self._hops + 1)))
+
+    def views(self) -> Iterator[RowView]:
+        d, k, n = self.data.num_features, self._hops, self.data.num_nodes
+        step = max(self._numbers() // max(4 * d * (k + 1), 1), 1)
+        for start in range(0, n, step):
+            rows = self._store.read(start, min(start + step, n), range(k + 1))
+            yield KnownRows(torch.from_numpy(self._aligned(rows)))
+
+    def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
+        weights = self.data.adjacency_rows
+        if weights is None:
+            raise NoRemovals(
+                f"{self._store.folder} keeps no edge weights, without which no removal can be "
+                "computed; give the dataset itself, or make the store again."
+            )
+        entries = sum(
+            int(ends[-1] - ends[0])
+            for ends in (weights.indptr(start, stop) for start, stop in _runs(inside))
+        )
+        needed = 2 * ENTRY_BYTES * entries + 32 * len(nodes) * (self.data.num_features + 8)
+        what = f"removing edges and nodes among the {len(nodes):,} within reach"
+        self._require(needed, what, NoRemovals)
+        features = np.empty((len(nodes), self.data.num_features), np.float32)
+        done = 0
+        for part, rows in self.features(nodes):
+            features[done : done + len(part)] = rows
+            done += len(part)
+        return _ball(self.edges(inside), inside, nodes, features, self.data)
+
+    def _rows(self, nodes: np.ndarray, hops: list[int]) -> np.ndarray:
+        first, last = (int(nodes[0]), int(nodes[-1]) + 1) if len(nodes) else (0, 0)
+        if last - first == len(nodes):
+            return self._store.read(first, last, hops)
+        return self._store.rows(nodes, hops)
+
+    def _aligned(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of features, in float64, in the model's order; zeros where the store has none."""
+        rows = rows.astype(np.float64)
+        if self._columns is None:
+            return rows
+        found = rows[..., self._columns]
+        found[..., self._columns < 0] = 0
+        return found
+
+    def _numbers(self) -> int:
+        """How many numbers can be worked on at a time."""
+        return max(min(self._room // (2 * ENTRY_BYTES), BLOCK_ENTRIES), LEAST_NUMBERS)
+
+    @property
+    def _room(self) -> int:
+        if self._memory is None:
+            return 2 * ENTRY_BYTES * BLOCK_ENTRIES
+        return self._memory - RESERVE - used_memory()
+
+    def _require(self, needed: int, what: str, error: type[StoreError] = StoreError) -> None:
+        """StoreError unless so many bytes fit beside what the process holds already."""
+        if self._memory is None:
+            return
+        release_memory()
+        if needed > self._room:
+            least = used_memory() + RESERVE + needed
+            raise error(
+                f"{what} takes {show_bytes(needed)} more, so at least {show_bytes(least)} of "
+                f"memory, and {show_bytes(self._memory)} are allowed; give more --memory."
+            )
+
+
+def _ball(
+    rows: sp.csr_array, inside: np.ndarray, nodes: np.ndarray, features: Any, data: NodeData
+) -> Graph:
+    """The graph of ``nodes`` from the ``rows`` of A of those ``inside``; A is symmetric."""
+    found = rows.tocoo()
+    ends = np.searchsorted(nodes, inside[found.row]), np.searchsorted(nodes, found.col)
+    half = sp.csr_array((found.data, ends), shape=(len(nodes), len(nodes)))
+    return Graph(half.maximum(half.T), features, feature_names=data.feature_names)
+
+
+def _some_rows(matrix: CsrRows, nodes: np.ndarray) -> sp.csr_array:
+    parts = [matrix.read(start, stop).to_scipy(matrix.rows) for start, stop in _runs(nodes)]
+    return sp.vstack(parts, "csr") if parts else sp.csr_array((0, matrix.rows))
+
+
+def _runs(nodes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Sorted nodes as ranges (start, stop) without gaps.
+
+    >>> list(_runs(np.array([0, 1, 2, 7, 8])))
+    [(0, 3), (7, 9)]
+    """
+    cuts = np.flatnonzero(np.diff(nodes) > 1) + 1
+    for first, last in pairwise([0, *cuts.tolist(), len(nodes)]):
+        if first < last:
+            yield int(nodes[first]), int(nodes[last - 1]) + 1

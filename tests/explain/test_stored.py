@@ -1,0 +1,221 @@
+"""Explanations from a hop store: equal to those from the graph, and to dense algebra."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.untidy import UNTRAINED, cut_store, folder
+from tests.untidy import graphs as untidy_graphs
+
+from hoplite import Graph, HopStore, StoreError, TrainedModel, load, propagate
+from hoplite.bases import EXAMPLES
+from hoplite.explain import Explainer, explain, flips
+from hoplite.explain.rows import NoRemovals
+from hoplite.models import ModelConfig, build_model
+from hoplite.models.hlgc import GATES
+from hoplite.operators import OPERATORS
+
+CASES = [
+    *[(model, "class", basis) for model in ("sgc", "egc", "lgc") for basis in ("monomial",)],
+    *[("lgc", "class", basis) for basis in EXAMPLES[1:]],
+    *[("hlgc", gate, basis) for gate in GATES for basis in (EXAMPLES[0], EXAMPLES[-1])],
+]
+EARLIER = Path(__file__).parent.parent / "earlier"
+
+
+def untrained(config, graph, seed=0, names=None):
+    classes = tuple(graph.class_names)
+    model = build_model(config, graph.num_features, len(classes))
+    weights = model.initial(torch.Generator().manual_seed(seed))
+    if "bias" in weights:
+        weights["bias"] += torch.linspace(-0.5, 0.5, len(classes))
+    return TrainedModel(config, weights, graph.num_features, classes, names)
+
+
+def check_equal(stored, whole):
+    """All parts of two explanations of one node, to the rounding of float32."""
+    scale = 1e-5 * (abs(whole.logit) + np.abs(whole.hop_node).sum() + abs(whole.constant) + 1e-3)
+    for part in ("logits", "logit", "constant", "by_hop", "by_node", "by_feature"):
+        np.testing.assert_allclose(getattr(stored, part), getattr(whole, part), atol=scale)
+    for part in ("reach", "hop_node", "hop_feature", "coefficients"):
+        np.testing.assert_allclose(getattr(stored, part), getattr(whole, part), atol=1e-5 + scale)
+    gap = abs(stored.node_feature - whole.node_feature)
+    assert gap.nnz == 0 or gap.max() < scale
+    one, two = stored.to_dict(), whole.to_dict()
+    clear = np.abs(whole.by_node)[[part["index"] for part in two["nodes"]["top"]]]
+    if np.all(np.diff(-clear) > 3 * scale):  # no two that rounding could exchange
+        assert [n["index"] for n in one["nodes"]["top"]] == [
+            n["index"] for n in two["nodes"]["top"]
+        ]
+        assert [n["distance"] for n in one["nodes"]["top"]] == [
+            n["distance"] for n in two["nodes"]["top"]
+        ]
+    check_drawn(one["neighbourhood"], whole)
+    assert one["node"]["label"] == two["node"]["label"]
+
+
+def check_drawn(drawn, whole):
+    """Every edge among the drawn nodes, and a way from the first to each of them."""
+    adjacency = whole.exact.data.adjacency.toarray()
+    nodes = [node["index"] for node in drawn["nodes"]]
+    linked = {frozenset(edge[:2]) for edge in drawn["edges"]}
+    expected = {frozenset((x, y)) for x in nodes for y in nodes if x != y and adjacency[x, y]}
+    assert linked == expected
+    far = {node["index"]: node["distance"] for node in drawn["nodes"]}
+    for node in nodes[1:]:
+        near = [far[other] for other in nodes if adjacency[node, other]]
+        assert min(near) == far[node] - 1
+    for x, y, weight in drawn["edges"]:
+        assert weight is None or weight == pytest.approx(adjacency[x, y])
+
+
+@pytest.mark.parametrize(("model", "gate", "basis"), CASES)
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_a_store_explains_as_its_graph(
+    graphs, dense, tmp_path, monkeypatch, model, gate, basis, operator
+):
+    graph = graphs(n=14, dtype=np.float32, sparse=True)
+    store = propagate(graph, tmp_path / "store", hops=3, operator=operator, basis=basis)
+    config = ModelConfig(model, 3, operator, basis, gate=gate, bias=True)
+    trained = untrained(config, graph)
+    whole = Explainer(trained, graph)
+    for entries in (1 << 22, 9):
+        monkeypatch.setattr("hoplite.explain.rows.BLOCK_ENTRIES", entries)
+        monkeypatch.setattr("hoplite.explain.rows.LEAST_NUMBERS", 9)
+        stored = Explainer(trained, store)
+        for node in (5, isolated_node(graph)):
+            name = node if store.node_ids is None else graph.node_ids[node]
+            check_equal(stored.explain(name, 1), whole.explain(graph.node_ids[node], 1))
+            contrast = whole.explain(graph.node_ids[node], 1, against=0)
+            check_equal(stored.explain(name, 1, against=0), contrast)
+    found = stored.explain(5 if store.node_ids is None else graph.node_ids[5], 2)
+    reach = np.stack([p[5] for p in dense.basis(graph, operator, basis, 3)])
+    theta = trained.weights["theta"].double().numpy()[:, 2]
+    coefficients = np.broadcast_to(found.coefficients.reshape(4, -1), (4, 5))
+    cube = np.einsum("iu,uf,if,f->iuf", reach, dense.features(graph), coefficients, theta)
+    np.testing.assert_allclose(found.by_node, cube.sum(axis=(0, 2)), atol=1e-5)
+    np.testing.assert_allclose(found.by_feature, cube.sum(axis=(0, 1)), atol=1e-5)
+
+
+def isolated_node(graph):
+    return int(np.flatnonzero(np.diff(graph.adjacency.indptr) == 0)[0])
+
+
+@pytest.mark.filterwarnings(UNTRAINED)
+@given(
+    graph=untidy_graphs(),
+    case=st.sampled_from(CASES),
+    operator=st.sampled_from(OPERATORS),
+    hops=st.integers(0, 4),
+    rows=st.integers(1, 20),
+    columns=st.integers(1, 9),
+    standardize=st.booleans(),
+)
+@settings(max_examples=25, deadline=None)
+def test_any_store_explains_as_its_graph(graph, case, operator, hops, rows, columns, standardize):
+    """Whatever its blocks are, for standardised models too, with fewer hops than it has."""
+    model, gate, basis = case
+    config = ModelConfig(
+        model, hops, operator, basis, gate=gate, bias=True, standardize=standardize
+    )
+    trained = untrained(config, graph, seed=hops)
+    with folder() as place:
+        cut = Path(place) / "store"
+        cut_store(graph, cut, rows, columns, hops=hops + 1, operator=operator, basis=basis)
+        store = propagate(graph, cut, hops=hops + 1, operator=operator, basis=basis)
+        node = graph.num_nodes // 2
+        found, wanted = explain(trained, store, node), explain(trained, graph, node)
+        if found.class_ == wanted.class_:  # or two logits are equal but for rounding
+            check_equal(found, wanted)
+
+
+def test_features_in_another_order(graphs, tmp_path):
+    plain, names = graphs(dtype=np.float32), ("v", "w", "x=1", "x=2", "z")
+    graph = Graph(plain.adjacency, plain.features, feature_names=names)
+    turned = Graph(
+        plain.adjacency,
+        np.array(plain.features)[:, [4, 1, 0, 3]],
+        feature_names=("z", "w", "v", "x=2"),
+    )
+    trained = untrained(ModelConfig("lgc", 2), plain, names=names)
+    store = propagate(turned, tmp_path / "store", hops=2)
+    whole = explain(trained, turned, 3)
+    check_equal(explain(trained, store, 3), whole)
+    assert explain(trained, store, 3).top("features", 2)[0].name == whole.top("features", 2)[0].name
+    assert graph.num_features == 5
+
+
+@pytest.mark.parametrize("name", ["sgc", "from-store"])
+def test_stores_of_version_0_1_0(name):
+    """They kept neither ids nor weights: nodes are numbers, and no removal can be computed."""
+    model = TrainedModel.load(EARLIER / "models" / name)
+    graph, store = load(EARLIER / "club"), HopStore.open(EARLIER / "store")
+    found = explain(model, store, 3)
+    check_equal(found, explain(model, graph, graph.node_ids[3]))
+    edges = found.summary().neighbourhood.edges
+    assert all(weight is None for *_, weight in edges)
+    with pytest.raises(NoRemovals, match="keeps no edge weights"):
+        flips(model, store, 3)
+
+
+def test_half_precision_leaves_a_residual_that_is_told():
+    store = HopStore.open(EARLIER / "store-bfloat16")
+    graph = load(EARLIER / "club")
+    trained = untrained(ModelConfig("lgc", 3, basis="chebyshev"), graph)
+    found = explain(trained, store, 5)
+    whole = explain(trained, graph, graph.node_ids[5], found.class_)
+    np.testing.assert_allclose(found.by_node, whole.by_node, atol=1e-5)
+    assert 1e-6 < abs(found.residual) < 0.05 * np.abs(whole.by_node).sum()
+
+
+def test_mistakes(graphs, tmp_path):
+    graph = graphs(dtype=np.float32)
+    store = propagate(graph, tmp_path / "store", hops=2)
+    node = 1 if store.node_ids is None else graph.node_ids[1]
+    for config, sentence in (
+        (ModelConfig("lgc", 2, "adjacency"), "operator renormalized but the model has adjacency"),
+        (ModelConfig("lgc", 2, basis="chebyshev"), "basis monomial but the model has chebyshev"),
+        (ModelConfig("lgc", 3), "holds 2 hops but the model has 3"),
+    ):
+        with pytest.raises(StoreError, match=sentence):
+            explain(untrained(config, graph), store, node)
+    trained = untrained(ModelConfig("lgc", 2), graph)
+    with pytest.raises(StoreError, match=r"explaining a node takes .* more --memory"):
+        explain(trained, store, node, memory="1MB")
+    held = untrained(ModelConfig("lgc", 2, standardize=True), graph)
+    with pytest.raises(NoRemovals, match="standardised over all nodes"):
+        flips(held, store, node)
+
+
+def test_flips_of_a_store(graphs, tmp_path, monkeypatch):
+    """The same as of its graph, on the nodes within reach alone."""
+    seen = 0
+    for seed in range(8):
+        graph = graphs(n=30, seed=seed, density=0.08, isolated=2, dtype=np.float32)
+        store = propagate(graph, tmp_path / f"{seed}", hops=2)
+        kept = property(lambda store, rows=graph.adjacency_rows: rows)
+        monkeypatch.setattr(HopStore, "adjacency_rows", kept)
+        monkeypatch.setattr(HopStore, "node_ids", graph.node_ids)
+        trained = untrained(ModelConfig("lgc", 2), graph, seed)
+        for node in range(0, 30, 7):
+            found = flips(trained, store, graph.node_ids[node], budget=20)
+            wanted = flips(trained, graph, graph.node_ids[node], budget=20)
+            one, two = found.to_dict(), wanted.to_dict()
+            for kind in ("edges", "nodes"):
+                assert one[kind]["of"] == two[kind]["of"]
+                seen += len(two[kind]["found"])
+                assert [strip(flip) for flip in one[kind]["found"]] == [
+                    strip(flip) for flip in two[kind]["found"]
+                ]
+            json.dumps(one, allow_nan=False)
+    assert seen > 10
+    with pytest.raises(NoRemovals, match=r"within reach takes .* give more --memory"):
+        flips(trained, store, graph.node_ids[0], memory="1MB")
+
+
+def strip(flip):
+    return {name: value for name, value in flip.items() if name != "margin"}
