@@ -129,7 +129,7 @@ def test_unweighted_shards_would_learn_something_else(store, tmp_path, monkeypat
     """The mean of the ranks' means is another objective than the mean over all rows."""
     naive = NAIVE.replace(
         "found = {}",
-        "found = {}\nfrom hoplite.training.scored_rows import ScoredRows\n"
+        "found = {}\nfrom hoplite.training.loop import ScoredRows\n"
         "ScoredRows.total = property(lambda rows: rows.processes * len(rows.targets))",
     )
     monkeypatch.setattr(optimizers, "LBFGS_ITERATIONS", ITERATIONS)

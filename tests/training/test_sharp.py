@@ -16,7 +16,7 @@ from hoplite.models import ModelConfig, build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.tasks import find_task
 from hoplite.training import runs as runs_module
-from hoplite.training.loop import fit_runs
+from hoplite.training.loop import ScoredRows, fit_runs
 from hoplite.training.runs import (
     NodeSet,
     Run,
@@ -26,9 +26,8 @@ from hoplite.training.runs import (
     run_bytes,
     signal_size,
 )
-from hoplite.training.scored_rows import ScoredRows
-from hoplite.training.shuffle import shuffled_windows
-from hoplite.training.statistics import std_mean
+from hoplite.training.stored_rows import shuffled_windows
+from hoplite.training.streamed import std_mean
 from hoplite.training.train import as_seeds, plan
 
 CONFIG = TrainingConfig(lr=0.2, weight_decay=0.01, dropout=0.0, epochs=60, patience=7)

@@ -23,7 +23,7 @@ from hoplite.training import (
     stored_rows,
     streamed,
 )
-from hoplite.training.shuffle import WINDOW, shuffled_windows
+from hoplite.training.stored_rows import WINDOW, shuffled_windows
 
 MODELS = [
     ("sgc", "class"),

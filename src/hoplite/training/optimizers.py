@@ -54,10 +54,8 @@ class Adam:
                 gradient = torch.zeros_like(value) if value.grad is None else value.grad
                 # the C++ core goes through all of them as through one list of numbers
                 listed = all(tensor.is_contiguous() for tensor in (value, mean, square))
-                update = _native_update if listed and uses_native(value) else _torch_update
-                update(
-                    gradient.contiguous(), value, mean, square, self._lr, self._decay, self._steps
-                )
+                update = self._by_core if listed and uses_native(value) else self._by_torch
+                update(gradient.contiguous(), value, mean, square)
 
     def keep(self, weights: Weights, runs: Tensor) -> None:
         self._weights = weights
@@ -65,47 +63,29 @@ class Adam:
         self._mean = {name: value[runs] for name, value in self._mean.items()}
         self._square = {name: value[runs] for name, value in self._square.items()}
 
+    def _by_core(self, gradient: Tensor, value: Tensor, mean: Tensor, square: Tensor) -> None:
+        assert native is not None  # uses_native said so
+        runs = value.shape[0]
+        if not runs:
+            return
+        tensors = (gradient, value, mean, square, self._lr, self._decay)
+        native.adam(
+            value.dtype == torch.float32,
+            runs,
+            value.numel() // runs,
+            *[tensor.data_ptr() for tensor in tensors],
+            self._steps,
+            get_num_threads(),
+        )
 
-def _native_update(
-    gradient: Tensor,
-    value: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    lr: Tensor,
-    decay: Tensor,
-    steps: int,
-) -> None:
-    assert native is not None  # uses_native said so
-    tensors = (gradient, value, mean, square, lr, decay)
-    runs = value.shape[0]
-    if not runs:
-        return
-    native.adam(
-        value.dtype == torch.float32,
-        runs,
-        value.numel() // runs,
-        *[tensor.data_ptr() for tensor in tensors],
-        steps,
-        get_num_threads(),
-    )
-
-
-def _torch_update(
-    gradient: Tensor,
-    value: Tensor,
-    mean: Tensor,
-    square: Tensor,
-    lr: Tensor,
-    decay: Tensor,
-    steps: int,
-) -> None:
-    per_run = (-1, *[1] * (value.dim() - 1))  # (R,) -> (R, 1, ..., 1)
-    lr, decay = lr.to(value.dtype).view(per_run), decay.to(value.dtype).view(per_run)
-    gradient = torch.addcmul(gradient, decay, value)
-    mean.lerp_(gradient, 0.1)
-    square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-    step = mean / square.sqrt().div_((1 - 0.999**steps) ** 0.5).add_(1e-8)
-    value.addcmul_(lr, step, value=-1 / (1 - 0.9**steps))
+    def _by_torch(self, gradient: Tensor, value: Tensor, mean: Tensor, square: Tensor) -> None:
+        per_run = (-1, *[1] * (value.dim() - 1))  # (R,) -> (R, 1, ..., 1)
+        lr, decay = (rates.to(value.dtype).view(per_run) for rates in (self._lr, self._decay))
+        gradient = torch.addcmul(gradient, decay, value)
+        mean.lerp_(gradient, 0.1)
+        square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        step = mean / square.sqrt().div_((1 - 0.999**self._steps) ** 0.5).add_(1e-8)
+        value.addcmul_(lr, step, value=-1 / (1 - 0.9**self._steps))
 
 
 class LBFGS:

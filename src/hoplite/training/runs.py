@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
+from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig
-from hoplite.errors import ConfigError, GraphError, HopliteError
+from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
 from hoplite.graph import PARTS
-from hoplite.models import Model, Weights
+from hoplite.models import Model, ModelConfig, Weights
 from hoplite.node_data import NodeData
+from hoplite.operators import find_operator
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.plan import Plan, Problem, free_memory, make_plan
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.streamed import StoredPropagation
 
-Source = Propagation | StoredPropagation  # of the rows: a graph, or the hop features in a store
+AnyPropagation = Propagation | StoredPropagation  # of a graph, or the hop features in a store
 
 
 @dataclass(frozen=True)
@@ -145,13 +149,18 @@ def plan_runs(
     return make_plan(problem, order)
 
 
-def team_of(source: Source) -> Team:
+def team_of(source: AnyPropagation) -> Team:
     """The processes that train together: a graph's source is in one process."""
     return ALONE if isinstance(source, Propagation) else source.team
 
 
 def order_of(
-    model: Model, source: Source, runs: Sequence[Run], rows: int, *, dropout: bool | None = None
+    model: Model,
+    source: AnyPropagation,
+    runs: Sequence[Run],
+    rows: int,
+    *,
+    dropout: bool | None = None,
 ) -> str:
     """The evaluation order for ``runs``; a store has hop features alone.
 
@@ -176,7 +185,7 @@ def check_stored(config: TrainingConfig) -> None:
         )
 
 
-def batches_of(model: Model, source: Source, runs: Sequence[Run]) -> list[list[int]]:
+def batches_of(model: Model, source: AnyPropagation, runs: Sequence[Run]) -> list[list[int]]:
     """The positions of runs that train together, batch by batch.
 
     L-BFGS trains one at a time, and so does GAT, which would gain nothing but the memory of every
@@ -198,7 +207,7 @@ def batches_of(model: Model, source: Source, runs: Sequence[Run]) -> list[list[i
     return [group[i : i + most] for group in groups for i in range(0, len(group), most)]
 
 
-def signal_size(model: Model, source: Source) -> int:
+def signal_size(model: Model, source: AnyPropagation) -> int:
     """Elements of one run's widest signal: nodes times propagated columns."""
     columns = model.num_classes if model.columns == "classes" else model.num_features
     return source.num_nodes * columns
@@ -210,3 +219,29 @@ def run_bytes(model: Model, propagation: Propagation) -> int:
     weights = sum(value.numel() for value in model.initial(torch.Generator()).values())
     signals = 12 if model.columns == "classes" else 12 + propagation.hops
     return propagation.dtype.itemsize * (6 * weights + signals * signal_size(model, propagation))
+
+
+def warn_of_overflow(config: ModelConfig, source: Propagation) -> None:
+    """HopliteWarning if the hop features may be too large to learn from.
+
+        bound = max_i max |p_i| max |X|        max |p_i| over the spectrum of S
+
+    For powers it is ||S||^k: 1 for ``renormalized`` and ``adjacency`` and 2^k for ``laplacian``;
+    Chebyshev polynomials are at most 1, whatever k. A training takes squares of what it
+    finds there, so the bound must be below the root of the largest number: 1.8e19 for float32,
+    1.3e154 for float64. It is an upper bound: what exceeds it may still train well.
+    """
+    basis = find_basis(config.basis)
+    ends = basis.mapped(*find_operator(config.operator).spectrum)
+    growth, largest = float(basis.largest(*ends, config.hops).max()), source.features.largest()
+    bound = math.log10(largest) + math.log10(growth) if largest else -math.inf
+    limit = math.log10(torch.finfo(source.dtype).max) / 2
+    if bound > limit:
+        powers = f"{basis.largest_text(*ends, config.hops)} times " if growth > 1 else ""
+        warnings.warn(
+            f"hop features may be as large as {powers}{largest:.3g}, and beyond 1e{limit:.0f} "
+            f"{str(source.dtype).removeprefix('torch.')} overflows in training; scale the "
+            "features, or take fewer hops, another operator, or basis 'chebyshev'.",
+            HopliteWarning,
+            stacklevel=3,
+        )

@@ -1,11 +1,13 @@
-"""Rows of a hop store as tensors: read ahead chunk by chunk, kept in memory while there is room."""
+"""Rows of a hop store as tensors: read ahead chunk by chunk, kept in memory while there is room.
+
+Mini-batches take them in an order that is random, yet read from the disk in long pieces.
+"""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -16,25 +18,12 @@ from hoplite.node_data import StoredHops
 from hoplite.store.memory import release_memory
 
 FEW_ROWS = 16  # up to one row in so many, single rows are read instead of the whole range
+WINDOW = 8  # segments whose rows are shuffled among each other
 RANGE_BYTES = 8 * 10**6  # of hop features read at a time where only some of the rows are wanted
 
 
-class Rows(Protocol):
-    """Hop features (hops, rows, d) of some rows."""
-
-    def __len__(self) -> int: ...
-
-    def chunks(self) -> Iterator[tuple[int, Tensor]]:
-        """The rows in order, a chunk at a time, each with the position of its first row."""
-        ...
-
-    def pick(self, rows: Tensor) -> Tensor:
-        """Some rows in memory, in the given order, which rises where they come from a store."""
-        ...
-
-
 class HeldRows:
-    """Rows that are in memory: one chunk."""
+    """Hop features (hops, rows, d) of some rows, in memory: one chunk."""
 
     def __init__(self, hops: Tensor) -> None:
         self._hops = hops
@@ -43,9 +32,11 @@ class HeldRows:
         return self._hops.shape[1]
 
     def chunks(self) -> Iterator[tuple[int, Tensor]]:
+        """The rows in order, a chunk at a time, each with the position of its first row."""
         yield 0, self._hops
 
     def pick(self, rows: Tensor) -> Tensor:
+        """Some rows in memory, in the given order, which rises where they come from a store."""
         return self._hops.index_select(1, rows)
 
 
@@ -88,7 +79,7 @@ class Shelf:
 
 
 class StoredRows:
-    """The rows of some nodes of a store, in rising order."""
+    """The same of some nodes of a store, in rising order."""
 
     def __init__(self, shelf: Shelf, nodes: np.ndarray) -> None:
         _check_rising(nodes)
@@ -144,3 +135,27 @@ class StoredRows:
 def _check_rising(nodes: np.ndarray) -> None:
     if (np.diff(nodes) <= 0).any():
         raise ConfigError("nodes of a store must come in rising order, none twice; sort them.")
+
+
+def shuffled_windows(
+    count: int, batch: int, seed: int, epoch: int
+) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+    """Positions 0 .. count - 1 in random order: windows, each with its batches.
+
+    The positions are cut into segments of ``batch`` neighbours, the segments shuffled, and the
+    rows of every 8 of them shuffled again. A window holds its positions in rising order; every
+    position is in one batch of the epoch, and only one batch has fewer than ``batch``.
+
+    >>> for window, batches in shuffled_windows(5, 2, seed=0, epoch=0):
+    ...     print(window, [len(batch) for batch in batches])
+    [0 1 2 3 4] [2, 2, 1]
+    """
+    batch = min(batch, count)
+    generator = np.random.default_rng([seed, epoch])
+    segments = generator.permutation(-(-count // batch))
+    for first in range(0, len(segments), WINDOW):
+        starts = np.sort(segments[first : first + WINDOW]) * batch
+        window = (starts[:, None] + np.arange(batch)).ravel()
+        window = window[window < count]
+        order = window[generator.permutation(len(window))]
+        yield window, [order[i : i + batch] for i in range(0, len(order), batch)]

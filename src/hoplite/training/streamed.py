@@ -8,6 +8,13 @@ A model's filtered signal at a row depends on that row's hop features alone, so
 are exact with the memory of H (rows x R x m) and of a few tiles. All that follows from H, like
 standardisation over all nodes and the loss, is as in memory. Tiles are small enough for the cache;
 a thread has tiles of its own, because sharing one would mean waiting for the other at each step.
+Their gradients, summed in double precision, are
+
+    linear models    H = (sum_i c_i P_i) Theta;  with G = dL/dH and M = sum_i c_i P_i
+                     dTheta = M^T G,  dc_i = <P_i, G Theta^T>
+    others           by automatic differentiation
+
+Written out, the gradient of a linear model needs no outputs again, which saves a third of the work.
 """
 
 from __future__ import annotations
@@ -26,23 +33,22 @@ from torch import Tensor
 from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError
-from hoplite.models import MODELS, Model
+from hoplite.models import MODELS, Model, Weights
 from hoplite.node_data import StoredHops
 from hoplite.propagation.backend import MOST_THREADS, get_num_threads
 from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.engine import Filter
+from hoplite.propagation.engine import Filter, KnownRows
 from hoplite.store.memory import parse_bytes, release_memory, show_bytes, used_memory
 from hoplite.training.distributed import ALONE, Team
-from hoplite.training.shuffle import WINDOW
-from hoplite.training.statistics import std_mean
-from hoplite.training.stored_rows import HeldRows, Rows, Shelf, StoredRows
-from hoplite.training.tiles import Tiles, tiles_for
+from hoplite.training.stored_rows import WINDOW, HeldRows, Shelf, StoredRows
 
 Worker = Callable[[slice, Tensor], object]  # what is done with the rows of a tile
+Total = Callable[[Tensor], Tensor]  # the sum of a tensor over the processes
 
 TILE_BYTES = 3 * 10**6  # of hop features: about the cache of a core
 CHUNK_BYTES = 32 * 10**6  # of hop features read at a time
 RESERVE = 96 * 10**6  # threads, tiles with their gradients, the allocator's own
+BLOCK = 1 << 13  # rows that are summed at a time, so that no copy of the signal is made
 SIGNALS = 10  # as large as the outputs: these, their gradients, and what the loss makes of them
 COPIES = {"adam": 24, "lbfgs": 224}  # of the weights: the loop's, the threads', 100 pairs
 
@@ -122,7 +128,7 @@ class StoredPropagation:
 class StoredView:
     """Outputs and gradients at some rows, tile by tile."""
 
-    def __init__(self, owner: StoredPropagation, rows: Rows) -> None:
+    def __init__(self, owner: StoredPropagation, rows: HeldRows | StoredRows) -> None:
         self._owner, self._rows = owner, rows
 
     @property
@@ -199,6 +205,121 @@ class _Streamed(torch.autograd.Function):
         parts = zip(*[one.gradients() for one in tiles], strict=True)
         totals = [torch.stack(part).sum(dim=0) for part in parts]
         return None, None, None, *[total.to(gradients[0].dtype) for total in totals]
+
+
+class Tiles:
+    """One thread's work on tiles (hops, rows, d), for any model that needs hop features alone."""
+
+    def __init__(self, model: Filter, weights: Weights) -> None:
+        self._model = model
+        self._weights = {name: value.detach().requires_grad_() for name, value in weights.items()}
+        self._sums = [torch.zeros_like(v, dtype=torch.float64) for v in weights.values()]
+
+    def signal(self, hops: Tensor) -> Tensor:
+        """The filtered signal of a tile: (rows, R, m)."""
+        with torch.no_grad():  # a new thread has gradients on
+            return self._model.filtered(self._weights, KnownRows(hops), None)
+
+    def add_gradient(self, hops: Tensor, outer: Tensor) -> None:
+        """Add the weights' gradient at a tile, from that by its signal: (rows, R, m)."""
+        with torch.enable_grad():
+            inner = (self._model.filtered(self._weights, KnownRows(hops), None) * outer).sum()
+        found = torch.autograd.grad(inner, list(self._weights.values()), allow_unused=True)
+        for total, gradient in zip(self._sums, found, strict=True):
+            if gradient is not None:  # the bias comes later, and some gates need hops
+                total += gradient
+
+    def gradients(self) -> list[Tensor]:
+        """The sums so far, one per weight."""
+        return self._sums
+
+
+class LinearTiles(Tiles):
+    """The same of a linear model, written out; SGC has only its last hop."""
+
+    def __init__(self, model: Filter, weights: Weights) -> None:
+        self._weights = {name: value.detach().requires_grad_() for name, value in weights.items()}
+        with torch.enable_grad():
+            self._learned = model.coefficients(self._weights)
+        self._theta = weights["theta"].detach()
+        self._by_theta = torch.zeros_like(self._theta, dtype=torch.float64)
+        self._coefficients = None if self._learned is None else self._learned.detach()
+        shape = () if self._learned is None else self._learned.shape
+        self._by_coefficients = torch.zeros(shape, dtype=torch.float64)
+
+    def signal(self, hops: Tensor) -> Tensor:
+        return (self._mixed(hops) @ self._theta).transpose(0, 1)
+
+    def add_gradient(self, hops: Tensor, outer: Tensor) -> None:
+        by_run = outer.transpose(0, 1)  # (R, rows, m)
+        self._by_theta += self._mixed(hops).transpose(1, 2) @ by_run
+        if self._coefficients is not None:
+            by_mixed = by_run @ self._theta.transpose(1, 2)  # (R, rows, d)
+            self._by_coefficients += by_mixed.flatten(1) @ hops.flatten(1).T
+
+    def gradients(self) -> list[Tensor]:
+        learned, values = self._learned, list(self._weights.values())
+        found = [torch.zeros_like(value) for value in values]
+        if learned is not None and learned.requires_grad:
+            outer = self._by_coefficients.to(learned.dtype)
+            # outer as an argument would make torch import SymPy: a second and 40 MB
+            with torch.enable_grad():
+                inner = (learned * outer).sum()
+            parts = torch.autograd.grad(inner, values, allow_unused=True)
+            found = [f if p is None else p for f, p in zip(found, parts, strict=True)]
+        names = list(self._weights)
+        found[names.index("theta")] = self._by_theta  # which no coefficient depends on
+        return found
+
+    def _mixed(self, hops: Tensor) -> Tensor:
+        """sum_i c_i P_i of every run: (R or 1, rows, d)."""
+        if self._coefficients is None:
+            return hops[-1:]
+        return torch.tensordot(self._coefficients, hops, dims=1)
+
+
+def tiles_for(model: Filter, weights: Weights) -> Tiles:
+    """What evaluates ``model`` with these weights."""
+    if model.linear and not model.gated:
+        return LinearTiles(model, weights)
+    return Tiles(model, weights)
+
+
+def std_mean(values: Tensor, count: int, total: Total) -> tuple[Tensor, Tensor]:
+    """Deviation and mean over ``count`` rows in all, (rows, R, m) -> (1, R, m), differentiable.
+
+        mean = sum_r v_r / n,  std^2 = sum_r (v_r - mean)^2 / n
+
+    ``total`` adds up what the processes have; one process has all: ``lambda part: part``.
+
+    >>> std, mean = std_mean(torch.tensor([[[1.0]], [[3.0]]]), 2, lambda part: part)
+    >>> float(std), float(mean)
+    (1.0, 2.0)
+    """
+    return _StdMean.apply(values, count, total)  # pyright: ignore[reportReturnType]
+
+
+class _StdMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, count: int, total: Total) -> tuple[Tensor, Tensor]:
+        sums, squares = torch.zeros(2, 1, *values.shape[1:], dtype=torch.float64)
+        for block in values.split(BLOCK):
+            sums += block.sum(dim=0)
+        mean = (total(sums) / count).to(values.dtype)
+        for block in values.split(BLOCK):
+            squares += (block - mean).square_().sum(dim=0)
+        std = (total(squares) / count).sqrt().to(values.dtype)
+        ctx.save_for_backward(values, std, mean)
+        ctx.count, ctx.total = count, total
+        return std, mean
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        """dv = dmean / n + dstd (v - mean) / (n std), in one pass: a v + b."""
+        values, std, mean = ctx.saved_tensors
+        by_std, by_mean = (ctx.total(gradient) / ctx.count for gradient in gradients)
+        a = torch.where(std > 0, by_std / std, 0.0)  # a constant column stays one
+        return torch.addcmul(by_mean - a * mean, values, a), None, None
 
 
 @contextmanager

@@ -20,19 +20,18 @@ from hoplite.propagation.plan import Plan
 from hoplite.store import open_data
 from hoplite.tasks import USUAL, Task, find_task
 from hoplite.training.distributed import ALONE, Team
-from hoplite.training.loop import fit_runs
+from hoplite.training.loop import fit_runs, scores_of
 from hoplite.training.results import ScoredRun, TrainingResult, number
 from hoplite.training.runs import (
+    AnyPropagation,
     NodeSet,
     Run,
     RunResult,
-    Source,
     TrainingProgress,
     node_sets,
     plan_runs,
     require_result,
 )
-from hoplite.training.scored_rows import scores_of
 from hoplite.training.streamed import StoredPropagation
 
 MOST_RUNS = 100_000
@@ -158,7 +157,7 @@ def scored_run(
     data: NodeData,
     config: ModelConfig,
     result: RunResult,
-    source: Source,
+    source: AnyPropagation,
     test: NodeSet,
     task: str | Task = USUAL,
 ) -> ScoredRun:
