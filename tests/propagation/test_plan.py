@@ -9,7 +9,7 @@ import pytest
 from hoplite import ConfigError, ModelConfig
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
-from hoplite.propagation.plan import Problem, free_memory, make_plan
+from hoplite.propagation.orders import Problem, free_memory, make_plan
 from hoplite.training import plan
 from hoplite.training.runs import run_bytes
 

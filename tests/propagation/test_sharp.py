@@ -16,7 +16,7 @@ from hoplite.propagation.backend import get_num_threads, set_num_threads, thread
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.features import Features
-from hoplite.propagation.plan import Problem, make_plan
+from hoplite.propagation.orders import Problem, make_plan
 from hoplite.propagation.spmm import SparseMatrix, matmul, spmm
 
 SMALL = Problem(
@@ -58,7 +58,7 @@ def test_hop_features_that_just_fit_are_kept():
 
 def test_without_a_limit_half_of_the_free_memory_is_used(monkeypatch):
     for free, order in ((2 * 672, "hops-first"), (2 * 672 - 2, "weights-first")):
-        monkeypatch.setattr("hoplite.propagation.plan.free_memory", lambda free=free: free)
+        monkeypatch.setattr("hoplite.propagation.orders.free_memory", lambda free=free: free)
         assert make_plan(SMALL).order == order
 
 

@@ -17,8 +17,7 @@ from hoplite.store import propagate
 from hoplite.tasks import LOSS, TASKS, Metric, Task, find_task
 from hoplite.training import NodeSet, Run, StoredPropagation, fit_runs
 from hoplite.training.distributed import Team
-from hoplite.training.results import TrainingResult
-from hoplite.training.train import scored_run
+from hoplite.training.results import TrainingResult, scored_run
 
 
 class Regression(Task):

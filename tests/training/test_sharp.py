@@ -17,6 +17,7 @@ from hoplite.propagation.engine import Propagation
 from hoplite.tasks import find_task
 from hoplite.training import runs as runs_module
 from hoplite.training.loop import ScoredRows, fit_runs
+from hoplite.training.results import as_seeds, plan
 from hoplite.training.runs import (
     NodeSet,
     Run,
@@ -28,7 +29,6 @@ from hoplite.training.runs import (
 )
 from hoplite.training.stored_rows import shuffled_windows
 from hoplite.training.streamed import std_mean
-from hoplite.training.train import as_seeds, plan
 
 CONFIG = TrainingConfig(lr=0.2, weight_decay=0.01, dropout=0.0, epochs=60, patience=7)
 

@@ -29,9 +29,8 @@ from hoplite.propagation.engine import Propagation
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
 from hoplite.training.loop import fit_runs
-from hoplite.training.results import number
+from hoplite.training.results import number, scored_run
 from hoplite.training.runs import Run, node_sets, run_bytes
-from hoplite.training.train import scored_run
 from hoplite.version import VERSION
 
 CELL_RUNS = 45  # at most: more hardly train faster, and a crash costs less

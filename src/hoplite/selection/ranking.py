@@ -26,7 +26,7 @@ from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.models import all_settings, idle_settings, without_idle
 from hoplite.selection.ledger import Count, Ledger, Share
-from hoplite.training.train import number, train
+from hoplite.training.results import number, train
 
 PROTOCOLS = ("validation", "test")
 BIASED = "biased: chosen on the test set, so an upper bound and no estimate"

@@ -26,7 +26,7 @@ from hoplite.selection.ranking import SearchResult, check_protocol, choose
 from hoplite.selection.space import read_space
 from hoplite.selection.workers import LOOK_SECONDS, train_in_processes
 from hoplite.store import open_data
-from hoplite.training.train import as_seeds
+from hoplite.training.results import as_seeds
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from hoplite.graph_checks import as_node_indices
 from hoplite.models import MODELS, Model, ModelConfig
 from hoplite.operators import Operator, find_operator
 from hoplite.propagation.engine import Propagation
-from hoplite.propagation.plan import free_memory
+from hoplite.propagation.orders import free_memory
 from hoplite.propagation.polynomial import gather_hops
 from hoplite.theory.complexity import (
     DRAWS,

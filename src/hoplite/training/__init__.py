@@ -2,10 +2,9 @@
 
 from hoplite.training.distributed import connected
 from hoplite.training.loop import fit_runs
-from hoplite.training.results import ScoredRun, TrainingResult
+from hoplite.training.results import ScoredRun, TrainingResult, as_seeds, plan, scored_run, train
 from hoplite.training.runs import NodeSet, Run, RunResult, TrainingProgress
 from hoplite.training.streamed import StoredPropagation
-from hoplite.training.train import plan, train
 
 __all__ = [
     "NodeSet",
@@ -15,8 +14,10 @@ __all__ = [
     "StoredPropagation",
     "TrainingProgress",
     "TrainingResult",
+    "as_seeds",
     "connected",
     "fit_runs",
     "plan",
+    "scored_run",
     "train",
 ]

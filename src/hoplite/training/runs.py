@@ -18,7 +18,7 @@ from hoplite.models import Model, ModelConfig, Weights
 from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
 from hoplite.propagation.engine import Propagation
-from hoplite.propagation.plan import Plan, Problem, free_memory, make_plan
+from hoplite.propagation.orders import Plan, Problem, free_memory, make_plan
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.streamed import StoredPropagation
 

@@ -26,8 +26,7 @@ from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.selection.workers import train_in_processes
-from hoplite.training.results import number
-from hoplite.training.train import train
+from hoplite.training.results import number, train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
 CURVES_ON = "cora"  # the dataset whose loss curves are shown, as in the paper

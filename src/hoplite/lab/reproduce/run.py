@@ -24,7 +24,7 @@ from hoplite.lab.reproduce.sections import Found, accuracy_entry
 from hoplite.lab.results import FILE, Provenance, Results, load_results, write_results
 from hoplite.predictions import write_table
 from hoplite.selection import choose, full_options, rank, read_space, run_search
-from hoplite.training.train import as_seeds
+from hoplite.training.results import as_seeds
 
 DATASETS = ("cora", "citeseer", "pubmed")
 LINEAR = ("sgc", "egc", "lgc")  # searched over the paper's whole grid, as is gcn

@@ -39,7 +39,7 @@ from hoplite.models import MODELS
 from hoplite.peers import find
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
-from hoplite.training.train import train
+from hoplite.training.results import train
 
 SPECTRUM_POINTS = 201
 SLOW = ("gat", "hlgc")
