@@ -109,7 +109,7 @@ def isolated_node(graph):
 @given(
     graph=untidy_graphs(),
     case=st.sampled_from(CASES),
-    operator=st.sampled_from(OPERATORS),
+    operator=st.sampled_from(tuple(OPERATORS)),
     hops=st.integers(0, 4),
     rows=st.integers(1, 20),
     columns=st.integers(1, 9),
