@@ -16,8 +16,8 @@ from pyarrow import csv, parquet
 import hoplite
 from hoplite.datasets.disk_graph import write_disk_graph
 from hoplite.datasets.npz import write_npz
+from hoplite.memory import used_memory
 from hoplite.store import propagate
-from hoplite.store.memory import used_memory
 
 NODES, CLASSES = 90, 3
 IMPORT_ROOM = 130 * 10**6  # so little that tables are imported instead of loaded

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hoplite.files import atomic_write_text
+from hoplite.memory import show_bytes
 from hoplite.store.cost import cost
-from hoplite.store.memory import show_bytes
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
 BEGIN, END = "<!-- projections: scripts/update_scale.py -->", "<!-- end of projections -->"

@@ -78,4 +78,4 @@ def test_graphs_on_disk_are_read() -> None:
         )
         np.testing.assert_array_equal(graph.feature_rows(0, 40), features)
         np.testing.assert_array_equal(graph.labels, GRAPH.labels)
-        assert graph.node_ids == GRAPH.node_ids
+        assert tuple(graph.node_ids or ()) == GRAPH.node_ids

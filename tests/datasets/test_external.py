@@ -63,7 +63,7 @@ def check_same(folder, out, **options):
         for part in ("train", "val", "test"):
             assert np.array_equal(getattr(found.split, part), getattr(graph.split, part))
         assert found.split.note == graph.split.note
-        assert found.node_ids == graph.node_ids
+        assert tuple(found.node_ids) == graph.node_ids
         assert found.name == graph.name
     return graph
 
@@ -394,6 +394,6 @@ def test_a_graph_from_memory(graphs, tmp_path, sparse):
     assert np.array_equal(store.read(0, 30), propagate(graph, tmp_path / "b", hops=2).read(0, 30))
     assert propagate(graph, tmp_path / "a", hops=3).hops == 3  # the same by its fingerprints
     with DiskGraph(tmp_path / "g") as found:
-        assert found.node_ids == graph.node_ids
+        assert tuple(found.node_ids) == graph.node_ids
         assert found.feature_names is None
         assert np.array_equal(found.split.val, graph.split.val)

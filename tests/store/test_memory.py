@@ -12,8 +12,8 @@ from pyarrow import parquet
 from hoplite import Graph
 from hoplite.datasets.disk_graph import write_disk_graph
 from hoplite.errors import ConfigError
+from hoplite.memory import parse_bytes
 from hoplite.store import HopStore
-from hoplite.store.memory import parse_bytes
 from hoplite.store.plan import Sizes, panel_width, part_entries
 
 MEASURED = """

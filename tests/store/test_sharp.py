@@ -14,11 +14,11 @@ import torch
 from hoplite import Graph, HopliteWarning
 from hoplite.csr_rows import CsrMemory
 from hoplite.errors import ConfigError, StoreError
+from hoplite.memory import parse_bytes, peak_memory, show_bytes, used_memory
 from hoplite.propagation.backend import has_native
 from hoplite.store import opening, panel, plan, propagate
 from hoplite.store.blocks import decode, encode
 from hoplite.store.cost import Cost, cost
-from hoplite.store.memory import parse_bytes, peak_memory, show_bytes, used_memory
 from hoplite.store.operator_files import write_operator
 from hoplite.store.panel import run_panel, run_task
 from hoplite.store.plan import (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
 import typer
 
 from hoplite.cli.console import (
@@ -16,30 +17,50 @@ from hoplite.cli.console import (
     print_json,
     print_line,
     print_table,
+    steps_bar,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 def predict(
     model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
     dataset: DatasetArgument,
     out: Annotated[Path, typer.Option(help="The table to write: FILE.parquet or FILE.csv.")],
+    memory: Annotated[
+        str | None,
+        typer.Option(help="For a store: peak memory of the process, such as 700MB."),
+    ] = None,
     split_seed: SplitSeedOption = 0,
     json: JsonOption = False,
 ) -> None:
-    """Predict the label of every node of DATASET and write id, predicted label and probability."""
+    """Predict the label of every node of DATASET and write id, predicted label and probability.
+
+    From a hop store (see `hoplite propagate`) the predictions are made some rows at a time, within
+    --memory.
+    """
     check_table("--out", out, dataset)
-    from hoplite import TrainedModel, load  # only now: importing torch takes a second
-    from hoplite.predictions import predict_table, write_table
+    from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
+    from hoplite.predictions import predictions, write_batches
 
     model = TrainedModel.load(model_dir)
-    graph = load(dataset, seed=split_seed)
-    table = predict_table(model, graph)
-    write_table(table, out)
-    names, counts = np.unique(table["predicted"].to_numpy(zero_copy_only=False), return_counts=True)
+    data = open_data(dataset, seed=split_seed)
+    counts = Counter[str]()
+    with steps_bar(f"predict {data.name}") as report:
+        schema, batches = predictions(model, data, memory=memory)
+
+        def counted() -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                counts.update(batch["predicted"].to_pylist())
+                report(f"predict {data.name}", counts.total() / max(data.num_nodes, 1))
+                yield batch
+
+        write_batches(schema, counted(), out)
+    per_class = dict(sorted(counts.items()))
     if json:
-        per_class = dict(zip(names.tolist(), counts.tolist(), strict=True))
-        print_json({"out": str(out), "nodes": len(table), "predicted": per_class})
+        print_json({"out": str(out), "nodes": counts.total(), "predicted": per_class})
         return
-    rows = [[str(name), f"{count:,}"] for name, count in zip(names, counts, strict=True)]
-    print_table(f"{graph.name}: predicted labels", ["label", "nodes"], rows)
+    rows = [[name, f"{count:,}"] for name, count in per_class.items()]
+    print_table(f"{data.name}: predicted labels", ["label", "nodes"], rows)
     print_line(f"Table: {out}")

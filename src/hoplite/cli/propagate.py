@@ -65,8 +65,8 @@ def propagate(
 
         warm_up(cluster)
     from hoplite import set_num_threads  # only now: importing torch takes a second
+    from hoplite.memory import parse_bytes, peak_memory
     from hoplite.store import propagate as run
-    from hoplite.store.memory import parse_bytes, peak_memory
     from hoplite.store.opening import large_tables
 
     if threads is not None:
@@ -117,7 +117,7 @@ def propagate(
 
 
 def _print(summary: dict[str, Any]) -> None:
-    from hoplite.store.memory import show_bytes
+    from hoplite.memory import show_bytes
 
     print_line(
         f"{summary['out']}: hops 0 to {summary['hops']} of {summary['dataset']} "

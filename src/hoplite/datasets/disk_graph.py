@@ -18,13 +18,12 @@ import os
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import pyarrow as pa
 from msgspec import Meta
-from pyarrow import parquet
 
 from hoplite.array_files import Closing, NpyRows, growing_npy, write_npy
 from hoplite.csr_rows import (
@@ -39,18 +38,16 @@ from hoplite.csr_rows import (
     index_type,
     row_ranges,
 )
+from hoplite.datasets.id_files import IDS, IdFile, all_integers, write_ids
 from hoplite.datasets.splits import read_labels, read_split, split_crc32, write_split
 from hoplite.errors import DatasetError
-from hoplite.files import atomic_write, open_regular, read_regular
+from hoplite.files import open_regular
 from hoplite.graph import Graph, Split
 from hoplite.json_files import read_json, write_json
 from hoplite.node_data import cached_property
 
 FILE = "graph.json"
-IDS = "ids.parquet"
 PIECE = 1 << 22  # numbers hashed or copied at a time
-ID_BYTES = 1 << 12  # most bytes of the file of ids per node, on average
-LEAST_ID_BYTES = 1 << 20  # and beside them
 Names = tuple[str | int, ...]  # earlier versions kept numbers as they were
 Count = Annotated[int, Meta(ge=0, le=2**48)]
 Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
@@ -153,22 +150,16 @@ class DiskGraph(Closing):
             return read_split(path, labels, self._found.split_note, sums and sums.split)
 
     @cached_property
-    def node_ids(self) -> tuple[Any, ...] | None:
+    def node_ids(self) -> IdFile | None:
         """The ids of the nodes, integers where all of them are; None if they have none."""
         sums, path = self._found.checksums, self.folder / IDS
         if not path.exists() if sums is None else sums.ids is None:
             return None
         with self.clear_damage(IDS):
-            data = read_regular(path, LEAST_ID_BYTES + ID_BYTES * self.num_nodes)
             if sums is not None:
-                check_same(zlib.crc32(data), sums.ids)
-            table = parquet.read_table(pa.BufferReader(data), columns=["id"])
-            table.validate(full=True)
-            names = table["id"].to_pylist() if table.column_names == ["id"] else []
-            texts = [name for name in names if isinstance(name, str)]
-            if len(texts) != self.num_nodes or len(set(texts)) != self.num_nodes:
-                raise ValueError(f"it does not hold {self.num_nodes:,} different ids")
-            return tuple(map(int, names)) if self._found.integer_ids else tuple(names)
+                check_same(file_crc32(path), sums.ids)
+        integers = self._found.integer_ids
+        return IdFile(path, self.num_nodes, integers=integers, damaged=partial(self._damage, IDS))
 
     def fingerprint(self) -> Fingerprint:
         """By which the graph is known again; it was noted when the files were written."""
@@ -194,10 +185,13 @@ class DiskGraph(Closing):
         try:
             yield
         except (OSError, ValueError) as error:
-            raise DatasetError(
-                f"{self.folder} holds no whole graph on disk ({name}: "
-                f"{getattr(error, 'strerror', None) or error}); remove it and import it again."
-            ) from error
+            raise self._damage(name, error) from error
+
+    def _damage(self, name: str, error: Exception) -> DatasetError:
+        return DatasetError(
+            f"{self.folder} holds no whole graph on disk ({name}: "
+            f"{getattr(error, 'strerror', None) or error}); remove it and import it again."
+        )
 
     def close(self) -> None:
         self._open.close()
@@ -277,10 +271,14 @@ def verify_disk_graph(folder: Path) -> list[str]:
         for start in range(0, graph.num_nodes, step):
             graph.feature_rows(start, min(start + step, graph.num_nodes))
 
+    def ids() -> None:
+        for _ in graph.node_ids or ():
+            pass
+
     found: list[str] = []
     try:
         with DiskGraph(folder) as graph:
-            for check in (adjacency, features, lambda: graph.split, lambda: graph.node_ids):
+            for check in (adjacency, features, lambda: graph.split, ids):
                 try:
                     check()
                 except DatasetError as error:
@@ -321,9 +319,7 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
             append(graph.feature_rows(start, min(start + step, n)))
     ids = graph.node_ids
     if ids is not None:
-        with atomic_write(folder / IDS) as file:
-            names = pa.array([str(name) for name in ids], pa.large_string())
-            parquet.write_table(pa.table({"id": names}), file)
+        write_ids(folder / IDS, ids)
     write_rest(
         folder,
         graph.labels,
@@ -331,7 +327,7 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
         name=graph.name,
         class_names=graph.class_names,
         feature_names=graph.feature_names,
-        integer_ids=ids is not None and all(isinstance(name, int) for name in ids),
+        integer_ids=ids is not None and all_integers(ids),
         tables=[],
     )
 
@@ -356,7 +352,7 @@ def write_rest(
         step = max(1, PIECE // max(width, 1))
         pieces = (rows.read(start, min(start + step, n)) for start in range(0, n, step))
         digests = Digests(graph, features_digest(pieces, width))
-    sums = Checksums(zlib.crc32(labels.data), split_crc32(split), _file_crc32(folder / IDS))
+    sums = Checksums(zlib.crc32(labels.data), split_crc32(split), file_crc32(folder / IDS))
     found = Description(
         format="hoplite graph 1",
         name=name,
@@ -374,7 +370,7 @@ def write_rest(
     write_json(folder / FILE, found)
 
 
-def _file_crc32(path: Path) -> int | None:
+def file_crc32(path: Path) -> int | None:
     """CRC-32 of a file, None if it does not exist."""
     checksum = 0
     try:

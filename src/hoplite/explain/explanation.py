@@ -34,9 +34,9 @@ from hoplite.explain.summary import (
     StrongestPairs,
     Summary,
 )
+from hoplite.memory import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
-from hoplite.store.memory import parse_bytes
 
 KINDS = ("hops", "nodes", "features", "node_features")
 DRAWN_NODES = 40

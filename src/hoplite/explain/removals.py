@@ -41,12 +41,12 @@ from hoplite.explain.exact import ExactModel, node_id, node_index
 from hoplite.explain.rows import NoRemovals
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
+from hoplite.memory import parse_bytes
 from hoplite.models import Weights
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
 from hoplite.propagation.spmm import SparseMatrix, as_tensor, spmm
-from hoplite.store.memory import parse_bytes
 
 Report = Callable[[str, float], None]
 Flip = TypeVar("Flip", EdgeFlip, NodeFlip)

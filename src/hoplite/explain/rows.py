@@ -21,13 +21,13 @@ from hoplite.bases import find_basis
 from hoplite.csr_rows import CsrRows, row_ranges
 from hoplite.errors import StoreError
 from hoplite.graph import Graph
+from hoplite.memory import release_memory, show_bytes, used_memory
 from hoplite.models import ModelConfig
 from hoplite.node_data import NodeData, StoredHops
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.engine import KnownRows, Propagation, RowView
 from hoplite.propagation.polynomial import iterate, next_hop
 from hoplite.propagation.spmm import SparseMatrix
-from hoplite.store.memory import release_memory, show_bytes, used_memory
 
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
 ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take

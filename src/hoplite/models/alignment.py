@@ -8,21 +8,17 @@ from collections.abc import Iterable
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.errors import HopliteWarning, ModelFileError
+from hoplite.errors import ConfigError, HopliteWarning, ModelFileError
 from hoplite.graph import Graph
-from hoplite.node_data import NodeData
+from hoplite.models import MODELS, ModelConfig
+from hoplite.node_data import NodeData, StoredHops
 
-PIECE = 1 << 20  # features that are looked at together
+PIECE = 1 << 20  # numbers of X looked at at a time
 LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
 
 
 def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...] | None) -> Graph:
-    """``graph``, with its features in the model's order where both have names.
-
-    One-hot features (``column=value``) of a column that both know may differ: a value that only
-    the model knows is zero everywhere, one that only the graph has is left out. Everything else
-    that does not fit raises ModelFileError.
-    """
+    """``graph``, with its features in the model's order; see :func:`aligned_columns`."""
     columns = aligned_columns(graph, num_features, feature_names)
     if columns is None:
         return graph
@@ -32,18 +28,19 @@ def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...
 def aligned_columns(
     data: NodeData, num_features: int, feature_names: tuple[str, ...] | None
 ) -> np.ndarray | None:
-    """The model's features among the data's columns, -1 where there is none; None if alike.
+    """Where the data has each of the model's features, -1 where it has not; None if as they are.
 
-    ModelFileError as in :func:`aligned_graph`.
+    One-hot features (``column=value``) of a column that both know may differ: a value that only
+    the model knows is zero everywhere, one that only the data has is left out. Everything else
+    that does not fit raises ModelFileError. Without names on both sides the columns are counted.
     """
     if feature_names and data.feature_names:
-        found = tuple(data.feature_names)
-        if found == feature_names:
+        if data.feature_names == feature_names:
             return None
-        _check_names(feature_names, found)
+        _check_names(feature_names, data.feature_names)
         _warn_of_new_values(data, set(feature_names))
-        place = {name: j for j, name in enumerate(found)}
-        return np.array([place.get(name, -1) for name in feature_names])
+        place = {name: j for j, name in enumerate(data.feature_names)}
+        return np.array([place.get(name, -1) for name in feature_names], np.int64)
     if data.num_features != num_features:
         raise ModelFileError(
             f"the model was trained on {num_features:,} features but the graph has "
@@ -89,7 +86,7 @@ def check_classes(
     The graph may lack some of them, and may have those that were ``left_out`` when the model was
     trained. Names that are mere numbers (a graph without class names) are compared by their count.
     """
-    names = tuple(graph.class_names or ())
+    names = graph.class_names
     known = {*class_names, *left_out}
     numbered = names == tuple(str(c) for c in range(len(names)))
     if numbered and len(names) > len(known):
@@ -103,6 +100,28 @@ def check_classes(
         raise ModelFileError(
             f"the graph has class {unknown[0]!r}, which the model does not know ({shown}); "
             "use this graph's own model, or leave out its labels."
+        )
+
+
+def check_stored(stored: StoredHops, config: ModelConfig) -> None:
+    """ConfigError unless the hop features are those that such a model reads."""
+    stored.require_complete()
+    if not config.kind.rows_alone:
+        serves = [kind.name for kind in MODELS.values() if kind.rows_alone]
+        raise ConfigError(
+            f"model is {config.model!r}, which needs the graph's edges in every step; a hop store "
+            f"serves {', '.join(serves[:-1])} and {serves[-1]}."
+        )
+    for option in ("operator", "basis"):
+        if getattr(config, option) != getattr(stored, option):
+            raise ConfigError(
+                f"{option} is {getattr(config, option)!r} but {stored.folder} was "
+                f"made with {getattr(stored, option)!r}; a model and its store must agree."
+            )
+    if config.hops > stored.hops:
+        raise ConfigError(
+            f"hops is {config.hops} but {stored.folder} has {stored.hops}; "
+            f"add more with `hoplite propagate ... --hops {config.hops} --out {stored.folder}`."
         )
 
 
@@ -138,10 +157,11 @@ def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
     names, n = data.feature_names or (), data.num_nodes
     new = [j for j, name in enumerate(names) if name not in known]
     if new:
-        columns = sorted({names[j].split("=")[0] for j in new})
-        step = max(1, PIECE // max(data.num_features, 1))
-        ranges = ((start, min(start + step, n)) for start in range(0, n, step))
-        nodes = sum(int(data.feature_rows(*part)[:, new].any(axis=1).sum()) for part in ranges)
+        columns, nodes = sorted({names[j].split("=")[0] for j in new}), 0
+        step = max(1, PIECE // len(names))
+        for start in range(0, n, step):
+            part = data.feature_rows(start, min(start + step, n))[:, new]
+            nodes += int(np.count_nonzero((part != 0).any(axis=1)))
         warnings.warn(
             f"{nodes:,} of {n:,} nodes have a value of {', '.join(columns)} that the "
             "model does not know; it counts as none.",
@@ -151,13 +171,24 @@ def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
 
 
 def _selected(graph: Graph, columns: np.ndarray) -> np.ndarray | sp.csr_array:
-    """These columns, zeros for -1."""
-    target = np.flatnonzero(columns >= 0)
-    source, features = columns[target], graph.features
+    """The features in the order of :func:`aligned_columns`."""
+    features = graph.features
     if sp.issparse(features):
+        target = np.flatnonzero(columns >= 0)
         ones = np.ones(len(target), dtype=features.dtype)
         shape = (graph.num_features, len(columns))
-        return sp.csr_array(features @ sp.csr_array((ones, (source, target)), shape=shape))
-    result = np.zeros((graph.num_nodes, len(columns)), dtype=features.dtype)
-    result[:, target] = np.asarray(features)[:, source]
+        moved = sp.csr_array((ones, (columns[target], target)), shape=shape)
+        return sp.csr_array(features @ moved)
+    return in_columns(np.asarray(features), columns)
+
+
+def in_columns(features: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    """The columns of ``features`` (..., d) in the order of :func:`aligned_columns`.
+
+    >>> in_columns(np.array([[1.0, 2.0]]), np.array([1, -1, 0])).tolist()
+    [[2.0, 0.0, 1.0]]
+    """
+    result = np.zeros((*features.shape[:-1], len(columns)), dtype=features.dtype)
+    known = columns >= 0
+    result[..., known] = features[..., columns[known]]
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,10 +12,17 @@ import torch
 from torch import Tensor
 
 from hoplite.errors import ConfigError, HopliteError
-from hoplite.graph import Graph
 from hoplite.models import Model, ModelConfig, Weights, build_model
-from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_classes
+from hoplite.models.alignment import (
+    LEFT_OUT,
+    aligned_columns,
+    aligned_graph,
+    check_classes,
+    check_stored,
+)
 from hoplite.models.folder import ModelFile, read_folder, write_folder
+from hoplite.models.from_store import stored_logits
+from hoplite.node_data import NodeData
 from hoplite.propagation.engine import Propagation
 from hoplite.tasks import USUAL, Task, find_task
 
@@ -65,27 +73,44 @@ class TrainedModel:
         values = torch.eye(self.config.hops + 1)[-1] if many is None else many[0]
         return values.detach().numpy().copy()
 
-    def logits(self, graph: Graph) -> np.ndarray:
-        """Logits of every node: (n, m); ModelFileError unless the graph fits the model.
+    def logits(self, data: NodeData) -> np.ndarray:
+        """Logits of every node: (n, m); ModelFileError unless the data fits the model.
 
         HopliteError if one is not finite, as for features beyond all that the model has seen.
         """
-        graph = aligned_graph(graph, self.num_features, self.feature_names)
-        check_classes(graph, self.class_names, self.left_out_classes)
-        config = self.config
-        return self.logits_from(Propagation(graph, config.operator, config.basis, config.hops))
+        return np.concatenate([part for _, part in self.logit_rows(data)])
+
+    def logit_rows(
+        self, data: NodeData, *, memory: str | int | None = None
+    ) -> Iterator[tuple[int, np.ndarray]]:
+        """As :meth:`logits`, in pieces of rows, each with its first node.
+
+        A hop store is read piece by piece, and ``memory``, such as ``"700MB"``, is then the peak of
+        this process; ConfigError if its hops are not those of the model.
+        """
+        stored, config = data.stored, self.config
+        check_classes(data, self.class_names, self.left_out_classes)
+        if stored is not None:
+            check_stored(stored, config)
+            columns = aligned_columns(stored, self.num_features, self.feature_names)
+            rows = stored_logits(self._model(), self._stacked(), stored, columns, memory)
+            for first, part in rows:
+                yield first, _checked(part, first)
+        elif memory is not None:
+            raise ConfigError(
+                "memory is given, which is for hop stores; make one with `hoplite propagate` and "
+                "predict from it."
+            )
+        else:
+            graph = aligned_graph(data.in_memory(), self.num_features, self.feature_names)
+            yield (
+                0,
+                self.logits_from(Propagation(graph, config.operator, config.basis, config.hops)),
+            )
 
     def logits_from(self, propagation: Propagation) -> np.ndarray:
         """Logits of every node from a propagation that is already set up: (n, m)."""
-        found = self.raw_logits(propagation)
-        bad = np.flatnonzero(~np.isfinite(found).all(axis=1))
-        if bad.size:
-            raise HopliteError(
-                f"the outputs of {bad.size:,} nodes (first: node {bad[0]}) are not finite, so they "
-                "are no predictions; features or weights are too large: scale the features as "
-                "those in training were, or train again with fewer hops."
-            )
-        return found
+        return _checked(self.raw_logits(propagation))
 
     def raw_logits(self, propagation: Propagation) -> np.ndarray:
         """As :meth:`logits_from`, with infinity and NaN where that overflows."""
@@ -93,13 +118,13 @@ class TrainedModel:
         with torch.no_grad():
             return self._model().logits(weights, propagation.view())[:, 0].numpy()
 
-    def predict_proba(self, graph: Graph) -> np.ndarray:
+    def predict_proba(self, data: NodeData) -> np.ndarray:
         """Class probabilities of every node: (n, m), rows sum to 1."""
-        return self.task.link(self.logits(graph))
+        return self.task.link(self.logits(data))
 
-    def predict(self, graph: Graph) -> np.ndarray:
+    def predict(self, data: NodeData) -> np.ndarray:
         """Class index of every node: (n,)."""
-        return self.task.predict(self.logits(graph))
+        return self.task.predict(self.logits(data))
 
     def save(
         self,
@@ -149,6 +174,18 @@ class TrainedModel:
             f"TrainedModel({config.model}, {config.size()}, "
             f"features={self.num_features}, classes={self.num_classes})"
         )
+
+
+def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
+    """The logits of the nodes from ``first`` on; HopliteError unless they are finite."""
+    bad = np.flatnonzero(~np.isfinite(logits).all(axis=1))
+    if bad.size:
+        raise HopliteError(
+            f"the outputs of {bad.size:,} nodes (first: node {first + bad[0]}) are not finite, so "
+            "they are no predictions; features or weights are too large: scale the features as "
+            "those in training were, or train again with fewer hops."
+        )
+    return logits
 
 
 def _shapes(found: ModelFile, numbers: int) -> dict[str, tuple[int, ...]] | None:

@@ -62,6 +62,8 @@ class Manifest:
     labels_crc32: Checksum = 0
     split_crc32: Checksum | None = None  # older stores have none
     split_note: str = ""
+    ids_crc32: Checksum | None = None  # None: the nodes have no ids, or the store is older
+    integer_ids: bool = False
     error: tuple[HopError, ...] = ()
 
     def __post_init__(self) -> None:

@@ -13,9 +13,9 @@ from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
 from hoplite.datasets.load import NAMES
 from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.table_reader import find_table, has_table, table_bytes
+from hoplite.memory import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
 from hoplite.store.manifest import FILE
-from hoplite.store.memory import release_memory, used_memory
 from hoplite.store.store import GRAPH, HopStore
 
 # Tables in memory take several times the bytes of their files, and the reader of CSV its own.

@@ -22,12 +22,12 @@ from hoplite.bases import find_basis
 from hoplite.bases.base import Step
 from hoplite.csr_rows import CsrFiles, row_ranges
 from hoplite.errors import StoreError
+from hoplite.memory import parse_bytes, release_memory, used_memory
 from hoplite.propagation.polynomial import next_hop
 from hoplite.propagation.spmm import SparseMatrix
 from hoplite.store.blocks import Blocks
 from hoplite.store.errors import AGAIN, DamagedBlock, clear_disk_errors
 from hoplite.store.manifest import read_manifest
-from hoplite.store.memory import parse_bytes, release_memory, used_memory
 from hoplite.store.operator_files import FOLDER
 from hoplite.store.plan import Sizes, check_room, part_entries
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from hoplite.csr_rows import MOST_ENTRIES
 from hoplite.errors import ConfigError
+from hoplite.memory import show_bytes
 from hoplite.propagation.backend import has_native
 from hoplite.store.manifest import Manifest
-from hoplite.store.memory import show_bytes
 
 LEAST_USE, USE_STEP = 320 * 10**6, 60 * 10**6
 RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6

@@ -1,4 +1,4 @@
-"""What a store needs before its first task: the manifest, S, hop 0, labels and split."""
+"""What a store needs before its first task: the manifest, S, hop 0, labels, split and ids."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.array_files import write_npy
+from hoplite.datasets.id_files import IDS, all_integers, ids_crc32, write_ids
 from hoplite.datasets.splits import PARTS, split_crc32, write_split
 from hoplite.errors import StoreError
 from hoplite.graph_checks import CSR
+from hoplite.memory import peak_memory, used_memory
 from hoplite.node_data import GraphData
 from hoplite.store.blocks import Blocks, PanelSums, crc
 from hoplite.store.manifest import FILE, Manifest, read_manifest
-from hoplite.store.memory import peak_memory, used_memory
 from hoplite.store.operator_files import has_operator, write_operator
 from hoplite.store.plan import (
     PLANNED_RESERVE,
@@ -50,7 +51,7 @@ def adopt_manifest(
     loading_peak, releasable = (peak_memory(), _held(data)) if loaded else (0, 0)
     identity = data.fingerprint()
     found = read_manifest(folder) if (folder / FILE).exists() else None
-    split = data.split
+    split, ids = data.split, data.node_ids
     wanted: dict[str, Any] = {
         "name": data.name,
         "graph": identity.graph,
@@ -88,6 +89,8 @@ def adopt_manifest(
             labels_crc32=crc(data.labels),
             split_crc32=split_crc32(split),
             split_note=split.note,
+            ids_crc32=None if ids is None else ids_crc32(ids),
+            integer_ids=ids is not None and all_integers(ids),
             error=found.error if found and found.hops >= settings["hops"] else (),
         )
     except ValueError as error:
@@ -122,7 +125,7 @@ def _refuse_another(folder: Path, found: Manifest, wanted: dict[str, Any]) -> No
 def prepare(
     store: HopStore, data: GraphData, budget: int, tell: Callable[[str, float], None]
 ) -> None:
-    """Write what is missing of the operator, hop 0, the labels and the split."""
+    """Write what is missing of the operator, hop 0, the labels, the split and the ids."""
     folder, manifest = store.folder, store.manifest
     if not has_operator(folder, manifest.nodes):
         entries = prepared_entries(budget - used_memory() - 16 * manifest.nodes)
@@ -140,6 +143,7 @@ def prepare(
         lambda share: tell("writing the features", SHARES["operator"] + SHARES["features"] * share),
     )
     _write_labels(store, data)
+    _write_ids(store, data)
 
 
 def _write_features(store: HopStore, data: GraphData, note: Callable[[float], None]) -> None:
@@ -159,6 +163,16 @@ def _write_features(store: HopStore, data: GraphData, note: Callable[[float], No
         note(stop / manifest.nodes)
     for panel in panels:
         blocks.close_panel(0, panel, sums[panel])
+
+
+def _write_ids(store: HopStore, data: GraphData) -> None:
+    fresh, ids = HopStore(store.folder, store.manifest), data.node_ids
+    if ids is None:
+        return
+    try:
+        fresh.node_ids  # noqa: B018 - reading them is the check
+    except StoreError:
+        write_ids(store.folder / IDS, ids)
 
 
 def _write_labels(store: HopStore, data: GraphData) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import dataclasses
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.csr_rows import CsrFiles, CsrRows
+from hoplite.csr_rows import CsrRows
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph, verify_disk_graph
+from hoplite.datasets.id_files import IDS, IdFile, ids_crc32
 from hoplite.datasets.splits import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Graph, Split
@@ -20,8 +22,7 @@ from hoplite.node_data import cached_property
 from hoplite.store.blocks import Blocks
 from hoplite.store.errors import AGAIN
 from hoplite.store.manifest import Manifest, read_manifest
-from hoplite.store.operator_files import FOLDER as OPERATOR
-from hoplite.store.operator_files import has_operator
+from hoplite.store.operator_files import OperatorFiles, has_operator
 
 LABELS = "labels.npy"
 GRAPH = "graph"  # tables that were imported
@@ -31,7 +32,11 @@ SPLIT = "split.npz"
 class HopStore:
     """A folder of hop features, see :func:`propagate`; open it with :meth:`open`.
 
-    ``hops`` is k: there are hops 0 (X itself) to k, each of shape (nodes, features).
+    ``hops`` is k: there are hops 0 (X itself) to k, each of shape (n, d). It answers all that
+    :class:`hoplite.NodeData` asks, from its files and in bounded memory: :meth:`read` and
+    :meth:`rows` give hop features, ``operator_rows`` gives S in the form that the basis needs,
+    ``adjacency_rows`` the edge weights and ``node_ids`` the ids, the last three a range of rows at
+    a time; all of them are compared with their checksums before the first use.
     """
 
     def __init__(self, folder: Path, manifest: Manifest) -> None:
@@ -53,28 +58,33 @@ class HopStore:
         """The store itself: its hop features are known."""
         return self
 
-    @property
-    def adjacency_rows(self) -> CsrRows | None:
-        """The edge weights, a range of rows at a time; None if the store was made without."""
-        return None
+    @cached_property
+    def operator_rows(self) -> OperatorFiles:
+        """S in the form that the basis needs, a range of rows at a time."""
+        damaged = partial(self._damaged, "operator")
+        if not has_operator(self.folder, self.num_nodes):
+            raise damaged()
+        return OperatorFiles(self.folder, damaged)
 
     @cached_property
-    def operator_rows(self) -> CsrRows:
-        """S in the form that the basis needs, a range of rows at a time."""
-        try:
-            found = CsrFiles(self.folder / OPERATOR, lambda error: self._damaged(OPERATOR, error))
-        except (OSError, ValueError) as error:
-            raise self._damaged(OPERATOR, error) from error
-        if found.rows != self.num_nodes:
-            raise self._damaged(OPERATOR)
-        return found
+    def adjacency_rows(self) -> CsrRows | None:
+        """The edge weights, a range of rows at a time; None in a store of version 0.1.0."""
+        return self.operator_rows.adjacency()
 
     @cached_property
     def node_ids(self) -> Sequence[Any] | None:
-        """The ids of the nodes, None if they have none."""
+        """The ids of the nodes, read when they are asked for; None if they have none."""
+        checksum = self.manifest.ids_crc32
+        if checksum is not None:
+            integers, damaged = self.manifest.integer_ids, partial(self._damaged, IDS)
+            path, n = self.folder / IDS, self.num_nodes
+            ids = IdFile(path, n, integers=integers, damaged=damaged)
+            if ids_crc32(ids) != checksum:
+                raise self._damaged(IDS)
+            return ids
         if not is_disk_graph(self.folder / GRAPH):
             return None
-        with DiskGraph(self.folder / GRAPH) as graph:
+        with DiskGraph(self.folder / GRAPH) as graph:  # of version 0.1.0
             return graph.node_ids
 
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
@@ -211,8 +221,12 @@ class HopStore:
             self.split  # noqa: B018 - reads the labels, too
         except StoreError as error:
             found.append(error)
-        if not has_operator(self.folder, self.num_nodes):
-            found.append(self._damaged("operator"))
+        own_ids = self.manifest.ids_crc32 is not None
+        for part in ("node_ids", "operator_rows") if own_ids else ("operator_rows",):
+            try:
+                getattr(self, part)
+            except StoreError as error:
+                found.append(error)
         for hop, block, panel in self._blocks.each():
             try:
                 self._blocks.check(hop, block, panel)

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from hoplite.errors import ConfigError
+from hoplite.memory import release_memory
 from hoplite.node_data import StoredHops
-from hoplite.store.memory import release_memory
 
 FEW_ROWS = 16  # up to one row in so many, single rows are read instead of the whole range
 WINDOW = 8  # segments whose rows are shuffled among each other

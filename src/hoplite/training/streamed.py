@@ -33,12 +33,13 @@ from torch import Tensor
 from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError
-from hoplite.models import MODELS, Model, Weights
+from hoplite.memory import parse_bytes, release_memory, show_bytes, used_memory
+from hoplite.models import Model, Weights
+from hoplite.models.alignment import check_stored
 from hoplite.node_data import StoredHops
 from hoplite.propagation.backend import MOST_THREADS, get_num_threads
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Filter, KnownRows
-from hoplite.store.memory import parse_bytes, release_memory, show_bytes, used_memory
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.stored_rows import WINDOW, HeldRows, Shelf, StoredRows
 
@@ -80,7 +81,7 @@ class StoredPropagation:
         training: TrainingConfig | None = None,
         runs: int = 1,
     ) -> None:
-        _check_fit(store, model)
+        check_stored(store, model.config)
         self.hops, self.num_nodes = model.config.hops, store.num_nodes
         self.basis = find_basis(store.basis)
         self.team = team
@@ -356,25 +357,3 @@ def _room(memory: int, least: int) -> int:
             "more."
         )
     return memory - held
-
-
-def _check_fit(store: StoredHops, model: Model) -> None:
-    store.require_complete()
-    config = model.config
-    if not config.kind.rows_alone:
-        serves = [kind.name for kind in MODELS.values() if kind.rows_alone]
-        raise ConfigError(
-            f"model is {config.model!r}, which needs the graph's edges in every step; a hop store "
-            f"serves {', '.join(serves[:-1])} and {serves[-1]}."
-        )
-    for option in ("operator", "basis"):
-        if getattr(config, option) != getattr(store, option):
-            raise ConfigError(
-                f"{option} is {getattr(config, option)!r} but {store.folder} was made with "
-                f"{getattr(store, option)!r}; leave it out, or make another store."
-            )
-    if config.hops > store.hops:
-        raise ConfigError(
-            f"hops is {config.hops} but {store.folder} has {store.hops}; "
-            f"add more with `hoplite propagate ... --hops {config.hops} --out {store.folder}`."
-        )

@@ -71,8 +71,8 @@ def product_growth(matrix: sp.csr_array, columns: int) -> int | None:
     """Bytes by which this process grows, at its peak, in a product with ``columns`` columns."""
     import torch
 
+    from hoplite.memory import peak_memory, used_memory
     from hoplite.propagation.spmm import SparseMatrix, spmm
-    from hoplite.store.memory import peak_memory, used_memory
 
     X = torch.rand(matrix.shape[1], columns)
     # a first, tiny product starts the threads, whose stacks belong to no product
@@ -105,8 +105,8 @@ def write_graph(scale: float, folder: str) -> dict[str, Any]:
 
 def hops(folder: str, hops: int, threads: int, rounds: int, seconds: float) -> dict[str, Any]:
     """All hop features in memory, in turn with torch's CSR product if ``rounds`` is not 0."""
+    from hoplite.memory import peak_memory
     from hoplite.propagation.engine import Propagation
-    from hoplite.store.memory import peak_memory
 
     _set_threads(threads)
     graph = _graph(folder)
@@ -159,8 +159,8 @@ def store(
     folder: str, out: str, hops: int, memory: int, threads: int, cluster: str | None = None
 ) -> dict[str, Any]:
     """A hop store of the graph in ``folder``: seconds, peak, and the bytes read and written."""
+    from hoplite.memory import peak_memory
     from hoplite.store import propagate
-    from hoplite.store.memory import peak_memory
 
     _set_threads(threads)
     before, started = _moved(), time.perf_counter()

@@ -1,0 +1,151 @@
+"""Predictions from a hop store equal those from the graph, whatever the model and the memory."""
+
+import dataclasses
+
+import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as parquet
+import pytest
+from tests.commands import hoplite as command
+
+import hoplite
+from hoplite import ConfigError, Graph, ModelFileError, Split, StoreError
+from hoplite.memory import used_memory
+from hoplite.models import from_store
+from hoplite.predictions import predict_table, predictions, write_batches
+
+N = 211
+
+
+def untidy(weighted=True, ids=True, seed=3):
+    """Scattered splits, text ids, isolated nodes, weights."""
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(N)
+    return Graph.from_edges(
+        rng.integers(0, N - 9, (600, 2)),
+        rng.standard_normal((N, 6)).astype(np.float32),
+        np.where(rng.random(N) < 0.9, rng.integers(0, 3, N), -1),
+        weights=rng.uniform(0.1, 3, 600) if weighted else None,
+        class_names=["née", "b", "c,d"],
+        feature_names=list("abcdef"),
+        node_ids=[f"n {i}" for i in order] if ids else None,
+    ), order
+
+
+def split(graph, order):
+    known = order[graph.labels[order] >= 0]
+    return graph.with_split(Split(train=known[:60], val=known[60:100], test=known[100:]))
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return split(*untidy())
+
+
+@pytest.fixture(scope="module")
+def store(graph, tmp_path_factory):
+    return hoplite.propagate(graph, tmp_path_factory.mktemp("store"), hops=4)
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("sgc", {"hops": 2}),
+        ("egc", {"hops": 3, "standardize": True}),
+        ("lgc", {"hops": 4, "bias": True}),
+        ("hlgc", {"hops": 2, "gate": "feature", "standardize": True}),
+        ("hlgc", {"hops": 3, "gate": "node"}),
+    ],
+)
+@pytest.mark.parametrize("rows", [1, 17, 10_000])
+def test_a_store_predicts_what_the_graph_does(graph, store, monkeypatch, model, options, rows):
+    monkeypatch.setattr(from_store, "LEAST_ROWS", 1)
+    monkeypatch.setattr(from_store, "PIECE_BYTES", rows)  # in bytes: one row; or plenty
+    trained = hoplite.train(graph, model, epochs=4, **options).model
+    expected, found = predict_table(trained, graph), predict_table(trained, store)
+    assert found["id"].to_pylist() == list(graph.node_ids)
+    assert found.schema == expected.schema
+    assert found["predicted"] == expected["predicted"]
+    np.testing.assert_allclose(found["probability"], expected["probability"], atol=2e-6)
+    np.testing.assert_allclose(trained.logits(store), trained.logits(graph), atol=1e-4)
+
+
+def test_columns_are_found_by_their_names(graph, store):
+    trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
+    order = [3, 0, 5, 1, 2, 4]
+    names = tuple(trained.feature_names[j] for j in order)
+    theta = trained.weights["theta"][order]
+    moved = dataclasses.replace(
+        trained, weights={**trained.weights, "theta": theta}, feature_names=names
+    )
+    np.testing.assert_allclose(moved.logits(store), trained.logits(store), atol=1e-5)
+    other = dataclasses.replace(trained, feature_names=("z", *trained.feature_names[1:]))
+    with pytest.raises(ModelFileError, match="expects feature 'z'"):
+        other.logits(store)
+
+
+def test_what_does_not_fit_is_told(graph, store):
+    for options, phrase in (
+        ({"operator": "laplacian"}, "operator is 'laplacian' but"),
+        ({"basis": "chebyshev"}, "basis is 'chebyshev' but"),
+        ({"hops": 5}, "hops is 5 but"),
+    ):
+        trained = hoplite.train(graph, "lgc", epochs=2, **{"hops": 2, **options}).model
+        with pytest.raises(ConfigError, match=phrase):
+            trained.predict(store)
+    with pytest.raises(ConfigError, match="needs the graph's edges"):
+        hoplite.train(graph, "gcn", epochs=2).model.predict(store)
+    trained = hoplite.train(graph, "lgc", hops=2, epochs=2).model
+    with pytest.raises(ConfigError, match=r"memory is 1 MB but this prediction needs"):
+        predictions(trained, store, memory="1MB")
+    with pytest.raises(ConfigError, match="memory is given, which is for hop stores"):
+        predictions(trained, graph, memory="4GB")
+    with pytest.raises(StoreError, match="this needs the graph itself"):
+        store.in_memory()
+
+
+def test_the_command_writes_in_batches_and_within_the_memory(graph, store, tmp_path):
+    trained = hoplite.train(graph, "lgc", hops=3, epochs=4).model
+    trained.save(tmp_path / "model")
+    out = tmp_path / "p.parquet"
+    done = command("predict", tmp_path / "model", store.folder, "--out", out, "--memory", "2GB")
+    assert done.returncode == 0, done.stderr
+    table = parquet.read_table(out)
+    expected = predict_table(trained, graph)
+    assert table["id"] == expected["id"]
+    assert table["predicted"] == expected["predicted"]
+    budget = used_memory() + from_store.RESERVE + 10**6
+    schema, batches = predictions(trained, store, memory=budget)
+    write_batches(schema, batches, tmp_path / "p.csv")
+    text = pyarrow.csv.read_csv(tmp_path / "p.csv")
+    assert text["predicted"].to_pylist() == expected["predicted"].to_pylist()
+    refused = command("bounds", store.folder)
+    assert refused.returncode == 1
+    assert "this needs the graph itself" in refused.stderr
+
+
+@pytest.mark.parametrize("operator", ["renormalized", "adjacency", "laplacian"])
+@pytest.mark.parametrize("basis", ["monomial", "chebyshev"])
+@pytest.mark.parametrize("weighted", [True, False])
+def test_a_store_keeps_edges_and_ids(tmp_path, operator, basis, weighted):
+    graph = split(*untidy(weighted, seed=5))
+    store = hoplite.propagate(graph, tmp_path / "s", hops=1, operator=operator, basis=basis)
+    rows = store.adjacency_rows
+    assert rows.entries == graph.adjacency.nnz
+    for start, stop in ((0, N), (40, 41), (90, 200)):
+        gap = rows.read(start, stop).to_scipy(N) - graph.adjacency[start:stop]
+        assert abs(gap).max() == 0
+        ends = graph.adjacency.indptr[start : stop + 1]
+        np.testing.assert_array_equal(rows.indptr(start, stop), ends)
+    assert list(store.node_ids) == list(graph.node_ids)
+    assert store.node_ids[-1] == graph.node_ids[-1]
+    assert store.node_ids.index(graph.node_ids[77]) == 77
+    assert store.verify() == []
+    path = tmp_path / "s" / "ids.parquet"
+    path.write_bytes(path.read_bytes()[:-1] + b"?")
+    again = hoplite.HopStore.open(tmp_path / "s")
+    with pytest.raises(StoreError, match=r"ids\.parquet is missing or damaged"):
+        again.node_ids  # noqa: B018 - reading is the test
+    assert len(again.verify()) == 1
+    hoplite.propagate(graph, tmp_path / "s", hops=1, operator=operator, basis=basis)
+    assert hoplite.HopStore.open(tmp_path / "s").verify() == []
