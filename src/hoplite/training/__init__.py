@@ -1,5 +1,6 @@
 """Training: settings, the loop over many runs, and hoplite.train."""
 
+from hoplite.propagation.engine import Propagation
 from hoplite.training.distributed import connected
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import ScoredRun, TrainingResult, as_seeds, plan, scored_run, train
@@ -8,6 +9,7 @@ from hoplite.training.streamed import StoredPropagation
 
 __all__ = [
     "NodeSet",
+    "Propagation",
     "Run",
     "RunResult",
     "ScoredRun",
