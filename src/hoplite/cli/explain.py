@@ -57,10 +57,10 @@ def explain(
 
         check_libraries()
     from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
+    from hoplite.explain import NoRemovals
     from hoplite.explain import explain as explained
     from hoplite.explain import flips as search
     from hoplite.explain.exact import class_index
-    from hoplite.explain.rows import NoRemovals
     from hoplite.explain.text import MOST_FLIPS, terminal_explanation
 
     model = TrainedModel.load(model_dir)

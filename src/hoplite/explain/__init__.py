@@ -2,6 +2,7 @@
 
 from hoplite.explain.explanation import Explainer, Explanation, explain
 from hoplite.explain.removals import flips
+from hoplite.explain.rows import NoRemovals
 from hoplite.explain.summary import Flips, Summary
 
-__all__ = ["Explainer", "Explanation", "Flips", "Summary", "explain", "flips"]
+__all__ = ["Explainer", "Explanation", "Flips", "NoRemovals", "Summary", "explain", "flips"]
