@@ -25,6 +25,7 @@ from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
 from hoplite.models import ModelConfig, build_model, split_options
+from hoplite.models.settings import without_idle
 from hoplite.propagation.engine import Propagation
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
@@ -60,9 +61,9 @@ def search_settings(
 
 
 def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` of ``train`` with all that were left out at their defaults."""
+    """``options`` of ``train`` with all that were left out, and that ``model`` has, at defaults."""
     config, training = split_options(model, dict(options))
-    return dataclasses.asdict(config) | dataclasses.asdict(training)
+    return without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
 
 
 def cells_of(

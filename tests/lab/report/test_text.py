@@ -286,6 +286,14 @@ def test_settings_may_be_unknown(results, section, config):
     assert markdown(results)
 
 
+def test_models_have_their_colours(results):
+    html = page(results)
+    for model in ("sgc", "egc", "lgc", "hlgc", "gcn", "gat"):
+        assert html.count(f'class="swatch m-{model}"') >= 3  # two tables of accuracies, the times
+        assert model in ("gcn", "gat", "sgc") or f'class="key m-{model} g-' in html
+    assert html.count('class="swatch m-other"') == 1  # the peer
+
+
 def test_load(results, tmp_path):
     with pytest.raises(HopliteError, match="hoplite reproduce"):
         load_results(tmp_path)

@@ -39,6 +39,7 @@ def page(results: Results) -> str:
     return render(
         "page.html",
         plots,
+        colored=paper.MODELS,
         curves_note=figures.curves_note(plots["curves"]),
         legends={name: _legend(group) for name, group in plots.items()},
         paper=paper.figures(),

@@ -35,7 +35,7 @@ from hoplite.lab.results import (
     Spectrum,
     Timing,
 )
-from hoplite.models import MODELS
+from hoplite.models import MODELS, split_options
 from hoplite.peers import find
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
@@ -149,9 +149,9 @@ def spectrum(name: str, graph: Graph, found: list[Found]) -> Spectrum:
         learned = one.seen.coefficients
         if one.job.dataset != name or learned is None:
             continue
-        basis, operator = one.options["basis"], one.options["operator"]
+        config, _ = split_options(one.job.model, one.options)
         each = [
-            _scaled(frequency_response(c, points, basis=basis, operator=operator))
+            _scaled(frequency_response(c, points, basis=config.basis, operator=config.operator))
             for c in _aligned(learned.runs)
         ]
         if each:
