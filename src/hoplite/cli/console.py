@@ -40,7 +40,7 @@ DatasetArgument = Annotated[
     str,
     typer.Argument(
         help="A name (see `hoplite datasets`), or the path of a folder with node and edge tables, "
-        "of Planetoid files, or of a .npz file."
+        "of Planetoid files, of a .npz file, or of a hop store (see `hoplite propagate`)."
     ),
 ]
 SplitSeedOption = Annotated[

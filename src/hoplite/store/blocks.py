@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from hoplite.array_files import NpyRows, write_npy
 from hoplite.errors import StoreError
@@ -44,13 +45,9 @@ def encode(values: np.ndarray, dtype: str) -> np.ndarray:
     >>> decode(encode(np.array([1.0, 1 / 3], np.float32), "bfloat16"), "bfloat16").tolist()
     [1.0, 0.333984375]
     """
-    if dtype == "bfloat16":  # the upper half of the bits, rounded to even
-        out = np.empty(values.size, np.uint16)
-        flat = values.reshape(-1).view(np.uint32)
-        for start in range(0, flat.size, PIECE):
-            bits = flat[start : start + PIECE]
-            out[start : start + PIECE] = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
-        return out.reshape(values.shape)
+    if dtype == "bfloat16":
+        rounded = torch.from_numpy(values).to(torch.bfloat16)
+        return rounded.view(torch.int16).numpy().view(np.uint16)
     with np.errstate(over="ignore"):
         return values.astype(TYPES[dtype], copy=False)
 
@@ -58,7 +55,7 @@ def encode(values: np.ndarray, dtype: str) -> np.ndarray:
 def decode(stored: np.ndarray, dtype: str) -> np.ndarray:
     """Stored numbers in float32."""
     if dtype == "bfloat16":
-        return (stored.astype(np.uint32) << 16).view(np.float32)
+        return torch.from_numpy(stored.view(np.int16)).view(torch.bfloat16).float().numpy()
     return stored.astype(np.float32, copy=False)
 
 
