@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
@@ -31,9 +30,8 @@ def predictions(
     pieces = model.logit_rows(data, memory=memory)
     first = next(pieces)
     kind, ids = _id_type(data.node_ids), data.node_ids
-    columns = {"id": kind, "predicted": pa.string()}
-    schema = pa.schema({**columns, "probability": pa.from_numpy_dtype(first[1].dtype)})
-    names = pa.array(model.class_names, pa.string())
+    told = model.task.columns(first[1][:1], model.class_names)
+    schema = pa.schema({"id": kind} | {name: pa.array(one).type for name, one in told.items()})
 
     def batches() -> Iterator[pa.RecordBatch]:
         for start, logits in itertools.chain([first], pieces):
@@ -41,13 +39,9 @@ def predictions(
                 part = logits[low : low + ROWS]
                 nodes = range(start + low, start + low + len(part))
                 chosen = nodes if ids is None else ids[nodes.start : nodes.stop]
-                winners, chances = model.task.predict(part), model.task.link(part)
-                values = [
-                    pa.array(map(str, chosen) if kind == pa.string() else chosen, kind),
-                    names.take(pa.array(winners)),
-                    pa.array(chances[np.arange(len(part)), winners]),
-                ]
-                yield pa.RecordBatch.from_arrays(values, schema=schema)
+                names = pa.array(map(str, chosen) if kind == pa.string() else chosen, kind)
+                told = model.task.columns(part, model.class_names)
+                yield pa.RecordBatch.from_pydict({"id": names, **told}, schema)
 
     return schema, batches()
 

@@ -26,7 +26,7 @@ from hoplite.selection import (
     search,
     train_command,
 )  # fmt: skip
-from hoplite.selection.cells import Task, cells_of, graph_digest, search_settings
+from hoplite.selection.cells import CellWork, cells_of, graph_digest, search_settings
 from hoplite.selection.ledger import Ledger, RecordedRun, Settings
 
 # ---- ranking
@@ -139,13 +139,13 @@ def test_costs_of_cells(graphs):
         lines_of(0.1, 0.0, hops=7),
     ]
     found = Settings(1, "0", "x", "0", "sgc", [0], configurations, [[0, 1], [2]])
-    task = Task(graphs(), Ledger(Path("x"), found), False)
+    task = CellWork(graphs(), Ledger(Path("x"), found), False)
     assert task.cell_weights().tolist() == [2 * 22 * 3, 27]
     with pytest.raises(dataclasses.FrozenInstanceError):
         task.test = True
     options = full_options("gcn", {"hidden": 9, "dropout": 0.0})
     gcn = Ledger(Path("x"), Settings(1, "0", "x", "0", "gcn", [0], [options], [[0]]))
-    assert Task(graphs(), gcn, False).cell_weights().tolist() == [29]
+    assert CellWork(graphs(), gcn, False).cell_weights().tolist() == [29]
 
 
 # ---- what decides the results

@@ -107,7 +107,7 @@ def graph_digest(graph: Graph) -> str:
 
 
 @dataclass(frozen=True)
-class Task:
+class CellWork:
     """What a worker needs to know; it travels to the worker's process."""
 
     graph: Graph
@@ -198,15 +198,15 @@ class Task:
         return split_options(self.model or settings.model, settings.configurations[position])
 
 
-def train_on_cluster(where: str, task: Task, look: Callable[[], None]) -> None:
+def train_on_cluster(where: str, work: CellWork, look: Callable[[], None]) -> None:
     """Train the cells that nobody has finished on the cluster ``where``."""
-    folder = task.folder.absolute()
+    folder = work.folder.absolute()
     if not (folder / GRAPH).exists():
         try:
-            write_npz(folder / GRAPH, task.graph)
+            write_npz(folder / GRAPH, work.graph)
         except OSError as error:
             raise LedgerError(f"cannot write to {folder}: {error.strerror}.") from error
-    arguments = [(str(folder), cell, task.test, task.model) for cell in task.waiting()]
+    arguments = [(str(folder), cell, work.test, work.model) for cell in work.waiting()]
     with connect(where, folder, memory=0) as cluster:
         cluster.run(
             f"{__name__}:train_cell", arguments, lambda number, _: look(), lambda number: look()
@@ -217,7 +217,7 @@ def train_cell(folder: str, cell: int, test: bool, model: str, tell: Callable[[A
     """Run on a worker: train one cell, unless another process has it, or has finished it."""
     ledger = Ledger.read(folder)
     graph = _graph(ledger.folder / GRAPH, ledger.settings.graph)
-    Task(graph, ledger, test, model).work_on(cell, lambda: tell(cell))
+    CellWork(graph, ledger, test, model).work_on(cell, lambda: tell(cell))
 
 
 @functools.lru_cache(maxsize=1)

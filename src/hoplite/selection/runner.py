@@ -20,7 +20,7 @@ from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.models import address_of, find_model
 from hoplite.node_data import NodeData
-from hoplite.selection.cells import Task, search_settings, train_on_cluster
+from hoplite.selection.cells import CellWork, search_settings, train_on_cluster
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.ranking import SearchResult, check_protocol, choose
 from hoplite.selection.space import read_space
@@ -108,8 +108,8 @@ def run_search(
     kind = find_model(model)
     settings = search_settings(graph, kind.name, configurations, as_seeds(seeds))
     ledger = Ledger.open(folder, settings)
-    task = Task(graph, ledger, test, address_of(kind))
-    weights = task.cell_weights()
+    work = CellWork(graph, ledger, test, address_of(kind))
+    weights = work.cell_weights()
 
     def look() -> None:
         shares = np.array([ledger.share(cell, test=test) for cell in range(ledger.count)])
@@ -124,18 +124,18 @@ def run_search(
                 )
             )
 
-    task.tidy()
+    work.tidy()
     look()
     workers = min(workers, len(ledger.waiting(test=test)))
     if cluster is not None and workers:
-        train_on_cluster(cluster, task, look)
+        train_on_cluster(cluster, work, look)
     elif workers == 1:
-        task.work(look)
+        work.work(look)
     elif workers > 1:
-        train_in_processes(task, workers, look)
+        train_in_processes(work, workers, look)
     while ledger.waiting(test=test):  # the rest is in the hands of other processes, or was
         time.sleep(LOOK_SECONDS)
-        task.work(look)
+        work.work(look)
         look()
     look()
     return ledger
