@@ -1,4 +1,4 @@
-"""The rooms of the house: imports go down, none come back, and the library needs nothing of the lab."""
+"""The rooms: imports go down, none come back, and the library needs nothing of the lab."""
 
 import ast
 from collections.abc import Iterator
