@@ -129,7 +129,7 @@ def test_an_interrupted_save_leaves_no_folder(graphs, tmp_path, monkeypatch, pla
 
     model = untrained(ModelConfig("lgc", 2), graphs(), 1)
     with monkeypatch.context() as patch:
-        patch.setattr(f"hoplite.models.folder.{place}", interrupt)
+        patch.setattr(f"hoplite.models.saved.{place}", interrupt)
         with pytest.raises(KeyboardInterrupt):
             model.save(tmp_path / "m")
     assert not list(tmp_path.iterdir())

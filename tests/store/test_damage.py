@@ -11,7 +11,7 @@ import pytest
 
 from hoplite import ConfigError, HopliteWarning
 from hoplite.store import HopStore, StoreError, propagate, run_panel, run_task
-from hoplite.store.folder import claimed
+from hoplite.store.claim import claimed
 from hoplite.store.manifest import read_manifest
 
 SETTINGS = {"hops": 3}

@@ -14,7 +14,7 @@ from hoplite.datasets.disk_graph import write_disk_graph
 from hoplite.errors import ConfigError
 from hoplite.memory import parse_bytes
 from hoplite.store import HopStore
-from hoplite.store.plan import Sizes, panel_width, part_entries
+from hoplite.store.layout import Sizes, panel_width, part_entries
 
 MEASURED = """
 import resource, sys

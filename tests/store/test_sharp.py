@@ -16,12 +16,10 @@ from hoplite.csr_rows import CsrMemory
 from hoplite.errors import ConfigError, StoreError
 from hoplite.memory import parse_bytes, peak_memory, show_bytes, used_memory
 from hoplite.propagation.backend import has_native
-from hoplite.store import opening, panel, plan, propagate
+from hoplite.store import layout, opening, panel, propagate
 from hoplite.store.blocks import decode, encode
 from hoplite.store.cost import Cost, cost
-from hoplite.store.operator_files import write_operator
-from hoplite.store.panel import run_panel, run_task
-from hoplite.store.plan import (
+from hoplite.store.layout import (
     Sizes,
     check_room,
     panel_width,
@@ -30,6 +28,8 @@ from hoplite.store.plan import (
     prepared_entries,
     rows_per_block,
 )
+from hoplite.store.operator_files import write_operator
+from hoplite.store.panel import run_panel, run_task
 
 needs_native = pytest.mark.skipif(not has_native(), reason="torch keeps S in another form")
 SMALL = Sizes.of(1000, 5000, 50, 40)
@@ -64,7 +64,7 @@ def test_bytes_of_the_operator_and_of_a_part():
 
 
 def test_without_the_core_entries_take_three_times_as_much(monkeypatch):
-    monkeypatch.setattr(plan, "has_native", lambda: False)
+    monkeypatch.setattr(layout, "has_native", lambda: False)
     assert SMALL.entry_bytes == 24
     assert Sizes.of(2**31, 5, 1, 1).entry_bytes == 36
 

@@ -1,7 +1,6 @@
 """Stores of untidy graphs: the same numbers as in memory, the same bytes from a cluster."""
 
 import contextlib
-import sys
 import tempfile
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from hoplite.bases import EXAMPLES as BASES
 from hoplite.cluster import connect
 from hoplite.operators import OPERATORS
 from hoplite.propagation.backend import has_native
-from hoplite.store import panel, propagate
+from hoplite.store import building, panel, propagate
 
 pytestmark = [
     pytest.mark.skipif(not has_native(), reason="bits are the C++ core's promise"),
@@ -65,8 +64,7 @@ def connected(tmp_path_factory):
         connect(cluster.address, name, 10**9) as workers,
         pytest.MonkeyPatch.context() as patch,
     ):
-        module = sys.modules["hoplite.store.propagate"]  # beside its function of the same name
-        patch.setattr(module, "connect", lambda *_: contextlib.nullcontext(workers))
+        patch.setattr(building, "connect", lambda *_: contextlib.nullcontext(workers))
         yield Path(name)
     cluster.close()
 

@@ -64,7 +64,7 @@ def train(
         split_options(model, options)  # wrong settings are told before any work
     from hoplite import open_data, set_num_threads  # only now: importing torch takes a second
     from hoplite import train as train_model
-    from hoplite.models.folder import check_target
+    from hoplite.models.saved import check_target
     from hoplite.training.distributed import connected
 
     with connected() as team:

@@ -20,8 +20,8 @@ from hoplite.models.alignment import (
     check_classes,
     check_stored,
 )
-from hoplite.models.folder import ModelFile, read_folder, write_folder
 from hoplite.models.from_store import stored_logits
+from hoplite.models.saved import ModelFile, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.propagation.engine import Propagation
 from hoplite.tasks import USUAL, Task, find_task

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoplite.store.plan import LEAST_USE, Sizes, panel_width, part_entries
+from hoplite.store.layout import LEAST_USE, Sizes, panel_width, part_entries
 
 
 @dataclass(frozen=True)

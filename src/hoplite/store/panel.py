@@ -27,9 +27,9 @@ from hoplite.propagation.polynomial import next_hop
 from hoplite.propagation.spmm import SparseMatrix
 from hoplite.store.blocks import Blocks
 from hoplite.store.errors import AGAIN, DamagedBlock, clear_disk_errors
+from hoplite.store.layout import Sizes, check_room, part_entries
 from hoplite.store.manifest import read_manifest
 from hoplite.store.operator_files import FOLDER
-from hoplite.store.plan import Sizes, check_room, part_entries
 
 
 def run_task(

@@ -17,9 +17,7 @@ from hoplite.graph_checks import CSR
 from hoplite.memory import peak_memory, used_memory
 from hoplite.node_data import GraphData
 from hoplite.store.blocks import Blocks, PanelSums, crc
-from hoplite.store.manifest import FILE, Manifest, read_manifest
-from hoplite.store.operator_files import has_operator, write_operator
-from hoplite.store.plan import (
+from hoplite.store.layout import (
     PLANNED_RESERVE,
     Sizes,
     check_room,
@@ -28,6 +26,8 @@ from hoplite.store.plan import (
     prepared_entries,
     rows_per_block,
 )
+from hoplite.store.manifest import FILE, Manifest, read_manifest
+from hoplite.store.operator_files import has_operator, write_operator
 from hoplite.store.store import LABELS, SPLIT, HopStore
 
 SHARES = {"operator": 0.5, "features": 0.5}

@@ -20,10 +20,10 @@ from hoplite.errors import HopliteWarning, check_choice
 from hoplite.memory import parse_bytes, release_memory, show_bytes
 from hoplite.operators import find_operator
 from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
-from hoplite.store.cluster import compute_on
+from hoplite.store.claim import claimed
 from hoplite.store.errors import DamagedBlock, clear_disk_errors
-from hoplite.store.folder import claimed
 from hoplite.store.manifest import DTYPES, HopError, Manifest
+from hoplite.store.on_cluster import compute_on
 from hoplite.store.opening import opened_graph
 from hoplite.store.panel import run_panel
 from hoplite.store.prepare import adopt_manifest, prepare
