@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 import torch
@@ -77,6 +77,8 @@ class Propagation:
     >>> Propagation(g, "adjacency", hops=1).view().hop_features().flatten().tolist()
     [1.0, 3.0, 3.0, 1.0]
     """
+
+    stored: ClassVar[Literal[False]] = False  # whether hop features come from files
 
     def __init__(
         self,

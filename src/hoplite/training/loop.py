@@ -39,7 +39,6 @@ from hoplite.training.runs import (
     warn_of_overflow,
 )
 from hoplite.training.stored_rows import shuffled_windows
-from hoplite.training.streamed import StoredPropagation
 
 
 def fit_runs(
@@ -80,7 +79,7 @@ def fit_runs(
             "runs trained together must share optimizer, epochs, patience, order and batch."
         )
     check_batch(model.config, configs[0])
-    if isinstance(source, StoredPropagation):
+    if source.stored is True:
         for config in configs:
             check_stored(config)
     else:

@@ -304,7 +304,7 @@ def scored_run(
     found = [np.nan] * len(task.metrics)
     if not len(test) or not result.best_epoch:
         pass
-    elif isinstance(source, Propagation):
+    elif source.stored is False:
         logits = trained.raw_logits(source)[test.nodes]
         if np.isfinite(logits).all():
             targets = task.targets(test.labels, trained.num_classes)

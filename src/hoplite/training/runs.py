@@ -151,7 +151,7 @@ def plan_runs(
 
 def team_of(source: AnyPropagation) -> Team:
     """The processes that train together: a graph's source is in one process."""
-    return ALONE if isinstance(source, Propagation) else source.team
+    return source.team if source.stored is True else ALONE
 
 
 def order_of(
@@ -166,7 +166,7 @@ def order_of(
 
     See :func:`plan_runs`.
     """
-    if isinstance(source, Propagation):
+    if source.stored is False:
         return plan_runs(model, source, runs, rows, dropout=dropout).order
     return "hops-first"
 
@@ -196,7 +196,7 @@ def batches_of(model: Model, source: AnyPropagation, runs: Sequence[Run]) -> lis
     config = runs[0].config
     if config.optimizer == "lbfgs" or not model.config.kind.many_at_once or config.batch:
         return [[r] for r in range(len(runs))]
-    if isinstance(source, Propagation):
+    if source.stored is False:
         most = max(1, free_memory() // 4 // run_bytes(model, source))
     else:
         most = source.runs

@@ -24,7 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -70,6 +70,7 @@ class StoredPropagation:
     """
 
     dtype = torch.float32
+    stored: ClassVar[Literal[True]] = True
 
     def __init__(
         self,
