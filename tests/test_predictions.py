@@ -84,6 +84,13 @@ def test_columns_are_found_by_their_names(graph, store):
         other.logits(store)
 
 
+def test_a_model_in_double_precision(graph, store):
+    trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
+    weights = {name: value.double() for name, value in trained.weights.items()}
+    double = dataclasses.replace(trained, weights=weights)
+    np.testing.assert_array_equal(double.logits(store), trained.logits(store))
+
+
 def test_what_does_not_fit_is_told(graph, store):
     for options, phrase in (
         ({"operator": "laplacian"}, "operator is 'laplacian' but"),

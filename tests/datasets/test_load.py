@@ -108,6 +108,9 @@ def test_planetoid_folders(tmp_path):
     (tmp_path / "ind.a.x").unlink()
     with pytest.raises(DatasetError, match=r"has no ind\.b\.tx"):
         load(tmp_path)
+    (tmp_path / "reddit_data.npz").touch()  # Reddit's files win
+    with pytest.raises(DatasetError, match=r"reddit_data\.npz"):
+        load(tmp_path)
 
 
 def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):

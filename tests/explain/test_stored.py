@@ -147,6 +147,10 @@ def test_features_in_another_order(graphs, tmp_path):
     check_equal(explain(trained, store, 3), whole)
     assert explain(trained, store, 3).top("features", 2)[0].name == whole.top("features", 2)[0].name
     assert graph.num_features == 5
+    for node in range(turned.num_nodes):
+        found, wanted = flips(trained, store, node), flips(trained, turned, node)
+        assert found.margin == pytest.approx(wanted.margin, abs=1e-4)
+        assert strip_all(found) == strip_all(wanted)
 
 
 @pytest.mark.parametrize("name", ["sgc", "from-store"])
@@ -215,6 +219,11 @@ def test_flips_of_a_store(graphs, tmp_path, monkeypatch):
     assert seen > 10
     with pytest.raises(NoRemovals, match=r"within reach takes .* give more --memory"):
         flips(trained, store, graph.node_ids[0], memory="1MB")
+
+
+def strip_all(found):
+    parts = found.to_dict()
+    return [strip(flip) for kind in ("edges", "nodes") for flip in parts[kind]["found"]]
 
 
 def strip(flip):

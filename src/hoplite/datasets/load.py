@@ -19,7 +19,7 @@ from hoplite.graph import Graph
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 NAMES = (*EMBEDDED, "reddit", REDDIT_LIKE)
-FORMATS = (TABLES, PLANETOID, REDDIT, NPZ)
+FORMATS = (TABLES, REDDIT, PLANETOID, NPZ)  # the first that recognises a path reads it
 MOST_SHOWN = 200
 
 

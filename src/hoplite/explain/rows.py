@@ -81,7 +81,7 @@ class Rows(Protocol):
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
         """The graph of sorted ``nodes`` with the edges of those of them that are ``inside``.
 
-        NoRemovals if it is not known, or too large.
+        Its features are in the model's order. NoRemovals if it is not known, or too large.
         """
         ...
 
@@ -136,7 +136,7 @@ class GraphRows:
 
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
         graph = self.data
-        return _ball(self.edges(inside), inside, nodes, graph.features[nodes], graph)
+        return _ball(self.edges(inside), inside, nodes, graph.features[nodes])
 
 
 class StoredRows:
@@ -239,15 +239,16 @@ class StoredRows:
             int(ends[-1] - ends[0])
             for ends in (weights.indptr(start, stop) for start, stop in _runs(inside))
         )
-        needed = 2 * ENTRY_BYTES * entries + 32 * len(nodes) * (self.data.num_features + 8)
+        width = self.data.num_features if self._columns is None else len(self._columns)
+        needed = 2 * ENTRY_BYTES * entries + 32 * len(nodes) * (width + 8)
         what = f"removing edges and nodes among the {len(nodes):,} within reach"
         self._require(needed, what, NoRemovals)
-        features = np.empty((len(nodes), self.data.num_features), np.float32)
+        features = np.empty((len(nodes), width), np.float32)
         done = 0
         for part, rows in self.features(nodes):
             features[done : done + len(part)] = rows
             done += len(part)
-        return _ball(self.edges(inside), inside, nodes, features, self.data)
+        return _ball(self.edges(inside), inside, nodes, features)
 
     def _rows(self, nodes: np.ndarray, hops: list[int]) -> np.ndarray:
         first, last = (int(nodes[0]), int(nodes[-1]) + 1) if len(nodes) else (0, 0)
@@ -287,14 +288,15 @@ class StoredRows:
             )
 
 
-def _ball(
-    rows: sp.csr_array, inside: np.ndarray, nodes: np.ndarray, features: Any, data: NodeData
-) -> Graph:
-    """The graph of ``nodes`` from the ``rows`` of A of those ``inside``; A is symmetric."""
+def _ball(rows: sp.csr_array, inside: np.ndarray, nodes: np.ndarray, features: Any) -> Graph:
+    """The graph of ``nodes`` from the ``rows`` of A of those ``inside``; A is symmetric.
+
+    The features have no names: they are in the model's order already.
+    """
     found = rows.tocoo()
     ends = np.searchsorted(nodes, inside[found.row]), np.searchsorted(nodes, found.col)
     half = sp.csr_array((found.data, ends), shape=(len(nodes), len(nodes)))
-    return Graph(half.maximum(half.T), features, feature_names=data.feature_names)
+    return Graph(half.maximum(half.T), features)
 
 
 def _some_rows(matrix: CsrRows, nodes: np.ndarray) -> sp.csr_array:

@@ -53,6 +53,7 @@ def stored_logits(
             found = found if columns is None else in_columns(found, columns)
             yield start, torch.from_numpy(found)
 
+    weights = {name: value.to(torch.float32) for name, value in weights.items()}  # as the hops are
     with torch.no_grad():
         scale = None
         if model.config.standardize:
