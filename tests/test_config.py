@@ -7,7 +7,7 @@ import pytest
 from tests import pyg
 from tests.commands import hoplite
 
-from hoplite import ConfigError, HyperLGCClassifier, TrainedModel, train
+from hoplite import ConfigError, HyperLGCClassifier, ModelConfig, TrainedModel, train
 from hoplite.config import TrainingConfig
 from hoplite.lab.report.view import settings
 from hoplite.models import MODELS, all_settings, idle_settings, models_with, split_options
@@ -124,3 +124,13 @@ def test_absurd_sizes_are_refused(name):
     for value in (2**53 + 1, 10**30):
         with pytest.raises(ConfigError, match=f"{name} is {value}; .* at most"):
             split_options("gat", {name: value})
+
+
+def test_settings_without_their_names_are_not_lost():
+    given = ("hlgc", 3, "laplacian", "chebyshev", "lowpass", "node", 16, 8, True, True)
+    found = ModelConfig(*given)
+    assert (found.hops, found.start, found.gate, found.standardize) == (3, "lowpass", "node", True)
+    with pytest.raises(TypeError, match="more than 10 values"):
+        ModelConfig(*given, 1)
+    with pytest.raises(TypeError, match="hops twice"):
+        ModelConfig("lgc", 3, hops=4)

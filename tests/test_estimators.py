@@ -165,7 +165,7 @@ def test_a_saved_model_predicts_on_its_own_graph(tmp_path, shown, classes):
     assert table["predicted"].to_pylist() == predicted.tolist()
     assert len(set(predicted)) > 1  # the test could fail
     assert set(back.class_names) == {graph.class_names[c] for c in classes}
-    assert explain(back, graph, graph.node_ids[7]).exact.graph is graph
+    assert explain(back, graph, graph.node_ids[7]).exact.rows.data is graph
 
 
 def test_other_values_of_y_are_no_classes_of_the_graph(tmp_path):
@@ -230,3 +230,15 @@ def test_bad_samples(task):
         HopFeatures(graph, hops="2").fit(nodes)
     with pytest.raises(ValueError, match="Unknown label type"):
         model.fit([1, 2, 3], [0.1, 0.2, 0.3])
+
+
+def test_the_first_arguments_need_no_names(graphs):
+    found = LGCClassifier(graphs(), 3, "laplacian", True, False)
+    assert (found.hops, found.operator, found.bias, found.standardize) == (
+        3,
+        "laplacian",
+        True,
+        False,
+    )
+    with pytest.raises(TypeError):
+        LGCClassifier(graphs(), 3, "laplacian", True, False, 0.1)

@@ -28,6 +28,8 @@ from hoplite.propagation.engine import Propagation
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import NodeSet, Run, require_result
 
+PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by their names
+
 
 class NodeClassifier(ClassifierMixin, BaseEstimator):
     """What the classifiers share; one of your own has the class of your own model as ``kind``.
@@ -63,13 +65,15 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         super().__init_subclass__()
         keyword = Parameter.POSITIONAL_OR_KEYWORD
         settings = [*dataclasses.fields(cls.kind.Settings), *dataclasses.fields(TrainingConfig)]
-        own = [field for field in settings if field.name in cls.kind.settings()]
+        own = {f.name: f.default for f in settings if f.name in cls.kind.settings()} | {"seed": 0}
+        places = [name for name in PLACES if name in own]
+        named = [name for name in own if name not in PLACES]
         signature = Signature(
             [
                 Parameter("self", keyword),
                 Parameter("graph", keyword),
-                *[Parameter(field.name, keyword, default=field.default) for field in own],
-                Parameter("seed", keyword, default=0),
+                *[Parameter(name, keyword, default=own[name]) for name in places],
+                *[Parameter(name, Parameter.KEYWORD_ONLY, default=own[name]) for name in named],
             ]
         )
 

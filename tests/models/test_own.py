@@ -18,6 +18,7 @@ from hoplite.estimators import NodeClassifier
 from hoplite.models import MODELS, ModelConfig, Polynomial, PolynomialSettings, register_model
 from hoplite.models import settings as registry
 from hoplite.selection import search
+from hoplite.theory import FunctionClass
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-model.md"
 
@@ -99,12 +100,54 @@ def test_what_cannot_be_registered(module):
     for name, sentence in (("lgc", "belongs to hoplite.models.lgc"), ("a b", "give it one of")):
         with pytest.raises(ConfigError, match=sentence):
             register_model(type("Taken", (Polynomial,), {"name": name}))
-    for name, default in (("lr", 0.1), ("seeds", 1), ("hidden", 0.5)):
+    for name, default in (("lr", 0.1), ("seeds", 1), ("hidden", 0.5), ("out", 1), ("size", 1)):
         body = {"__annotations__": {name: "float"}, name: number_setting(default, "Wrong.")}
         made = type(PolynomialSettings)("Wrong", (PolynomialSettings,), body)
         settings = dataclass(frozen=True)(made)
         with pytest.raises(ConfigError, match=f"other's setting '{name}' is"):
             register_model(type("Other", (Polynomial,), {"name": "other", "Settings": settings}))
-    for address in ("my_models:Nobody", "no_such_module:Model", "my_models:torch"):
+    Path("broken.py").write_text("1 / 0")
+    for address in (
+        *("my_models:Nobody", "no_such_module:Model", "my_models:torch", "my_models:", ":Model"),
+        *(".my_models:Damped", "broken:Model", "my_models:Damped.name", "a b:Model"),
+    ):
         with pytest.raises(ConfigError, match=r"cannot be imported|is not a Model"):
             ModelConfig(address)
+
+
+def test_a_package_that_cannot_be_imported_is_told(module, monkeypatch):
+    Path("broken.py").write_text("raise RuntimeError('half installed')")
+    entry = EntryPoint("half", "broken:Half", registry.GROUP)
+    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
+    with pytest.raises(ConfigError, match=r"'half', which cannot be imported \(half installed\)"):
+        ModelConfig("half")
+    assert ModelConfig("lgc").model == "lgc"
+
+
+def test_a_class_inside_of_another_is_found_by_its_address(module):
+    lines = (
+        "from hoplite.models import SGC",
+        "class Outer:",
+        " class In(SGC):",
+        "  name = 'inner'",
+    )
+    Path("nested.py").write_text("\n".join(lines))
+    assert ModelConfig("nested:Outer.In").model == "inner"
+    assert registry.address_of(MODELS["inner"]) == "nested:Outer.In"
+
+
+def test_a_class_with_the_name_of_one_of_ours_leaves_ours_alone(module):
+    class Own:
+        SGC = type("SGC", (MODELS["sgc"],), {"name": "my_sgc"})
+
+    assert ModelConfig("sgc").kind is MODELS["sgc"] is not Own.SGC
+    assert register_model(Own.SGC).Settings is not MODELS["sgc"].Settings
+    assert (ModelConfig("sgc").model, ModelConfig("my_sgc").model) == ("sgc", "my_sgc")
+
+
+def test_the_theory_finds_it_by_its_address(module, graphs):
+    Path("plain.py").write_text(
+        "from hoplite.models import SGC\nclass P(SGC):\n    name = 'plain'\n"
+    )
+    ours, own = (FunctionClass(graphs(), m, hops=2).estimate(50) for m in ("sgc", "plain:P"))
+    assert ours == own

@@ -103,6 +103,9 @@ def test_a_regression_trains_by_its_loss(valued):
     scores = [run.scores["val_r2"] for run in scored]
     assert result.model is scored[int(np.argmax(scores))].model
     assert result.summary()["val_r2_mean"] == pytest.approx(np.mean(scores))
+    for run, value in zip(scored, (np.nan, -2.0), strict=True):  # which is not less than unknown
+        run.scores["val_r2"] = value
+    assert result.model is scored[1].model
 
 
 def test_a_loss_of_sums_is_the_same_in_batches(valued):

@@ -75,7 +75,8 @@ class Model(ABC):
         if "name" not in vars(cls):
             return
         about = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.Settings"}
-        if cls.Settings.__qualname__ != about["__qualname__"]:  # its own, which know it
+        own = vars(cls).get("Settings")  # written in its body, and not in that of another
+        if own is None or {name: getattr(own, name) for name in about} != about:
             made = type(cls.Settings)("Settings", (cls.Settings,), about)
             cls.Settings = dataclass(frozen=True)(made)
         cls.Settings.kind = cls

@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from hoplite.config import Checked, TrainingConfig, flag_setting
@@ -24,7 +23,17 @@ if TYPE_CHECKING:
 GROUP = "hoplite.models"  # of the entry points by which installed packages name their models
 MODELS: dict[str, type[Model]] = {}  # those that are known, by name
 TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
-TAKEN = {"graph", "model", "seeds", "seed", "record_test", "progress", "memory", "team", *TRAINING}
+# What no model's setting may be called: arguments of train, search and the estimators, options of
+# their commands, and what ModelConfig itself has.
+TAKEN = {
+    *("graph", "model", "seeds", "seed", "record_test", "progress", "memory", "team", *TRAINING),
+    *("grid", "protocol", "samples", "sample_seed", "workers", "cluster", "export", "fixed"),
+    *("dataset", "split_seed", "threads", "out", "overwrite", "json", "settings", "help"),
+    *("kind", "variant", "size", "as_dict", "from_dict"),
+}
+# the order in which ModelConfig takes settings without their names
+PLACES = ("model", "hops", "operator", "basis", "start", "gate", "hidden", "heads", "bias")
+PLACES += ("standardize",)
 
 
 class _ByName(type):
@@ -33,7 +42,12 @@ class _ByName(type):
     def __call__(cls, *values: Any, **options: Any) -> Any:
         if "kind" in dir(cls):
             return super().__call__(*values, **options)
-        given = dict(zip(("model", "hops", "operator", "basis"), values, strict=False)) | options
+        given = dict(zip(PLACES, values, strict=False))
+        twice = given.keys() & options.keys()
+        if twice or len(values) > len(PLACES):
+            what = f"{min(twice)} twice" if twice else f"more than {len(PLACES)} values"
+            raise TypeError(f"ModelConfig() got {what}; give the settings by their names.")
+        given |= options
         model = given.pop("model", "lgc")
         training = sorted(given.keys() & TRAINING)
         if training:
@@ -113,7 +127,7 @@ def register_model(model: ModelClass) -> ModelClass:
     known = all_settings()
     for field in dataclasses.fields(settings):
         if field.name in TAKEN or not field.metadata.get("check"):
-            why = "is an option of train" if field.name in TAKEN else "has no check"
+            why = "is a name of Hoplite's own" if field.name in TAKEN else "has no check"
             raise ConfigError(
                 f"{name}'s setting {field.name!r} {why}; choose another name."
                 if field.name in TAKEN
@@ -147,21 +161,28 @@ def find_model(name: str) -> type[Model]:
             if address_of(model) == name:
                 return model
         module, _, path = name.partition(":")
-        try:
-            found = getattr(import_module(module), path)
-        except (ImportError, AttributeError, ValueError) as error:
-            raise ConfigError(
-                f"model is {name!r}, which cannot be imported ({error}); write it as "
-                "package.module:Class."
-            ) from error
-        return register_model(found)
+        entry = EntryPoint(name, f"{module}:{path}", GROUP)
+        return register_model(_loaded(entry, "write it as package.module:Class"))
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
         check_choice("model", name, [*MODELS, *entries])
-    found = register_model(entries[name].load())
+    found = register_model(_loaded(entries[name], "mend its package, or remove it"))
     if found.name != name:
         raise ConfigError(f"model is {name!r}, but {entries[name].value} is {found.name!r}.")
     return found
+
+
+def _loaded(entry: EntryPoint, remedy: str) -> Any:
+    """The object that ``entry`` names; ConfigError, whatever its module does instead."""
+    module, _, path = entry.value.partition(":")
+    try:
+        if not module or module.startswith(".") or not path:
+            raise ImportError("no module and class")
+        return entry.load()
+    except Exception as error:  # of code that is not ours
+        raise ConfigError(
+            f"model is {entry.name!r}, which cannot be imported ({error}); {remedy}."
+        ) from error
 
 
 def address_of(model: type[Model]) -> str:

@@ -94,6 +94,7 @@ class FunctionClass:
     def __post_init__(self) -> None:
         config = ModelConfig(self.model, self.hops, self.operator, self.basis)
         object.__setattr__(self, "basis", config.basis)
+        object.__setattr__(self, "model", config.model)  # also of package.module:Class
         if self.coefficients.largest(1.0, 0) is None:
             raise ConfigError(
                 f"model is {self.model!r}, for which no complexity is known; use {known_models()}."

@@ -97,7 +97,7 @@ class TrainingResult:
         """The model of the run with the best validation score (the first of equals)."""
         name, rank = f"val_{self.task.score.name}", self.task.score.rank
         finite = [run for run in self.runs if run.best_epoch]
-        return max(finite, key=lambda run: np.nan_to_num(rank(run.scores[name]))).model
+        return max(finite, key=lambda run: np.nan_to_num(rank(run.scores[name]), nan=-np.inf)).model
 
     @property
     def test_accuracy(self) -> float:
