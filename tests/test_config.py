@@ -134,3 +134,13 @@ def test_settings_without_their_names_are_not_lost():
         ModelConfig(*given, 1)
     with pytest.raises(TypeError, match="hops twice"):
         ModelConfig("lgc", 3, hops=4)
+
+
+def test_a_number_beyond_all_floats_is_told():
+    with pytest.raises(ConfigError, match="lr is 1000"):
+        TrainingConfig(lr=10**400)
+
+
+def test_help_is_shown_whatever_the_model_is_called():
+    told = hoplite("train", "--model", "nobody", "--help")
+    assert (told.returncode, "--weight-decay" in told.stdout) == (0, True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ MOST_HOPS = 100_000
 MOST_LBFGS_RATE = 1e12  # its line search goes up to 1e25 times as far, and float32 up to 3e38
 MOST_SEED = 2**63 - 1
 MOST_COUNT = 2**53  # of epochs, rows
+LARGEST = sys.float_info.max  # a whole number beyond it is no float, and neither is infinity
 
 
 def setting(default: Any, help: str, check: Callable[[str, Any], Any], *, store: str = "") -> Any:
@@ -154,7 +156,7 @@ def check_number(
     ``open_ends`` may hold "l" (more than least) and "m" (less than most).
     """
     kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    if isinstance(value, kinds) and not isinstance(value, bool) and abs(value) < math.inf:
+    if isinstance(value, kinds) and not isinstance(value, bool) and abs(value) <= LARGEST:
         above = value > least if "l" in open_ends else value >= least
         below = value < most if "m" in open_ends else value <= most
         if above and below:

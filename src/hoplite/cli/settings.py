@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import Field
 from inspect import Parameter
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from hoplite.errors import ConfigError
 from hoplite.models import MODELS, ModelConfig, all_settings, find_model, models_with
 
 FEW = 2  # models that have a setting: they are named in its help
@@ -51,7 +53,8 @@ def know_model(arguments: Sequence[str]) -> None:
         if argument == "--model" and value and not value.startswith("-") and value not in MODELS:
             if ":" in value:
                 sys.path.append(str(Path.cwd()))
-            find_model(value)
+            with suppress(*[ConfigError] if "--help" in arguments else []):
+                find_model(value)
             for command, defaults in _commands:
                 _add_options(command, defaults)
 
