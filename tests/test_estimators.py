@@ -242,3 +242,19 @@ def test_the_first_arguments_need_no_names(graphs):
     )
     with pytest.raises(TypeError):
         LGCClassifier(graphs(), 3, "laplacian", True, False, 0.1)
+
+
+def test_a_class_of_ones_own_keeps_its_arguments(graphs):
+    class Short(LGCClassifier):
+        def __init__(self, graph, hops=1, epochs=4):
+            super().__init__(graph, hops=hops, epochs=epochs)
+
+    class Same(SGCClassifier):
+        """Only a name."""
+
+    graph = graphs(n=30)
+    nodes = np.flatnonzero(graph.labels >= 0)
+    short = clone(Short(graph)).fit(nodes, graph.labels[nodes])
+    assert (sorted(short.get_params()), short.n_iter_) == (["epochs", "graph", "hops"], 4)
+    assert short.model_.config.hops == 1
+    assert Same(graph, 3).get_params()["hops"] == 3

@@ -58,11 +58,13 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     seed: int
 
     def __init_subclass__(cls) -> None:
-        """Give the class an ``__init__`` with the settings as its arguments.
+        """Give a class with a ``kind`` an ``__init__`` with its settings as arguments.
 
-        scikit-learn reads them from the signature.
+        scikit-learn reads them from the signature. One that the class has itself stays.
         """
         super().__init_subclass__()
+        if "kind" not in vars(cls) or "__init__" in vars(cls):
+            return
         keyword = Parameter.POSITIONAL_OR_KEYWORD
         settings = [*dataclasses.fields(cls.kind.Settings), *dataclasses.fields(TrainingConfig)]
         own = {f.name: f.default for f in settings if f.name in cls.kind.settings()} | {"seed": 0}
@@ -100,8 +102,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         nodes, y = _as_labelled(nodes, y, self.graph, "y")
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
-        options = self.get_params(deep=False)
-        graph, seed = options.pop("graph"), options.pop("seed")
+        # not get_params: an __init__ of the user's may set more than it takes
+        options = {name: getattr(self, name) for name in sorted(self.kind.settings())}
+        graph, seed = self.graph, self.seed
         model_config, training_config = split_options(self.kind.name, options)
         names, left_out = class_names_of(y, self.classes_, graph, nodes)
         (result,) = fit_runs(
