@@ -84,6 +84,16 @@ def test_columns_are_found_by_their_names(graph, store):
         other.logits(store)
 
 
+@pytest.mark.parametrize("ids", [[7, 2**63 - 1, -3], list(np.array([7, 5, -3])), [7, 2**63, 1]])
+def test_ids_are_numbers_where_they_fit(ids, tmp_path):
+    path = Graph.from_edges([(0, 1)], np.eye(3), [0, 1, -1], split=Split([0, 1]), node_ids=ids)
+    trained = hoplite.train(path, "sgc", hops=1, epochs=1).model
+    fit = 2**63 not in ids
+    for data in (path, hoplite.propagate(path, tmp_path / "store", hops=1)):
+        found = predict_table(trained, data)["id"]
+        assert found.to_pylist() == (ids if fit else [str(name) for name in ids])
+
+
 def test_a_model_in_double_precision(graph, store):
     trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
     weights = {name: value.double() for name, value in trained.weights.items()}

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from hoplite.datasets.id_files import all_integers
 from hoplite.errors import HopliteError
 from hoplite.files import atomic_write
 from hoplite.models.trained import TrainedModel
@@ -72,6 +73,6 @@ def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Pa
 
 def _id_type(ids: Sequence[Any] | None) -> pa.DataType:
     """Numbers where all ids are numbers that fit, and otherwise text."""
-    if ids is None or all(type(name) is int and -(2**63) <= name < 2**63 for name in ids):
+    if ids is None or (all_integers(ids) and all(-(2**63) <= name < 2**63 for name in ids)):
         return pa.int64()
     return pa.string()
