@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hoplite import open_data
 from hoplite.datasets import available, load, write_npz
 from hoplite.datasets.formats import Format
 from hoplite.datasets.load import EMBEDDED
@@ -137,16 +138,18 @@ def test_paths_that_hold_no_dataset(tmp_path):
         load(tmp_path / "data.txt")
 
 
+@pytest.mark.parametrize("read", [load, open_data])
 @pytest.mark.parametrize("source", [None, 3, b"cora", ["cora"]])
-def test_sources_that_are_no_names_or_paths(source):
+def test_sources_that_are_no_names_or_paths(source, read):
     with pytest.raises(DatasetError, match=f"source has type {type(source).__name__}; give cora"):
-        load(source)
+        read(source)
 
 
 @pytest.mark.parametrize("source", ["a" * 5000, "a/" * 5000, "a" * 300 + "/b", "a\0b"])
-def test_names_that_no_file_can_have(source):
+@pytest.mark.parametrize("read", [load, open_data])
+def test_names_that_no_file_can_have(source, read):
     with pytest.raises(DatasetError, match=r"^dataset 'a.*' (cannot be read|is unknown)") as caught:
-        load(source)
+        read(source)
     assert len(str(caught.value)) < 500
 
 

@@ -31,7 +31,7 @@ def open_data(source: NodeData | str | os.PathLike[str], *, seed: int = 0) -> No
     >>> open_data("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
-    if not isinstance(source, str | os.PathLike):
+    if not isinstance(source, str | os.PathLike) and hasattr(source, "stored"):
         return source
     folder = _folder(source)
     if folder is not None and (folder / FILE).is_file():
@@ -52,7 +52,8 @@ def opened_graph(
     """
     folder = _folder(source)
     if not isinstance(source, str | os.PathLike):
-        yield source.in_memory() if source.stored else source, False
+        data: Any = open_data(source)
+        yield data.in_memory() if data.stored else data, False
     elif folder is not None and is_disk_graph(folder):
         with DiskGraph(folder) as graph:
             yield graph, False
@@ -83,4 +84,7 @@ def _folder(source: Any) -> Path | None:
     """The folder that ``source`` names: a known name wins over a folder called the same."""
     if isinstance(source, str) and source.lower().partition(":")[0] in ("", *NAMES):
         return None
-    return Path(source) if isinstance(source, str | os.PathLike) and Path(source).is_dir() else None
+    with contextlib.suppress(OSError):  # such as a name too long: load tells it
+        if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+            return Path(source)
+    return None
