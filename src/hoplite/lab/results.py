@@ -24,6 +24,8 @@ from hoplite.words import dataset_name, model_name
 
 FORMAT = 1
 FILE = "results.json"
+NULLABLE = {"seeds", "val", "test", "machine", "versions"}  # in version 0.1.0: null is missing
+LEVELS = 3  # of objects and lists, from the file down to where these are
 Share = Annotated[float, Meta(ge=0, le=1)]
 Amount = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
@@ -225,7 +227,18 @@ def as_results(content: dict[str, Any]) -> Results:
     """Plain JSON values as results; ValueError, whose text is a phrase, if they are none."""
     if content.get("format") != FORMAT:
         raise ValueError(f"they have format {content.get('format')!r}, this version reads {FORMAT}")
-    return msgspec.convert({k: v for k, v in content.items() if v is not None}, Results)
+    known = {k: v for k, v in content.items() if v is not None}
+    return msgspec.convert(_without_null(known, LEVELS), Results)
+
+
+def _without_null(value: Any, levels: int) -> Any:
+    """``value`` without the ``NULLABLE`` keys whose value is null, down so many levels."""
+    if levels and isinstance(value, dict):
+        known = {k: v for k, v in value.items() if v is not None or k not in NULLABLE}
+        return {k: _without_null(v, levels - 1) for k, v in known.items()}
+    if levels and isinstance(value, list):
+        return [_without_null(inner, levels - 1) for inner in value]
+    return value
 
 
 def write_results(results: Results, folder: Path) -> None:

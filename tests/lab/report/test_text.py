@@ -318,3 +318,25 @@ def test_results_of_version_0_1_0_are_read():
     found = load_results(Path(__file__).parents[3] / "results")
     assert (found.kind, found.seeds) == ("full", 5)
     assert [len(found.of(protocol)) for protocol in ("validation", "test")] == [20, 20]
+
+
+def test_null_is_as_good_as_missing():
+    """As version 0.1.0 took it; in a list it is a gap."""
+    entry = {"protocol": "validation", "dataset": "cora", "model": "lgc", "config": {"x": None}}
+    entry |= {"test_mean": 0.8, "test_std": 0.1, "seeds": None, "val": None, "test": [0.8, None]}
+    found = as_results(
+        {
+            "format": 1,
+            "accuracy": [entry],
+            "provenance": {"machine": {"versions": None}},
+            "coefficients": [
+                {"dataset": "cora", "model": "lgc", "mean": [1], "std": [None], "seeds": None}
+            ],
+        }
+    )
+    (accuracy,) = found.accuracy
+    assert (accuracy.seeds, accuracy.val, accuracy.test) == ([], [], [0.8, None])
+    assert accuracy.config == {"x": None}
+    assert (found.provenance.machine.versions, found.coefficients[0].std) == ({}, [None])
+    with pytest.raises(ValueError, match="test_mean"):
+        as_results({"format": 1, "accuracy": [entry | {"test_mean": None}]})
