@@ -10,6 +10,7 @@ import contextlib
 import math
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import IO, Any, BinaryIO, Self
 
@@ -89,11 +90,11 @@ def read_header(file: IO[bytes]) -> tuple[np.dtype, tuple[int, ...]]:
     return np.dtype(found[1].decode("ascii")), tuple(int(size) for size in sizes)
 
 
-class Closing:
+class Closing(ABC):
     """What is closed at the end of a ``with`` block."""
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def close(self) -> None: ...
 
     def __enter__(self) -> Self:
         return self
