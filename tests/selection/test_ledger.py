@@ -80,6 +80,10 @@ def test_another_source_of_the_same_version_goes_on_with_a_warning(
         again = Ledger.open(ledger.folder, SETTINGS)
     assert again.waiting() == [1]
     assert Ledger.read(ledger.folder).settings.source == ledger.settings.source  # who began it
+    with pytest.warns(HopliteWarning):  # another source may cut the cells otherwise
+        again = Ledger.open(ledger.folder, replace(SETTINGS, cells=[[0, 1, 2]]))
+    assert again.runs() == runs_of([0])
+    assert again.waiting() == [1]
     with pytest.raises(LedgerError, match='hoplite is "0" there and "1" here'):
         Ledger.open(ledger.folder, replace(SETTINGS, hoplite="1"))
 

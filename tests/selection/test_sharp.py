@@ -205,7 +205,6 @@ def test_other_settings_are_told_by_their_first_difference(tmp_path):
     for change, words in (
         ({"seeds": [0]}, r"2 seeds there, 1 here"),
         ({"seeds": [0, 6]}, r"seeds\[1\] is 5 there and 6 here"),
-        ({"cells": [[0], [1], [2]]}, "2 cells there, 3 here"),
         ({"dataset": "x" * 80}, r"dataset is \"d\" there and \"x{56}\.\.\. here"),
         (
             {"configurations": [{"lr": 1.0}, {"lr": 2.5}, {"lr": 3.0}]},

@@ -287,3 +287,20 @@ def test_spaces_are_frozen():
 def test_fixed_options_are_judged_together_with_the_space():
     space = parse_space("[any]\ndropout = 0.0\nlr = [0.1, 0.2]\n")
     assert len(space.configurations("x", "sgc", {"batch": 5})) == 2
+
+
+def test_screens_are_the_innermost_word() -> None:
+    space = parse_space(
+        "[any]\nhops = 2\nscreen = 9\n[any.hlgc]\nscreen = 5\n[any.hlgc.node]\nscreen = 2\n"
+        '[x]\nhops = 2\n[x.hlgc]\ngate = ["class", "node"]\n[x.hlgc.node]\nscreen = 3'
+    )
+    assert space.screen("any", "lgc") == 9
+    assert space.screen("any", "hlgc") == 5
+    assert space.screen("any", "hlgc", {"gate": "node"}) == 2
+    assert space.screen("x", "lgc") is None
+    assert all("screen" not in one for one in space.configurations("any", "lgc"))
+    with pytest.raises(GridError, match="would leave all of class, 3 of node; give them one"):
+        space.screen("x", "hlgc")
+    for wrong in ("0", "2.0", "true", '"4"', "[4]"):
+        with pytest.raises(GridError, match=r"\[any\]: screen is .*; it must be a number from 1"):
+            parse_space(f"[any]\nscreen = {wrong}")

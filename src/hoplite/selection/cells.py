@@ -40,7 +40,11 @@ GRAPH = "graph.npz"  # for the workers of a cluster
 
 
 def search_settings(
-    graph: Graph, model: str, configurations: Sequence[Mapping[str, Any]], seeds: list[int]
+    graph: Graph,
+    model: str,
+    configurations: Sequence[Mapping[str, Any]],
+    seeds: list[int],
+    screened: int = 0,
 ) -> Settings:
     """Everything that decides the results."""
     if not configurations:
@@ -57,6 +61,7 @@ def search_settings(
         seeds=seeds,
         configurations=full,
         cells=cells_of(graph, model, full, len(seeds)),
+        screened=screened,
     )
 
 

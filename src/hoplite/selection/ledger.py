@@ -4,6 +4,8 @@
     DIR/cells/0007.json       what the runs of cell 7 gave, without a word of the test set
     DIR/cells/0007.test.json  their test accuracies, written and read by the test protocol alone
     DIR/cells/0007.lock       locked by the process that trains cell 7; holds how far it is
+    DIR/screen/               the ledger of a first stage, if there was one: more configurations,
+                              of which those of DIR are the best
 
 A cell is a batch of runs that train together, and always the same batch. Its file appears whole,
 by an atomic rename, so a run is either recorded once or not at all. A lock belongs to a process
@@ -35,6 +37,7 @@ from hoplite.version import source_hash
 
 FORMAT = 1
 SETTINGS = "search.json"
+SCREEN = "screen"
 LOST = -1.0  # how earlier versions wrote the accuracy of a run without a finite result
 
 Kind = TypeVar("Kind")
@@ -59,6 +62,7 @@ class Settings:
     configurations: Annotated[list[dict[str, Any]], Some]  # options of ``train``
     cells: Annotated[list[Positions], Some]  # the configurations that train together
     source: str = ""  # of the Hoplite that began it; earlier versions do not tell
+    screened: Count = 0  # configurations that a first stage chose these from
 
     def __post_init__(self) -> None:
         placed = sorted(position for cell in self.cells for position in cell)
@@ -123,8 +127,9 @@ class Ledger:
         path = folder / SETTINGS
         try:
             if folder.is_dir() and not path.exists():
-                strangers = [p for p in folder.iterdir() if not _from_the_first_moments(p)]
-                if strangers:
+                known = {SCREEN} if settings.screened else set()
+                found = [p for p in folder.iterdir() if p.name not in known]
+                if not all(map(_from_the_first_moments, found)):
                     raise LedgerError(
                         f"{folder} is not empty and holds no search; give a new folder."
                     )
@@ -134,8 +139,9 @@ class Ledger:
                     write_json(path, settings)
         except OSError as error:
             raise LedgerError(f"cannot keep a search in {folder}: {error.strerror}.") from error
-        _check_same(folder, _read_settings(path), settings)
-        return cls(folder, settings)
+        there = _read_settings(path)
+        _check_same(folder, there, settings)
+        return cls(folder, dataclasses.replace(settings, cells=there.cells))
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Ledger:
@@ -144,6 +150,16 @@ class Ledger:
         if not path.is_file():
             raise LedgerError(f"{folder} holds no search ({SETTINGS} is missing).")
         return cls(Path(folder), _read_settings(path))
+
+    @property
+    def screen(self) -> Ledger | None:
+        """The first stage, if there was one."""
+        return Ledger.read(self.folder / SCREEN) if self.settings.screened else None
+
+    @property
+    def stages(self) -> list[Ledger]:
+        """This ledger, after the first stage if there was one."""
+        return [*filter(None, [self.screen]), self]
 
     def has(self, cell: int, *, test: bool = False) -> bool:
         """Whether the cell is finished (for the test protocol: with its test accuracies)."""
@@ -206,8 +222,9 @@ class Ledger:
         return [value for cell in self.finished(test=True) for value in self._hidden(cell)]
 
     def cpu_seconds(self) -> float:
-        """The processor time that the finished cells took, added up over processes and threads."""
-        return sum(self._cell(cell).cpu_seconds for cell in self.finished())
+        """The processor time of the finished cells of all stages, over processes and threads."""
+        stages = ((stage, cell) for stage in self.stages for cell in stage.finished())
+        return sum(stage._cell(cell).cpu_seconds for stage, cell in stages)
 
     def share(self, cell: int, *, test: bool = False) -> float:
         """How far a cell is, 0 to 1, whichever process trains it."""
@@ -298,10 +315,13 @@ def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
 
 
 def _check_same(folder: Path, there: Settings, here: Settings) -> None:
-    """LedgerError unless the settings are equal; another source of the version is only told."""
+    """LedgerError unless the settings are equal; another source of the version is only told.
+
+    Another source may cut the cells otherwise; those that are there stay.
+    """
     for key, old in dataclasses.asdict(there).items():
         new = getattr(here, key)
-        if old != new and key != "source":
+        if old != new and key not in ("source", "cells"):
             raise LedgerError(
                 f"{folder} holds a search with other settings: {_difference(key, old, new)}. "
                 "Give another folder, or delete this one."

@@ -65,7 +65,7 @@ class Candidate:
 
 
 def rank(ledger: Ledger, protocol: str) -> list[Candidate]:
-    """The configurations of a finished search, best first.
+    """The configurations of a finished search that have all seeds, best first.
 
     Equal means are common, as the sets are small. Then the lower mean validation loss goes first,
     then the earlier in the grid; under the test protocol the higher validation accuracy before.
@@ -172,9 +172,9 @@ class SearchResult:
             biased=BIASED if self.protocol == "test" else None,
             dataset=settings.dataset,
             model=settings.model,
-            configurations=len(settings.configurations),
-            runs=len(settings.configurations) * len(settings.seeds),
-            diverged=sum(run.diverged for run in self.ledger.runs()),
+            configurations=settings.screened or len(settings.configurations),
+            runs=sum(len(stage.runs()) for stage in self.ledger.stages),
+            diverged=sum(run.diverged for stage in self.ledger.stages for run in stage.runs()),
             cut=self.cut,
             seeds=settings.seeds,
             config=self.best.options,
@@ -220,14 +220,20 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
 
 
 def runs_table(ledger: Ledger, protocol: str = "validation") -> pa.Table:
-    """Every recorded run as a row, in the grid's order."""
+    """Every recorded run as a row, in the grid's order; ``stage`` is there if there are two."""
     test = check_protocol(protocol) == "test"
+    screen, configurations = ledger.screen, ledger.settings.configurations
     rows = [dataclasses.asdict(run) for run in ledger.runs(test=test)]
     if test:
         for row, accuracy in zip(rows, ledger.test_accuracies(), strict=True):
             row["test_accuracy"] = accuracy
-    rows.sort(key=lambda row: (row["configuration"], row["seed"]))
-    configurations = ledger.settings.configurations
+    if screen is not None:
+        before, configurations = configurations, screen.settings.configurations
+        for row in rows:
+            row |= {"configuration": configurations.index(before[row["configuration"]]), "stage": 2}
+        unknown = dict.fromkeys(rows[0]) | {"stage": 1}
+        rows += [unknown | dataclasses.asdict(run) for run in screen.runs()]
+    rows.sort(key=lambda row: (row.get("stage", 0), row["configuration"], row["seed"]))
     return pa.Table.from_pylist(
         [
             {"configuration": row["configuration"], **configurations[row["configuration"]], **row}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,8 @@ from hoplite.graph import Graph
 from hoplite.models import address_of, find_model
 from hoplite.node_data import NodeData
 from hoplite.selection.cells import CellWork, search_settings, train_on_cluster
-from hoplite.selection.ledger import Ledger
-from hoplite.selection.ranking import SearchResult, check_protocol, choose
+from hoplite.selection.ledger import SCREEN, Ledger
+from hoplite.selection.ranking import SearchResult, check_protocol, choose, rank
 from hoplite.selection.space import read_space
 from hoplite.selection.workers import LOOK_SECONDS, train_in_processes
 from hoplite.store import open_data
@@ -70,7 +70,8 @@ def search(
     data = open_data(graph).in_memory()
     ledger = run_search(
         data, model, configurations, out,
-        seeds=seeds, protocol=protocol, workers=workers, cluster=cluster, progress=progress,
+        seeds=seeds, screen=space.screen(name, model, fixed), protocol=protocol, workers=workers,
+        cluster=cluster, progress=progress,
     )  # fmt: skip
     return choose(data, ledger, protocol, cut=space.cut(name, model, fixed))
 
@@ -82,6 +83,7 @@ def run_search(
     folder: str | os.PathLike[str],
     *,
     seeds: int | Sequence[int] = 5,
+    screen: int | None = None,
     protocol: str = "validation",
     workers: int = 1,
     cluster: str | None = None,
@@ -89,12 +91,18 @@ def run_search(
 ) -> Ledger:
     """Train every configuration with every seed, or continue to, and return the full ledger.
 
+    With ``screen`` in two stages: all configurations with the first seed alone, then, with all
+    seeds, the ``screen`` best of them by validation. The ledger that is returned holds only these;
+    its :attr:`Ledger.screen` holds the first stage. Nothing else says which they are, so whoever
+    continues finds the same ones. Where it would save nothing there is one stage.
+
     Parameters
     ----------
     graph : with labels and training and validation nodes (and test nodes for ``test``)
     model : the model that all configurations are of
     configurations : options of ``train``, as :meth:`Space.configurations` gives them
     folder : of the ledger; runs that it has are not trained again
+    screen : configurations that a first stage leaves; None to train all with all seeds
     protocol : with "validation" the test set is not read; "test" records test accuracies too
     workers : processes; with 1 the work is done in this one, with all its threads. In a script,
         more need the usual ``if __name__ == "__main__":``
@@ -105,24 +113,57 @@ def run_search(
     check_number("workers", workers, 1, 1024, whole=True)
     test = check_protocol(protocol) == "test"
     _check_split(graph, test)
-    kind = find_model(model)
-    settings = search_settings(graph, kind.name, configurations, as_seeds(seeds))
-    ledger = Ledger.open(folder, settings)
-    work = CellWork(graph, ledger, test, address_of(kind))
+    name, seeds, folder = find_model(model).name, as_seeds(seeds), Path(folder)
+    tell = progress or (lambda state: None)
+    if screen is not None:
+        check_number("screen", screen, 1, whole=True)
+    if screen is None or screen >= len(configurations) or len(seeds) == 1:
+        settings = search_settings(graph, name, configurations, seeds)
+        return _train(graph, Ledger.open(folder, settings), test, workers, cluster, tell)
+    settings = search_settings(graph, name, configurations, seeds[:1])
+    size, total = len(settings.configurations), len(settings.configurations) + screen * len(seeds)
+
+    def tell_of(before: int) -> Callable[[SearchProgress], None]:
+        return lambda state: tell(
+            replace(
+                state,
+                done=before + state.done,
+                total=total,
+                share=(before + state.share * state.total) / total,
+            )
+        )
+
+    first = Ledger.open(folder / SCREEN, settings)
+    _train(graph, first, False, workers, cluster, tell_of(0))
+    best = sorted(rank(first, "validation")[:screen], key=lambda one: one.position)
+    settings = search_settings(graph, name, [one.options for one in best], seeds, screened=size)
+    return _train(graph, Ledger.open(folder, settings), test, workers, cluster, tell_of(size))
+
+
+def _train(
+    graph: Graph,
+    ledger: Ledger,
+    test: bool,
+    workers: int,
+    cluster: str | None,
+    progress: Callable[[SearchProgress], None],
+) -> Ledger:
+    """Train what a ledger waits for, until nothing is left."""
+    settings = ledger.settings
+    work = CellWork(graph, ledger, test, address_of(find_model(settings.model)))
     weights = work.cell_weights()
 
     def look() -> None:
         shares = np.array([ledger.share(cell, test=test) for cell in range(ledger.count)])
         sizes = np.array([len(cell) for cell in settings.cells]) * len(settings.seeds)
-        if progress is not None:
-            progress(
-                SearchProgress(
-                    done=int(sizes[shares == 1].sum()),
-                    total=int(sizes.sum()),
-                    share=float(shares @ weights / weights.sum()),
-                    running=int(((shares > 0) & (shares < 1)).sum()),
-                )
+        progress(
+            SearchProgress(
+                done=int(sizes[shares == 1].sum()),
+                total=int(sizes.sum()),
+                share=float(shares @ weights / weights.sum()),
+                running=int(((shares > 0) & (shares < 1)).sum()),
             )
+        )
 
     work.tidy()
     look()

@@ -7,7 +7,8 @@
 
 ``extends = "paper"``, above all sections, takes what the file does not say from a built-in space.
 Below them stand options of ``train``: ``lr = [0.2, 0.02]``, ``lr = 0.2``, or a distribution,
-``lr = {low = 1e-3, high = 1.0, log = true}``.
+``lr = {low = 1e-3, high = 1.0, log = true}``. ``screen = 4`` makes the search one of two stages,
+see :func:`hoplite.selection.run_search`.
 """
 
 from __future__ import annotations
@@ -51,6 +52,7 @@ class Layer:
 
     dimensions: Mapping[str, Dimension]
     cut: str | None
+    screen: int | None
     inner: Mapping[str, Layer]
 
 
@@ -119,6 +121,27 @@ class Space:
         first = self._variants(dataset, model, fixed)[0]
         words = [layer.cut for layer in self._layers(dataset, model, first) if layer.cut]
         return words[-1] if words else None
+
+    def screen(
+        self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None = None
+    ) -> int | None:
+        """How many configurations a first stage leaves; None if there is one stage.
+
+        >>> space = parse_space("[any]\\nhops = 2\\n[any.hlgc.feature]\\nscreen = 4")
+        >>> space.screen("cora", "hlgc", {"gate": "feature"}), space.screen("cora", "lgc")
+        (4, None)
+        """
+        found = {}
+        for variant in self._variants(dataset, model, fixed):
+            said = [layer.screen for layer in self._layers(dataset, model, variant)]
+            found[variant] = next(filter(None, reversed(said)), None)
+        if len(set(found.values())) > 1:
+            sizes = ", ".join(f"{size or 'all'} of {name}" for name, size in found.items())
+            raise GridError(
+                f"space {self.name}: the first stage of {model} on {dataset} would leave {sizes}; "
+                "give them one screen, or search them one by one."
+            )
+        return next(iter(found.values()))
 
     def _layers(self, dataset: str | Path, model: str, variant: str | None = None) -> list[Layer]:
         """The tables that hold for a model, outermost first."""
@@ -257,7 +280,7 @@ def parse_space(text: str, name: str = "space") -> Space:
 def _joined(below: Layer, above: Layer) -> Layer:
     """A table of the space that is extended, with what stands above it replacing its values."""
     dimensions, inner = {**below.dimensions, **above.dimensions}, {**below.inner, **above.inner}
-    return Layer(dimensions, above.cut or below.cut, inner)
+    return Layer(dimensions, above.cut or below.cut, above.screen or below.screen, inner)
 
 
 def _read_layer(
@@ -269,8 +292,11 @@ def _read_layer(
     cut = table.get("cut")
     if not isinstance(cut, str | None):
         raise GridError(f"{where}: cut is {shorten(cut)}; it must be a text.")
+    screen = table.get("screen")
+    if screen is not None and (type(screen) is not int or screen < 1):
+        raise GridError(f"{where}: screen is {shorten(screen)}; it must be a number from 1 on.")
     for key, value in table.items():
-        if key == "cut":
+        if key in ("cut", "screen"):
             continue
         if key in below and isinstance(value, dict):
             variants = MODELS[key].variants if key in MODELS else ()
@@ -285,7 +311,7 @@ def _read_layer(
             raise GridError(f"{where}: {key} changes nothing here; leave it out.")
         else:
             dimensions[key] = read_dimension(key, value, where)
-    return Layer(dimensions, cut, inner)
+    return Layer(dimensions, cut, screen, inner)
 
 
 def _changes_nothing(model: str, option: str, value: Any, chosen: bool) -> bool:

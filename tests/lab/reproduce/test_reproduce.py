@@ -7,7 +7,7 @@ import os
 import shlex
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -242,6 +242,19 @@ def test_quick_grid_is_what_a_full_run_chose() -> None:
     rest = {name: config[name] for name in ("lr", "weight_decay", "dropout")}
     assert space.configurations("cora", "lgc") == [{"hops": 7, **rest}]
     assert space.configurations("cora", "gcn") == [{"hidden": 4, **rest}]
+    gates = [("class", 0.7, 0.1), ("node", 0.8, 0.9), ("feature", 0.9, 300.0)]
+    gated = [
+        replace(
+            entries[-1], model="hlgc", gate=gate, config=config | {"gate": gate},
+            val_mean=val, runs=10, minutes=minutes,
+        )
+        for gate, val, minutes in gates
+    ]  # fmt: skip
+    for count, gate in ((3, "node"), (1, "class")):  # the best of those that are not too dear
+        space = parse_space(quick_grid(Results(accuracy=gated[:count])), "quick")
+        assert space.configurations("cora", "hlgc") == [{"hops": 7, **rest, "gate": gate}]
+    space = parse_space(quick_grid(Results(accuracy=gated[2:])), "quick")
+    assert space.configurations("cora", "hlgc")[0]["gate"] == "feature"
 
 
 @pytest.mark.parametrize("gate", ["node", "class", "feature"])

@@ -110,10 +110,11 @@ def _accuracy(results: Results, protocol: str) -> list[str]:
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return NOTHING
+    gate = f", {_text(cell.gate)}" if cell.gate else ""
     if cell.paper is None:
-        return f"**{score(cell.ours)}**"
+        return f"**{score(cell.ours)}**{gate}"
     mark = " ▼" if cell.verdict == "below" else ""
-    return f"**{score(cell.ours)}** ({score(cell.paper)}; {signed(cell.difference)}{mark})"
+    return f"**{score(cell.ours)}** ({score(cell.paper)}; {signed(cell.difference)}{mark}){gate}"
 
 
 def _differences(results: Results, protocol: str) -> list[str]:
@@ -270,6 +271,7 @@ def _short(cell: Cell | None) -> str:
     if cell is None:
         return NOTHING
     ours = score(cell.ours, digits=1)
+    ours += f", {cell.gate}" if cell.gate else ""
     if cell.paper is None:
         return ours
     return f"{ours} (paper {cell.paper.mean:.1f}, {signed(cell.difference)})"

@@ -33,6 +33,7 @@ class Cell:
 
     entry: Accuracy
     paper: Score | None
+    gate: str = ""  # that the row chose, if it had a choice
 
     @property
     def ours(self) -> Score:
@@ -115,8 +116,11 @@ def accuracy_table(results: Results, protocol: str) -> Table:
             group: list[Accuracy], published: list[Score | None] = published
         ) -> list[Cell | None]:
             chosen = [_choose([e for e in group if e.dataset == d], protocol) for d in datasets]
-            pairs = zip(chosen, published, strict=True)
-            return [None if entry is None else Cell(entry, score) for entry, score in pairs]
+            several = len({e.gate for e in group}) > 1
+            return [
+                entry and Cell(entry, score, f"{entry.gate or 'no'} gate" if several else "")
+                for entry, score in zip(chosen, published, strict=True)
+            ]
 
         note = f"{gates[0]} gate" if gates and gates[0] else ""
         if len(gates) > 1:
