@@ -25,6 +25,12 @@ def reproduce(
         list[str] | None,
         typer.Option(metavar="NAME", help="Only cora, citeseer or pubmed (repeatable)."),
     ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Only this model's part; the others' results stay (repeatable)."
+        ),
+    ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 5,
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes; one per core if not given.")
@@ -57,6 +63,7 @@ def reproduce(
             out,
             quick=quick,
             datasets=dataset,
+            models=model,
             seeds=seeds,
             workers=workers,
             notes=explained,

@@ -60,7 +60,8 @@ class Accuracy(Trained):
     """What a protocol chose, and its accuracies over the seeds.
 
     ``grid`` is the name of the space that was searched, ``cut`` why it is smaller than the paper's;
-    ``minutes`` are of all processors together; ``command`` gives the figures again.
+    ``minutes`` are of all processors together; ``command`` gives the figures again; ``date`` and
+    ``hoplite`` say when and with which version they were made.
     """
 
     protocol: str
@@ -78,6 +79,8 @@ class Accuracy(Trained):
     val: Curve = field(default_factory=list)
     test: Curve = field(default_factory=list)
     command: str | None = None
+    date: str | None = None
+    hoplite: str | None = None
 
     @property
     def one_seed(self) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import shlex
+import shutil
 import signal
 import sys
 from dataclasses import dataclass, replace
@@ -26,6 +28,7 @@ from hoplite.lab.results import Accuracy, Results, Spectrum, load_results
 from hoplite.models import build_model
 from hoplite.propagation.engine import Propagation
 from hoplite.selection import Ledger, rank, read_space
+from hoplite.version import build
 
 GRID = """
 [cora]
@@ -140,6 +143,50 @@ def check_nothing_is_trained_again(
         assert getattr(again, section) == getattr(first, section)
     with pytest.raises(ConfigError, match="holds a run with seeds 2, and this one has 1"):
         reproduce(out, datasets=["cora"], seeds=1, workers=1)
+
+
+def test_one_model_again_beside_what_is_there(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others stay as they are, without their searches; all are timed again."""
+    timed: list[list[tuple[str, str | None]]] = []
+    points = np.linspace(-1, 1, 5)
+    monkeypatch.setattr(sections, "spectral_density", lambda *arguments: (points, points**2))
+    monkeypatch.setattr(
+        sections, "time_jobs", lambda graph, all, *_: timed.append([(e.model, e.gate) for e in all])
+        or [],
+    )  # fmt: skip
+    first = reproduce(tmp_path, datasets=["cora"], seeds=1, workers=1)
+    rows = pq.read_table(tmp_path / "runs.parquet")
+    shutil.rmtree(tmp_path / "searches")
+    shutil.rmtree(tmp_path / "chosen")
+    content = first.as_dict()
+    for entry in content["accuracy"]:  # as earlier versions wrote it
+        del entry["date"], entry["hoplite"]
+    content["provenance"] = {"date": "2020-02-29", "machine": {"versions": {"hoplite": "0.0.1"}}}
+    (tmp_path / "results.json").write_text(json.dumps(content))
+    with pytest.raises(ConfigError, match="models is 'hlcg'"):
+        reproduce(tmp_path, datasets=["cora"], models=["hlcg"], seeds=1)
+    again = reproduce(tmp_path, datasets=["cora"], models=["hlgc"], seeds=1, workers=1)
+    assert load_results(tmp_path) == again
+    assert [path.name for path in (tmp_path / "searches").iterdir()] == ["cora-hlgc-class"]
+
+    def plain(results: Results) -> list[Accuracy]:
+        return [replace(e, date=None, hoplite=None, minutes=0) for e in results.accuracy]
+
+    assert plain(again) == plain(first)
+    assert {e.date == "2020-02-29": e.hoplite for e in again.accuracy} == {
+        True: "0.0.1", False: build(),
+    }  # fmt: skip
+    for section in ("curves", "coefficients", "spectrum"):
+        assert getattr(again, section) == getattr(first, section)
+    assert again.command == first.command
+    assert timed[0] == timed[1]
+    times = ["seconds"]
+    runs = pq.read_table(tmp_path / "runs.parquet").drop_columns(times).to_pylist()
+    assert runs == rows.drop_columns(times).to_pylist()
+    text = (tmp_path / "RESULTS.md").read_text()
+    assert "those of SGC, LGC and GCN on 2020-02-29, Hoplite 0.0.1; those of hLGC on " in text
 
 
 @dataclass(frozen=True)

@@ -310,6 +310,20 @@ def machine_line(results: Results) -> str:
     return ", ".join(str(text) for value, text in known if value is not None) or "unknown"
 
 
+def origins(results: Results) -> str:
+    """Which models' results are of which day and version, if not all are of the same."""
+    models: dict[str, list[str]] = {}
+    for entry in results.accuracy:
+        version = f", Hoplite {entry.hoplite}" if entry.hoplite else ""
+        names = models.setdefault(f"{entry.date or 'an unknown date'}{version}", [])
+        if model_name(entry.model) not in names:
+            names.append(model_name(entry.model))
+    parts = [f"those of {listing(names)} on {made}" for made, names in models.items()]
+    if len(parts) < 2:
+        return ""
+    return f"Accuracies and filters were made at different times: {'; '.join(parts)}."
+
+
 def busy_line(results: Results) -> str:
     """That others used the machine, if they did."""
     machine = results.provenance.machine

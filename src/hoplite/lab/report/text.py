@@ -22,6 +22,7 @@ from hoplite.lab.report.findings import (
     machine_line,
     measure,
     missing,
+    origins,
     when,
 )
 from hoplite.lab.report.view import (
@@ -63,6 +64,7 @@ def markdown(results: Results, *, notes: str = "") -> str:
                 *[f"- {QUICK}"] * results.quick,
                 f"- Machine: {_text(machine_line(results))}",
                 f"- Versions: {_text(known)}",
+                *[f"- {_text(line)}" for line in [origins(results)] if line],
             ]
         ),
         f"**{_text(headline(results))}**",

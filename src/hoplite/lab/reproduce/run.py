@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from hoplite.datasets import load
 from hoplite.errors import ConfigError, HopliteError, check_choice
@@ -63,6 +64,7 @@ def reproduce(
     *,
     quick: bool = False,
     datasets: Sequence[str] | None = None,
+    models: Sequence[str] | None = None,
     seeds: int = 5,
     workers: int | None = None,
     notes: str = "",
@@ -78,6 +80,8 @@ def reproduce(
     ----------
     quick : train one given configuration of each model, without a search
     datasets : some of cora, citeseer and pubmed; all if None
+    models : run these alone, and keep what ``out`` has of the others; all if None. Times per epoch
+        are measured again for all
     seeds : runs of each configuration
     workers : processes; one per core if None. In a script, more than one need the usual
         ``if __name__ == "__main__":``
@@ -87,11 +91,14 @@ def reproduce(
     folder = Path(out)
     chosen_data = check_datasets(datasets)
     jobs = quick_jobs(chosen_data) if quick else full_jobs(chosen_data)
+    for model in models or ():
+        check_choice("models", model, list(dict.fromkeys(job.model for job in jobs)))
+    jobs = [job for job in jobs if models is None or job.model in models]
     report = progress or (lambda what, share: None)
     graphs = {name: load(name) for name in chosen_data}
     results = Results(
         kind="quick" if quick else "full",
-        command=_command(folder, quick, datasets, seeds),
+        command=_command(folder, quick, datasets, models, seeds),
         datasets=list(chosen_data),
         seeds=seeds,
         provenance=Provenance(datetime.date.today().isoformat(), describe(CORES)),
@@ -100,7 +107,16 @@ def reproduce(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
-    finished = _finished(folder, results)
+    old = _found(folder, results)
+    finished = bool(old.spectrum)
+    kept = Results() if models is None else _kept(old, models)
+    results = replace(
+        results,
+        command=old.command if kept.accuracy else results.command,
+        accuracy=kept.accuracy,
+        curves=kept.curves,
+        coefficients=kept.coefficients,
+    )
 
     def keep() -> None:
         if not finished:  # an interrupted repetition must not leave less than there was
@@ -113,17 +129,16 @@ def reproduce(
         found.append(one)
         results = replace(
             results,
-            accuracy=[entry for each in found for entry in each.entries],
-            curves=sections.loss_curves(found),
-            coefficients=sections.coefficients(found),
+            accuracy=[*kept.accuracy, *(entry for each in found for entry in each.entries)],
+            curves=[*kept.curves, *sections.loss_curves(found)],
+            coefficients=[*kept.coefficients, *sections.coefficients(found)],
         )
         keep()
     effort = sections.QUICK if quick else sections.FULL
     for index, (name, graph) in enumerate(graphs.items()):
-        of_graph = [(one.job, one.options) for one in found if one.job.dataset == name]
         times = sections.time_jobs(
             graph,
-            of_graph,
+            [entry for entry in results.of("validation") if entry.dataset == name],
             effort,
             lambda what, part, i=index, n=name: report(
                 f"{n}: time of {what}", MODELS_SHARE + 0.15 * (i + part) / len(graphs)
@@ -133,13 +148,15 @@ def reproduce(
         keep()
     for index, (name, graph) in enumerate(graphs.items()):
         report(f"{name}: spectrum", 0.95 + 0.04 * index / len(graphs))
-        shown = sections.spectrum(name, graph, found)
+        before = next((one for one in kept.spectrum if one.dataset == name), None)
+        shown = sections.spectrum(name, graph, found, before)
         results = replace(results, spectrum=[*results.spectrum, shown])
     write_results(results, folder)
     report("report", 0.99)
     try:
         if not quick:
-            write_table(sections.all_runs(found), folder / "runs.parquet")
+            runs = folder / "runs.parquet"
+            write_table(sections.all_runs(found, runs if kept.accuracy else None), runs)
         write_report(results, folder / "report.html")
         write_markdown(results, folder / "RESULTS.md", notes=notes)
     except OSError as error:
@@ -148,10 +165,10 @@ def reproduce(
     return results
 
 
-def _finished(folder: Path, new: Results) -> bool:
-    """Whether ``folder`` holds this very run, and all of it; another run is refused."""
+def _found(folder: Path, new: Results) -> Results:
+    """What ``folder`` holds of this very run, or nothing; another run is refused."""
     if not (folder / FILE).exists():
-        return False
+        return Results()
     old = load_results(folder)
     for name in ("kind", "datasets", "seeds"):
         there, here = getattr(old, name), getattr(new, name)
@@ -160,7 +177,29 @@ def _finished(folder: Path, new: Results) -> bool:
                 f"{folder} holds a run with {name} {there!r}, and this one has {here!r}; "
                 "give another folder."
             )
-    return bool(old.spectrum)
+    return old
+
+
+def _kept(old: Results, models: Sequence[str]) -> Results:
+    """What there is of other models than these, with the date and version that it is of."""
+    made = {
+        "date": old.provenance.date,
+        "hoplite": old.provenance.machine.versions.get("hoplite"),
+    }
+    known = [
+        replace(entry, **{name: getattr(entry, name) or value for name, value in made.items()})
+        for entry in old.accuracy
+    ]
+
+    def others(entries: list[Any]) -> list[Any]:
+        return [entry for entry in entries if entry.model not in models]
+
+    return Results(
+        accuracy=others(known),
+        curves=others(old.curves),
+        coefficients=others(old.coefficients),
+        spectrum=[replace(one, responses=others(one.responses)) for one in old.spectrum],
+    )
 
 
 def _quick_jobs(
@@ -242,12 +281,20 @@ def search_job(
     )
 
 
-def _command(folder: Path, quick: bool, datasets: Sequence[str] | None, seeds: int) -> str:
+def _command(
+    folder: Path,
+    quick: bool,
+    datasets: Sequence[str] | None,
+    models: Sequence[str] | None,
+    seeds: int,
+) -> str:
     """The command that repeats this; a folder outside the current one is left out of it."""
     name = folder.name if folder.is_absolute() or ".." in folder.parts else folder.as_posix()
     words = ["hoplite", "reproduce", *["--quick"] * quick]
     for dataset in datasets or ():
         words += ["--dataset", dataset]
+    for model in models or ():
+        words += ["--model", model]
     words += ["--seeds", str(seeds)] if seeds != 5 else []
     # a name may hold bytes that are no UTF-8, which no results file can
     return shlex.join([*words, "--out", name]).encode("utf-8", "replace").decode("utf-8")

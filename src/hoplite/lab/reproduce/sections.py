@@ -8,15 +8,19 @@ Contestants, among them a peer that everybody knows, take turns, so that a busy 
 
 from __future__ import annotations
 
+import datetime
 import math
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from hoplite.errors import HopliteError, HopliteWarning
 from hoplite.filters import frequency_response
@@ -35,11 +39,12 @@ from hoplite.lab.results import (
     Spectrum,
     Timing,
 )
-from hoplite.models import MODELS, split_options
+from hoplite.models import MODELS, split_options, without_idle
 from hoplite.peers import find
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
 from hoplite.training.results import train
+from hoplite.version import build
 
 SPECTRUM_POINTS = 201
 SLOW = ("gat", "hlgc")
@@ -99,6 +104,8 @@ def accuracy_entry(
         val=list(val),
         test=list(test),
         command=train_command(job.dataset, job.model, options, len(seeds)),
+        date=datetime.date.today().isoformat(),
+        hoplite=build(),
         **sizes,
     )
 
@@ -141,10 +148,10 @@ def coefficients(found: list[Found]) -> list[Coefficients]:
     return entries
 
 
-def spectrum(name: str, graph: Graph, found: list[Found]) -> Spectrum:
-    """Density of the operator's eigenvalues, and each learned filter over them."""
+def spectrum(name: str, graph: Graph, found: list[Found], kept: Spectrum | None = None) -> Spectrum:
+    """Density of the operator's eigenvalues, and each learned filter over them, after ``kept``."""
     points, density = spectral_density(graph, "renormalized", SPECTRUM_POINTS)
-    responses = []
+    responses = list(kept.responses) if kept and kept.points == points.tolist() else []
     for one in found:
         learned = one.seen.coefficients
         if one.job.dataset != name or learned is None:
@@ -190,9 +197,19 @@ def _scaled(response: np.ndarray) -> np.ndarray:
     return response / largest if largest > 0 else response
 
 
-def all_runs(found: list[Found]) -> pa.Table:
-    """Every run of every search; test accuracies are not among them."""
+def all_runs(found: list[Found], kept: Path | None = None) -> pa.Table:
+    """Every run of every search, after those of other models in the file ``kept``.
+
+    Test accuracies are not among them.
+    """
     tables = []
+    if kept is not None and kept.exists():
+        try:
+            table = pq.read_table(kept)
+            new = pa.array([*{one.job.model for one in found}])
+            tables.append(table.filter(pc.invert(pc.is_in(table["model"], new))))
+        except (OSError, KeyError, pa.ArrowException) as error:
+            raise HopliteError(f"cannot read {kept}: {error}; delete it to go on.") from error
     for one in found:
         if one.ledger is not None:
             table = runs_table(one.ledger)
@@ -219,15 +236,19 @@ QUICK = TimingEffort(epochs=30, slow_epochs=10, rounds=3, peer_epochs=2)
 
 def time_jobs(
     graph: Graph,
-    jobs: list[tuple[Job, dict[str, Any]]],
+    chosen: list[Accuracy],
     effort: TimingEffort,
     report: Callable[[str, float], None],
 ) -> list[Timing]:
-    """Times per epoch of models on one graph, with their options."""
+    """Times per epoch of models on one graph, with their chosen options."""
     threads = os.cpu_count() or 1
-    chosen = {job.model: job.gate for job, _ in jobs}  # any gate, but the timed one if it is there
-    chosen |= {job.model: job.gate for job, _ in jobs if job.gate == TIMED_GATE}
-    jobs = [(job, o | _paper_size(job)) for job, o in jobs if job.gate == chosen[job.model]]
+    gates = {one.model: one.gate for one in chosen}  # any, but the timed one if it is there
+    gates |= {one.model: one.gate for one in chosen if one.gate == TIMED_GATE}
+    jobs = []
+    for one in chosen:
+        if one.gate == gates[one.model]:
+            job = Job(one.dataset, one.model, one.grid or "", one.gate)
+            jobs.append((job, without_idle(job.model, one.config) | _paper_size(job)))
     epochs = {
         job.name: effort.slow_epochs if job.model in SLOW else effort.epochs for job, _ in jobs
     }
