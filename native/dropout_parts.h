@@ -1,4 +1,4 @@
-// The two ways to compute some of the runs of dropout_spmm, with the same bits.
+// The ways to compute some of the runs of dropout_spmm. The first and the last give the same bits.
 #pragma once
 #include "dropout_spmm.h"
 
@@ -27,6 +27,10 @@ struct DropoutTask {
 // One after the other: hash a block of nonzeros, multiply a tile of the run's columns.
 template <class V, class I>
 void run_by_run(const DropoutTask<V, I>& task);
+
+// Likewise for hundreds of columns: a slab of the dense operand's columns at a time.
+template <class V, class I>
+void wide_run(const DropoutTask<V, I>& task, int64_t run);
 
 // A vector of runs at a time; at most max_tile_bytes / sizeof(V) columns each.
 template <class V, class I>

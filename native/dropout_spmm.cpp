@@ -2,7 +2,7 @@
 //
 // The masked matrix never exists: masks are hashed a few nonzeros at a time and used at once. Every
 // output element is summed by one thread in stored order, so threads do not change its bits; nor
-// does the choice between the two ways to compute it (dropout_parts.h).
+// does the company of other runs (dropout_parts.h).
 #include "dropout_spmm.h"
 
 #include "dispatch.h"
@@ -14,6 +14,7 @@ namespace hoplite {
 namespace {
 
 constexpr int64_t block_nonzeros = 8192;  // buffers of a block fit in the L2 cache
+constexpr int64_t wide_bytes = 1024;      // of a row of the dense operand
 
 template <class V, class I>
 bool beyond_32_bits(const CsrView<V, I>& s, const DropoutArguments<V>& args) {
@@ -53,6 +54,10 @@ void dropout_spmm(const CsrView<V, I>& s, const DropoutArguments<V>& args, int t
                            {s.indptr, s.indices, args.transposed, d, args.row_numbers},
                            any_dropped && beyond_32_bits(s, args),
                            threads};
+    if (args.width * int64_t(sizeof(V)) >= wide_bytes) {
+        for (int64_t run = 0; run < args.runs; ++run) wide_run(task, run);
+        return;
+    }
     side_by_side(task);
     task.first = task.last, task.last = args.runs;
     run_by_run(task);

@@ -62,12 +62,11 @@ def dense_logits(config, weights, features, powers):
             gate = inputs @ np.vstack([w.gate_features, w.gate_sum]) + w.gate_bias
             values = values + w.alpha[i] * gate * (hops[i] @ w.theta)
     else:
-        total = w.alpha[0] * hops[0]
-        for i in range(1, k + 1):
-            inputs = np.hstack([hops[i - 1], total])
+        values = np.zeros((len(features), w.theta.shape[1]))
+        for i in range(k + 1):
+            inputs = np.hstack([hops[max(i - 1, 0)], values])
             gate = inputs @ np.vstack([w.gate_hop, w.gate_sum]) + w.gate_bias
-            total = total + w.alpha[i] * gate * hops[i]
-        values = total @ w.theta
+            values = values + (hops[i] * gate) @ w.theta
     if config.standardize:
         values = (values - values.mean(axis=0)) / values.std(axis=0)
     return values + w.bias if config.bias else values
@@ -158,6 +157,56 @@ def test_gradients_of_all_weights(graphs, model, basis, gate, hops_first):
 
     values = tuple(weights[name].requires_grad_() for name in names)
     assert torch.autograd.gradcheck(logits, values)
+
+
+@pytest.mark.parametrize("gain", [0, 10**9])
+@pytest.mark.parametrize("rates", [None, (0.5, 0.2)])
+@pytest.mark.parametrize("hops", [0, 1, 2, 5])
+def test_the_feature_gate_is_the_authors(graphs, dense, monkeypatch, gain, rates, hops):
+    """Values and gradients of the formula as it stands, whichever way the products are taken.
+
+    ``gain`` 0 propagates X and X W_d; a large one takes the rows of p_i(S) and multiplies the rows'
+    hop features.
+    """
+    monkeypatch.setattr("hoplite.propagation.engine.DENSE_GAIN", gain)
+    monkeypatch.setattr("hoplite.propagation.engine.MOST_FILTER_SIZE", gain)
+    rng = np.random.default_rng(hops)
+    graph = graphs(n=23, d=7, sparse=True, seed=hops)
+    n, d, m = 23, 7, 3
+    nodes = rng.permutation(n)[: rng.integers(1, 5)]
+    built = build_model(ModelConfig("hlgc", hops, gate="feature"), d, m)
+    _, weights = stacked_weights(built, [3, 4])
+    for value in weights.values():
+        value.requires_grad_()
+    assert {name: tuple(value.shape[1:]) for name, value in weights.items()} == {
+        "theta": (d, m), "gate_hop": (d, d), "gate_sum": (m, d), "gate_bias": (d,)
+    }  # fmt: skip
+    dropout = None if rates is None else Dropout(rates, (8, 9), epoch=2)
+    propagation = Propagation(graph, "adjacency", hops=hops, dtype="float64")
+    found = built.logits(weights, propagation.view(nodes), dropout)
+    upstream = torch.from_numpy(rng.standard_normal(tuple(found.shape)))
+    gradients = torch.autograd.grad((found * upstream).sum(), list(weights.values()))
+
+    operator = torch.from_numpy(dense.basis(graph, "adjacency", "monomial", 1)[1])
+    literal = []
+    for r in range(2):
+        one = {name: value[r] for name, value in weights.items()}
+        W = torch.cat([one["gate_hop"], one["gate_sum"]])
+        X = propagation.features.dense() if rates is None else propagation.features.dense(dropout, r)
+        before, now, H = X, X, torch.zeros(n, m, dtype=torch.float64)
+        for _ in range(hops + 1):
+            gate = torch.cat([before, H], dim=1) @ W + one["gate_bias"]
+            H = H + (now * gate) @ one["theta"]
+            before, now = now, operator @ now
+        literal.append(H[nodes])
+    expected = torch.stack(literal, dim=1)
+    torch.testing.assert_close(found, expected)
+    for one, two in zip(
+        gradients,
+        torch.autograd.grad((expected * upstream).sum(), list(weights.values())),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, two)
 
 
 def test_lgc_holds_sgc_and_egc(graphs):

@@ -122,6 +122,10 @@ class Model(ABC):
             raise ConfigError(f"such a model is too large for any memory ({error}).") from error
         return {name: tuple(value.shape) for name, value in first.items()}
 
+    def refusal(self, shapes: dict[str, tuple[int, ...]]) -> str | None:
+        """Why saved weights of these shapes are an earlier version's that mean something else."""
+        return None
+
     @abstractmethod
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
         """The filtered signal before standardisation and bias: (rows, R, m)."""

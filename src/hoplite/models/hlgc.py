@@ -1,14 +1,14 @@
-"""hLGC: every hop's coefficient alpha_i is scaled by a gate that a small network computes.
+"""hLGC: every hop is scaled by a gate that a small network computes.
 
-Three readings of the paper, with P_i = p_i(S) X and H_i the sum of the hops up to i:
+Three readings of the paper, with P_i = p_i(S) X and H_i the sum of the hops up to i, H_{-1} = 0:
 
     node      H = sum_i alpha_i sigmoid(ReLU(P_i W1_i) W2_i) * (P_i Theta)
               one value per node and hop; W1_i: d x h, W2_i: h x 1, h = d/2 (the paper's equation)
-    class     H_i = H_{i-1} + alpha_i ([X, H_{i-1}] W + b) * (P_i Theta),  H_{-1} = 0
+    class     H_i = H_{i-1} + alpha_i ([X, H_{i-1}] W + b) * (P_i Theta)
               one value per node and class; W: (d + m) x m (the paper's experimental section)
-    feature   F_i = F_{i-1} + alpha_i ([P_{i-1}, F_{i-1}] W + b) * P_i,  F_0 = alpha_0 X
-              H = F_k Theta; one value per node and feature; W: 2d x d, shared by all hops (the
-              public experiments)
+    feature   H_i = H_{i-1} + (P_i * ([P_{i-1}, H_{i-1}] W + b)) Theta,  P_{-1} = X
+              one value per node and feature; W: (d + m) x d, shared by all hops; no alpha, and
+              hop 0 is gated, too (the authors' public code)
 
 All gates are functions of one node's own rows, so only the rows that are asked for are computed;
 `class` propagates m columns (weights first), the other two need the hop features themselves.
@@ -39,7 +39,7 @@ GATES = ("node", "class", "feature")
 
 
 class HyperLGC(Polynomial):
-    """The part that the gates share: the base coefficients alpha."""
+    """What the gates share, and the base coefficients alpha of the two that have them."""
 
     name = "hlgc"
     title = "hLGC"
@@ -95,18 +95,20 @@ class HyperLGC(Polynomial):
         return weight, torch.ones(outputs) if self.config.start == "lowpass" else bias
 
 
-def run_matmul(left: Tensor, right: Tensor) -> Tensor:
-    """Every run's product: (R or 1, rows, a) and (R, a, b) -> (R, rows, b).
+def run_matmul(left: Tensor, right: Tensor, base: Tensor | None = None) -> Tensor:
+    """Every run's product: (R or 1, rows, a) and (R, a, b) -> (R, rows, b), added to ``base``.
 
     One run, or a left side that all runs share, is one plain product, which is faster than a batch.
     """
-    if left.shape[0] > 1:
-        return left @ right
     runs, inner, outer = right.shape
+    if left.shape[0] > 1:
+        return left @ right if base is None else torch.baddbmm(base, left, right)
     if runs == 1:
-        return (left[0] @ right[0]).unsqueeze(0)
+        first = left[0] @ right[0] if base is None else torch.addmm(base[0], left[0], right[0])
+        return first.unsqueeze(0)
     wide = left[0] @ right.transpose(0, 1).reshape(inner, runs * outer)
-    return wide.view(-1, runs, outer).transpose(0, 1)
+    found = wide.view(-1, runs, outer).transpose(0, 1)
+    return found if base is None else base + found
 
 
 class NodeGate(HyperLGC):
@@ -175,15 +177,35 @@ class ClassGate(HyperLGC):
 
 
 class FeatureGate(HyperLGC):
-    """One linear gate per node and feature, from the hop before and the sum so far."""
+    """One linear gate per node and feature, from the hop before and the logits so far.
+
+    With W = [W_d; W_m] of d and m rows, P_{i-1} W_d = p_{i-1}(S) (X W_d) is a sparse product and
+    then hops of d columns, where that costs less than d x d products with the rows of P_{i-1}.
+    The rest of a hop costs O(rows d m).
+    """
 
     coefficient_per = "feature"
     columns = "features"
 
+    def initial_filter(self, generator: torch.Generator | None) -> Weights:
+        return self.initial_gate(generator)  # there is no alpha
+
     def initial_gate(self, generator: torch.Generator | None) -> Weights:
-        d = self.num_features
-        weight, bias = self._linear(2 * d, d, generator)
+        d, m = self.num_features, self.num_classes
+        weight, bias = self._linear(d + m, d, generator)
         return {"gate_hop": weight[:d], "gate_sum": weight[d:], "gate_bias": bias}
+
+    def coefficients(self, weights: Weights) -> Tensor | None:
+        return torch.ones(len(weights["theta"]), self.config.hops + 1)
+
+    def refusal(self, shapes: dict[str, tuple[int, ...]]) -> str | None:
+        if "alpha" not in shapes:
+            return None
+        return (
+            "its feature gate is that of Hoplite 0.1, which summed in the space of the features "
+            "(W: 2d x d, with alphas); the gate is now that of the authors' code, another model, "
+            "so train it again"
+        )
 
     def filtered(
         self,
@@ -192,20 +214,16 @@ class FeatureGate(HyperLGC):
         dropout: Dropout | None,
         seen: Callable[[Tensor], None] = lambda coefficient: None,
     ) -> Tensor:
-        hops = view.hop_features(dropout).transpose(1, 2)  # (k + 1, R or 1, rows, d)
-        alpha = weights["alpha"][:, :, None, None].unbind(1)
-        seen(alpha[0])
-        total = alpha[0] * hops[0]
-        if self.config.hops:
-            # P_i W for all i from one sparse X W that is propagated, not k dense products; and
-            # the first F_0 W = alpha_0 X W is sparse too.
-            fixed = view.hop_outputs(weights["gate_hop"], dropout).transpose(1, 2).unbind(0)
-            summed = alpha[0] * view.inputs(weights["gate_sum"], dropout).transpose(0, 1)
-            bias = weights["gate_bias"].unsqueeze(1)
-            for i in range(1, self.config.hops + 1):
-                if i > 1:
-                    summed = run_matmul(total, weights["gate_sum"])
-                coefficient = alpha[i] * (fixed[i - 1] + summed + bias)
-                seen(coefficient)
-                total = total + coefficient * hops[i]
-        return (total @ weights["theta"]).transpose(0, 1)
+        hops = view.hop_features(dropout)  # (k + 1, rows, R or 1, d)
+        before = view.hop_outputs(weights["gate_hop"], dropout, hops[: max(self.config.hops, 1)])
+        before = before.transpose(1, 2).unbind(0)  # of every hop (R, rows, d)
+        # [H_{i-1}, 1] [W_m; b]: the bias comes with the product
+        inner = torch.cat([weights["gate_sum"], weights["gate_bias"].unsqueeze(1)], dim=1)
+        total = weights["theta"].new_zeros(len(inner), view.num_rows, self.num_classes)
+        one = total.new_ones(*total.shape[:2], 1)
+        for i, hop in enumerate(hops.transpose(1, 2).unbind(0)):
+            so_far = torch.cat([total, one], dim=2)
+            gate = run_matmul(so_far, inner, before[max(i - 1, 0)])
+            seen(gate)
+            total = run_matmul(gate * hop, weights["theta"], total)
+        return total.transpose(0, 1)

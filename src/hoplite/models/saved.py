@@ -190,12 +190,12 @@ def write_folder(
 
 
 def read_folder(
-    folder: str | Path, shapes: Callable[[ModelFile, int], Shapes | None]
+    folder: str | Path, shapes: Callable[[ModelFile, Shapes], Shapes | None]
 ) -> tuple[ModelFile, Weights]:
     """The configuration and the weights of a model folder, checked against each other.
 
-    ``shapes`` tells those that a model must have whose file holds that many numbers; None if there
-    is none.
+    ``shapes`` tells those that a model must have whose file holds weights of the given ones; None
+    if there is none.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -332,7 +332,7 @@ def _read_config(path: Path) -> ModelFile:
 
 
 def _read_weights(
-    path: Path, model: ModelFile, shapes: Callable[[ModelFile, int], Shapes | None]
+    path: Path, model: ModelFile, shapes: Callable[[ModelFile, Shapes], Shapes | None]
 ) -> Weights:
     """The weights, of which nothing is held in memory before their sizes are known to fit."""
     another = ModelFileError(
@@ -359,8 +359,8 @@ def _read_weights(
             held = sum(ITEM_BYTES[found[name].dtype] * count for name, count in numbers.items())
             if size != 8 + length + held:
                 raise another
-            wanted = shapes(model, sum(numbers.values()))
             there = {name: tensor.shape for name, tensor in found.items()}
+            wanted = shapes(model, there)
             if there != wanted:
                 raise ModelFileError(
                     f"the weights {there} in {path} do not fit a {model.config.model} model with "

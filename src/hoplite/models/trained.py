@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hoplite.errors import ConfigError, HopliteError
+from hoplite.errors import ConfigError, HopliteError, ModelFileError
 from hoplite.models import Model, ModelConfig, Weights, build_model
 from hoplite.models.alignment import (
     LEFT_OUT,
@@ -21,7 +22,7 @@ from hoplite.models.alignment import (
     check_stored,
 )
 from hoplite.models.from_store import stored_logits
-from hoplite.models.saved import ModelFile, read_folder, write_folder
+from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.propagation.engine import Propagation
 from hoplite.tasks import USUAL, Task, find_task
@@ -188,11 +189,15 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
     return logits
 
 
-def _shapes(found: ModelFile, numbers: int) -> dict[str, tuple[int, ...]] | None:
-    """The shapes that the weights must have; None if ``numbers`` of them are far too few."""
-    if found.num_features > numbers + MOST_IDLE:
+def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
+    """The shapes that the weights must have; None if those that are there are far too few."""
+    if found.num_features > sum(math.prod(shape) for shape in there.values()) + MOST_IDLE:
         return None
+    model = build_model(found.config, found.num_features, len(found.class_names))
+    refusal = model.refusal(there)
+    if refusal is not None:
+        raise ModelFileError(f"the model was saved by an earlier version: {refusal}.")
     try:
-        return build_model(found.config, found.num_features, len(found.class_names)).shapes()
+        return model.shapes()
     except ConfigError:  # too large for any memory
         return None

@@ -48,6 +48,10 @@ class Dropout:
         """Independent masks for another layer of the same step; layer 0 is this one."""
         return Dropout(self.rates, self.seeds, self.epoch + (index << 32))
 
+    def of_run(self, run: int) -> Dropout:
+        """One run's alone."""
+        return Dropout(self.rates[run : run + 1], self.seeds[run : run + 1], self.epoch)
+
     @property
     def runs(self) -> int:
         """The number of runs."""

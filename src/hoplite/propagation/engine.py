@@ -213,13 +213,28 @@ class RowView:
             return torch.einsum("rk,knrm->nrm", coefficients, stack)
         return self.pick(combine(owner.matrix, owner.basis, signal, coefficients))
 
-    def hop_outputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
-        """p_i(S) X Theta on the rows, one slice per hop."""
-        if self._hops_first and dropout is None:
-            return (self._hop_features.squeeze(2).unsqueeze(1) @ theta).transpose(1, 2)
+    def hop_outputs(
+        self, theta: Tensor, dropout: Dropout | None = None, known: Tensor | None = None
+    ) -> Tensor:
+        """p_i(S) X Theta on the rows, one slice per hop.
+
+        ``known`` are hop features that are there anyway, of all hops or the first ones: then there
+        are as many outputs, and they are multiplied with Theta if that costs less.
+        """
+        if known is None and self._hops_first and dropout is None:
+            return _products(self._hop_features, theta)
+        if known is not None and self._product_is_cheap(len(known)):
+            return _products(known, theta)
         owner = self._owner
         signal = owner.features.times(theta, dropout)
-        return hop_stack(owner.matrix, owner.basis, signal, owner.hops, self._rows)
+        hops = owner.hops if known is None else len(known) - 1
+        return hop_stack(owner.matrix, owner.basis, signal, hops, self._rows)
+
+    def _product_is_cheap(self, hops: int) -> bool:
+        """Whether products with the rows of some hops cost less than propagating all X Theta."""
+        owner = self._owner
+        sparse = owner.features.nnz + (hops - 1) * owner.matrix.nnz
+        return hops * self.num_rows * owner.features.shape[1] < DENSE_GAIN * sparse
 
     def _dropped_features(self, runs: int, dropout: Dropout | None) -> Tensor:
         """X itself on all nodes, with each run's dropout: (n, R, d)."""
@@ -248,18 +263,24 @@ class RowView:
         """p_i(S) X on the rows; under dropout each run has its own, otherwise they share one."""
         if dropout is None:
             return self._hop_features
+        runs = [self._dropped_hops(dropout.of_run(run)) for run in range(dropout.runs)]
+        return runs[0].unsqueeze(2) if len(runs) == 1 else torch.stack(runs, dim=2)
+
+    def _dropped_hops(self, dropout: Dropout) -> Tensor:
+        """p_i(S) X on the rows under one run's dropout: (k + 1, rows, d).
+
+        Nothing of p_i(S) is dropped, so its rows, computed once, give all hops of the rows in one
+        pass over X, where the rows are few.
+        """
         owner = self._owner
-        runs = [
-            gather_hops(
-                owner.matrix,
-                owner.basis,
-                owner.features.dense(dropout, run),
-                owner.hops,
-                self._rows,
-            )
-            for run in range(dropout.runs)
-        ]
-        return torch.stack(runs, dim=2)
+        n, d = owner.features.shape
+        columns = (owner.hops + 1) * self.num_rows
+        hop_by_hop = owner.hops * owner.matrix.nnz * d + n * d
+        if owner.features.nnz * columns < hop_by_hop and n * columns <= MOST_FILTER_SIZE:
+            found = owner.features.transposed_times(self._filters.unsqueeze(1), dropout)[0]
+            return found.T.contiguous().view(owner.hops + 1, self.num_rows, d)
+        dense = owner.features.dense(dropout, 0)
+        return gather_hops(owner.matrix, owner.basis, dense, owner.hops, self._rows)
 
     def last_hop_features(self) -> Tensor:
         """p_k(S) X on the rows: (rows, d)."""
@@ -279,12 +300,22 @@ class RowView:
     @cached_property
     def _last_filter(self) -> Tensor:
         """The rows of p_k(S) itself: (rows, n); S is symmetric."""
-        owner, rows = self._owner, self._rows
-        assert rows is not None  # see _filter_is_cheap
-        unit = torch.zeros(owner.matrix.shape[0], len(rows), dtype=owner.features.dtype)
-        unit[rows, torch.arange(len(rows))] = 1
-        hops = iterate(owner.matrix, owner.basis, unit, owner.hops)
+        hops = iterate(self._owner.matrix, self._owner.basis, self._unit(), self._owner.hops)
         return deque(hops, maxlen=1).pop().T.contiguous()
+
+    @cached_property
+    def _filters(self) -> Tensor:
+        """The rows of every p_i(S), transposed: (n, (k + 1) rows)."""
+        owner = self._owner
+        return torch.cat(list(iterate(owner.matrix, owner.basis, self._unit(), owner.hops)), dim=1)
+
+    def _unit(self) -> Tensor:
+        """A column per row of the view, 1 at its node: (n, rows)."""
+        n = self._owner.matrix.shape[0]
+        rows = torch.arange(n) if self._rows is None else self._rows
+        unit = torch.zeros(n, len(rows), dtype=self._owner.features.dtype)
+        unit[rows, torch.arange(len(rows))] = 1
+        return unit
 
     @cached_property
     def _row_features(self) -> Features:
@@ -333,9 +364,19 @@ class KnownRows(RowView):
     def num_rows(self) -> int:
         return len(self._last_hop)
 
+    def _product_is_cheap(self, hops: int) -> bool:
+        return True
+
     @cached_property
     def _row_features(self) -> Features:
         return Features(self._hop_features[0, :, 0])  # p_0(S) X = X
+
+
+def _products(hops: Tensor, theta: Tensor) -> Tensor:
+    """Every hop's features (k + 1, rows, R or 1, d) times Theta: (k + 1, rows, R, m)."""
+    if hops.shape[2] == 1:
+        return (hops.squeeze(2).unsqueeze(1) @ theta).transpose(1, 2)
+    return torch.einsum("knrd,rdm->knrm", hops, theta)
 
 
 def _checked_rows(nodes: np.ndarray | Sequence[int], count: int) -> Tensor:

@@ -173,6 +173,10 @@ class Features:
             self._elements[transposed] = numbered
         return self._elements[transposed]
 
+    def transposed_times(self, signal: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """Every run's drop(X)^T times its signal: (n, R, c) -> (R, d, c), without gradients."""
+        return self._apply(signal, dropout, transposed=True)
+
     def _positions(self, transposed: bool = False) -> tuple[Tensor, Tensor]:
         """Row and column of every nonzero of sparse X, in the order of X or of its transpose."""
         assert isinstance(self._storage, SparseMatrix)  # a caller's mistake, not an input's
