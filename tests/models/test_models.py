@@ -192,7 +192,11 @@ def test_the_feature_gate_is_the_authors(graphs, dense, monkeypatch, gain, rates
     for r in range(2):
         one = {name: value[r] for name, value in weights.items()}
         W = torch.cat([one["gate_hop"], one["gate_sum"]])
-        X = propagation.features.dense() if rates is None else propagation.features.dense(dropout, r)
+        X = (
+            propagation.features.dense()
+            if rates is None
+            else propagation.features.dense(dropout, r)
+        )
         before, now, H = X, X, torch.zeros(n, m, dtype=torch.float64)
         for _ in range(hops + 1):
             gate = torch.cat([before, H], dim=1) @ W + one["gate_bias"]

@@ -55,7 +55,7 @@ def test_both_passes_equal_the_definition(name, storage, dtype, rates):
     X = random_features(31, 17, dtype=dtype)
     features = Features.from_graph_array(X if storage == "sparse" else X.toarray())
     dropout = None if rates is None else Dropout(rates, (4, 5), epoch=6)
-    for m in (1, 3, 7, 8, 70):
+    for m in (1, 3, 7, 8, 70, 300):
         theta = torch.randn(2, 17, m, dtype=features.dtype, requires_grad=True)
         gradient = torch.randn(31, 2, m, dtype=features.dtype)
         wanted = dense_answer(X, theta, dropout)
@@ -66,6 +66,33 @@ def test_both_passes_equal_the_definition(name, storage, dtype, rates):
         assert out.shape == (31, 2, m)
         torch.testing.assert_close(out, wanted.detach(), rtol=tolerance, atol=tolerance)
         torch.testing.assert_close(grad, theta.grad, rtol=tolerance, atol=tolerance)
+
+
+@needs_native
+def test_wide_products_in_several_blocks_and_threads():
+    """Slabs of columns, the last one narrow, over blocks of rows that one thread or two take."""
+    X = random_features(700, 90, density=0.4, seed=5)
+    numbers = np.random.default_rng(1).permutation(5000)[:700]
+    features = Features(SparseMatrix.from_scipy(X), torch.from_numpy(numbers))
+    generator = torch.Generator().manual_seed(2)
+    dropout = Dropout((0.7, 0.0), (4, 5), epoch=6)
+    for m in (256, 387):
+        theta = torch.randn(2, 90, m, dtype=torch.float64, generator=generator)
+        gradient = torch.randn(700, 2, m, dtype=torch.float64, generator=generator)
+        theta.requires_grad_()
+        wanted = dense_answer(X, theta, dropout, numbers)
+        wanted.backward(gradient)
+        before, found = get_num_threads(), []
+        for threads in (1, 2):
+            set_num_threads(threads)
+            try:
+                found.append(both_passes(features, theta.detach(), dropout, gradient))
+            finally:
+                set_num_threads(before)
+        for one, two in zip(*found, strict=True):
+            assert torch.equal(one, two)
+        torch.testing.assert_close(found[0][0], wanted.detach())
+        torch.testing.assert_close(found[0][1], theta.grad)
 
 
 @settings(max_examples=60, deadline=None)

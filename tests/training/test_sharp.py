@@ -259,7 +259,7 @@ def test_sizes_of_a_run(scattered):
     assert signal_size(lgc, source) == 60 * 3
     wide = build_model(ModelConfig("hlgc", 4, gate="feature"), 6, 3)
     assert signal_size(wide, source) == 60 * 6
-    lgc_weights, wide_weights = 6 * 3 + 5, 6 * 3 + 5 + 12 * 6 + 6
+    lgc_weights, wide_weights = 6 * 3 + 5, 6 * 3 + 9 * 6 + 6
     ratio = run_bytes(lgc, source) / (6 * lgc_weights + 12 * 180)
     assert ratio in (4, 8)  # bytes of a number
     assert run_bytes(wide, source) == ratio * (6 * wide_weights + 16 * 360)
