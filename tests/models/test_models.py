@@ -168,7 +168,7 @@ def test_the_feature_gate_is_the_authors(graphs, dense, monkeypatch, gain, rates
     ``gain`` 0 propagates X and X W_d; a large one takes the rows of p_i(S) and multiplies the rows'
     hop features.
     """
-    monkeypatch.setattr("hoplite.propagation.engine.DENSE_GAIN", gain)
+    monkeypatch.setattr("hoplite.propagation.engine.WIDE_GAIN", gain)
     monkeypatch.setattr("hoplite.propagation.engine.MOST_FILTER_SIZE", gain)
     rng = np.random.default_rng(hops)
     graph = graphs(n=23, d=7, sparse=True, seed=hops)

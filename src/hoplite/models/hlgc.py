@@ -115,6 +115,7 @@ class NodeGate(HyperLGC):
     """One sigmoid gate per node and hop, from that hop's features."""
 
     columns = "features"
+    many_at_once = False  # every run has thousands of columns of its own
 
     def initial_gate(self, generator: torch.Generator | None) -> Weights:
         d, hidden, hops = self.num_features, max(self.num_features // 2, 1), self.config.hops
@@ -131,13 +132,14 @@ class NodeGate(HyperLGC):
         seen: Callable[[Tensor], None] = lambda coefficient: None,
     ) -> Tensor:
         total = weights["theta"].new_zeros(())
-        hops = view.hop_features(dropout).transpose(1, 2)  # (k + 1, R or 1, rows, d)
+        hops = view.hop_features(dropout)  # (k + 1, rows, R or 1, d)
         # unbind, not an index per hop: the gradient of one index is as large as all hops together
         names = ("alpha", "gate_hidden", "gate_out")
-        for hop, alpha, inner, outer in zip(
-            hops, *[weights[name].unbind(1) for name in names], strict=True
+        for i, (known, alpha, inner, outer) in enumerate(
+            zip(hops, *[weights[name].unbind(1) for name in names], strict=True)
         ):
-            hidden = torch.relu(run_matmul(hop, inner))
+            hop = known.transpose(0, 1)
+            hidden = torch.relu(view.hop_output(i, inner, dropout, known).transpose(0, 1))
             gate = torch.sigmoid(hidden @ outer.unsqueeze(2))
             coefficient = alpha[:, None, None] * gate
             seen(coefficient)
@@ -186,6 +188,7 @@ class FeatureGate(HyperLGC):
 
     coefficient_per = "feature"
     columns = "features"
+    many_at_once = False
 
     def initial_filter(self, generator: torch.Generator | None) -> Weights:
         return self.initial_gate(generator)  # there is no alpha

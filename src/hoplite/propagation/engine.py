@@ -13,10 +13,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
+import scipy.sparse as sp
 import torch
 from torch import Tensor
 
@@ -31,6 +33,8 @@ from hoplite.propagation.spmm import SparseMatrix, matmul
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
 FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper than a second pass
+MOST_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
+WIDE_GAIN = 8  # as DENSE_GAIN, for products of hundreds of columns
 DENSE_GAIN = 4  # a multiply-add of a dense product costs so many times less than of a sparse one
 MOST_FILTER_SIZE = 2**27  # elements of p_k(S) kept for some rows
 
@@ -142,6 +146,7 @@ class RowView:
         self._owner = owner
         self._hops_first = hops_first
         self._rows = None if nodes is None else _checked_rows(nodes, owner.matrix.shape[0])
+        self._nears: dict[int, _Near] = {}
 
     @property
     def num_rows(self) -> int:
@@ -223,18 +228,37 @@ class RowView:
         """
         if known is None and self._hops_first and dropout is None:
             return _products(self._hop_features, theta)
-        if known is not None and self._product_is_cheap(len(known)):
+        if known is not None and self._product_is_cheap(len(known), len(known) - 1):
             return _products(known, theta)
-        owner = self._owner
-        signal = owner.features.times(theta, dropout)
-        hops = owner.hops if known is None else len(known) - 1
-        return hop_stack(owner.matrix, owner.basis, signal, hops, self._rows)
+        hops = self._owner.hops if known is None else len(known) - 1
+        near = self._near(hops)
+        signal = near.features.times(theta, dropout)
+        return hop_stack(near.matrix, self._owner.basis, signal, hops, near.rows)
 
-    def _product_is_cheap(self, hops: int) -> bool:
-        """Whether products with the rows of some hops cost less than propagating all X Theta."""
-        owner = self._owner
-        sparse = owner.features.nnz + (hops - 1) * owner.matrix.nnz
-        return hops * self.num_rows * owner.features.shape[1] < DENSE_GAIN * sparse
+    def hop_output(self, hop: int, theta: Tensor, dropout: Dropout | None, known: Tensor) -> Tensor:
+        """p_i(S) X Theta of hop i alone: (rows, R, m); ``known`` (rows, R or 1, d) is p_i(S) X."""
+        if hop == 0:
+            return self.inputs(theta, dropout)
+        if self._product_is_cheap(1, hop):
+            return _products(known.unsqueeze(0), theta)[0]
+        near = self._near(hop)
+        signal = near.features.times(theta, dropout)
+        return hop_stack(near.matrix, self._owner.basis, signal, hop, near.rows)[-1]
+
+    def _product_is_cheap(self, slices: int, hops: int) -> bool:
+        """Whether products of hop features and Theta cost less than propagating X Theta.
+
+        Per column of Theta: slices rows d / WIDE_GAIN against nnz(X) + hops nnz(S), near the rows.
+        """
+        near = self._near(hops)
+        sparse = near.features.nnz + hops * near.matrix.nnz
+        return slices * self.num_rows * near.features.shape[1] < WIDE_GAIN * sparse
+
+    def _near(self, hops: int) -> _Near:
+        """What ``hops`` hops of the rows depend on: the nodes within that distance."""
+        if hops not in self._nears:
+            self._nears[hops] = _Near.of(self._owner, self._rows, hops)
+        return self._nears[hops]
 
     def _dropped_features(self, runs: int, dropout: Dropout | None) -> Tensor:
         """X itself on all nodes, with each run's dropout: (n, R, d)."""
@@ -270,17 +294,18 @@ class RowView:
         """p_i(S) X on the rows under one run's dropout: (k + 1, rows, d).
 
         Nothing of p_i(S) is dropped, so its rows, computed once, give all hops of the rows in one
-        pass over X, where the rows are few.
+        pass over X, nnz(X) (k + 1) rows, where that is less than k nnz(S) d.
         """
-        owner = self._owner
-        n, d = owner.features.shape
-        columns = (owner.hops + 1) * self.num_rows
-        hop_by_hop = owner.hops * owner.matrix.nnz * d + n * d
-        if owner.features.nnz * columns < hop_by_hop and n * columns <= MOST_FILTER_SIZE:
-            found = owner.features.transposed_times(self._filters.unsqueeze(1), dropout)[0]
-            return found.T.contiguous().view(owner.hops + 1, self.num_rows, d)
-        dense = owner.features.dense(dropout, 0)
-        return gather_hops(owner.matrix, owner.basis, dense, owner.hops, self._rows)
+        basis, hops = self._owner.basis, self._owner.hops
+        near = self._near(hops)
+        n, d = near.features.shape
+        columns = (hops + 1) * self.num_rows
+        hop_by_hop = hops * near.matrix.nnz * d + n * d
+        if near.features.nnz * columns < hop_by_hop and n * columns <= MOST_FILTER_SIZE:
+            found = near.features.transposed_times(self._filters.unsqueeze(1), dropout)[0]
+            return found.T.contiguous().view(hops + 1, self.num_rows, d)
+        dense = near.features.dense(dropout, 0)
+        return gather_hops(near.matrix, basis, dense, hops, near.rows)
 
     def last_hop_features(self) -> Tensor:
         """p_k(S) X on the rows: (rows, d)."""
@@ -300,22 +325,18 @@ class RowView:
     @cached_property
     def _last_filter(self) -> Tensor:
         """The rows of p_k(S) itself: (rows, n); S is symmetric."""
-        hops = iterate(self._owner.matrix, self._owner.basis, self._unit(), self._owner.hops)
+        owner = self._owner
+        unit = _unit(owner.matrix.shape[0], self._rows, owner.features.dtype)
+        hops = iterate(owner.matrix, owner.basis, unit, owner.hops)
         return deque(hops, maxlen=1).pop().T.contiguous()
 
     @cached_property
     def _filters(self) -> Tensor:
-        """The rows of every p_i(S), transposed: (n, (k + 1) rows)."""
-        owner = self._owner
-        return torch.cat(list(iterate(owner.matrix, owner.basis, self._unit(), owner.hops)), dim=1)
-
-    def _unit(self) -> Tensor:
-        """A column per row of the view, 1 at its node: (n, rows)."""
-        n = self._owner.matrix.shape[0]
-        rows = torch.arange(n) if self._rows is None else self._rows
-        unit = torch.zeros(n, len(rows), dtype=self._owner.features.dtype)
-        unit[rows, torch.arange(len(rows))] = 1
-        return unit
+        """The rows of every p_i(S) at the nodes near them, transposed: (near, (k + 1) rows)."""
+        hops = self._owner.hops
+        near = self._near(hops)
+        unit = _unit(near.matrix.shape[0], near.rows, near.features.dtype)
+        return torch.cat(list(iterate(near.matrix, self._owner.basis, unit, hops)), dim=1)
 
     @cached_property
     def _row_features(self) -> Features:
@@ -350,6 +371,38 @@ class RowView:
         return torch.empty(hops, self.num_rows, features.shape[1], dtype=features.dtype)
 
 
+@dataclass(frozen=True)
+class _Near:
+    """S and X of the nodes within some hops of a view's rows, and where these are among them.
+
+    p_i(S) X at the rows depends on no other node. Far rows of the smaller S are not those of S.
+    """
+
+    matrix: SparseMatrix
+    features: Features
+    rows: Tensor | None
+
+    @classmethod
+    def of(cls, owner: Propagation, rows: Tensor | None, hops: int) -> _Near:
+        if rows is None:
+            return cls(owner.matrix, owner.features, None)
+        whole = owner.matrix.to_scipy()
+        reached = np.zeros(owner.num_nodes, bool)
+        reached[rows.numpy()] = True
+        linked = sp.csr_array((np.ones(whole.nnz, bool), whole.indices, whole.indptr), whole.shape)
+        for _ in range(hops):
+            reached |= linked @ reached
+        if reached.sum() > MOST_NEAR * len(reached):
+            return cls(owner.matrix, owner.features, rows)
+        nodes = np.flatnonzero(reached)
+        matrix = SparseMatrix.from_scipy(sp.csr_array(whole[nodes][:, nodes]), symmetric=True)
+        return cls(
+            matrix,
+            owner.features.rows(nodes),
+            torch.from_numpy(np.searchsorted(nodes, rows.numpy())),
+        )
+
+
 class KnownRows(RowView):
     """Rows of which nothing but the hop features (k + 1, rows, d) is known, or only the last hop.
 
@@ -364,7 +417,7 @@ class KnownRows(RowView):
     def num_rows(self) -> int:
         return len(self._last_hop)
 
-    def _product_is_cheap(self, hops: int) -> bool:
+    def _product_is_cheap(self, slices: int, hops: int) -> bool:
         return True
 
     @cached_property
@@ -377,6 +430,14 @@ def _products(hops: Tensor, theta: Tensor) -> Tensor:
     if hops.shape[2] == 1:
         return (hops.squeeze(2).unsqueeze(1) @ theta).transpose(1, 2)
     return torch.einsum("knrd,rdm->knrm", hops, theta)
+
+
+def _unit(size: int, rows: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """A column per row (all if None), 1 at its place: (size, rows)."""
+    rows = torch.arange(size) if rows is None else rows
+    unit = torch.zeros(size, len(rows), dtype=dtype)
+    unit[rows, torch.arange(len(rows))] = 1
+    return unit
 
 
 def _checked_rows(nodes: np.ndarray | Sequence[int], count: int) -> Tensor:

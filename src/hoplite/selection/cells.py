@@ -85,7 +85,7 @@ def cells_of(
         shape = build_model(config, graph.num_features, graph.num_classes)
         propagation = Propagation(graph, config.operator, config.basis, config.hops)
         most = min(CELL_RUNS, CELL_BYTES // run_bytes(shape, propagation))
-        if training.optimizer == "lbfgs" or not config.kind.many_at_once:
+        if training.optimizer == "lbfgs" or not shape.many_at_once:
             most = 1
         step = max(1, most // seeds)
         cells += [positions[i : i + step] for i in range(0, len(positions), step)]

@@ -188,13 +188,13 @@ def check_stored(config: TrainingConfig) -> None:
 def batches_of(model: Model, source: AnyPropagation, runs: Sequence[Run]) -> list[list[int]]:
     """The positions of runs that train together, batch by batch.
 
-    L-BFGS trains one at a time, and so does GAT, which would gain nothing but the memory of every
-    run's messages along the edges; so do mini-batches, which every run draws by itself. Runs
+    L-BFGS trains one at a time, and so do models that would gain nothing but the memory of every
+    run's signals; so do mini-batches, which every run draws by itself. Runs
     without dropout have a batch of their own, because they may be evaluated hops first. No batch
     takes more than a quarter of the free memory, or than a store's source has room for.
     """
     config = runs[0].config
-    if config.optimizer == "lbfgs" or not model.config.kind.many_at_once or config.batch:
+    if config.optimizer == "lbfgs" or not model.many_at_once or config.batch:
         return [[r] for r in range(len(runs))]
     if source.stored is False:
         most = max(1, free_memory() // 4 // run_bytes(model, source))
