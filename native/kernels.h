@@ -27,6 +27,8 @@ struct SpmmTile {
     bool prefetch;        // X is too big for the caches near the core
     bool four_chains;     // sum a row in four parts if the tile is one vector wide: faster, but
                           // then the bits depend on the width of the tile
+    bool by_length;       // no row has fewer nonzeros than the one before it, and rows of X lie
+                          // together: a few neighbours can be summed in step
     V scale;
     const V* z;           // or null; rows are y_stride apart
     const V* a;

@@ -10,6 +10,8 @@
 #include <nanobind/stl/vector.h>
 
 #include <cmath>
+#include <memory>
+#include <mutex>
 #include <stdexcept>
 #include <variant>
 
@@ -136,8 +138,8 @@ class Csr {
                 const PolynomialArguments<V> arguments{steps,         width,        at<V>(signal),
                                                        at<V>(scales), at<V>(out), at<V>(other),
                                                        at<double>(dots)};
-                (dots ? adjoint<V, index_of<decltype(s)>> : combine<V, index_of<decltype(s)>>)(
-                    s, arguments, threads);
+                using I = index_of<decltype(s)>;
+                (dots ? adjoint<V, I> : combine<V, I>)(by_length(s), arguments, threads);
             },
             view_);
     }
@@ -152,12 +154,19 @@ class Csr {
                 using I = index_of<decltype(s)>;
                 const HopArguments<V> arguments{steps, width, at<int64_t>(rows), count};
                 (scatter ? scatter_hops<V, I> : gather_hops<V, I>)(
-                    s, arguments, at<const V>(source), at<V>(out), threads);
+                    by_length(s), arguments, at<const V>(source), at<V>(out), threads);
             },
             view_);
     }
 
   private:
+    // Made at the first use, for polynomials, of which only a square matrix has any.
+    template <class V, class I>
+    const RowsByLength<V, I>& by_length(const CsrView<V, I>& s) const {
+        std::call_once(sorted_once_, [&] { sorted_ = std::make_shared<RowsByLength<V, I>>(s); });
+        return *static_cast<const RowsByLength<V, I>*>(sorted_.get());
+    }
+
     AnyCsr make_view(int64_t columns) const {
         const bool single = values_.dtype() == nb::dtype<float>();
         const bool narrow = indices_.dtype() == nb::dtype<int32_t>();
@@ -175,6 +184,8 @@ class Csr {
     Indptr indptr_;
     Array indices_, values_;
     AnyCsr view_;
+    mutable std::once_flag sorted_once_;
+    mutable std::shared_ptr<const void> sorted_;  // a RowsByLength of the view's kind
 };
 
 void drop_dense_any(bool single, uintptr_t x, uintptr_t out, int64_t n, int64_t d,

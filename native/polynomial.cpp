@@ -2,7 +2,8 @@
 //
 // A tile is a few columns of the signal, packed: n rows of 16 to 128 bytes. It stays in a core's
 // own cache while all the hops pass over it, and threads take different tiles, so they meet once
-// per polynomial and not once per hop. Columns that only fill a tile up are zero.
+// per polynomial and not once per hop. Columns that only fill a tile up are zero. A tile's rows, like
+// those of S, are ordered by length (csr.h).
 #include "polynomial.h"
 
 #include <vector>
@@ -16,20 +17,23 @@ namespace {
 
 // The columns [first, first + used) of an n x width matrix as n rows of `stride`, and back.
 template <class V>
-void pack(const V* matrix, int64_t n, int64_t width, int64_t first, int64_t used, int64_t stride,
-          V* tile) {
-    for (int64_t row = 0; row < n; ++row) {
+void pack(const V* matrix, const std::vector<int64_t>& order, int64_t width, int64_t first,
+          int64_t used, int64_t stride, V* tile) {
+    for (const int64_t row : order) {
         const V* from = matrix + row * width + first;
-        for (int64_t j = 0; j < used; ++j) tile[row * stride + j] = from[j];
-        for (int64_t j = used; j < stride; ++j) tile[row * stride + j] = V(0);
+        for (int64_t j = 0; j < used; ++j) tile[j] = from[j];
+        for (int64_t j = used; j < stride; ++j) tile[j] = V(0);
+        tile += stride;
     }
 }
 
 template <class V>
-void unpack(const V* tile, int64_t n, int64_t width, int64_t first, int64_t used, int64_t stride,
-            V* matrix) {
-    for (int64_t row = 0; row < n; ++row)
-        std::copy_n(tile + row * stride, used, matrix + row * width + first);
+void unpack(const V* tile, const std::vector<int64_t>& order, int64_t width, int64_t first,
+            int64_t used, int64_t stride, V* matrix) {
+    for (const int64_t row : order) {
+        std::copy_n(tile, used, matrix + row * width + first);
+        tile += stride;
+    }
 }
 
 // How the columns are cut, and room for each worker.
@@ -75,6 +79,7 @@ SpmmTile<V, I> product(const CsrView<V, I>& s, int64_t stride, const V* x, V* y)
     tile.indptr = s.indptr, tile.indices = s.indices, tile.values = s.values, tile.nnz = s.nnz;
     tile.x = x, tile.y = y, tile.x_stride = tile.y_stride = tile.width = stride;
     tile.last = -1;  // every row is a whole tile wide, so no load passes the end
+    tile.by_length = true;
     tile.prefetch = s.columns * stride * int64_t(sizeof(V)) >= prefetch_min_bytes;
     return tile;
 }
@@ -116,7 +121,8 @@ void fold_hop(const CsrView<V, I>& s, const Recurrence& basis, int64_t i, int64_
 }  // namespace
 
 template <class V, class I>
-void combine(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int threads) {
+void combine(const RowsByLength<V, I>& rows, const PolynomialArguments<V>& args, int threads) {
+    const CsrView<V, I> s = rows.view();
     const int64_t n = s.rows, width = args.width;
     if (n == 0 || width == 0) return;
     Tiles<V> tiles(n, width, 3, work_of(s, args), threads);
@@ -124,7 +130,7 @@ void combine(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int thr
     tiles.each(width, [&](int64_t first, int64_t used, V* room) {
         V *signal = room, *total = room + size, *next = room + 2 * size;
         V scales[128 / sizeof(V)] = {};
-        pack(args.signal, n, width, first, used, stride, signal);
+        pack(args.signal, rows.order, width, first, used, stride, signal);
         std::copy_n(args.scales + args.hops() * width + first, used, scales);
         for (int64_t row = 0; row < n; ++row)
             for (int64_t j = 0; j < stride; ++j)
@@ -133,12 +139,13 @@ void combine(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int thr
             std::copy_n(args.scales + i * width + first, used, scales);
             fold_hop(s, args.basis, i, stride, total, next, signal, scales);
         }
-        unpack(total, n, width, first, used, stride, args.out);
+        unpack(total, rows.order, width, first, used, stride, args.out);
     });
 }
 
 template <class V, class I>
-void adjoint(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int threads) {
+void adjoint(const RowsByLength<V, I>& rows, const PolynomialArguments<V>& args, int threads) {
+    const CsrView<V, I> s = rows.view();
     const int64_t n = s.rows, width = args.width;
     std::fill_n(args.dots, (args.hops() + 1) * width, 0.0);
     if (n == 0 || width == 0) return;
@@ -148,8 +155,8 @@ void adjoint(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int thr
         V *now = room, *before = room + size, *other = room + 2 * size, *out = room + 3 * size;
         V scales[128 / sizeof(V)] = {};
         double dots[128 / sizeof(V)];
-        pack(args.signal, n, width, first, used, stride, now);
-        pack(args.other, n, width, first, used, stride, other);
+        pack(args.signal, rows.order, width, first, used, stride, now);
+        pack(args.other, rows.order, width, first, used, stride, other);
         std::fill_n(out, size, V(0));
         for (int64_t i = 0; i <= args.hops(); ++i) {
             if (i > 0) next_hop(s, args.basis[i - 1], stride, now, before);
@@ -157,32 +164,34 @@ void adjoint(const CsrView<V, I>& s, const PolynomialArguments<V>& args, int thr
             kernels<V, I>().weigh_rows(n, stride, now, other, scales, out, dots);
             std::copy_n(dots, used, args.dots + i * width + first);
         }
-        unpack(out, n, width, first, used, stride, args.out);
+        unpack(out, rows.order, width, first, used, stride, args.out);
     });
 }
 
 template <class V, class I>
-void gather_hops(const CsrView<V, I>& s, const HopArguments<V>& args, const V* signal, V* hops,
-                 int threads) {
+void gather_hops(const RowsByLength<V, I>& rows, const HopArguments<V>& args, const V* signal,
+                 V* hops, int threads) {
+    const CsrView<V, I> s = rows.view();
     const int64_t n = s.rows, width = args.width;
     if (n == 0 || width == 0) return;
     Tiles<V> tiles(n, width, 2, work_of(s, args), threads);
     const int64_t stride = tiles.stride;
     tiles.each(width, [&](int64_t first, int64_t used, V* room) {
         V *now = room, *before = room + n * stride;
-        pack(signal, n, width, first, used, stride, now);
+        pack(signal, rows.order, width, first, used, stride, now);
         for (int64_t i = 0; i <= args.hops(); ++i) {
             if (i > 0) next_hop(s, args.basis[i - 1], stride, now, before);
             for (int64_t r = 0; r < args.count; ++r)
-                std::copy_n(now + (args.rows ? args.rows[r] : r) * stride, used,
+                std::copy_n(now + rows.place[args.rows ? args.rows[r] : r] * stride, used,
                             hops + (i * args.count + r) * width + first);
         }
     });
 }
 
 template <class V, class I>
-void scatter_hops(const CsrView<V, I>& s, const HopArguments<V>& args, const V* hops, V* signal,
-                  int threads) {
+void scatter_hops(const RowsByLength<V, I>& rows, const HopArguments<V>& args, const V* hops,
+                  V* signal, int threads) {
+    const CsrView<V, I> s = rows.view();
     const int64_t n = s.rows, width = args.width;
     if (n == 0 || width == 0) return;
     Tiles<V> tiles(n, width, 2, work_of(s, args), threads);
@@ -194,20 +203,22 @@ void scatter_hops(const CsrView<V, I>& s, const HopArguments<V>& args, const V* 
             if (i < args.hops())
                 fold_hop<V, I>(s, args.basis, i, stride, total, ahead, nullptr, nullptr);
             for (int64_t r = 0; r < args.count; ++r) {  // a row may be listed twice
-                V* to = total + (args.rows ? args.rows[r] : r) * stride;
+                V* to = total + rows.place[args.rows ? args.rows[r] : r] * stride;
                 const V* from = hops + (i * args.count + r) * width + first;
                 for (int64_t j = 0; j < used; ++j) to[j] += from[j];
             }
         }
-        unpack(total, n, width, first, used, stride, signal);
+        unpack(total, rows.order, width, first, used, stride, signal);
     });
 }
 
-#define HOPLITE_INSTANTIATE(V, I)                                                              \
-    template void combine(const CsrView<V, I>&, const PolynomialArguments<V>&, int);           \
-    template void adjoint(const CsrView<V, I>&, const PolynomialArguments<V>&, int);           \
-    template void gather_hops(const CsrView<V, I>&, const HopArguments<V>&, const V*, V*, int); \
-    template void scatter_hops(const CsrView<V, I>&, const HopArguments<V>&, const V*, V*, int);
+#define HOPLITE_INSTANTIATE(V, I)                                                            \
+    template void combine(const RowsByLength<V, I>&, const PolynomialArguments<V>&, int);    \
+    template void adjoint(const RowsByLength<V, I>&, const PolynomialArguments<V>&, int);    \
+    template void gather_hops(const RowsByLength<V, I>&, const HopArguments<V>&, const V*,   \
+                              V*, int);                                                      \
+    template void scatter_hops(const RowsByLength<V, I>&, const HopArguments<V>&, const V*,  \
+                               V*, int);
 HOPLITE_INSTANTIATE(float, int32_t)
 HOPLITE_INSTANTIATE(float, int64_t)
 HOPLITE_INSTANTIATE(double, int32_t)

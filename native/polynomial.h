@@ -47,17 +47,17 @@ struct HopArguments {
 };
 
 template <class V, class I>
-void gather_hops(const CsrView<V, I>& s, const HopArguments<V>& arguments, const V* signal,
+void gather_hops(const RowsByLength<V, I>& s, const HopArguments<V>& arguments, const V* signal,
                  V* hops, int threads);
 
 template <class V, class I>
-void scatter_hops(const CsrView<V, I>& s, const HopArguments<V>& arguments, const V* hops,
+void scatter_hops(const RowsByLength<V, I>& s, const HopArguments<V>& arguments, const V* hops,
                   V* signal, int threads);
 
 template <class V, class I>
-void combine(const CsrView<V, I>& s, const PolynomialArguments<V>& arguments, int threads);
+void combine(const RowsByLength<V, I>& s, const PolynomialArguments<V>& arguments, int threads);
 
 template <class V, class I>
-void adjoint(const CsrView<V, I>& s, const PolynomialArguments<V>& arguments, int threads);
+void adjoint(const RowsByLength<V, I>& s, const PolynomialArguments<V>& arguments, int threads);
 
 }  // namespace hoplite

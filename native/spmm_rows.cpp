@@ -42,6 +42,32 @@ inline T four_chains(const SpmmTile<V, I>& t, int64_t k, int64_t stop) {
     return (part[0] + part[1]) + (part[2] + part[3]);
 }
 
+// As many rows at a time as there are `Each`, of a single vector each, where their lengths ascend:
+// the rows' chains do not wait for one another, and the end of a row is no surprise.
+template <class V, class I, int Width, int... Each>
+int64_t rows_in_step(const SpmmTile<V, I>& tile, int64_t row, int64_t end,
+                     std::integer_sequence<int, Each...>) {
+    using T = Vector<V, Width>;
+    const SpmmTile<V, I> t = tile;  // a copy: the stores to y cannot change it
+    const T a = t.z ? load<T, Width>(t.a) : T{};
+    const auto add = [&](T sum, int64_t k) {
+        return fmadd(t.values[k] - T{}, load<T, Width>(t.x + int64_t(t.indices[k]) * Width), sum);
+    };
+    for (constexpr int rows = sizeof...(Each); row + rows <= end; row += rows) {
+        const int64_t* starts = t.indptr + row;
+        const int64_t common = starts[1] - starts[0];
+        int64_t k[] = {starts[Each]...};
+        T sum[rows] = {};
+        for (int64_t i = 0; i < common; ++i) ((sum[Each] = add(sum[Each], k[Each] + i)), ...);
+        const auto rest = [&](T& total, int64_t first, int64_t stop) {
+            for (; first < stop; ++first) total = add(total, first);
+        };
+        (rest(sum[Each], k[Each] + common, starts[Each + 1]), ...);
+        (finish<0, Width>(t, row + Each, sum[Each], a), ...);
+    }
+    return row;
+}
+
 template <class V, class I, int Width, bool Prefetch, int... Each>
 void rows_of_tile(const SpmmTile<V, I>& tile, int64_t begin, int64_t end,
                   std::integer_sequence<int, Each...>) {
@@ -79,7 +105,12 @@ void rows_of_tile(const SpmmTile<V, I>& tile, int64_t begin, int64_t end,
 
 template <class V, class I, int Width>
 void rows_of_width(const SpmmTile<V, I>& tile, int64_t begin, int64_t end) {
-    constexpr std::make_integer_sequence<int, Layout<V>(Width).count> each;
+    constexpr Layout<V> layout(Width);
+    constexpr std::make_integer_sequence<int, layout.count> each;
+    if constexpr (layout.count == 1 && layout.lanes == Width && Width > 1)
+        if (tile.by_length)
+            begin = rows_in_step<V, I, Width>(tile, begin, end,
+                                              std::make_integer_sequence<int, 4>());
     if (tile.prefetch)
         rows_of_tile<V, I, Width, true>(tile, begin, end, each);
     else
