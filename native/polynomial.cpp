@@ -136,8 +136,10 @@ void combine(const RowsByLength<V, I>& rows, const PolynomialArguments<V>& args,
             for (int64_t j = 0; j < stride; ++j)
                 total[row * stride + j] = signal[row * stride + j] * scales[j];
         for (int64_t i = args.hops() - 1; i >= 0; --i) {
-            std::copy_n(args.scales + i * width + first, used, scales);
-            fold_hop(s, args.basis, i, stride, total, next, signal, scales);
+            const V* of_hop = args.scales + i * width + first;
+            std::copy_n(of_hop, used, scales);
+            const bool counts = std::any_of(of_hop, of_hop + used, [](V a) { return a != V(0); });
+            fold_hop(s, args.basis, i, stride, total, next, counts ? signal : nullptr, scales);
         }
         unpack(total, rows.order, width, first, used, stride, args.out);
     });

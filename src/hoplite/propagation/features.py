@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -200,7 +201,7 @@ class Features:
         n, d = self.shape
         runs, m = (dense.shape[1] if transposed else dense.shape[0]), dense.shape[2]
         if dropout is None:
-            dropout = Dropout((0.0,) * runs, (0,) * runs)
+            dropout = _nothing_dropped(runs)
         dense = plain(dense)
         across, along = dense.stride()[:2]
         out = dense.new_empty((runs, d, m) if transposed else (n, runs, m))
@@ -267,6 +268,11 @@ class _Times(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         return ctx.features._apply(gradients[0], ctx.dropout, transposed=True), None, None
+
+
+@lru_cache(maxsize=64)
+def _nothing_dropped(runs: int) -> Dropout:
+    return Dropout((0.0,) * runs, (0,) * runs)
 
 
 def _address(numbers: Tensor | None) -> int:

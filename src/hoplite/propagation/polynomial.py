@@ -13,6 +13,7 @@ two loops, and no intermediate signal is kept for the backward pass.
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -117,6 +118,15 @@ def weighted_sum(
     out = torch.empty_like(signal)
     _run_tiles(matrix, basis, signal, scales, out)
     return out
+
+
+def last_hop(matrix: SparseMatrix, basis: str | Basis, signal: Tensor, hops: int) -> Tensor:
+    """p_k(S) signal alone, k = hops: (n, w) -> (n, w)."""
+    if _in_tiles(matrix, signal):
+        scales = signal.new_zeros(hops + 1, signal.shape[1])
+        scales[-1] = 1
+        return weighted_sum(matrix, basis, signal, scales)
+    return deque(iterate(matrix, basis, signal, hops), maxlen=1).pop()  # the others are dropped
 
 
 def weighted_sum_adjoint(

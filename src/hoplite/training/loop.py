@@ -11,6 +11,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,14 +88,15 @@ def fit_runs(
     task = find_task(task)
     if not task.adds_up and team_of(source).size > 1:
         raise ConfigError(f"the metrics of {task.name} need all rows; train in one process.")
-    report = progress or (lambda state: None)
     results: dict[int, RunResult] = {}
     for batch in batches_of(model, source, runs):
         done, waiting = len(results), len(runs) - len(results) - len(batch)
         with threads_for(len(batch) * signal_size(model, source)):
-            found = _Batch(model, source, task, [runs[r] for r in batch], train, val, watch).fit(
-                lambda state, d=done, w=waiting: report(state.among(d, w))
-            )
+            trained = _Batch(model, source, task, [runs[r] for r in batch], train, val, watch)
+            for state in trained.fit():
+                if progress is not None:
+                    progress(state().among(done, waiting))
+            found = trained.results()
         results |= zip(batch, found, strict=True)
     return [results[r] for r in range(len(runs))]
 
@@ -226,21 +228,22 @@ class _Batch:
         }
         self.objective = self.team.objective(self._measure, self.weights)
         self.best = {name: value.detach().clone() for name, value in self.weights.items()}
-        self.active = torch.arange(len(runs))
+        self.active = np.arange(len(runs))
         kind = LBFGS if runs[0].config.optimizer == "lbfgs" else Adam
         self.optimizer: Optimizer = kind(self.weights, [run.config for run in runs])
         count = len(runs)
         self.history = {
-            f"{part}_{what}": torch.empty((count, 0), dtype=torch.float64)
+            f"{part}_{what}": np.empty((count, 0))
             for part in ("train", *self.scored)
             for what in task.curves
         }
-        self.best_rank = torch.full((count,), -torch.inf, dtype=torch.float64)
-        self.best_epoch = torch.full((count,), -1, dtype=torch.int64)  # -1: none so far
-        self.diverged = torch.zeros(count, dtype=torch.bool)
-        self.epochs = torch.zeros(count, dtype=torch.int64)
+        self.best_rank = np.full(count, -np.inf)
+        self.best_epoch = np.full(count, -1)  # -1: none so far
+        self.diverged = np.zeros(count, dtype=bool)
+        self.epochs = np.zeros(count, dtype=np.int64)
 
-    def fit(self, progress: Callable[[TrainingProgress], None]) -> list[RunResult]:
+    def fit(self) -> Iterator[Callable[[], TrainingProgress]]:
+        """Train, and after each epoch give what tells how far that is."""
         config = self.runs[0].config
         for epoch in range(config.epochs):
             self._make_room(epoch)
@@ -248,10 +251,9 @@ class _Batch:
             self._score(epoch)
             self._choose(epoch, config.patience)
             self.team.check_agreement(self.weights)
-            progress(self._progress(epoch, config.epochs))
+            yield partial(self._progress, epoch, config.epochs)
             if not len(self.active):
                 break
-        return self._results()
 
     def _train(self, epoch: int) -> None:
         runs = [self.runs[r] for r in self.active.tolist()]
@@ -261,7 +263,7 @@ class _Batch:
         found = [self._step(rows, dropout) for rows in steps]
         self._record("train", epoch, [sum(values) for values in zip(*found, strict=True)])
 
-    def _step(self, rows: ScoredRows, dropout: Dropout | None) -> list[Tensor]:
+    def _step(self, rows: ScoredRows, dropout: Dropout | None) -> list[np.ndarray]:
         """One step; the rows' share of the epoch's curves as they were before it."""
         evaluated: list[list[Tensor]] = []
 
@@ -272,7 +274,7 @@ class _Batch:
 
         self.optimizer.step(losses)
         share = rows.total / self.train_rows.total
-        return [share * value for value in evaluated[0]]
+        return [share * value.numpy() for value in evaluated[0]]
 
     def _measure(self, rows: ScoredRows, dropout: Dropout | None) -> tuple[Tensor, ...]:
         return rows.measure(self.weights, dropout)
@@ -281,7 +283,7 @@ class _Batch:
         """Let the curves grow in steps: most runs stop long before the last epoch."""
         for name, curve in self.history.items():
             if epoch == curve.shape[1]:
-                grown = torch.full((len(self.runs), max(256, 2 * epoch)), torch.nan).double()
+                grown = np.full((len(self.runs), max(256, 2 * epoch)), np.nan)
                 grown[:, :epoch] = curve
                 self.history[name] = grown
 
@@ -289,33 +291,35 @@ class _Batch:
         with torch.no_grad():
             for name, rows in self.scored.items():
                 found = rows.measure(self.weights)
-                self._record(name, epoch, [self.team.mean(value) for value in found])
+                self._record(name, epoch, [self.team.mean(value).numpy() for value in found])
 
     def _record(self, part: str, epoch: int, values: Sequence[Any]) -> None:
         for curve, value in zip(self.task.curves, values, strict=True):
-            self.history[f"{part}_{curve}"][self.active, epoch] = value.double()
+            self.history[f"{part}_{curve}"][self.active, epoch] = value
 
     def _choose(self, epoch: int, patience: int) -> None:
         """Keep each run's first best epoch and let the finished and diverged runs leave."""
         active = self.active
         self.epochs[active] = epoch + 1
-        diverged = ~self.history["train_loss"][active, epoch].isfinite()
+        diverged = ~np.isfinite(self.history["train_loss"][active, epoch])
         for value in self.weights.values():  # the step itself may have been the one too far
-            diverged |= ~value.detach().reshape(len(active), -1).isfinite().all(dim=1)
+            flat = value.detach().reshape(len(active), -1)
+            diverged |= ~np.isfinite(torch.linalg.vector_norm(flat, torch.inf, dim=1).numpy())
         if "val" in self.scored:
-            diverged |= ~self.history["val_loss"][active, epoch].isfinite()
+            diverged |= ~np.isfinite(self.history["val_loss"][active, epoch])
         self.diverged[active] = diverged
         if "val" in self.scored:
             monitor = self.task.monitor
             rank = monitor.rank(self.history[f"val_{monitor.name}"][active, epoch])
         else:
-            rank = torch.full_like(self.best_rank[active], epoch)  # the last epoch counts
+            rank = np.full(len(active), float(epoch))  # the last epoch counts
         better = (rank > self.best_rank[active]) & ~diverged
         if better.any():
             self.best_rank[active[better]] = rank[better]
             self.best_epoch[active[better]] = epoch
+            to, of = torch.from_numpy(active[better]), torch.from_numpy(better)
             for name, kept in self.best.items():
-                kept[active[better]] = self.weights[name].detach()[better]
+                kept[to] = self.weights[name].detach()[of]
         if diverged.any():
             seeds = [self.runs[r].seed for r in active[diverged].tolist()]
             warnings.warn(
@@ -328,8 +332,8 @@ class _Batch:
         if "val" in self.scored:
             stays &= epoch - self.best_epoch[active] < patience
         if not stays.all():
-            kept_rows = stays.nonzero().flatten()
-            self.active = active[kept_rows]
+            self.active = active[stays]
+            kept_rows = torch.from_numpy(stays.nonzero()[0])
             self.weights = {
                 name: torch.nn.Parameter(value.detach()[kept_rows])
                 for name, value in self.weights.items()
@@ -345,7 +349,8 @@ class _Batch:
         value = float(known.mean()) if "val" in self.scored else float("nan")
         return TrainingProgress(done, count * epochs, epoch + 1, epochs, running, value)
 
-    def _results(self) -> list[RunResult]:
+    def results(self) -> list[RunResult]:
+        """What the runs gave, once they are trained."""
         seconds = time.perf_counter() - self.started
         shares = self.epochs / self.epochs.sum()
         results = []
@@ -358,7 +363,7 @@ class _Batch:
                     best_epoch=int(self.best_epoch[r]) + 1,
                     epochs=used,
                     diverged=bool(self.diverged[r]),
-                    history={name: curve[r, :used].numpy() for name, curve in self.history.items()},
+                    history={name: curve[r, :used] for name, curve in self.history.items()},
                     seconds=seconds * float(shares[r]),
                 )
             )
