@@ -38,6 +38,12 @@ def reproduce(
     notes: Annotated[
         Path | None, typer.Option(help="A Markdown file of explanations for RESULTS.md.")
     ] = None,
+    comparison: Annotated[
+        bool,
+        typer.Option(
+            "--comparison", help="Only hLGC against LGC on random splits, of a run in --out."
+        ),
+    ] = False,
     json: JsonOption = False,
 ) -> None:
     """Run the paper's experiments and show every figure beside the paper's.
@@ -45,6 +51,10 @@ def reproduce(
     Writes results.json, report.html, RESULTS.md and runs.parquet to --out. The full run takes
     hours of processor time and may be interrupted: the same command goes on.
     """
+    if comparison and (quick or dataset or model or seeds != 5):
+        raise HopliteError(
+            "--comparison takes its models and datasets from --out; leave the others out."
+        )
     explained = ""
     if notes is not None:
         try:
@@ -55,20 +65,24 @@ def reproduce(
             raise HopliteError(f"cannot read {notes}: {error}.") from None
     require_extra("lab", "hoplite reproduce", "jinja2", "plotly", "torch_geometric")
     from hoplite.lab.report import terminal_tables  # only now: torch takes a second
+    from hoplite.lab.reproduce import compare_again
     from hoplite.lab.reproduce import reproduce as run
 
     started = time.monotonic()
     with steps_bar("reproduce") as progress:
-        results = run(
-            out,
-            quick=quick,
-            datasets=dataset,
-            models=model,
-            seeds=seeds,
-            workers=workers,
-            notes=explained,
-            progress=progress,
-        )
+        if comparison:
+            results = compare_again(out, workers=workers, notes=explained, progress=progress)
+        else:
+            results = run(
+                out,
+                quick=quick,
+                datasets=dataset,
+                models=model,
+                seeds=seeds,
+                workers=workers,
+                notes=explained,
+                progress=progress,
+            )
     page = out / "report.html"
     if json:
         minutes = (time.monotonic() - started) / 60

@@ -60,6 +60,42 @@ def stratified_split(
     return Split(train, val, test, note=f"stratified {percent}, seed {seed}")
 
 
+def random_split(
+    labels: Any, seed: int, *, per_class: int = 20, val: int = 500, test: int = 1000
+) -> Split:
+    """A split of the sizes of the public ones: ``per_class`` training nodes of every class, then
+    ``val`` and ``test`` nodes from all the rest.
+
+    One generator, of ``seed``, shuffles the labelled nodes class after class and takes the first
+    of each; then it shuffles what is left. Nodes with label -1 are left out.
+
+    >>> random_split([0, 1] * 40, seed=3, per_class=2, val=10, test=20).sizes()
+    {'train': 4, 'val': 10, 'test': 20}
+    """
+    check_number("seed", seed, 0, whole=True)
+    for name, size in (("per_class", per_class), ("val", val), ("test", test)):
+        check_number(name, size, 1, whole=True)
+    labels, generator = np.asarray(labels), np.random.default_rng(seed)
+    chosen = []
+    for label in np.unique(labels[labels >= 0]):
+        nodes = generator.permutation(np.flatnonzero(labels == label))
+        if nodes.size < per_class:
+            raise ConfigError(
+                f"per_class is {per_class}, but class {label} has {nodes.size} labelled nodes; "
+                "give fewer."
+            )
+        chosen.append(nodes[:per_class])
+    train = np.concatenate([np.empty(0, np.int64), *chosen])
+    rest = generator.permutation(np.setdiff1d(np.flatnonzero(labels >= 0), train))
+    if rest.size < val + test:
+        raise ConfigError(
+            f"val and test are {val} and {test}, but {rest.size} labelled nodes are left; "
+            "give fewer."
+        )
+    note = f"{per_class} a class, {val} and {test} at random, seed {seed}"
+    return Split(train, rest[:val], rest[val : val + test], note=note)
+
+
 def write_split(path: str | os.PathLike[str], split: Split) -> None:
     """Write ``split`` as the whole file ``path``."""
     with atomic_write(path) as file:

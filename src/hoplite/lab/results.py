@@ -27,6 +27,7 @@ FILE = "results.json"
 NULLABLE = {"seeds", "val", "test", "machine", "versions"}  # in version 0.1.0: null is missing
 LEVELS = 3  # of objects and lists, from the file down to where these are
 Share = Annotated[float, Meta(ge=0, le=1)]
+Signed = Annotated[float, Meta(ge=-1, le=1)]
 Amount = Annotated[float, Meta(ge=0)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Curve = list[float | None]  # None is a gap: a value that was not finite
@@ -86,6 +87,38 @@ class Accuracy(Trained):
     def one_seed(self) -> bool:
         """Whether it is known to rest on a single seed, which has no deviation."""
         return len(self.seeds or self.test) == 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """Test accuracies minus those of the model ``to``, split by split: the mean and its intervals.
+
+    ``low`` to ``high`` is the interval of 95 % of this pair alone, ``low_all`` to ``high_all`` the
+    one that holds for all ``pairs`` at once (Bonferroni).
+    """
+
+    to: str
+    splits: Count
+    pairs: Count
+    mean: Signed
+    low: float
+    high: float
+    low_all: float
+    high_all: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnSplits(Trained):
+    """A chosen setting on random splits: ``test[s]`` is its accuracy on split s."""
+
+    config: Config | None = None
+    val: Curve = field(default_factory=list)
+    test: Curve
+    test_mean: Share | None = None
+    test_std: Share | None = None
+    difference: Difference | None = None
+    command: str | None = None
+    hoplite: str | None = None
 
 
 @dataclass(frozen=True)
@@ -187,10 +220,12 @@ class Results:
     curves: list[LossCurves] = field(default_factory=list)
     coefficients: list[Coefficients] = field(default_factory=list)
     spectrum: list[Spectrum] = field(default_factory=list)
+    comparison: list[OnSplits] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         _check_unique((e.protocol, e.dataset, e.model, e.gate) for e in self.accuracy)
         _check_unique((e.dataset, e.model, e.gate) for e in self.timing)
+        _check_unique((e.dataset, e.model, e.gate) for e in self.comparison)
 
     @property
     def quick(self) -> bool:

@@ -90,6 +90,8 @@ def accuracy(protocol, dataset, model, gate=None, shift=0.0):
         "val": test,
         "test": test,
         "command": f"hoplite train {dataset} --model {model} --hops 20 --lr 0.2{option}",
+        "date": "2026-11-15",
+        "hoplite": "0.1.0",
     }
 
 
@@ -164,6 +166,23 @@ def spectrum(dataset):
     }
 
 
+def on_splits(dataset, model, gate=None, shift=0.0):
+    test = [round(BASE[dataset] + 0.01 * math.sin(s) + shift, 4) for s in range(20)]
+    keys = {"dataset": dataset, "model": model, "gate": gate, "config": config(model)}
+    difference = {"to": "lgc", "splits": 20, "pairs": 9, "mean": shift}
+    ends = {"low": -0.002, "high": 0.002, "low_all": -0.003, "high_all": 0.003}
+    difference |= {name: shift + end for name, end in ends.items()}
+    return keys | {
+        "val": test,
+        "test": test,
+        "test_mean": sum(test) / 20,
+        "test_std": 0.007,
+        "difference": difference if gate else None,
+        "command": "hoplite reproduce --comparison --out results",
+        "hoplite": "0.1.0",
+    }
+
+
 def gated(make, *arguments):
     """A result per gate of hLGC."""
     return [make(*arguments, "hlgc", gate) for gate in GATES]
@@ -209,6 +228,16 @@ def full():
         "coefficients": [coefficients(d, m) for d in DATASETS for m in ("egc", "lgc")]
         + [coefficients(d, "hlgc", g) for d in DATASETS for g in ("class", "node")],
         "spectrum": [spectrum(d) for d in DATASETS],
+        "comparison": [
+            on_splits(d, model, gate, shift)
+            for d in DATASETS
+            for model, gate, shift in (
+                ("lgc", None, 0.0),
+                ("hlgc", "node", 0.002),
+                ("hlgc", "class", -0.005 if d == "pubmed" else 0.004),
+                ("hlgc", "feature", -0.004 if d == "pubmed" else 0.0),
+            )
+        ],
     }
 
 
@@ -223,9 +252,10 @@ def hostile():
     extra |= {"dataset": HOSTILE, "model": HOSTILE, "gate": HOSTILE, "cut": HOSTILE}
     extra |= {"grid": HOSTILE, "command": HOSTILE, "config": {HOSTILE: HOSTILE}}
     results["accuracy"] += [extra, extra | {"protocol": "test"}]
-    for section in ("timing", "curves", "coefficients"):
-        entry = copy.deepcopy(results[section][0])
+    for section in ("timing", "curves", "coefficients", "comparison"):
+        entry = copy.deepcopy(results[section][1])
         results[section].append(entry | {"dataset": HOSTILE, "model": HOSTILE, "gate": HOSTILE})
+    results["comparison"][0]["command"] = HOSTILE
     results["timing"][-1]["peer"] = {"name": HOSTILE, "ms_median": 1.0}
     entry = copy.deepcopy(results["spectrum"][0])
     entry |= {"dataset": HOSTILE, "operator": HOSTILE}
@@ -253,10 +283,10 @@ def hostile_text():
 def pages(tmp_path_factory):
     """Pages: hostile, of one dataset, of one seed that stopped early, and of nothing."""
     folder = tmp_path_factory.mktemp("report")
-    partial = full() | {"kind": "quick", "timing": None, "curves": []}
+    partial = full() | {"kind": "quick", "timing": None, "curves": [], "comparison": []}
     partial["accuracy"] = [entry | {"seeds": [0]} for entry in partial["accuracy"][:3]]
     short = full()  # with few plots, because each takes a while to be drawn
-    for section in ("timing", "curves", "coefficients", "spectrum"):
+    for section in ("timing", "curves", "coefficients", "spectrum", "comparison"):
         short[section] = [entry for entry in short[section] if entry["dataset"] == "cora"]
     short["curves"] = short["curves"][:1]
     made = {"hostile": hostile(), "short": short, "partial": partial}

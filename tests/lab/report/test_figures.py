@@ -8,6 +8,7 @@ import pytest
 from hoplite.lab.report.figures import (
     accuracy_figures,
     coefficient_figures,
+    comparison_figures,
     curve_figures,
     curves_note,
     spectrum_figures,
@@ -15,7 +16,9 @@ from hoplite.lab.report.figures import (
 from hoplite.lab.report.page import page, script_json
 from hoplite.lab.results import as_results
 
-MAKERS = (accuracy_figures, coefficient_figures, curve_figures, spectrum_figures)
+MAKERS = (
+    accuracy_figures, coefficient_figures, comparison_figures, curve_figures, spectrum_figures,
+)  # fmt: skip
 
 
 def plain(figure):

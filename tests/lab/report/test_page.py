@@ -25,7 +25,7 @@ def test_it_renders(shown, looks, name, size, theme):
           points: (div.data ?? []).map((trace) => trace.x.length),
           lines: div.querySelectorAll(".scatterlayer .trace").length }))"""
     )
-    assert len(plots) == {"hostile": 4 + 5 + 4 + 4, "partial": 1 + 3 + 3, "empty": 0}[name]
+    assert len(plots) == {"hostile": 4 + 4 + 5 + 4 + 4, "partial": 1 + 3 + 3, "empty": 0}[name]
     for plot in plots:
         assert plot["drawn"], plot
         assert plot["lines"], plot

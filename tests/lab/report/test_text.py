@@ -11,6 +11,7 @@ from hoplite.errors import HopliteError
 from hoplite.lab import report
 from hoplite.lab.results import as_results, load_results, write_results
 
+SECTIONS = ("accuracy", "timing", "curves", "coefficients", "spectrum", "comparison")
 NAN, INFINITE = float("nan"), float("inf")
 
 
@@ -70,12 +71,34 @@ def test_markdown_shows_hostile_text_as_text(hostile_results):
     assert "&lt;script&gt;" in outside_code
 
 
-@pytest.mark.parametrize("section", ["accuracy", "timing", "curves", "coefficients", "spectrum"])
+@pytest.mark.parametrize("section", SECTIONS)
 @pytest.mark.parametrize("empty", [None, []])
 def test_a_partial_run_says_what_is_missing(results, section, empty):
     results[section] = empty
     assert "## Not in this run" in markdown(results)
     terminal_tables(results)
+
+
+def test_the_claim_is_answered_from_the_intervals_of_all_pairs(results):
+    text = markdown(results)
+    answer = (
+        '"hLGC is the best model", tested against LGC on random splits, holds on Citeseer and Cora '
+        "alone: class gate above LGC on Citeseer; class gate above LGC on Cora; no gate above LGC, "
+        "class and feature gates below on Pubmed (intervals of 95 % for 9 pairs at once)."
+    )
+    assert text.count(answer) == 2  # above all, and in its section
+    assert "+0.20 (+0.00 to +0.40; all: \N{MINUS SIGN}0.10 to +0.50)" in text
+    assert "`hoplite reproduce --comparison --out results`" in text
+    assert "not of new graphs" in text
+    assert answer.replace('"', "&#34;") in page(results)
+    for entry in results["comparison"]:
+        if entry["gate"] == "class":
+            entry["difference"] |= {"low_all": -0.001, "high_all": 0.009}
+    assert "on random splits, is not borne out: no gate above LGC on Citeseer" in markdown(results)
+    for entry in results["comparison"]:
+        if entry["gate"] == "node":
+            entry["difference"] |= {"low_all": 0.001}
+    assert "on random splits, holds: node gate above LGC on Citeseer" in markdown(results)
 
 
 def test_quick_says_that_it_searched_nothing(results):
@@ -87,7 +110,7 @@ def test_quick_says_that_it_searched_nothing(results):
 
 def test_quick_never_claims_a_choice_on_the_validation_set(results):
     results["accuracy"] = [e for e in results["accuracy"] if e["protocol"] == "validation"]
-    results |= {"kind": "quick"}
+    results |= {"kind": "quick", "comparison": []}
     for text in (markdown(results), page(results)):
         assert "hosen on the validation set" not in text
         assert "ettings chosen beforehand" in text
@@ -124,7 +147,9 @@ def test_a_busy_machine_is_told_beside_the_times(results, busy, told):
 
 
 def test_terminal(results):
-    validation, biased, times = terminal_tables(results)
+    validation, biased, splits, times = terminal_tables(results)
+    assert splits[2][1][0] == "hLGC, node gate"
+    assert splits[2][1][1].endswith(" (+0.20, \N{MINUS SIGN}0.10 to +0.50)")
     assert validation[1] == ["model", "Citeseer", "Cora", "Pubmed"]
     assert validation[2][4] == [
         "LGC",
@@ -275,7 +300,7 @@ def test_what_is_no_file_gives_one_sentence(tmp_path, kind):
 
 
 @pytest.mark.parametrize("config", [None, {}, {"hops": None}, {"hops": [1], "hidden": "x"}])
-@pytest.mark.parametrize("section", ["timing", "curves", "coefficients"])
+@pytest.mark.parametrize("section", ["timing", "curves", "coefficients", "comparison"])
 def test_settings_may_be_unknown(results, section, config):
     for entry in results[section]:
         entry["config"] = config
@@ -309,15 +334,15 @@ def test_what_is_written_is_what_was_read(results, tmp_path):
     write_results(found, tmp_path)
     assert load_results(tmp_path) == found
     plain = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    for section in ("accuracy", "timing", "curves", "coefficients", "spectrum"):
+    for section in SECTIONS:
         assert plain[section] == results[section]
 
 
-def test_results_of_version_0_1_0_are_read():
-    """Those of the repository were written by it."""
+def test_results_of_the_repository_are_read():
     found = load_results(Path(__file__).parents[3] / "results")
     assert (found.kind, found.seeds) == ("full", 5)
-    assert [len(found.of(protocol)) for protocol in ("validation", "test")] == [20, 20]
+    for protocol in ("validation", "test"):
+        assert len({(entry.model, entry.dataset) for entry in found.of(protocol)}) == 18
 
 
 def test_null_is_as_good_as_missing():

@@ -21,8 +21,8 @@ import hoplite
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.lab.machine import Machine
 from hoplite.lab.report.findings import missing
-from hoplite.lab.reproduce import reproduce, sections
-from hoplite.lab.reproduce.chosen import Job, _Examinations, examine_many, hop_coefficients
+from hoplite.lab.reproduce import comparison, reproduce, sections
+from hoplite.lab.reproduce.chosen import Examination, Job, Trainings, hop_coefficients, train_all
 from hoplite.lab.reproduce.run import check_datasets, full_jobs, quick_jobs
 from hoplite.lab.results import Accuracy, Results, Spectrum, load_results
 from hoplite.models import build_model
@@ -63,6 +63,7 @@ def small(grid: str, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr("hoplite.lab.reproduce.run.quick_jobs", jobs)
     monkeypatch.setattr(sections, "FULL", EFFORT)
     monkeypatch.setattr(sections, "QUICK", EFFORT)
+    monkeypatch.setattr(comparison, "SPLITS", 2)
     monkeypatch.setattr("hoplite.lab.reproduce.run.describe", lambda threads: MACHINE)
     return grid
 
@@ -105,6 +106,9 @@ def test_a_full_run_has_every_section(
     (spectrum,) = results.spectrum
     assert {r.model for r in spectrum.responses} == {"sgc", "lgc", "hlgc"}
     assert np.max(spectrum.responses[0].mean) == pytest.approx(1)  # SGC is exactly x^3
+    assert [(e.label, len(e.test)) for e in results.comparison] == [
+        ("LGC", 2), ("hLGC, class gate", 2),
+    ]  # fmt: skip
     runs = pq.read_table(out / "runs.parquet")
     assert "test_accuracy" not in runs.column_names
     assert len(runs) == sum(e.runs for e in by_protocol["test"].values())
@@ -137,9 +141,10 @@ def check_nothing_is_trained_again(
         raise AssertionError("trained again")
 
     monkeypatch.setattr("hoplite.lab.reproduce.chosen.train", no)
+    monkeypatch.setattr(comparison, "train", no)
     leave_out_times_and_spectra(monkeypatch)
     again = reproduce(out, datasets=["cora"], seeds=2, workers=1)
-    for section in ("accuracy", "curves", "coefficients"):
+    for section in ("accuracy", "curves", "coefficients", "comparison"):
         assert getattr(again, section) == getattr(first, section)
     with pytest.raises(ConfigError, match="holds a run with seeds 2, and this one has 1"):
         reproduce(out, datasets=["cora"], seeds=1, workers=1)
@@ -178,7 +183,7 @@ def test_one_model_again_beside_what_is_there(
     assert {e.date == "2020-02-29": e.hoplite for e in again.accuracy} == {
         True: "0.0.1", False: build(),
     }  # fmt: skip
-    for section in ("curves", "coefficients", "spectrum"):
+    for section in ("curves", "coefficients", "spectrum", "comparison"):
         assert getattr(again, section) == getattr(first, section)
     assert again.command == first.command
     assert timed[0] == timed[1]
@@ -207,30 +212,28 @@ class Deadly(Job):
 def test_a_killed_worker_is_replaced(graphs, tmp_path: Path) -> None:
     graph = graphs(n=40, d=6, dtype=np.float32)
     jobs = [Deadly("cora", model, "quick", marks=str(tmp_path)) for model in ("lgc", "gcn")]
-    tasks = [(job, {"epochs": 2}) for job in jobs]
+    tasks = [Examination(graph, job, {"epochs": 2}, [0]) for job in jobs]
     folder, shares = tmp_path / "chosen", []
-    found = examine_many(
-        {"cora": graph}, tasks, [0], folder, 2, lambda what, share: shares.append(share)
-    )
-    assert [(job, len(seen.val)) for job, seen in found] == [(job, 1) for job in jobs]
+    found = train_all(tasks, folder, 2, lambda what, share: shares.append(share))
+    assert [len(seen.val) for seen in found] == [1, 1]
     assert {path.name for path in tmp_path.iterdir()} >= {"lgc", "gcn"}  # both were killed
     assert sorted(path.name for path in folder.iterdir()) == ["cora-gcn.json", "cora-lgc.json"]
     assert shares == sorted(shares)
 
 
-def test_what_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
-    work = _Examinations({}, [(Job("cora", "sgc", "quick"), {})], [0], tmp_path)
+def test_what_cannot_be_written_is_told_in_a_sentence(graphs, tmp_path: Path) -> None:
+    work = Trainings(tmp_path, [Examination(graphs(), Job("cora", "sgc", "quick"), {}, [0])])
     (tmp_path / ".cora-sgc.lock").mkdir()
     with pytest.raises(HopliteError, match=r"^cannot write to .*: Is a directory\. What was"):
         work.work()
 
 
-def test_what_another_command_is_at_stays(tmp_path: Path) -> None:
+def test_what_another_command_is_at_stays(graphs, tmp_path: Path) -> None:
     jobs = [Job("cora", model, "quick") for model in ("sgc", "lgc")]
-    work = _Examinations({}, [(job, {}) for job in jobs], [0], tmp_path)
+    work = Trainings(tmp_path, [Examination(graphs(), job, {}, [0]) for job in jobs])
     for name in (".cora-sgc.json.tmp", ".cora-lgc.json.tmp", ".cora-lgc.json.0123456789abcdef.tmp"):
         (tmp_path / name).touch()
-    with work._locked(jobs[0]) as locked:
+    with work._locked(work.tasks[0]) as locked:
         assert locked
         work.tidy()
     assert {path.name for path in tmp_path.iterdir()} == {".cora-sgc.json.tmp", ".cora-sgc.lock"}
@@ -244,7 +247,7 @@ def test_an_interrupted_quick_run_can_be_shown(
     def interrupted(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("hoplite.lab.reproduce.run.examine_many", interrupted)
+    monkeypatch.setattr("hoplite.lab.reproduce.run.train_all", interrupted)
     with pytest.raises(KeyboardInterrupt):
         reproduce(tmp_path, quick=True, datasets=["cora"])
     found = load_results(tmp_path)

@@ -32,6 +32,7 @@ def page(results: Results) -> str:
     """The whole page. Everything from ``results`` is escaped: names are only ever text."""
     plots = {
         "accuracy": figures.accuracy_figures(results),
+        "comparison": figures.comparison_figures(results),
         "curves": figures.curve_figures(results),
         "coefficients": figures.coefficient_figures(results),
         "spectrum": figures.spectrum_figures(results),
@@ -45,6 +46,7 @@ def page(results: Results) -> str:
         paper=paper.figures(),
         results=results,
         says=findings,
+        splits=view.splits_table(results),
         tables={name: view.accuracy_table(results, name) for name in paper.PROTOCOLS},
         timing=view.timing_table(results),
         versions=results.provenance.machine.versions,

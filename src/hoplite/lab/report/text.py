@@ -11,9 +11,11 @@ from hoplite.lab import paper
 from hoplite.lab.report.findings import (
     BEFOREHAND,
     BIASED,
+    COMPARED,
     QUICK,
     busy_line,
     chosen,
+    claim,
     command,
     cuts,
     differences,
@@ -30,15 +32,18 @@ from hoplite.lab.report.view import (
     Cell,
     TimeCell,
     accuracy_table,
+    interval,
     milliseconds,
+    on_splits,
     ratio,
     score,
     searched,
     setting,
     size,
+    splits_table,
     timing_table,
 )
-from hoplite.lab.results import Results
+from hoplite.lab.results import OnSplits, Results
 from hoplite.words import NOTHING, dataset_name, plural, signed
 
 TITLES = {
@@ -72,6 +77,7 @@ def markdown(results: Results, *, notes: str = "") -> str:
         *_accuracy(results, "validation"),
         *_differences(results, "validation"),
         *(["### Notes", notes.strip()] if notes.strip() else []),
+        *_comparison(results),
         *_accuracy(results, "test"),
         *_differences(results, "test"),
         *_cuts(results),
@@ -135,6 +141,32 @@ def _differences(results: Results, protocol: str) -> list[str]:
         f"{'is' if len(lines) == 1 else 'are'} {limit}." + (" The facts:" if lines else ""),
         "\n".join(lines),
     ]
+
+
+def _comparison(results: Results) -> list[str]:
+    if not results.comparison:
+        return []
+    table, first = splits_table(results), results.comparison[0]
+    rows = [[_text(row.label), *map(_on_splits, row.cells)] for row in table.rows]
+    again = f"Made, and continued, by {_code(first.command)}." if first.command else ""
+    return [
+        "## hLGC against LGC on random splits",
+        f"**{_text(claim(results))}**" if claim(results) else "",
+        f"{COMPARED} {again}",
+        f"Test accuracy in percent, mean ± population standard deviation over {len(first.test)} "
+        "splits; below it the mean of the difference from LGC, split by split, in points, with its "
+        "95 % t-interval, and the interval that holds for all pairs at once (Bonferroni).",
+        _grid(["model", *[_text(dataset_name(d)) for d in table.datasets]], rows),
+    ]
+
+
+def _on_splits(entry: OnSplits | None) -> str:
+    if entry is None:
+        return NOTHING
+    lines, d = [f"**{score(on_splits(entry))}**"], entry.difference
+    if d is not None:
+        lines.append(f"{signed(100 * d.mean, 2)} ({interval(d)}; all: {interval(d, every=True)})")
+    return "<br>".join(lines)
 
 
 def _cuts(results: Results) -> list[str]:
@@ -260,6 +292,12 @@ def terminal_tables(results: Results) -> list[tuple[str, list[str], list[list[st
                 if any(row.cells)
             ]
             tables.append((title.format(how), columns, rows))
+    if results.comparison:
+        splits = splits_table(results)
+        columns = ["model", *map(dataset_name, splits.datasets)]
+        rows = [[row.label, *map(_short_splits, row.cells)] for row in splits.rows]
+        title = "Test accuracy in % on random splits (minus LGC's, with the interval of all pairs)"
+        tables.append((title, columns, rows))
     if results.timing:
         times = timing_table(results)
         columns = ["model", *map(dataset_name, times.datasets)]
@@ -277,6 +315,13 @@ def _short(cell: Cell | None) -> str:
     if cell.paper is None:
         return ours
     return f"{ours} (paper {cell.paper.mean:.1f}, {signed(cell.difference)})"
+
+
+def _short_splits(entry: OnSplits | None) -> str:
+    if entry is None:
+        return NOTHING
+    ours, d = score(on_splits(entry), digits=1), entry.difference
+    return ours if d is None else f"{ours} ({signed(100 * d.mean, 2)}, {interval(d, every=True)})"
 
 
 def _short_time(cell: TimeCell | None) -> str:

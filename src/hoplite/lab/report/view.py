@@ -12,9 +12,9 @@ from typing import Any
 
 from hoplite.lab import paper
 from hoplite.lab.paper import EpochTime, Score
-from hoplite.lab.results import Accuracy, Peer, Results, Timing
+from hoplite.lab.results import Accuracy, Difference, OnSplits, Peer, Results, Timing
 from hoplite.models import MODELS, idle_settings
-from hoplite.words import NOTHING, model_name, number, plural
+from hoplite.words import NOTHING, model_name, number, plural, signed
 
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
 PEER = "PyTorch Geometric's GCN"  # of hoplite reproduce: two layers, and always
@@ -197,6 +197,52 @@ def timing_table(results: Results) -> TimeTable:
         for name, times in peers.items()
     ]
     return TimeTable(datasets, rows, labelled)
+
+
+@dataclass(frozen=True)
+class SplitsRow:
+    """A model with a gate on the random splits."""
+
+    label: str
+    model: str
+    cells: list[OnSplits | None]
+
+
+@dataclass(frozen=True)
+class SplitsTable:
+    """Rows over ``datasets``."""
+
+    datasets: list[str]
+    rows: list[SplitsRow]
+
+
+def splits_table(results: Results) -> SplitsTable:
+    """The comparison on random splits, a row per model and gate."""
+    entries = results.comparison
+    datasets = order(paper.DATASETS, [e.dataset for e in entries])
+    found = {(e.model, e.gate, e.dataset): e for e in entries}
+    rows = [
+        SplitsRow(model_name(model, gate), model, [found.get((model, gate, d)) for d in datasets])
+        for model, gate in dict.fromkeys((e.model, e.gate) for e in entries)
+    ]
+    return SplitsTable(datasets, rows)
+
+
+def on_splits(entry: OnSplits) -> Score | None:
+    """Test accuracy in percent over the splits, if there is one."""
+    mean, std = entry.test_mean, entry.test_std
+    return None if mean is None else Score(100 * mean, None if std is None else 100 * std)
+
+
+def interval(difference: Difference, *, every: bool = False) -> str:
+    """In points; ``every``: the one for all pairs at once.
+
+    >>> interval(Difference(to="lgc", splits=20, pairs=9, mean=0.0, low=-0.001, high=0.002,
+    ...                     low_all=-0.01, high_all=0.02))
+    '−0.10 to +0.20'
+    """
+    ends = (difference.low_all, difference.high_all) if every else (difference.low, difference.high)
+    return " to ".join(signed(100 * end, 2) for end in ends)
 
 
 def order(first: tuple[str, ...], found: list[str]) -> list[str]:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -30,7 +30,6 @@ from hoplite.training.results import number, train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
 CURVES_ON = "cora"  # the dataset whose loss curves are shown, as in the paper
-MODELS_SHARE = 0.8  # of all progress; the rest is timing, spectra and the report
 
 
 @dataclass(frozen=True)
@@ -75,93 +74,124 @@ class Seen:
     coefficients: Learned | None
 
 
-def examine(
-    graph: Graph, job: Job, options: dict[str, Any], seeds: list[int], folder: Path
-) -> Seen:
-    """Train ``options`` with all seeds, read the test set, and keep what the report shows."""
-    path = folder / f"{job.name}.json"
-    kept = _kept(path, options, seeds)
-    if kept is not None:
-        return kept
-    shown = job.dataset == CURVES_ON and job.model in POLYNOMIAL
-    result = train(graph, job.model, seeds=seeds, record_test=shown, **options)
-    if not np.isfinite([result.val_accuracy, result.test_accuracy]).all():
-        raise HopliteError(
-            f"{job.name} diverged with the settings {options}; there is nothing to show of it."
+class Training(Protocol):
+    """A training whose result is kept in ``folder / f"{name}.json"``."""
+
+    @property
+    def name(self) -> str: ...
+
+    def kept(self, folder: Path) -> Any:
+        """What an earlier run kept for the same settings, or None."""
+        ...
+
+    def run(self, folder: Path) -> Any:
+        """Train, keep the result and return it."""
+        ...
+
+
+@dataclass(frozen=True)
+class Examination:
+    """The training of a job's chosen options, with what the report shows of it."""
+
+    graph: Graph
+    job: Job
+    options: dict[str, Any]
+    seeds: list[int]
+
+    @property
+    def name(self) -> str:
+        return self.job.name
+
+    def kept(self, folder: Path) -> Seen | None:
+        try:
+            found = read_json(folder / f"{self.name}.json", Seen)
+        except (OSError, ValueError):
+            return None
+        same = (found.hoplite, found.config, found.seeds) == (__version__, self.options, self.seeds)
+        return found if same else None
+
+    def run(self, folder: Path) -> Seen:
+        """Train ``options`` with all seeds, read the test set, and keep what the report shows."""
+        graph, job, options, seeds = self.graph, self.job, self.options, self.seeds
+        shown = job.dataset == CURVES_ON and job.model in POLYNOMIAL
+        result = train(graph, job.model, seeds=seeds, record_test=shown, **options)
+        if not np.isfinite([result.val_accuracy, result.test_accuracy]).all():
+            raise HopliteError(
+                f"{job.name} diverged with the settings {options}; there is nothing to show of it."
+            )
+        first = result.runs[0]
+        names = ("train_loss", "val_loss", "test_loss") if shown else ()
+        learned = None
+        if job.model in POLYNOMIAL:
+            pairs = [hop_coefficients(run.model, graph) for run in result.runs]
+            spreads = [spread for _, spread in pairs if spread is not None]
+            node_std = _rounded(np.mean(spreads, axis=0)) if spreads else None
+            learned = Learned([_rounded(mean) for mean, _ in pairs], node_std)
+        found = Seen(
+            hoplite=__version__,
+            config=options,
+            seeds=seeds,
+            val=[number(run.val_accuracy) for run in result.runs],
+            test=[number(run.test_accuracy) for run in result.runs],
+            best_epoch=first.best_epoch,
+            curves={name: _rounded(first.history[name]) for name in names},
+            coefficients=learned,
         )
-    first = result.runs[0]
-    names = ("train_loss", "val_loss", "test_loss") if shown else ()
-    learned = None
-    if job.model in POLYNOMIAL:
-        pairs = [hop_coefficients(run.model, graph) for run in result.runs]
-        spreads = [spread for _, spread in pairs if spread is not None]
-        node_std = _rounded(np.mean(spreads, axis=0)) if spreads else None
-        learned = Learned([_rounded(mean) for mean, _ in pairs], node_std)
-    found = Seen(
-        hoplite=__version__,
-        config=options,
-        seeds=seeds,
-        val=[number(run.val_accuracy) for run in result.runs],
-        test=[number(run.test_accuracy) for run in result.runs],
-        best_epoch=first.best_epoch,
-        curves={name: _rounded(first.history[name]) for name in names},
-        coefficients=learned,
-    )
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, found, indent=None)
-    return found
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / f"{self.name}.json", found, indent=None)
+        return found
 
 
-def examine_many(
-    graphs: dict[str, Graph],
-    tasks: list[tuple[Job, dict[str, Any]]],
-    seeds: list[int],
+def result_of(task: Training, folder: Path) -> Any:
+    """What is kept of a training, or what it gives now."""
+    return task.kept(folder) or task.run(folder)
+
+
+def train_all(
+    tasks: Sequence[Training],
     folder: Path,
     workers: int,
     report: Callable[[str, float], None],
-) -> Iterator[tuple[Job, Seen]]:
-    """Examine jobs with their options in ``workers`` processes; results come in the jobs' order."""
-    work = _Examinations(graphs, tasks, seeds, folder)
+) -> Iterator[Any]:
+    """The results of all, in their order; what is not kept is trained, in ``workers`` processes.
+
+    ``report`` hears the name of one that is not finished and the share that is.
+    """
+    work = Trainings(folder, tasks)
     processes = min(workers, len(work.waiting()))
 
     def look() -> None:
         left = work.waiting()
         if left:
-            report(tasks[left[0]][0].name, MODELS_SHARE * (1 - len(left) / len(tasks)))
+            report(tasks[left[0]].name, 1 - len(left) / len(tasks))
 
     if processes > 1:
         folder.mkdir(parents=True, exist_ok=True)
         train_in_processes(work, processes, look)
-    for job, options in tasks:
+    for task in tasks:
         look()
-        yield job, examine(graphs[job.dataset], job, options, seeds, folder)
+        yield result_of(task, folder)
 
 
 @dataclass(frozen=True)
-class _Examinations:
-    """Jobs that processes share: who examines one holds a lock on a file, which ends with it."""
+class Trainings:
+    """Tasks that processes share: who is at one holds a lock on a file, which ends with it."""
 
-    graphs: dict[str, Graph]
-    tasks: list[tuple[Job, dict[str, Any]]]
-    seeds: list[int]
     folder: Path
+    tasks: Sequence[Training]
 
     def waiting(self) -> list[int]:
-        """The jobs that are not examined."""
-        return [
-            index
-            for index, (job, options) in enumerate(self.tasks)
-            if _kept(self.folder / f"{job.name}.json", options, self.seeds) is None
-        ]
+        """Those that are not finished."""
+        return [i for i, task in enumerate(self.tasks) if task.kept(self.folder) is None]
 
     def work(self) -> None:
-        """Examine jobs until none is left that nobody has."""
+        """Train until none is left that nobody has."""
         for index in self.waiting():
-            job, options = self.tasks[index]
+            task = self.tasks[index]
             try:
-                with self._locked(job) as locked:
-                    if locked is not False:
-                        examine(self.graphs[job.dataset], job, options, self.seeds, self.folder)
+                with self._locked(task) as locked:
+                    if locked is not False and task.kept(self.folder) is None:
+                        task.run(self.folder)
             except OSError as error:
                 raise HopliteError(
                     f"cannot write to {self.folder}: {error.strerror}. What was finished is kept; "
@@ -170,20 +200,20 @@ class _Examinations:
 
     def tidy(self) -> None:
         """Remove the locks, and what killed processes left; not what another command is at."""
-        for job, _ in self.tasks:
-            with self._locked(job) as locked:
+        for task in self.tasks:
+            with self._locked(task) as locked:
                 if locked:
-                    for left in self.folder.glob(f".{job.name}.json.*tmp"):
+                    for left in self.folder.glob(f".{task.name}.json.*tmp"):
                         left.unlink(missing_ok=True)
-                    self._lock_of(job).unlink(missing_ok=True)
+                    self._lock_of(task).unlink(missing_ok=True)
 
-    def _lock_of(self, job: Job) -> Path:
-        return self.folder / f".{job.name}.lock"
+    def _lock_of(self, task: Training) -> Path:
+        return self.folder / f".{task.name}.lock"
 
     @contextlib.contextmanager
-    def _locked(self, job: Job) -> Iterator[bool | None]:
-        """Whether the job is this process's alone; None if nobody can know."""
-        handle = open_lock(self._lock_of(job))
+    def _locked(self, task: Training) -> Iterator[bool | None]:
+        """Whether the task is this process's alone; None if nobody can know."""
+        handle = open_lock(self._lock_of(task))
         try:
             yield lock(handle, wait=False)
         finally:
@@ -210,16 +240,6 @@ def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.
     ]
     spreads, means = (torch.stack(values).numpy() for values in zip(*found, strict=True))
     return means, spreads
-
-
-def _kept(path: Path, options: dict[str, Any], seeds: list[int]) -> Seen | None:
-    """What an earlier run kept for the same settings; anything else is made again."""
-    try:
-        found = read_json(path, Seen)
-    except (OSError, ValueError):
-        return None
-    same = (found.hoplite, found.config, found.seeds) == (__version__, options, seeds)
-    return found if same else None
 
 
 def _rounded(values: np.ndarray) -> Curve:

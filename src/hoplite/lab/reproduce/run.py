@@ -20,7 +20,8 @@ from hoplite.graph import Graph
 from hoplite.lab.machine import describe
 from hoplite.lab.report import write_markdown, write_report
 from hoplite.lab.reproduce import sections
-from hoplite.lab.reproduce.chosen import MODELS_SHARE, Job, examine, examine_many
+from hoplite.lab.reproduce.chosen import Examination, Job, result_of, train_all
+from hoplite.lab.reproduce.comparison import BASE, compare
 from hoplite.lab.reproduce.sections import Found, accuracy_entry
 from hoplite.lab.results import FILE, Provenance, Results, load_results, write_results
 from hoplite.predictions import write_table
@@ -30,6 +31,8 @@ from hoplite.training.results import as_seeds
 DATASETS = ("cora", "citeseer", "pubmed")
 LINEAR = ("sgc", "egc", "lgc")  # searched over the paper's whole grid, as is gcn
 CORES = os.cpu_count() or 1
+MODELS_SHARE = 0.8  # of all progress; then comparison, times, spectra and the report
+COMPARED, TIMED = 0.88, 0.95
 
 Report = Callable[[str, float], None]
 
@@ -134,6 +137,9 @@ def reproduce(
             coefficients=[*kept.coefficients, *sections.coefficients(found)],
         )
         keep()
+    if not quick:
+        results = _compared(results, graphs, folder, workers or CORES, report)
+        keep()
     effort = sections.QUICK if quick else sections.FULL
     for index, (name, graph) in enumerate(graphs.items()):
         times = sections.time_jobs(
@@ -141,28 +147,66 @@ def reproduce(
             [entry for entry in results.of("validation") if entry.dataset == name],
             effort,
             lambda what, part, i=index, n=name: report(
-                f"{n}: time of {what}", MODELS_SHARE + 0.15 * (i + part) / len(graphs)
+                f"{n}: time of {what}", COMPARED + (TIMED - COMPARED) * (i + part) / len(graphs)
             ),
         )
         results = replace(results, timing=results.timing + times)
         keep()
     for index, (name, graph) in enumerate(graphs.items()):
-        report(f"{name}: spectrum", 0.95 + 0.04 * index / len(graphs))
+        report(f"{name}: spectrum", TIMED + 0.04 * index / len(graphs))
         before = next((one for one in kept.spectrum if one.dataset == name), None)
         shown = sections.spectrum(name, graph, found, before)
         results = replace(results, spectrum=[*results.spectrum, shown])
-    write_results(results, folder)
     report("report", 0.99)
+    if not quick:
+        runs = folder / "runs.parquet"
+        write_table(sections.all_runs(found, runs if kept.accuracy else None), runs)
+    _write(results, folder, notes)
+    report("done", 1.0)
+    return results
+
+
+def compare_again(
+    out: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    notes: str = "",
+    progress: Report | None = None,
+) -> Results:
+    """The comparison on random splits alone, of the settings that the full run in ``out`` chose.
+
+    Everything else there stays; see :func:`reproduce` for the parameters.
+    """
+    folder, report = Path(out), progress or (lambda what, share: None)
+    results = load_results(folder)
+    if results.quick or not any(entry.model == BASE for entry in results.of("validation")):
+        raise HopliteError(f"{folder} holds no full run whose settings could be compared.")
+    graphs = {name: load(name) for name in DATASETS if name in (results.datasets or DATASETS)}
+    results = _compared(results, graphs, folder, workers or CORES, report)
+    _write(results, folder, notes)
+    report("done", 1.0)
+    return results
+
+
+def _compared(
+    results: Results, graphs: dict[str, Graph], folder: Path, workers: int, report: Report
+) -> Results:
+    def share(name: str, part: float) -> None:
+        report(f"{name}: random split", MODELS_SHARE + (COMPARED - MODELS_SHARE) * part)
+
+    command = f"hoplite reproduce --comparison --out {shlex.quote(_name(folder))}"
+    chosen = results.of("validation")
+    found = compare(graphs, chosen, folder / "comparison", workers, command, share)
+    return replace(results, comparison=found)
+
+
+def _write(results: Results, folder: Path, notes: str) -> None:
+    write_results(results, folder)
     try:
-        if not quick:
-            runs = folder / "runs.parquet"
-            write_table(sections.all_runs(found, runs if kept.accuracy else None), runs)
         write_report(results, folder / "report.html")
         write_markdown(results, folder / "RESULTS.md", notes=notes)
     except OSError as error:
         raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
-    report("done", 1.0)
-    return results
 
 
 def _found(folder: Path, new: Results) -> Results:
@@ -215,8 +259,12 @@ def _quick_jobs(
     for job in jobs:
         configuration = read_space(job.grid).configurations(job.dataset, job.model, job.fixed)[0]
         options[job] = full_options(job.model, configuration)
-    tasks = [(job, options[job]) for job in jobs]
-    for job, seen in examine_many(graphs, tasks, seeds, folder / "chosen", workers, report):
+    tasks = [Examination(graphs[job.dataset], job, options[job], seeds) for job in jobs]
+
+    def share(name: str, part: float) -> None:
+        report(name, MODELS_SHARE * part)
+
+    for job, seen in zip(jobs, train_all(tasks, folder / "chosen", workers, share), strict=True):
         entry = accuracy_entry(
             job, "validation", options[job], seeds, seen.val, seen.test,
             configurations=1, runs=len(seeds),
@@ -242,7 +290,7 @@ def _full_jobs(
         graph = graphs[job.dataset]
         ledger = search_job(graph, job, folder, seeds, workers, lambda part: share(0.9 * part))
         options = rank(ledger, "validation")[0].options
-        seen = examine(graph, job, options, seeds, folder / "chosen")
+        seen = result_of(Examination(graph, job, options, seeds), folder / "chosen")
         biased = choose(graph, ledger, "test")
         best, searched = biased.best, biased.summary()
         sizes = {
@@ -288,13 +336,18 @@ def _command(
     models: Sequence[str] | None,
     seeds: int,
 ) -> str:
-    """The command that repeats this; a folder outside the current one is left out of it."""
-    name = folder.name if folder.is_absolute() or ".." in folder.parts else folder.as_posix()
+    """The command that repeats this."""
     words = ["hoplite", "reproduce", *["--quick"] * quick]
     for dataset in datasets or ():
         words += ["--dataset", dataset]
     for model in models or ():
         words += ["--model", model]
     words += ["--seeds", str(seeds)] if seeds != 5 else []
-    # a name may hold bytes that are no UTF-8, which no results file can
-    return shlex.join([*words, "--out", name]).encode("utf-8", "replace").decode("utf-8")
+    return shlex.join([*words, "--out", _name(folder)])
+
+
+def _name(folder: Path) -> str:
+    """A folder as a command names it, without what is outside of the current one."""
+    name = folder.name if folder.is_absolute() or ".." in folder.parts else folder.as_posix()
+    # it may hold bytes that are no UTF-8, which no results file can
+    return name.encode("utf-8", "replace").decode("utf-8")

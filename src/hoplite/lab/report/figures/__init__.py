@@ -6,6 +6,7 @@ from hoplite.lab.report.figures.neighbourhood import neighbourhood_figure, stron
 from hoplite.lab.report.figures.results import (
     accuracy_figures,
     coefficient_figures,
+    comparison_figures,
     curve_figures,
     curves_note,
     spectrum_figures,
@@ -16,6 +17,7 @@ __all__ = [
     "accuracy_figures",
     "class_figure",
     "coefficient_figures",
+    "comparison_figures",
     "contribution_figure",
     "curve_figures",
     "curves_note",

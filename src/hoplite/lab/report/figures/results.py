@@ -21,8 +21,17 @@ from hoplite.lab.report.figures.base import (
     spread,
     thin,
 )
-from hoplite.lab.report.view import Cell, accuracy_table, order, score, setting
-from hoplite.lab.results import Coefficients, Curve, LossCurves, Response, Results, Spectrum
+from hoplite.lab.report.view import Cell, accuracy_table, interval, order, score, setting
+from hoplite.lab.results import (
+    Coefficients,
+    Curve,
+    Difference,
+    LossCurves,
+    OnSplits,
+    Response,
+    Results,
+    Spectrum,
+)
 from hoplite.words import NOTHING, dataset_name, number, signed
 
 OFFSET = 0.14  # ours above the line of the model, the paper below it
@@ -103,7 +112,7 @@ def _accuracy_figure(index: int, dataset: str, cells: list[tuple[str, Cell]]) ->
 
 
 def _points(
-    name: str, x: list[float], y: list[float], bars: dict[str, Any], marker: dict[str, Any]
+    name: str, x: Curve | list[float], y: list[Any], bars: dict[str, Any], marker: dict[str, Any]
 ) -> dict[str, Any]:
     places = {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": y, "error_x": bars}
     return {**places, "marker": marker, "hovertemplate": f"{name} %{{x:.1f}} %<extra></extra>"}
@@ -111,6 +120,63 @@ def _points(
 
 def _bars(values: list[float | None], tint: str) -> dict[str, Any]:
     return {"type": "data", "array": values, "color": tint, "thickness": 1.5, "width": 4}
+
+
+def comparison_figures(results: Results) -> list[Figure]:
+    """Differences from LGC on random splits with their intervals, one figure per dataset."""
+    found: dict[str, list[tuple[OnSplits, Difference]]] = {}
+    for entry in results.comparison:
+        if entry.difference is not None:
+            found.setdefault(entry.dataset, []).append((entry, entry.difference))
+    return [_comparison_figure(i, *group) for i, group in enumerate(found.items())]
+
+
+def _comparison_figure(
+    index: int, dataset: str, entries: list[tuple[OnSplits, Difference]]
+) -> Figure:
+    means = [100 * difference.mean for _, difference in entries]
+    widths = {
+        "all pairs at once": [100 * (d.high_all - d.mean) for _, d in entries],
+        "95 %": [100 * (d.high - d.mean) for _, d in entries],
+    }
+    data = []
+    for (name, halves), thickness in zip(widths.items(), (1, 4), strict=True):
+        bars = _bars(finite(halves), "@ink") | {"thickness": thickness}
+        marker = {"symbol": "diamond", "size": 10, "color": [color(e.model) for e, _ in entries]}
+        drawn = _points(name, finite(means), list(range(len(entries))), bars, marker)
+        data.append(drawn | {"hovertemplate": f"%{{x:.2f}} points, {name}<extra></extra>"})
+    return Figure(
+        f"comparison-{index}",
+        dataset_name(dataset),
+        " ".join(
+            f"{e.label}: {signed(100 * d.mean, 2)} points, all pairs {interval(d, every=True)}."
+            for e, d in entries
+        ),
+        data,
+        layout(
+            axis("test accuracy minus LGC's, points", zeroline=True),
+            axis(
+                "",
+                range=[len(entries) - 0.5, -0.5],
+                tickvals=list(range(len(entries))),
+                ticktext=[safe(f"{entry.gate or 'no'} gate") for entry, _ in entries],
+                showgrid=False,
+                zeroline=False,
+            ),
+            hovermode="closest",
+        ),
+        ["model", "difference", "95 %", "all pairs", "splits"],
+        [
+            [
+                entry.label,
+                signed(100 * d.mean, 2),
+                interval(d),
+                interval(d, every=True),
+                str(d.splits),
+            ]
+            for entry, d in entries
+        ],
+    )
 
 
 def curve_figures(results: Results) -> list[Figure]:
