@@ -51,7 +51,8 @@ def bench(
 ) -> None:
     """Measure Hoplite and its peers in turn and compare them with the goals.
 
-    Peers: torch's CSR product, SciPy, PyTorch Geometric and DGL where they are installed.
+    Peers: torch's CSR product, SciPy and DGL; the same models in plain torch, written with care,
+    and PyTorch Geometric's layers.
     """
     if out is not None:
         check_choice("the ending of --out", out.suffix, [".md"])
@@ -115,5 +116,5 @@ def _print(result: SuiteResult) -> None:
         for note in outcome.notes:
             print_line(f"  {benchmark.name}: {note}")
     print_line(RATIO_NOTE)
-    print_line(busy_line(result.machine))
+    print_line(busy_line(result))
     print_line(summary_line(result))

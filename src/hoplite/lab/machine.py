@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -17,7 +18,7 @@ from hoplite.propagation.backend import native
 
 PACKAGES = ("hoplite", "torch", "numpy", "scipy", "torch_geometric", "dgl")
 TRIAD_FLOATS = 2**25  # 128 MiB an array: far larger than the caches
-QUIET = 0.1  # others may use this share of the CPU without being told of
+QUIET = 0.1  # others may use this share of the CPU before times mean little
 
 
 @dataclass(frozen=True)
@@ -34,10 +35,34 @@ class Machine:
     system: str | None = None
     versions: dict[str, str] = field(default_factory=dict)
 
-    @property
-    def busy(self) -> bool:
-        """Whether others used so much of it that times mean little."""
-        return self.busy_before is not None and self.busy_before > QUIET
+
+class Others:
+    """How much of the CPU others use while something is measured.
+
+    It is what all processors worked, less what this process and its finished children did.
+    """
+
+    def __init__(self, read: Callable[[], tuple[float, float, float]] | None = None) -> None:
+        self._read = read or _processor_seconds
+        self._start = self._read()
+
+    def share(self) -> float:
+        """Of all cores, since this object was made: 0 to 1.
+
+        >>> counts = iter([(100.0, 40.0, 10.0), (120.0, 55.0, 20.0)])
+        >>> Others(lambda: next(counts)).share()  # 20 s of all cores: 15 at work, 10 of them ours
+        0.25
+        """
+        whole, worked, own = (b - a for a, b in zip(self._start, self._read(), strict=True))
+        return round(min(max((worked - own) / whole, 0.0), 1.0), 3) if whole > 0 else 0.0
+
+
+def _processor_seconds() -> tuple[float, float, float]:
+    """Seconds of all cores since the start: all, those at work, and those of this process."""
+    times = psutil.cpu_times()._asdict()
+    whole = sum(times.values()) - times.get("guest", 0.0) - times.get("guest_nice", 0.0)
+    resting = times["idle"] + times.get("iowait", 0.0)  # a guest's time is the user's, too
+    return whole, whole - resting, sum(psutil.Process().cpu_times()[:4])
 
 
 def describe(threads: int, floats: int = TRIAD_FLOATS) -> Machine:

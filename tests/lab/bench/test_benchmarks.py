@@ -6,22 +6,45 @@ import types
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests import untidy
+from torch.nn.functional import cross_entropy
 
 from hoplite import HopliteError
 from hoplite.lab.bench import epoch, hyper, many, peers, product, scaling
 from hoplite.lab.bench.child import peak_share, product_growth
 from hoplite.lab.bench.measure import Context, Effort
 from hoplite.lab.bench.product import power_law_matrix
+from hoplite.models import ModelConfig, build_model
+from hoplite.models.hlgc import GATES
+from hoplite.peers import quiet
 from hoplite.propagation.backend import get_num_threads
+from hoplite.propagation.engine import Propagation
 
 CONTEXT = Context(threads=2, bandwidth=1e10)
 PRODUCT = product.ProductSize(300, 4000, 8, Effort(3), speedup=3, memory=1.15)
-EPOCH = epoch.EpochSize(3, 4, Effort(2))
+CELLS = (
+    epoch.Cell("cora", "lgc", 3, threads=1, ms=3, layers=False),
+    epoch.Cell("cora", "lgc", 3, ratios={"TAGConv K=3": 100}),
+    epoch.Cell("pubmed", "egc", 2),
+    epoch.Cell("pubmed", "gcn"),
+    epoch.Cell("cora", "sgc", 2),
+    epoch.Cell("cora", "sgc", 2, dropout=0, ratios=epoch.ROWS),
+)
+EPOCH = epoch.EpochSize(CELLS, 4, Effort(2))
 
 
 @pytest.fixture(scope="module")
 def small(graphs):
     return graphs(n=60, d=8, dtype=np.float32, sparse=True)
+
+
+@pytest.fixture
+def context(small, monkeypatch):
+    """Every dataset is the small graph, and a peer's sample is one epoch."""
+    monkeypatch.setattr(epoch, "PEER_SECONDS", 0)
+    return Context(2, 1e10, load=lambda name: small)
 
 
 @pytest.fixture
@@ -99,47 +122,129 @@ def test_peak_sees_what_is_freed_again(monkeypatch):
     assert growth is None or growth > 60 * 2**20
 
 
-def test_epoch(small):
+def test_epoch(context):
     if peers.find("torch_geometric.nn") is None:
         pytest.skip("PyTorch Geometric is not installed")
-    outcome = epoch.run(CONTEXT, EPOCH, small)
-    cases = [(figure.case, figure.peer) for figure in outcome.figures]
-    assert cases[:2] == [("lgc, 3 hops, 1 thread", None), ("lgc, 3 hops, 1 thread", "TAGConv K=3")]
-    assert ("lgc, 3 hops, 2 threads", "TAGConv K=3, CSR") in cases
-    assert {peer for _, peer in cases} >= {"SGConv K=2", "ChebConv K=3", "GCNConv, 2 layers"}
-    goals = [figure.goal.text for figure in outcome.figures if figure.goal]
-    assert goals == ["<= 3 ms", ">= 100x", ">= 100x"]
+    outcome = epoch.run(context, EPOCH)
+    found = {}
+    for figure in outcome.figures:
+        found.setdefault(figure.case, []).append(figure)
+    names = {case: {figure.peer for figure in figures} for case, figures in found.items()}
+    rows = {"torch, rows of S^k X", "SGConv K=2, cached"}
+    assert names == {
+        "cora, lgc, 3 hops, 1 thread": {None, "torch CSR"},
+        "cora, lgc, 3 hops, 2 threads": {"torch CSR", "TAGConv K=3", "TAGConv K=3, CSR"},
+        "pubmed, egc, 2 hops, 2 threads": {"torch CSR"},
+        "pubmed, gcn, 2 threads": {"torch CSR", "GCNConv, 2 layers"},
+        "cora, sgc, 2 hops, 2 threads": {"torch CSR", "SGConv K=2"},
+        "cora, sgc, 2 hops, no dropout, 2 threads": rows,
+        "cora, sgc, 2 hops, no dropout, 2 threads: set-up": rows,
+    }
+    for figures in found.values():  # the strongest peer first
+        ratios = [figure.ratio for figure in figures if figure.peer]
+        assert ratios == sorted(ratios)
+    goals = {(f.case[:9], f.peer): f.goal.text for f in outcome.figures if f.goal}
+    assert goals == {
+        ("cora, lgc", None): "<= 3 ms",
+        ("cora, lgc", "TAGConv K=3"): ">= 100x",
+        ("cora, sgc", "torch, rows of S^k X"): ">= 1x",
+    }
     assert not outcome.notes
 
 
-def test_epoch_without_pyg(small, alone):
-    outcome = epoch.run(CONTEXT, EPOCH, small)
-    assert all(figure.peer is None for figure in outcome.figures)
+def test_epoch_without_pyg(context, alone):
+    outcome = epoch.run(context, EPOCH)
+    assert {figure.peer for figure in outcome.figures} == {None, "torch CSR", *epoch.ROWS}
     assert outcome.notes == [peers.missing_note("PyTorch Geometric")]
 
 
-def test_pyg_epoch_trains_and_both_inputs_agree(small):
-    nn = peers.find("torch_geometric.nn")
-    if nn is None:
-        pytest.skip("PyTorch Geometric is not installed")
-    data = peers.PygData(small)
-    layers = []
-    for csr in (False, True):
+def test_the_sizes_of_epoch_and_hyper():
+    goals = {
+        cell.model: cell.ms for cell in epoch.FULL.cells if cell.dataset == "pubmed" and cell.ms
+    }
+    assert goals == {"sgc": 5, "egc": 6, "lgc": 6}
+    assert {cell.dataset for cell in epoch.FULL.cells if not cell.dropout} == {"cora", "pubmed"}
+    assert all(cell.rivals() for cell in epoch.FULL.cells)
+    limits = {(gate.dataset, gate.name): gate.ms for gate in hyper.FULL.gates}
+    assert limits == {
+        ("cora", "class"): 15,
+        ("cora", "node"): 250,
+        ("cora", "feature"): 120,
+        ("citeseer", "feature"): 400,
+    }
+    assert {gate.name for gate in hyper.QUICK.gates} == set(GATES)
+
+
+@pytest.mark.filterwarnings(untidy.UNTRAINED)
+@given(graph=untidy.graphs(), seed=untidy.SEEDS, data=st.data())
+def test_plain_torch_is_the_same_model(graph, seed, data):
+    model, hops = data.draw(st.sampled_from(sorted(peers.PLAIN))), data.draw(st.integers(1, 5))
+    rate = data.draw(st.sampled_from([0.0, 1e-9]))  # with dropout, but of nothing
+    ((_, build),) = peers.plain(model, rate, hops=hops, hidden=4).items()
+    torch.manual_seed(seed)
+    peer = build(peers.PeerData(graph))
+    sizes = {"hidden": 4} if model == "gcn" else {"hops": hops}
+    ours = build_model(ModelConfig(model, **sizes), graph.num_features, graph.num_classes)
+    shapes = ours.shapes()
+    names = {
+        "sgc": ["theta"], "egc": ["theta", "beta"], "lgc": ["theta", "alpha"],
+        "gcn": ["hidden_weight", "hidden_bias", "weight", "bias"],
+    }[model]  # fmt: skip
+    copies = {}
+    for name, weight in zip(names, peer.weights, strict=True):
+        copy = weight.detach().T if model == "sgc" else weight.detach()
+        copies[name] = copy.reshape(1, *shapes[name]).clone().requires_grad_()
+    propagation = Propagation(graph, ours.config.operator, ours.config.basis, ours.config.hops)
+
+    def logits(nodes):
+        return ours.logits(copies, propagation.view(nodes), None, None)[:, 0]
+
+    targets = torch.from_numpy(np.array(graph.labels)[graph.split.train])
+    with quiet():
+        theirs = peer.step()
+        cross_entropy(theirs, targets).backward()
+        checked = peer.check()
+    mine = logits(graph.split.train)
+    cross_entropy(mine, targets).backward()
+    near = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(theirs, mine, **near)
+    torch.testing.assert_close(checked, logits(graph.split.val), **near)
+    for weight, copy in zip(peer.weights, copies.values(), strict=True):
+        gradient = weight.grad.T if model == "sgc" else weight.grad
+        torch.testing.assert_close(gradient.flatten(), copy.grad.flatten(), **near)
+
+
+def test_plain_dropout_keeps_the_mean_and_drops_alike_in_the_transpose(small):
+    torch.manual_seed(0)
+    data = peers.PeerData(small)
+    with quiet():
+        draws = [[form.to_dense() for form in data.dropped(0.25)] for _ in range(100)]
+    assert all(torch.equal(X, transpose.T) for X, transpose in draws)
+    values = torch.stack([X for X, _ in draws])
+    torch.testing.assert_close(values, (values != 0) * data.X / 0.75)
+    assert abs((values != 0)[:, data.X != 0].double().mean() - 0.75) < 0.02
+
+
+def test_peers_train(small):
+    """An epoch moves every weight, and both inputs of TAGConv give the same."""
+    ends = []
+    builders = peers.plain("gcn", 0.0) | peers.layers("lgc", 0.0, hops=3)
+    for build in builders.values():
         torch.manual_seed(0)
-        model = peers.tag(nn, data, 3)
-        first = [weight.detach().clone() for weight in model.parameters()]
-        run_epoch = peers.training_epoch(data, model, csr=csr, rate=0.0)
+        peer = build(peers.PeerData(small))
+        first = [weight.detach().clone() for weight in peer.weights]
+        run_epoch = peer.epoch
         assert all(0 <= run_epoch() <= 1 for _ in range(2))
-        moved = zip(first, model.parameters(), strict=True)
+        moved = zip(first, peer.weights, strict=True)
         assert all((old - new).abs().max() > 0.1 for old, new in moved)
-        layers.append(model)
-    for one, other in zip(layers[0].parameters(), layers[1].parameters(), strict=True):
+        ends.append(peer.weights)
+    for one, other in zip(*ends[1:], strict=True):  # of TAGConv, if it is installed
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_many(small):
+def test_many(context):
     size = many.ManySize(2, 1, 2, 3, 4, Effort(2), ms=1.5)
-    (figure,) = many.run_many(CONTEXT, size, small).figures
+    (figure,) = many.run_many(context, size).figures
     assert figure.case.startswith("27 runs of lgc, 2 hops")
     assert figure.peer == "one by one"
     assert figure.goal.text == "<= 1.5 ms"
@@ -153,8 +258,8 @@ def test_the_paper_grid_has_945_runs():
 
 def test_grid(small):
     shares = []
-    context = Context(1, 1e10, lambda what, share: shares.append(share))
-    outcome = many.run_grid(context, many.GridSize((1, 2), 2, 5, 2), small)
+    context = Context(1, 1e10, lambda what, share: shares.append(share), load=lambda name: small)
+    outcome = many.run_grid(context, many.GridSize((1, 2), 2, 5, 2))
     assert outcome.figures[0].case == "108 runs of lgc, k in 1, 2"
     assert outcome.figures[0].unit == "min"
     assert shares == sorted(shares)
@@ -163,10 +268,11 @@ def test_grid(small):
     assert "best mean validation accuracy" in outcome.notes[0]
 
 
-def test_hyper(small):
-    size = hyper.HyperSize(2, {"class": 3, "node": 2, "feature": 2}, Effort(2), {"class": 1e6})
-    outcome = hyper.run(CONTEXT, size, small)
-    assert [figure.passed for figure in outcome.figures].count(True) == 1
+def test_hyper(context):
+    gates = (("cora", "class", 3, 1e6), ("cora", "node", 2, 0), ("citeseer", "feature", 2, 0))
+    size = hyper.HyperSize(tuple(hyper.Gate(*gate) for gate in gates), Effort(2))
+    outcome = hyper.run(context, size)
+    assert [figure.passed for figure in outcome.figures] == [True, False, False]
     assert all(figure.ours > 0 for figure in outcome.figures)
 
 

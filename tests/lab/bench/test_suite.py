@@ -1,6 +1,8 @@
 """The suite and its reports: choice, JSON, Markdown, and the command itself."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 from tests.commands import hoplite
@@ -9,7 +11,6 @@ from hoplite import ConfigError
 from hoplite.lab import machine
 from hoplite.lab.bench import suite
 from hoplite.lab.bench.measure import Figure, Goal, Outcome
-from hoplite.lab.machine import Machine
 
 
 def fake(context, size):
@@ -28,11 +29,14 @@ AVAILABLE = (
 )
 
 
-@pytest.fixture
-def small_triad(monkeypatch):
-    """The machine's facts without the seconds that an honest bandwidth takes."""
+@pytest.fixture(params=[0.1])
+def small_triad(monkeypatch, request):
+    """The machine's facts without the seconds that an honest bandwidth takes, and its others."""
     whole = machine.describe
     monkeypatch.setattr(machine, "describe", lambda threads: whole(threads, floats=2**16))
+    counts = [(0.0, 0.0, 0.0), (10.0, 9.0, 9.0 - 10 * request.param)]
+    readings = iter(counts * 4)
+    monkeypatch.setattr(machine, "_processor_seconds", lambda: next(readings))
 
 
 @pytest.fixture
@@ -98,9 +102,36 @@ def test_markdown(result):
     assert "\n\n\n" not in page
 
 
-def test_a_busy_machine_is_told_of():
-    assert "repeat it on an idle machine" in suite.busy_line(Machine(busy_before=0.4))
-    assert suite.busy_line(Machine(busy_before=0.04)).endswith("before the run.")
+@pytest.mark.parametrize("small_triad", [0.11, 1.0], indirect=True)
+def test_a_busy_machine_gets_times_alone(small_triad, result):
+    share = f"{100 * result.others['one']:.0f} %"
+    page = suite.markdown(result, "hoplite bench --quick")
+    assert "| fast | 2 ms | peer: 8 ms | - | >= 3x: not judged |" in page
+    assert "| slow | 20 s | - | - | <= 3 ms: not judged |" in page
+    assert f"others used {share} of the CPU meanwhile" in page
+    assert "0 of 0 goals reached, 2 not judged" in page
+    assert f"during a benchmark {share} at most" in page
+    values = result.as_dict()
+    (benchmark,) = values["benchmarks"]
+    assert {f["ratio"] for f in benchmark["figures"]} == {None}
+    assert {f["passed"] for f in benchmark["figures"]} == {None}
+    assert (values["goals_reached"], values["goals_missed"]) == (0, 0)
+
+
+def test_a_quiet_machine_is_told_of(result):
+    line = suite.busy_line(result)
+    assert line.endswith("and during a benchmark 10 % at most.")
+
+
+def test_others_are_told_from_this_process():
+    """Its own work, and that of a child it waited for, is not others'."""
+    before = machine._processor_seconds()
+    subprocess.run([sys.executable, "-c", "sum(range(3 * 10**7))"], check=True)
+    sum(range(10**7))
+    whole, worked, own = machine._processor_seconds()
+    assert own - before[2] > 0.2
+    assert 0 <= worked <= whole
+    assert 0 <= machine.Others().share() <= 1
 
 
 def test_command(tmp_path):

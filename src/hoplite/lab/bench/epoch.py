@@ -1,164 +1,175 @@
-"""`epoch`: one epoch on Cora (training step and validation), against PyTorch Geometric's layers.
+"""`epoch`: one epoch on Cora and Pubmed (training step and validation), beside the peers'.
 
-Ours runs through hoplite.train, a single seed, and includes a share of its set-up; a peer's epoch
-does not include building its model. TAGConv learns one weight matrix per hop where LGC learns one
-coefficient: it is the peer's layer closest to LGC, and is timed with edge_index, its usual input,
-and with a CSR adjacency. The other pairs are given for orientation.
+A peer is the same model in plain torch, written with care, or PyTorch Geometric's layers as they
+come; see :mod:`hoplite.lab.bench.peers`. The strongest peer of a case stands first. Ours runs
+through hoplite.train, a single seed, and includes a share of its set-up, which a peer's epoch does
+not. Where nothing is dropped, so that SGC is a linear layer on features that are made once, the
+set-up (with the first epoch) and the epochs after it are measured apart, for both sides.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from hoplite.datasets import load
 from hoplite.graph import Graph
-from hoplite.lab.bench import peers as pyg
-from hoplite.lab.bench.measure import (
-    Contestant,
-    Context,
-    Effort,
-    Figure,
-    Goal,
-    Outcome,
-    interleave,
-    timed,
-    using_threads,
-)
+from hoplite.lab.bench import peers
+from hoplite.lab.bench.measure import Contestant, Context, Effort, Figure, Goal, Outcome, timed
 from hoplite.peers import find
 from hoplite.training import train
+from hoplite.words import plural
 
 SETTINGS: dict[str, Any] = {"lr": 0.2, "weight_decay": 5e-4, "dropout": 0.5}
+PEER_SECONDS = 0.1  # a sample of a peer takes at least this, or one epoch
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model on a dataset: goals for our epoch and for its ratio to a peer, and who takes part."""
+
+    dataset: str
+    model: str
+    hops: int | None = None
+    dropout: float = 0.5
+    threads: int | None = None  # as many as the whole run
+    ms: float | None = None
+    ratios: dict[str, float] = field(default_factory=dict)  # by the peer's name
+    layers: bool = True  # PyTorch Geometric's, too
+
+    @property
+    def size(self) -> dict[str, int]:
+        return {} if self.hops is None else {"hops": self.hops}
+
+    def case(self, threads: int) -> str:
+        """
+        >>> Cell("cora", "sgc", 2, dropout=0).case(1)
+        'cora, sgc, 2 hops, no dropout, 1 thread'
+        """
+        parts = [self.dataset, self.model, *[f"{self.hops} hops"] * (self.hops is not None)]
+        return ", ".join([*parts, *["no dropout"] * (not self.dropout), plural(threads, "thread")])
+
+    def rivals(self) -> dict[str, peers.Build]:
+        """The peers by name."""
+        found = peers.plain(self.model, self.dropout, **self.size)
+        return found | (peers.layers(self.model, self.dropout, **self.size) if self.layers else {})
+
+    def laps(self, graph: Graph, epochs: int) -> tuple[float, float]:
+        """Of our own training: see :func:`laps`."""
+        return laps(graph, self.model, epochs, dropout=self.dropout, **self.size)
+
+    def epoch(self, graph: Graph, epochs: int) -> float:
+        """Seconds per epoch of our own training, a share of its set-up included."""
+        options = SETTINGS | {"dropout": self.dropout, **self.size}
+        result = train(graph, self.model, epochs=epochs, patience=epochs, **options)
+        return result.ms_per_epoch / 1e3
 
 
 @dataclass(frozen=True)
 class EpochSize:
-    """Hops of LGC and TAGConv, our epochs per sample, and the effort per pair."""
+    """The cells, our epochs per sample, and the effort per cell."""
 
-    hops: int
+    cells: tuple[Cell, ...]
     epochs: int
     effort: Effort
-    slow_peer_alone: bool = True  # time TAGConv with one thread, too
-    ms: float = 3.0  # the goal with one thread
-    speedup: float = 100.0  # the goal over TAGConv
 
 
-QUICK = EpochSize(20, 100, Effort(3, 5), slow_peer_alone=False)
-FULL = EpochSize(20, 300, Effort(7, 120))
+ROWS = {"torch, rows of S^k X": 1.0}
+CELLS = (
+    Cell("cora", "lgc", 20, threads=1, ms=3),
+    Cell("cora", "lgc", 20, ratios={"TAGConv K=20": 100}),
+    Cell("cora", "sgc", 2),
+    Cell("cora", "sgc", 2, dropout=0, ratios=ROWS),
+    Cell("cora", "gcn"),
+    Cell("pubmed", "sgc", 10, ms=5),
+    Cell("pubmed", "sgc", 10, dropout=0, ratios=ROWS),
+    Cell("pubmed", "egc", 20, ms=6),
+    Cell("pubmed", "lgc", 20, ms=6),
+    Cell("pubmed", "gcn"),
+)
+FULL = EpochSize(CELLS, 300, Effort(7, 60))
+# dense X takes seconds an epoch on Pubmed, and so does TAGConv with one thread
+QUICK = EpochSize(
+    tuple(replace(c, layers=c.dataset == "cora" and not c.threads) for c in CELLS), 50, Effort(3, 2)
+)
 
 
-@dataclass(frozen=True)
-class Duel:
-    """Our sample, and the epochs of peers that are timed in turn with it."""
-
-    case: str
-    threads: int
-    ours: Callable[[], float]
-    peers: dict[str, Callable[[], float]] = field(default_factory=dict)
-    warm_up: Callable[[], float] | None = None  # of the peers; by default an epoch of each
-    goal: Goal | None = None  # of our own time
-    ratio_goals: dict[str, Goal] = field(default_factory=dict)
-
-    def figures(self, context: Context, effort: Effort) -> list[Figure]:
-        contestants = [
-            Contestant(self.case, self.ours),
-            *[Contestant(name, timed(epoch), self.warm_up) for name, epoch in self.peers.items()],
-        ]
-        with using_threads(self.threads):
-            samples = interleave(contestants, effort, context.report)
-        alone = [samples.figure(self.case, self.case, goal=self.goal)]
-        beside = [
-            samples.figure(self.case, self.case, name, goal=self.ratio_goals.get(name))
-            for name in self.peers
-        ]
-        return alone + beside if self.goal is not None or not beside else beside
+def run(context: Context, size: EpochSize) -> Outcome:
+    """Time every cell, ours in turn with the peers."""
+    graphs = {name: context.load(name) for name in {cell.dataset: None for cell in size.cells}}
+    figures: list[Figure] = []
+    for index, cell in enumerate(size.cells):
+        part = context.part(index, len(size.cells), f"{cell.dataset}, {cell.model}: ")
+        figures += _figures(part, cell, size, graphs[cell.dataset])
+    known = find("torch_geometric.nn") is not None
+    return Outcome(figures, [] if known else [peers.missing_note("PyTorch Geometric")])
 
 
-def our_epoch(graph: Graph, model: str, epochs: int, **options: Any) -> Callable[[], float]:
-    """A sample: seconds per epoch of one run that trains for ``epochs``, through hoplite.train."""
+def _figures(context: Context, cell: Cell, size: EpochSize, graph: Graph) -> list[Figure]:
+    data, builders = peers.PeerData(graph), cell.rivals()
+    torch.manual_seed(0)
+    epochs = {name: peer_epoch(build(data)) for name, build in builders.items()}
+    if cell.dropout:
+        return _beside(context, cell, size, "", lambda: cell.epoch(graph, size.epochs), epochs)
+    set_ups = {
+        name: timed(lambda build=build: build(peers.PeerData(graph)).epoch())
+        for name, build in builders.items()
+    }
+    first, later = (lambda: cell.laps(graph, 1)[0]), (lambda: cell.laps(graph, size.epochs)[1])
+    return [
+        *_beside(context.part(0, 2), cell, size, "", later, epochs),
+        *_beside(context.part(1, 2), replace(cell, ratios={}), size, ": set-up", first, set_ups),
+    ]
+
+
+def _beside(
+    context: Context,
+    cell: Cell,
+    size: EpochSize,
+    what: str,
+    ours: Callable[[], float],
+    rivals: dict[str, Callable[[], float]],
+) -> list[Figure]:
+    """Our figure alone, if it has a goal or no peer, and beside each peer, the strongest first."""
+    contestants = [Contestant("hoplite", ours)]
+    contestants += [Contestant(name, sample) for name, sample in rivals.items()]
+    samples = context.race(contestants, size.effort, cell.threads)
+    case = f"{cell.case(cell.threads or context.threads)}{what}"
+    goals = {name: Goal.ratio_at_least(least) for name, least in cell.ratios.items()}
+    figures = [samples.figure(case, "hoplite", name, goals.get(name)) for name in rivals]
+    figures.sort(key=lambda figure: figure.ratio or 0.0)
+    goal = None if cell.ms is None else Goal.at_most(cell.ms, "ms")
+    return [samples.figure(case, "hoplite", goal=goal)] * (goal is not None or not rivals) + figures
+
+
+def peer_epoch(peer: peers.Peer) -> Callable[[], float]:
+    """A sample: mean seconds of an epoch, over as many as PEER_SECONDS take, at least one."""
+    epoch = peer.epoch
 
     def sample() -> float:
-        result = train(graph, model, epochs=epochs, patience=epochs, **(SETTINGS | options))
-        return result.ms_per_epoch / 1e3
+        started, count = time.perf_counter(), 0
+        while not count or time.perf_counter() - started < PEER_SECONDS:
+            epoch()
+            count += 1
+        return (time.perf_counter() - started) / count
 
     return sample
 
 
-def run(context: Context, size: EpochSize, graph: Graph | None = None) -> Outcome:
-    """Time LGC with one thread and with all, other models with all, and the peers beside them."""
-    graph = load("cora") if graph is None else graph
-    nn = find("torch_geometric.nn")
-    notes = [] if nn is not None else [pyg.missing_note("PyTorch Geometric")]
-    duels = _lgc_duels(context, size, graph, nn) + _orientation(context, size, graph, nn)
-    figures: list[Figure] = []
-    for index, duel in enumerate(duels):
-        inner = Context(
-            context.threads,
-            context.bandwidth,
-            lambda what, share, index=index: context.report(what, (index + share) / len(duels)),
-        )
-        figures += duel.figures(inner, size.effort)
-    return Outcome(figures, notes)
-
-
-def _lgc_duels(context: Context, size: EpochSize, graph: Graph, nn: Any) -> list[Duel]:
-    """LGC against TAGConv, with one thread and with all."""
-    duels = []
-    for threads in sorted({1, context.threads}):
-        peers: dict[str, Callable[[], float]] = {}
-        goals: dict[str, Goal] = {}
-        warm_up = None
-        if nn is not None and (threads == context.threads or size.slow_peer_alone):
-            data = pyg.PygData(graph)
-            for csr in (False, True):
-                name = f"TAGConv K={size.hops}" + (", CSR" if csr else "")
-                torch.manual_seed(0)
-                peers[name] = pyg.training_epoch(data, pyg.tag(nn, data, size.hops), csr=csr)
-            # an epoch of all hops takes seconds; one hop loads the same code
-            warm_up = pyg.training_epoch(data, pyg.tag(nn, data, 1))
-            goals = {f"TAGConv K={size.hops}": Goal.ratio_at_least(size.speedup)}
-        duels.append(
-            Duel(
-                f"lgc, {size.hops} hops, {_threads(threads)}",
-                threads,
-                our_epoch(graph, "lgc", size.epochs, hops=size.hops),
-                peers,
-                warm_up,
-                Goal.at_most(size.ms, "ms") if threads == 1 else None,
-                goals,
-            )
-        )
-    return duels
-
-
-def _orientation(context: Context, size: EpochSize, graph: Graph, nn: Any) -> list[Duel]:
-    """Other models beside the peers' layers of the same degree."""
-    two: dict[str, Any] = {"hops": 2}
-    chosen: list[tuple[str, str, dict[str, Any], str, Callable[..., torch.nn.Module]]] = [
-        ("sgc, 2 hops", "sgc", two, "SGConv K=2", lambda data: pyg.sgc(nn, data, 2)),
-        (
-            "lgc, chebyshev, 2 hops",
-            "lgc",
-            two | {"operator": "laplacian", "basis": "chebyshev"},
-            "ChebConv K=3",
-            lambda data: pyg.cheb(nn, data, 2),
-        ),
-        ("gcn", "gcn", {}, "GCNConv, 2 layers", lambda data: pyg.gcn(nn, data)),
-    ]
-    duels = []
-    for case, model, options, name, build in chosen:
-        peers: dict[str, Callable[[], float]] = {}
-        if nn is not None:
-            data = pyg.PygData(graph)
-            torch.manual_seed(0)
-            peers[name] = pyg.training_epoch(data, build(data))
-        ours = our_epoch(graph, model, size.epochs, **options)
-        duels.append(Duel(f"{case}, {_threads(context.threads)}", context.threads, ours, peers))
-    return duels
-
-
-def _threads(count: int) -> str:
-    return f"{count} thread{'s' if count > 1 else ''}"
+def laps(graph: Graph, model: str, epochs: int, **options: Any) -> tuple[float, float]:
+    """Seconds of set-up and first epoch, and of each epoch after it (NaN if there is none)."""
+    ends = [time.perf_counter()]
+    train(
+        graph,
+        model,
+        epochs=epochs,
+        patience=epochs,
+        progress=lambda state: ends.append(time.perf_counter()),
+        **(SETTINGS | options),
+    )
+    later = (ends[-1] - ends[1]) / (epochs - 1) if epochs > 1 else math.nan
+    return ends[1] - ends[0], later

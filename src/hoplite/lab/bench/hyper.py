@@ -1,4 +1,4 @@
-"""`hyper`: one epoch of hLGC on Cora for each of its gates, k = 10, dropout 0.5.
+"""`hyper`: one epoch of hLGC (training step and validation) for each gate, k = 10, dropout 0.5.
 
 A sample is a short training through hoplite.train; the time from the end of its first epoch to the
 end of its last is divided by the epochs between, so that set-up, which hundreds of epochs share in
@@ -7,79 +7,69 @@ use, does not count for a few.
 
 from __future__ import annotations
 
-import math
-import time
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
 
-from hoplite.datasets import load
-from hoplite.graph import Graph
-from hoplite.lab.bench.epoch import SETTINGS
-from hoplite.lab.bench.measure import (
-    Contestant,
-    Context,
-    Effort,
-    Goal,
-    Outcome,
-    interleave,
-    using_threads,
-)
-from hoplite.models.hlgc import GATES
-from hoplite.training import train
+from hoplite.lab.bench.epoch import laps
+from hoplite.lab.bench.measure import Contestant, Context, Effort, Goal, Outcome
+
+HOPS = 10
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A gate on a dataset, the epochs of a sample (at least 2), and the goal for one in ms."""
+
+    dataset: str
+    name: str
+    epochs: int
+    ms: float
+
+    @property
+    def case(self) -> str:
+        return f"{self.dataset}, hlgc, gate {self.name}, {HOPS} hops"
 
 
 @dataclass(frozen=True)
 class HyperSize:
-    """Hops, epochs per sample of each gate (at least 2), and the goal of each in ms."""
+    """The gates, and the effort for all."""
 
-    hops: int
-    epochs: dict[str, int]
+    gates: tuple[Gate, ...]
     effort: Effort
-    ms: dict[str, float] = field(
-        default_factory=lambda: {"class": 15.0, "node": 250.0, "feature": 250.0}
-    )
 
 
-QUICK = HyperSize(10, {"class": 21, "node": 3, "feature": 3}, Effort(3, 4))
-FULL = HyperSize(10, {"class": 100, "node": 20, "feature": 20}, Effort(5, 240))
+QUICK = HyperSize(
+    (
+        Gate("cora", "node", 3, 250),
+        Gate("cora", "class", 21, 15),
+        Gate("cora", "feature", 3, 120),
+    ),
+    Effort(3, 4),
+)
+FULL = HyperSize(
+    (
+        Gate("cora", "node", 20, 250),
+        Gate("cora", "class", 100, 15),
+        Gate("cora", "feature", 20, 120),
+        Gate("citeseer", "feature", 20, 400),
+    ),
+    Effort(5, 240),
+)
 
 
-def run(context: Context, size: HyperSize, graph: Graph | None = None) -> Outcome:
+def run(context: Context, size: HyperSize) -> Outcome:
     """Time an epoch of each gate, in turn."""
-    graph = load("cora") if graph is None else graph
-    contestants = [
-        Contestant(
-            gate,
-            partial(steady_epoch, graph, gate, size.hops, size.epochs[gate]),
-            warm_up=partial(steady_epoch, graph, gate, size.hops, 1),
-        )
-        for gate in GATES
-    ]
-    with using_threads(context.threads):
-        samples = interleave(contestants, size.effort, context.report)
+    graphs = {gate.dataset: context.load(gate.dataset) for gate in size.gates}
+
+    def contestant(gate: Gate) -> Contestant:
+        def seconds(epochs: int) -> float:
+            return laps(graphs[gate.dataset], "hlgc", epochs, gate=gate.name, hops=HOPS)[1]
+
+        return Contestant(gate.case, lambda: seconds(gate.epochs), warm_up=lambda: seconds(1))
+
+    samples = context.race([contestant(gate) for gate in size.gates], size.effort)
     figures = [
-        samples.figure(
-            f"hlgc, gate {gate}, {size.hops} hops",
-            gate,
-            goal=Goal.at_most(size.ms[gate], "ms") if gate in size.ms else None,
-        )
-        for gate in GATES
+        samples.figure(gate.case, gate.case, goal=Goal.at_most(gate.ms, "ms"))
+        for gate in size.gates
     ]
-    counts = ", ".join(f"{size.epochs[gate]} epochs of {gate}" for gate in GATES)
+    counts = ", ".join(f"{gate.epochs} epochs of {gate.name}" for gate in size.gates)
     return Outcome(figures, [f"a sample trains {counts}; set-up and first epoch do not count."])
-
-
-def steady_epoch(graph: Graph, gate: str, hops: int, epochs: int) -> float:
-    """Seconds per epoch after the first of a training of ``epochs`` (NaN if that is all)."""
-    ends: list[float] = []
-    train(
-        graph,
-        "hlgc",
-        gate=gate,
-        hops=hops,
-        epochs=epochs,
-        patience=epochs,
-        progress=lambda state: ends.append(time.perf_counter()),
-        **SETTINGS,
-    )
-    return (ends[-1] - ends[0]) / (epochs - 1) if epochs > 1 else math.nan

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from hoplite.config import TrainingConfig
-from hoplite.datasets import load
 from hoplite.errors import GraphError, HopliteWarning
 from hoplite.graph import Graph
 from hoplite.lab import paper
@@ -24,7 +23,6 @@ from hoplite.lab.bench.measure import (
     Figure,
     Goal,
     Outcome,
-    interleave,
     timed,
     using_threads,
 )
@@ -85,9 +83,9 @@ def fit_lgc(
     return fit_runs(model, propagation, runs, train, val, progress=progress)
 
 
-def run_many(context: Context, size: ManySize, graph: Graph | None = None) -> Outcome:
+def run_many(context: Context, size: ManySize) -> Outcome:
     """Time the whole batch, and a sample of its runs alone, per run and epoch."""
-    graph = load("cora") if graph is None else graph
+    graph = context.load("cora")
     runs = paper_runs(size.seeds, size.epochs, size.epochs)  # patience: no run leaves early
     longer = paper_runs(size.seeds, size.alone_epochs, size.alone_epochs)
     chosen = longer[:: max(len(longer) // size.alone, 1)][: size.alone]
@@ -97,8 +95,7 @@ def run_many(context: Context, size: ManySize, graph: Graph | None = None) -> Ou
         Contestant("together", lambda: together() / (len(runs) * size.epochs)),
         Contestant("one by one", lambda: alone() / (len(chosen) * size.alone_epochs)),
     ]
-    with using_threads(context.threads):
-        samples = interleave(contestants, size.effort, context.report)
+    samples = context.race(contestants, size.effort)
     goal = None if size.ms is None else Goal.at_most(size.ms, "ms")
     case = f"{len(runs)} runs of lgc, {size.hops} hops, per run and epoch"
     notes = [
@@ -122,9 +119,9 @@ class GridSize:
 GRID = GridSize(tuple(map(int, paper.grid("cora", "lgc")["hops"])))
 
 
-def run_grid(context: Context, size: GridSize, graph: Graph | None = None) -> Outcome:
+def run_grid(context: Context, size: GridSize) -> Outcome:
     """Train every run of the grid once, with early stopping, and give the wall time."""
-    graph = load("cora") if graph is None else graph
+    graph = context.load("cora")
     runs = paper_runs(size.seeds, size.epochs, size.patience)
     epochs = 0
     best = (-1.0, 0, "")

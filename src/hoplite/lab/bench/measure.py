@@ -12,11 +12,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from hoplite.datasets import load
+from hoplite.graph import Graph
 from hoplite.propagation.backend import get_num_threads, set_num_threads
 
 # A benchmark tells what it is doing and how much of it is done, from 0 to 1.
@@ -61,12 +63,13 @@ class Figure:
     ratio: float | None = None  # theirs / ours, the median over the rounds: above 1, ours is faster
     goal: Goal | None = None
     rounds: int = 1
+    judged: bool = True  # whether the goal may be: not after a busy time
 
     @property
     def passed(self) -> bool | None:
-        """Whether the goal is reached; None without one."""
+        """Whether the goal is reached; None without one, or if nobody can tell."""
         value = self.ratio if self.goal is not None and self.goal.of_ratio else self.ours
-        if self.goal is None or value is None:
+        if self.goal is None or value is None or not self.judged:
             return None
         return self.goal.low <= value <= self.goal.high
 
@@ -92,18 +95,10 @@ class Outcome:
     notes: list[str] = field(default_factory=list)
     facts: dict[str, float] = field(default_factory=dict)
 
-
-@dataclass(frozen=True)
-class Context:
-    """Threads, the memory bandwidth measured with them (B/s), where to tell progress and to write.
-
-    ``folder`` is for large files, which later benchmarks of the run may use.
-    """
-
-    threads: int
-    bandwidth: float
-    report: Report = lambda what, share: None
-    folder: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
+    def unjudged(self, why: str) -> Outcome:
+        """The times alone, without ratios and verdicts, and a note that says why."""
+        figures = [replace(figure, ratio=None, judged=False) for figure in self.figures]
+        return replace(self, figures=figures, notes=[*self.notes, why])
 
 
 @dataclass(frozen=True)
@@ -197,6 +192,36 @@ def interleave(contestants: Sequence[Contestant], effort: Effort, report: Report
             report(contestant.name, ((turn + 1) * len(contestants) + index) / steps)
             seconds[contestant.name].append(contestant.sample())
     return Samples(seconds)
+
+
+@dataclass(frozen=True)
+class Context:
+    """Threads, the memory bandwidth measured with them (B/s), where to tell progress and to write.
+
+    ``folder`` is for large files, which later benchmarks of the run may use; ``load`` gives the
+    graph of a name.
+    """
+
+    threads: int
+    bandwidth: float
+    report: Report = lambda what, share: None
+    folder: Path = field(default_factory=lambda: Path(tempfile.gettempdir()))
+    load: Callable[[str], Graph] = load
+
+    def part(self, index: int, count: int, title: str = "") -> Context:
+        """The context of step ``index`` of ``count``: its whole progress is that share of ours."""
+
+        def report(what: str, share: float) -> None:
+            self.report(f"{title}{what}", (index + share) / count)
+
+        return replace(self, report=report)
+
+    def race(
+        self, contestants: Sequence[Contestant], effort: Effort, threads: int | None = None
+    ) -> Samples:
+        """:func:`interleave` with these threads."""
+        with using_threads(threads or self.threads):
+            return interleave(contestants, effort, self.report)
 
 
 @contextmanager

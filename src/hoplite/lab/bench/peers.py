@@ -1,31 +1,44 @@
-"""The peers: PyTorch Geometric's layers, trained as one would, and DGL's sparse product.
+"""The peers: what a careful user writes in plain torch, PyTorch Geometric's layers as they come,
+and DGL's sparse product.
 
-An epoch of a layer is Adam, dropout on dense X, cross-entropy, then a validation pass.
+An epoch of a peer is a training step (Adam, dropout on X, cross-entropy) and a validation pass.
+In plain torch the same models are evaluated as cheaply as torch alone allows:
+
+- weights first: X Theta, then hops of m columns, as torch CSR products with 32-bit indices;
+- dropout draws for the nonzero values of X alone, as a zero stays one;
+- the gradient of a product with a constant matrix is one with its transpose, which is kept: torch's
+  own backward pass makes a transpose in every step, and takes many times longer;
+- SGC's filter is constant, so its rows S^k[train] are kept, and so are those of S^k X that nothing
+  is dropped from: the validation nodes', and without dropout all. Then a linear layer is left.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from types import ModuleType
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy, dropout
+from torch.nn import Parameter
+from torch.nn.functional import cross_entropy, dropout, linear
 
 from hoplite.graph import Graph
+from hoplite.operators import find_operator
 from hoplite.peers import find, quiet
-from hoplite.propagation.spmm import as_tensor, csr_tensor
+from hoplite.propagation.spmm import as_tensor
 
 
-def quietly(work: Callable[[], Any]) -> Callable[[], Any]:
+def quietly(work: Callable[..., Any]) -> Callable[..., Any]:
     """``work`` without a peer's warnings."""
 
-    def silent() -> Any:
+    def silent(*arguments: Any) -> Any:
         with quiet():
-            return work()
+            return work(*arguments)
 
     return silent
 
@@ -46,73 +59,298 @@ def dgl_product(matrix: sp.csr_array, X: Tensor) -> Callable[[], Tensor] | None:
     return quietly(lambda: sparse.spmm(S, X))
 
 
-class PygData:
-    """A graph as PyTorch Geometric takes it."""
+class PeerData:
+    """A graph as the peers take it; each form is made at its first use."""
 
     def __init__(self, graph: Graph) -> None:
-        self.X = torch.from_numpy(sp.csr_array(graph.features).toarray())
-        adjacency = graph.adjacency
-        coordinates = adjacency.tocoo()
-        self.edge_index = torch.from_numpy(
-            np.stack([coordinates.row, coordinates.col]).astype(np.int64)
-        )
-        self.csr = csr_tensor(
-            as_tensor(adjacency.indptr).long(),
-            as_tensor(adjacency.indices).long(),
-            torch.ones(adjacency.nnz, dtype=self.X.dtype),
-            adjacency.shape,
-        )
+        self.graph = graph
         assert graph.labels is not None  # the benchmark's graphs are labelled
         self.labels = torch.from_numpy(np.array(graph.labels, np.int64))
         self.train = torch.from_numpy(np.array(graph.split.train))
         self.val = torch.from_numpy(np.array(graph.split.val))
-        self.classes = graph.num_classes
+        self.d, self.m = graph.num_features, graph.num_classes
+
+    @cached_property
+    def X(self) -> Tensor:
+        return torch.from_numpy(sp.csr_array(self.graph.features).toarray())
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        places = self.graph.adjacency.tocoo()
+        return torch.from_numpy(np.stack([places.row, places.col]).astype(np.int64))
+
+    @cached_property
+    def csr(self) -> Tensor:
+        """The adjacency matrix as a CSR tensor of ones, which PyTorch Geometric takes as well."""
+        A, values = self.graph.adjacency, np.ones(self.graph.adjacency.nnz, np.float32)
+        return _csr(sp.csr_array((values, A.indices, A.indptr), A.shape), torch.int64)
+
+    @cached_property
+    def matrix(self) -> sp.csr_array:
+        return find_operator("renormalized").matrix(self.graph)
+
+    @cached_property
+    def S(self) -> Tensor:
+        return _csr(self.matrix)
+
+    @cached_property
+    def last_hop(self) -> tuple[Tensor, Tensor]:
+        """S at the training nodes, t x n, and its transpose."""
+        return _with_transpose(self.matrix[self.train.numpy()])
+
+    @cached_property
+    def inputs(self) -> tuple[Tensor, Tensor]:
+        """X and its transpose as CSR tensors."""
+        return _with_transpose(sp.csr_array(self.graph.features))
+
+    @cached_property
+    def order(self) -> Tensor:
+        """Which value of X each value of its transpose is."""
+        X = sp.csr_array(self.graph.features)
+        numbers = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), X.shape)
+        return torch.from_numpy(numbers.T.tocsr().data.astype(np.int32))
+
+    def dropped(self, rate: float) -> tuple[Tensor, Tensor]:
+        """:attr:`inputs` after dropout: each nonzero value is 0, or divided by 1 - rate."""
+        if not rate:
+            return self.inputs
+        X, transpose = self.inputs
+        values = _drop(X.values(), rate)
+        return _with_values(X, values), _with_values(transpose, values.index_select(0, self.order))
+
+    def propagated(self, signal: Tensor, hops: int) -> Tensor:
+        """S^hops signal."""
+        for _ in range(hops):
+            signal = self.S @ signal
+        return signal
 
 
-def training_epoch(
-    data: PygData, model: torch.nn.Module, *, csr: bool = False, rate: float = 0.5
-) -> Callable[[], float]:
-    """One epoch as a function: a training step, then the validation accuracy."""
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.2, weight_decay=5e-4)
-    edges = data.csr if csr else data.edge_index
-
-    def epoch() -> float:
-        optimizer.zero_grad()
-        logits = model(dropout(data.X, rate), edges)[data.train]
-        cross_entropy(logits, data.labels[data.train]).backward()
-        optimizer.step()
-        with torch.no_grad():
-            predicted = model(data.X, edges)[data.val].argmax(dim=1)
-        return float((predicted == data.labels[data.val]).double().mean())
-
-    return quietly(epoch)
+def _csr(matrix: Any, indices: torch.dtype = torch.int32) -> Tensor:
+    return torch.sparse_csr_tensor(
+        as_tensor(matrix.indptr).to(indices),
+        as_tensor(matrix.indices).to(indices),
+        as_tensor(matrix.data),
+        size=matrix.shape,
+    )
 
 
-def tag(nn: ModuleType, data: PygData, hops: int) -> torch.nn.Module:
-    """TAGConv: sum_i S^i X Theta_i, the peer's layer closest to LGC."""
-    return nn.TAGConv(data.X.shape[1], data.classes, K=hops, bias=False)
+def _with_transpose(matrix: Any) -> tuple[Tensor, Tensor]:
+    return _csr(matrix), _csr(matrix.T.tocsr())
 
 
-def sgc(nn: ModuleType, data: PygData, hops: int) -> torch.nn.Module:
-    """SGConv: S^k X Theta, not cached since dropout changes X in every step."""
-    return nn.SGConv(data.X.shape[1], data.classes, K=hops, bias=False)
+def _with_values(matrix: Tensor, values: Tensor) -> Tensor:
+    indptr, indices = matrix.crow_indices(), matrix.col_indices()
+    return torch.sparse_csr_tensor(indptr, indices, values, size=matrix.shape)
 
 
-def cheb(nn: ModuleType, data: PygData, hops: int) -> torch.nn.Module:
-    """ChebConv of degree ``hops``: sum_i T_i(L) X Theta_i (its K counts the terms)."""
-    return nn.ChebConv(data.X.shape[1], data.classes, K=hops + 1, bias=False)
+def _drop(values: Tensor, rate: float) -> Tensor:
+    """Dropout; torch's own takes twice as long."""
+    return (values * (torch.rand_like(values) >= rate)).div_(1 - rate)
 
 
-def gcn(nn: ModuleType, data: PygData, hidden: int = 16) -> torch.nn.Module:
-    """Two GCNConv layers with a ReLU between."""
+class _Product(torch.autograd.Function):
+    """A B for a constant matrix A and its transpose."""
 
-    class TwoLayers(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.first: Any = nn.GCNConv(data.X.shape[1], hidden)
-            self.second: Any = nn.GCNConv(hidden, data.classes)
+    @staticmethod
+    def forward(ctx: Any, matrices: tuple[Tensor, Tensor], B: Tensor) -> Tensor:
+        A, ctx.transpose = matrices
+        return A @ B
 
-        def forward(self, X: Tensor, edges: Tensor) -> Tensor:
-            return self.second(self.first(X, edges).relu(), edges)
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return None, ctx.transpose @ gradients[0]
 
-    return TwoLayers()
+
+class _Polynomial(torch.autograd.Function):
+    """sum_i c_i S^i Z at some nodes, for a symmetric S: n x n, Z: n x m and c: k + 1 numbers."""
+
+    @staticmethod
+    def forward(ctx: Any, S: Tensor, Z: Tensor, c: Tensor, nodes: Tensor) -> Tensor:
+        hops = [Z[nodes]]
+        for _ in range(len(c) - 1):
+            Z = S @ Z
+            hops.append(Z[nodes])
+        kept = torch.stack(hops)
+        ctx.save_for_backward(S, c, nodes, kept)
+        return torch.tensordot(c, kept, dims=1)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        S, c, nodes, kept = ctx.saved_tensors
+        outer = torch.zeros(len(S), kept.shape[2]).index_copy_(0, nodes, gradients[0])
+        return None, _horner(S, outer, c), (kept * gradients[0]).sum(dim=(1, 2)), None
+
+
+def _horner(S: Tensor, Z: Tensor, c: Tensor) -> Tensor:
+    """sum_i c_i S^i Z, with one matrix of memory."""
+    *first, last = c.tolist()
+    total = last * Z
+    for value in reversed(first):
+        total = torch.addmm(Z, S, total, beta=value)
+    return total
+
+
+def _product(matrices: tuple[Tensor, Tensor], B: Tensor) -> Tensor:
+    return _Product.apply(matrices, B)  # type: ignore[return-value]  # apply is not typed
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A model of a peer: its weights, and its logits at the training nodes (with dropout) and at
+    the validation nodes (without)."""
+
+    data: PeerData
+    weights: list[Tensor]
+    step: Callable[[], Tensor]
+    check: Callable[[], Tensor]
+
+    @property
+    def epoch(self) -> Callable[[], float]:
+        """An epoch as a function: a training step, then the validation accuracy."""
+        data = self.data
+        optimizer = torch.optim.Adam(self.weights, lr=0.2, weight_decay=5e-4, fused=True)
+        targets, answers = data.labels[data.train], data.labels[data.val]
+
+        def epoch() -> float:
+            optimizer.zero_grad()
+            cross_entropy(self.step(), targets).backward()
+            optimizer.step()
+            with torch.no_grad():
+                predicted = self.check().argmax(dim=1)
+            return float((predicted == answers).double().mean())
+
+        return quietly(epoch)
+
+
+Build = Callable[[PeerData], Peer]
+
+
+def plain(model: str, rate: float, hops: int = 2, hidden: int = 16) -> dict[str, Build]:
+    """The model in plain torch, by the peer's name; nothing for a model that is not here."""
+    if model not in PLAIN:
+        return {}
+    known = PLAIN[model] is sgc and not rate
+    name = "torch, rows of S^k X" if known else "torch CSR"
+    return {name: quietly(partial(PLAIN[model], rate=rate, hops=hops, hidden=hidden))}
+
+
+def _weight(*shape: int) -> Parameter:
+    return Parameter(torch.empty(shape).uniform_(-0.3, 0.3))
+
+
+def sgc(data: PeerData, rate: float, hops: int, **_: int) -> Peer:
+    """S^k X Theta, a linear layer on the features S^k X."""
+    weight = _weight(data.m, data.d)  # as torch.nn.Linear keeps it
+    features = data.propagated(data.X, hops)
+    val = features[data.val]
+    if not rate:
+        train = features[data.train]
+        return Peer(data, [weight], lambda: linear(train, weight), lambda: linear(val, weight))
+    chosen = torch.zeros(len(data.labels), len(data.train))
+    chosen[data.train, torch.arange(len(data.train))] = 1
+    filters = data.propagated(chosen, hops).T.contiguous()
+    return Peer(
+        data,
+        [weight],
+        lambda: filters @ _product(data.dropped(rate), weight.T),
+        lambda: linear(val, weight),
+    )
+
+
+def lgc(data: PeerData, rate: float, hops: int, **_: int) -> Peer:
+    """sum_i alpha_i S^i X Theta."""
+    alpha = _weight(hops + 1)
+    return _polynomial(data, rate, alpha, lambda: alpha)
+
+
+def egc(data: PeerData, rate: float, hops: int, **_: int) -> Peer:
+    """sum_i beta^i / i! S^i X Theta."""
+    beta, powers = _weight(1), torch.arange(hops + 1)
+    factorials = torch.tensor([float(math.factorial(i)) for i in range(hops + 1)])
+    return _polynomial(data, rate, beta, lambda: beta**powers / factorials)
+
+
+def _polynomial(
+    data: PeerData, rate: float, weight: Parameter, coefficients: Callable[[], Tensor]
+) -> Peer:
+    theta = _weight(data.d, data.m)
+
+    def step() -> Tensor:
+        Z = _product(data.dropped(rate), theta)
+        return _Polynomial.apply(data.S, Z, coefficients(), data.train)  # type: ignore[return-value]
+
+    def check() -> Tensor:
+        return _horner(data.S, data.inputs[0] @ theta, coefficients())[data.val]
+
+    return Peer(data, [theta, weight], step, check)
+
+
+def gcn(data: PeerData, rate: float, hidden: int, **_: int) -> Peer:
+    """S drop(ReLU(S X W1 + b1)) W2 + b2; the last hop at the training nodes alone."""
+    first, second = _weight(data.d, hidden), _weight(hidden, data.m)
+    shifts = _weight(hidden), _weight(data.m)
+    S = data.S, data.S
+
+    def outputs(rate: float) -> Tensor:
+        middle = _product(S, _product(data.dropped(rate), first)).add(shifts[0]).relu()
+        return (_drop(middle, rate) if rate else middle) @ second
+
+    return Peer(
+        data,
+        [first, shifts[0], second, shifts[1]],
+        lambda: _product(data.last_hop, outputs(rate)) + shifts[1],
+        lambda: (data.S @ outputs(0.0))[data.val] + shifts[1],
+    )
+
+
+PLAIN = {"sgc": sgc, "egc": egc, "lgc": lgc, "gcn": gcn}
+
+
+def layers(model: str, rate: float, hops: int = 2, hidden: int = 16) -> dict[str, Build]:
+    """PyTorch Geometric's layers for the model, by name; nothing without it, or without one.
+
+    TAGConv learns one weight matrix per hop where LGC learns one coefficient: it is the layer
+    closest to LGC, and is taken with edge_index, its usual input, and with a CSR adjacency.
+    """
+    nn: Any = find("torch_geometric.nn")
+    if nn is None:
+        return {}
+
+    def peer(*kinds: Callable[[PeerData], Any], csr: bool = False) -> Build:
+        """These layers one after another, with a ReLU between."""
+
+        def build(data: PeerData) -> Peer:
+            chain, edges = [make(data) for make in kinds], data.csr if csr else data.edge_index
+
+            def logits(X: Tensor) -> Tensor:
+                for layer in chain[:-1]:
+                    X = layer(X, edges).relu()
+                return chain[-1](X, edges)
+
+            return Peer(
+                data,
+                [weight for layer in chain for weight in layer.parameters()],
+                lambda: logits(dropout(data.X, rate))[data.train],
+                lambda: logits(data.X)[data.val],
+            )
+
+        return quietly(build)
+
+    def tag(data: PeerData) -> Any:
+        return nn.TAGConv(data.d, data.m, K=hops, bias=False)
+
+    def sg(data: PeerData) -> Any:  # without dropout S^k X is constant
+        return nn.SGConv(data.d, data.m, K=hops, bias=False, cached=not rate)
+
+    def first(data: PeerData) -> Any:
+        return nn.GCNConv(data.d, hidden)
+
+    def last(data: PeerData) -> Any:
+        return nn.GCNConv(hidden, data.m)
+
+    known = {
+        "sgc": {f"SGConv K={hops}{'' if rate else ', cached'}": peer(sg)},
+        "lgc": {f"TAGConv K={hops}": peer(tag), f"TAGConv K={hops}, CSR": peer(tag, csr=True)},
+        "gcn": {"GCNConv, 2 layers": peer(first, last)},
+    }
+    return known.get(model, {})

@@ -31,9 +31,7 @@ from hoplite.lab.bench.measure import (
     Figure,
     Goal,
     Outcome,
-    interleave,
     timed,
-    using_threads,
 )
 from hoplite.lab.bench.peers import dgl_product, missing_note, quietly
 from hoplite.propagation.spmm import SparseMatrix, spmm, torch_product
@@ -130,8 +128,7 @@ def run(context: Context, size: ProductSize) -> Outcome:
         )
     context.report("making the graph", 0.0)
     matrix = power_law_matrix(size.nodes, size.nonzeros)
-    with using_threads(context.threads):
-        figures, notes = _race(context, size, matrix)
+    figures, notes = _race(context, size, matrix)
     context.report("peak memory", 0.95)
     share = peak_share(matrix, size.columns, context.threads)
     if share is None:
@@ -166,7 +163,7 @@ def _race(
         Contestant(name, timed(product), warm_up=lambda: None)
         for name, product in products.items()
     ]
-    samples = interleave(contestants, size.effort, context.report)
+    samples = context.race(contestants, size.effort)
     case = f"{size.nodes:,} nodes, {matrix.nnz / 1e6:.3g}M entries, {size.columns} columns"
     goals = {TORCH: None if size.speedup is None else Goal.ratio_at_least(size.speedup)}
     figures = [

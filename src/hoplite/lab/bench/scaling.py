@@ -26,9 +26,7 @@ from hoplite.lab.bench.measure import (
     Figure,
     Goal,
     Outcome,
-    interleave,
     timed,
-    using_threads,
 )
 from hoplite.lab.bench.product import power_law_matrix
 from hoplite.propagation.spmm import SparseMatrix, spmm
@@ -102,8 +100,7 @@ def run(context: Context, size: ScalingSize) -> Outcome:
     series = _series(size)
     points = {point.name: point for part in series.values() for point in part}
     contestants = [Contestant(name, point.sample) for name, point in points.items()]
-    with using_threads(1):
-        samples = interleave(contestants, size.effort, context.report)
+    samples = context.race(contestants, size.effort, threads=1)
     figures = []
     for title, part in series.items():
         seconds = [samples.fastest(point.name) for point in part]
