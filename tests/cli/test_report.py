@@ -89,4 +89,4 @@ def test_a_busy_machine_is_told(folder):
     results["provenance"] = {"machine": {"busy_before": 0.5}}
     path.write_text(json.dumps(results), encoding="utf-8")
     process = hoplite("report", "run", cwd=folder)
-    assert "The machine was 50 % busy with other work" in process.stdout
+    assert "The machine was up to 50 % busy with other" in process.stdout

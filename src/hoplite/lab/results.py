@@ -19,7 +19,7 @@ from msgspec import Meta
 from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
 from hoplite.json_files import read_json
-from hoplite.lab.machine import Machine
+from hoplite.lab.machine import QUIET, Machine
 from hoplite.words import dataset_name, model_name
 
 FORMAT = 1
@@ -123,7 +123,7 @@ class OnSplits(Trained):
 
 @dataclass(frozen=True)
 class Peer:
-    """Another library's model, measured in turn with ours."""
+    """The same model, of the same size, as others write it; measured in turn with ours."""
 
     name: str
     ms_median: Amount
@@ -131,7 +131,10 @@ class Peer:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing(Trained):
-    """Milliseconds per epoch: the median and the quartiles of the repeats."""
+    """Milliseconds per epoch: the median and the quartiles of the repeats.
+
+    ``others`` is the share of the CPU that other programs used meanwhile.
+    """
 
     config: Config | None = None
     threads: Count | None = None
@@ -140,7 +143,8 @@ class Timing(Trained):
     ms_low: Amount | None = None
     ms_high: Amount | None = None
     repeats: Count | None = None
-    peer: Peer | None = None
+    peers: list[Peer] = field(default_factory=list)
+    others: Share | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +239,14 @@ class Results:
     def of(self, protocol: str) -> list[Accuracy]:
         """The accuracies of one protocol."""
         return [entry for entry in self.accuracy if entry.protocol == protocol]
+
+    def busy(self, entry: Timing) -> float:
+        """The share of the CPU that others used, if that was too much for ``entry``; else 0.
+
+        Version 0.1.0 knew only how it was when the run began.
+        """
+        share = self.provenance.machine.busy_before if entry.others is None else entry.others
+        return share if share is not None and share > QUIET else 0.0
 
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""

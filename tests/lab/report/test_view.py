@@ -150,21 +150,6 @@ def test_times(results):
     assert [c is not None for c in first.cells] == [True, False, False]
 
 
-def test_the_peer_stands_once_per_dataset(results):
-    table = timing_table(results)
-    assert table.peers == [("PyTorch Geometric's GCN, 16 hidden units, here", [42.0, 42.0, 42.0])]
-    compared = [c.entry.model for row in table.rows for c in row.cells if c.peer]
-    assert compared == ["gcn"] * 3
-    for entry in results["timing"]:
-        entry["config"]["hidden"] = 8  # another size than the peer's
-        if entry["dataset"] == "cora":
-            entry["peer"] = None
-    table = timing_table(results)
-    assert [times for _, times in table.peers] == [[42.0, None, 42.0]]
-    assert not any(c.peer for row in table.rows for c in row.cells)
-    assert timing_table({"format": 1}).peers == []
-
-
 def test_one_seed_has_no_deviation(results):
     for one in results["accuracy"]:
         one |= {"seeds": [0], "test_std": 0.0, "val_std": 0.0}

@@ -41,7 +41,7 @@ epochs = 15
 lr = 0.2
 """
 MACHINE = Machine(cpu="a test's", threads=1)  # measuring the real one takes seconds
-EFFORT = sections.TimingEffort(epochs=2, slow_epochs=2, rounds=1, peer_epochs=1)
+EFFORT = sections.TimingEffort(epochs=2, slow_epochs=2, rounds=1)
 
 
 @pytest.fixture

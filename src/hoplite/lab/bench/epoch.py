@@ -78,7 +78,7 @@ class EpochSize:
     effort: Effort
 
 
-ROWS = {"torch, rows of S^k X": 1.0}
+ROWS = {"plain torch, S^k X kept": 1.0}
 CELLS = (
     Cell("cora", "lgc", 20, threads=1, ms=3),
     Cell("cora", "lgc", 20, ratios={"TAGConv K=20": 100}),

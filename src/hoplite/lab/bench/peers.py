@@ -230,7 +230,7 @@ def plain(model: str, rate: float, hops: int = 2, hidden: int = 16) -> dict[str,
     if model not in PLAIN:
         return {}
     known = PLAIN[model] is sgc and not rate
-    name = "torch, rows of S^k X" if known else "torch CSR"
+    name = "plain torch, S^k X kept" if known else "plain torch"
     return {name: quietly(partial(PLAIN[model], rate=rate, hops=hops, hidden=hidden))}
 
 

@@ -242,9 +242,9 @@ def _gates(names: list[str]) -> str:
 
 
 def _speed(results: Results) -> str:
-    """Against the paper's GPU."""
-    cells = [cell for row in timing_table(results).rows for cell in row.cells if cell]
-    pairs = [(cell.entry, cell.paper) for cell in cells if cell.paper]
+    """Against the paper's GPU, of the times that may be compared."""
+    cells = timing_table(results).cells
+    pairs = [(cell.entry, cell.paper) for cell in cells if cell.paper and not cell.busy]
     ratios = [theirs.ms / ours.ms_median for ours, theirs in pairs if ours.ms_median > 0]
     if not ratios:
         return ""
@@ -368,11 +368,13 @@ def origins(results: Results) -> str:
 
 
 def busy_line(results: Results) -> str:
-    """That others used the machine, if they did."""
-    machine = results.provenance.machine
-    if machine.busy_before is None or not machine.busy:
+    """That others used the machine, if they did, and what follows."""
+    busy = [cell for cell in timing_table(results).cells if cell.busy]
+    if not busy:
         return ""
+    where = listing(list(dict.fromkeys(dataset_name(cell.entry.dataset) for cell in busy)))
     return (
-        f"The machine was {100 * machine.busy_before:.0f} % busy with other work when the run "
-        "began, so times may be too long."
+        f"The machine was up to {100 * max(cell.busy for cell in busy):.0f} % busy with other "
+        f"work, so the times on {where} may be far too long and are compared with nothing; measure "
+        "them again on an idle machine."
     )

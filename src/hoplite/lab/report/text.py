@@ -35,7 +35,6 @@ from hoplite.lab.report.view import (
     interval,
     milliseconds,
     on_splits,
-    ratio,
     score,
     searched,
     setting,
@@ -182,12 +181,13 @@ def _timing(results: Results) -> list[str]:
         return []
     table = timing_table(results)
     rows = [[_text(row.label), *map(_time, row.cells)] for row in table.rows if any(row.cells)]
-    rows += [[_text(label), *map(milliseconds, times)] for label, times in table.peers]
     return [
         "## Milliseconds per epoch",
         _text(busy_line(results)),
         "Median (quartiles) on the machine above, against the paper's mean on a "
-        f"{paper.figures()['machine'].split(',')[0]}; each with the setting it was measured for.",
+        f"{paper.figures()['machine'].split(',')[0]}; each with the setting it was measured for. "
+        "Below stands the same model by others, in turn with ours, the strongest first; their "
+        "set-up does not count, a share of ours does.",
         _grid(["model", *[_text(dataset_name(d)) for d in table.datasets]], rows),
     ]
 
@@ -202,12 +202,14 @@ def _time(cell: TimeCell | None) -> str:
     lines = [f"{ours}, {_text(size(entry))}"]
     if cell.paper is not None:
         settings = ", ".join(setting(name, value) for name, value in cell.paper.setting.items())
-        faster = ratio(cell.paper.ms, entry.ms_median)
-        lines.append(f"paper {milliseconds(cell.paper.ms)}, {settings}: {faster}")
-    if cell.peer:
-        faster = ratio(cell.peer.ms_median, entry.ms_median)
-        lines.append(f"against {_text(cell.peer.name)}: {faster}")
+        lines.append(_than(f"paper {milliseconds(cell.paper.ms)}, {settings}", cell.faster))
+    for peer, faster in cell.peers:
+        lines.append(_than(f"{_text(peer.name)} {milliseconds(peer.ms_median)}", faster))
     return "<br>".join(lines)
+
+
+def _than(theirs: str, faster: str) -> str:
+    return f"{theirs}: {faster}" if faster else theirs
 
 
 def _missing(results: Results) -> list[str]:
@@ -302,7 +304,6 @@ def terminal_tables(results: Results) -> list[tuple[str, list[str], list[list[st
         times = timing_table(results)
         columns = ["model", *map(dataset_name, times.datasets)]
         rows = [[row.label, *map(_short_time, row.cells)] for row in times.rows if any(row.cells)]
-        rows += [[label, *map(milliseconds, values)] for label, values in times.peers]
         tables.append(("Milliseconds per epoch (against the paper's V100)", columns, rows))
     return tables
 
@@ -330,5 +331,5 @@ def _short_time(cell: TimeCell | None) -> str:
     ours = milliseconds(cell.entry.ms_median)
     if cell.paper is None:
         return ours
-    faster = ratio(cell.paper.ms, cell.entry.ms_median)
-    return f"{ours} (paper {milliseconds(cell.paper.ms)}, {faster})"
+    than = ", ".join(filter(None, [f"paper {milliseconds(cell.paper.ms)}", cell.faster]))
+    return f"{ours} ({than})"

@@ -17,8 +17,6 @@ from hoplite.models import MODELS, idle_settings
 from hoplite.words import NOTHING, model_name, number, plural, signed
 
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
-PEER = "PyTorch Geometric's GCN"  # of hoplite reproduce: two layers, and always
-PEER_HIDDEN = 16
 SYMBOLS = {
     "hops": "k",
     "lr": "learning rate",
@@ -142,17 +140,29 @@ def _choose(entries: list[Accuracy], protocol: str) -> Accuracy | None:
 
 @dataclass(frozen=True)
 class TimeCell:
-    """One time per epoch of ours, and the paper's if it has one."""
+    """One time per epoch of ours, and the paper's if it has one.
+
+    ``busy`` is the share of the CPU that others used, if that was so much that the time is no match
+    for any other: then there is no ratio.
+    """
 
     entry: Timing
     paper: EpochTime | None
+    busy: float = 0.0
 
     @property
-    def peer(self) -> Peer | None:
-        """The peer where it is the same model of the same size: the only fair ratio to it."""
-        peer, hidden = self.entry.peer, (self.entry.config or {}).get("hidden")
-        same = self.entry.model == "gcn" and hidden == PEER_HIDDEN
-        return peer if peer and same and peer.name == PEER else None
+    def faster(self) -> str:
+        """Than the paper's."""
+        return "" if self.paper is None else self._ratio(self.paper.ms)
+
+    @property
+    def peers(self) -> list[tuple[Peer, str]]:
+        """The same model by others, the strongest first, and how much faster ours is."""
+        ordered = sorted(self.entry.peers, key=lambda peer: peer.ms_median)
+        return [(peer, self._ratio(peer.ms_median)) for peer in ordered]
+
+    def _ratio(self, theirs: float) -> str:
+        return "" if self.busy else ratio(theirs, self.entry.ms_median)
 
 
 @dataclass(frozen=True)
@@ -166,37 +176,31 @@ class TimeRow:
 
 @dataclass(frozen=True)
 class TimeTable:
-    """Rows over ``datasets``; ``peers`` are the labels of the peers and their milliseconds."""
+    """Rows over ``datasets``."""
 
     datasets: list[str]
     rows: list[TimeRow]
-    peers: list[tuple[str, list[float | None]]]
+
+    @property
+    def cells(self) -> list[TimeCell]:
+        return [cell for row in self.rows for cell in row.cells if cell]
 
 
 def timing_table(results: Results) -> TimeTable:
-    """A row per model and gate, and one for every peer."""
+    """A row per model and gate."""
     entries = results.timing
     datasets = order(paper.DATASETS, [e.dataset for e in entries])
     rows = []
     for model in order(paper.MODELS, [e.model for e in entries]):
         own = [e for e in entries if e.model == model]
         for gate in dict.fromkeys(e.gate for e in own) or [None]:
-            found = {e.dataset: e for e in own if e.gate == gate}
-            cells = [
-                TimeCell(found[d], paper.epoch_time(model, d)) if d in found else None
-                for d in datasets
-            ]
-            rows.append(TimeRow(model_name(model, gate), model, cells))
-    peers: dict[str, dict[str, float]] = {}
-    for entry in entries:
-        if entry.peer:
-            peers.setdefault(entry.peer.name, {}).setdefault(entry.dataset, entry.peer.ms_median)
-    size = {PEER: f", {PEER_HIDDEN} hidden units"}
-    labelled = [
-        (f"{name}{size.get(name, '')}, here", [times.get(dataset) for dataset in datasets])
-        for name, times in peers.items()
-    ]
-    return TimeTable(datasets, rows, labelled)
+            found = {
+                e.dataset: TimeCell(e, paper.epoch_time(model, e.dataset), results.busy(e))
+                for e in own
+                if e.gate == gate
+            }
+            rows.append(TimeRow(model_name(model, gate), model, [found.get(d) for d in datasets]))
+    return TimeTable(datasets, rows)
 
 
 @dataclass(frozen=True)

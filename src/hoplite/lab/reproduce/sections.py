@@ -3,7 +3,7 @@
 Times per epoch are measured here: an epoch is a training step and a pass over the validation nodes;
 set-up is shared out over the epochs, as in the paper. Settings are the chosen ones, but for the
 degree k (or the hidden units): those are the paper's, so that both sides do the same work.
-Contestants, among them a peer that everybody knows, take turns, so that a busy moment hits all.
+Contestants, among them the same models by others, take turns, so that a busy moment hits all.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ import pyarrow.parquet as pq
 from hoplite.errors import HopliteError, HopliteWarning
 from hoplite.filters import frequency_response
 from hoplite.graph import Graph
-from hoplite.lab.bench import peers as pyg
-from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
+from hoplite.lab.bench import peers
+from hoplite.lab.bench.epoch import peer_epoch
+from hoplite.lab.bench.measure import Contestant, Effort, interleave, using_threads
+from hoplite.lab.machine import Others
 from hoplite.lab.paper import epoch_time
-from hoplite.lab.report.view import PEER
 from hoplite.lab.reproduce.chosen import CURVES_ON, Job, Seen
 from hoplite.lab.results import (
     Accuracy,
@@ -40,7 +41,6 @@ from hoplite.lab.results import (
     Timing,
 )
 from hoplite.models import MODELS, split_options, without_idle
-from hoplite.peers import find
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
 from hoplite.training.results import train
@@ -48,6 +48,7 @@ from hoplite.version import build
 
 SPECTRUM_POINTS = 201
 SLOW = ("gat", "hlgc")
+LAYERS = ("gcn",)  # of PyTorch Geometric, timed; those of the linear models take seconds an epoch
 TIMED_GATE = "class"  # the paper's experimental section; `hoplite bench` has the others
 
 
@@ -227,11 +228,10 @@ class TimingEffort:
     epochs: int
     slow_epochs: int
     rounds: int
-    peer_epochs: int = 5
 
 
 FULL = TimingEffort(epochs=200, slow_epochs=50, rounds=7)
-QUICK = TimingEffort(epochs=30, slow_epochs=10, rounds=3, peer_epochs=2)
+QUICK = TimingEffort(epochs=30, slow_epochs=10, rounds=3)
 
 
 def time_jobs(
@@ -268,16 +268,16 @@ def time_jobs(
         )
         for job, options in jobs
     ]
-    nn = find("torch_geometric.nn")
-    if nn is not None:
-        data = pyg.PygData(graph)
-        epoch = pyg.training_epoch(data, pyg.gcn(nn, data))
-        rounds = timed(lambda: [epoch() for _ in range(effort.peer_epochs)])
-        contestants.append(Contestant(PEER, lambda: rounds() / effort.peer_epochs, epoch))
+    data, rivals = peers.PeerData(graph), {job.name: _rivals(job, options) for job, options in jobs}
+    for own, builders in rivals.items():
+        for name, make in builders.items():
+            peer = make(data)
+            contestants.append(Contestant(f"{own}: {name}", peer_epoch(peer), warm_up=peer.epoch))
+    others = Others()
     with using_threads(threads), warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)  # a run may diverge; its time counts
         samples = interleave(contestants, Effort(effort.rounds, seconds=300.0), report)
-    peer = None if nn is None else Peer(PEER, 1000 * samples.median(PEER))
+    busy = others.share()
     entries = []
     for job, options in jobs:
         low, middle, high = np.percentile(samples.seconds[job.name], [25, 50, 75]).tolist()
@@ -293,10 +293,24 @@ def time_jobs(
                 ms_low=1000 * low,
                 ms_high=1000 * high,
                 repeats=samples.rounds,
-                peer=peer,
+                peers=[
+                    Peer(name, 1000 * samples.median(f"{job.name}: {name}"))
+                    for name in rivals[job.name]
+                ],
+                others=busy,
             )
         )
     return entries
+
+
+def _rivals(job: Job, options: dict[str, Any]) -> dict[str, peers.Build]:
+    """The same model by others, by name: in plain torch, and PyTorch Geometric's two layers."""
+    size = {name: options[name] for name in ("hops", "hidden") if name in options}
+    found = peers.plain(job.model, options["dropout"], **size)
+    if job.model in LAYERS:
+        layers = peers.layers(job.model, options["dropout"], **size)
+        found |= {f"PyTorch Geometric, {name}": build for name, build in layers.items()}
+    return found
 
 
 def _paper_size(job: Job) -> dict[str, int]:
