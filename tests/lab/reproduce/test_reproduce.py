@@ -322,9 +322,8 @@ def test_gated_coefficients_are_those_that_act(graphs, gate: str) -> None:
         weights["gate_bias"] = torch.full_like(weights["gate_bias"], factor)
     same = type(model)(model.config, weights, model.num_features, model.class_names)
     mean, spread = hop_coefficients(same, graph)
-    expected = factor * weights["alpha"].numpy()
-    if gate == "feature":
-        expected[0] = weights["alpha"][0]  # F_0 = alpha_0 X has no gate
+    alpha = np.ones(4) if gate == "feature" else weights["alpha"].numpy()  # that gate has none
+    expected = factor * alpha
     assert mean == pytest.approx(expected, rel=1e-5)
     assert spread == pytest.approx(np.zeros(4), abs=1e-6)
     built = build_model(model.config, model.num_features, model.num_classes)
