@@ -1,5 +1,7 @@
 """Tables, findings and differences, from results that are known."""
 
+from dataclasses import replace
+
 import pytest
 
 from hoplite.lab.report import findings as says
@@ -63,6 +65,16 @@ def test_the_gate_is_chosen_by_validation_accuracy_alone(results):
     entry(results, "test", "cora", "hlgc", "feature")["test_mean"] = 0.9
     biased = [r for r in accuracy_table(results, "test").rows if r.model == "hlgc"]
     assert [c.entry.gate for c in biased[0].cells] == ["class", "feature", "class"]
+
+
+def test_the_chosen_gate_is_named_and_two_stages_are_told(results):
+    rows = accuracy_table(results, "validation").rows
+    assert [c.gate for c in rows[-4].cells] == ["class gate"] * 3
+    assert all(c.gate == "" for row in rows if row.part or row.model != "hlgc" for c in row.cells)
+    found = rows[-1].cells[0].entry
+    assert view.searched(found)[1] == "945 runs"
+    assert view.searched(replace(found, runs=199))[1] == "199 runs in two stages"
+    assert view.searched(replace(found, runs=199, configurations=None))[0] == "199 runs"
 
 
 def test_other_names_come_after_the_papers(results):

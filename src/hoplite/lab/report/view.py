@@ -333,5 +333,7 @@ def searched(entry: Accuracy) -> list[str]:
     """How large the search of a result was, and what it cost: minutes are of all cores together."""
     counts = {"configuration": entry.configurations, "run": entry.runs}
     parts = [plural(count, noun) for noun, count in counts.items() if count is not None]
+    if entry.runs is not None and entry.runs < (entry.configurations or 0) * len(entry.seeds):
+        parts[-1] += " in two stages"
     cost = entry.minutes
     return parts + ([] if cost is None else [f"{number(cost)} processor minutes"])
