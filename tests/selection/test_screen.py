@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests import commands
 
 import hoplite
 from hoplite.errors import ConfigError, LedgerError
@@ -96,6 +98,37 @@ def test_whoever_goes_on_finds_the_same_ones(graph, tmp_path, at):
         run_search(graph, "lgc", LIST, tmp_path / "s", seeds=SEEDS, screen=4)
     with pytest.raises(LedgerError, match="3 configurations there, 16 here"):
         run_search(graph, "lgc", LIST, tmp_path / "s", seeds=SEEDS)
+
+
+KILL = """
+import os, signal
+from hoplite.selection.ledger import Ledger
+
+def opened(cls, folder, settings, before=Ledger.open.__func__):
+    if settings.screened:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return before(cls, folder, settings)
+
+Ledger.open = classmethod(opened)
+"""
+
+
+def test_killed_between_the_stages_and_continued_by_two_at_once(tmp_path):
+    grid = tmp_path / "grid.toml"
+    grid.write_text("[cora]\nlr = [0.2, 0.05, 0.01]\nhops = [1, 2]\nepochs = 4\nscreen = 2\n")
+    words = ["search", "cora", "--grid", str(grid), "--seeds", "2", "--workers", "1"]
+    out = ["--out", str(tmp_path / "s")]
+    killed = commands.hoplite(*words, *out, before=KILL)
+    assert killed.returncode == -signal.SIGKILL
+    assert not (tmp_path / "s" / "search.json").exists()
+    assert not list((tmp_path / "s").rglob("*.test.json"))
+    both = [commands.start(*words, *out) for _ in range(2)]
+    texts = [process.communicate()[0] for process in both]
+    assert texts[0] == texts[1]
+    assert "best of 6 configurations: one seed each, 2 seeds for 2" in " ".join(texts[0].split())
+    whole = commands.hoplite(*words, "--out", str(tmp_path / "whole"))
+    assert whole.stdout.splitlines()[:-1] == texts[0].splitlines()[:-1]  # all but the folder
+    assert figures(Ledger.read(tmp_path / "s")) == figures(Ledger.read(tmp_path / "whole"))
 
 
 def test_a_search_of_one_stage_does_not_go_on_with_half_of_two(graph, tmp_path):

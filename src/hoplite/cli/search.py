@@ -136,11 +136,12 @@ def _print(result: SearchResult, summary: Summary) -> None:
         figures = ["-" if mean != mean else f"{100 * mean:.1f}" for mean in means]
         rows.append([*[_shown(candidate.options[name]) for name in varied], *figures])
     columns = [*varied, "val %", *(["test % (biased)"] if test else [])]
-    size = f"{summary.configurations:,} configurations"
-    if summary.runs == summary.configurations * len(summary.seeds):
-        size += f" x {len(summary.seeds)} seeds"
-    else:
-        size += f", {len(options):,} of them after one seed: {summary.runs:,} runs"
+    seeds = f"{len(summary.seeds)} seeds"
+    size = f"{summary.configurations:,} configurations x {seeds}"
+    if len(options) < summary.configurations:
+        size = (
+            f"{summary.configurations:,} configurations: one seed each, {seeds} for {len(options)}"
+        )
     print_table(
         f"{summary.dataset}: {summary.model}, best of {size}",
         columns,

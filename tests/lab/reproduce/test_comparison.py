@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tests import commands
 
 import hoplite
 from hoplite import Graph
@@ -161,3 +162,10 @@ def test_the_comparison_alone_of_results_that_are_there(graph, tmp_path):
     assert "## hLGC against LGC on random splits" in (tmp_path / "RESULTS.md").read_text()
     content = json.loads((tmp_path / "results.json").read_text())
     assert content["comparison"][1]["difference"]["splits"] == 4
+
+
+@pytest.mark.parametrize("words", [["--quick"], ["--model", "lgc"], ["--dataset", "cora"]])
+def test_the_comparison_alone_takes_its_models_from_the_results(tmp_path, words):
+    found = commands.hoplite("reproduce", "--comparison", "--out", str(tmp_path), *words)
+    assert found.returncode == 1
+    assert "--comparison takes its models and datasets from --out" in " ".join(found.stderr.split())

@@ -158,10 +158,11 @@ def train_all(
     ``report`` hears the name of one that is not finished and the share that is.
     """
     work = Trainings(folder, tasks)
-    processes = min(workers, len(work.waiting()))
+    left = work.waiting()
+    processes = min(workers, len(left))
 
     def look() -> None:
-        left = work.waiting()
+        left[:] = [i for i in left if tasks[i].kept(folder) is None]
         if left:
             report(tasks[left[0]].name, 1 - len(left) / len(tasks))
 
