@@ -9,7 +9,8 @@ In plain torch the same models are evaluated as cheaply as torch alone allows:
 - the gradient of a product with a constant matrix is one with its transpose, which is kept: torch's
   own backward pass makes a transpose in every step, and takes many times longer;
 - SGC's filter is constant, so its rows S^k[train] are kept, and so are those of S^k X that nothing
-  is dropped from: the validation nodes', and without dropout all. Then a linear layer is left.
+  is dropped from: the validation nodes', and without dropout all. Then a linear layer is left;
+- SGC and GCN work on the nodes alone that their few hops reach.
 """
 
 from __future__ import annotations
@@ -59,6 +60,27 @@ def dgl_product(matrix: sp.csr_array, X: Tensor) -> Callable[[], Tensor] | None:
     return quietly(lambda: sparse.spmm(S, X))
 
 
+Both = tuple[Tensor, Tensor]  # a CSR tensor, and its transpose
+
+
+class Inputs:
+    """Sparse features that are dropped from."""
+
+    def __init__(self, X: sp.csr_array) -> None:
+        self.both = _both(X)
+        numbers = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), X.shape)
+        # which value of X each value of the transpose is
+        self._order = torch.from_numpy(numbers.T.tocsr().data.astype(np.int32))
+
+    def dropped(self, rate: float) -> Both:
+        """After dropout: each nonzero value is 0, or divided by 1 - rate."""
+        if not rate:
+            return self.both
+        X, transpose = self.both
+        values = _drop(X.values(), rate)
+        return _with_values(X, values), _with_values(transpose, values.index_select(0, self._order))
+
+
 class PeerData:
     """A graph as the peers take it; each form is made at its first use."""
 
@@ -94,29 +116,18 @@ class PeerData:
         return _csr(self.matrix)
 
     @cached_property
-    def last_hop(self) -> tuple[Tensor, Tensor]:
-        """S at the training nodes, t x n, and its transpose."""
-        return _with_transpose(self.matrix[self.train.numpy()])
+    def inputs(self) -> Inputs:
+        return Inputs(sp.csr_array(self.graph.features))
 
-    @cached_property
-    def inputs(self) -> tuple[Tensor, Tensor]:
-        """X and its transpose as CSR tensors."""
-        return _with_transpose(sp.csr_array(self.graph.features))
-
-    @cached_property
-    def order(self) -> Tensor:
-        """Which value of X each value of its transpose is."""
-        X = sp.csr_array(self.graph.features)
-        numbers = sp.csr_array((np.arange(X.nnz), X.indices, X.indptr), X.shape)
-        return torch.from_numpy(numbers.T.tocsr().data.astype(np.int32))
-
-    def dropped(self, rate: float) -> tuple[Tensor, Tensor]:
-        """:attr:`inputs` after dropout: each nonzero value is 0, or divided by 1 - rate."""
-        if not rate:
-            return self.inputs
-        X, transpose = self.inputs
-        values = _drop(X.values(), rate)
-        return _with_values(X, values), _with_values(transpose, values.index_select(0, self.order))
+    def around(self, nodes: Tensor) -> tuple[Inputs, Both, Both]:
+        """All that two hops at ``nodes`` need: the rows of X two hops away, S from there to the
+        nodes' neighbours, and S from these to the nodes."""
+        last = self.matrix[nodes.numpy()]
+        near = np.unique(last.indices)
+        first = self.matrix[near]
+        far = np.unique(first.indices)
+        X = sp.csr_array(self.graph.features)[far]
+        return Inputs(X), _both(first[:, far]), _both(last[:, near])
 
     def propagated(self, signal: Tensor, hops: int) -> Tensor:
         """S^hops signal."""
@@ -134,7 +145,7 @@ def _csr(matrix: Any, indices: torch.dtype = torch.int32) -> Tensor:
     )
 
 
-def _with_transpose(matrix: Any) -> tuple[Tensor, Tensor]:
+def _both(matrix: Any) -> Both:
     return _csr(matrix), _csr(matrix.T.tocsr())
 
 
@@ -152,7 +163,7 @@ class _Product(torch.autograd.Function):
     """A B for a constant matrix A and its transpose."""
 
     @staticmethod
-    def forward(ctx: Any, matrices: tuple[Tensor, Tensor], B: Tensor) -> Tensor:
+    def forward(ctx: Any, matrices: Both, B: Tensor) -> Tensor:
         A, ctx.transpose = matrices
         return A @ B
 
@@ -190,7 +201,7 @@ def _horner(S: Tensor, Z: Tensor, c: Tensor) -> Tensor:
     return total
 
 
-def _product(matrices: tuple[Tensor, Tensor], B: Tensor) -> Tensor:
+def _product(matrices: Both, B: Tensor) -> Tensor:
     return _Product.apply(matrices, B)  # type: ignore[return-value]  # apply is not typed
 
 
@@ -248,11 +259,14 @@ def sgc(data: PeerData, rate: float, hops: int, **_: int) -> Peer:
         return Peer(data, [weight], lambda: linear(train, weight), lambda: linear(val, weight))
     chosen = torch.zeros(len(data.labels), len(data.train))
     chosen[data.train, torch.arange(len(data.train))] = 1
-    filters = data.propagated(chosen, hops).T.contiguous()
+    columns = data.propagated(chosen, hops)
+    near = columns.any(dim=1)  # the nodes that k hops reach
+    filters = columns[near].T.contiguous()
+    inputs = Inputs(sp.csr_array(data.graph.features)[near.numpy()])
     return Peer(
         data,
         [weight],
-        lambda: filters @ _product(data.dropped(rate), weight.T),
+        lambda: filters @ _product(inputs.dropped(rate), weight.T),
         lambda: linear(val, weight),
     )
 
@@ -276,31 +290,26 @@ def _polynomial(
     theta = _weight(data.d, data.m)
 
     def step() -> Tensor:
-        Z = _product(data.dropped(rate), theta)
+        Z = _product(data.inputs.dropped(rate), theta)
         return _Polynomial.apply(data.S, Z, coefficients(), data.train)  # type: ignore[return-value]
 
     def check() -> Tensor:
-        return _horner(data.S, data.inputs[0] @ theta, coefficients())[data.val]
+        return _horner(data.S, data.inputs.both[0] @ theta, coefficients())[data.val]
 
     return Peer(data, [theta, weight], step, check)
 
 
 def gcn(data: PeerData, rate: float, hidden: int, **_: int) -> Peer:
-    """S drop(ReLU(S X W1 + b1)) W2 + b2; the last hop at the training nodes alone."""
-    first, second = _weight(data.d, hidden), _weight(hidden, data.m)
-    shifts = _weight(hidden), _weight(data.m)
-    S = data.S, data.S
+    """S drop(ReLU(S X W1 + b1)) W2 + b2, on the nodes alone that two hops need."""
+    weights = [_weight(data.d, hidden), _weight(hidden), _weight(hidden, data.m), _weight(data.m)]
+    train, val = data.around(data.train), data.around(data.val)
 
-    def outputs(rate: float) -> Tensor:
-        middle = _product(S, _product(data.dropped(rate), first)).add(shifts[0]).relu()
-        return (_drop(middle, rate) if rate else middle) @ second
+    def logits(inputs: Inputs, first: Both, last: Both, rate: float) -> Tensor:
+        W1, b1, W2, b2 = weights
+        middle = _product(first, _product(inputs.dropped(rate), W1)).add(b1).relu()
+        return _product(last, (_drop(middle, rate) if rate else middle) @ W2) + b2
 
-    return Peer(
-        data,
-        [first, shifts[0], second, shifts[1]],
-        lambda: _product(data.last_hop, outputs(rate)) + shifts[1],
-        lambda: (data.S @ outputs(0.0))[data.val] + shifts[1],
-    )
+    return Peer(data, [*weights], lambda: logits(*train, rate), lambda: logits(*val, 0.0))
 
 
 PLAIN = {"sgc": sgc, "egc": egc, "lgc": lgc, "gcn": gcn}
