@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 else:
     from hoplite.lazy import torch
 
+CACHED_ELEMENTS = 1 << 18  # of a hop's rows that are gated together
 GATES = ("node", "class", "feature")
 
 
@@ -73,7 +74,7 @@ class HyperLGC(Polynomial):
         weights: Weights,
         view: RowView,
         dropout: Dropout | None,
-        seen: Callable[[Tensor], None] = lambda coefficient: None,
+        seen: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         """As in the base class; ``seen`` is shown each hop's gated coefficient in turn."""
 
@@ -129,7 +130,7 @@ class NodeGate(HyperLGC):
         weights: Weights,
         view: RowView,
         dropout: Dropout | None,
-        seen: Callable[[Tensor], None] = lambda coefficient: None,
+        seen: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         total = weights["theta"].new_zeros(())
         hops = view.hop_features(dropout)  # (k + 1, rows, R or 1, d)
@@ -142,7 +143,8 @@ class NodeGate(HyperLGC):
             hidden = torch.relu(view.hop_output(i, inner, dropout, known).transpose(0, 1))
             gate = torch.sigmoid(hidden @ outer.unsqueeze(2))
             coefficient = alpha[:, None, None] * gate
-            seen(coefficient)
+            if seen is not None:
+                seen(coefficient)
             total = total + coefficient * run_matmul(hop, weights["theta"])
         return total.transpose(0, 1)
 
@@ -163,17 +165,19 @@ class ClassGate(HyperLGC):
         weights: Weights,
         view: RowView,
         dropout: Dropout | None,
-        seen: Callable[[Tensor], None] = lambda coefficient: None,
+        seen: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         outputs = view.hop_outputs(weights["theta"], dropout)
         fixed = view.inputs(weights["gate_features"], dropout) + weights["gate_bias"]
         coefficient = weights["alpha"][:, 0, None] * fixed
-        seen(coefficient)
+        if seen is not None:
+            seen(coefficient)
         total = coefficient * outputs[0]
         for i in range(1, self.config.hops + 1):
             gate = fixed + torch.einsum("nrm,rmo->nro", total, weights["gate_sum"])
             coefficient = weights["alpha"][:, i, None] * gate
-            seen(coefficient)
+            if seen is not None:
+                seen(coefficient)
             total = total + coefficient * outputs[i]
         return total
 
@@ -215,18 +219,30 @@ class FeatureGate(HyperLGC):
         weights: Weights,
         view: RowView,
         dropout: Dropout | None,
-        seen: Callable[[Tensor], None] = lambda coefficient: None,
+        seen: Callable[[Tensor], None] | None = None,
     ) -> Tensor:
         hops = view.hop_features(dropout)  # (k + 1, rows, R or 1, d)
         before = view.hop_outputs(weights["gate_hop"], dropout, hops[: max(self.config.hops, 1)])
-        before = before.transpose(1, 2).unbind(0)  # of every hop (R, rows, d)
+        if torch.is_grad_enabled() or seen is not None:
+            return self._summed(weights, hops, before, seen)
+        # a few rows at a time, which stay in the caches for all hops
+        rows = max(1, CACHED_ELEMENTS // self.num_features)
+        pieces = zip(hops.split(rows, dim=1), before.split(rows, dim=1), strict=True)
+        return torch.cat([self._summed(weights, *piece, None) for piece in pieces])
+
+    def _summed(
+        self, weights: Weights, hops: Tensor, before: Tensor, seen: Callable[[Tensor], None] | None
+    ) -> Tensor:
+        """H_k (rows, R, m) from P_i (k + 1, rows, R or 1, d) and P_i W_d (k, rows, R, d)."""
+        known = before.transpose(1, 2).unbind(0)  # of every hop (R, rows, d)
         # [H_{i-1}, 1] [W_m; b]: the bias comes with the product
         inner = torch.cat([weights["gate_sum"], weights["gate_bias"].unsqueeze(1)], dim=1)
-        total = weights["theta"].new_zeros(len(inner), view.num_rows, self.num_classes)
+        total = inner.new_zeros(len(inner), hops.shape[1], self.num_classes)
         one = total.new_ones(*total.shape[:2], 1)
         for i, hop in enumerate(hops.transpose(1, 2).unbind(0)):
             so_far = torch.cat([total, one], dim=2)
-            gate = run_matmul(so_far, inner, before[max(i - 1, 0)])
-            seen(gate)
+            gate = run_matmul(so_far, inner, known[max(i - 1, 0)])
+            if seen is not None:
+                seen(gate)
             total = run_matmul(gate * hop, weights["theta"], total)
         return total.transpose(0, 1)
