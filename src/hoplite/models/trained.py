@@ -69,7 +69,10 @@ class TrainedModel:
 
     @property
     def coefficients_(self) -> np.ndarray:
-        """c_0 .. c_k in the model's basis; for hLGC the ungated alpha. The baselines have none."""
+        """c_0 .. c_k in the model's basis; the baselines have none.
+
+        For hLGC the ungated alpha; its feature gate has none, so there they are 1.
+        """
         many = self._model().coefficients(self._stacked())
         values = torch.eye(self.config.hops + 1)[-1] if many is None else many[0]
         return values.detach().numpy().copy()
