@@ -43,7 +43,7 @@ void dropout_spmm(const CsrView<V, I>& s, const DropoutArguments<V>& args, int t
     if (s.rows == 0 || args.runs == 0 || args.width == 0) return;
     const int64_t blocks = std::min(s.rows, s.nnz / block_nonzeros + 1);
     const int64_t d = args.transposed ? s.rows : s.columns;
-    threads = useful_threads(threads, (s.nnz + s.rows) * args.runs * (args.width + 8));
+    const Company company(threads, (s.nnz + s.rows) * args.runs * (args.width + 8));
     bool any_dropped = false;
     for (int64_t run = 0; run < args.runs; ++run) any_dropped |= args.rules[run].threshold != 0;
     DropoutTask<V, I> task{s,
@@ -53,7 +53,7 @@ void dropout_spmm(const CsrView<V, I>& s, const DropoutArguments<V>& args, int t
                            balanced_cuts(s, blocks),
                            {s.indptr, s.indices, args.transposed, d, args.row_numbers},
                            any_dropped && beyond_32_bits(s, args),
-                           threads};
+                           company.threads};
     if (args.width * int64_t(sizeof(V)) >= wide_bytes) {
         for (int64_t run = 0; run < args.runs; ++run) wide_run(task, run);
         return;

@@ -2,7 +2,8 @@
 //
 // A tile is a few columns of the signal, packed: n rows of 16 to 128 bytes. It stays in a core's
 // own cache while all the hops pass over it, and threads take different tiles, so they meet once
-// per polynomial and not once per hop. Columns that only fill a tile up are zero. A tile's rows, like
+// per polynomial and not once per hop. A single tile they share by rows and meet at every hop.
+// Columns that only fill a tile up are zero. A tile's rows, like
 // those of S, are ordered by length (csr.h).
 #include "polynomial.h"
 
@@ -15,25 +16,34 @@ namespace hoplite {
 
 namespace {
 
-// The columns [first, first + used) of an n x width matrix as n rows of `stride`, and back.
+// One thread's rows of a tile.
+struct Rows {
+    int64_t begin, end;
+    bool shared;  // others have the other rows
+    bool has(int64_t row) const { return begin <= row && row < end; }
+    // Wait for the others, whose rows the next hop reads.
+    void meet() const {
+        if (shared) meet_team();
+    }
+};
+
+// The columns [first, first + used) of a matrix of `width` as rows of `stride`, and back.
 template <class V>
-void pack(const V* matrix, const std::vector<int64_t>& order, int64_t width, int64_t first,
-          int64_t used, int64_t stride, V* tile) {
-    for (const int64_t row : order) {
-        const V* from = matrix + row * width + first;
-        for (int64_t j = 0; j < used; ++j) tile[j] = from[j];
-        for (int64_t j = used; j < stride; ++j) tile[j] = V(0);
-        tile += stride;
+void pack(const V* matrix, const std::vector<int64_t>& order, const Rows& mine, int64_t width,
+          int64_t first, int64_t used, int64_t stride, V* tile) {
+    for (int64_t at = mine.begin; at < mine.end; ++at) {
+        const V* from = matrix + order[at] * width + first;
+        V* to = tile + at * stride;
+        for (int64_t j = 0; j < used; ++j) to[j] = from[j];
+        for (int64_t j = used; j < stride; ++j) to[j] = V(0);
     }
 }
 
 template <class V>
-void unpack(const V* tile, const std::vector<int64_t>& order, int64_t width, int64_t first,
-            int64_t used, int64_t stride, V* matrix) {
-    for (const int64_t row : order) {
-        std::copy_n(tile, used, matrix + row * width + first);
-        tile += stride;
-    }
+void unpack(const V* tile, const std::vector<int64_t>& order, const Rows& mine, int64_t width,
+            int64_t first, int64_t used, int64_t stride, V* matrix) {
+    for (int64_t at = mine.begin; at < mine.end; ++at)
+        std::copy_n(tile + at * stride, used, matrix + order[at] * width + first);
 }
 
 // How the columns are cut, and room for each worker.
@@ -41,31 +51,44 @@ template <class V>
 class Tiles {
   public:
     Tiles(int64_t n, int64_t width, int64_t buffers, int64_t work, int threads)
-        : threads_(useful_threads(threads, work)), n_(n), buffers_(buffers) {
+        : company_(threads, work), threads_(company_.threads), n_(n), buffers_(buffers) {
         // As wide as the registers allow, but at least one tile per thread if that keeps a
         // vector's worth of columns: each tile reads all of S again.
         stride = widest;
         while (stride > widest / 4 && (width + stride - 1) / stride < threads_) stride /= 2;
         while (stride > narrowest && stride / 2 >= width) stride /= 2;
         count = (width + stride - 1) / stride;
-        threads_ = int(std::min<int64_t>(threads_, count));
-        room_.resize(std::size_t(threads_) * buffers * n * stride);
+        if (count > 1) threads_ = int(std::min<int64_t>(threads_, count));
+        room_.resize(std::size_t(count > 1 ? threads_ : 1) * buffers * n * stride);
     }
 
-    // f(first column, columns, buffers) for each tile.
+    // f(first column, columns, buffers, rows) for each tile.
     template <class F>
     void each(int64_t width, F&& f) {
         parallel_for(count, threads_, [&](int64_t tile, int worker) {
             const int64_t first = tile * stride;
             V* room = room_.data() + std::size_t(worker) * buffers_ * n_ * stride;
-            f(first, std::min(stride, width - first), room);
+            f(first, std::min(stride, width - first), room, Rows{0, n_, false});
+        });
+    }
+
+    // The same; if there is but one tile, all threads call f for it, each with rows of its own.
+    template <class I, class F>
+    void each_shared(const CsrView<V, I>& s, int64_t width, F&& f) {
+        if (count > 1 || threads_ == 1) return each(width, f);
+        const std::vector<int64_t> cuts = balanced_cuts(s, threads_);
+        in_team(threads_, [&](int worker, int workers) {
+            const Rows mine{cuts[worker * threads_ / workers],
+                            cuts[(worker + 1) * threads_ / workers], workers > 1};
+            f(0, width, room_.data(), mine);
         });
     }
 
     int64_t stride, count;
+    static constexpr int64_t widest = 128 / int64_t(sizeof(V));
 
   private:
-    static constexpr int64_t widest = 128 / int64_t(sizeof(V));
+    Company company_;
     static constexpr int64_t narrowest = 16 / int64_t(sizeof(V));
     int threads_;
     int64_t n_, buffers_;
@@ -84,6 +107,14 @@ SpmmTile<V, I> product(const CsrView<V, I>& s, int64_t stride, const V* x, V* y)
     return tile;
 }
 
+// These rows of a product, and b times its operand added to them.
+template <class V, class I>
+void multiply(const SpmmTile<V, I>& tile, const Rows& mine, V b) {
+    kernels<V, I>().spmm_rows(tile, mine.begin, mine.end);
+    const int64_t first = mine.begin * tile.width, count = (mine.end - mine.begin) * tile.width;
+    if (b != V(0)) kernels<V, I>().add_scaled(b, tile.x + first, tile.y + first, count);
+}
+
 template <class V, class I, class Arguments>
 int64_t work_of(const CsrView<V, I>& s, const Arguments& args) {
     return (s.nnz + s.rows) * args.width * (args.hops() + 1);
@@ -92,13 +123,12 @@ int64_t work_of(const CsrView<V, I>& s, const Arguments& args) {
 // One step of p_0 X, p_1 X, ...: from hop i in `now` and hop i - 1 in `before` to hop i + 1, `now`:
 // (a_i S + b_i) now - g_i before.
 template <class V, class I>
-void next_hop(const CsrView<V, I>& s, const Step& step, int64_t stride, V*& now,
+void next_hop(const CsrView<V, I>& s, const Rows& mine, const Step& step, int64_t stride, V*& now,
               V*& before) {
     SpmmTile<V, I> tile = product(s, stride, now, before);
     tile.scale = V(step.a);
     if (step.g != 0) tile.w = before, tile.b = V(-step.g);
-    kernels<V, I>().spmm_rows(tile, 0, s.rows);
-    if (step.b != 0) kernels<V, I>().add_scaled(V(step.b), now, before, s.rows * stride);
+    multiply(tile, mine, V(step.b));
     std::swap(now, before);
 }
 
@@ -106,15 +136,14 @@ void next_hop(const CsrView<V, I>& s, const Step& step, int64_t stride, V*& now,
 // afterwards: (a_i S + b_i) total - g_{i+1} ahead. `ahead` holds what came before `total` and
 // receives the result, which is then total.
 template <class V, class I>
-void fold_hop(const CsrView<V, I>& s, const Recurrence& basis, int64_t i, int64_t stride,
-              V*& total, V*& ahead, const V* z, const V* a) {
+void fold_hop(const CsrView<V, I>& s, const Rows& mine, const Recurrence& basis, int64_t i,
+              int64_t stride, V*& total, V*& ahead, const V* z, const V* a) {
     SpmmTile<V, I> tile = product(s, stride, total, ahead);
     tile.z = z, tile.a = a;
     const double g = i + 1 < int64_t(basis.size()) ? basis[i + 1].g : 0;
     tile.scale = V(basis[i].a);
     if (g != 0) tile.w = ahead, tile.b = V(-g);
-    kernels<V, I>().spmm_rows(tile, 0, s.rows);
-    if (basis[i].b != 0) kernels<V, I>().add_scaled(V(basis[i].b), total, ahead, s.rows * stride);
+    multiply(tile, mine, V(basis[i].b));
     std::swap(total, ahead);
 }
 
@@ -127,21 +156,23 @@ void combine(const RowsByLength<V, I>& rows, const PolynomialArguments<V>& args,
     if (n == 0 || width == 0) return;
     Tiles<V> tiles(n, width, 3, work_of(s, args), threads);
     const int64_t stride = tiles.stride, size = n * stride;
-    tiles.each(width, [&](int64_t first, int64_t used, V* room) {
+    tiles.each_shared(s, width, [&](int64_t first, int64_t used, V* room, const Rows& mine) {
         V *signal = room, *total = room + size, *next = room + 2 * size;
         V scales[128 / sizeof(V)] = {};
-        pack(args.signal, rows.order, width, first, used, stride, signal);
+        pack(args.signal, rows.order, mine, width, first, used, stride, signal);
         std::copy_n(args.scales + args.hops() * width + first, used, scales);
-        for (int64_t row = 0; row < n; ++row)
+        for (int64_t row = mine.begin; row < mine.end; ++row)
             for (int64_t j = 0; j < stride; ++j)
                 total[row * stride + j] = signal[row * stride + j] * scales[j];
         for (int64_t i = args.hops() - 1; i >= 0; --i) {
             const V* of_hop = args.scales + i * width + first;
             std::copy_n(of_hop, used, scales);
             const bool counts = std::any_of(of_hop, of_hop + used, [](V a) { return a != V(0); });
-            fold_hop(s, args.basis, i, stride, total, next, counts ? signal : nullptr, scales);
+            mine.meet();
+            fold_hop(s, mine, args.basis, i, stride, total, next, counts ? signal : nullptr,
+                     scales);
         }
-        unpack(total, rows.order, width, first, used, stride, args.out);
+        unpack(total, rows.order, mine, width, first, used, stride, args.out);
     });
 }
 
@@ -151,22 +182,23 @@ void adjoint(const RowsByLength<V, I>& rows, const PolynomialArguments<V>& args,
     const int64_t n = s.rows, width = args.width;
     std::fill_n(args.dots, (args.hops() + 1) * width, 0.0);
     if (n == 0 || width == 0) return;
+    if (width <= Tiles<V>::widest / 4) threads = 1;  // a single tile, and its dots are no rows
     Tiles<V> tiles(n, width, 4, work_of(s, args), threads);
     const int64_t stride = tiles.stride, size = n * stride;
-    tiles.each(width, [&](int64_t first, int64_t used, V* room) {
+    tiles.each(width, [&](int64_t first, int64_t used, V* room, const Rows& all) {
         V *now = room, *before = room + size, *other = room + 2 * size, *out = room + 3 * size;
         V scales[128 / sizeof(V)] = {};
         double dots[128 / sizeof(V)];
-        pack(args.signal, rows.order, width, first, used, stride, now);
-        pack(args.other, rows.order, width, first, used, stride, other);
+        pack(args.signal, rows.order, all, width, first, used, stride, now);
+        pack(args.other, rows.order, all, width, first, used, stride, other);
         std::fill_n(out, size, V(0));
         for (int64_t i = 0; i <= args.hops(); ++i) {
-            if (i > 0) next_hop(s, args.basis[i - 1], stride, now, before);
+            if (i > 0) next_hop(s, all, args.basis[i - 1], stride, now, before);
             std::copy_n(args.scales + i * width + first, used, scales);
             kernels<V, I>().weigh_rows(n, stride, now, other, scales, out, dots);
             std::copy_n(dots, used, args.dots + i * width + first);
         }
-        unpack(out, rows.order, width, first, used, stride, args.out);
+        unpack(out, rows.order, all, width, first, used, stride, args.out);
     });
 }
 
@@ -178,14 +210,20 @@ void gather_hops(const RowsByLength<V, I>& rows, const HopArguments<V>& args, co
     if (n == 0 || width == 0) return;
     Tiles<V> tiles(n, width, 2, work_of(s, args), threads);
     const int64_t stride = tiles.stride;
-    tiles.each(width, [&](int64_t first, int64_t used, V* room) {
+    tiles.each_shared(s, width, [&](int64_t first, int64_t used, V* room, const Rows& mine) {
         V *now = room, *before = room + n * stride;
-        pack(signal, rows.order, width, first, used, stride, now);
+        pack(signal, rows.order, mine, width, first, used, stride, now);
         for (int64_t i = 0; i <= args.hops(); ++i) {
-            if (i > 0) next_hop(s, args.basis[i - 1], stride, now, before);
-            for (int64_t r = 0; r < args.count; ++r)
-                std::copy_n(now + rows.place[args.rows ? args.rows[r] : r] * stride, used,
-                            hops + (i * args.count + r) * width + first);
+            if (i > 0) {
+                mine.meet();
+                next_hop(s, mine, args.basis[i - 1], stride, now, before);
+            }
+            for (int64_t r = 0; r < args.count; ++r) {
+                const int64_t at = rows.place[args.rows ? args.rows[r] : r];
+                if (mine.has(at))
+                    std::copy_n(now + at * stride, used,
+                                hops + (i * args.count + r) * width + first);
+            }
         }
     });
 }
@@ -198,19 +236,22 @@ void scatter_hops(const RowsByLength<V, I>& rows, const HopArguments<V>& args, c
     if (n == 0 || width == 0) return;
     Tiles<V> tiles(n, width, 2, work_of(s, args), threads);
     const int64_t stride = tiles.stride;
-    tiles.each(width, [&](int64_t first, int64_t used, V* room) {
+    tiles.each_shared(s, width, [&](int64_t first, int64_t used, V* room, const Rows& mine) {
         V *total = room, *ahead = room + n * stride;
-        std::fill_n(total, n * stride, V(0));
+        std::fill_n(total + mine.begin * stride, (mine.end - mine.begin) * stride, V(0));
         for (int64_t i = args.hops(); i >= 0; --i) {
-            if (i < args.hops())
-                fold_hop<V, I>(s, args.basis, i, stride, total, ahead, nullptr, nullptr);
+            if (i < args.hops()) {
+                mine.meet();
+                fold_hop<V, I>(s, mine, args.basis, i, stride, total, ahead, nullptr, nullptr);
+            }
             for (int64_t r = 0; r < args.count; ++r) {  // a row may be listed twice
-                V* to = total + rows.place[args.rows ? args.rows[r] : r] * stride;
+                const int64_t at = rows.place[args.rows ? args.rows[r] : r];
+                if (!mine.has(at)) continue;
                 const V* from = hops + (i * args.count + r) * width + first;
-                for (int64_t j = 0; j < used; ++j) to[j] += from[j];
+                for (int64_t j = 0; j < used; ++j) total[at * stride + j] += from[j];
             }
         }
-        unpack(total, rows.order, width, first, used, stride, signal);
+        unpack(total, rows.order, mine, width, first, used, stride, signal);
     });
 }
 

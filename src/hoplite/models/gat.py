@@ -48,6 +48,10 @@ class GAT(Model):
         super().__init__(config, num_features, num_classes)
         self._fields: WeakKeyDictionary[RowView, _Field] = WeakKeyDictionary()
 
+    @property
+    def signal_columns(self) -> int:
+        return self.config.heads * self.config.hidden
+
     def initial(self, generator: torch.Generator | None) -> Weights:
         heads, h, m = self.config.heads, self.config.hidden, self.num_classes
         return {
@@ -79,7 +83,7 @@ class GAT(Model):
         learned = {"att_src": w["hidden_source"][None], "att_dst": w["hidden_target"][None]}
         learned["bias"] = w["hidden_bias"]
         hidden = torch.nn.functional.elu(_attend(first, learned, inputs, field.first, drops[1]))
-        signal = drops[0](hidden, field.nodes) @ w["weight"]
+        signal = drops[0](hidden, field.hidden) @ w["weight"]
         learned = {"att_src": w["source"][None], "att_dst": w["target"][None]}
         outputs = _attend(second, learned, signal, field.second, drops[2])
         return outputs if field.rows is None else outputs.index_select(0, field.rows)
@@ -118,29 +122,37 @@ class _Drop:
 class _Field:
     """The nodes and edges that two layers need for a view's rows, counted anew from 0.
 
-    Into the training nodes of Pubmed and their neighbours lead 4,481 of its 108,365 edges. A
-    layer's edges come with their numbers in the whole graph, by which dropout goes; None is all.
+    Into the training nodes of Pubmed and their neighbours, 354 ``hidden`` ones, lead 4,481 of its
+    108,365 edges, from 2,798 nodes. A layer's edges come with their numbers in the whole graph, by
+    which dropout goes, and with the places of its targets among its sources; None is all.
     """
 
     def __init__(self, view: RowView) -> None:
         edges, rows = view.edges, view.nodes
-        self.nodes = self.rows = None
-        self.first = self.second = _Edges(edges, None)
+        nodes = self.hidden = self.rows = None
+        self.first = self.second = _Edges(edges, None, None)
         if rows is not None:
-            second = torch.isin(edges[1], rows).nonzero().flatten()
-            first = torch.isin(edges[1], edges[0, second]).nonzero().flatten()
-            self.nodes = edges[0, first].unique()
-            self.rows = torch.searchsorted(self.nodes, rows)
-            self.first, self.second = (
-                _Edges(torch.searchsorted(self.nodes, edges[:, numbers]), numbers)
-                for numbers in (first, second)
-            )
-        self.view = view.at(self.nodes)
+            last = rows.unique()
+            self.second, self.hidden = _Edges.into(last, edges)
+            self.first, nodes = _Edges.into(self.hidden, edges)
+            self.rows = torch.searchsorted(last, rows)
+        self.view = view.at(nodes)
 
 
 class _Edges(NamedTuple):
-    ends: Tensor  # (2, e): source and target
+    ends: Tensor  # (2, e): source and target, each counted among its kind
     numbers: Tensor | None
+    targets: Tensor | None  # which of the sources they are
+
+    @classmethod
+    def into(cls, targets: Tensor, edges: Tensor) -> tuple[_Edges, Tensor]:
+        """The edges that lead into sorted nodes, and the sorted nodes that they come from."""
+        numbers = torch.isin(edges[1], targets).nonzero().flatten()
+        ends = edges[:, numbers]
+        sources = ends[0].unique()  # with the targets, each of which has a loop
+        places = zip((sources, targets), ends, strict=True)
+        ends = torch.stack([torch.searchsorted(kind, nodes) for kind, nodes in places])
+        return cls(ends, numbers, torch.searchsorted(sources, targets)), sources
 
 
 def _attend(layer: Any, learned: Weights, signal: Tensor, edges: _Edges, drop: _Drop) -> Tensor:
@@ -148,7 +160,8 @@ def _attend(layer: Any, learned: Weights, signal: Tensor, edges: _Edges, drop: _
     hook = layer.register_edge_update_forward_hook(
         lambda layer, inputs, attention: drop(attention, edges.numbers)
     )
+    at_targets = signal if edges.targets is None else signal.index_select(0, edges.targets)
     try:
-        return torch.func.functional_call(layer, learned, (signal, edges.ends))
+        return torch.func.functional_call(layer, learned, ((signal, at_targets), edges.ends))
     finally:
         hook.remove()

@@ -23,6 +23,7 @@ except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
 MOST_THREADS = 1024
 SHARED_ELEMENTS = 1 << 17  # from this size on a signal is worth a second thread
 _chosen: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
+_core_threads: ContextVar[int] = ContextVar("hoplite_core_threads", default=0)  # 0: torch's
 _forked = False
 
 
@@ -60,25 +61,29 @@ def set_num_threads(threads: int) -> None:
 
 def get_num_threads() -> int:
     """Threads of the C++ core and torch: at first ``OMP_NUM_THREADS`` or the number of cores."""
-    return 1 if _forked else torch.get_num_threads()
+    return 1 if _forked else _core_threads.get() or torch.get_num_threads()
 
 
 @contextmanager
 def threads_for(elements: int) -> Iterator[None]:
-    """One thread within the block if its tensors have few elements, else as many as are set.
+    """One thread of torch within the block if its tensors have few elements, else as many as set.
 
     Training on a small graph is a long chain of short operations. Sharing each with a second
     thread gains nothing, and on a busy machine waiting for that thread takes most of the time.
+    The C++ core keeps its threads: it knows the work of a product, and goes on alone where the
+    others come late.
     """
     before = torch.get_num_threads()
     if elements >= SHARED_ELEMENTS or before == 1:
         yield
         return
+    token = _core_threads.set(get_num_threads())
     torch.set_num_threads(1)
     try:
         yield
     finally:
         torch.set_num_threads(before)
+        _core_threads.reset(token)
 
 
 @contextmanager
