@@ -97,11 +97,6 @@ class Model(ABC):
         """The class that evaluates it, where its settings choose between several."""
         return cls
 
-    @property
-    def signal_columns(self) -> int:
-        """Columns of its widest signal on the nodes."""
-        return self.num_classes if self.columns == "classes" else self.num_features
-
     def initial(self, generator: torch.Generator | None) -> Weights:
         """First weights of one run: Theta ~ U(-1/sqrt(m), 1/sqrt(m)), then the filter's.
 

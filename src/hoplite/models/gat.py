@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from hoplite.config import number_setting
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hoplite.propagation.dropout import Dropout
+    from hoplite.propagation.edge_sums import EdgeSums
     from hoplite.propagation.engine import RowView
 else:
     from hoplite.lazy import torch
@@ -47,10 +48,6 @@ class GAT(Model):
     def __init__(self, config: ModelConfig, num_features: int, num_classes: int) -> None:
         super().__init__(config, num_features, num_classes)
         self._fields: WeakKeyDictionary[RowView, _Field] = WeakKeyDictionary()
-
-    @property
-    def signal_columns(self) -> int:
-        return self.config.heads * self.config.hidden
 
     def initial(self, generator: torch.Generator | None) -> Weights:
         heads, h, m = self.config.heads, self.config.hidden, self.num_classes
@@ -130,7 +127,7 @@ class _Field:
     def __init__(self, view: RowView) -> None:
         edges, rows = view.edges, view.nodes
         nodes = self.hidden = self.rows = None
-        self.first = self.second = _Edges(edges, None, None)
+        self.first = self.second = _Edges(edges)
         if rows is not None:
             last = rows.unique()
             self.second, self.hidden = _Edges.into(last, edges)
@@ -139,10 +136,13 @@ class _Field:
         self.view = view.at(nodes)
 
 
-class _Edges(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Edges:
+    """The edges into some nodes, by target."""
+
     ends: Tensor  # (2, e): source and target, each counted among its kind
-    numbers: Tensor | None
-    targets: Tensor | None  # which of the sources they are
+    numbers: Tensor | None = None
+    targets: Tensor | None = None  # which of the sources they are
 
     @classmethod
     def into(cls, targets: Tensor, edges: Tensor) -> tuple[_Edges, Tensor]:
@@ -154,12 +154,20 @@ class _Edges(NamedTuple):
         ends = torch.stack([torch.searchsorted(kind, nodes) for kind, nodes in places])
         return cls(ends, numbers, torch.searchsorted(sources, targets)), sources
 
+    @cached_property
+    def sums(self) -> EdgeSums:
+        from hoplite.propagation.edge_sums import EdgeSums
+
+        return EdgeSums(self.ends)
+
 
 def _attend(layer: Any, learned: Weights, signal: Tensor, edges: _Edges, drop: _Drop) -> Tensor:
     """``layer`` with the ``learned`` weights, its attention dropped before it is used."""
     hook = layer.register_edge_update_forward_hook(
         lambda layer, inputs, attention: drop(attention, edges.numbers)
     )
+    # its own sum keeps a message of every edge in memory
+    layer.propagate = lambda ends, x, alpha, size: edges.sums(x[0], alpha)
     at_targets = signal if edges.targets is None else signal.index_select(0, edges.targets)
     try:
         return torch.func.functional_call(layer, learned, ((signal, at_targets), edges.ends))

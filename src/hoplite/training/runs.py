@@ -209,7 +209,8 @@ def batches_of(model: Model, source: AnyPropagation, runs: Sequence[Run]) -> lis
 
 def signal_size(model: Model, source: AnyPropagation) -> int:
     """Elements of one run's widest signal: nodes times propagated columns."""
-    return source.num_nodes * model.signal_columns
+    columns = model.num_classes if model.columns == "classes" else model.num_features
+    return source.num_nodes * columns
 
 
 def run_bytes(model: Model, propagation: Propagation) -> int:
