@@ -19,6 +19,7 @@ import torch
 
 import hoplite
 from hoplite.errors import ConfigError, HopliteError
+from hoplite.lab.bench import peers
 from hoplite.lab.machine import Machine
 from hoplite.lab.report.findings import missing
 from hoplite.lab.reproduce import comparison, reproduce, sections
@@ -101,6 +102,10 @@ def test_a_full_run_has_every_section(
         assert entry.test_mean == max(one.test_mean for one in rank(ledger, "test"))
         assert by_protocol["validation"][model].config == rank(ledger, "validation")[0].options
     assert {e.model for e in results.timing} == set(by_protocol["test"])
+    for entry in results.timing:  # beside the same model by others, with the CPU's use meanwhile
+        plain = [peer for peer in entry.peers if peer.name.startswith("plain torch")]
+        assert len(plain) == (entry.model in peers.PLAIN)
+        assert 0 <= entry.others <= 1
     assert {e.model for e in results.curves} == {"sgc", "lgc", "hlgc"}
     assert {e.model for e in results.coefficients} == {"lgc", "hlgc"}
     (spectrum,) = results.spectrum
