@@ -15,7 +15,9 @@ from typing import Any
 
 class _Lazy(ModuleType):
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
+        found = getattr(import_module(self.__name__), name)
+        setattr(self, name, found)  # at hand from now on
+        return found
 
 
 torch = _Lazy("torch")

@@ -77,6 +77,30 @@ def test_tiles_equal_hop_by_hop(n, width, hops, density, basis, dtype, index, se
 
 
 @pytest.mark.parametrize("basis", BASES)
+def test_rows_of_a_single_tile_that_threads_share_have_the_same_bits(basis):
+    n, width, hops = 9_000, 3, 24  # enough work for a second thread, in one tile
+    matrix = symmetric(n, 4 / n, np.float32)
+    signal, _, scales = tensors(n, width, hops, np.float32)
+    rows = torch.tensor([8_999, 7, 7, 4_321])  # 7 twice
+    before = get_num_threads()
+    try:
+        answers = []
+        for threads in (1, 2, 3):
+            set_num_threads(threads)
+            hops_there = gather_hops(matrix, basis, signal, hops, rows)
+            back = scatter_hops(matrix, basis, hops_there, rows)
+            answers.append((weighted_sum(matrix, basis, signal, scales), hops_there, back))
+    finally:
+        set_num_threads(before)
+    for answer in answers[1:]:
+        for first, later in zip(answers[0], answer, strict=True):
+            assert torch.equal(first, later)
+    with use_backend("torch"):
+        expected = gather_hops(matrix, basis, signal, hops, rows)
+    torch.testing.assert_close(answers[0][1], expected, **tolerance(np.float32))
+
+
+@pytest.mark.parametrize("basis", BASES)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bits_depend_neither_on_neighbours_nor_on_threads(basis, dtype):
     matrix = symmetric(900, 0.01, dtype)

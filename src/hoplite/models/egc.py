@@ -56,13 +56,13 @@ class EGC(Polynomial):
         """
         every = exponential_coefficients(weights["beta"], self.config.hops)
         norm = find_operator(self.config.operator).norm_bound
-        growth = norm ** torch.arange(self.config.hops + 1, dtype=torch.float64)
-        size = every.detach().abs() * growth
-        least = size.amax(dim=1, keepdim=True) * torch.finfo(every.dtype).eps * NEGLIGIBLE
+        growth = norm ** np.arange(self.config.hops + 1.0)
+        size = np.abs(every.detach().numpy()) * growth
+        least = size.max(axis=1, keepdims=True) * torch.finfo(every.dtype).eps * NEGLIGIBLE
         matters = ~(size < least)  # NaN does
-        matters[:, 1:] |= matters[:, :-1].clone()  # c_{i-1} is the slope of c_i
-        used = int(matters.any(dim=0).nonzero().max()) + 1
-        kept = torch.where(matters, every, 0.0)
+        matters[:, 1:] |= matters[:, :-1].copy()  # c_{i-1} is the slope of c_i
+        used = int(np.flatnonzero(matters.any(axis=0))[-1]) + 1
+        kept = torch.where(torch.from_numpy(matters), every, 0.0)
         return view.combine(weights["theta"], kept[:, :used], dropout)
 
     @classmethod
