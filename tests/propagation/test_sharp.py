@@ -37,11 +37,13 @@ SMALL = Problem(
 
 
 def test_the_work_of_both_orders_by_hand():
-    assert SMALL.weights_first_work() == 3 * 11 * 2 * 3 * (30 + 5 * 20)
-    assert SMALL.hops_first_work() == 5 * 20 * 4 + 3 * 11 * 2 * 7 * 4 * (6 + 3)
+    assert SMALL.weights_first_work() == 2 * 11 * 8 * (30 + 5 * 20)  # 6 columns, a vector
+    wider = dataclasses.replace(SMALL, runs=3, passes=1)
+    assert wider.weights_first_work() == 11 * 9 * (30 + 5 * 20)
+    assert wider.hops_first_work() == 5 * 20 * 4 + 11 * 3 * 7 * 4 * (4 * 6 + 3) // 4
     for kept, mixing in ((1, 0), (2, 2)):
         work = dataclasses.replace(SMALL, kept_hops=kept).hops_first_work()
-        assert work == 400 + 66 * 28 * (mixing + 3)
+        assert work == 400 + 44 * 28 * (4 * mixing + 3) // 4
     assert SMALL.hops_first_bytes() == 4 * 6 * 7 * 4
     assert dataclasses.replace(SMALL, epochs=500, runs=1) == Problem(10, 4, 3, 20, 30, 5, 6, 7)
     assert Problem(10, 4, 3, 20, 30, 5, 6, 7).dropout is False
@@ -63,7 +65,7 @@ def test_without_a_limit_half_of_the_free_memory_is_used(monkeypatch):
 
 
 def test_equal_work_goes_weights_first():
-    equal = Problem(10, 4, 3, 20, 28, hops=0, kept_hops=1, rows=7)
+    equal = Problem(10, 4, 8, 20, 28, hops=0, kept_hops=1, rows=28)
     assert equal.weights_first_work() == equal.hops_first_work()
     assert make_plan(equal, memory=10**9).order == "weights-first"
     less = dataclasses.replace(equal, feature_nonzeros=29)
@@ -78,8 +80,8 @@ def test_an_order_that_is_asked_for_is_taken():
     assert make_plan(dropped, "weights-first").reason == "as asked"
     lines = make_plan(SMALL, memory=10**9).explain().splitlines()
     assert lines[0] == "hops-first: it needs less work"
-    assert lines[1].split() == ["weights", "first", "2.57e+04", "multiply-adds"]
-    assert lines[2].endswith(" 1.7e+04 multiply-adds, 0.0 MiB of hop features")
+    assert lines[1].split() == ["weights", "first", "2.29e+04", "multiply-adds"]
+    assert lines[2].endswith(" 8.72e+03 multiply-adds, 0.0 MiB of hop features")
     large = dataclasses.replace(SMALL, rows=7 * 2**16)
     assert "42.0 MiB" in make_plan(large).explain()
 

@@ -278,12 +278,13 @@ def test_the_sizes_that_a_plan_goes_by(scattered):
         assert (problem.epochs, problem.runs, problem.dropout) == (60, 2, False)
     dropped = [Run(CONFIG, 0), Run(dataclasses.replace(CONFIG, dropout=0.5), 1)]
     assert plan_runs(built, source, dropped, 33).problem.dropout
-    assert not plan_runs(built, source, dropped, 33, dropout=False).problem.dropout
+    scoring = plan_runs(built, source, dropped, 33, learns=False).problem
+    assert (scoring.dropout, scoring.passes, problem.passes) == (False, 1, 2)
     batched = [Run(dataclasses.replace(CONFIG, batch=5), 0)]
     chosen = plan_runs(built, source, batched, 33)
     assert (chosen.order, chosen.reason) == ("hops-first", "as asked")
     split = scattered.split
-    assert plan(scattered, "sgc", dropout=0).problem.rows == len(split.train) + len(split.val)
+    assert plan(scattered, "sgc", dropout=0).problem.rows == len(split.train)
     assert plan(scattered, "lgc", standardize=True).problem.rows == 60
     assert plan(scattered, "sgc", seeds=[4, 8, 1]).problem.runs == 3
 

@@ -27,6 +27,7 @@ from hoplite.graph import Graph
 from hoplite.operators import Operator, find_operator
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
+from hoplite.propagation.orders import DENSE_GAIN
 from hoplite.propagation.polynomial import combine, gather_hops, hop_stack, iterate, last_hop
 from hoplite.propagation.spmm import SparseMatrix, matmul
 
@@ -34,7 +35,6 @@ BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is n
 FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper than a second pass
 MOST_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
 WIDE_GAIN = 8  # as DENSE_GAIN, for products of hundreds of columns
-DENSE_GAIN = 4  # a multiply-add of a dense product costs so many times less than of a sparse one
 MOST_FILTER_SIZE = 2**27  # elements of p_k(S) kept for some rows
 
 

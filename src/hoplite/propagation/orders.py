@@ -1,9 +1,12 @@
 """The choice between the two exact evaluation orders, by counted work.
 
-    weights first   per epoch and run: X Theta (nnz(X) m), then k products with S (nnz(S) m each),
-                    for the training step (forward and backward) and the validation pass
-    hops first      once: k products with S of width d; then per epoch and run: mix the k + 1 hop
-                    features of the needed rows (rows d each) and multiply by Theta (rows d m)
+    weights first   per pass: X Theta (nnz(X) R m for R runs), then k products with S (nnz(S) R m
+                    each); what has less than a vector of columns costs as much as a whole one
+    hops first      once: k products with S of width d; then per pass and run: mix the k + 1 hop
+                    features of the needed rows (rows d each) and multiply by Theta (rows d m, a
+                    dense product, in which a multiply-add costs less)
+
+A training step passes over its rows twice, forward and backward, a validation once.
 
 Dropout acts on X before propagation, so under dropout hops first would have to propagate again in
 every epoch: then weights first is the only exact order worth running.
@@ -18,7 +21,8 @@ import psutil
 from hoplite.config import ORDERS
 from hoplite.errors import ConfigError, check_choice
 
-PASSES = 3  # forward, backward, validation
+LEAST_COLUMNS = 8  # of a sparse product, as many as a vector holds
+DENSE_GAIN = 4  # a multiply-add of a dense product costs so many times less than of a sparse one
 
 
 @dataclass(frozen=True)
@@ -32,23 +36,25 @@ class Problem:
     feature_nonzeros: int
     hops: int
     kept_hops: int  # hop features that the model reads: k + 1, or 1 for SGC
-    rows: int  # nodes whose outputs an epoch needs
+    rows: int  # nodes whose outputs a pass needs
     epochs: int = 500
     runs: int = 1
     dropout: bool = False
+    passes: int = 2  # of an epoch: forward and backward, or one that nothing is learned from
     itemsize: int = 4  # bytes of a number: 4 of float32, 8 of float64
 
     def weights_first_work(self) -> int:
         """Multiply-adds of a whole training, weights first."""
         per_pass = self.feature_nonzeros + self.hops * self.operator_nonzeros
-        return PASSES * self.epochs * self.runs * self.classes * per_pass
+        columns = max(self.runs * self.classes, LEAST_COLUMNS)
+        return self.passes * self.epochs * columns * per_pass
 
     def hops_first_work(self) -> int:
         """Multiply-adds of a whole training, hops first."""
         setup = self.hops * self.operator_nonzeros * self.features
         mixing = self.kept_hops if self.kept_hops > 1 else 0
-        per_pass = self.rows * self.features * (mixing + self.classes)
-        return setup + PASSES * self.epochs * self.runs * per_pass
+        per_row = self.features * (DENSE_GAIN * mixing + self.classes)
+        return setup + self.passes * self.epochs * self.runs * self.rows * per_row // DENSE_GAIN
 
     def hops_first_bytes(self) -> int:
         """Memory of the kept hop features."""

@@ -207,12 +207,13 @@ class _Batch:
         self.task, self.runs = task, runs
         self.team = team_of(source)
         scored = {"val": val, "test": watch}
-        rows = len(train) + (0 if val is None else len(val))  # `watch` must not change the plan
-        if model.config.standardize:
-            rows = source.num_nodes
+        # the passes may take different orders; `watch` must not change them
+        rows, score_rows = (
+            source.num_nodes if model.config.standardize else len(part)
+            for part in (train, train if val is None else val)
+        )
         order = order_of(model, source, runs, rows)
-        # nothing is dropped when runs are scored, so that pass may take the other order
-        score_order = order_of(model, source, runs, rows, dropout=False)
+        score_order = order_of(model, source, runs, score_rows, learns=False)
         self.train_rows = ScoredRows.of(model, source, task, train, order)
         self.scored = {
             name: ScoredRows.of(model, source, task, part, score_order)

@@ -239,7 +239,7 @@ def train(
 def plan(
     graph: NodeData | str, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **options: Any
 ) -> Plan:
-    """The evaluation order that ``train`` with these arguments takes, and why.
+    """The evaluation order of the steps of ``train`` with these arguments, and why.
 
     >>> chosen = plan("pubmed", "sgc", hops=10, dropout=0, seeds=5)
     >>> chosen.order
@@ -251,7 +251,7 @@ def plan(
     model_config, training_config = split_options(model, options)
     data = open_data(graph).in_memory()
     split = data.split
-    rows = data.num_nodes if model_config.standardize else split.train.size + split.val.size
+    rows = data.num_nodes if model_config.standardize else split.train.size
     return plan_runs(
         build_model(model_config, data.num_features, data.num_classes),
         Propagation(data, model_config.operator, model_config.basis, model_config.hops),

@@ -122,14 +122,12 @@ def plan_runs(
     runs: Sequence[Run],
     rows: int,
     *,
-    dropout: bool | None = None,
+    learns: bool = True,
 ) -> Plan:
-    """The evaluation order for ``runs`` whose epochs need the outputs of ``rows`` nodes.
+    """The evaluation order for the steps of ``runs``, which need the outputs of ``rows`` nodes.
 
-    ``dropout`` says whether X is dropped there; by default as in the runs' training steps.
+    Or, if nothing ``learns`` there, for scoring them: one pass, in which nothing is dropped.
     """
-    if dropout is None:
-        dropout = any(run.config.dropout for run in runs)
     features = propagation.features
     problem = Problem(
         nodes=features.shape[0],
@@ -142,7 +140,8 @@ def plan_runs(
         rows=rows,
         epochs=runs[0].config.epochs,
         runs=len(runs),
-        dropout=dropout,
+        dropout=learns and any(run.config.dropout for run in runs),
+        passes=2 if learns else 1,
         itemsize=features.dtype.itemsize,
     )
     order = "hops-first" if runs[0].config.batch else runs[0].config.order
@@ -160,14 +159,14 @@ def order_of(
     runs: Sequence[Run],
     rows: int,
     *,
-    dropout: bool | None = None,
+    learns: bool = True,
 ) -> str:
     """The evaluation order for ``runs``; a store has hop features alone.
 
     See :func:`plan_runs`.
     """
     if source.stored is False:
-        return plan_runs(model, source, runs, rows, dropout=dropout).order
+        return plan_runs(model, source, runs, rows, learns=learns).order
     return "hops-first"
 
 
