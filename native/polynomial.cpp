@@ -75,7 +75,8 @@ class Tiles {
     // The same; if there is but one tile, all threads call f for it, each with rows of its own.
     template <class I, class F>
     void each_shared(const CsrView<V, I>& s, int64_t width, F&& f) {
-        if (count > 1 || threads_ == 1) return each(width, f);
+        const bool worth_meeting = (s.nnz + s.rows) * width >= min_hop_work;
+        if (count > 1 || threads_ == 1 || !worth_meeting) return each(width, f);
         const std::vector<int64_t> cuts = balanced_cuts(s, threads_);
         in_team(threads_, [&](int worker, int workers) {
             const Rows mine{cuts[worker * threads_ / workers],
@@ -89,6 +90,7 @@ class Tiles {
 
   private:
     Company company_;
+    static constexpr int64_t min_hop_work = int64_t(1) << 17;  // of all rows of a hop
     static constexpr int64_t narrowest = 16 / int64_t(sizeof(V));
     int threads_;
     int64_t n_, buffers_;
