@@ -8,13 +8,13 @@ from sklearn.metrics import accuracy_score, log_loss, r2_score
 from tests.training.scattered import parts_of, scattered_graph
 from torch import Tensor
 
-from hoplite import ConfigError, GraphError, TrainedModel, train
+from hoplite import ConfigError, GraphError, ModelFileError, TrainedModel, train
 from hoplite.config import TrainingConfig
 from hoplite.models import ModelConfig, build_model
 from hoplite.predictions import predict_table
 from hoplite.propagation.engine import Propagation
 from hoplite.store import propagate
-from hoplite.tasks import LOSS, TASKS, Metric, Task, find_task
+from hoplite.tasks import LOSS, TASKS, Evaluation, Metric, Task, find_task
 from hoplite.training import NodeSet, Run, StoredPropagation, fit_runs
 from hoplite.training.distributed import Team
 from hoplite.training.results import TrainingResult, scored_run
@@ -54,6 +54,12 @@ class Regression(Task):
     def columns(self, logits, names):
         return {names[0]: logits[:, 0]}
 
+    def evaluate(self, labels, logits, names):
+        return Evaluation({"r2": r2_score(labels, logits[:, 0])})
+
+    def baseline(self, labels, names):
+        return Evaluation({"r2": 0.0})
+
 
 @pytest.fixture
 def valued():
@@ -89,11 +95,13 @@ def test_a_regression_trains_by_its_loss(valued):
     best = np.mean([result.best("val_loss") for result in results])
     assert states[-1].val_score == pytest.approx(best)
 
-    scored = [scored_run(graph, config, r, source, test, Regression()) for r in results]
+    scored = [scored_run(graph, config, r, source, {"test": test}, Regression()) for r in results]
     for run in scored:
         logits = run.model.logits_from(source)[test.nodes]
         assert run.scores["test_r2"] == pytest.approx(r2_score(values[test.nodes], logits[:, 0]))
         assert run.scores["val_r2"] == pytest.approx(run.history["val_r2"][run.best_epoch - 1])
+        assert run.test_metrics["r2"] == pytest.approx(run.scores["test_r2"])
+        assert run.val_metrics is None  # no validation nodes were given to scored_run
         assert run.summary()["test_worst"] == pytest.approx(
             np.abs(values[test.nodes] - logits[:, 0]).max()
         )
@@ -201,8 +209,14 @@ def test_a_saved_model_knows_its_task(tmp_path):
     model = train(graph, "sgc", hops=1, epochs=2).model
     assert model.training["task"] == "multiclass"
     read = TrainedModel.load(model.save(tmp_path / "model"))
-    assert read.task is find_task("multiclass")
+    assert read.task == model.task
+    shares = np.bincount(graph.labels[graph.split.train], minlength=graph.num_classes)
+    assert read.task.shares == pytest.approx(shares / shares.sum())
     assert predict_table(read, graph).column_names == ["id", "predicted", "probability"]
+    read.training["task_state"] = {"shares": "many"}
+    with pytest.raises(ModelFileError, match="the model's task is damaged"):
+        read.predict(graph)
+    read.training.pop("task_state")
     read.training.pop("task")
     assert read.task is find_task("multiclass")
     read.training["task"] = ["x"]

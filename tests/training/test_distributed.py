@@ -65,7 +65,8 @@ def launch(code, arguments, size):
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(size)}
-    code = f"import warnings; warnings.simplefilter('error')\n{code}"
+    few_epochs = "warnings.filterwarnings('ignore', '.*model is no better than')"
+    code = f"import warnings; warnings.simplefilter('error'); {few_epochs}\n{code}"
     return [Process(code, *arguments, env=shared | {"RANK": str(rank)}) for rank in range(size)]
 
 

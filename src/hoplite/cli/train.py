@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
 import typer
 
 from hoplite.cli.console import (
@@ -19,12 +21,15 @@ from hoplite.cli.console import (
 )
 from hoplite.cli.settings import USUAL_MODEL, ModelOption, with_settings
 from hoplite.errors import HopliteError
-from hoplite.models import ModelConfig, split_options
+from hoplite.models import split_options
 from hoplite.processes import held
 from hoplite.stopping import stopping
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.training import TrainingResult
+
+MOST_CLASSES = 20  # that are told one by one
+SHORT = {"roc_auc": "AUC", "average_precision": "AP"}  # in the head of a table
 
 
 @with_settings(defaults=True)
@@ -103,42 +108,52 @@ def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bo
     if json:
         print_json(summary)
     else:
-        _print(result.model_config, summary)
+        _print(result, summary)
     report_and_fail(failure)
 
 
-def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
-    def percent(value: float | None) -> str:
-        return "-" if value is None else f"{100 * value:.1f}"
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f}"
 
+
+def _spread(found: dict[str, Any], show: Callable[[Any], str], runs: int) -> str:
+    return show(found["mean"]) + (f" ± {show(found['std'])}" if runs > 1 else "")
+
+
+def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
+    config, task = result.model_config, result.task
+    score, beside = task.score.name, task.headline
     rows = [
         [
             str(run["seed"]),
-            percent(run["val_accuracy"]),
-            percent(run["test_accuracy"]),
+            *[_percent(run[f"{part}_{score}"]) for part in ("val", "test")],
+            *[_percent(run["metrics"].get("test", {}).get(name)) for name in beside],
             str(run["best_epoch"]),
             str(run["epochs"]),
             "",  # the seeds train together, so only their mean is known
         ]
         for run in summary["runs"]
     ]
+    means = [
+        {what: summary[f"{part}_{score}_{what}"] for what in ("mean", "std")}
+        for part in ("val", "test")
+    ]
+    unknown = {"mean": None, "std": None}
+    means += [summary["metrics"]["test"].get(name, unknown) for name in beside]
     rows.append(
         [
             "mean ± std",
-            *[
-                f"{percent(summary[f'{part}_accuracy_mean'])} "
-                f"± {percent(summary[f'{part}_accuracy_std'])}"
-                for part in ("val", "test")
-            ],
+            *[_spread(found, _percent, 2) for found in means],
             "",
             f"{summary['epochs_mean']:.0f}",
             f"{summary['ms_per_epoch']:.2f}",
         ]
     )
-    size = config.size()
-    title = f"{summary['dataset']}: {config.model}, {size}"
-    columns = ["seed", "val %", "test %", "best epoch", "epochs", "ms/epoch"]
+    title = f"{summary['dataset']}: {config.model}, {config.size()}"
+    shown = [f"test {SHORT[name]} %" for name in beside]
+    columns = ["seed", "val %", "test %", *shown, "best epoch", "epochs", "ms/epoch"]
     print_table(title, columns, rows)
+    _print_metrics(result, summary)
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
     note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
     print_line(f"Split: {sizes}{note}")
@@ -149,3 +164,40 @@ def _print(config: ModelConfig, summary: dict[str, Any]) -> None:
             print_line(f"Diverged: seeds {seeds}; {what}")
     if "out" in summary:
         print_line(f"Model: {summary['out']}")
+
+
+def _print_metrics(result: TrainingResult, summary: dict[str, Any]) -> None:
+    """Every figure beside the baseline's, and each class at the test nodes of the chosen run."""
+    found, least = summary["metrics"], summary["baseline"]
+    parts = [part for part in ("val", "test") if found[part]]
+    if not parts:
+        return
+    runs, last = len(summary["runs"]), parts[-1]
+    rows = [
+        [
+            name.replace("_", " "),
+            *[_spread(found[part][name], _decimals, runs) for part in parts],
+            _decimals(least[last][name]),
+        ]
+        for name in found[last]
+    ]
+    print_table("metrics", ["", *parts, f"baseline, {last}"], rows)
+    best = result.best_run.metrics(last)
+    if best is None or best.confusion is None or len(best.classes) > MOST_CLASSES:
+        return
+    names, wrong = list(best.classes), best.confusion - np.diag(best.confusion.diagonal())
+    rows = [
+        [
+            name,
+            *[_decimals(values[what]) for what in ("precision", "recall")],
+            f"{values['support']:,}",
+            f"{names[other.argmax()]} ({other.max():,})" if other.any() else "",
+        ]
+        for (name, values), other in zip(best.classes.items(), wrong, strict=True)
+    ]
+    title = f"classes, {last} nodes, seed {result.best_run.seed}"
+    print_table(title, ["class", "precision", "recall", "nodes", "mostly taken for"], rows)
+
+
+def _decimals(value: float | None) -> str:
+    return "-" if value is None or value != value else f"{value:.3f}"

@@ -27,6 +27,7 @@ from hoplite.node_data import NodeData
 from hoplite.propagation.engine import Propagation
 from hoplite.tasks import USUAL, Task, find_task
 
+TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
 MOST_IDLE = 1 << 16  # a setting that the model does not use may be this much above its weights
 
 
@@ -58,7 +59,8 @@ class TrainedModel:
     @property
     def task(self) -> Task:
         """What the model was trained for, which reads its outputs."""
-        return find_task(self.training.get("task", USUAL))
+        task, state = find_task(self.training.get("task", USUAL)), self.training.get(TASK_STATE)
+        return task if state is None else task.restored(state)
 
     @property
     def left_out_classes(self) -> tuple[str, ...]:

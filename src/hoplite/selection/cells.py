@@ -183,7 +183,7 @@ class CellWork:
                 )
             )
             if self.test:
-                scored = scored_run(self.graph, config, result, propagation, parts["test"])
+                scored = scored_run(self.graph, config, result, propagation, parts)
                 test.append(number(scored.test_accuracy))
         cpu_seconds = time.process_time() - started
         self.ledger.record(cell, found, cpu_seconds, test if self.test else None)

@@ -6,6 +6,7 @@ from typing import Any
 
 from hoplite.errors import check_choice
 from hoplite.tasks.base import LOSS, Metric, Task
+from hoplite.tasks.evaluation import Evaluation
 from hoplite.tasks.multiclass import Multiclass
 
 TASKS: dict[str, Task] = {task.name: task for task in (Multiclass(),)}
@@ -20,4 +21,4 @@ def find_task(task: Any = USUAL) -> Task:
     return TASKS[task]
 
 
-__all__ = ["LOSS", "TASKS", "USUAL", "Metric", "Task", "find_task"]
+__all__ = ["LOSS", "TASKS", "USUAL", "Evaluation", "Metric", "Task", "find_task"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
+import msgspec
 import numpy as np
 from torch import Tensor
+
+from hoplite.errors import ModelFileError
+from hoplite.tasks.evaluation import Evaluation
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,7 @@ class Metric:
 LOSS = Metric("loss", larger_is_better=False)
 
 
+@dataclass(frozen=True)
 class Task(ABC):
     """How the outputs Z = (z_v) of a model are judged and read, z_v in R^m for node v.
 
@@ -42,12 +48,17 @@ class Task(ABC):
     have parts of a set, such a number that their average is over all of it. A metric that is no
     mean over the rows, like an area under a curve, leaves ``count`` alone and says so by
     ``adds_up``; the rows are then not divided among processes.
+
+    A task's fields are what it must know of the training to read and judge outputs. They are kept
+    with a trained model: :meth:`fitted` finds them, :meth:`state` tells them as plain values.
     """
 
     name: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]  # recorded every epoch; the first is a run's score
     monitor: ClassVar[Metric]  # one of them, or LOSS: on validation nodes it chooses the epoch
     adds_up: ClassVar[bool] = True  # whether each metric is a mean over the rows
+    compared: ClassVar[tuple[str, ...]] = ()  # figures in which a model should beat the baseline
+    unknowing: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
 
     @property
     def score(self) -> Metric:
@@ -55,9 +66,29 @@ class Task(ABC):
         return self.metrics[0]
 
     @property
+    def headline(self) -> tuple[str, ...]:
+        """Figures of the evaluation that belong beside the score, because that may mislead."""
+        return ()
+
+    @property
     def curves(self) -> tuple[str, ...]:
         """What is recorded of each set of nodes in every epoch."""
         return (LOSS.name, *[metric.name for metric in self.metrics])
+
+    def fitted(self, labels: np.ndarray, outputs: int) -> Self:
+        """The task with what the labels of the training nodes tell it."""
+        return self
+
+    def state(self) -> dict[str, Any]:
+        """The fields as plain JSON values."""
+        return dataclasses.asdict(self)
+
+    def restored(self, state: Any) -> Self:
+        """The task with the fields that :meth:`state` told; ModelFileError if they are damaged."""
+        try:
+            return msgspec.convert(state, type(self))
+        except msgspec.ValidationError as error:
+            raise ModelFileError(f"the model's task is damaged ({error}); train again.") from None
 
     @abstractmethod
     def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
@@ -93,3 +124,11 @@ class Task(ABC):
     @abstractmethod
     def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """What a table of predictions tells of every node: column names with n values each."""
+
+    @abstractmethod
+    def evaluate(self, labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> Evaluation:
+        """Every figure of a set of nodes from their labels (n, ...) and outputs (n, m)."""
+
+    @abstractmethod
+    def baseline(self, labels: np.ndarray, names: Sequence[str]) -> Evaluation:
+        """The same figures of what knows the training labels and nothing of the nodes."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -13,8 +15,10 @@ from torch.nn.functional import log_softmax
 
 from hoplite.errors import GraphError
 from hoplite.tasks.base import Metric, Task
+from hoplite.tasks.evaluation import Evaluation, evaluate_classes
 
 
+@dataclass(frozen=True)
 class Multiclass(Task):
     """Softmax and cross-entropy; accuracy is the metric and chooses the epoch.
 
@@ -22,6 +26,12 @@ class Multiclass(Task):
 
     Labels are class indices, and a negative one stands for unknown. Of equal outputs the first
     is predicted.
+
+    ``shares`` are the classes' shares of the training nodes. The baseline has them as its
+    probabilities for every node, so it always predicts the largest class. Of two classes the rarer
+    one is ``positive``: ROC AUC and average precision are of it (of equals, of the second). Two
+    classes have two outputs, as others have: softmax of them is the sigmoid of their difference,
+    and whatever reads a model finds one column for each class.
 
     >>> z = torch.tensor([[[2.0, 0.0]], [[3.0, 1.0]]])
     >>> [value.tolist() for value in Multiclass().measure(z, torch.tensor([0, 1]), 2)]
@@ -31,6 +41,22 @@ class Multiclass(Task):
     name = "multiclass"
     metrics = (Metric("accuracy"),)
     monitor = metrics[0]
+    compared = ("accuracy", "balanced_accuracy", "roc_auc")
+    unknowing = "always predicting the largest class"
+    shares: tuple[float, ...] = ()
+
+    @property
+    def positive(self) -> int | None:
+        """The rarer of two classes; None if there are more, or their shares are not known."""
+        return None if len(self.shares) != 2 else int(self.shares[1] <= self.shares[0])
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        return () if self.positive is None else ("roc_auc", "average_precision")
+
+    def fitted(self, labels: np.ndarray, outputs: int) -> Self:
+        counts = np.bincount(labels, minlength=outputs)
+        return dataclasses.replace(self, shares=tuple((counts / counts.sum()).tolist()))
 
     def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
         return len(names or ())
@@ -68,3 +94,13 @@ class Multiclass(Task):
             "predicted": pa.array(names).take(pa.array(winners)),
             "probability": probabilities[np.arange(len(winners)), winners],
         }
+
+    def evaluate(self, labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> Evaluation:
+        """See :func:`~hoplite.tasks.evaluation.evaluate_classes`."""
+        predicted = self.predict(logits)
+        return evaluate_classes(labels, self.link(logits), predicted, names, self.positive)
+
+    def baseline(self, labels: np.ndarray, names: Sequence[str]) -> Evaluation:
+        """The training nodes' largest class for every node, their shares as probabilities."""
+        scores = np.tile(self.shares, (len(labels), 1))
+        return evaluate_classes(labels, scores, scores.argmax(axis=1), names, self.positive)

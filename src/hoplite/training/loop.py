@@ -101,18 +101,19 @@ def fit_runs(
     return [results[r] for r in range(len(runs))]
 
 
-def scores_of(
+def outputs_of(
     model: Model, source: AnyPropagation, task: Task, weights: Weights, part: NodeSet
-) -> list[float]:
-    """The task's metrics of one run's weights (without run axis) on ``part``.
-
-    They are from its hop features; NaN if an output is not finite.
-    """
+) -> np.ndarray:
+    """The outputs (nodes, m) of one run's weights (without run axis) at ``part``, from its hops."""
     stacked = {name: value.unsqueeze(0) for name, value in weights.items()}
     rows = ScoredRows.of(model, source, task, part, "hops-first")
     with torch.no_grad():
-        loss, *found = (team_of(source).mean(value) for value in rows.measure(stacked))
-        return [float(value) if loss.isfinite() else float("nan") for value in found]
+        mine = rows.logits(stacked, None)[:, 0]
+        if rows.processes == 1:
+            return mine.numpy()
+        found = mine.new_zeros(len(part), model.num_classes)
+        found[torch.from_numpy(rows.mine)] = mine
+        return team_of(source).total(found).numpy()
 
 
 @dataclass(frozen=True)

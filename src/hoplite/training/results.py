@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice
 from hoplite.models import ModelConfig, build_model, find_model, split_options
-from hoplite.models.trained import TrainedModel
+from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.orders import Plan
 from hoplite.store import open_data
-from hoplite.tasks import USUAL, Task, find_task
+from hoplite.tasks import USUAL, Evaluation, Task, find_task
 from hoplite.training.distributed import ALONE, Team
-from hoplite.training.loop import fit_runs, scores_of
+from hoplite.training.loop import fit_runs, outputs_of
 from hoplite.training.runs import (
     AnyPropagation,
     NodeSet,
@@ -35,6 +37,14 @@ from hoplite.training.runs import (
 from hoplite.training.streamed import StoredPropagation
 
 MOST_RUNS = 100_000
+SCORED = ("val", "test")
+
+
+class Spread(NamedTuple):
+    """Mean and (population) standard deviation of a figure over the runs."""
+
+    mean: float
+    std: float
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,6 +55,8 @@ class ScoredRun:
     nodes: ``val_accuracy`` and ``test_accuracy`` of classes.
     ``diverged``: a loss or a weight became infinite or NaN, and the model is the best one before
     that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
+    ``outputs`` are the labels and the outputs of the validation and the test nodes, where there are
+    some and all are finite.
     """
 
     seed: int
@@ -55,6 +67,28 @@ class ScoredRun:
     diverged: bool
     seconds: float
     history: dict[str, np.ndarray]
+    task: Task
+    outputs: dict[str, tuple[np.ndarray, np.ndarray]]
+
+    @cached_property
+    def val_metrics(self) -> Evaluation | None:
+        """All figures of the validation nodes; None if there are none, or no result."""
+        return self._evaluated("val")
+
+    @cached_property
+    def test_metrics(self) -> Evaluation | None:
+        """All figures of the test nodes; None if there are none, or no result."""
+        return self._evaluated("test")
+
+    def metrics(self, part: str) -> Evaluation | None:
+        """Those of the nodes of ``part``, "val" or "test"."""
+        check_choice("part", part, SCORED)
+        return self.val_metrics if part == "val" else self.test_metrics
+
+    def _evaluated(self, part: str) -> Evaluation | None:
+        if part not in self.outputs:
+            return None
+        return self.task.evaluate(*self.outputs[part], self.model.class_names)
 
     @property
     def val_accuracy(self) -> float:
@@ -79,6 +113,11 @@ class ScoredRun:
             "epochs": self.epochs,
             "diverged": self.diverged,
             "seconds": self.seconds,
+            "metrics": {
+                part: found.as_dict()
+                for part in SCORED
+                if (found := self.metrics(part)) is not None
+            },
         }
 
 
@@ -95,9 +134,52 @@ class TrainingResult:
     @property
     def model(self) -> TrainedModel:
         """The model of the run with the best validation score (the first of equals)."""
+        return self.best_run.model
+
+    @property
+    def best_run(self) -> ScoredRun:
+        """The run with the best validation score (the first of equals)."""
         name, rank = f"val_{self.task.score.name}", self.task.score.rank
         finite = [run for run in self.runs if run.best_epoch]
-        return max(finite, key=lambda run: np.nan_to_num(rank(run.scores[name]), nan=-np.inf)).model
+        return max(finite, key=lambda run: np.nan_to_num(rank(run.scores[name]), nan=-np.inf))
+
+    def metrics(self, part: str = "test") -> dict[str, Spread]:
+        """Mean and deviation of every figure over the runs, NaN if one of them has no result.
+
+        Empty if there are no such nodes. Those of one run, and of each class, are in
+        ``run.test_metrics``.
+        """
+        found = [run.metrics(part) for run in self.runs]
+        names = next((one.figures for one in found if one is not None), ())
+        values = {
+            name: np.array([np.nan if one is None else one[name] for one in found])
+            for name in names
+        }
+        return {name: Spread(float(v.mean()), float(v.std())) for name, v in values.items()}
+
+    def baseline(self, part: str = "test") -> Evaluation | None:
+        """The same figures of what has seen the training labels alone, such as the majority."""
+        nodes = getattr(self.graph.split, check_choice("part", part, SCORED))
+        if not nodes.size:
+            return None
+        return self.task.baseline(self.graph.labels[nodes], self.graph.class_names)
+
+    def shortfall(self) -> str | None:
+        """A sentence if the chosen model does not beat the baseline, on the test nodes if any."""
+        part = "test" if self.graph.split.test.size else "val"
+        found, least = self.best_run.metrics(part), self.baseline(part)
+        if found is None or least is None:
+            return None
+        lost = [name for name in self.task.compared if found[name] <= least[name]]
+        if not lost:
+            return None
+        told = [
+            f"{name.replace('_', ' ')} {found[name]:.3f} against {least[name]:.3f}" for name in lost
+        ]
+        return (
+            f"on the {part} nodes the model is no better than {self.task.unknowing}: "
+            f"{', '.join(told)}; look at the features, their scale and the settings."
+        )
 
     @property
     def test_accuracy(self) -> float:
@@ -144,6 +226,16 @@ class TrainingResult:
             | {"seeds": [run.seed for run in self.runs]},
             "split": self.graph.split.sizes() | {"note": self.graph.split.note},
             **means,
+            "metrics": {
+                part: {
+                    name: {what: number(v) for what, v in spread._asdict().items()}
+                    for name, spread in self.metrics(part).items()
+                }
+                for part in SCORED
+            },
+            "baseline": {
+                part: found.as_dict() for part in SCORED if (found := self.baseline(part))
+            },
             "diverged": sum(run.diverged for run in self.runs),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
             "ms_per_epoch": self.ms_per_epoch,
@@ -205,6 +297,7 @@ def train(
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
     parts, chosen = node_sets(data), as_seeds(seeds)
     outputs = task.outputs(data.labels, data.class_names)
+    task = task.fitted(parts["train"].labels, outputs)
     built = build_model(model_config, data.num_features, outputs)
     if store is None:
         source = Propagation(
@@ -230,10 +323,13 @@ def train(
         task=task,
     )
     require_result(results)
-    runs = tuple(
-        scored_run(data, model_config, result, source, parts["test"], task) for result in results
-    )
-    return TrainingResult(data, model_config, training_config, runs, task)
+    runs = tuple(scored_run(data, model_config, result, source, parts, task) for result in results)
+    del source  # and the memory of its hop features, before the metrics need some
+    result = TrainingResult(data, model_config, training_config, runs, task)
+    shortfall = result.shortfall()
+    if shortfall is not None:
+        warnings.warn(shortfall, HopliteWarning, stacklevel=2)
+    return result
 
 
 def plan(
@@ -277,10 +373,10 @@ def scored_run(
     config: ModelConfig,
     result: RunResult,
     source: AnyPropagation,
-    test: NodeSet,
+    parts: Mapping[str, NodeSet],
     task: str | Task = USUAL,
 ) -> ScoredRun:
-    """A finished run with its model, scored on ``test``.
+    """A finished run with its model, scored on the ``test`` nodes of ``parts``.
 
     Scores are NaN without test nodes, without a result, or with outputs that are not finite.
     """
@@ -295,24 +391,20 @@ def scored_run(
         training={
             "dataset": data.name,
             "task": task.name,
+            TASK_STATE: task.state(),
             "seed": result.run.seed,
             "best_epoch": result.best_epoch,
             **{name: number(value) for name, value in scores.items()},
             **dataclasses.asdict(result.run.config),
         },
     )
+    outputs = _outputs(trained, result, source, parts, task)
     found = [np.nan] * len(task.metrics)
-    if not len(test) or not result.best_epoch:
-        pass
-    elif source.stored is False:
-        logits = trained.raw_logits(source)[test.nodes]
-        if np.isfinite(logits).all():
-            targets = task.targets(test.labels, trained.num_classes)
-            measured = task.measure(torch.from_numpy(logits).unsqueeze(1), targets, len(test))
-            found = [float(value) for value in measured]
-    else:
-        built = build_model(config, trained.num_features, trained.num_classes)
-        found = scores_of(built, source, task, result.weights, test)
+    if "test" in outputs:
+        labels, logits = outputs["test"]
+        targets = task.targets(labels, trained.num_classes)
+        measured = task.measure(torch.from_numpy(logits).unsqueeze(1), targets, len(labels))
+        found = [float(value) for value in measured]
     scores |= {f"test_{m.name}": value for m, value in zip(task.metrics, found, strict=True)}
     return ScoredRun(
         seed=result.run.seed,
@@ -323,4 +415,33 @@ def scored_run(
         diverged=result.diverged,
         seconds=result.seconds,
         history=result.history,
+        task=task,
+        outputs=outputs,
     )
+
+
+def _outputs(
+    model: TrainedModel,
+    result: RunResult,
+    source: AnyPropagation,
+    parts: Mapping[str, NodeSet],
+    task: Task,
+) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Labels and outputs of the validation and test nodes, where they are finite."""
+    scored = {name: parts[name] for name in SCORED if name in parts and len(parts[name])}
+    if not result.best_epoch or not scored:
+        return {}
+    if source.stored is False:
+        logits = model.raw_logits(source)
+        found = {name: logits[part.nodes] for name, part in scored.items()}
+    else:
+        built = build_model(model.config, model.num_features, model.num_classes)
+        found = {
+            name: outputs_of(built, source, task, result.weights, part)
+            for name, part in scored.items()
+        }
+    return {
+        name: (np.asarray(scored[name].labels), rows)
+        for name, rows in found.items()
+        if np.isfinite(rows).all()
+    }

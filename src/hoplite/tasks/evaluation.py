@@ -1,0 +1,144 @@
+"""All figures of one set of nodes, computed once from the outputs of a chosen model.
+
+scikit-learn computes them; it is imported at the first use, as it takes a second. What it has not,
+the calibration error, is written here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+BINS = 15  # of the calibration error
+ROWS = 1 << 13  # whose logarithms are taken at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """Figures of a set of nodes by name; of classes also those of each class, and who is taken
+    for whom: ``confusion[t, p]`` nodes of class t were predicted as class p.
+
+    A figure is NaN where it means nothing, such as a ROC AUC where all nodes have one class.
+    """
+
+    figures: dict[str, float]
+    classes: dict[str, dict[str, float]] = field(default_factory=dict)
+    confusion: np.ndarray | None = None
+
+    def __getitem__(self, figure: str) -> float:
+        return self.figures[figure]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values, NaN as None."""
+        found: dict[str, Any] = dict(_plain(self.figures))
+        if self.classes:
+            found["classes"] = {name: _plain(values) for name, values in self.classes.items()}
+        if self.confusion is not None:
+            found["confusion"] = self.confusion.tolist()
+        return found
+
+
+def _plain(values: dict[str, float]) -> dict[str, float | None]:
+    return {name: float(v) if np.isfinite(v) else None for name, v in values.items()}
+
+
+def evaluate_classes(
+    labels: np.ndarray,
+    probabilities: np.ndarray,
+    predicted: np.ndarray,
+    names: Sequence[str],
+    positive: int | None = None,
+) -> Evaluation:
+    """How well ``predicted`` (n,) and ``probabilities`` (n, m) meet the classes ``labels`` (n,).
+
+    - ``accuracy``; ``balanced_accuracy``, the mean recall of the classes that are among the labels;
+      ``macro_f1``, the mean F1 of those that are among the labels or the predictions.
+    - ``log_loss``: mean -log p of the own class.
+    - ``roc_auc``, ``average_precision``: those of class ``positive`` against the rest, or without
+      one the mean over the classes of each against the rest. A class that no node has, or every
+      node, has none of its own and is left out of the mean; if there is no other, it is NaN.
+    - ``calibration_error``: see :func:`calibration_error`.
+
+    >>> p = np.array([[0.9, 0.1], [0.6, 0.4], [0.4, 0.6], [0.7, 0.3]])
+    >>> found = evaluate_classes(np.array([0, 0, 1, 1]), p, p.argmax(axis=1), ["no", "yes"], 1)
+    >>> found["accuracy"], found["roc_auc"], found.confusion.tolist()
+    (0.75, 0.75, [[2, 0], [1, 1]])
+    >>> found.classes["yes"]["recall"], found.classes["yes"]["support"]
+    (0.5, 2)
+    """
+    from sklearn import metrics
+
+    every = np.arange(len(names))
+    parts = metrics.precision_recall_fscore_support(
+        labels, predicted, labels=every, zero_division=0
+    )
+    names_of_parts: list[str] = ["precision", "recall", "f1", "support"]
+    per_class = {what: np.asarray(part) for what, part in zip(names_of_parts, parts, strict=True)}
+    curves = {
+        "roc_auc": metrics.roc_auc_score,
+        "average_precision": metrics.average_precision_score,
+    }
+    for name, curve in curves.items():
+        per_class[name] = np.array(
+            [_one_against_rest(curve, labels == c, probabilities[:, c]) for c in every]
+        )
+    figures = {
+        "accuracy": metrics.accuracy_score(labels, predicted),
+        "balanced_accuracy": per_class["recall"][per_class["support"] > 0].mean(),
+        "macro_f1": metrics.f1_score(labels, predicted, average="macro", zero_division=0),
+        "log_loss": _log_loss(labels, probabilities),
+    }
+    for name in curves:
+        known = per_class[name][~np.isnan(per_class[name])]
+        if positive is not None:
+            figures[name] = per_class[name][positive]
+        else:
+            figures[name] = known.mean() if known.size else np.nan
+    figures["calibration_error"] = calibration_error(labels, probabilities)
+    return Evaluation(
+        {name: float(value) for name, value in figures.items()},
+        {
+            name: {what: values[c].item() for what, values in per_class.items()}
+            for c, name in enumerate(names)
+        },
+        metrics.confusion_matrix(labels, predicted, labels=every),
+    )
+
+
+def _one_against_rest(curve: Any, inside: np.ndarray, scores: np.ndarray) -> float:
+    return float(curve(inside, scores)) if inside.any() and not inside.all() else np.nan
+
+
+def _log_loss(labels: np.ndarray, probabilities: np.ndarray) -> float:
+    """As scikit-learn's, which makes several copies of the probabilities: some rows at a time."""
+    from sklearn.metrics import log_loss
+
+    if probabilities.shape[1] == 1:
+        return 0.0
+    total, sums = 0.0, partial(log_loss, normalize=False, labels=np.arange(probabilities.shape[1]))
+    for start in range(0, len(labels), ROWS):
+        rows = probabilities[start : start + ROWS].astype(np.float64)
+        total += sums(labels[start : start + ROWS], rows / rows.sum(axis=1, keepdims=True))
+    return total / len(labels)
+
+
+def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = BINS) -> float:
+    """How far the probabilities of the most probable classes are from their share of right ones.
+
+        ECE = sum_b |B_b| / n |share right in B_b - mean probability in B_b|
+
+    B_b are the nodes whose largest probability lies in the b-th of ``bins`` equal parts of (0, 1].
+
+    >>> p = np.array([[0.8, 0.2], [0.8, 0.2], [0.4, 0.6]])
+    >>> round(calibration_error(np.array([0, 1, 1]), p), 6)  # 2/3 |1/2 - 0.8| + 1/3 |1 - 0.6|
+    0.333333
+    """
+    sure = probabilities.max(axis=1).astype(np.float64)
+    right = probabilities.argmax(axis=1) == labels
+    place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
+    gaps = np.bincount(place, right - sure, bins)
+    return float(np.abs(gaps).sum() / len(labels))
