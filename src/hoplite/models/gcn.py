@@ -56,9 +56,10 @@ class GCN(Model):
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
         from hoplite.propagation.features import drop_signals  # not for those who list models
 
-        hidden = view.propagate(view.whole_inputs(weights["hidden_weight"], dropout))
-        hidden = torch.relu(hidden + weights["hidden_bias"]).transpose(0, 1)  # (R, n, h)
+        near = view.near(2)  # no other node has a part in two layers
+        hidden = near.propagate(near.features.times(weights["hidden_weight"], dropout))
+        hidden = torch.relu(hidden + weights["hidden_bias"]).transpose(0, 1)  # (R, near, h)
         if dropout is not None:
-            hidden = drop_signals(hidden.contiguous(), dropout.layer(1))
+            hidden = drop_signals(hidden.contiguous(), dropout.layer(1), near.nodes)
         outputs = (hidden @ weights["weight"]).transpose(0, 1)
-        return view.pick(view.propagate(outputs.contiguous()))
+        return near.pick(near.propagate(outputs.contiguous()))

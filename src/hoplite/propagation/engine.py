@@ -145,7 +145,7 @@ class RowView:
         self._owner = owner
         self._hops_first = hops_first
         self._rows = None if nodes is None else _checked_rows(nodes, owner.matrix.shape[0])
-        self._nears: dict[int, _Near] = {}
+        self._nears: dict[int, Near] = {}
 
     @property
     def num_rows(self) -> int:
@@ -230,7 +230,7 @@ class RowView:
         if known is not None and self._product_is_cheap(len(known), len(known) - 1):
             return _products(known, theta)
         hops = self._owner.hops if known is None else len(known) - 1
-        near = self._near(hops)
+        near = self.near(hops)
         signal = near.features.times(theta, dropout)
         return hop_stack(near.matrix, self._owner.basis, signal, hops, near.rows)
 
@@ -240,7 +240,7 @@ class RowView:
             return self.inputs(theta, dropout)
         if self._product_is_cheap(1, hop):
             return _products(known.unsqueeze(0), theta)[0]
-        near = self._near(hop)
+        near = self.near(hop)
         signal = near.features.times(theta, dropout)
         return hop_stack(near.matrix, self._owner.basis, signal, hop, near.rows)[-1]
 
@@ -249,14 +249,14 @@ class RowView:
 
         Per column of Theta: slices rows d / WIDE_GAIN against nnz(X) + hops nnz(S), near the rows.
         """
-        near = self._near(hops)
+        near = self.near(hops)
         sparse = near.features.nnz + hops * near.matrix.nnz
         return slices * self.num_rows * near.features.shape[1] < WIDE_GAIN * sparse
 
-    def _near(self, hops: int) -> _Near:
+    def near(self, hops: int) -> Near:
         """What ``hops`` hops of the rows depend on: the nodes within that distance."""
         if hops not in self._nears:
-            self._nears[hops] = _Near.of(self._owner, self._rows, hops)
+            self._nears[hops] = Near.of(self._owner, self._rows, hops)
         return self._nears[hops]
 
     def _dropped_features(self, runs: int, dropout: Dropout | None) -> Tensor:
@@ -269,14 +269,6 @@ class RowView:
     def inputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
         """X Theta on the rows: (rows, R, m)."""
         return self._row_features.times(theta, dropout)
-
-    def propagate(self, signal: Tensor) -> Tensor:
-        """S times a signal on all nodes: (n, R, c) -> (n, R, c), differentiable."""
-        return matmul(self._owner.matrix, signal)
-
-    def whole_inputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
-        """X Theta on all nodes: (n, R, m)."""
-        return self._owner.features.times(theta, dropout)
 
     def pick(self, signal: Tensor) -> Tensor:
         """The view's rows of a signal on all nodes."""
@@ -296,7 +288,7 @@ class RowView:
         pass over X, nnz(X) (k + 1) rows, where that is less than k nnz(S) d.
         """
         basis, hops = self._owner.basis, self._owner.hops
-        near = self._near(hops)
+        near = self.near(hops)
         n, d = near.features.shape
         columns = (hops + 1) * self.num_rows
         hop_by_hop = hops * near.matrix.nnz * d + n * d
@@ -332,7 +324,7 @@ class RowView:
     def _filters(self) -> Tensor:
         """The rows of every p_i(S) at the nodes near them, transposed: (near, (k + 1) rows)."""
         hops = self._owner.hops
-        near = self._near(hops)
+        near = self.near(hops)
         unit = _unit(near.matrix.shape[0], near.rows, near.features.dtype)
         return torch.cat(list(iterate(near.matrix, self._owner.basis, unit, hops)), dim=1)
 
@@ -368,18 +360,20 @@ class RowView:
 
 
 @dataclass(frozen=True)
-class _Near:
+class Near:
     """S and X of the nodes within some hops of a view's rows, and where these are among them.
 
     p_i(S) X at the rows depends on no other node. Far rows of the smaller S are not those of S.
+    None stands for all rows, and all nodes.
     """
 
     matrix: SparseMatrix
     features: Features
     rows: Tensor | None
+    nodes: Tensor | None = None
 
     @classmethod
-    def of(cls, owner: Propagation, rows: Tensor | None, hops: int) -> _Near:
+    def of(cls, owner: Propagation, rows: Tensor | None, hops: int) -> Near:
         if rows is None:
             return cls(owner.matrix, owner.features, None)
         whole = owner.matrix.to_scipy()
@@ -392,11 +386,16 @@ class _Near:
             return cls(owner.matrix, owner.features, rows)
         nodes = np.flatnonzero(reached)
         matrix = SparseMatrix.from_scipy(sp.csr_array(whole[nodes][:, nodes]), symmetric=True)
-        return cls(
-            matrix,
-            owner.features.rows(nodes),
-            torch.from_numpy(np.searchsorted(nodes, rows.numpy())),
-        )
+        places = torch.from_numpy(np.searchsorted(nodes, rows.numpy()))
+        return cls(matrix, owner.features.rows(nodes), places, torch.from_numpy(nodes))
+
+    def propagate(self, signal: Tensor) -> Tensor:
+        """S times a signal on these nodes: (nodes, R, c) -> (nodes, R, c), differentiable."""
+        return matmul(self.matrix, signal)
+
+    def pick(self, signal: Tensor) -> Tensor:
+        """The view's rows of a signal on these nodes."""
+        return signal if self.rows is None else signal.index_select(0, self.rows)
 
 
 class KnownRows(RowView):

@@ -279,21 +279,24 @@ def _address(numbers: Tensor | None) -> int:
     return 0 if numbers is None else numbers.data_ptr()
 
 
-def drop_signals(signals: Tensor, dropout: Dropout) -> Tensor:
-    """Each run's dropout of its own dense signal, (R, n, c), differentiable."""
-    return _DropSignals.apply(signals, dropout)
+def drop_signals(signals: Tensor, dropout: Dropout, numbers: Tensor | None = None) -> Tensor:
+    """Each run's dropout of its own dense signal, (R, n, c), differentiable.
+
+    ``numbers`` are those that the rows have among all, by which dropout goes.
+    """
+    return _DropSignals.apply(signals, dropout, numbers)
 
 
 class _DropSignals(torch.autograd.Function):
     """Its own adjoint."""
 
     @staticmethod
-    def forward(ctx: Any, signals: Tensor, dropout: Dropout) -> Tensor:
-        ctx.dropout = dropout
+    def forward(ctx: Any, signals: Tensor, dropout: Dropout, numbers: Tensor | None) -> Tensor:
+        ctx.dropout, ctx.numbers = dropout, numbers
         return torch.stack(
-            [Features(signal).dense(dropout, run) for run, signal in enumerate(signals)]
+            [Features(signal, numbers).dense(dropout, run) for run, signal in enumerate(signals)]
         )
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return _DropSignals.apply(gradients[0].contiguous(), ctx.dropout), None
+        return _DropSignals.apply(gradients[0].contiguous(), ctx.dropout, ctx.numbers), None, None
