@@ -19,6 +19,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from hoplite.config import TrainingConfig, check_flag, check_hops
+from hoplite.convert import KNOWN, converted
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.models import EGC, LGC, SGC, HyperLGC, Model, build_model, split_options
@@ -36,7 +37,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    graph : Graph
+    graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
+        One that is no Graph is converted at the first use, and again by every clone.
     seed : int
     **settings
         Those of the model, see :class:`~hoplite.ModelConfig`, and those of
@@ -54,7 +56,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
     """
 
     kind: ClassVar[type[Model]]
-    graph: Graph
+    graph: Any
     seed: int
 
     def __init_subclass__(cls) -> None:
@@ -91,20 +93,21 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     if TYPE_CHECKING:
 
-        def __init__(self, graph: Graph, **settings: Any) -> None: ...
+        def __init__(self, graph: Any, **settings: Any) -> None: ...
 
     def fit(self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Any:
-        """Learn from the classes ``y`` of ``nodes``.
+        """Learn from the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
 
-        With ``validation=(nodes, y)`` training stops early and keeps the epoch that is best on
-        it; without, all ``epochs`` are trained and the last one is kept.
+        With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
+        stops early and keeps the epoch that is best on it; without, all ``epochs`` are trained and
+        the last one is kept.
         """
-        nodes, y = _as_labelled(nodes, y, self.graph, "y")
+        graph, seed = graph_of(self), self.seed
+        nodes, y = _as_labelled(nodes, y, graph, "y")
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         # not get_params: an __init__ of the user's may set more than it takes
         options = {name: getattr(self, name) for name in sorted(self.kind.settings())}
-        graph, seed = self.graph, self.seed
         model_config, training_config = split_options(self.kind.name, options)
         names, left_out = class_names_of(y, self.classes_, graph, nodes)
         (result,) = fit_runs(
@@ -149,19 +152,20 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
     def _logits(self, nodes: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
-        nodes, config = as_nodes(nodes, self.graph), self.model_.config  # as fitted, not as set now
-        if self.graph.num_features != self.model_.num_features:
+        graph, config = graph_of(self), self.model_.config  # as fitted, not as set now
+        nodes = as_nodes(nodes, graph)
+        if graph.num_features != self.model_.num_features:
             raise GraphError(
-                f"graph has {self.graph.num_features:,} features but the classifier was fitted "
+                f"graph has {graph.num_features:,} features but the classifier was fitted "
                 f"with {self.model_.num_features:,}; fit it again."
             )
-        propagation = Propagation(self.graph, config.operator, config.basis, config.hops)
+        propagation = Propagation(graph, config.operator, config.basis, config.hops)
         return self.model_.logits_from(propagation)[nodes]
 
     def _as_node_set(self, validation: Any) -> NodeSet:
         if not isinstance(validation, tuple | list) or len(validation) != 2:
             raise GraphError("validation is not a pair; pass validation=(nodes, y).")
-        nodes, y = _as_labelled(validation[0], validation[1], self.graph, "validation y")
+        nodes, y = _as_labelled(validation[0], validation[1], graph_of(self), "validation y")
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise GraphError(f"validation has class {unknown[0]!r}, which y does not have.")
@@ -208,7 +212,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    graph : Graph
+    graph : as for the classifiers
     hops : int
     operator, basis : those of LGC
     stack : bool
@@ -219,7 +223,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
     [[3.0], [1.0]]
     """
 
-    graph: Graph
+    graph: Any
     hops: int = 2
     operator: str = LGC.Settings.operator
     basis: str = LGC.Settings.basis
@@ -227,18 +231,19 @@ class HopFeatures(TransformerMixin, BaseEstimator):
 
     def fit(self, nodes: Any, y: Any = None) -> HopFeatures:
         """Check the nodes; there is nothing to learn."""
-        as_nodes(nodes, self.graph)
+        graph = graph_of(self)
+        as_nodes(nodes, graph)
         check_hops(self.hops)
         check_flag("stack", self.stack)
-        self.n_features_out_ = self.graph.num_features * (self.hops + 1 if self.stack else 1)
+        self.n_features_out_ = graph.num_features * (self.hops + 1 if self.stack else 1)
         return self
 
     def transform(self, nodes: Any) -> np.ndarray:
         """Hop features of ``nodes``."""
         check_is_fitted(self, "n_features_out_")
-        nodes = as_nodes(nodes, self.graph)
-        hops = check_hops(self.hops)
-        view = Propagation(self.graph, self.operator, self.basis, hops).view(nodes)
+        graph = graph_of(self)
+        nodes, hops = as_nodes(nodes, graph), check_hops(self.hops)
+        view = Propagation(graph, self.operator, self.basis, hops).view(nodes)
         if not self.stack:
             return view.last_hop_features().numpy()
         stacked = view.hop_features()[:, :, 0].transpose(0, 1)
@@ -246,28 +251,49 @@ class HopFeatures(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the output columns: ``hop2:word17``."""
-        names = self.graph.feature_names or [f"x{j}" for j in range(self.graph.num_features)]
+        graph = graph_of(self)
+        names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
         hops = range(self.hops + 1) if self.stack else [self.hops]
         return np.array([f"hop{i}:{name}" for i in hops for name in names], dtype=object)
 
 
 def _as_labelled(nodes: Any, y: Any, graph: Graph, name: str) -> tuple[np.ndarray, np.ndarray]:
-    nodes, y = as_nodes(nodes, graph), np.asarray(y)
+    given, y = np.asarray(nodes), np.asarray(y)
+    nodes = as_nodes(given, graph)
+    if given.dtype == bool and y.shape == given.shape:
+        y = y[nodes]
     if y.shape != nodes.shape:
         raise GraphError(f"{name} has shape {y.shape} for {len(nodes)} nodes; pass one each.")
     return nodes, y
 
 
+def graph_of(estimator: Any) -> Graph:
+    """The graph of an estimator, whose parameter stays what the user gave: ``clone`` needs that."""
+    given = estimator.graph
+    if isinstance(given, Graph):
+        return given
+    before, graph = vars(estimator).get("_converted", (None, None))
+    if before is not given or graph is None:
+        graph = converted(given)
+        if not isinstance(graph, Graph):
+            raise GraphError(
+                f"graph is a {type(given).__name__}; pass a Graph, as load() gives, or {KNOWN}."
+            )
+        estimator._converted = given, graph
+    return graph
+
+
 def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
-    """``nodes`` as a flat index array: (n,) or (n, 1) integers within the graph."""
-    if not isinstance(graph, Graph):
-        raise GraphError(f"graph is a {type(graph).__name__}; pass a Graph, as load() gives.")
+    """``nodes`` as a flat index array: (n,) or (n, 1) integers within the graph, or a mask."""
     array = np.asarray(nodes)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
+    if array.dtype == bool and array.shape == (graph.num_nodes,):
+        array = np.flatnonzero(array)
     if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
         raise GraphError(
-            f"nodes has type {array.dtype} and shape {array.shape}; pass integer node indices."
+            f"nodes has type {array.dtype} and shape {array.shape}; pass integer node indices, or "
+            f"a boolean mask of all {graph.num_nodes:,} nodes."
         )
     if array.size and (array.min() < 0 or array.max() >= graph.num_nodes):
         outside = array.min() if array.min() < 0 else array.max()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -186,6 +187,117 @@ class Graph:
         adjacency = directed.maximum(directed.T)
         return cls(adjacency, features, labels, **options)
 
+    # What follows reads and writes graphs of other libraries, see hoplite.convert. All of it
+    # ignores direction and treats repeated edges as from_edges does; labelled graphs without a
+    # split get a stratified one of ``seed``, and graphs without features ``structural`` ones.
+
+    @staticmethod
+    def from_frames(nodes: Any, edges: Any, **options: Any) -> Graph:
+        """A table of nodes and one of edges, of pandas, Polars or Arrow.
+
+        By the rules of node and edge tables, see :func:`hoplite.datasets.read_tables`: text ids,
+        text labels, a feature per other column, text one-hot.
+
+        Parameters
+        ----------
+        id, label, split : str
+            Columns of ``nodes`` if they are not called so; None for ``label`` and ``split`` if
+            there are none. A named index of pandas is a column.
+        source, target, weight : str
+            Columns of ``edges``.
+        features : sequence of str, optional
+            The columns that are features; all others if not given.
+        seed, structural, name
+            Of the split; how many structural features; of the graph.
+
+        >>> import pyarrow as pa
+        >>> nodes = pa.table({"who": ["ann", "bob", "cem"], "age": [3, 1, 2]})
+        >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})
+        >>> Graph.from_frames(nodes, edges, id="who")
+        Graph(nodes=3, edges=2, features=1, classes=0)
+        """
+        return _converter("attributes").from_frames(nodes, edges, **options)
+
+    @staticmethod
+    def from_networkx(graph: Any, **options: Any) -> Graph:
+        """A NetworkX graph of any kind; its nodes, which may be text, are the ``node_ids``.
+
+        Attributes of nodes are columns by the rules of node tables (see :meth:`from_frames`): text
+        becomes one-hot, None or no attribute is a gap, ``id`` is no feature. Edges without a weight
+        among others with one count 1.
+
+        Parameters
+        ----------
+        features : sequence of str, optional
+            Attributes that are features; all that are not label or split if not given.
+        label, split, weight : str or None
+            Attributes of nodes, and of edges, if they are not called so; None for none.
+        seed, structural
+            As in :meth:`from_frames`.
+
+        >>> import networkx as nx
+        >>> club = nx.karate_club_graph()
+        >>> Graph.from_networkx(club, label="club", structural=4).class_names
+        ('Mr. Hi', 'Officer')
+        """
+        return _converter("attributes").from_networkx(graph, **options)
+
+    @staticmethod
+    def from_igraph(graph: Any, **options: Any) -> Graph:
+        """An igraph graph, with the options of :meth:`from_networkx`.
+
+        ``id``, an attribute of its vertices, ``"name"`` by default, has the ``node_ids``.
+        """
+        return _converter("attributes").from_igraph(graph, **options)
+
+    @staticmethod
+    def from_scipy(
+        adjacency: Any, features: Any = None, labels: Any = None, **options: Any
+    ) -> Graph:
+        """A SciPy matrix (or a dense one) of edge weights, (n, n), not necessarily symmetric.
+
+        Where a pair has two weights the larger counts. ``labels`` are integers or text; unknown are
+        negative numbers, NaN, None and empty text. ``options`` are ``split``, ``seed``,
+        ``structural`` and the names that a Graph takes.
+
+        >>> import scipy.sparse as sp
+        >>> Graph.from_scipy(sp.eye_array(3, k=1), np.eye(3), ["no", "yes", None]).class_names
+        ('no', 'yes')
+        """
+        return _converter("arrays").from_scipy(adjacency, features, labels, **options)
+
+    @staticmethod
+    def from_pyg(data: Any, *, split: int | None = None, **options: Any) -> Graph:
+        """A ``torch_geometric.data.Data``: x, edge_index (or adj_t), y and the masks.
+
+        ``edge_weight``, or an ``edge_attr`` of one column, are the weights. A negative or NaN y is
+        unknown. Where the masks have several columns, ``split`` says which counts (the first
+        otherwise). ``options`` are ``seed`` and ``structural``.
+        """
+        return _converter("arrays").from_pyg(data, split=split, **options)
+
+    @staticmethod
+    def from_dgl(graph: Any, **options: Any) -> Graph:
+        """A homogeneous DGL graph, with the options of :meth:`from_pyg`.
+
+        ``features="feat"`` and ``label="label"`` name its ndata, ``weight="weight"`` its edata;
+        the masks are ``train_mask``, ``val_mask`` and ``test_mask``.
+        """
+        return _converter("arrays").from_dgl(graph, **options)
+
+    def to_networkx(self) -> Any:
+        """A ``networkx.Graph`` whose nodes are the ``node_ids``, or 0 .. n-1.
+
+        Features, ``label`` (the name of the class) and ``split`` are attributes of nodes,
+        ``weight`` of edges; :meth:`from_networkx` makes the same graph of it.
+        """
+        return _converter("attributes").to_networkx(self)
+
+    def to_pyg(self) -> Any:
+        """A ``torch_geometric.data.Data``: x dense, every edge in both directions, y -1 where
+        unknown, the three masks, and ``edge_weight`` unless all are 1."""
+        return _converter("arrays").to_pyg(self)
+
     @property
     def num_nodes(self) -> int:
         return self.adjacency.shape[0]
@@ -244,6 +356,10 @@ class Graph:
         """The same graph with other features."""
         return self._replace(features=features, feature_names=names)
 
+    def with_node_ids(self, node_ids: Sequence[Any]) -> Graph:
+        """The same graph with other names of its nodes."""
+        return self._replace(node_ids=node_ids)
+
     def _replace(self, **changes: Any) -> Graph:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return Graph(**{**values, **changes})
@@ -279,6 +395,11 @@ class Graph:
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, classes={self.num_classes})"
         )
+
+
+def _converter(name: str) -> Any:
+    """A module of hoplite.convert, which is built on graphs, and so is imported when it is used."""
+    return import_module(f"hoplite.convert.{name}")
 
 
 def _check_split(split: Any, labels: np.ndarray) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from hoplite.convert import converted
 from hoplite.datasets.id_files import all_integers
 from hoplite.errors import HopliteError
 from hoplite.files import atomic_write
@@ -28,6 +29,7 @@ def predictions(
     The rows come in the order of the nodes, a batch at a time. ``memory`` is for hop stores: the
     peak of this process, such as ``"700MB"``.
     """
+    data = converted(data)
     pieces = model.logit_rows(data, memory=memory)
     first = next(pieces)
     kind, ids = _id_type(data.node_ids), data.node_ids

@@ -206,7 +206,6 @@ def test_a_number_with_a_typing_error_is_reported(tmp_path):
         ("ids,x\na,1\n", r"nodes\.csv has no column 'id' \(it starts with 'ids', .*'ids'\?"),
         ("id,x,x\na,1,1\n", "several columns 'x'"),
         (",id,x\n0,a,1\n", "a column without a name"),
-        ("id,label\na,1\n", "no feature column; add at least one"),
         ("id,x\na,\n", "column 'x' of .* is empty"),
         ("id,x\na,1\nb,2\na,3\n", "the id 'a' in data rows 1 and 3"),
         ("id,x\na,1\n,2\n", "column 'id' of .* is empty in data row 2"),

@@ -16,6 +16,7 @@ from hoplite.datasets.synthetic import REDDIT_LIKE, REDDIT_SIZE, reddit_like
 from hoplite.datasets.tables import TABLES
 from hoplite.errors import DatasetError, nearest_hint
 from hoplite.graph import Graph
+from hoplite.structural import with_structural
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 NAMES = (*EMBEDDED, "reddit", REDDIT_LIKE)
@@ -37,7 +38,7 @@ class DatasetInfo:
     test: int
 
 
-def load(source: str | Path, *, seed: int = 0) -> Graph:
+def load(source: str | Path, *, seed: int = 0, structural: int | None = None) -> Graph:
     """The graph that ``source`` names.
 
     - ``"cora"``, ``"citeseer"``, ``"pubmed"``: embedded, with the public Planetoid split;
@@ -52,12 +53,18 @@ def load(source: str | Path, *, seed: int = 0) -> Graph:
     - a folder with Reddit's files (see :func:`load_reddit`);
     - a ``.npz`` file written by :func:`write_npz`.
 
-    A name wins over a folder that is called the same; write ``./cora`` for the folder.
+    A name wins over a folder that is called the same; write ``./cora`` for the folder. A graph
+    without features gets structural ones, ``structural`` vectors or 32, and any graph does if
+    ``structural`` is given, see :func:`hoplite.structural.structural_features`.
 
     >>> load("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     check_number("seed", seed, 0, whole=True)
+    return with_structural(_load(source, seed), structural)
+
+
+def _load(source: str | Path, seed: int) -> Graph:
     name = source.lower() if isinstance(source, str) else None
     if name in EMBEDDED:
         with _embedded(name) as path:

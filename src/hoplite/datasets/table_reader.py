@@ -107,21 +107,25 @@ class TableReader:
 
     ``room`` is the memory that a batch may take, in all its forms together; with None the table is
     read once, held, and one batch. Of a Parquet file only as many columns should be read at once
-    as :meth:`groups` says.
+    as :meth:`groups` says. A ``table`` that is in memory already is held as well, and ``path`` is
+    only what messages call it.
     """
 
-    def __init__(self, path: Path, room: int | None) -> None:
+    def __init__(self, path: Path, room: int | None, table: pa.Table | None = None) -> None:
         self.path, self._room = path, room
         self.is_csv = path.suffix == ".csv"
         self._buffers: dict[str, float] = {}
         self._row_bytes: dict[str, float] = {}
         self._held: Batch | None = None
-        check_file(path)
-        try:
-            schema = self._csv_schema() if self.is_csv else self._parquet_schema()
-            _ = schema.names  # fails if one is not UTF-8
-        except FAILURES as error:
-            raise unreadable(path, error) from error
+        if table is None:
+            check_file(path)
+            try:
+                schema = self._csv_schema() if self.is_csv else self._parquet_schema()
+                _ = schema.names  # fails if one is not UTF-8
+            except FAILURES as error:
+                raise unreadable(path, error) from error
+        else:
+            schema, self._held = table.schema, Batch(path, 0, checked_values(path, table))
         names = checked_names(path, schema)
         kinds = [pa.large_string() if self.is_csv else schema.field(name).type for name in names]
         self.kinds: dict[str, pa.DataType] = dict(zip(names, kinds, strict=True))
@@ -138,7 +142,8 @@ class TableReader:
     def batches(self, columns: Sequence[str] | None = None) -> Iterator[Batch]:
         """The rows of the table from the first to the last; only ``columns`` if given."""
         if self._held is not None:
-            yield self._held
+            if self._held.table.num_rows:
+                yield self._held
             return
         hold = self._room is None
         asked = self.kinds if columns is None or hold else frozenset(columns)
@@ -163,7 +168,7 @@ class TableReader:
 
     def groups(self, columns: Sequence[str]) -> list[list[str]]:
         """``columns`` in runs, in their order, whose buffers together fit into half of the room."""
-        if self.is_csv:
+        if self.is_csv or self._room is None:
             return [list(columns)]
         found: list[list[str]] = []
         left = 0.0

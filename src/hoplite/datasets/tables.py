@@ -54,17 +54,38 @@ def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
 
     Classes are sorted by name, by number if all are integers. Labels without a split get a
     stratified one made with ``seed``; a split without labels means nothing and is dropped. A
-    test node without a label is left out of the split, with a warning.
+    test node without a label is left out of the split, with a warning. Without a feature column
+    the graph has no features; :func:`hoplite.load` gives it structural ones.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise DatasetError(f"{folder} is no folder; give one with a node and an edge table.")
-    nodes, edges = open_tables(folder, None)
-    features = FeatureColumns(nodes, feature_columns(nodes))
-    (batch,) = nodes.batches()
+    return graph_of(*open_tables(folder, None), seed, folder.resolve().name)
+
+
+def tables_graph(nodes: pa.Table, edges: pa.Table, *, seed: int = 0, name: str = "graph") -> Graph:
+    """The graph of two tables in memory, by the rules of :func:`read_tables`.
+
+    >>> nodes = pa.table({"id": ["a", "b"], "age": [1, 2], "label": ["x", None]})
+    >>> tables_graph(nodes, pa.table({"source": ["a"], "target": ["b"]})).node_ids
+    ('a', 'b')
+    """
+    readers = (
+        TableReader(Path(stem), None, table) for stem, table in (("nodes", nodes), ("edges", edges))
+    )
+    return graph_of(*_checked(*readers), seed, name)
+
+
+def graph_of(nodes: TableReader, edges: TableReader, seed: int, name: str) -> Graph:
+    """The graph of tables that are held; without a feature column it has no features yet."""
+    columns = feature_columns(nodes)
+    features = FeatureColumns(nodes, columns) if columns else None
+    batch = next(nodes.batches(), None)
+    if batch is None:
+        raise DatasetError(f"{nodes.path} has no rows; give one row per node.")
     rows = NodeRows(nodes)
     ids = rows.add(batch)
-    matrix = features.smaller(batch.table, ids)
+    matrix = features.smaller(batch.table, ids) if features else np.empty((len(ids), 0))
     labels, class_names = rows.labels()
     index = IdIndex(lambda: [ids], nodes.path)
     pieces = list(read_edges(edges, index, nodes.path))
@@ -77,9 +98,9 @@ def read_tables(folder: str | Path, *, seed: int = 0) -> Graph:
         weights=np.concatenate([np.empty(0, np.float32), *weights]) if weights else None,
         split=rows.split(labels, seed, lambda: [ids]),
         class_names=class_names,
-        feature_names=features.names,
+        feature_names=features.names if features else (),
         node_ids=tuple((ids.cast(pa.int64()) if rows.integer_ids else ids).to_pylist()),
-        name=folder.resolve().name,
+        name=name,
     )
 
 
@@ -95,8 +116,12 @@ def open_tables(folder: Path, room: int | None) -> tuple[TableReader, TableReade
     """The node and the edge table of a folder, which have the columns that they need."""
     paths = [find_table(folder, stem) for stem in ("nodes", "edges")]
     nodes, edges = (TableReader(path, room) for path in paths)
-    check_columns(nodes.names, NODE_COLUMNS[:1], NODE_COLUMNS[1:], paths[0], "taken as a feature")
-    check_columns(edges.names, EDGE_COLUMNS[:2], EDGE_COLUMNS[2:], paths[1], "ignored")
+    return _checked(nodes, edges)
+
+
+def _checked(nodes: TableReader, edges: TableReader) -> tuple[TableReader, TableReader]:
+    check_columns(nodes.names, NODE_COLUMNS[:1], NODE_COLUMNS[1:], nodes.path, "taken as a feature")
+    check_columns(edges.names, EDGE_COLUMNS[:2], EDGE_COLUMNS[2:], edges.path, "ignored")
     return nodes, edges
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from hoplite.convert import converted
 from hoplite.errors import ConfigError, HopliteError, ModelFileError
 from hoplite.models import Model, ModelConfig, Weights, build_model
 from hoplite.models.alignment import (
@@ -82,6 +83,8 @@ class TrainedModel:
     def logits(self, data: NodeData) -> np.ndarray:
         """Logits of every node: (n, m); ModelFileError unless the data fits the model.
 
+        ``data`` may also be a graph of another library, see :func:`hoplite.open_data`.
+
         HopliteError if one is not finite, as for features beyond all that the model has seen.
         """
         return np.concatenate([part for _, part in self.logit_rows(data)])
@@ -94,6 +97,7 @@ class TrainedModel:
         A hop store is read piece by piece, and ``memory``, such as ``"700MB"``, is then the peak of
         this process; ConfigError if its hops are not those of the model.
         """
+        data = converted(data)
         stored, config = data.stored, self.config
         check_classes(data, self.class_names, self.left_out_classes)
         if stored is not None:

@@ -19,7 +19,6 @@ from hoplite.config import check_number
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.models import address_of, find_model
-from hoplite.node_data import NodeData
 from hoplite.selection.cells import CellWork, search_settings, train_on_cluster
 from hoplite.selection.ledger import SCREEN, Ledger
 from hoplite.selection.ranking import SearchResult, check_protocol, choose, rank
@@ -40,7 +39,7 @@ class SearchProgress:
 
 
 def search(
-    graph: NodeData | str | os.PathLike[str],
+    graph: Any,
     model: str = "lgc",
     *,
     grid: str | Path = "paper",
@@ -57,17 +56,17 @@ def search(
     """Train a grid (or ``samples`` random draws from a space) and choose by ``protocol``.
 
     The same call on the same ``out`` continues what was interrupted; see :func:`run_search`.
-    ``fixed`` options of ``train`` hold for all configurations.
+    ``graph`` is all that ``train`` takes; its ``fixed`` options hold for all configurations.
     """
     check_protocol(protocol)
     model = find_model(model).name
-    name = str(graph) if isinstance(graph, str | os.PathLike) else graph.name
     space = read_space(grid)
+    data = open_data(graph).in_memory()
+    name = str(graph) if isinstance(graph, str | os.PathLike) else data.name
     if samples is None:
         configurations = space.configurations(name, model, fixed)
     else:
         configurations = space.sample(name, model, samples, sample_seed, fixed)
-    data = open_data(graph).in_memory()
     ledger = run_search(
         data, model, configurations, out,
         seeds=seeds, screen=space.screen(name, model, fixed), protocol=protocol, workers=workers,

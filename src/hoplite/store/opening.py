@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from hoplite.convert import converted
 from hoplite.datasets import load
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
 from hoplite.datasets.load import NAMES
 from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.table_reader import find_table, has_table, table_bytes
+from hoplite.graph import Graph
 from hoplite.memory import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
 from hoplite.store.manifest import FILE
@@ -22,16 +24,21 @@ from hoplite.store.store import GRAPH, HopStore
 TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
 
 
-def open_data(source: NodeData | str | os.PathLike[str], *, seed: int = 0) -> NodeData:
+def open_data(source: Any, *, seed: int = 0) -> NodeData:
     """The node data that ``source`` is or names.
 
-    A hop store stays on disk, see :class:`HopStore`; a graph on disk is read into memory; all else
-    is what :func:`hoplite.load` takes, with its ``seed``.
+    A hop store stays on disk, see :class:`HopStore`; a graph on disk is read into memory. A graph
+    of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames (nodes, edges), is
+    converted as ``Graph.from_...`` does. All else is what :func:`hoplite.load` takes, with its
+    ``seed``.
 
     >>> open_data("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     if not isinstance(source, str | os.PathLike) and hasattr(source, "stored"):
+        return source
+    source = converted(source, seed=seed)
+    if isinstance(source, Graph):
         return source
     folder = _folder(source)
     if folder is not None and (folder / FILE).is_file():
@@ -39,7 +46,7 @@ def open_data(source: NodeData | str | os.PathLike[str], *, seed: int = 0) -> No
     if folder is not None and is_disk_graph(folder):
         with DiskGraph(folder) as graph:
             return graph.in_memory()
-    return load(source, seed=seed)  # pyright: ignore[reportArgumentType] - any path is one
+    return load(source, seed=seed)
 
 
 @contextlib.contextmanager

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -249,7 +248,7 @@ def number(value: float) -> float | None:
 
 
 def train(
-    graph: NodeData | str | os.PathLike[str],
+    graph: Any,
     model: str = "lgc",
     *,
     seeds: int | Sequence[int] = 1,
@@ -264,7 +263,8 @@ def train(
     Parameters
     ----------
     graph : Graph with a split, the name or path of a dataset, or a hop store or its path
-        A store's own hops, operator and basis are the default then, and dropout 0.
+        A graph of another library, or a pair of frames, is converted as :func:`hoplite.open_data`
+        does. For a store its own hops, operator and basis are the default, and dropout 0.
     model : {"sgc", "egc", "lgc", "hlgc", "gcn", "gat"}
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
@@ -332,9 +332,7 @@ def train(
     return result
 
 
-def plan(
-    graph: NodeData | str, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **options: Any
-) -> Plan:
+def plan(graph: Any, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **options: Any) -> Plan:
     """The evaluation order of the steps of ``train`` with these arguments, and why.
 
     >>> chosen = plan("pubmed", "sgc", hops=10, dropout=0, seeds=5)

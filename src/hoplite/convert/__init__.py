@@ -1,0 +1,48 @@
+"""Graphs of other libraries: what people have in memory becomes a :class:`hoplite.Graph`.
+
+No library is imported here before an object of it is met. ``Graph.from_pyg`` and the like call the
+functions of :mod:`hoplite.convert.attributes` (nodes with named columns, read by the rules of node
+and edge tables) and :mod:`hoplite.convert.arrays`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from hoplite.convert.arrays import from_dgl, from_pyg, from_scipy
+from hoplite.convert.attributes import from_frames, from_igraph, from_networkx, is_frame
+
+READERS = {
+    "dgl": from_dgl,
+    "igraph": from_igraph,
+    "networkx": from_networkx,
+    "scipy": from_scipy,
+    "torch_geometric": from_pyg,
+}
+KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames"
+
+
+def converted(source: Any, *, seed: int = 0, **options: Any) -> Any:
+    """``source`` as a Graph if it is another library's, and otherwise ``source`` itself.
+
+    ``options`` are those of the ``Graph.from_...`` that reads it.
+
+    >>> import scipy.sparse as sp
+    >>> converted(sp.eye_array(3, k=1), structural=0)
+    Graph(nodes=3, edges=2, features=2, classes=0)
+    >>> converted("cora")
+    'cora'
+    """
+    for kind in type(source).__mro__:
+        library = kind.__module__.partition(".")[0]
+        if library in READERS:
+            return READERS[library](source, seed=seed, **options)
+    if _is_pair(source):
+        return from_frames(*source, seed=seed, **options)
+    return source
+
+
+def _is_pair(source: Any) -> bool:
+    pair = isinstance(source, Sequence) and not isinstance(source, str) and len(source) == 2
+    return pair and all(is_frame(one) for one in source)

@@ -1,0 +1,86 @@
+"""Features for nodes that have none: what their place in the graph says of them."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import eigsh
+
+from hoplite.config import check_number
+from hoplite.errors import HopliteWarning
+from hoplite.graph import Graph
+from hoplite.operators import find_operator
+
+USUAL = 32
+MOST = 1024  # vectors
+DENSE_NODES = 512  # below that, or for more than a half of all vectors, LAPACK finds them
+
+
+def with_structural(graph: Graph, count: int | None = None) -> Graph:
+    """``graph`` with ``count`` structural features beside its own.
+
+    If None, a graph without features gets 32, and a warning; any other stays as it is.
+    """
+    if count is None and graph.num_features:
+        return graph
+    if count is None:
+        count = USUAL
+        warnings.warn(
+            f"{graph.name} has no features, so structural ones are made: degree, log degree and "
+            f"{count} vectors of the operator; give structural=0 or more to choose how many.",
+            HopliteWarning,
+            stacklevel=3,
+        )
+    check_number("structural", count, 0, MOST, whole=True)
+    made, names = structural_features(graph, count), structural_names(count)
+    if not graph.num_features:
+        return graph.with_features(made, names)
+    own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
+    beside = sp.hstack if sp.issparse(graph.features) else np.hstack
+    return graph.with_features(beside([graph.features, made]), (*own, *names))
+
+
+def structural_names(count: int) -> tuple[str, ...]:
+    """``degree``, ``log degree``, ``vector 1``, ``vector 2``, ..."""
+    return ("degree", "log degree", *(f"vector {j + 1}" for j in range(count)))
+
+
+def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:
+    """Degree, its logarithm, and the truncated SVD of S: (n, 2 + count) in float32.
+
+        [d / mean(d),  log(1 + d),  sqrt(n) |s_1| v_1, ..., sqrt(n) |s_count| v_count]
+
+    d are the weighted degrees and S = D^-1/2 A D^-1/2 = sum_j s_j v_j v_j^T with
+    ``|s_1| >= |s_2| >= ...``, each v_j of length 1 with its largest entry (the first of equals)
+    positive; in the mean over nodes, a vector's square is s_j^2. An isolated node has zeros (A + I
+    would spend a vector on it). Where there are fewer than ``count`` vectors the rest is 0. The
+    same graph gives the same numbers.
+
+    >>> g = Graph.from_edges([(0, 1), (1, 2), (2, 0)], features=np.empty((4, 0)))
+    >>> structural_features(g, 1)[[0, 3]].round(2)
+    array([[1.33, 1.1 , 1.15],
+           [0.  , 0.  , 0.  ]], dtype=float32)
+    """
+    n = graph.num_nodes
+    degrees = np.asarray(graph.adjacency.sum(axis=1), np.float64).ravel()
+    found = np.zeros((n, 2 + count), np.float32)
+    found[:, 0] = degrees / (degrees.mean() or 1.0) if n else degrees
+    found[:, 1] = np.log1p(degrees)
+    if not n or not count:
+        return found
+    matrix = find_operator("adjacency").matrix(graph, np.float64)
+    if n <= DENSE_NODES or 2 * count >= n:
+        values, vectors = np.linalg.eigh(matrix.toarray())
+    else:
+        start = np.random.default_rng(0).standard_normal(n)
+        values, vectors = eigsh(matrix, count, which="LM", v0=start, tol=1e-6)
+    order = np.argsort(-abs(values), kind="stable")[:count]
+    chosen = vectors[:, order]
+    large = abs(chosen)
+    peaks = (large >= large.max(axis=0) * (1 - 1e-9)).argmax(axis=0)
+    signs = np.sign(chosen[peaks, np.arange(len(order))])
+    found[:, 2 : 2 + len(order)] = chosen * (signs * abs(values[order]) * np.sqrt(n))
+    found[degrees == 0] = 0
+    return found
