@@ -19,6 +19,9 @@ import numpy as np
 from hoplite.errors import ConfigError, check_choice
 
 OPTIMIZERS = ("adam", "lbfgs")
+MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1")
+TIES = ("auto", "first", "loss")
+PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")  # where its rule for epochs is usual
 ORDERS = ("auto", "weights-first", "hops-first")
 TABLE_FORMATS = (".parquet", ".csv")
 MOST_HOPS = 100_000
@@ -28,13 +31,21 @@ MOST_COUNT = 2**53  # of epochs, rows
 LARGEST = sys.float_info.max  # a whole number beyond it is no float, and neither is infinity
 
 
-def setting(default: Any, help: str, check: Callable[[str, Any], Any], *, store: str = "") -> Any:
+def setting(
+    default: Any,
+    help: str,
+    check: Callable[[str, Any], Any],
+    *,
+    store: str = "",
+    late: bool = False,
+) -> Any:
     """A field of :class:`Checked`.
 
     ``check`` takes the name and a value, and gives the value as it is kept or raises ConfigError;
-    ``store`` says what the default is where hop features come from a store, if it is another one.
+    ``store`` says what the default is where hop features come from a store, if it is another one;
+    ``late``, that ledgers of searches exist that do not name it, so they leave out its default.
     """
-    about = {"help": help, "check": check, "store": store}
+    about = {"help": help, "check": check, "store": store, "late": late}
     return dataclasses.field(default=default, metadata=about)
 
 
@@ -56,10 +67,16 @@ def number_setting(
     return setting(default, help, check, store=store)
 
 
-def choice_setting(default: str, help: str, allowed: Iterable[str], *, store: str = "") -> Any:
+def choice_setting(
+    default: str, help: str, allowed: Iterable[str], *, store: str = "", late: bool = False
+) -> Any:
     """One of the texts ``allowed``."""
     names = tuple(allowed)
-    return setting(default, help, lambda name, value: check_choice(name, value, names), store=store)
+
+    def check(name: str, value: Any) -> str:
+        return check_choice(name, value, names)
+
+    return setting(default, help, check, store=store, late=late)
 
 
 def flag_setting(default: bool, help: str) -> Any:
@@ -95,7 +112,13 @@ class TrainingConfig(Checked):
     optimizer : {"adam", "lbfgs"}
         Adam as in the paper, or full-batch L-BFGS (one epoch is one call of up to 20 iterations).
     epochs, patience : int
-        At most ``epochs``; stop when validation accuracy has not risen for ``patience`` of them.
+        At most ``epochs``; stop when none of the last ``patience`` was a better one.
+    monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1"}
+        Which figure of the validation nodes tells a better epoch; "auto" is the task's usual one,
+        of classes the accuracy.
+    tie : {"auto", "first", "loss"}
+        Which of epochs with equal figures is the better one: the first, as in the paper, or that
+        with the lower validation loss. "auto" is "first" for the paper's own datasets.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one. GCN and GAT have one order only.
     batch : int
@@ -111,7 +134,16 @@ class TrainingConfig(Checked):
     optimizer: str = choice_setting("adam", "adam or lbfgs.", OPTIMIZERS)
     epochs: int = number_setting(500, "At most so many epochs.", 1, MOST_COUNT)
     patience: int = number_setting(
-        100, "Stop after so many epochs without a better validation accuracy.", 1, MOST_COUNT
+        100, "Stop after so many epochs without a better one on validation.", 1, MOST_COUNT
+    )
+    monitor: str = choice_setting(
+        "auto",
+        "What tells a better epoch on validation: accuracy, loss, auc, ap or f1.",
+        MONITORS,
+        late=True,
+    )
+    tie: str = choice_setting(
+        "auto", "Of equal epochs the first, or that of the lower validation loss.", TIES, late=True
     )
     order: str = choice_setting("auto", "auto, weights-first or hops-first.", ORDERS)
     batch: int = number_setting(0, "Training rows in one step of Adam; 0 for all.", 0, MOST_COUNT)
@@ -122,6 +154,16 @@ class TrainingConfig(Checked):
             check_number("lr", self.lr, 0, MOST_LBFGS_RATE, open_ends="l")
         if self.batch:
             self._check_batch()
+
+    def on(self, dataset: str) -> TrainingConfig:
+        """The settings with what ``tie`` means for the dataset of this name.
+
+        >>> TrainingConfig().on("cora").tie, TrainingConfig().on("club").tie
+        ('first', 'loss')
+        """
+        if self.tie != "auto":
+            return self
+        return dataclasses.replace(self, tie="first" if dataset in PAPER_DATASETS else "loss")
 
     def _check_batch(self) -> None:
         for option, value, needed in (

@@ -109,6 +109,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         # not get_params: an __init__ of the user's may set more than it takes
         options = {name: getattr(self, name) for name in sorted(self.kind.settings())}
         model_config, training_config = split_options(self.kind.name, options)
+        training_config = training_config.on(graph.name)
         names, left_out = class_names_of(y, self.classes_, graph, nodes)
         (result,) = fit_runs(
             build_model(model_config, graph.num_features, len(names)),

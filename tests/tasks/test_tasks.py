@@ -1,5 +1,7 @@
 """Every task as the training loop uses it, and one that is no classification, end to end."""
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -25,7 +27,7 @@ class Regression(Task):
 
     name = "regression"
     metrics = (Metric("r2"), Metric("worst", larger_is_better=False))
-    monitor = LOSS
+    monitors: ClassVar = {"loss": LOSS}
     adds_up = False
 
     def outputs(self, labels, names):
@@ -109,10 +111,11 @@ def test_a_regression_trains_by_its_loss(valued):
             run.test_accuracy  # noqa: B018 - a regression has none
     result = TrainingResult(graph, config, runs[0].config, tuple(scored), Regression())
     scores = [run.scores["val_r2"] for run in scored]
-    assert result.model is scored[int(np.argmax(scores))].model
+    losses = [run.best("val_loss") for run in scored]
+    assert result.model is scored[int(np.argmin(losses))].model
     assert result.summary()["val_r2_mean"] == pytest.approx(np.mean(scores))
-    for run, value in zip(scored, (np.nan, -2.0), strict=True):  # which is not less than unknown
-        run.scores["val_r2"] = value
+    for run, value in zip(scored, (np.nan, 1e9), strict=True):  # which is not worse than unknown
+        run.history["val_loss"][run.best_epoch - 1] = value
     assert result.model is scored[1].model
 
 
@@ -143,7 +146,7 @@ def test_a_metric_that_does_not_add_up_is_for_one_process(valued, tmp_path):
     built = build_model(ModelConfig("sgc", hops=2), graph.num_features, 1)
     source = StoredPropagation(propagate(graph, tmp_path / "store", hops=2), built, team=Two())
     run = Run(TrainingConfig(dropout=0, epochs=1), 0)
-    with pytest.raises(ConfigError, match="the metrics of regression need all rows"):
+    with pytest.raises(ConfigError, match=r"the metrics of regression, .*need all rows"):
         fit_runs(built, source, [run], train_set, val, task=Regression())
 
 
@@ -159,7 +162,14 @@ def test_what_every_task_promises(task):
     assert task.known(labels).all()
     loss, values = task.loss(logits, targets, 20), task.measure(logits, targets, 20)
     assert len(values) == len(task.metrics) == len(task.curves) - 1
-    assert task.monitor in (LOSS, *task.metrics)
+    assert task.monitor() in (LOSS, *task.metrics)
+    for name, metric in task.monitors.items():
+        assert task.monitor(name) is metric
+        if metric.name not in task.curves:
+            one = task.figure(metric.name, labels, logits[:, 0].numpy())
+            assert one == task.evaluate(labels, logits[:, 0].numpy(), names)[metric.name]
+    with pytest.raises(ConfigError, match=f"monitor of {task.name} is 'luck'"):
+        task.monitor("luck")
     for value in (loss, *values):
         assert value.shape == (4,)
     assert all(value.dtype == torch.float64 for value in values)

@@ -48,7 +48,7 @@ def fit(graph, runs, model="lgc", gate="class", basis="monomial", val=True, **op
 
 
 def settings(**options):
-    return TrainingConfig(**({"lr": 0.1, "epochs": 30, "patience": 8} | options))
+    return TrainingConfig(**({"lr": 0.1, "epochs": 30, "patience": 8, "tie": "first"} | options))
 
 
 @pytest.mark.parametrize(("model", "gate", "basis"), MODELS)

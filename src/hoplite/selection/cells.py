@@ -24,11 +24,12 @@ from hoplite.config import TrainingConfig
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
-from hoplite.models import ModelConfig, build_model, split_options
+from hoplite.models import ModelConfig, all_settings, build_model, split_options
 from hoplite.models.settings import without_idle
 from hoplite.propagation.engine import Propagation
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
+from hoplite.tasks import find_task
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import number, scored_run
 from hoplite.training.runs import Run, node_sets, run_bytes
@@ -52,6 +53,10 @@ def search_settings(
     full = [full_options(model, options) for options in configurations]
     # two spellings of one basis are one configuration
     full = list({tuple(options.items()): options for options in full}.values())
+    named, known = {name for options in full for name in options}, all_settings()
+    full = [o | {name: known[name].default for name in sorted(named - o.keys())} for o in full]
+    if len({options.get("monitor") for options in full}) > 1:
+        raise ConfigError("monitor has several values; a search compares by one, so give one.")
     return Settings(
         format=FORMAT,
         hoplite=VERSION,
@@ -66,9 +71,14 @@ def search_settings(
 
 
 def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` of ``train`` with all that were left out, and that ``model`` has, at defaults."""
+    """``options`` of ``train`` with all that were left out, and that ``model`` has, at defaults.
+
+    Only settings that came late are not there at their defaults: earlier ledgers lack them.
+    """
     config, training = split_options(model, dict(options))
-    return without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
+    full = without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
+    late = {name: field for name, field in all_settings().items() if field.metadata.get("late")}
+    return {k: v for k, v in full.items() if k not in late or v != late[k].default}
 
 
 def cells_of(
@@ -152,7 +162,8 @@ class CellWork:
         runs = [Run(training, seed) for _, training in both for seed in seeds]
         model = build_model(config, self.graph.num_features, self.graph.num_classes)
         propagation = Propagation(self.graph, config.operator, config.basis, config.hops)
-        parts = node_sets(self.graph)
+        parts, task = node_sets(self.graph), find_task()
+        task = task.fitted(parts["train"].labels, self.graph.num_classes)
         last_look = 0.0
 
         def note(state: Any) -> None:
@@ -166,8 +177,10 @@ class CellWork:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)  # divergence is recorded instead
             results = fit_runs(
-                model, propagation, runs, parts["train"], parts["val"], progress=note
+                model, propagation, runs, parts["train"], parts["val"], progress=note, task=task
             )
+        monitor, usual = task.monitor(runs[0].config.monitor), task.monitor()
+        curve, usual = f"val_{monitor.name}", monitor == usual
         found, test = [], []
         for i, result in enumerate(results):
             found.append(
@@ -175,6 +188,7 @@ class CellWork:
                     configuration=positions[i // len(seeds)],
                     seed=result.run.seed,
                     val_accuracy=number(result.best("val_accuracy")),
+                    val_score=None if usual else number(monitor.rank(result.best(curve))),
                     val_loss=number(result.best("val_loss")),
                     best_epoch=result.best_epoch,
                     epochs=result.epochs,
@@ -183,7 +197,7 @@ class CellWork:
                 )
             )
             if self.test:
-                scored = scored_run(self.graph, config, result, propagation, parts)
+                scored = scored_run(self.graph, config, result, propagation, parts, task)
                 test.append(number(scored.test_accuracy))
         cpu_seconds = time.process_time() - started
         self.ledger.record(cell, found, cpu_seconds, test if self.test else None)
@@ -200,7 +214,9 @@ class CellWork:
 
     def _configs(self, position: int) -> tuple[ModelConfig, TrainingConfig]:
         settings = self.ledger.settings
-        return split_options(self.model or settings.model, settings.configurations[position])
+        options = settings.configurations[position]
+        config, training = split_options(self.model or settings.model, options)
+        return config, training.on(self.graph.name)
 
 
 def train_on_cluster(where: str, work: CellWork, look: Callable[[], None]) -> None:

@@ -84,6 +84,7 @@ class RecordedRun:
     epochs: Count = 0
     diverged: bool = False
     seconds: Amount = 0.0
+    val_score: float | None = None  # what the monitor says, larger is better, if not the accuracy
 
     def __post_init__(self) -> None:
         if self.val_accuracy == LOST:

@@ -49,6 +49,7 @@ class Candidate:
     val: tuple[float, ...]
     val_loss: float  # mean at the best epochs; infinite if a run has none
     test: tuple[float, ...] = ()
+    scores: tuple[float, ...] = ()  # of the monitor, larger is better, if not the accuracy
 
     @property
     def lost(self) -> int:
@@ -82,7 +83,7 @@ def rank(ledger: Ledger, protocol: str) -> list[Candidate]:
         )
     if test:
         return sorted(found, key=lambda c: (c.lost, -_exact(c.test), -_exact(c.val), c.val_loss))
-    return sorted(found, key=lambda c: (c.lost, -_exact(c.val), c.val_loss))
+    return sorted(found, key=lambda c: (c.lost, -_exact(c.scores or c.val), c.val_loss))
 
 
 def _candidates(ledger: Ledger, test: bool) -> list[Candidate]:
@@ -98,9 +99,15 @@ def _candidates(ledger: Ledger, test: bool) -> list[Candidate]:
             val=tuple(_known(runs[i].val_accuracy) for i in of_one),
             val_loss=float(np.mean([_known(runs[i].val_loss, math.inf) for i in of_one])),
             test=tuple(_known(hidden[i]) for i in of_one) if test else (),
+            scores=_scores([runs[i].val_score for i in of_one]),
         )
         for position, of_one in sorted(numbers.items())
     ]
+
+
+def _scores(values: list[float | None]) -> tuple[float, ...]:
+    """What the monitor said of every run; empty where that is the accuracy."""
+    return () if all(value is None for value in values) else tuple(map(_known, values))
 
 
 def _exact(values: tuple[float, ...]) -> float:

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 from torch import Tensor
 
-from hoplite.errors import ModelFileError
+from hoplite.errors import ModelFileError, check_choice
 from hoplite.tasks.evaluation import Evaluation
 
 
@@ -55,7 +55,9 @@ class Task(ABC):
 
     name: ClassVar[str]
     metrics: ClassVar[tuple[Metric, ...]]  # recorded every epoch; the first is a run's score
-    monitor: ClassVar[Metric]  # one of them, or LOSS: on validation nodes it chooses the epoch
+    # What may choose the epoch on validation nodes, by its name in settings; the first one usually
+    # does. One that is neither LOSS nor among the metrics is a figure of the evaluation.
+    monitors: ClassVar[dict[str, Metric]]
     adds_up: ClassVar[bool] = True  # whether each metric is a mean over the rows
     compared: ClassVar[tuple[str, ...]] = ()  # figures in which a model should beat the baseline
     unknowing: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
@@ -90,6 +92,12 @@ class Task(ABC):
         except msgspec.ValidationError as error:
             raise ModelFileError(f"the model's task is damaged ({error}); train again.") from None
 
+    def monitor(self, name: str = "auto") -> Metric:
+        """What the setting ``monitor`` says; ConfigError if this task has no such figure."""
+        if name == "auto":
+            return next(iter(self.monitors.values()))
+        return self.monitors[check_choice(f"monitor of {self.name}", name, self.monitors)]
+
     @abstractmethod
     def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
         """m, of all nodes' labels and the names of the classes, where they have some."""
@@ -112,6 +120,11 @@ class Task(ABC):
     @abstractmethod
     def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
         """The metrics' values in their order, float64: (rows, R, m) -> (R,) each."""
+
+    def figure(self, name: str, labels: np.ndarray, logits: np.ndarray) -> float:
+        """One figure of the evaluation of outputs (n, m); NaN if it means nothing."""
+        names = [str(c) for c in range(logits.shape[1])]
+        return self.evaluate(labels, logits, names)[name]
 
     @abstractmethod
     def link(self, logits: np.ndarray) -> np.ndarray:

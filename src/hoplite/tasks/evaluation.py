@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 BINS = 15  # of the calibration error
+CURVES = ("roc_auc", "average_precision")  # what scikit-learn calls them, with _score
 ROWS = 1 << 13  # whose logarithms are taken at a time
 
 
@@ -78,13 +79,9 @@ def evaluate_classes(
     )
     names_of_parts: list[str] = ["precision", "recall", "f1", "support"]
     per_class = {what: np.asarray(part) for what, part in zip(names_of_parts, parts, strict=True)}
-    curves = {
-        "roc_auc": metrics.roc_auc_score,
-        "average_precision": metrics.average_precision_score,
-    }
-    for name, curve in curves.items():
+    for name in CURVES:
         per_class[name] = np.array(
-            [_one_against_rest(curve, labels == c, probabilities[:, c]) for c in every]
+            [_curve(name, labels, probabilities, c) for c in range(len(names))]
         )
     figures = {
         "accuracy": metrics.accuracy_score(labels, predicted),
@@ -92,12 +89,8 @@ def evaluate_classes(
         "macro_f1": metrics.f1_score(labels, predicted, average="macro", zero_division=0),
         "log_loss": _log_loss(labels, probabilities),
     }
-    for name in curves:
-        known = per_class[name][~np.isnan(per_class[name])]
-        if positive is not None:
-            figures[name] = per_class[name][positive]
-        else:
-            figures[name] = known.mean() if known.size else np.nan
+    for name in CURVES:
+        figures[name] = _told(per_class[name]) if positive is None else per_class[name][positive]
     figures["calibration_error"] = calibration_error(labels, probabilities)
     return Evaluation(
         {name: float(value) for name, value in figures.items()},
@@ -109,8 +102,39 @@ def evaluate_classes(
     )
 
 
-def _one_against_rest(curve: Any, inside: np.ndarray, scores: np.ndarray) -> float:
-    return float(curve(inside, scores)) if inside.any() and not inside.all() else np.nan
+def class_figure(
+    name: str,
+    labels: np.ndarray,
+    probabilities: np.ndarray,
+    predicted: np.ndarray,
+    positive: int | None = None,
+) -> float:
+    """The one figure of :func:`evaluate_classes`, without the others where they would cost much."""
+    if name in CURVES:
+        classes = range(probabilities.shape[1]) if positive is None else [positive]
+        return _told(np.array([_curve(name, labels, probabilities, c) for c in classes]))
+    if name == "macro_f1":
+        from sklearn.metrics import f1_score
+
+        return float(f1_score(labels, predicted, average="macro", zero_division=0))
+    names = [str(c) for c in range(probabilities.shape[1])]
+    return evaluate_classes(labels, probabilities, predicted, names, positive)[name]
+
+
+def _curve(name: str, labels: np.ndarray, probabilities: np.ndarray, class_: int) -> float:
+    """The area under a curve of a class against the rest; NaN if one of them is empty."""
+    from sklearn import metrics
+
+    inside = labels == class_
+    if inside.all() or not inside.any():
+        return np.nan
+    return float(getattr(metrics, f"{name}_score")(inside, probabilities[:, class_]))
+
+
+def _told(values: np.ndarray) -> float:
+    """Their mean without NaN; NaN if nothing is left."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if known.size else np.nan
 
 
 def _log_loss(labels: np.ndarray, probabilities: np.ndarray) -> float:

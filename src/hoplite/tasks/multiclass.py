@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from hoplite.errors import GraphError
-from hoplite.tasks.base import Metric, Task
-from hoplite.tasks.evaluation import Evaluation, evaluate_classes
+from hoplite.tasks.base import LOSS, Metric, Task
+from hoplite.tasks.evaluation import Evaluation, class_figure, evaluate_classes
 
 
 @dataclass(frozen=True)
 class Multiclass(Task):
-    """Softmax and cross-entropy; accuracy is the metric and chooses the epoch.
+    """Softmax and cross-entropy; accuracy is the metric and usually chooses the epoch.
 
         l(z, t) = -log softmax(z)_t,    f(z) = softmax(z),    prediction argmax(z)
 
@@ -40,7 +40,13 @@ class Multiclass(Task):
 
     name = "multiclass"
     metrics = (Metric("accuracy"),)
-    monitor = metrics[0]
+    monitors: ClassVar[dict[str, Metric]] = {
+        "accuracy": metrics[0],
+        "loss": LOSS,
+        "auc": Metric("roc_auc"),
+        "ap": Metric("average_precision"),
+        "f1": Metric("macro_f1"),
+    }
     compared = ("accuracy", "balanced_accuracy", "roc_auc")
     unknowing = "always predicting the largest class"
     shares: tuple[float, ...] = ()
@@ -99,6 +105,10 @@ class Multiclass(Task):
         """See :func:`~hoplite.tasks.evaluation.evaluate_classes`."""
         predicted = self.predict(logits)
         return evaluate_classes(labels, self.link(logits), predicted, names, self.positive)
+
+    def figure(self, name: str, labels: np.ndarray, logits: np.ndarray) -> float:
+        predicted = self.predict(logits)
+        return class_figure(name, labels, self.link(logits), predicted, self.positive)
 
     def baseline(self, labels: np.ndarray, names: Sequence[str]) -> Evaluation:
         """The training nodes' largest class for every node, their shares as probabilities."""

@@ -41,6 +41,9 @@ from hoplite.training.runs import (
 )
 from hoplite.training.stored_rows import shuffled_windows
 
+LOWEST = -np.finfo(np.float64).max
+SHARED = ("optimizer", "epochs", "patience", "order", "batch", "monitor", "tie")
+
 
 def fit_runs(
     model: Model,
@@ -75,10 +78,8 @@ def fit_runs(
         if part is not None:
             part.check(source.num_nodes)
     configs = [run.config for run in runs]
-    if len({(c.optimizer, c.epochs, c.patience, c.order, c.batch) for c in configs}) > 1:
-        raise ConfigError(
-            "runs trained together must share optimizer, epochs, patience, order and batch."
-        )
+    if len({tuple(getattr(config, name) for name in SHARED) for config in configs}) > 1:
+        raise ConfigError(f"runs trained together must share {', '.join(SHARED)}.")
     check_batch(model.config, configs[0])
     if source.stored is True:
         for config in configs:
@@ -86,8 +87,13 @@ def fit_runs(
     else:
         warn_of_overflow(model.config, source)
     task = find_task(task)
-    if not task.adds_up and team_of(source).size > 1:
-        raise ConfigError(f"the metrics of {task.name} need all rows; train in one process.")
+    monitor = task.monitor(configs[0].monitor)
+    whole = not task.adds_up or monitor.name not in task.curves
+    if whole and team_of(source).size > 1:
+        raise ConfigError(
+            f"the metrics of {task.name}, monitored by {monitor.name}, need all rows; train in "
+            "one process."
+        )
     results: dict[int, RunResult] = {}
     for batch in batches_of(model, source, runs):
         done, waiting = len(results), len(runs) - len(results) - len(batch)
@@ -168,7 +174,11 @@ class ScoredRows:
         Their average over the processes is over all rows; see
         :mod:`hoplite.training.distributed`.
         """
-        logits, count = self.logits(weights, dropout), self.total / self.processes
+        return self.measured(self.logits(weights, dropout))
+
+    def measured(self, logits: Tensor) -> tuple[Tensor, ...]:
+        """As :meth:`measure`, of outputs (rows, R, m) that are known."""
+        count = self.total / self.processes
         loss = self.task.loss(logits, self.targets, count)
         return loss, *self.task.measure(logits.detach(), self.targets, count)
 
@@ -234,12 +244,17 @@ class _Batch:
         kind = LBFGS if runs[0].config.optimizer == "lbfgs" else Adam
         self.optimizer: Optimizer = kind(self.weights, [run.config for run in runs])
         count = len(runs)
+        self.monitor = task.monitor(runs[0].config.monitor)
         self.history = {
             f"{part}_{what}": np.empty((count, 0))
             for part in ("train", *self.scored)
             for what in task.curves
         }
+        if val is not None:
+            self.history.setdefault(f"val_{self.monitor.name}", np.empty((count, 0)))
+            self.val_labels = np.asarray(val.labels)
         self.best_rank = np.full(count, -np.inf)
+        self.best_loss = np.full(count, np.inf)
         self.best_epoch = np.full(count, -1)  # -1: none so far
         self.diverged = np.zeros(count, dtype=bool)
         self.epochs = np.zeros(count, dtype=np.int64)
@@ -292,15 +307,24 @@ class _Batch:
     def _score(self, epoch: int) -> None:
         with torch.no_grad():
             for name, rows in self.scored.items():
-                found = rows.measure(self.weights)
+                logits = rows.logits(self.weights, None)
+                found = rows.measured(logits)
                 self._record(name, epoch, [self.team.mean(value).numpy() for value in found])
+                if name == "val" and self.monitor.name not in self.task.curves:
+                    values = [self._figure(one.numpy()) for one in logits.unbind(dim=1)]
+                    self.history[f"val_{self.monitor.name}"][self.active, epoch] = values
+
+    def _figure(self, logits: np.ndarray) -> float:
+        if not np.isfinite(logits).all():
+            return float("nan")
+        return self.task.figure(self.monitor.name, self.val_labels, logits)
 
     def _record(self, part: str, epoch: int, values: Sequence[Any]) -> None:
         for curve, value in zip(self.task.curves, values, strict=True):
             self.history[f"{part}_{curve}"][self.active, epoch] = value
 
     def _choose(self, epoch: int, patience: int) -> None:
-        """Keep each run's first best epoch and let the finished and diverged runs leave."""
+        """Keep each run's best epoch and let the finished and diverged runs leave."""
         active = self.active
         self.epochs[active] = epoch + 1
         diverged = ~np.isfinite(self.history["train_loss"][active, epoch])
@@ -311,13 +335,19 @@ class _Batch:
             diverged |= ~np.isfinite(self.history["val_loss"][active, epoch])
         self.diverged[active] = diverged
         if "val" in self.scored:
-            monitor = self.task.monitor
-            rank = monitor.rank(self.history[f"val_{monitor.name}"][active, epoch])
+            rank = self.monitor.rank(self.history[f"val_{self.monitor.name}"][active, epoch])
+            rank = np.nan_to_num(rank, nan=LOWEST)  # what means nothing is equal in every epoch
+            loss = self.history["val_loss"][active, epoch]
         else:
             rank = np.full(len(active), float(epoch))  # the last epoch counts
-        better = (rank > self.best_rank[active]) & ~diverged
+            loss = np.zeros(len(active))
+        better = rank > self.best_rank[active]
+        if self.runs[0].config.tie != "first":
+            better |= (rank == self.best_rank[active]) & (loss < self.best_loss[active])
+        better &= ~diverged
         if better.any():
             self.best_rank[active[better]] = rank[better]
+            self.best_loss[active[better]] = loss[better]
             self.best_epoch[active[better]] = epoch
             to, of = torch.from_numpy(active[better]), torch.from_numpy(better)
             for name, kept in self.best.items():
@@ -347,7 +377,7 @@ class _Batch:
     def _progress(self, epoch: int, epochs: int) -> TrainingProgress:
         count, running = len(self.runs), len(self.active)
         done = (count - running) * epochs + running * (epoch + 1)
-        known = self.task.monitor.rank(self.best_rank[self.best_epoch >= 0])
+        known = self.monitor.rank(self.best_rank[self.best_epoch >= 0])
         value = float(known.mean()) if "val" in self.scored else float("nan")
         return TrainingProgress(done, count * epochs, epoch + 1, epochs, running, value)
 

@@ -29,6 +29,7 @@ from hoplite.training.runs import (
     Run,
     RunResult,
     TrainingProgress,
+    at_best,
     node_sets,
     plan_runs,
     require_result,
@@ -89,6 +90,10 @@ class ScoredRun:
             return None
         return self.task.evaluate(*self.outputs[part], self.model.class_names)
 
+    def best(self, curve: str) -> float:
+        """The value of a curve of the history at the best epoch; NaN if there is none."""
+        return at_best(self.history, curve, self.best_epoch)
+
     @property
     def val_accuracy(self) -> float:
         """Accuracy on the validation nodes."""
@@ -132,15 +137,20 @@ class TrainingResult:
 
     @property
     def model(self) -> TrainedModel:
-        """The model of the run with the best validation score (the first of equals)."""
+        """The model of :attr:`best_run`."""
         return self.best_run.model
 
     @property
     def best_run(self) -> ScoredRun:
-        """The run with the best validation score (the first of equals)."""
-        name, rank = f"val_{self.task.score.name}", self.task.score.rank
-        finite = [run for run in self.runs if run.best_epoch]
-        return max(finite, key=lambda run: np.nan_to_num(rank(run.scores[name]), nan=-np.inf))
+        """The run whose best epoch is the best on validation, by the same rule (the first)."""
+        monitor = self.task.monitor(self.training_config.monitor)
+
+        def rank(run: ScoredRun) -> tuple[float, float]:
+            value = np.nan_to_num(monitor.rank(run.best(f"val_{monitor.name}")), nan=-np.inf)
+            first = self.training_config.tie == "first"
+            return value, 0.0 if first else -np.nan_to_num(run.best("val_loss"), nan=np.inf)
+
+        return max([run for run in self.runs if run.best_epoch], key=rank)
 
     def metrics(self, part: str = "test") -> dict[str, Spread]:
         """Mean and deviation of every figure over the runs, NaN if one of them has no result.
@@ -285,6 +295,7 @@ def train(
         usual = {name: getattr(store, name) for name in names}
         options = usual | {"dropout": 0.0} | options
     model_config, training_config = split_options(model, options)
+    training_config = training_config.on(data.name)
     if store is None and (memory is not None or team.size > 1):
         what = "memory is given" if memory is not None else f"there are {team.size} processes"
         raise ConfigError(

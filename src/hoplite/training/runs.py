@@ -52,8 +52,13 @@ class RunResult:
 
     def best(self, curve: str) -> float:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
-        found = self.history.get(curve)
-        return np.nan if found is None or not self.best_epoch else float(found[self.best_epoch - 1])
+        return at_best(self.history, curve, self.best_epoch)
+
+
+def at_best(history: dict[str, np.ndarray], curve: str, best_epoch: int) -> float:
+    """The value of a curve at the best epoch (counted from 1); NaN if there is none."""
+    found = history.get(curve)
+    return np.nan if found is None or not best_epoch else float(found[best_epoch - 1])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,127 @@
+"""What stops a training and chooses its epoch, and the best of several runs and settings."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from tests.training.scattered import scattered_graph
+from tests.untidy import UNTRAINED, graphs
+
+from hoplite import ConfigError, Graph, LGCClassifier, Split, load, search, train
+from hoplite.config import PAPER_DATASETS
+
+NAMES = {
+    "accuracy": "accuracy",
+    "loss": "loss",
+    "auc": "roc_auc",
+    "ap": "average_precision",
+    "f1": "macro_f1",
+}
+
+
+def best_by_hand(curve, losses, tie, patience):
+    """The epoch that is kept, counted from 1, and the epochs that are trained."""
+    best = (-np.inf, np.inf)
+    kept = 0
+    for epoch, (value, loss) in enumerate(zip(curve, losses, strict=True), 1):
+        better = value > best[0] or (tie == "loss" and value == best[0] and loss < best[1])
+        if better:
+            best, kept = (value, loss), epoch
+        if epoch - kept >= patience:
+            return kept, epoch
+    return kept, len(curve)
+
+
+@pytest.mark.filterwarnings(UNTRAINED)
+@settings(deadline=None, max_examples=25)
+@given(graphs(), st.sampled_from([*NAMES]), st.sampled_from(["first", "loss"]))
+def test_the_monitor_and_the_tie_choose_the_epoch(graph, monitor, tie):
+    result = train(
+        graph, "sgc", hops=1, lr=0.3, epochs=15, patience=4, monitor=monitor, tie=tie, seeds=2
+    )
+    ranked = []
+    for run in result.runs:
+        if not graph.split.val.size:
+            assert run.best_epoch == run.epochs == 15
+            continue
+        curve = run.history[f"val_{NAMES[monitor]}"]
+        curve = np.nan_to_num(-curve if monitor == "loss" else curve, nan=-9.0)
+        losses = run.history["val_loss"]
+        assert (run.best_epoch, run.epochs) == best_by_hand(curve, losses, tie, 4)
+        best = curve[run.best_epoch - 1]
+        ranked.append((best, 0 if tie == "first" else -losses[run.best_epoch - 1]))
+        if monitor not in ("accuracy", "loss"):
+            told = np.nan_to_num(run.val_metrics[NAMES[monitor]], nan=-9.0)
+            assert best == pytest.approx(told, abs=1e-6)
+    if ranked:
+        assert result.best_run is result.runs[ranked.index(max(ranked))]
+
+
+def rare(seed=0):
+    """One node in twelve is of the second class, and features tell it only in part."""
+    rng = np.random.default_rng(seed)
+    labels = (rng.random(400) < 0.08).astype(int)
+    features = rng.standard_normal((400, 5))
+    features[:, 0] += 1.5 * labels
+    parts = np.split(rng.permutation(400), [150, 270])
+    edges = rng.integers(0, 400, (300, 2))
+    return Graph.from_edges(edges, features, labels, split=Split(*parts), class_names=["b", "a"])
+
+
+def test_a_rare_class_is_learned_although_accuracy_does_not_rise():
+    """The paper's rule keeps one of the first epochs here; ties by loss go on."""
+    graph = rare()
+    options = {"hops": 1, "dropout": 0, "lr": 0.01, "bias": True, "operator": "laplacian"}
+    first, usual, auc = (
+        train(graph, "lgc", **options, **more)
+        for more in ({"tie": "first"}, {}, {"monitor": "auc"})
+    )
+    assert usual.training_config.tie == "loss"
+    assert first.runs[0].epochs < usual.runs[0].epochs
+    found = [one.metrics("val")["roc_auc"].mean for one in (first, usual, auc)]
+    assert found[0] < found[1] <= found[2]
+    nodes = graph.split.val
+    scores = auc.model.predict_proba(graph)[nodes, 1]
+    assert found[2] == pytest.approx(roc_auc_score(graph.labels[nodes], scores))
+    told = auc.metrics("val")
+    ap = average_precision_score(graph.labels[nodes], scores)
+    assert told["average_precision"].mean == pytest.approx(ap)
+    predicted = auc.model.predict(graph)[nodes]
+    f1 = f1_score(graph.labels[nodes], predicted, average="macro")
+    assert told["macro_f1"].mean == pytest.approx(f1)
+
+
+def test_the_papers_rule_is_for_the_papers_datasets():
+    assert "cora" in PAPER_DATASETS
+    result = train(load("cora"), "sgc", hops=2, epochs=30, seeds=2)
+    assert result.training_config.tie == "first"
+    for run in result.runs:
+        assert run.best_epoch == int(run.history["val_accuracy"].argmax()) + 1
+    graph = scattered_graph()
+    labels = graph.labels
+    parts = [(part, labels[part]) for part in (graph.split.train, graph.split.val)]
+    fitted = LGCClassifier(graph, hops=1, epochs=20, dropout=0).fit(*parts[0], validation=parts[1])
+    alike = train(graph, "lgc", hops=1, epochs=20, dropout=0)
+    assert alike.training_config.tie == "loss"
+    np.testing.assert_array_equal(fitted.model_.logits(graph), alike.model.logits(graph))
+
+
+def test_a_search_compares_by_its_monitor(tmp_path):
+    graph = rare(3)
+    space = tmp_path / "mine.toml"
+    space.write_text("[any]\nlr = [0.3, 0.003]\nhops = [0, 2]\nweight_decay = [0.0, 0.1]\n")
+    options = {"epochs": 12, "dropout": 0, "seeds": 2}
+    found = search(
+        graph, "sgc", grid=str(space), out=tmp_path / "s", monitor="auc", workers=1, **options
+    )
+    reached = [
+        train(graph, "sgc", **(candidate.options | {"seeds": 2})).metrics("val")["roc_auc"].mean
+        for candidate in found.ranking
+    ]
+    assert reached == sorted(reached, reverse=True)
+    assert reached[0] > reached[-1]
+    assert np.mean(found.best.scores) == pytest.approx(reached[0])
+    space.write_text('[any]\nlr = 0.3\nmonitor = ["auc", "loss"]\n')
+    with pytest.raises(ConfigError, match="monitor has several values"):
+        search(graph, "sgc", grid=str(space), out=tmp_path / "t", workers=1, **options)
