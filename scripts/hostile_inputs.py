@@ -53,6 +53,7 @@ def make_inputs(folder: Path, run: Run) -> None:
     propagate(graph, folder / "store", hops=2)
     make_planetoid(folder / "planetoid", rng)
     make_reddit(folder / "reddit", rng)
+    make_graph_files(folder, rng)
     (folder / "grid.toml").write_text(GRID)
     for words in (
         ["train", "tables", "--model", "lgc", "--hops", "2", "--epochs", "2", "--out", "model"],
@@ -94,6 +95,35 @@ def make_reddit(folder: Path, rng: Generator) -> None:
     sp.save_npz(folder / "reddit_graph.npz", sp.random(NODES, NODES, 0.05, "coo", rng=rng))
 
 
+def make_graph_files(folder: Path, rng: Generator) -> None:
+    labels, ends = np.arange(NODES) % CLASSES, rng.integers(0, NODES, (3 * NODES, 2))
+    parts = rng.integers(0, 3, (4, NODES))
+    parts[:, :CLASSES] = 0
+    np.savez(
+        folder / "masks.npz",
+        node_features=rng.normal(size=(NODES, 6)),
+        node_labels=labels,
+        edges=ends,
+        **{f"{part}_masks": parts == i for i, part in enumerate(("train", "val", "test"))},
+    )
+    key = '<key id="{0}" for="node" attr.name="{0}" attr.type="{1}"/>'
+    keys = key.format("label", "string") + key.format("x", "double")
+    nodes = [
+        f'<node id="{i}"><data key="label">c{c}</data><data key="x">{rng.normal()}</data></node>'
+        for i, c in enumerate(labels)
+    ]
+    edges = [f'<edge source="{u}" target="{v}"/>' for u, v in ends]
+    body = "\n".join([*nodes, *edges])
+    (folder / "graph.graphml").write_text(f"<graphml>{keys}<graph>{body}</graph></graphml>")
+    lines = "\n".join(f"{u + 1} {v + 1} {rng.random():.3f}" for u, v in ends)
+    (folder / "links.txt").write_text(f"# source target weight\n{lines}\n")
+    head = f"%%MatrixMarket matrix coordinate real general\n{NODES} {NODES} {len(ends)}"
+    (folder / "matrix.mtx").write_text(f"{head}\n{lines}\n")
+    table = pa.table({"id": np.arange(1, NODES + 1), "label": labels, "x": rng.normal(size=NODES)})
+    for name in ("links", "matrix"):
+        csv.write_csv(table, folder / f"{name}.nodes.csv")
+
+
 def commands() -> dict[str, list[tuple[str, list[str]]]]:
     """Kind -> what is damaged, and a command that reads it."""
     train = ["--model", "sgc", "--hops", "2", "--epochs", "2"]
@@ -105,6 +135,10 @@ def commands() -> dict[str, list[tuple[str, list[str]]]]:
         "npz": [
             ("graph.npz", ["train", "graph.npz", *train]),
             ("reddit", ["train", "reddit", *train]),
+            ("masks.npz", ["train", "masks.npz", *train, "--split-index", "2"]),
+        ],
+        "graph files": [
+            (name, ["train", name, *train]) for name in ("graph.graphml", "links.txt", "matrix.mtx")
         ],
         "tables": [
             ("tables", ["train", "tables", *train]),

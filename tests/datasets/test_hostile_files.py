@@ -13,7 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.datasets import load_reddit, read_npz, read_planetoid, write_npz
+from hoplite.datasets import (
+    load_reddit,
+    read_edge_list,
+    read_graphml,
+    read_masks_npz,
+    read_matrix_market,
+    read_npz,
+    read_planetoid,
+    write_npz,
+)
 from hoplite.datasets.reddit import FILES
 from hoplite.errors import DatasetError, GraphError
 from hoplite.graph import Graph, Split
@@ -60,7 +69,40 @@ def npz_file(folder):
     write_npz(folder / "g.npz", graph)
 
 
+def text_files(folder):
+    (folder / "edges.txt").write_text("# a comment\n1 2 0.5\n2 3 1\n3 1 4\n")
+    head = "%%MatrixMarket matrix coordinate real general\n"
+    (folder / "m.mtx").write_text(f"{head}3 3 2\n1 2 0.5\n3 1 2\n")
+    key = '<key id="d0" for="node" attr.name="x" attr.type="double"><default>4</default></key>'
+    nodes = '<node id="a"><data key="d0">1</data></node><node id="b"/>'
+    edge = '<edge source="a" target="b"/>'
+    (folder / "g.graphml").write_text(f"<graphml>{key}<graph>{nodes}{edge}</graph></graphml>")
+
+
+def masks_file(folder):
+    rng = np.random.default_rng(0)
+    parts = rng.integers(0, 3, (4, N))
+    np.savez(
+        folder / "masks.npz",
+        node_features=rng.random((N, 3)),
+        node_labels=rng.integers(0, 3, N),
+        edges=rng.integers(0, N, (20, 2)),
+        **{f"{part}_masks": parts == i for i, part in enumerate(("train", "val", "test"))},
+    )
+
+
+def read_texts(folder):
+    for read, name in (
+        (read_edge_list, "edges.txt"),
+        (read_matrix_market, "m.mtx"),
+        (read_graphml, "g.graphml"),
+    ):
+        read(folder / name)
+
+
 READERS = {
+    "texts": (text_files, read_texts),
+    "masks": (masks_file, lambda folder: read_masks_npz(folder / "masks.npz")),
     "reddit": (reddit_files, load_reddit),
     "planetoid": (planetoid_files, lambda folder: read_planetoid(folder, "tiny")),
     "planetoid 4": (

@@ -12,7 +12,9 @@ from hoplite.bases import basis_choices, find_basis
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
+    SplitIndexOption,
     SplitSeedOption,
+    StructuralOption,
     print_json,
     print_line,
     print_table,
@@ -77,6 +79,8 @@ def bounds(
         ),
     ] = None,
     split_seed: SplitSeedOption = 0,
+    split_index: SplitIndexOption = None,
+    structural: StructuralOption = None,
     json: JsonOption = False,
 ) -> None:
     """Rademacher complexity of a model on DATASET's training nodes: the paper's bound, one that
@@ -95,7 +99,9 @@ def bounds(
 
     own_coefficient, own_weight = 1.0, 1.0
     fitted = None if trained is None else TrainedModel.load(trained)
-    graph = open_data(dataset, seed=split_seed).in_memory()
+    graph = open_data(
+        dataset, seed=split_seed, split=split_index, structural=structural
+    ).in_memory()
     if fitted is not None:
         own_coefficient, weights = norms(fitted)
         extra = fitted.weights["bias"].abs().tolist() if "bias" in fitted.weights else [0.0]

@@ -40,11 +40,24 @@ DatasetArgument = Annotated[
     str,
     typer.Argument(
         help="A name (see `hoplite datasets`), or the path of a folder with node and edge tables, "
-        "of Planetoid files, of a .npz file, or of a hop store (see `hoplite propagate`)."
+        "of Planetoid files, of a .npz, .graphml or .mtx file or a list of edges, or of a hop "
+        "store (see `hoplite propagate`)."
     ),
 ]
 SplitSeedOption = Annotated[
     int, typer.Option(min=0, help="Seed of the split, for node tables without a `split` column.")
+]
+SplitIndexOption = Annotated[
+    int | None,
+    typer.Option(min=0, help="Which split counts, from 0, of a .npz file that holds several."),
+]
+StructuralOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Add degree, log degree and so many vectors of the operator to the features; without "
+        "features 32.",
+    ),
 ]
 
 TELL_SECONDS = 60.0

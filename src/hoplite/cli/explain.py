@@ -13,6 +13,7 @@ from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
     SplitSeedOption,
+    StructuralOption,
     check_page,
     print_json,
     print_line,
@@ -45,6 +46,7 @@ def explain(
         str, typer.Option(help="For a store: peak memory of the process, such as 700MB.")
     ] = "4GB",
     split_seed: SplitSeedOption = 0,
+    structural: StructuralOption = None,
     json: JsonOption = False,
 ) -> None:
     """Explain the prediction for one node of DATASET: an exact sum of hops, nodes and features.
@@ -67,7 +69,7 @@ def explain(
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
-    data = open_data(dataset, seed=split_seed)
+    data = open_data(dataset, seed=split_seed, structural=structural)
     explanation = explained(model, data, node, class_, against=against, memory=memory)
     found = None
     if flips and model.num_classes > 1:

@@ -13,6 +13,7 @@ from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
     SplitSeedOption,
+    StructuralOption,
     check_table,
     print_json,
     print_line,
@@ -33,6 +34,7 @@ def predict(
         typer.Option(help="For a store: peak memory of the process, such as 700MB."),
     ] = None,
     split_seed: SplitSeedOption = 0,
+    structural: StructuralOption = None,
     json: JsonOption = False,
 ) -> None:
     """Predict the label of every node of DATASET and write id, predicted label and probability.
@@ -45,7 +47,7 @@ def predict(
     from hoplite.predictions import predictions, write_batches
 
     model = TrainedModel.load(model_dir)
-    data = open_data(dataset, seed=split_seed)
+    data = open_data(dataset, seed=split_seed, structural=structural)
     counts = Counter[str]()
     with steps_bar(f"predict {data.name}") as report:
         schema, batches = predictions(model, data, memory=memory)

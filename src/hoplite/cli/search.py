@@ -12,7 +12,9 @@ import typer
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
+    SplitIndexOption,
     SplitSeedOption,
+    StructuralOption,
     check_table,
     print_json,
     print_line,
@@ -64,6 +66,8 @@ def search(
         Path | None, typer.Option(help="Write every run to FILE.csv or FILE.parquet.")
     ] = None,
     split_seed: SplitSeedOption = 0,
+    split_index: SplitIndexOption = None,
+    structural: StructuralOption = None,
     json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -93,7 +97,9 @@ def search(
     from hoplite.selection import search as run
     from hoplite.selection import train_command
 
-    graph = open_data(dataset, seed=split_seed).in_memory()
+    graph = open_data(
+        dataset, seed=split_seed, split=split_index, structural=structural
+    ).in_memory()
     with search_bar(f"{graph.name} {model}") as progress:
         result = run(
             graph,
@@ -111,7 +117,14 @@ def search(
         )
     summary = result.summary()
     places = {
-        "command": train_command(dataset, model, result.best.options, seeds, split_seed),
+        "command": train_command(
+            dataset,
+            model,
+            result.best.options,
+            seeds,
+            split_seed,
+            {"split_index": split_index, "structural": structural},
+        ),
         "out": str(out),
     }
     if export is not None:

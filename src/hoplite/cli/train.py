@@ -11,8 +11,11 @@ import numpy as np
 import typer
 
 from hoplite.cli.console import (
+    DatasetArgument,
     JsonOption,
+    SplitIndexOption,
     SplitSeedOption,
+    StructuralOption,
     print_json,
     print_line,
     print_table,
@@ -34,16 +37,12 @@ SHORT = {"roc_auc": "AUC", "average_precision": "AP"}  # in the head of a table
 
 @with_settings(defaults=True)
 def train(
-    dataset: Annotated[
-        str,
-        typer.Argument(
-            help="A name (see `hoplite datasets`), the path of a folder with node and edge tables, "
-            "of Planetoid files, of a .npz file, or of a hop store (see `hoplite propagate`)."
-        ),
-    ],
+    dataset: DatasetArgument,
     model: ModelOption = USUAL_MODEL,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs: seeds 0, 1, 2, ...")] = 5,
     split_seed: SplitSeedOption = 0,
+    split_index: SplitIndexOption = None,
+    structural: StructuralOption = None,
     memory: Annotated[
         str | None,
         typer.Option(help="For a store: peak memory of the process.", show_default="4GB"),
@@ -78,7 +77,7 @@ def train(
             check_target(out, overwrite=overwrite)  # before hours of training, not after
         if threads is not None:
             set_num_threads(threads)
-        data = open_data(dataset, seed=split_seed)
+        data = open_data(dataset, seed=split_seed, split=split_index, structural=structural)
         count = f"{seeds} seeds" if seeds > 1 else "1 seed"
         bar = training_bar(f"{data.name} {model}, {count}") if speaks else nullcontext()
         with bar as progress:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.config import check_number
-from hoplite.datasets.splits import PARTS, stratified_split
+from hoplite.datasets.splits import PARTS, masked_split, stratified_split
 from hoplite.datasets.tables import sorted_classes
 from hoplite.errors import GraphError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, Split
@@ -91,27 +90,6 @@ def coded_labels(labels: Any) -> tuple[np.ndarray | None, tuple[str, ...] | None
     return np.array([place[one] for one in text], np.int64), tuple(names)
 
 
-def chosen_split(
-    masks: dict[str, np.ndarray], which: int | None, labels: np.ndarray | None, note: str
-) -> Split | None:
-    """The split of boolean masks, (n,) or (n, splits) each; None if there are none.
-
-    Without ``which`` the first of several is taken. Nodes without a label are in no part.
-    """
-    if not masks or labels is None:
-        return None
-    count = max(1 if mask.ndim == 1 else mask.shape[1] for mask in masks.values())
-    if which is not None:
-        check_number("split", which, 0, count - 1, whole=True)
-    known = labels != UNKNOWN_LABEL
-    column = which or 0
-    parts = {
-        part: np.flatnonzero((mask if mask.ndim == 1 else mask[:, column]).astype(bool) & known)
-        for part, mask in masks.items()
-    }
-    return Split(**parts, note=f"{note}, split {column} of {count}" if count > 1 else note)
-
-
 def from_pyg(
     data: Any, *, split: int | None = None, seed: int = 0, structural: int | None = None
 ) -> Graph:
@@ -190,7 +168,7 @@ def _tensors_graph(
         x[:, None] if x.ndim == 1 else x,
         classes,
         weights=None if weights is None else array_of(weights),
-        split=chosen_split(
+        split=masked_split(
             {part: array_of(mask) for part, mask in masks.items() if mask is not None},
             split,
             classes,

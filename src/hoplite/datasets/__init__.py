@@ -1,8 +1,12 @@
 """Datasets: a name or a path becomes a :class:`hoplite.graph.Graph`."""
 
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
+from hoplite.datasets.edge_list import read_edge_list
 from hoplite.datasets.fetch import fetch
+from hoplite.datasets.graphml import read_graphml
 from hoplite.datasets.load import available, load, obtainable
+from hoplite.datasets.masks_npz import read_masks_npz
+from hoplite.datasets.matrix_market import read_matrix_market
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.datasets.planetoid import read_planetoid
 from hoplite.datasets.reddit import load_reddit
@@ -19,6 +23,10 @@ __all__ = [
     "load",
     "load_reddit",
     "obtainable",
+    "read_edge_list",
+    "read_graphml",
+    "read_masks_npz",
+    "read_matrix_market",
     "read_npz",
     "read_planetoid",
     "read_tables",

@@ -14,11 +14,13 @@ class Format:
     """``what`` a path needs to be of the format, for messages: the files of a folder, or a suffix.
 
     ``recognises`` says whether a path, which may not exist, is meant to be of the format, and
-    raises only OSError; ``read`` gets such a path, and the seed of a split that has to be made. If
-    what is there is damaged or incomplete it raises a DatasetError.
+    raises only OSError; ``read`` gets such a path, the seed of a split that has to be made, and
+    which of several splits is wanted (None if nobody said). If what is there is damaged or
+    incomplete it raises a DatasetError. Only formats with ``splits`` hold more than one.
     """
 
     what: str
     recognises: Callable[[Path], bool]
-    read: Callable[[Path, int], Graph]
+    read: Callable[[Path, int, int | None], Graph]
     is_folder: bool = False
+    splits: bool = False

@@ -9,18 +9,23 @@ from importlib import resources
 from pathlib import Path
 
 from hoplite.config import check_number
+from hoplite.datasets.edge_list import EDGE_LIST
+from hoplite.datasets.graphml import GRAPHML
+from hoplite.datasets.masks_npz import MASKS_NPZ
+from hoplite.datasets.matrix_market import MATRIX_MARKET
 from hoplite.datasets.npz import NPZ, read_meta, read_npz
 from hoplite.datasets.planetoid import PLANETOID
 from hoplite.datasets.reddit import REDDIT, find_reddit, load_reddit, reddit_folders
 from hoplite.datasets.synthetic import REDDIT_LIKE, REDDIT_SIZE, reddit_like
 from hoplite.datasets.tables import TABLES
-from hoplite.errors import DatasetError, nearest_hint
+from hoplite.errors import ConfigError, DatasetError, nearest_hint
 from hoplite.graph import Graph
 from hoplite.structural import with_structural
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 NAMES = (*EMBEDDED, "reddit", REDDIT_LIKE)
-FORMATS = (TABLES, REDDIT, PLANETOID, NPZ)  # the first that recognises a path reads it
+# the first that recognises a path reads it
+FORMATS = (TABLES, REDDIT, PLANETOID, MASKS_NPZ, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
 MOST_SHOWN = 200
 
 
@@ -38,7 +43,9 @@ class DatasetInfo:
     test: int
 
 
-def load(source: str | Path, *, seed: int = 0, structural: int | None = None) -> Graph:
+def load(
+    source: str | Path, *, seed: int = 0, split: int | None = None, structural: int | None = None
+) -> Graph:
     """The graph that ``source`` names.
 
     - ``"cora"``, ``"citeseer"``, ``"pubmed"``: embedded, with the public Planetoid split;
@@ -51,7 +58,10 @@ def load(source: str | Path, *, seed: int = 0, structural: int | None = None) ->
     - a folder with the Planetoid files ``ind.NAME.*`` of one graph, or ``FOLDER/NAME`` if there
       are several;
     - a folder with Reddit's files (see :func:`load_reddit`);
-    - a ``.npz`` file written by :func:`write_npz`.
+    - a ``.npz`` file written by :func:`write_npz`, or one of plain arrays with the masks of several
+      splits, of which ``split`` says which counts (see :func:`read_masks_npz`);
+    - a ``.graphml`` file (see :func:`read_graphml`), a ``.mtx`` file (see
+      :func:`read_matrix_market`), or a list of edges (see :func:`read_edge_list`).
 
     A name wins over a folder that is called the same; write ``./cora`` for the folder. A graph
     without features gets structural ones, ``structural`` vectors or 32, and any graph does if
@@ -61,11 +71,13 @@ def load(source: str | Path, *, seed: int = 0, structural: int | None = None) ->
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     check_number("seed", seed, 0, whole=True)
-    return with_structural(_load(source, seed), structural)
+    return with_structural(_load(source, seed, split), structural)
 
 
-def _load(source: str | Path, seed: int) -> Graph:
+def _load(source: str | Path, seed: int, split: int | None) -> Graph:
     name = source.lower() if isinstance(source, str) else None
+    if split is not None and name is not None and name.partition(":")[0] in NAMES:
+        raise _one_split(source, split)
     if name in EMBEDDED:
         with _embedded(name) as path:
             return read_npz(path)
@@ -78,10 +90,10 @@ def _load(source: str | Path, seed: int) -> Graph:
     except TypeError as error:
         raise DatasetError(
             f"source has type {type(source).__name__}; give {', '.join(NAMES)} or the path of a "
-            "folder or .npz file."
+            "folder or file, or a graph of another library."
         ) from error
     try:
-        return _load_path(source, path, seed)
+        return _load_path(source, path, seed, split)
     except OSError as error:  # a name too long for a file, a folder that is not ours to read
         raise DatasetError(
             f"dataset {_shortened(source)!r} cannot be read: {error.strerror or error}; "
@@ -89,19 +101,27 @@ def _load(source: str | Path, seed: int) -> Graph:
         ) from error
 
 
-def _load_path(source: str | Path, path: Path, seed: int) -> Graph:
+def _one_split(source: str | Path, split: int) -> ConfigError:
+    return ConfigError(
+        f"split is {split}, but {_shortened(source)} does not hold several splits; leave it out."
+    )
+
+
+def _load_path(source: str | Path, path: Path, seed: int, split: int | None) -> Graph:
     if source != "":  # Path("") is the current folder
         for form in FORMATS:
             if form.recognises(path):
-                return form.read(path, seed)
+                if split is not None and not form.splits:
+                    raise _one_split(source, split)
+                return form.read(path, seed, split)
         if path.is_dir():
             *others, last = (form.what for form in FORMATS if form.is_folder)
             raise DatasetError(f"{path} holds no dataset; it needs {', '.join(others)}, or {last}.")
     if path.is_file():
-        suffixes = " or ".join(form.what for form in FORMATS if not form.is_folder)
+        suffixes = ", ".join(form.what for form in FORMATS if not form.is_folder)
         raise DatasetError(
-            f"{path} is a file but no {suffixes}; give the folder that holds the node and edge "
-            "tables."
+            f"{path} is a file but none of {suffixes}; give one, or the folder that holds the node "
+            "and edge tables."
         )
     if str(source).lower() == "reddit":
         raise DatasetError(
@@ -110,7 +130,7 @@ def _load_path(source: str | Path, path: Path, seed: int) -> Graph:
         )
     raise DatasetError(
         f"dataset {_shortened(source)!r} is unknown and no such path exists; it must be "
-        f"{', '.join(NAMES)} or the path of a folder or .npz file."
+        f"{', '.join(NAMES)} or the path of a folder or file."
         f"{nearest_hint(source, NAMES)}"
     )
 

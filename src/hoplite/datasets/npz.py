@@ -68,7 +68,7 @@ def read_npz(path: str | os.PathLike[str]) -> Graph:
 
 
 NPZ = Format(
-    ".npz", lambda path: path.is_file() and path.suffix == ".npz", lambda path, seed: read_npz(path)
+    ".npz", lambda path: path.is_file() and path.suffix == ".npz", lambda path, *_: read_npz(path)
 )
 
 
@@ -428,6 +428,11 @@ class NpzFile:
                     piece[:] = raw
             stream.read(1)  # reaches the end, where zipfile compares the checksum
         return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+    def axes(self, name: str) -> int:
+        """How many axes member ``name`` has."""
+        with self._member(name) as (_, _, shape, _, _):
+            return len(shape)
 
     def read_text(self, name: str) -> str:
         """Member ``name`` as the short text that it holds."""

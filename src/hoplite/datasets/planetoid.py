@@ -79,7 +79,7 @@ def _recognises(path: Path) -> bool:
     return known and path.name in planetoid_names(path.parent)
 
 
-def _read(path: Path, seed: int) -> Graph:
+def _read(path: Path, *_: int | None) -> Graph:
     if not path.is_dir():
         return read_planetoid(path.parent, path.name)
     names = planetoid_names(path)

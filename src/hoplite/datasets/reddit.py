@@ -55,7 +55,7 @@ def has_reddit(folder: Path) -> bool:
 REDDIT = Format(
     f"Reddit's {NODES_FILE} and {GRAPH_FILE}",
     has_reddit,
-    lambda path, seed: load_reddit(path),
+    lambda path, *_: load_reddit(path),
     is_folder=True,
 )
 

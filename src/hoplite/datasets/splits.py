@@ -18,7 +18,7 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError
 from hoplite.files import atomic_write, open_regular
 from hoplite.graph import Split
-from hoplite.graph_checks import check_split_part
+from hoplite.graph_checks import UNKNOWN_LABEL, check_split_part
 
 PARTS = ("train", "val", "test")
 ZIP_BYTES = 1 << 14  # more than the names, headers and directory of three arrays need
@@ -94,6 +94,31 @@ def random_split(
         )
     note = f"{per_class} a class, {val} and {test} at random, seed {seed}"
     return Split(train, rest[:val], rest[val : val + test], note=note)
+
+
+def masked_split(
+    masks: dict[str, np.ndarray], which: int | None, labels: np.ndarray | None, note: str
+) -> Split | None:
+    """The split of boolean masks, (n,) or (n, splits) each; None if there are none.
+
+    Without ``which`` the first of several is taken. Nodes without a label are in no part.
+
+    >>> masks = {"train": np.eye(3, dtype=bool)}
+    >>> masked_split(masks, 2, np.array([0, 1, 1]), "public").train
+    array([2])
+    """
+    if not masks or labels is None:
+        return None
+    count = max(1 if mask.ndim == 1 else mask.shape[1] for mask in masks.values())
+    if which is not None:
+        check_number("split", which, 0, count - 1, whole=True)
+    known = labels != UNKNOWN_LABEL
+    column = which or 0
+    parts = {
+        part: np.flatnonzero((mask if mask.ndim == 1 else mask[:, column]).astype(bool) & known)
+        for part, mask in masks.items()
+    }
+    return Split(**parts, note=f"{note}, split {column} of {count}" if count > 1 else note)
 
 
 def write_split(path: str | os.PathLike[str], split: Split) -> None:

@@ -73,7 +73,7 @@ def tables_graph(nodes: pa.Table, edges: pa.Table, *, seed: int = 0, name: str =
     readers = (
         TableReader(Path(stem), None, table) for stem, table in (("nodes", nodes), ("edges", edges))
     )
-    return graph_of(*_checked(*readers), seed, name)
+    return graph_of(*checked_tables(*readers), seed, name)
 
 
 def graph_of(nodes: TableReader, edges: TableReader, seed: int, name: str) -> Graph:
@@ -107,7 +107,7 @@ def graph_of(nodes: TableReader, edges: TableReader, seed: int, name: str) -> Gr
 TABLES = Format(
     "nodes.csv and edges.csv (or .parquet)",
     lambda path: has_table(path, "nodes") or has_table(path, "edges"),
-    lambda path, seed: read_tables(path, seed=seed),
+    lambda path, seed, _: read_tables(path, seed=seed),
     is_folder=True,
 )
 
@@ -116,10 +116,11 @@ def open_tables(folder: Path, room: int | None) -> tuple[TableReader, TableReade
     """The node and the edge table of a folder, which have the columns that they need."""
     paths = [find_table(folder, stem) for stem in ("nodes", "edges")]
     nodes, edges = (TableReader(path, room) for path in paths)
-    return _checked(nodes, edges)
+    return checked_tables(nodes, edges)
 
 
-def _checked(nodes: TableReader, edges: TableReader) -> tuple[TableReader, TableReader]:
+def checked_tables(nodes: TableReader, edges: TableReader) -> tuple[TableReader, TableReader]:
+    """Both, if they have the columns that they need."""
     check_columns(nodes.names, NODE_COLUMNS[:1], NODE_COLUMNS[1:], nodes.path, "taken as a feature")
     check_columns(edges.names, EDGE_COLUMNS[:2], EDGE_COLUMNS[2:], edges.path, "ignored")
     return nodes, edges
@@ -145,7 +146,7 @@ class NodeRows:
     def add(self, batch: Batch) -> pa.Array:
         """Take the next rows along; their ids."""
         ids = batch.filled_text("id")
-        self.integer_ids = self.integer_ids and _are_integers(ids)
+        self.integer_ids = self.integer_ids and are_integers(ids)
         if "label" in self._columns:
             self._add_labels(batch.text("label", fractions=True))
             if "split" in self._columns:
@@ -218,7 +219,7 @@ def _codes(text: pa.Array, values: pa.Array) -> np.ndarray:
     return pc.fill_null(pc.index_in(text, value_set=values), -1).to_numpy()
 
 
-def _are_integers(ids: pa.Array) -> bool:
+def are_integers(ids: pa.Array) -> bool:
     """Whether all are written as 64-bit integers are: 7, but not 007."""
     if not pc.all(pc.match_substring_regex(ids, _PLAIN_INTEGER)).as_py():
         return False

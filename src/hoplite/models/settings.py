@@ -28,7 +28,8 @@ TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 TAKEN = {
     *("graph", "model", "seeds", "seed", "record_test", "progress", "memory", "team", *TRAINING),
     *("grid", "protocol", "samples", "sample_seed", "workers", "cluster", "export", "fixed"),
-    *("dataset", "split_seed", "threads", "out", "overwrite", "json", "settings", "help"),
+    *("dataset", "split_seed", "split_index", "structural", "threads", "out", "overwrite"),
+    *("json", "settings", "help"),
     *("kind", "variant", "size", "as_dict", "from_dict"),
 }
 # the order in which ModelConfig takes settings without their names

@@ -250,9 +250,17 @@ def runs_table(ledger: Ledger, protocol: str = "validation") -> pa.Table:
 
 
 def train_command(
-    dataset: str, model: str, options: Mapping[str, Any], seeds: int, split_seed: int = 0
+    dataset: str,
+    model: str,
+    options: Mapping[str, Any],
+    seeds: int,
+    split_seed: int = 0,
+    tables: Mapping[str, Any] | None = None,
 ) -> str:
-    """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ..."""
+    """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ...
+
+    ``tables`` are the options by which the dataset was read, None where they were not given.
+    """
     usual = {name: field.default for name, field in all_settings().items()}
     idle = idle_settings(model)
     shown = {"hops", "hidden", "lr", "weight_decay", "dropout"}
@@ -262,6 +270,8 @@ def train_command(
             flag = f"--{name.replace('_', '-')}"
             words += [flag] if value is True else [flag, str(value)]
     words += ["--split-seed", str(split_seed)] if split_seed else []
+    for name, value in (tables or {}).items():
+        words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join([*words, "--seeds", str(seeds)])
 
 

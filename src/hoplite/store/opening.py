@@ -24,20 +24,23 @@ from hoplite.store.store import GRAPH, HopStore
 TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
 
 
-def open_data(source: Any, *, seed: int = 0) -> NodeData:
+def open_data(
+    source: Any, *, seed: int = 0, split: int | None = None, structural: int | None = None
+) -> NodeData:
     """The node data that ``source`` is or names.
 
     A hop store stays on disk, see :class:`HopStore`; a graph on disk is read into memory. A graph
     of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames (nodes, edges), is
     converted as ``Graph.from_...`` does. All else is what :func:`hoplite.load` takes, with its
-    ``seed``.
+    ``seed``, ``split`` and ``structural``, which mean nothing to the first two.
 
     >>> open_data("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     if not isinstance(source, str | os.PathLike) and hasattr(source, "stored"):
         return source
-    source = converted(source, seed=seed)
+    chosen = {} if split is None else {"split": split}
+    source = converted(source, seed=seed, structural=structural, **chosen)
     if isinstance(source, Graph):
         return source
     folder = _folder(source)
@@ -46,7 +49,7 @@ def open_data(source: Any, *, seed: int = 0) -> NodeData:
     if folder is not None and is_disk_graph(folder):
         with DiskGraph(folder) as graph:
             return graph.in_memory()
-    return load(source, seed=seed)
+    return load(source, seed=seed, structural=structural, **chosen)
 
 
 @contextlib.contextmanager

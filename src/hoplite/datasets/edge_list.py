@@ -1,0 +1,126 @@
+"""A file of edges alone, and the node table that may lie beside it."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import csv
+
+from hoplite.datasets.formats import Format
+from hoplite.datasets.table_reader import (
+    FAILURES,
+    SUFFIXES,
+    TableReader,
+    check_file,
+    pc,
+    unreadable,
+)
+from hoplite.datasets.tables import EDGE_COLUMNS, are_integers, checked_tables, graph_of
+from hoplite.errors import DatasetError
+from hoplite.files import open_regular
+from hoplite.graph import Graph
+
+ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
+HEAD_BYTES = 1 << 16  # in which the first edge must be
+_COMMENT = re.compile(rb"\s*([#%].*)?")
+
+
+def read_edge_list(path: str | Path, *, seed: int = 0) -> Graph:
+    """Read edges, one per line: ``source target`` or ``source target weight``.
+
+    Commas, semicolons, tabs or single spaces separate; lines at the top that start with ``#`` or
+    ``%`` are comments; a first line with the words ``source`` and ``target`` names the columns.
+    Nodes are the ids that occur, sorted if they are integers, otherwise as they come, and have no
+    features yet; see :func:`graph_with_nodes` for those that do.
+    """
+    path = Path(path)
+    check_file(path)
+    edges = _edges(path)
+    _refuse_header(path, edges)
+
+    def ids() -> pa.Array:
+        ends = [pc.utf8_trim_whitespace(edges[name]).chunks for name in EDGE_COLUMNS[:2]]
+        names = pc.unique(
+            pa.chunked_array([chunk for end in ends for chunk in end], pa.large_string())
+        )
+        names = names.filter(pc.not_equal(names, pa.scalar("", pa.large_string())))
+        if are_integers(names):
+            numbers = names.cast(pa.int64())
+            names = numbers.take(pc.sort_indices(numbers))
+        return names
+
+    return graph_with_nodes(path, edges, ids, seed)
+
+
+def graph_with_nodes(path: Path, edges: pa.Table, ids: Callable[[], pa.Array], seed: int) -> Graph:
+    """The graph of the ``edges`` of a file; its nodes from a table beside it, or just ``ids``.
+
+    Beside ``web.txt`` that is ``web.nodes.csv`` or ``web.nodes.parquet``, beside ``edges.csv``
+    ``nodes.csv`` or ``nodes.parquet``: by the rules of node tables.
+    """
+    stem = "nodes" if path.stem == "edges" else f"{path.stem}.nodes"
+    beside = [path.with_name(stem + suffix) for suffix in SUFFIXES]
+    found = [table for table in beside if table.is_file()]
+    if len(found) > 1:
+        raise DatasetError(
+            f"beside {path} lie both {found[0].name} and {found[1].name}; remove one."
+        )
+    if found:
+        nodes = TableReader(found[0], None)
+    else:
+        nodes = TableReader(Path(f"{path} (its nodes)"), None, pa.table({"id": ids()}))
+    return graph_of(*checked_tables(nodes, TableReader(path, None, edges)), seed, path.stem)
+
+
+def _refuse_header(path: Path, edges: pa.Table) -> None:
+    """A first line such as ``from,to`` is no edge where all others are of numbers."""
+    ends = [edges[name].combine_chunks() for name in EDGE_COLUMNS[:2]]
+    numbers = [are_integers(end[start : start + 1]) for end in ends for start in (0, 1)]
+    if numbers == [False, True] * 2 and all(are_integers(end[1:]) for end in ends):
+        raise DatasetError(
+            f"{path} starts with {ends[0][0].as_py()!r} and {ends[1][0].as_py()!r}, and all other "
+            "ids are numbers; if these name the columns, call them source and target."
+        )
+
+
+def _edges(path: Path) -> pa.Table:
+    """All columns as text, by the names that edge tables have."""
+    with open_regular(path) as file:
+        head = io.BytesIO(file.read(HEAD_BYTES)).readlines()
+    skip = next((i for i, line in enumerate(head) if not _COMMENT.fullmatch(line.rstrip())), None)
+    if skip is None:
+        raise DatasetError(f"{path} has no edge in its first lines; give one edge per line.")
+    first = head[skip].decode("utf-8", "replace").lstrip("\ufeff").strip()
+    separator = next((one for one in ",;\t" if one in first), " ")
+    words = [word.strip().strip('"') for word in first.split(separator)]
+    named = set(EDGE_COLUMNS[:2]) <= set(words)
+    if not named and not 2 <= len(words) <= 3:
+        raise DatasetError(
+            f"{path} has {len(words)} columns; give source, target and, if there is one, weight, "
+            "with one comma, tab or space between them, or a first line with these names."
+        )
+    names = words if named else list(EDGE_COLUMNS[: len(words)])
+    try:
+        return csv.read_csv(
+            path,
+            csv.ReadOptions(column_names=names, skip_rows=skip + named),
+            csv.ParseOptions(delimiter=separator),
+            csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string())),
+        )
+    except FAILURES as error:
+        raise unreadable(path, error) from error
+
+
+def _is_node_table(path: Path) -> bool:
+    return path.stem == "nodes" or path.stem.endswith(".nodes")
+
+
+EDGE_LIST = Format(
+    "edge list (.csv, .tsv, .txt, .edges)",
+    lambda path: path.suffix in ENDINGS and not _is_node_table(path) and path.is_file(),
+    lambda path, seed, _: read_edge_list(path, seed=seed),
+)

@@ -1,0 +1,316 @@
+"""GraphML, Matrix Market, lists of edges and .npz files with masks: as people write them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.io
+import scipy.sparse as sp
+from pyarrow import csv
+from tests.commands import hoplite as command
+
+import hoplite
+from hoplite import ConfigError, DatasetError, HopliteWarning, load
+from hoplite.datasets import read_edge_list, read_graphml, read_matrix_market
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "graphs"
+FEATURELESS = pytest.warns(HopliteWarning, match="has no features, so structural ones are made")
+NODES = {
+    "id": ["10", "9", "30", "zoë x", "5"],
+    "label": ["b", None, "a", "b", "a"],
+    "age": [1.5, 2.0, -1.0, 0.0, 3.0],
+}
+
+
+def dense_of(edges, n):
+    """What from_edges means: sums in a direction, the larger of both, no diagonal."""
+    found = np.zeros((n, n))
+    for u, v, w in edges:
+        found[u, v] += w
+    np.fill_diagonal(found, 0)
+    return np.maximum(found, found.T)
+
+
+def masks_file(path, *, n=12, splits=4, seed=0, **changes):
+    rng = np.random.default_rng(seed)
+    parts = rng.integers(0, 3, (splits, n))
+    parts[:, :3] = 0
+    arrays = {
+        "node_features": rng.normal(size=(n, 3)).astype(np.float32),
+        "node_labels": np.where(rng.random(n) < 0.2, -1, np.arange(n) % 2),
+        "edges": rng.integers(0, n, (30, 2)),
+        **{f"{part}_masks": parts == i for i, part in enumerate(("train", "val", "test"))},
+    }
+    arrays["node_labels"][:2] = 0, 1
+    arrays = {name: value for name, value in (arrays | changes).items() if value is not None}
+    np.savez(path, **arrays)
+    return arrays
+
+
+def test_masks_of_several_splits(tmp_path):
+    arrays = masks_file(tmp_path / "g.npz")
+    known = arrays["node_labels"] >= 0
+    for which in (None, 0, 3):
+        graph = load(tmp_path / "g.npz", split=which)
+        for part in ("train", "val", "test"):
+            mask = arrays[f"{part}_masks"][which or 0] & known
+            np.testing.assert_array_equal(getattr(graph.split, part), np.flatnonzero(mask))
+        assert graph.split.note == f"from the masks of g.npz, split {which or 0} of 4"
+    np.testing.assert_array_equal(graph.features, arrays["node_features"])
+    pairs = {(u, v, 1) for u, v in arrays["edges"].tolist()}
+    np.testing.assert_array_equal(graph.adjacency.toarray(), dense_of(pairs, 12))
+    with pytest.raises(ConfigError, match="split"):
+        load(tmp_path / "g.npz", split=4)
+    masks_file(tmp_path / "h.npz", train_masks=None, val_masks=None, test_masks=None)
+    assert load(tmp_path / "h.npz", seed=3).split.note == "stratified 60/20/20, seed 3"
+    masks_file(tmp_path / "i.npz", node_features=None)
+    with FEATURELESS:
+        assert load(tmp_path / "i.npz").num_features == 34
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"edges": np.array([[0, 12]])}, r"'edges' in .* holds 12; it must hold 0 to 11"),
+        ({"edges": np.zeros((2, 3), int)}, "holds no valid graph: edges has shape"),
+        ({"node_labels": np.zeros(5, int)}, r"'node_labels' in .* has shape \(5,\)"),
+        ({"val_masks": np.zeros((3, 12), bool)}, "masks in .* have different shapes"),
+        ({"test_masks": np.ones((4, 12), bool)}, "holds no valid graph: split.test shares"),
+        ({"node_features": np.full((12, 1), np.nan)}, "holds no valid graph: features contain NaN"),
+        ({"node_features": np.array([["a"]])}, "must hold numbers"),
+        ({"node_features": None, "node_labels": None}, "has no array 'node_features' or"),
+    ],
+)
+def test_wrong_masks(tmp_path, changes, message):
+    masks_file(tmp_path / "g.npz", **changes)
+    with pytest.raises(DatasetError, match=message) as caught:
+        load(tmp_path / "g.npz")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_one_split_of_a_name_or_a_folder(tmp_path):
+    with pytest.raises(ConfigError, match="split is 2, but cora does not hold several"):
+        load("cora", split=2)
+    (tmp_path / "e.txt").write_text("a b\n")
+    with pytest.raises(ConfigError, match="does not hold several splits"):
+        load(tmp_path / "e.txt", split=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("e.txt", "# from somewhere\n%\n\n10 9 0.5\n9 10 2\n30 30 1\n10 9 1\n30 5 7e-1\n"),
+        ("e.tsv", "10\t9\t0.5\n9\t10\t2\n30\t30\t1\n10\t9\t1\n30\t5\t0.7\n"),
+        ("e.csv", "10,9,0.5\n9,10,2\n30,30,1\n10,9,1\n30,5,0.7\n"),
+        (
+            "edges.csv",
+            "weight,target,source,kind\n0.5,9,10,x\n2,10,9,\n1,30,30,\n1,9,10,\n.7,5,30,",
+        ),
+    ],
+)
+def test_edge_lists(tmp_path, name, text):
+    (tmp_path / name).write_text(text)
+    graph = read_edge_list(tmp_path / name)
+    assert graph.node_ids == (5, 9, 10, 30)
+    edges = [(2, 1, 0.5), (1, 2, 2), (3, 3, 1), (2, 1, 1), (3, 0, 0.7)]
+    np.testing.assert_allclose(graph.adjacency.toarray(), dense_of(edges, 4))
+    with FEATURELESS:
+        assert load(tmp_path / name).feature_names[:2] == ("degree", "log degree")
+    assert load(tmp_path / name, structural=2).num_features == 4
+    beside = "nodes.csv" if name == "edges.csv" else "e.nodes.csv"
+    csv.write_csv(pa.table(NODES), tmp_path / beside)
+    graph = load(tmp_path / name)
+    assert graph.node_ids == tuple(NODES["id"])
+    assert graph.class_names == ("a", "b")
+    edges = [(0, 1, 0.5), (1, 0, 2), (0, 1, 1), (2, 4, 0.7)]
+    np.testing.assert_allclose(graph.adjacency.toarray(), dense_of(edges, 5))
+
+
+def test_a_node_table_is_no_edge_list(tmp_path):
+    (tmp_path / "nodes.csv").write_text("id,label\na,b\n")
+    with pytest.raises(
+        DatasetError, match=r"is a file but none of .* give one, or the folder that"
+    ):
+        load(tmp_path / "nodes.csv")
+
+
+def test_an_edge_list_of_text(tmp_path):
+    (tmp_path / "friends.edges").write_text("zoë;b c\nb c;a\na;a\n", encoding="utf-8")
+    graph = read_edge_list(tmp_path / "friends.edges")
+    assert graph.node_ids == ("zoë", "b c", "a")
+    assert (graph.name, graph.num_edges) == ("friends", 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "has no edge in its first lines"),
+        ("# only words\n", "has no edge in its first lines"),
+        ("a\nb\n", "has 1 columns; give source, target"),
+        ("a b c d\n", "has 4 columns"),
+        ("a b\nc\n", "cannot be read"),
+        ("from,to\n1,2\n2,3\n", "starts with 'from' and 'to', and all other ids are numbers"),
+        ("a b 1\nc d x\n", r"column 'weight' of .*e\.txt has 'x' in data row 2"),
+        ("a b 1\nc d -2\n", r"has '-2' in data row 2"),
+        ("a b 1\nc d nan\n", r"has 'nan' in data row 2"),
+        ("a b\nc \n", "column 'target' of .* is empty in data row 2"),
+    ],
+)
+def test_wrong_edge_lists(tmp_path, text, message):
+    (tmp_path / "e.txt").write_text(text)
+    with pytest.raises(DatasetError, match=message) as caught:
+        read_edge_list(tmp_path / "e.txt")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize("kind", ["real", "integer", "pattern"])
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_matrix_market(tmp_path, kind, symmetric):
+    rng = np.random.default_rng(0)
+    dense = rng.integers(1, 9, (7, 7)) * (rng.random((7, 7)) < 0.4)
+    dense = np.triu(dense) + np.triu(dense, 1).T if symmetric else dense
+    dense = dense / 2 if kind == "real" else dense
+    scipy.io.mmwrite(tmp_path / "m.mtx", sp.coo_array(dense), field=kind)
+    graph = read_matrix_market(tmp_path / "m.mtx")
+    weights = (dense > 0).astype(float) if kind == "pattern" else dense.astype(float)
+    np.fill_diagonal(weights, 0)
+    np.testing.assert_allclose(graph.adjacency.toarray(), np.maximum(weights, weights.T))
+    assert graph.node_ids == tuple(range(1, 8))
+    table = {"id": list(range(7, 0, -1)), "label": list("ababaab"), "x": list(range(7))}
+    csv.write_csv(pa.table(table), tmp_path / "m.nodes.csv")
+    graph = load(tmp_path / "m.mtx")
+    assert graph.class_names == ("a", "b")
+    np.testing.assert_allclose(
+        graph.adjacency.toarray(), np.maximum(weights, weights.T)[::-1, ::-1]
+    )
+
+
+HEAD = "%%MatrixMarket matrix coordinate real general\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "does not start with"),
+        ("1 2\n", "does not start with"),
+        (HEAD, "does not say its size"),
+        (f"{HEAD}2 3 1\n1 1 1\n", "2 x 3; an adjacency is square"),
+        (f"{HEAD}3 3 99999999999\n1 1 1\n", "99,999,999,999 entries but has"),
+        (f"{HEAD}99999999999 99999999999 1\n1 1 1\n", "more than fit into this machine's memory"),
+        (f"{HEAD}3 3 1\n1 4 1\n", "is no Matrix Market file"),
+        (f"{HEAD}3 3 2\n1 2 1\n", "is no Matrix Market file"),
+        (f"{HEAD}3 3 1\n1 2 -5\n", "finite number that is at least 0"),
+        (f"{HEAD}3 3 1\n1 2 nan\n", "finite number that is at least 0"),
+        (HEAD.replace("real", "complex") + "3 3 1\n1 2 1 1\n", "it is complex and general"),
+        (HEAD.replace("coordinate", "array") + "9 9\n1\n", "form 'array'"),
+    ],
+)
+def test_wrong_matrices(tmp_path, text, message):
+    (tmp_path / "m.mtx").write_text(text)
+    with pytest.raises(DatasetError, match=message) as caught:
+        read_matrix_market(tmp_path / "m.mtx")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def networkx_graph():
+    networkx = pytest.importorskip("networkx")
+    graph = networkx.MultiDiGraph()
+    for i, node in enumerate(NODES["id"]):
+        graph.add_node(node, town="Rome" if i % 2 else "Oslo & <co>", old=bool(i % 3), size=i)
+        if NODES["label"][i]:
+            graph.nodes[node].update(label=NODES["label"][i])
+        graph.nodes[node].update(age=NODES["age"][i])
+    for u, v, w in (("10", "9", 0.5), ("9", "10", 2.0), ("5", "5", 1.0), ("zoë x", "5", 3.0)):
+        graph.add_edge(u, v, weight=w)
+    return networkx, graph
+
+
+def test_graphml_of_networkx_and_igraph(tmp_path):
+    networkx, graph = networkx_graph()
+    networkx.write_graphml(graph, tmp_path / "g.graphml")
+    wanted, found = hoplite.Graph.from_networkx(graph), load(tmp_path / "g.graphml")
+    assert found.node_ids == wanted.node_ids
+    assert set(found.feature_names) == set(wanted.feature_names)
+    order = [found.feature_names.index(name) for name in wanted.feature_names]
+    np.testing.assert_array_equal(found.feature_rows(0, 5)[:, order], wanted.feature_rows(0, 5))
+    np.testing.assert_array_equal(found.labels, wanted.labels)
+    np.testing.assert_array_equal(found.adjacency.toarray(), wanted.adjacency.toarray())
+    igraph = pytest.importorskip("igraph")
+    igraph.Graph.Read_GraphML(str(tmp_path / "g.graphml")).write_graphml(
+        str(tmp_path / "i.graphml")
+    )
+    again = load(tmp_path / "i.graphml")  # where a gap in a text is an empty one
+    np.testing.assert_array_equal(again.adjacency.toarray(), wanted.adjacency.toarray())
+    np.testing.assert_array_equal(again.labels, wanted.labels)
+
+
+KEYS = (
+    '<key id="d0" for="node" attr.name="x" attr.type="double"><default>4</default></key>'
+    '<key id="d1" for="edge" attr.name="weight" attr.type="int"/><key id="y" for="node"/>'
+)
+
+
+def graphml(body, keys=KEYS, head='<?xml version="1.0"?>'):
+    space = 'xmlns="http://graphml.graphdrawing.org/xmlns"'
+    return f'{head}<graphml {space}>{keys}<graph edgedefault="directed">{body}</graph></graphml>'
+
+
+def test_graphml_by_hand(tmp_path):
+    body = (
+        '<edge source="a" target="b"><data key="d1"> 3 </data></edge><node id="a"/>'
+        '<node id="b"><data key="d0">INF</data><data key="y"><p>drawn</p></data></node>'
+        '<edge source="b" target="a"><data key="d1">2</data></edge>'
+    )
+    path = tmp_path / "g.graphml"
+    path.write_text(graphml(body.replace("INF", "-1.5e1")))
+    graph = read_graphml(path)
+    assert graph.features.tolist() == [[4], [-15]]
+    assert graph.adjacency.toarray().tolist() == [[0, 3], [3, 0]]
+    for text, message in (
+        (graphml(body), "no finite number for node 'b'"),
+        (graphml(body.replace("INF", "four")), "attribute 'x' of node 'b' is 'four', which is no"),
+        (graphml(body.replace("> 3 <", ">x<")), "attribute 'weight' of edge 1 is 'x'"),
+        (graphml('<node id="a"/><node id="a"/>'), "the id 'a' is empty or of two nodes"),
+        (graphml('<node id="a"/><edge source="a" target="c"/>'), "names 'c' in data row 1"),
+        (graphml('<node id="a"><graph/></node>'), "several graphs"),
+        (graphml('<node id="a"/><hyperedge/>'), "hyperedges"),
+        (graphml(""), "nodes has no rows"),
+        (graphml("", KEYS.replace('"int"', '"complex"')), "has the type 'complex'"),
+        (graphml("", KEYS + KEYS.replace('id="d', 'id="e')), "declares the attribute 'x' twice"),
+        (graphml(body)[:-10], "cannot be read as GraphML: no element found"),
+        (
+            graphml(
+                '<node id="&a;"/>',
+                head='<!DOCTYPE g [<!ENTITY a SYSTEM "file:///etc/passwd">]>',
+            ),
+            "declares a document type",
+        ),
+    ):
+        path.write_text(text)
+        with pytest.raises(DatasetError, match=message) as caught:
+            read_graphml(path)
+        assert len(str(caught.value).splitlines()) == 1
+
+
+def test_from_the_command_line(tmp_path):
+    masks_file(tmp_path / "g.npz", n=60, node_labels=np.arange(60) % 2)
+    words = ["--model", "sgc", "--hops", 1, "--epochs", 2, "--seeds", 1, "--json"]
+    chosen = ["--split-index", 2, "--structural", 3]
+    done = command("train", "g.npz", *chosen, *words, "--out", "model", cwd=tmp_path)
+    assert json.loads(done.stdout)["split"]["note"] == "from the masks of g.npz, split 2 of 4"
+    words = ["--structural", 3, "--out", "p.csv"]
+    done = command("predict", "model", "g.npz", *words, cwd=tmp_path)
+    assert (done.returncode, csv.read_csv(tmp_path / "p.csv").num_rows) == (0, 60)
+    done = command("train", "cora", "--split-index", 1, cwd=tmp_path)
+    assert done.returncode == 2
+    assert "split is 1, but cora does not hold several splits" in done.stderr
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="the public graphs are not there")
+def test_public_graphs():
+    graph = load(SHARED / "tolokers.npz", split=3)
+    assert (graph.num_nodes, graph.num_edges, graph.num_classes) == (11_758, 519_000, 2)
+    assert graph.split.sizes() == {"train": 5879, "val": 2939, "test": 2940}
+    assert load(SHARED / "amazon_photo.npz").split.note.startswith("stratified")
