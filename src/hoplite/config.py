@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,12 +22,14 @@ OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1")
 TIES = ("auto", "first", "loss")
 PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")  # where its rule for epochs is usual
+THRESHOLDS = ("half", "balanced", "f1")
 ORDERS = ("auto", "weights-first", "hops-first")
 TABLE_FORMATS = (".parquet", ".csv")
 MOST_HOPS = 100_000
 MOST_LBFGS_RATE = 1e12  # its line search goes up to 1e25 times as far, and float32 up to 3e38
 MOST_SEED = 2**63 - 1
 MOST_COUNT = 2**53  # of epochs, rows
+ClassWeights = tuple[tuple[str, float], ...]  # pairs of a class name and its weight
 LARGEST = sys.float_info.max  # a whole number beyond it is no float, and neither is infinity
 
 
@@ -99,6 +101,29 @@ class Checked:
             object.__setattr__(self, field.name, value)
 
 
+def check_class_weight(name: str, value: Any) -> str | ClassWeights:
+    """``"none"``, ``"balanced"``, or weights as pairs, given as a mapping, pairs or a text.
+
+    >>> check_class_weight("class_weight", {"fraud": 10}), check_class_weight("", "fraud=10,ok=1")
+    ((('fraud', 10.0),), (('fraud', 10.0), ('ok', 1.0)))
+    """
+    if value is None or (isinstance(value, str) and value in ("none", "balanced")):
+        return value or "none"
+    try:
+        if isinstance(value, str):
+            value = [pair.rsplit("=", 1) for pair in value.split(",")]
+        pairs = value.items() if isinstance(value, Mapping) else value
+        found = tuple((str(class_).strip(), float(weight)) for class_, weight in pairs)
+    except (TypeError, ValueError):
+        found = ()
+    if not found or not all(0 <= weight <= LARGEST for _, weight in found):
+        raise ConfigError(
+            f"{name} is {value!r}; it must be 'none', 'balanced' or a weight for each class, such "
+            "as fraud=10,ok=1, none negative."
+        )
+    return found
+
+
 @dataclass(frozen=True)
 class TrainingConfig(Checked):
     """The settings of one training run, checked once; the defaults suit the citation graphs.
@@ -119,6 +144,11 @@ class TrainingConfig(Checked):
     tie : {"auto", "first", "loss"}
         Which of epochs with equal figures is the better one: the first, as in the paper, or that
         with the lower validation loss. "auto" is "first" for the paper's own datasets.
+    class_weight : "none", "balanced" or a mapping from class names to weights
+        What a node counts in the loss, by its class; "balanced" lets all classes count the same.
+    threshold : {"half", "balanced", "f1"}
+        From which probability on the rarer of two classes is predicted: 1/2, or that of the best
+        balanced accuracy, or F1, on the validation nodes.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one. GCN and GAT have one order only.
     batch : int
@@ -145,6 +175,18 @@ class TrainingConfig(Checked):
     tie: str = choice_setting(
         "auto", "Of equal epochs the first, or that of the lower validation loss.", TIES, late=True
     )
+    class_weight: str | ClassWeights = setting(  # noqa: RUF009 - it makes a field
+        "none",
+        "Weights of classes in the loss: balanced, or NAME=WEIGHT,...",
+        check_class_weight,
+        late=True,
+    )
+    threshold: str = choice_setting(
+        "half",
+        "Of two classes, the rarer one's: half, or by validation balanced or f1.",
+        THRESHOLDS,
+        late=True,
+    )
     order: str = choice_setting("auto", "auto, weights-first or hops-first.", ORDERS)
     batch: int = number_setting(0, "Training rows in one step of Adam; 0 for all.", 0, MOST_COUNT)
 
@@ -154,6 +196,11 @@ class TrainingConfig(Checked):
             check_number("lr", self.lr, 0, MOST_LBFGS_RATE, open_ends="l")
         if self.batch:
             self._check_batch()
+
+    @property
+    def trades_accuracy(self) -> bool:
+        """Whether accuracy is given up on purpose for classes that are rare."""
+        return self.class_weight != "none" or self.threshold != "half"
 
     def on(self, dataset: str) -> TrainingConfig:
         """The settings with what ``tie`` means for the dataset of this name.

@@ -9,6 +9,7 @@ The graph is a constructor argument and immutable, so ``clone``, ``cross_val_sco
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -20,14 +21,21 @@ from sklearn.utils.validation import check_is_fitted
 
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
-from hoplite.errors import GraphError
+from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
 from hoplite.models import EGC, LGC, SGC, HyperLGC, Model, build_model, split_options
 from hoplite.models.alignment import LEFT_OUT, class_names_of
-from hoplite.models.trained import TrainedModel
+from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.propagation.engine import Propagation
+from hoplite.tasks import Task, find_task
 from hoplite.training.loop import fit_runs
-from hoplite.training.runs import NodeSet, Run, require_result
+from hoplite.training.runs import (
+    NodeSet,
+    Run,
+    checked_weights,
+    require_result,
+    weighted_sets,
+)
 
 PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by their names
 
@@ -95,43 +103,87 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
         def __init__(self, graph: Any, **settings: Any) -> None: ...
 
-    def fit(self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Any:
+    def fit(
+        self,
+        nodes: Any,
+        y: Any,
+        validation: tuple[Any, Any] | None = None,
+        sample_weight: Any = None,
+    ) -> Any:
         """Learn from the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
 
         With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
         stops early and keeps the epoch that is best on it; without, all ``epochs`` are trained and
-        the last one is kept.
+        the last one is kept. A node counts its ``sample_weight``, and what ``class_weight`` says of
+        its value of y.
         """
-        graph, seed = graph_of(self), self.seed
+        graph = graph_of(self)
+        given = nodes
         nodes, y = _as_labelled(nodes, y, graph, "y")
         check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
+        if sample_weight is not None:
+            sample_weight = _as_labelled(given, sample_weight, graph, "sample_weight")[1]
+        names, left_out = class_names_of(y, self.classes_, graph, nodes)
+        val = None if validation is None else self._as_node_set(validation)
+        texts = [str(value) for value in self.classes_.tolist()]
+        self._fit(find_task(), NodeSet(nodes, labels), val, sample_weight, names, texts)
+        self.model_.training[LEFT_OUT] = left_out
+        return self
+
+    def _fit(
+        self,
+        task: Task,
+        train: NodeSet,
+        val: NodeSet | None,
+        sample_weight: Any,
+        names: tuple[str, ...],
+        texts: Sequence[str],
+    ) -> None:
+        """Train on ``train`` by ``val``; the classes are ``names``, ``texts`` in class_weight."""
+        graph = graph_of(self)
         # not get_params: an __init__ of the user's may set more than it takes
         options = {name: getattr(self, name) for name in sorted(self.kind.settings())}
         model_config, training_config = split_options(self.kind.name, options)
         training_config = training_config.on(graph.name)
-        names, left_out = class_names_of(y, self.classes_, graph, nodes)
+        threshold = training_config.threshold
+        if val is None and threshold != "half":
+            raise ConfigError(
+                f"threshold is {threshold!r}, which validation nodes choose; pass "
+                "validation=(nodes, y), or leave it out."
+            )
+        task = task.fitted(train.labels, len(names))
+        sets = {"train": train} | ({} if val is None else {"val": val})
+        sets = weighted_sets(sets, task, training_config, texts)
+        each = checked_weights(sample_weight, len(train))
+        propagation = Propagation(
+            graph, model_config.operator, model_config.basis, model_config.hops
+        )
         (result,) = fit_runs(
             build_model(model_config, graph.num_features, len(names)),
-            Propagation(graph, model_config.operator, model_config.basis, model_config.hops),
-            [Run(training_config, seed)],
-            NodeSet(nodes, labels),
-            None if validation is None else self._as_node_set(validation),
+            propagation,
+            [Run(training_config, self.seed)],
+            sets["train"].weighted(sets["train"].weights, each),
+            sets.get("val"),
+            task=task,
         )
         require_result([result])
+        known = {"dataset": graph.name, "seed": self.seed, "task": task.name}
         self.model_ = TrainedModel(
             model_config,
             result.weights,
             graph.num_features,
             names,
             graph.feature_names,
-            {"dataset": graph.name, "seed": seed, LEFT_OUT: left_out},
+            known | {TASK_STATE: task.state()},
         )
+        if val is not None and threshold != "half":
+            logits = self.model_.logits_from(propagation)[val.nodes]
+            self.model_.training[TASK_STATE] = task.tuned(threshold, val.labels, logits).state()
         self.coefficients_ = self.model_.coefficients_
         self.coef_ = result.weights["theta"].numpy().T
         self.history_ = result.history
         self.n_iter_ = result.epochs
-        return self
 
     def decision_function(self, nodes: Any) -> np.ndarray:
         """Logits of ``nodes``: (len(nodes), classes), or (len(nodes),) for two classes.
@@ -147,7 +199,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         return self.model_.task.link(logits)
 
     def predict(self, nodes: Any) -> np.ndarray:
-        """The most probable class of each node."""
+        """The class of each node: the most probable one, or by the ``threshold``."""
         logits = self._logits(nodes)
         return self.classes_[self.model_.task.predict(logits)]
 

@@ -39,7 +39,7 @@ class Regression(Task):
     def targets(self, labels, outputs):
         return torch.from_numpy(np.array(labels, np.float64))
 
-    def loss(self, logits, targets, count):
+    def loss(self, logits, targets, count, weights=None):
         return (logits[..., 0] - targets.unsqueeze(1)).square().sum(dim=0) / count
 
     def measure(self, logits, targets, count):

@@ -127,9 +127,7 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
             str(run["seed"]),
             *[_percent(run[f"{part}_{score}"]) for part in ("val", "test")],
             *[_percent(run["metrics"].get("test", {}).get(name)) for name in beside],
-            str(run["best_epoch"]),
-            str(run["epochs"]),
-            "",  # the seeds train together, so only their mean is known
+            f"{run['best_epoch']} of {run['epochs']}",
         ]
         for run in summary["runs"]
     ]
@@ -143,19 +141,18 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
         [
             "mean ± std",
             *[_spread(found, _percent, 2) for found in means],
-            "",
-            f"{summary['epochs_mean']:.0f}",
-            f"{summary['ms_per_epoch']:.2f}",
+            f"of {summary['epochs_mean']:.0f}",
         ]
     )
     title = f"{summary['dataset']}: {config.model}, {config.size()}"
-    shown = [f"test {SHORT[name]} %" for name in beside]
-    columns = ["seed", "val %", "test %", *shown, "best epoch", "epochs", "ms/epoch"]
+    shown = [f"{SHORT[name]} %" for name in beside]
+    columns = ["seed", "val %", "test %", *shown, "best epoch"]
     print_table(title, columns, rows)
     _print_metrics(result, summary)
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
     note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
     print_line(f"Split: {sizes}{note}")
+    print_line(f"Time: {summary['ms_per_epoch']:.2f} ms per epoch and seed")
     for known, what in ((True, "their best epoch before that counts"), (False, "without a result")):
         diverged = [r for r in summary["runs"] if r["diverged"] and bool(r["best_epoch"]) is known]
         if diverged:

@@ -95,7 +95,8 @@ class Explainer:
         index = node_index(exact.data, node)
         reach = exact.rows.reach(index)
         logits = exact.logits_of(index, reach)
-        shown = int(logits.argmax()) if class_ is None else class_index("class_", names, class_)
+        winner = int(exact.trained.task.decisions(logits).argmax())
+        shown = winner if class_ is None else class_index("class_", names, class_)
         other = None if against is None else class_index("against", names, against)
         if other == shown:
             what = "predicted" if class_ is None else "explained"
@@ -254,7 +255,7 @@ class Explanation:
         exact, v = self.exact, self.node
         data, config, names = exact.data, exact.trained.config, exact.trained.class_names
         probabilities = exact.trained.task.link(self.logits).tolist()
-        ranking = np.argsort(-self.logits, kind="stable").tolist()
+        ranking = np.argsort(-exact.trained.task.decisions(self.logits), kind="stable").tolist()
         around = _Around(exact, v)
         nodes, features = self.top("nodes", top), self.top("features", top)
         plain = self.coefficients.ndim == 1

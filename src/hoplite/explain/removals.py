@@ -147,7 +147,8 @@ class _Search:
         self._exact, self._node, self._named = exact, node, named
         self._budget, self._most = budget, most
         self._report = progress or (lambda what, share: None)
-        self._logits = exact.logits_of(node)
+        self._decisions = exact.trained.task.decisions
+        self._logits = self._decisions(exact.logits_of(node))
         self._predicted = int(self._logits.argmax())
         self._field = Field(exact, node)
 
@@ -193,7 +194,7 @@ class _Search:
         found, done = np.empty(count), 0
         self._report(f"removing {kind}", before / max(total, 1))
         for batch in batches:
-            for logits in batch.numpy():
+            for logits in self._decisions(batch.numpy()):
                 found[done] = _margin(logits, self._predicted)
                 done += 1
             self._report(f"removing {kind}", (before + done) / total)
@@ -214,7 +215,7 @@ class _Search:
             if len(found) == self._most:
                 break
             flip, graph, place = rebuilt(int(chosen[e]))
-            logits = ExactModel(self._exact.trained, graph).logits_of(place)
+            logits = self._decisions(ExactModel(self._exact.trained, graph).logits_of(place))
             winner = int(logits.argmax())  # of equals the first, as in a prediction
             if winner != self._predicted:
                 becomes = self._exact.trained.class_names[winner]

@@ -32,7 +32,7 @@ from hoplite.selection.workers import LOOK_SECONDS
 from hoplite.tasks import find_task
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import number, scored_run
-from hoplite.training.runs import Run, node_sets, run_bytes
+from hoplite.training.runs import Run, node_sets, run_bytes, weighted_sets
 from hoplite.version import VERSION
 
 CELL_RUNS = 45  # at most: more hardly train faster, and a crash costs less
@@ -164,6 +164,7 @@ class CellWork:
         propagation = Propagation(self.graph, config.operator, config.basis, config.hops)
         parts, task = node_sets(self.graph), find_task()
         task = task.fitted(parts["train"].labels, self.graph.num_classes)
+        parts = weighted_sets(parts, task, both[0][1], self.graph.class_names)
         last_look = 0.0
 
         def note(state: Any) -> None:

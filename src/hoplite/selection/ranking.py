@@ -268,6 +268,8 @@ def train_command(
     for name, value in options.items():
         if name not in idle and (name in shown or value != usual[name]):
             flag = f"--{name.replace('_', '-')}"
+            if isinstance(value, tuple | list):  # weights of classes
+                value = ",".join(f"{class_}={weight:g}" for class_, weight in value)
             words += [flag] if value is True else [flag, str(value)]
     words += ["--split-seed", str(split_seed)] if split_seed else []
     for name, value in (tables or {}).items():

@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 from torch import Tensor
 
-from hoplite.errors import ModelFileError, check_choice
+from hoplite.config import ClassWeights
+from hoplite.errors import ConfigError, ModelFileError, check_choice
 from hoplite.tasks.evaluation import Evaluation
 
 
@@ -81,6 +82,29 @@ class Task(ABC):
         """The task with what the labels of the training nodes tell it."""
         return self
 
+    def class_weights(
+        self, given: str | ClassWeights, seen: np.ndarray, names: Sequence[str]
+    ) -> np.ndarray | None:
+        """What a node of each class counts in the loss: (m,), from the setting; None for 1.
+
+        ``seen`` are the labels of the training nodes.
+        """
+        if given != "none":
+            raise ConfigError(f"class_weight is given, but {self.name} has no classes; leave it.")
+        return None
+
+    def tuned(self, threshold: str, labels: np.ndarray, logits: np.ndarray) -> Self:
+        """The task with what is chosen on validation nodes: where a class begins."""
+        if threshold != "half":
+            raise ConfigError(
+                f"threshold is {threshold!r}, but {self.name} has no two classes; leave it out."
+            )
+        return self
+
+    def decisions(self, logits: np.ndarray) -> np.ndarray:
+        """Outputs (..., m) such that the largest one is the prediction, of classes."""
+        return logits
+
     def state(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
         return dataclasses.asdict(self)
@@ -114,8 +138,13 @@ class Task(ABC):
         """
 
     @abstractmethod
-    def loss(self, logits: Tensor, targets: Tensor, count: float) -> Tensor:
-        """sum_v l(z_v, t_v) / count, differentiable: (rows, R, m) -> (R,)."""
+    def loss(
+        self, logits: Tensor, targets: Tensor, count: float, weights: Tensor | None = None
+    ) -> Tensor:
+        """sum_v w_v l(z_v, t_v) / count, differentiable: (rows, R, m) -> (R,).
+
+        ``weights`` are (rows,), all 1 if None.
+        """
 
     @abstractmethod
     def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:

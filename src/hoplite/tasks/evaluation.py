@@ -150,6 +150,32 @@ def _log_loss(labels: np.ndarray, probabilities: np.ndarray) -> float:
     return total / len(labels)
 
 
+def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> float:
+    """The t for which ``probabilities >= t`` (n,) tells best which nodes are ``inside``.
+
+    ``by`` is "balanced", the balanced accuracy, or "f1". Of equal ones that nearest to 1/2. It is
+    half way between the probability of a node and the next lower one.
+
+    >>> best_threshold("balanced", np.array([False, True, True]), np.array([0.1, 0.2, 0.3]))
+    0.15000000000000002
+    """
+    from sklearn.metrics import precision_recall_curve, roc_curve
+
+    if by == "balanced":
+        wrong, right, cuts = roc_curve(inside, probabilities, drop_intermediate=False)
+        values, cuts = right[1:] - wrong[1:], cuts[1:]  # the first cut is above all
+    else:
+        precision, recall, cuts = precision_recall_curve(inside, probabilities)
+        values = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
+        values = values[:-1]
+    known = np.unique(probabilities.astype(np.float64))
+    lower = known[np.maximum(np.searchsorted(known, cuts.astype(np.float64)) - 1, 0)]
+    found = (cuts + lower) / 2
+    equal = np.flatnonzero(values >= values.max() - 1e-12)
+    best = found[equal[np.abs(found[equal] - 0.5).argmin()]]
+    return float(np.clip(best, 1e-12, 1 - 1e-12))
+
+
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = BINS) -> float:
     """How far the probabilities of the most probable classes are from their share of right ones.
 

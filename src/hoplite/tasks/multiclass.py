@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
-from hoplite.errors import GraphError
+from hoplite.config import ClassWeights
+from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.tasks.base import LOSS, Metric, Task
-from hoplite.tasks.evaluation import Evaluation, class_figure, evaluate_classes
+from hoplite.tasks.evaluation import Evaluation, best_threshold, class_figure, evaluate_classes
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Multiclass(Task):
     probabilities for every node, so it always predicts the largest class. Of two classes the rarer
     one is ``positive``: ROC AUC and average precision are of it (of equals, of the second). Two
     classes have two outputs, as others have: softmax of them is the sigmoid of their difference,
-    and whatever reads a model finds one column for each class.
+    and whatever reads a model finds one column for each class. The positive one is predicted where
+    its probability is ``threshold`` or more (at 1/2, more than that, if it is the second).
 
     >>> z = torch.tensor([[[2.0, 0.0]], [[3.0, 1.0]]])
     >>> [value.tolist() for value in Multiclass().measure(z, torch.tensor([0, 1]), 2)]
@@ -50,6 +52,7 @@ class Multiclass(Task):
     compared = ("accuracy", "balanced_accuracy", "roc_auc")
     unknowing = "always predicting the largest class"
     shares: tuple[float, ...] = ()
+    threshold: float = 0.5
 
     @property
     def positive(self) -> int | None:
@@ -78,11 +81,64 @@ class Multiclass(Task):
             raise GraphError(f"label {outside} is not in 0 .. {outputs - 1}.")
         return torch.from_numpy(np.array(labels, np.int64))
 
-    def loss(self, logits: Tensor, targets: Tensor, count: float) -> Tensor:
+    def class_weights(
+        self, given: str | ClassWeights, seen: np.ndarray, names: Sequence[str]
+    ) -> np.ndarray | None:
+        """``"balanced"``: n / (m n_c) for n_c of n training nodes; 1 for classes not named."""
+        if given == "none":
+            return None
+        found = np.ones(len(names))
+        if isinstance(given, str):
+            from sklearn.utils.class_weight import compute_class_weight
+
+            present = np.unique(seen)
+            found[present] = compute_class_weight(given, classes=present, y=seen)
+            return found
+        for name, weight in given:
+            found[list(names).index(check_choice("the class of class_weight", name, names))] = (
+                weight
+            )
+        return found
+
+    def tuned(self, threshold: str, labels: np.ndarray, logits: np.ndarray) -> Self:
+        """The threshold of the highest balanced accuracy, or F1 of the positive class.
+
+        Of equal ones the nearest to 1/2 is taken; it lies half way to the next probability.
+        """
+        if threshold == "half":
+            return self
+        if self.positive is None:
+            raise ConfigError(
+                f"threshold is {threshold!r} but there are {len(self.shares)} classes; it is for "
+                "two, so leave it out."
+            )
+        inside = labels == self.positive
+        if inside.all() or not inside.any():
+            return self
+        return dataclasses.replace(
+            self, threshold=best_threshold(threshold, inside, self.link(logits)[:, self.positive])
+        )
+
+    def decisions(self, logits: np.ndarray) -> np.ndarray:
+        """As they are, with log(t / (1 - t)) taken from the positive class's, t the threshold."""
+        if self.threshold == 0.5 or self.positive is None:
+            return logits
+        shift = np.zeros(2, logits.dtype)
+        shift[self.positive] = np.log(self.threshold / (1 - self.threshold))
+        return logits - shift
+
+    def loss(
+        self, logits: Tensor, targets: Tensor, count: float, weights: Tensor | None = None
+    ) -> Tensor:
         picked = targets.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
-        return -log_softmax(logits, dim=2).gather(2, picked).sum(dim=(0, 2)) / count
+        found = log_softmax(logits, dim=2).gather(2, picked)
+        if weights is not None:
+            found = found * weights.view(-1, 1, 1)
+        return -found.sum(dim=(0, 2)) / count
 
     def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
+        if self.threshold != 0.5:
+            logits = torch.from_numpy(self.decisions(logits.numpy()))
         right = logits.argmax(dim=2) == targets.unsqueeze(1)
         return (right.double().sum(dim=0) / count,)
 
@@ -90,12 +146,12 @@ class Multiclass(Task):
         return torch.tensor(logits).softmax(dim=-1).numpy()
 
     def predict(self, logits: np.ndarray) -> np.ndarray:
-        return logits.argmax(axis=1)
+        return self.decisions(logits).argmax(axis=1)
 
     def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """``predicted``, the name of the class, and its ``probability``."""
         probabilities = self.link(logits)
-        winners = probabilities.argmax(axis=1)
+        winners = self.predict(logits)
         return {
             "predicted": pa.array(names).take(pa.array(winners)),
             "probability": probabilities[np.arange(len(winners)), winners],

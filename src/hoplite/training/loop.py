@@ -42,7 +42,7 @@ from hoplite.training.runs import (
 from hoplite.training.stored_rows import shuffled_windows
 
 LOWEST = -np.finfo(np.float64).max
-SHARED = ("optimizer", "epochs", "patience", "order", "batch", "monitor", "tie")
+SHARED = ("optimizer", "epochs", "patience", "order", "batch", "monitor", "tie", "class_weight")
 
 
 def fit_runs(
@@ -139,6 +139,7 @@ class ScoredRows:
     targets: Tensor
     mine: np.ndarray
     processes: int
+    weights: Tensor | None = None
 
     @classmethod
     def of(
@@ -151,13 +152,16 @@ class ScoredRows:
         nodes, hops_first = nodes[mine], order == "hops-first"
         targets = task.targets(np.asarray(part.labels), model.num_classes)
         targets = targets[torch.from_numpy(mine)]
+        weights = None
+        if part.weights is not None:
+            weights = torch.from_numpy(part.weights[mine]).to(source.dtype)
         rows: Tensor | None = None
         if model.config.standardize:  # mean and deviation are over all nodes
             rows = torch.from_numpy(nodes - first)
             view: View = source.view(hops_first=hops_first)
         else:
             view = source.view(nodes, hops_first=hops_first)
-        return cls(model, view, rows, task, targets, mine, team.size)
+        return cls(model, view, rows, task, targets, mine, team.size, weights)
 
     @property
     def total(self) -> int:
@@ -179,7 +183,7 @@ class ScoredRows:
     def measured(self, logits: Tensor) -> tuple[Tensor, ...]:
         """As :meth:`measure`, of outputs (rows, R, m) that are known."""
         count = self.total / self.processes
-        loss = self.task.loss(logits, self.targets, count)
+        loss = self.task.loss(logits, self.targets, count, self.weights)
         return loss, *self.task.measure(logits.detach(), self.targets, count)
 
     def batches(self, batch: int, seed: int, epoch: int) -> Iterator[ScoredRows]:
@@ -196,9 +200,13 @@ class ScoredRows:
                 mine = self.mine[part]
                 rows = place[part[mine]]
                 inside = torch.from_numpy(np.searchsorted(here, rows))
-                targets = self.targets[torch.from_numpy(rows)]
+                inner = torch.from_numpy(rows)
+                targets = self.targets[inner]
+                weights = None if self.weights is None else self.weights[inner]
                 view = near.part(inside, kept)
-                yield ScoredRows(self.model, view, None, self.task, targets, mine, self.processes)
+                yield ScoredRows(
+                    self.model, view, None, self.task, targets, mine, self.processes, weights
+                )
 
 
 class _Batch:

@@ -30,9 +30,11 @@ from hoplite.training.runs import (
     RunResult,
     TrainingProgress,
     at_best,
+    checked_weights,
     node_sets,
     plan_runs,
     require_result,
+    weighted_sets,
 )
 from hoplite.training.streamed import StoredPropagation
 
@@ -179,7 +181,9 @@ class TrainingResult:
         found, least = self.best_run.metrics(part), self.baseline(part)
         if found is None or least is None:
             return None
-        lost = [name for name in self.task.compared if found[name] <= least[name]]
+        given_up = {self.task.score.name} if self.training_config.trades_accuracy else set()
+        compared = [name for name in self.task.compared if name not in given_up]
+        lost = [name for name in compared if found[name] <= least[name]]
         if not lost:
             return None
         told = [
@@ -266,6 +270,7 @@ def train(
     progress: Callable[[TrainingProgress], None] | None = None,
     memory: str | int | None = None,
     team: Team = ALONE,
+    sample_weight: Any = None,
     **options: Any,
 ) -> TrainingResult:
     """Train ``model`` on ``graph``'s split, once per seed, and score each run on the test nodes.
@@ -281,6 +286,7 @@ def train(
     progress : called after every epoch
     memory : for a store: peak of this process, such as "4GB" (the default)
     team : for a store: the processes that share its rows, see :mod:`hoplite.training.distributed`
+    sample_weight : (n,) what each node counts in the loss, 1 if not given
     options : fields of ModelConfig and TrainingConfig, such as ``hops=20, lr=0.2``
 
     >>> import hoplite
@@ -309,6 +315,13 @@ def train(
     parts, chosen = node_sets(data), as_seeds(seeds)
     outputs = task.outputs(data.labels, data.class_names)
     task = task.fitted(parts["train"].labels, outputs)
+    each = checked_weights(sample_weight, data.num_nodes)
+    parts = weighted_sets(parts, task, training_config, data.class_names, each)
+    if training_config.threshold != "half" and not len(parts["val"]):
+        raise ConfigError(
+            f"threshold is {training_config.threshold!r}, which validation nodes choose, but there "
+            "are none; give the graph some, or leave it out."
+        )
     built = build_model(model_config, data.num_features, outputs)
     if store is None:
         source = Propagation(
@@ -408,13 +421,11 @@ def scored_run(
         },
     )
     outputs = _outputs(trained, result, source, parts, task)
-    found = [np.nan] * len(task.metrics)
-    if "test" in outputs:
-        labels, logits = outputs["test"]
-        targets = task.targets(labels, trained.num_classes)
-        measured = task.measure(torch.from_numpy(logits).unsqueeze(1), targets, len(labels))
-        found = [float(value) for value in measured]
-    scores |= {f"test_{m.name}": value for m, value in zip(task.metrics, found, strict=True)}
+    if "val" in outputs and result.run.config.threshold != "half":
+        task = task.tuned(result.run.config.threshold, *outputs["val"])
+        trained.training[TASK_STATE] = task.state()
+        scores |= _measured(task, outputs, "val")
+    scores |= _measured(task, outputs, "test")
     return ScoredRun(
         seed=result.run.seed,
         model=trained,
@@ -427,6 +438,18 @@ def scored_run(
         task=task,
         outputs=outputs,
     )
+
+
+def _measured(
+    task: Task, outputs: Mapping[str, tuple[np.ndarray, np.ndarray]], part: str
+) -> dict[str, float]:
+    """The task's metrics of a part; NaN if its outputs are not known."""
+    found: Sequence[Any] = [np.nan] * len(task.metrics)
+    if part in outputs:
+        labels, logits = outputs[part]
+        targets = task.targets(labels, logits.shape[1])
+        found = task.measure(torch.from_numpy(logits).unsqueeze(1), targets, len(labels))
+    return {f"{part}_{m.name}": float(v) for m, v in zip(task.metrics, found, strict=True)}
 
 
 def _outputs(

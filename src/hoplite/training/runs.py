@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.orders import Plan, Problem, free_memory, make_plan
+from hoplite.tasks import Task
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.streamed import StoredPropagation
 
@@ -87,10 +89,24 @@ class TrainingProgress:
 
 @dataclass(frozen=True)
 class NodeSet:
-    """Nodes with their known labels."""
+    """Nodes with their known labels, and what each counts in the loss: (n,), 1 if None."""
 
     nodes: np.ndarray
     labels: np.ndarray
+    weights: np.ndarray | None = None
+
+    def weighted(self, *factors: np.ndarray | None) -> NodeSet:
+        """The set with the product of the ``factors`` (n,) as weights, divided by its mean.
+
+        So twice the weight of a node is the node twice, and a penalty keeps its share.
+        """
+        given = [np.asarray(factor, np.float64) for factor in factors if factor is not None]
+        if not given or not len(self):
+            return self
+        product = np.prod(given, axis=0)
+        if not product.sum() > 0:
+            raise GraphError("all weights of a part of the split are 0; give a node a larger one.")
+        return NodeSet(self.nodes, self.labels, product / product.mean())
 
     def check(self, num_nodes: int) -> None:
         """Raise GraphError unless every node is in range and has a label."""
@@ -119,6 +135,39 @@ def node_sets(data: NodeData) -> dict[str, NodeSet]:
     """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split."""
     parts = {name: getattr(data.split, name) for name in PARTS}
     return {name: NodeSet(nodes, data.labels[nodes]) for name, nodes in parts.items()}
+
+
+def weighted_sets(
+    parts: Mapping[str, NodeSet],
+    task: Task,
+    config: TrainingConfig,
+    names: Sequence[str],
+    sample_weight: np.ndarray | None = None,
+) -> dict[str, NodeSet]:
+    """``parts`` with the weights of their nodes: of their class, and of their own (all nodes')."""
+    of_class = task.class_weights(config.class_weight, parts["train"].labels, names)
+    return {
+        name: part.weighted(
+            None if of_class is None else of_class[part.labels],
+            None if sample_weight is None else sample_weight[part.nodes],
+        )
+        for name, part in parts.items()
+    }
+
+
+def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
+    """A weight for each of ``count`` nodes, or None; GraphError if they are anything else."""
+    if sample_weight is None:
+        return None
+    found = np.asarray(sample_weight)
+    if found.shape != (count,) or found.dtype.kind not in "biuf":
+        raise GraphError(
+            f"sample_weight has shape {found.shape} and type {found.dtype} for {count:,} nodes; "
+            "pass one number each."
+        )
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise GraphError("sample_weight holds a negative number, NaN or infinity; use 0 or more.")
+    return found.astype(np.float64)
 
 
 def plan_runs(

@@ -1,0 +1,197 @@
+"""Weights in the loss and thresholds: what helps where one class is rare."""
+
+import json
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.metrics import balanced_accuracy_score, f1_score
+from sklearn.utils.class_weight import compute_sample_weight
+from tests.commands import hoplite
+from tests.training.scattered import scattered_graph
+from tests.training.test_monitor import rare
+from tests.untidy import SEEDS
+
+from hoplite import (
+    ConfigError,
+    GraphError,
+    LGCClassifier,
+    SGCClassifier,
+    Split,
+    TrainedModel,
+    TrainingConfig,
+    search,
+    train,
+)
+from hoplite.explain import explain, flips
+from hoplite.predictions import predict_table
+from hoplite.selection import train_command
+from hoplite.store import propagate
+from hoplite.tasks.evaluation import best_threshold
+
+OPTIONS = {"hops": 1, "dropout": 0, "lr": 0.1, "epochs": 30, "bias": True}
+
+
+def test_a_weight_of_two_is_the_node_twice():
+    graph = scattered_graph()
+    nodes = np.union1d(np.arange(0, 60, 2), [59])  # the only one of its class
+    y = graph.labels[nodes]
+    times = np.random.default_rng(4).integers(0, 4, len(nodes))
+    times[np.unique(y, return_index=True)[1]] = 3  # every class stays
+    many = LGCClassifier(graph, **OPTIONS).fit(np.repeat(nodes, times), np.repeat(y, times))
+    weighted = LGCClassifier(graph, **OPTIONS).fit(nodes, y, sample_weight=times)
+    plain = LGCClassifier(graph, **OPTIONS).fit(nodes, y)
+    np.testing.assert_allclose(weighted.coef_, many.coef_, atol=1e-8)
+    assert np.abs(weighted.coef_ - plain.coef_).max() > 0.01
+    mask = np.isin(np.arange(graph.num_nodes), nodes)
+    each = np.zeros(graph.num_nodes)
+    each[nodes] = times
+    masked = LGCClassifier(graph, **OPTIONS).fit(mask, graph.labels, sample_weight=each)
+    np.testing.assert_array_equal(masked.coef_, weighted.coef_)
+    with_train = train(graph.with_split(Split(nodes)), "lgc", **OPTIONS, sample_weight=each)
+    np.testing.assert_allclose(with_train.model.weights["theta"].numpy().T, weighted.coef_)
+
+
+@pytest.mark.parametrize("batch", [0, 4])
+def test_balanced_is_scikit_learns_in_memory_and_from_a_store(tmp_path, batch):
+    graph = scattered_graph()
+    weights = np.ones(graph.num_nodes)
+    for part in (graph.split.train, graph.split.val):  # a part has the classes' training weights
+        seen = graph.labels[graph.split.train]
+        of_class = dict(zip(seen, compute_sample_weight("balanced", seen), strict=True))
+        weights[part] = [of_class[c] for c in graph.labels[part]]
+    options = OPTIONS | {"batch": batch, "seeds": 2}
+    balanced = train(graph, "lgc", class_weight="balanced", **options)
+    by_node = train(graph, "lgc", sample_weight=weights, **options)
+    named = train(graph, "lgc", class_weight={str(c): w for c, w in of_class.items()}, **options)
+    stored = train(
+        propagate(graph, tmp_path / "store", hops=1), "lgc", class_weight="balanced", **options
+    )
+    plain = train(graph, "lgc", **options)
+    for other, close in ((by_node, True), (named, True), (stored, True), (plain, False)):
+        for run, twin in zip(balanced.runs, other.runs, strict=True):
+            for curve in ("train_loss", "val_loss"):
+                pair = run.history[curve][:5], twin.history[curve][:5]
+                assert np.allclose(*pair, rtol=1e-4) is close
+    assert (
+        balanced.metrics("val")["balanced_accuracy"].mean
+        >= plain.metrics("val")["balanced_accuracy"].mean
+    )
+
+
+@settings(deadline=None)
+@given(SEEDS, st.sampled_from(["balanced", "f1"]), st.integers(1, 6))
+def test_the_threshold_is_the_best_there_is(seed, by, digits):
+    rng = np.random.default_rng(seed)
+    inside = rng.random(30) < 0.2
+    inside[:2] = True, False
+    probabilities = np.clip(rng.random(30) ** 3 + 0.2 * inside, 0, 1).round(digits)
+    found = best_threshold(by, inside, probabilities.astype(np.float32))
+    measure = balanced_accuracy_score if by == "balanced" else f1_score
+    reached = [measure(inside, probabilities >= cut) for cut in np.unique(probabilities)]
+    assert measure(inside, probabilities >= found) == pytest.approx(max(reached))
+
+
+@pytest.mark.parametrize("by", ["balanced", "f1"])
+def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
+    graph = rare(1)
+    options = {"hops": 1, "dropout": 0, "lr": 0.05, "bias": True, "monitor": "auc"}
+    half = train(graph, "lgc", **options)
+    result = train(graph, "lgc", threshold=by, **options)
+    assert result.model.task.threshold < 0.5  # the class is rare
+    val, test = (getattr(graph.split, part) for part in ("val", "test"))
+    for part in (val, test):
+        np.testing.assert_array_equal(
+            result.model.predict_proba(graph)[part], half.model.predict_proba(graph)[part]
+        )
+    measure = balanced_accuracy_score if by == "balanced" else f1_score
+    found, before = (
+        measure(graph.labels[val], one.model.predict(graph)[val]) for one in (result, half)
+    )
+    assert found > before
+    model = TrainedModel.load(result.model.save(tmp_path / "model"))
+    assert model.task == result.model.task
+    predicted = model.predict(graph)
+    assert result.runs[0].test_accuracy == np.mean(predicted[test] == graph.labels[test])
+    assert result.runs[0].val_accuracy == np.mean(predicted[val] == graph.labels[val])
+    told = result.runs[0].val_metrics
+    assert told["balanced_accuracy"] == pytest.approx(
+        balanced_accuracy_score(graph.labels[val], predicted[val])
+    )
+    table = predict_table(model, graph)
+    names = np.array(graph.class_names)
+    assert table["predicted"].to_pylist() == names[predicted].tolist()
+    changed = np.flatnonzero(predicted != model.logits(graph).argmax(axis=1))
+    assert changed.size
+    node = int(changed[0])
+    probability = model.predict_proba(graph)[node, predicted[node]]
+    assert table["probability"][node].as_py() == pytest.approx(probability)
+    why = explain(model, graph, node)
+    assert why.class_ == names[predicted[node]]
+    assert why.summary().node.predicted == names[predicted[node]]
+    assert flips(model, graph, node).margin >= 0
+    parts = [(part, graph.labels[part]) for part in (graph.split.train, val)]
+    fitted = LGCClassifier(graph, threshold=by, **options).fit(*parts[0], validation=parts[1])
+    np.testing.assert_array_equal(fitted.predict(np.arange(graph.num_nodes)), predicted)
+
+
+def test_what_weights_and_thresholds_must_be():
+    graph = scattered_graph()
+    for wrong in ("balance", "a=b", {}, {"a": -1}, {"a": float("nan")}, 3, [["a"]]):
+        with pytest.raises(ConfigError, match="class_weight is"):
+            TrainingConfig(class_weight=wrong)
+    assert TrainingConfig(class_weight=None).class_weight == "none"
+    with pytest.raises(ConfigError, match="the class of class_weight is 'fraud'"):
+        train(graph, "sgc", class_weight={"fraud": 2})
+    with pytest.raises(ConfigError, match="there are 3 classes; it is for two"):
+        train(graph, "sgc", threshold="f1", epochs=2)
+    two = rare()
+    alone = two.with_split(Split(two.split.train))
+    with pytest.raises(ConfigError, match="which validation nodes choose"):
+        train(alone, "sgc", threshold="f1", epochs=2)
+    nodes = two.split.train
+    with pytest.raises(ConfigError, match="which validation nodes choose"):
+        SGCClassifier(two, threshold="f1", epochs=2).fit(nodes, two.labels[nodes])
+    for wrong, sentence in (
+        (np.ones(3), "shape"),
+        (np.full(400, -1.0), "negative"),
+        (np.full(400, np.nan), "NaN"),
+        (["x"] * 400, "type"),
+    ):
+        with pytest.raises(GraphError, match=sentence):
+            train(two, "sgc", epochs=2, sample_weight=wrong)
+    with pytest.raises(GraphError, match="all weights of a part"):
+        train(two, "sgc", epochs=2, sample_weight=np.zeros(400))
+
+
+def test_the_command_line_and_a_search_weigh_classes(tmp_path):
+    (tmp_path / "club").mkdir()
+    graph = rare(5)
+    lines = ["id,label," + ",".join(f"f{j}" for j in range(5))]
+    for i in range(400):
+        values = ",".join(f"{x:.4f}" for x in graph.features[i])
+        lines.append(f"{i},{'bad' if graph.labels[i] else 'good'},{values}")
+    (tmp_path / "club" / "nodes.csv").write_text("\n".join(lines))
+    edges = [f"{i},{(7 * i + 1) % 400}" for i in range(400)]
+    (tmp_path / "club" / "edges.csv").write_text("\n".join(["source,target", *edges]))
+    options = ["--hops", 1, "--bias", "--epochs", 60, "--lr", 0.1, "--dropout", 0, "--seeds", 2]
+    recalls = {}
+    for weight in ("none", "balanced", "bad=30,good=1"):
+        words = ["train", tmp_path / "club", *options, "--class-weight", weight]
+        done = hoplite(*words, "--json", "--threshold", "half")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        recalls[weight] = found["runs"][0]["metrics"]["val"]["classes"]["bad"]["recall"]
+    assert recalls["none"] < recalls["balanced"] <= recalls["bad=30,good=1"]
+    done = hoplite("train", tmp_path / "club", *options, "--monitor", "auc", "--threshold", "f1")
+    for text in ("AUC %", "AP %", "mean ± std", " of 60"):
+        assert text in done.stdout
+    space = tmp_path / "mine.toml"
+    space.write_text('[any]\nlr = 0.1\nhops = 1\nclass_weight = ["none", "balanced"]\n')
+    result = search(
+        graph, "sgc", grid=str(space), out=tmp_path / "s", seeds=1, epochs=5, monitor="f1"
+    )
+    assert {one.options["class_weight"] for one in result.ranking} == {"none", "balanced"}
+    command = train_command("club", "sgc", {"class_weight": (("a b", 2.0), ("c", 1.0))}, 1)
+    assert "--class-weight 'a b=2,c=1'" in command
