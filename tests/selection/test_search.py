@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -66,6 +67,22 @@ def test_a_cell_trains_as_train_does(graphs, grid, tmp_path) -> None:
     for candidate in result.ranking[:4]:
         alone = hoplite.train(graph, "lgc", seeds=2, **candidate.options)
         assert [run.val_accuracy for run in alone.runs] == pytest.approx(candidate.val)
+
+
+def test_a_search_gives_a_model(graphs, grid, tmp_path) -> None:
+    graph, out = small(graphs), tmp_path / "s"
+    result = search(graph, "lgc", grid=grid, out=out, seeds=2, epochs=20)
+    trained = hoplite.train(graph, "lgc", seeds=2, **result.best.options)
+    wanted = trained.model.logits(graph)
+    np.testing.assert_array_equal(result.model.logits(graph), wanted)
+    saved = hoplite.TrainedModel.load(out / "model")
+    np.testing.assert_array_equal(saved.logits(graph), wanted)
+    shutil.rmtree(out / "model")  # as earlier versions left it
+    again = search(graph, "lgc", grid=grid, out=out, seeds=2, epochs=20)
+    np.testing.assert_array_equal(again.model.logits(graph), wanted)
+    biased = search(graph, "lgc", grid=grid, out=out, seeds=2, epochs=20, protocol="test")
+    assert biased.save_model() is None
+    assert biased.model.config.hops == biased.best.options["hops"]
 
 
 def test_validation_never_reads_the_test_set(graphs, tmp_path) -> None:

@@ -74,7 +74,8 @@ def search(
     """Train every configuration of a grid on DATASET, several seeds each, and choose one.
 
     It may be stopped at any moment, or killed: the same command goes on where it was. Several may
-    share one --out, on one machine or on several with a common disk.
+    share one --out, on one machine or on several with a common disk. The model that was chosen on
+    validation is in --out/model.
 
     An option of `hoplite train` that is given here holds for all configurations.
 
@@ -127,6 +128,8 @@ def search(
         ),
         "out": str(out),
     }
+    if protocol == "validation":
+        places["saved"] = str(result.save_model())
     if export is not None:
         write_table(result.table(), export)
         places["export"] = str(export)
@@ -134,8 +137,9 @@ def search(
         print_json(asdict(summary) | places)
         return
     _print(result, summary)
-    for name, place in zip(("Again", "Ledger", "Runs"), places.values(), strict=False):
-        print_line(f"{name}: {place}")
+    titles = {"command": "Again", "out": "Ledger", "saved": "Model", "export": "Runs"}
+    for name, place in places.items():
+        print_line(f"{titles[name]}: {place}")
 
 
 def _print(result: SearchResult, summary: Summary) -> None:

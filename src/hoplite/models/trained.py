@@ -22,6 +22,7 @@ from hoplite.models.alignment import (
     check_classes,
     check_stored,
 )
+from hoplite.models.export import hop_arrays, hop_module, write_onnx
 from hoplite.models.from_store import stored_logits
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
@@ -158,6 +159,26 @@ class TrainedModel:
         )
         write_folder(folder, model, self.weights, result, overwrite=overwrite)
         return Path(folder)
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """``weight`` ((k + 1) d, m) and ``bias`` (m,), which make logits of stacked hop features.
+
+        logits = [P_0, .., P_k] weight + bias with P_i = p_i(S) X, as
+        ``HopFeatures(graph, hops=k, operator=..., basis=..., stack=True)`` gives them; block i of
+        the weight is c_i Theta. ConfigError for models that are no such sum.
+        """
+        return hop_arrays(self)
+
+    def to_torch(self) -> torch.nn.Linear:
+        """The map of :meth:`to_arrays` as a torch module."""
+        return hop_module(self)
+
+    def to_onnx(self, path: str | Path) -> None:
+        """Write the map of :meth:`to_arrays` as ONNX: ``hops`` to ``logits``.
+
+        It needs the extra ``export``.
+        """
+        write_onnx(self, path)
 
     @classmethod
     def load(cls, folder: str | Path) -> TrainedModel:

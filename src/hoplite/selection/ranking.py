@@ -15,6 +15,7 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +26,11 @@ from hoplite.errors import HopliteError, LedgerError, check_choice
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.models import all_settings, idle_settings, without_idle
+from hoplite.models.trained import TrainedModel
 from hoplite.selection.ledger import Count, Ledger, Share
-from hoplite.training.results import number, train
+from hoplite.training.results import TrainingResult, number, train
 
+MODEL = "model"  # the folder of the chosen model, in that of the ledger
 PROTOCOLS = ("validation", "test")
 BIASED = "biased: chosen on the test set, so an upper bound and no estimate"
 
@@ -160,6 +163,33 @@ class SearchResult:
     val: tuple[float, ...]
     test: tuple[float, ...]
     cut: str | None = None
+    graph: Graph | None = None
+    trained: TrainingResult | None = None  # the chosen configuration, if it was trained just now
+
+    @cached_property
+    def model(self) -> TrainedModel:
+        """The chosen configuration's model of the seed that is best on validation.
+
+        It is the one that was trained just now, or the one in the ledger's folder, or is trained.
+        """
+        folder, settings = self.ledger.folder / MODEL, self.ledger.settings
+        if self.trained is not None:
+            return self.trained.model
+        if self.protocol == "validation" and folder.is_dir():
+            return TrainedModel.load(folder)
+        return train(self.graph, settings.model, seeds=settings.seeds, **self.best.options).model
+
+    def save_model(self) -> Path | None:
+        """Keep the model in the ledger's folder as ``model``; where it is kept.
+
+        What was chosen on the test set is an upper bound and no model to use: None then.
+        """
+        folder = self.ledger.folder / MODEL
+        if self.protocol != "validation":
+            return None
+        if self.trained is not None or not folder.is_dir():
+            self.model.save(folder, overwrite=True)
+        return folder
 
     @property
     def best(self) -> Candidate:
@@ -211,14 +241,14 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
     path = ledger.folder / f"{protocol}.json"
     kept = _kept(path, best, len(ledger.settings.seeds))
     if kept is not None:
-        return SearchResult(protocol, ledger, ranking, kept[0], kept[1], cut)
-    val, test = best.val, best.test
+        return SearchResult(protocol, ledger, ranking, kept[0], kept[1], cut, graph)
+    val, test, trained = best.val, best.test, None
     if protocol == "validation":
         settings = ledger.settings
         trained = train(graph, settings.model, seeds=settings.seeds, **best.options)
         val = tuple(run.val_accuracy for run in trained.runs)
         test = tuple(run.test_accuracy for run in trained.runs)
-    result = SearchResult(protocol, ledger, ranking, val, test, cut)
+    result = SearchResult(protocol, ledger, ranking, val, test, cut, graph, trained)
     try:
         write_json(path, result.summary())
     except OSError as error:

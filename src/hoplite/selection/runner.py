@@ -55,6 +55,8 @@ def search(
 ) -> SearchResult:
     """Train a grid (or ``samples`` random draws from a space) and choose by ``protocol``.
 
+    The result has the chosen ``model``; under ``validation`` it is also saved, as ``out/model``.
+
     The same call on the same ``out`` continues what was interrupted; see :func:`run_search`.
     ``graph`` is all that ``train`` takes; its ``fixed`` options hold for all configurations.
     """
@@ -72,7 +74,9 @@ def search(
         seeds=seeds, screen=space.screen(name, model, fixed), protocol=protocol, workers=workers,
         cluster=cluster, progress=progress,
     )  # fmt: skip
-    return choose(data, ledger, protocol, cut=space.cut(name, model, fixed))
+    result = choose(data, ledger, protocol, cut=space.cut(name, model, fixed))
+    result.save_model()
+    return result
 
 
 def run_search(

@@ -1,0 +1,87 @@
+"""A trained model for programs without Hoplite: arrays, a torch module, ONNX.
+
+What it reads are hop features, as :class:`hoplite.HopFeatures` or a hop store gives them.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from hoplite.errors import ConfigError, HopliteError, require_extra
+from hoplite.files import atomic_write
+
+if TYPE_CHECKING:
+    from hoplite.models.trained import TrainedModel
+
+OPSET, IR_VERSION = 17, 8  # of 2022, which all runtimes since then read
+
+
+def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
+    """``weight`` ((k + 1) d, m) and ``bias`` (m,): logits = [P_0, .., P_k] weight + bias.
+
+    Block i of the weight is c_i Theta, for P_i = p_i(S) X. ConfigError for models that are no such
+    sum: gated ones, and those that standardise their outputs over all nodes or need edges.
+    """
+    kind, config = model.config.kind, model.config
+    if not kind.linear or kind.gated or kind.coefficient_per != "hop":
+        raise ConfigError(
+            f"a {config.model} is no linear map of hop features; export an sgc, egc or lgc."
+        )
+    if config.standardize:
+        raise ConfigError(
+            "the model standardises its outputs over all nodes of a graph, which hop features of "
+            "one node do not tell; train it with standardize=False to export it."
+        )
+    theta = model.weights["theta"].detach().numpy()
+    blocks = model.coefficients_[:, None, None] * theta
+    bias = model.weights.get("bias")
+    return {
+        "weight": blocks.reshape(-1, theta.shape[1]).astype(np.float32),
+        "bias": np.zeros(theta.shape[1], np.float32) if bias is None else bias.detach().numpy(),
+    }
+
+
+def hop_module(model: TrainedModel) -> torch.nn.Linear:
+    """The map from stacked hop features (rows, (k + 1) d) to logits (rows, m), as a module."""
+    arrays = hop_arrays(model)
+    module = torch.nn.Linear(*arrays["weight"].shape)
+    with torch.no_grad():
+        module.weight.copy_(torch.from_numpy(np.ascontiguousarray(arrays["weight"].T)))
+        module.bias.copy_(torch.from_numpy(arrays["bias"]))
+    return module
+
+
+def write_onnx(model: TrainedModel, path: str | Path) -> None:
+    """The same map as ONNX: ``hops`` (rows, (k + 1) d) float32 to ``logits`` (rows, m).
+
+    The model's facts (classes, features, hops, operator, basis) are its metadata, as JSON.
+    """
+    require_extra("export", "to_onnx", "onnx")
+    from onnx import TensorProto, checker, helper, numpy_helper
+
+    arrays = hop_arrays(model)
+    inputs, outputs = arrays["weight"].shape
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["hops", "weight", "bias"], ["logits"])],
+        "hoplite",
+        [helper.make_tensor_value_info("hops", TensorProto.FLOAT, ["rows", inputs])],
+        [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", outputs])],
+        [numpy_helper.from_array(values, name) for name, values in arrays.items()],
+    )
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
+    made.ir_version, made.producer_name = IR_VERSION, "hoplite"
+    config = model.config
+    facts = {name: getattr(config, name) for name in ("model", "hops", "operator", "basis")}
+    names = {"class_names": model.class_names, "feature_names": model.feature_names}
+    helper.set_model_props(made, {k: json.dumps(v) for k, v in (facts | names).items()})
+    checker.check_model(made)
+    try:
+        with atomic_write(path) as file:
+            file.write(made.SerializeToString())
+    except OSError as error:
+        raise HopliteError(f"cannot write {path}: {error.strerror or error}.") from error
