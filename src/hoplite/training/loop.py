@@ -386,7 +386,7 @@ class _Batch:
         count, running = len(self.runs), len(self.active)
         done = (count - running) * epochs + running * (epoch + 1)
         known = self.monitor.rank(self.best_rank[self.best_epoch >= 0])
-        value = float(known.mean()) if "val" in self.scored else float("nan")
+        value = float(known.mean()) if "val" in self.scored and known.size else float("nan")
         return TrainingProgress(done, count * epochs, epoch + 1, epochs, running, value)
 
     def results(self) -> list[RunResult]:
