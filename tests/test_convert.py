@@ -111,14 +111,14 @@ def test_networkx_follows_the_rules_of_tables(club):
     assert chosen.feature_names == ("age",)
     assert chosen.class_names == ("Oslo", "Rome")
     assert set(chosen.adjacency.data) == {1}
-    assert_same(Graph.from_networkx(club.to_networkx()), club)
+    assert_same(Graph.from_networkx(club.to_networkx(), scale="none"), club)
 
 
 def test_networkx_and_back_on_an_untidy_graph(graphs):
     pytest.importorskip("networkx")
     graph = graphs(n=60, d=4, dtype=np.float32)
     graph = graph.with_features(graph.features, ["a", "b", "c", "d"])
-    assert_same(Graph.from_networkx(graph.to_networkx()), graph)
+    assert_same(Graph.from_networkx(graph.to_networkx(), scale="none"), graph)
 
 
 def test_networkx_nodes_are_any_hashable_and_attributes_may_be_vectors():
@@ -126,7 +126,7 @@ def test_networkx_nodes_are_any_hashable_and_attributes_may_be_vectors():
     grid = networkx.grid_2d_graph(4, 3)
     for node in grid:
         grid.nodes[node].update(id="n", x=np.array(node, float), label=node[0] > 1)
-    graph = Graph.from_networkx(grid)
+    graph = Graph.from_networkx(grid, scale="none")
     assert graph.node_ids == tuple(grid)
     assert graph.feature_names == ("x[0]", "x[1]")
     assert set(graph.class_names) == {"false", "true"}

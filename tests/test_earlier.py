@@ -13,7 +13,8 @@ from hoplite.datasets.disk_graph import DiskGraph
 from hoplite.store import HopStore
 
 EARLIER = Path(__file__).parent / "earlier"
-GRAPH = hoplite.load(EARLIER / "club")
+SGC = hoplite.TrainedModel.load(EARLIER / "models" / "sgc")
+GRAPH = hoplite.load(EARLIER / "club", prepare=SGC)  # as they are: nothing is scaled
 NAMES = sorted(path.stem for path in (EARLIER / "predictions").glob("*.csv"))
 
 
@@ -35,6 +36,11 @@ def test_models_predict_what_they_predicted(name: str, tmp_path: Path) -> None:
     again = hoplite.TrainedModel.load(tmp_path / "again")
     assert again.config == model.config
     np.testing.assert_array_equal(again.logits(GRAPH), model.logits(GRAPH))
+
+
+def test_models_do_not_take_columns_that_are_scaled() -> None:
+    with pytest.raises(hoplite.ModelFileError, match=r"'age' was prepared otherwise for club"):
+        SGC.predict(hoplite.load(EARLIER / "club"))
 
 
 def test_the_former_feature_gate_is_refused() -> None:
@@ -69,6 +75,8 @@ def test_stores_train_as_they_did(tmp_path: Path) -> None:
             before["val_accuracy"],
             before["test_accuracy"],
         )
+    grown = hoplite.propagate(EARLIER / "club", folder, hops=store.hops + 1)  # as it was begun
+    assert grown.hops == store.hops + 1
     half = HopStore.open(EARLIER / "store-bfloat16")
     assert half.verify() == []
     assert half.manifest.basis == "chebyshev"

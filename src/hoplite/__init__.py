@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hoplite.models import ModelConfig, register_model
     from hoplite.models.trained import TrainedModel
     from hoplite.node_data import NodeData
+    from hoplite.preparation import Preparation, TableOptions
     from hoplite.propagation.backend import set_num_threads
     from hoplite.selection import search
     from hoplite.spectrum import spectral_density
@@ -55,9 +56,11 @@ _HOMES = {
     "ModelConfig": "models",
     "ModelFileError": "errors",
     "NodeData": "node_data",
+    "Preparation": "preparation",
     "SGCClassifier": "estimators",
     "Split": "graph",
     "StoreError": "errors",
+    "TableOptions": "preparation",
     "TrainedModel": "models.trained",
     "TrainingConfig": "config",
     "TrainingResult": "training",
@@ -104,9 +107,11 @@ __all__ = [
     "ModelConfig",
     "ModelFileError",
     "NodeData",
+    "Preparation",
     "SGCClassifier",
     "Split",
     "StoreError",
+    "TableOptions",
     "TrainedModel",
     "TrainingConfig",
     "TrainingResult",

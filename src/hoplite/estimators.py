@@ -176,6 +176,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             names,
             graph.feature_names,
             known | {TASK_STATE: task.state()},
+            graph.preparation,
         )
         if val is not None and threshold != "half":
             logits = self.model_.logits_from(propagation)[val.nodes]

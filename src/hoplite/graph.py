@@ -25,6 +25,7 @@ from hoplite.graph_checks import (
     checked_labels,
     frozen,
 )
+from hoplite.preparation import Preparation
 from hoplite.sparse_checks import as_csr
 
 PARTS = ("train", "val", "test")
@@ -83,6 +84,8 @@ class Graph:
         Training, validation and test nodes.
     class_names, feature_names, node_ids : sequences, optional
         Names for reports and predictions; those of classes and features are kept as text.
+    preparation : Preparation, optional
+        How the features came from the columns of a table; a model that is trained here keeps it.
 
     A graph is never changed after construction, so copies are the graph itself.
 
@@ -99,6 +102,7 @@ class Graph:
     feature_names: tuple[str, ...] | None
     node_ids: tuple[Any, ...] | None
     name: str
+    preparation: Preparation | None
 
     def __init__(
         self,
@@ -110,6 +114,7 @@ class Graph:
         feature_names: Sequence[str] | None = None,
         node_ids: Sequence[Any] | None = None,
         name: str = "graph",
+        preparation: Preparation | None = None,
     ) -> None:
         adjacency = checked_adjacency(adjacency)
         n = adjacency.shape[0]
@@ -132,6 +137,7 @@ class Graph:
             "feature_names": None if feature_names is None else tuple(map(str, feature_names)),
             "node_ids": None if node_ids is None else tuple(node_ids),
             "name": name,
+            "preparation": preparation,
         }
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
@@ -209,6 +215,8 @@ class Graph:
             The columns that are features; all others if not given.
         seed, structural, name
             Of the split; how many structural features; of the graph.
+        prepare, scale, gaps, categories
+            How columns become features, as :func:`hoplite.datasets.read_tables` takes them.
 
         >>> import pyarrow as pa
         >>> nodes = pa.table({"who": ["ann", "bob", "cem"], "age": [3, 1, 2]})
@@ -232,7 +240,7 @@ class Graph:
             Attributes that are features; all that are not label or split if not given.
         label, split, weight : str or None
             Attributes of nodes, and of edges, if they are not called so; None for none.
-        seed, structural
+        seed, structural, prepare, scale, gaps, categories
             As in :meth:`from_frames`.
 
         >>> import networkx as nx
@@ -353,8 +361,13 @@ class Graph:
         return self._replace(labels=labels, class_names=class_names, split=Split())
 
     def with_features(self, features: Any, names: Sequence[str] | None = None) -> Graph:
-        """The same graph with other features."""
-        return self._replace(features=features, feature_names=names)
+        """The same graph with other features.
+
+        How they were prepared is still known if their first ``names`` are those that they had.
+        """
+        own = self.feature_names or ()
+        kept = self.preparation if own and tuple(names or ())[: len(own)] == own else None
+        return self._replace(features=features, feature_names=names, preparation=kept)
 
     def with_node_ids(self, node_ids: Sequence[Any]) -> Graph:
         """The same graph with other names of its nodes."""

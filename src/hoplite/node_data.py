@@ -14,6 +14,7 @@ import numpy as np
 
 from hoplite.csr_rows import CsrRows, Fingerprint
 from hoplite.graph import Graph, Split
+from hoplite.preparation import Preparation
 
 if TYPE_CHECKING:
     from builtins import property as cached_property  # a protocol's property must be one
@@ -27,8 +28,9 @@ class NodeData(Protocol):
     """n nodes with d features each, (some) labels of m classes, and a split.
 
     ``labels`` is (n,) with -1 where unknown. ``node_ids`` is None where nodes have no names but
-    their numbers. ``stored`` are the hop features, if they have been computed already, and None
-    otherwise. ``adjacency_rows`` reads the edge weights; None if they are not known any more.
+    their numbers. ``preparation`` says how X came from tables, if it did. ``stored`` are the hop
+    features, if they have been computed already, and None otherwise. ``adjacency_rows`` reads the
+    edge weights; None if they are not known any more.
     """
 
     @property
@@ -49,6 +51,8 @@ class NodeData(Protocol):
     def split(self) -> Split: ...
     @property
     def node_ids(self) -> Sequence[Any] | None: ...
+    @property
+    def preparation(self) -> Preparation | None: ...
     @property
     def stored(self) -> StoredHops | None: ...
     @property

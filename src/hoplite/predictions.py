@@ -29,7 +29,7 @@ def predictions(
     The rows come in the order of the nodes, a batch at a time. ``memory`` is for hop stores: the
     peak of this process, such as ``"700MB"``.
     """
-    data = converted(data)
+    data = converted(data, prepare=model)
     pieces = model.logit_rows(data, memory=memory)
     first = next(pieces)
     kind, ids = _id_type(data.node_ids), data.node_ids

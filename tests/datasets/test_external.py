@@ -1,6 +1,7 @@
 """Tables larger than memory: the graph on disk is the one that ``load`` gives, to the bit."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -10,16 +11,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
 
-from hoplite import DatasetError, Graph, HopliteWarning, load
+from hoplite import DatasetError, Graph, HopliteWarning, datasets
 from hoplite.csr_rows import CsrFiles
 from hoplite.datasets import bucket_sort, table_import, table_reader
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
-from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.text_keys import IdIndex, text_keys
 from hoplite.errors import ConfigError
+from hoplite.preparation import AS_THEY_ARE
 from hoplite.store import HopStore, propagate
 
 ROOM = 10**9
+load = partial(datasets.load, prepare=AS_THEY_ARE)
+import_tables = partial(datasets.import_tables, prepare=AS_THEY_ARE)
 
 
 @pytest.fixture
@@ -226,7 +229,7 @@ def test_propagate_takes_it(tmp_path):
     write(tmp_path / "t", "edges", edges, "csv")
     import_tables(tmp_path / "t", tmp_path / "g", memory=ROOM)
     from_disk = propagate(tmp_path / "g", tmp_path / "a", hops=2)
-    from_memory = propagate(tmp_path / "t", tmp_path / "b", hops=2)
+    from_memory = propagate(tmp_path / "t", tmp_path / "b", hops=2, prepare=AS_THEY_ARE)
     assert np.array_equal(from_disk.read(0, 200), from_memory.read(0, 200))
     # the same graph by the same fingerprints, so one can go on with the other's store
     assert propagate(load(tmp_path / "t"), tmp_path / "a", hops=3).hops == 3

@@ -1,14 +1,18 @@
 """The import of tables holds a bounded part of them at a time, whatever their shape."""
 
+from functools import partial
+
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from hoplite import HopliteWarning
+from hoplite import HopliteWarning, datasets
 from hoplite.datasets.disk_graph import DiskGraph
 from hoplite.datasets.table_features import FeatureColumns
-from hoplite.datasets.table_import import import_tables
+from hoplite.preparation import AS_THEY_ARE
+
+import_tables = partial(datasets.import_tables, prepare=AS_THEY_ARE)
 
 
 def write(folder, name, columns):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,10 +15,14 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from tests.examples import examples
 
-from hoplite.datasets import read_tables, table_reader
+from hoplite import datasets
+from hoplite.datasets import table_reader
 from hoplite.datasets.disk_graph import DiskGraph
-from hoplite.datasets.table_import import import_tables
 from hoplite.errors import DatasetError, GraphError, HopliteWarning
+from hoplite.preparation import AS_THEY_ARE
+
+read_tables = partial(datasets.read_tables, prepare=AS_THEY_ARE)
+import_tables = partial(datasets.import_tables, prepare=AS_THEY_ARE)
 
 EDGES = {"source": ["a"], "target": ["b"]}
 MEMORY = 10**9

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hoplite.datasets import read_tables
+from hoplite import datasets
 from hoplite.errors import DatasetError, HopliteWarning
+from hoplite.preparation import AS_THEY_ARE
+
+read_tables = partial(datasets.read_tables, prepare=AS_THEY_ARE)
 
 NODES = "id,x\na,1\nb,2\n"
 EDGES = "source,target\na,b\n"
@@ -205,7 +209,7 @@ def test_sparse_lists_and_several_row_groups(tmp_path):
         ([[1.0, math.nan], [1.0, 2.0]], "column 'e[1]' of {} has no number for node 'a'; fill"),
         ([[1.0, 2.0], [math.inf, 2.0]], "column 'e[0]' of {} has no finite number for node 'b'"),
         ([[], []], "column 'e' of {} is empty; fill it or remove it."),
-        ([[None], [None]], "of {} has no number for node 'a'"),
+        ([[None], [None]], "column 'e' of {} is empty; fill it or remove it."),
     ],
 )
 def test_complaints_about_lists(tmp_path, rows, sentence):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import math
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +15,11 @@ import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hoplite.datasets import read_tables
+from hoplite import datasets
 from hoplite.errors import DatasetError, HopliteWarning
+from hoplite.preparation import AS_THEY_ARE
+
+read_tables = partial(datasets.read_tables, prepare=AS_THEY_ARE)
 
 NODES = "id,label,split,size,red,kind\na,cat,train,1.5,true,x\nb,dog,test,2,false,\nc,,,0,true,y\n"
 EDGES = "source,target\na,b\nb,c\n"

@@ -17,6 +17,7 @@ from hoplite.datasets import bucket_sort, read_tables, table_reader
 from hoplite.datasets.disk_graph import DiskGraph
 from hoplite.datasets.table_import import import_tables
 from hoplite.errors import DatasetError, HopliteWarning
+from hoplite.preparation import SCALES
 
 MEMORY = 10**9
 # letters of which none makes a number, a date, or a cell that CSV calls empty or null
@@ -50,8 +51,9 @@ def tables(draw):
         "id": pa.array(ids),
         # one at least: a CSV file does not tell text without any from an empty column
         "town": pa.array([words[0], *column(st.sampled_from([*words, None]))[1:]], pa.string()),
-        "flag": pa.array(column(st.booleans())),
+        "flag": pa.array([True, *column(st.sampled_from([True, False, None]))[1:]]),
         "day": pa.array(column(st.integers(-9999, 9999)), pa.int32()).cast(pa.date32()),
+        "gaps": pa.array([1.5, *column(st.none() | st.floats(-1e3, 1e3))[1:]], pa.float64()),
     }
     if draw(st.booleans()):
         hidden = [part if label else None for part, label in zip(parts, labels, strict=True)]
@@ -82,6 +84,7 @@ def facts(graph):
         "class_names": graph.class_names,
         "split": [getattr(graph.split, part).tolist() for part in ("train", "val", "test")],
         "note": graph.split.note,
+        "preparation": graph.preparation,
         "ids": graph.node_ids,
     }
 
@@ -100,6 +103,7 @@ def disk_facts(folder):
             "class_names": graph.class_names,
             "split": [getattr(split, part).tolist() for part in ("train", "val", "test")],
             "note": split.note,
+            "preparation": graph.preparation,
             "ids": tuple(graph.node_ids),
         }
 
@@ -119,8 +123,13 @@ def same(a, b):
     block=st.sampled_from([300, 2000, 10**6]),
     pages=st.sampled_from([4, 10**9]),
     row_group=st.sampled_from([1, 7, 1000]),
+    options=st.fixed_dictionaries(
+        {"scale": st.sampled_from(SCALES), "categories": st.sampled_from([None, 2, 50])}
+    ),
 )
-def test_every_way_gives_the_same_graph(tmp_path_factory, drawn, forms, block, pages, row_group):
+def test_every_way_gives_the_same_graph(
+    tmp_path_factory, drawn, forms, block, pages, row_group, options
+):
     nodes, edges = (pa.table(columns) for columns in drawn)
     folder = tmp_path_factory.mktemp("tables")
     found = []
@@ -140,8 +149,8 @@ def test_every_way_gives_the_same_graph(tmp_path_factory, drawn, forms, block, p
                     csv.write_csv(table, place / f"{stem}.csv")
                 else:
                     parquet.write_table(table, place / f"{stem}.parquet", row_group_size=row_group)
-            found.append(facts(read_tables(place, seed=3)))
-            import_tables(place, folder / f"{kind} on disk", memory=MEMORY, seed=3)
+            found.append(facts(read_tables(place, seed=3, **options)))
+            import_tables(place, folder / f"{kind} on disk", memory=MEMORY, seed=3, **options)
             found.append(disk_facts(folder / f"{kind} on disk"))
     for other in found[1:]:
         same(found[0], other)

@@ -20,6 +20,7 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
+from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import ConfigError
 from hoplite.models import MODELS, ModelConfig
 
@@ -37,6 +38,7 @@ MEANINGS = {
 }
 
 
+@with_tables()
 def bounds(
     dataset: DatasetArgument,
     model: Annotated[str | None, typer.Option(help="sgc, egc or lgc.  [default: lgc]")] = None,
@@ -82,6 +84,7 @@ def bounds(
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
     json: JsonOption = False,
+    **tables: Any,
 ) -> None:
     """Rademacher complexity of a model on DATASET's training nodes: the paper's bound, one that
     holds, and the complexity itself.
@@ -99,9 +102,15 @@ def bounds(
 
     own_coefficient, own_weight = 1.0, 1.0
     fitted = None if trained is None else TrainedModel.load(trained)
-    graph = open_data(
-        dataset, seed=split_seed, split=split_index, structural=structural
-    ).in_memory()
+    data = open_data(
+        dataset,
+        seed=split_seed,
+        split=split_index,
+        structural=structural,
+        prepare=fitted,
+        **table_options(tables),
+    )
+    graph = data.in_memory()
     if fitted is not None:
         own_coefficient, weights = norms(fitted)
         extra = fitted.weights["bias"].abs().tolist() if "bias" in fitted.weights else [0.0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -21,9 +21,11 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
+from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import HopliteError
 
 
+@with_tables(reading=True)
 def explain(
     model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
     dataset: DatasetArgument,
@@ -48,6 +50,7 @@ def explain(
     split_seed: SplitSeedOption = 0,
     structural: StructuralOption = None,
     json: JsonOption = False,
+    **tables: Any,
 ) -> None:
     """Explain the prediction for one node of DATASET: an exact sum of hops, nodes and features.
 
@@ -69,7 +72,8 @@ def explain(
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
-    data = open_data(dataset, seed=split_seed, structural=structural)
+    given = {"structural": structural, **table_options(tables)}
+    data = open_data(dataset, seed=split_seed, prepare=model, **given)
     explanation = explained(model, data, node, class_, against=against, memory=memory)
     found = None
     if flips and model.num_classes > 1:

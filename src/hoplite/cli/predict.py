@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -20,11 +20,13 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
+from hoplite.cli.settings import table_options, with_tables
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
+@with_tables(reading=True)
 def predict(
     model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
     dataset: DatasetArgument,
@@ -36,18 +38,20 @@ def predict(
     split_seed: SplitSeedOption = 0,
     structural: StructuralOption = None,
     json: JsonOption = False,
+    **tables: Any,
 ) -> None:
     """Predict the label of every node of DATASET and write id, predicted label and probability.
 
     From a hop store (see `hoplite propagate`) the predictions are made some rows at a time, within
-    --memory.
+    --memory. Tables are prepared as those of the training were.
     """
     check_table("--out", out, dataset)
     from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
     from hoplite.predictions import predictions, write_batches
 
     model = TrainedModel.load(model_dir)
-    data = open_data(dataset, seed=split_seed, structural=structural)
+    given = {"structural": structural, **table_options(tables)}
+    data = open_data(dataset, seed=split_seed, prepare=model, **given)
     counts = Counter[str]()
     with steps_bar(f"predict {data.name}") as report:
         schema, batches = predictions(model, data, memory=memory)

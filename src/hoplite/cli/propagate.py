@@ -19,11 +19,13 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
+from hoplite.cli.settings import table_options, with_tables
 from hoplite.models import ModelConfig
 
 _model = ModelConfig()
 
 
+@with_tables()
 def propagate(
     dataset: DatasetArgument,
     hops: Annotated[int, typer.Option(help="Degree k of the polynomial.")],
@@ -51,7 +53,16 @@ def propagate(
             "processes; --memory is of each worker then."
         ),
     ] = None,
+    prepare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="MODEL_DIR",
+            help="Of node tables: prepare their columns as this model does, to predict from the "
+            "store.",
+        ),
+    ] = None,
     json: JsonOption = False,
+    **tables: Any,
 ) -> None:
     """Compute the hop features p_0(S) X .. p_k(S) X of DATASET once and keep them in a folder.
 
@@ -71,6 +82,11 @@ def propagate(
 
     if threads is not None:
         set_num_threads(threads)
+    given = table_options(tables)
+    if prepare is not None:
+        from hoplite import TrainedModel
+
+        given["prepare"] = TrainedModel.load(prepare)
     started, imported = time.monotonic(), large_tables(dataset, parse_bytes(memory))
     if imported:
         print_note(
@@ -89,6 +105,7 @@ def propagate(
             seed=split_seed,
             progress=progress,
             cluster=cluster,
+            **given,
         )
     manifest = store.manifest
     summary = {

@@ -21,7 +21,7 @@ from hoplite.cli.console import (
     print_table,
     search_bar,
 )
-from hoplite.cli.settings import USUAL_MODEL, ModelOption, with_settings
+from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.selection import SearchResult
@@ -83,6 +83,7 @@ def search(
     """
     if export is not None:
         check_table("--export", export, dataset)
+    tables = table_options(settings)
     fixed = {name: value for name, value in settings.items() if value is not None}
     workers = workers or os.cpu_count() or 1
     if cluster is not None:
@@ -98,9 +99,8 @@ def search(
     from hoplite.selection import search as run
     from hoplite.selection import train_command
 
-    graph = open_data(
-        dataset, seed=split_seed, split=split_index, structural=structural
-    ).in_memory()
+    reading = {"structural": structural, **tables}
+    graph = open_data(dataset, seed=split_seed, split=split_index, **reading).in_memory()
     with search_bar(f"{graph.name} {model}") as progress:
         result = run(
             graph,
@@ -124,7 +124,7 @@ def search(
             result.best.options,
             seeds,
             split_seed,
-            {"split_index": split_index, "structural": structural},
+            {"split_index": split_index, **reading},
         ),
         "out": str(out),
     }

@@ -6,7 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import Field
+from dataclasses import Field, fields
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -15,6 +15,7 @@ import typer
 
 from hoplite.errors import ConfigError
 from hoplite.models import MODELS, ModelConfig, all_settings, find_model, models_with
+from hoplite.preparation import TableOptions
 
 FEW = 2  # models that have a setting: they are named in its help
 USUAL_MODEL = ModelConfig().model
@@ -32,6 +33,7 @@ def with_settings(*, defaults: bool) -> Callable[[Command], Command]:
     """Give a command, behind its ``--model``, an option for every setting of every known model.
 
     They come as ``**settings``, None where they are not given; ``defaults`` shows what holds then.
+    The options of tables come with them: :func:`table_options` takes them out.
     """
 
     def change(command: Command) -> Command:
@@ -40,6 +42,49 @@ def with_settings(*, defaults: bool) -> Callable[[Command], Command]:
         return command
 
     return change
+
+
+def with_tables(*, reading: bool = False) -> Callable[[Command], Command]:
+    """Give a command the options of node and edge tables, which come as ``**tables``.
+
+    With ``reading``, where a model says the rest, only those that do not change the features.
+    """
+
+    def change(command: Any) -> Any:
+        written = inspect.signature(command, eval_str=True)
+        parameters = [p for p in written.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        parameters += _table_parameters(reading)
+        command.__signature__ = written.replace(parameters=parameters)
+        return command
+
+    return change
+
+
+def table_options(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options of tables that were given, which are taken out of ``settings``."""
+    found = {name: settings.pop(name, None) for name in TableOptions.names()}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _table_parameters(reading: bool) -> list[Parameter]:
+    found = []
+    for field in fields(TableOptions):
+        if field.metadata["reading"] or not reading:
+            kind, usual = (
+                (int, field.default) if field.name == "categories" else (str, field.default)
+            )
+            shown = False if usual == () else str(usual)
+            text = f"Of node tables: {field.metadata['help']}"
+            option = typer.Option(f"--{field.name}", help=text, show_default=shown)
+            found.append(
+                Parameter(
+                    field.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=None,
+                    annotation=Annotated[kind | None, option],
+                )
+            )
+    return found
 
 
 def know_model(arguments: Sequence[str]) -> None:
@@ -64,8 +109,9 @@ def _add_options(command: Any, defaults: bool) -> None:
     written = inspect.signature(command, eval_str=True)
     parameters = [p for p in written.parameters.values() if p.kind is not p.VAR_KEYWORD]
     place = [parameter.name for parameter in parameters].index("model") + 1
-    fields = sorted(all_settings().values(), key=lambda field: type(field.default) is bool)
-    parameters[place:place] = [_option(field, defaults) for field in fields]
+    settings = sorted(all_settings().values(), key=lambda field: type(field.default) is bool)
+    parameters[place:place] = [_option(field, defaults) for field in settings]
+    parameters += _table_parameters(reading=False)
     command.__signature__ = written.replace(parameters=parameters)  # which typer reads
 
 

@@ -22,7 +22,7 @@ from hoplite.cli.console import (
     report_and_fail,
     training_bar,
 )
-from hoplite.cli.settings import USUAL_MODEL, ModelOption, with_settings
+from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
 from hoplite.errors import HopliteError
 from hoplite.models import split_options
 from hoplite.processes import held
@@ -63,6 +63,7 @@ def train(
 
     Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
     """
+    tables = table_options(settings)
     options = {name: value for name, value in settings.items() if value is not None}
     if not Path(dataset, "manifest.json").is_file():  # the rest comes from a store's manifest
         split_options(model, options)  # wrong settings are told before any work
@@ -77,7 +78,8 @@ def train(
             check_target(out, overwrite=overwrite)  # before hours of training, not after
         if threads is not None:
             set_num_threads(threads)
-        data = open_data(dataset, seed=split_seed, split=split_index, structural=structural)
+        reading = {"split": split_index, "structural": structural, **tables}
+        data = open_data(dataset, seed=split_seed, **reading)
         count = f"{seeds} seeds" if seeds > 1 else "1 seed"
         bar = training_bar(f"{data.name} {model}, {count}") if speaks else nullcontext()
         with bar as progress:
@@ -91,6 +93,9 @@ def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bo
     from hoplite.training.results import number
 
     summary, failure = result.summary(), None
+    preparation = result.graph.preparation
+    if preparation is not None:
+        summary["prepared"] = preparation.summary()
     if out is not None:
         curves = {
             str(run.seed): {name: list(map(number, curve)) for name, curve in run.history.items()}
@@ -152,6 +157,8 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
     note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
     print_line(f"Split: {sizes}{note}")
+    if "prepared" in summary:
+        print_line(f"Prepared: {summary['prepared']}")
     print_line(f"Time: {summary['ms_per_epoch']:.2f} ms per epoch and seed")
     for known, what in ((True, "their best epoch before that counts"), (False, "without a result")):
         diverged = [r for r in summary["runs"] if r["diverged"] and bool(r["best_epoch"]) is known]

@@ -20,13 +20,15 @@ READERS = {
     "scipy": from_scipy,
     "torch_geometric": from_pyg,
 }
+COLUMNS = ("igraph", "networkx")  # whose nodes have named columns
 KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames"
 
 
-def converted(source: Any, *, seed: int = 0, **options: Any) -> Any:
+def converted(source: Any, *, seed: int = 0, prepare: Any = None, **options: Any) -> Any:
     """``source`` as a Graph if it is another library's, and otherwise ``source`` itself.
 
-    ``options`` are those of the ``Graph.from_...`` that reads it.
+    ``options`` are those of the ``Graph.from_...`` that reads it, ``prepare`` is for those that
+    have named columns.
 
     >>> import scipy.sparse as sp
     >>> converted(sp.eye_array(3, k=1), structural=0)
@@ -37,8 +39,11 @@ def converted(source: Any, *, seed: int = 0, **options: Any) -> Any:
     for kind in type(source).__mro__:
         library = kind.__module__.partition(".")[0]
         if library in READERS:
+            if library in COLUMNS and prepare is not None:
+                options["prepare"] = prepare
             return READERS[library](source, seed=seed, **options)
     if _is_pair(source):
+        options["prepare"] = prepare
         return from_frames(*source, seed=seed, **options)
     return source
 

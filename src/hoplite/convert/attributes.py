@@ -38,13 +38,15 @@ def from_frames(
     seed: int = 0,
     structural: int | None = None,
     name: str = "graph",
+    **preparing: Any,
 ) -> Graph:
     """See :meth:`hoplite.Graph.from_frames`."""
     node_names = {"id": id, "label": label, "split": split}
     edge_names = {"source": source, "target": target, "weight": weight}
     node_table = _renamed(_arrow(nodes, NODES), NODES, node_names, ("id",), features)
     edge_table = _renamed(_arrow(edges, EDGES), EDGES, edge_names, ("source", "target"), ())
-    return with_structural(tables_graph(node_table, edge_table, seed=seed, name=name), structural)
+    graph = tables_graph(node_table, edge_table, seed=seed, name=name, **preparing)
+    return with_structural(graph, structural)
 
 
 def is_frame(value: Any) -> bool:
@@ -116,6 +118,7 @@ def from_networkx(
     weight: str | None = "weight",
     seed: int = 0,
     structural: int | None = None,
+    **preparing: Any,
 ) -> Graph:
     """See :meth:`hoplite.Graph.from_networkx`."""
     nodes = list(graph.nodes)
@@ -123,7 +126,7 @@ def from_networkx(
     edges = [(place[u], place[v], data.get(weight)) for u, v, data in graph.edges(data=True)]
     attributes = dict.fromkeys(chain.from_iterable(graph.nodes.values()))
     columns = {name: [data.get(name) for data in graph.nodes.values()] for name in attributes}
-    options = {"features": features, "label": label, "split": split}
+    options = {"features": features, "label": label, "split": split} | preparing
     return attributed_graph(
         nodes, columns, edges, options, seed=seed, structural=structural, name=graph.name or "graph"
     )
@@ -139,6 +142,7 @@ def from_igraph(
     id: str = "name",
     seed: int = 0,
     structural: int | None = None,
+    **preparing: Any,
 ) -> Graph:
     """See :meth:`hoplite.Graph.from_igraph`."""
     columns = {name: graph.vs[name] for name in graph.vs.attributes()}
@@ -146,7 +150,7 @@ def from_igraph(
     weighted = weight in graph.es.attributes()
     weights = graph.es[weight] if weighted else [None] * graph.ecount()
     edges = [(u, v, w) for (u, v), w in zip(graph.get_edgelist(), weights, strict=True)]
-    options = {"features": features, "label": label, "split": split}
+    options = {"features": features, "label": label, "split": split} | preparing
     return attributed_graph(nodes, columns, edges, options, seed=seed, structural=structural)
 
 
@@ -163,13 +167,14 @@ def attributed_graph(
     """The graph of named nodes with one value per node in each of ``columns``, None for a gap.
 
     ``edges`` are (source, target, weight) by the numbers of the nodes; a weight that is None is 1.
-    ``options`` are :func:`from_frames`'s ``features``, ``label`` and ``split``. A column ``id`` is
-    the nodes' own name once more, and no feature.
+    ``options`` are :func:`from_frames`'s ``features``, ``label`` and ``split``, and those of tables
+    that say how columns are prepared. A column ``id`` is the nodes' own name once more, and no
+    feature.
     """
     nodes = tuple(nodes)
     if not nodes:
         raise DatasetError("graph has no nodes; give one that has some.")
-    wanted = [column for column in options.values() if isinstance(column, str)]
+    wanted = [options[role] for role in ("label", "split") if options[role] is not None]
     wanted += options["features"] or ()
     made = {
         str(key): _column(values, str(key))

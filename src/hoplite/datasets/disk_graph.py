@@ -45,6 +45,7 @@ from hoplite.files import open_regular
 from hoplite.graph import Graph, Split
 from hoplite.json_files import read_json, write_json
 from hoplite.node_data import cached_property
+from hoplite.preparation import Preparation
 
 FILE = "graph.json"
 PIECE = 1 << 22  # numbers hashed or copied at a time
@@ -86,6 +87,7 @@ class Description:
     integer_ids: bool
     tables: list[list[str | int]]  # name, size and time of what was imported; the seed
     checksums: Checksums | None = None  # earlier versions wrote none
+    preparation: Preparation | None = None
 
 
 class DiskGraph(Closing):
@@ -105,6 +107,7 @@ class DiskGraph(Closing):
         self.longest_row, self.digests = found.longest_row, found.digests
         self.class_names: tuple[str, ...] = tuple(map(str, found.class_names))
         self.feature_names = None if names is None else tuple(map(str, names))
+        self.preparation = found.preparation
         self.tables, self._sum = found.tables, _WholePass(lambda: FeaturesDigest(found.features))
         with contextlib.ExitStack() as stack:
             with self.clear_damage("the adjacency"):
@@ -177,6 +180,7 @@ class DiskGraph(Closing):
             self.feature_names,
             self.node_ids,
             self.name,
+            self.preparation,
         )
 
     @contextlib.contextmanager
@@ -329,6 +333,7 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
         feature_names=graph.feature_names,
         integer_ids=ids is not None and all_integers(ids),
         tables=[],
+        preparation=graph.preparation,
     )
 
 
@@ -342,6 +347,7 @@ def write_rest(
     feature_names: Sequence[str] | None,
     integer_ids: bool,
     tables: list[Any],
+    preparation: Preparation | None,
 ) -> None:
     """After adjacency, features and ids: labels, split, and graph.json, which closes it all."""
     write_npy(folder / "labels.npy", labels)
@@ -366,6 +372,7 @@ def write_rest(
         integer_ids=integer_ids,
         tables=tables,
         checksums=sums,
+        preparation=preparation,
     )
     write_json(folder / FILE, found)
 

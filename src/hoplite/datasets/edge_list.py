@@ -6,6 +6,7 @@ import io
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import csv
@@ -19,7 +20,7 @@ from hoplite.datasets.table_reader import (
     pc,
     unreadable,
 )
-from hoplite.datasets.tables import EDGE_COLUMNS, are_integers, checked_tables, graph_of
+from hoplite.datasets.tables import EDGE_COLUMNS, are_integers, graph_of
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
@@ -29,7 +30,7 @@ HEAD_BYTES = 1 << 16  # in which the first edge must be
 _COMMENT = re.compile(rb"\s*([#%].*)?")
 
 
-def read_edge_list(path: str | Path, *, seed: int = 0) -> Graph:
+def read_edge_list(path: str | Path, *, seed: int = 0, **preparing: Any) -> Graph:
     """Read edges, one per line: ``source target`` or ``source target weight``.
 
     Commas, semicolons, tabs or single spaces separate; lines at the top that start with ``#`` or
@@ -53,14 +54,23 @@ def read_edge_list(path: str | Path, *, seed: int = 0) -> Graph:
             names = numbers.take(pc.sort_indices(numbers))
         return names
 
-    return graph_with_nodes(path, edges, ids, seed)
+    return graph_with_nodes(path, edges, ids, seed, **preparing)
 
 
-def graph_with_nodes(path: Path, edges: pa.Table, ids: Callable[[], pa.Array], seed: int) -> Graph:
+def graph_with_nodes(
+    path: Path,
+    edges: pa.Table,
+    ids: Callable[[], pa.Array],
+    seed: int,
+    *,
+    prepare: Any = None,
+    **options: Any,
+) -> Graph:
     """The graph of the ``edges`` of a file; its nodes from a table beside it, or just ``ids``.
 
     Beside ``web.txt`` that is ``web.nodes.csv`` or ``web.nodes.parquet``, beside ``edges.csv``
-    ``nodes.csv`` or ``nodes.parquet``: by the rules of node tables.
+    ``nodes.csv`` or ``nodes.parquet``: by the rules of node tables, with ``prepare`` and
+    ``options`` as :func:`read_tables` takes them.
     """
     stem = "nodes" if path.stem == "edges" else f"{path.stem}.nodes"
     beside = [path.with_name(stem + suffix) for suffix in SUFFIXES]
@@ -73,7 +83,8 @@ def graph_with_nodes(path: Path, edges: pa.Table, ids: Callable[[], pa.Array], s
         nodes = TableReader(found[0], None)
     else:
         nodes = TableReader(Path(f"{path} (its nodes)"), None, pa.table({"id": ids()}))
-    return graph_of(*checked_tables(nodes, TableReader(path, None, edges)), seed, path.stem)
+    table = TableReader(path, None, edges)
+    return graph_of(nodes, table, seed, path.stem, prepare, options)
 
 
 def _refuse_header(path: Path, edges: pa.Table) -> None:
@@ -122,5 +133,6 @@ def _is_node_table(path: Path) -> bool:
 EDGE_LIST = Format(
     "edge list (.csv, .tsv, .txt, .edges)",
     lambda path: path.suffix in ENDINGS and not _is_node_table(path) and path.is_file(),
-    lambda path, seed, _: read_edge_list(path, seed=seed),
+    lambda path, seed, _, **preparing: read_edge_list(path, seed=seed, **preparing),
+    columns=True,
 )

@@ -23,7 +23,7 @@ KINDS = {"boolean": pa.bool_(), "int": pa.int64(), "long": pa.int64(), "float": 
 NUMBERS = {"nan": "nan", "infinity": "inf", "-infinity": "-inf"}  # as Java writes them
 
 
-def read_graphml(path: str | Path, *, seed: int = 0) -> Graph:
+def read_graphml(path: str | Path, *, seed: int = 0, **preparing: Any) -> Graph:
     """Read one graph: attributes of nodes are columns, by the rules of node tables.
 
     ``label`` and ``split`` mean what they do there, ``id`` is no feature, ``weight`` of an edge is
@@ -46,7 +46,7 @@ def read_graphml(path: str | Path, *, seed: int = 0) -> Graph:
         reason = (str(error).splitlines() or [""])[0].rstrip(".")
         raise DatasetError(f"{path} cannot be read as GraphML: {reason}.") from error
     try:
-        return tables_graph(nodes, edges, seed=seed, name=path.stem)
+        return tables_graph(nodes, edges, seed=seed, name=path.stem, **preparing)
     except DatasetError as error:
         raise DatasetError(f"in {path}: {error}") from error
 
@@ -183,5 +183,6 @@ class _Content:
 GRAPHML = Format(
     ".graphml",
     lambda path: path.suffix == ".graphml" and path.is_file(),
-    lambda path, seed, _: read_graphml(path, seed=seed),
+    lambda path, seed, _, **preparing: read_graphml(path, seed=seed, **preparing),
+    columns=True,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from hoplite.config import check_number
 from hoplite.datasets.edge_list import EDGE_LIST
@@ -44,7 +45,13 @@ class DatasetInfo:
 
 
 def load(
-    source: str | Path, *, seed: int = 0, split: int | None = None, structural: int | None = None
+    source: str | Path,
+    *,
+    seed: int = 0,
+    split: int | None = None,
+    structural: int | None = None,
+    prepare: Any = None,
+    **options: Any,
 ) -> Graph:
     """The graph that ``source`` names.
 
@@ -63,6 +70,10 @@ def load(
     - a ``.graphml`` file (see :func:`read_graphml`), a ``.mtx`` file (see
       :func:`read_matrix_market`), or a list of edges (see :func:`read_edge_list`).
 
+    Tables, and other formats whose nodes have named columns, take ``prepare``, a trained model
+    whose preparation of the columns is to be used again, and ``options`` such as
+    ``scale="robust"``: see :func:`read_tables`.
+
     A name wins over a folder that is called the same; write ``./cora`` for the folder. A graph
     without features gets structural ones, ``structural`` vectors or 32, and any graph does if
     ``structural`` is given, see :func:`hoplite.structural.structural_features`.
@@ -71,13 +82,17 @@ def load(
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     check_number("seed", seed, 0, whole=True)
-    return with_structural(_load(source, seed, split), structural)
+    return with_structural(_load(source, seed, split, prepare, options), structural)
 
 
-def _load(source: str | Path, seed: int, split: int | None) -> Graph:
+def _load(
+    source: str | Path, seed: int, split: int | None, prepare: Any, options: dict[str, Any]
+) -> Graph:
     name = source.lower() if isinstance(source, str) else None
-    if split is not None and name is not None and name.partition(":")[0] in NAMES:
-        raise _one_split(source, split)
+    if name is not None and name.partition(":")[0] in NAMES:
+        refuse_options(name, options)
+        if split is not None:
+            raise _one_split(source, split)
     if name in EMBEDDED:
         with _embedded(name) as path:
             return read_npz(path)
@@ -93,7 +108,7 @@ def _load(source: str | Path, seed: int, split: int | None) -> Graph:
             "folder or file, or a graph of another library."
         ) from error
     try:
-        return _load_path(source, path, seed, split)
+        return _load_path(source, path, seed, split, {"prepare": prepare, **options})
     except OSError as error:  # a name too long for a file, a folder that is not ours to read
         raise DatasetError(
             f"dataset {_shortened(source)!r} cannot be read: {error.strerror or error}; "
@@ -107,12 +122,27 @@ def _one_split(source: str | Path, split: int) -> ConfigError:
     )
 
 
-def _load_path(source: str | Path, path: Path, seed: int, split: int | None) -> Graph:
+def refuse_options(source: Any, options: dict[str, Any]) -> None:
+    """ConfigError if there are ``options`` of tables for a source that is none."""
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError(
+                f"{name} is given, which says how node and edge tables are read, but "
+                f"{_shortened(source)} is none; leave it out."
+            )
+
+
+def _load_path(
+    source: str | Path, path: Path, seed: int, split: int | None, preparing: dict[str, Any]
+) -> Graph:
     if source != "":  # Path("") is the current folder
         for form in FORMATS:
             if form.recognises(path):
                 if split is not None and not form.splits:
                     raise _one_split(source, split)
+                if form.columns:
+                    return form.read(path, seed, split, **preparing)
+                refuse_options(source, {**preparing, "prepare": None})
                 return form.read(path, seed, split)
         if path.is_dir():
             *others, last = (form.what for form in FORMATS if form.is_folder)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import psutil
@@ -23,7 +23,7 @@ FIELDS = {"real": 3, "double": 3, "integer": 3, "pattern": 2}  # numbers per ent
 SYMMETRIES = ("general", "symmetric")
 
 
-def read_matrix_market(path: str | Path, *, seed: int = 0) -> Graph:
+def read_matrix_market(path: str | Path, *, seed: int = 0, **preparing: Any) -> Graph:
     """Read an (n, n) matrix of edge weights, or a pattern of edges, in coordinate form.
 
     Direction is ignored, so that symmetric and general matrices mean the same. Nodes are numbered
@@ -42,7 +42,7 @@ def read_matrix_market(path: str | Path, *, seed: int = 0) -> Graph:
         raise DatasetError(
             f"{path} is no Matrix Market file ({reason}); write it again."
         ) from error
-    return graph_with_nodes(path, edges, lambda: pa.array(np.arange(1, n + 1)), seed)
+    return graph_with_nodes(path, edges, lambda: pa.array(np.arange(1, n + 1)), seed, **preparing)
 
 
 def _checked_head(file: BinaryIO, path: Path) -> tuple[int, int, int]:
@@ -94,5 +94,6 @@ def _edges(file: BinaryIO, n: int, entries: int, width: int) -> pa.Table:
 MATRIX_MARKET = Format(
     ".mtx",
     lambda path: path.suffix == ".mtx" and path.is_file(),
-    lambda path, seed, _: read_matrix_market(path, seed=seed),
+    lambda path, seed, _, **preparing: read_matrix_market(path, seed=seed, **preparing),
+    columns=True,
 )

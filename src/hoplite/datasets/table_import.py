@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import zlib
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +18,12 @@ from hoplite.datasets.bucket_sort import sort_edges
 from hoplite.datasets.disk_graph import FILE, IDS, DiskGraph, is_disk_graph, write_rest
 from hoplite.datasets.table_features import FeatureColumns
 from hoplite.datasets.table_reader import TableReader, find_table
-from hoplite.datasets.tables import NODE_COLUMNS, NodeRows, feature_columns, open_tables, read_edges
+from hoplite.datasets.tables import NodeRows, feature_columns, open_tables, read_edges
 from hoplite.datasets.text_keys import IdIndex
 from hoplite.errors import ConfigError
 from hoplite.files import atomic_write, remove_leftovers
+from hoplite.json_files import to_json
+from hoplite.preparation import AS_THEY_ARE, chosen_preparation
 
 NODE_BYTES = 64  # of memory per node: keys, their order, label and part, while they are made
 LEAST_ROOM = 48 * 10**6
@@ -38,6 +42,8 @@ def import_tables(
     memory: int,
     seed: int = 0,
     progress: Callable[[str, float], None] | None = None,
+    prepare: Any = None,
+    **options: Any,
 ) -> None:
     """Read the tables of ``folder``, as :func:`read_tables` does, into a graph on disk in ``out``.
 
@@ -47,10 +53,13 @@ def import_tables(
     that was stopped starts again.
     """
     folder, out = Path(folder), Path(out)
+    chosen = chosen_preparation(prepare, options)
     tell = progress or (lambda what, share: None)
     paths = [find_table(folder, stem) for stem in ("nodes", "edges")]
     stamp = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in paths]
     stamp.append(["seed", seed])
+    if chosen != AS_THEY_ARE:  # which is what earlier versions did
+        stamp.append(["preparation", zlib.crc32(to_json(chosen).encode())])
     if is_disk_graph(out):
         with DiskGraph(out) as found:
             if found.tables == stamp:
@@ -63,13 +72,16 @@ def import_tables(
         )
     out.mkdir(parents=True, exist_ok=True)
     remove_leftovers(out)
-    nodes, edges = open_tables(folder, memory // 2)
+    required = options.get("label") is not None
+    nodes, edges = open_tables(folder, memory // 2, chosen, required=required)
     tell(f"importing {folder}, piece by piece: reading {nodes.path.name}", 0.0)
-    features = FeatureColumns(nodes, feature_columns(nodes), MOST_VALUES)
+    columns = feature_columns(nodes, chosen)
+    features = FeatureColumns(nodes, columns, chosen, MOST_VALUES)
     rows = _NodeFiles(nodes, out).write(
         features,
         lambda count: tell(f"importing {nodes.path.name}: {count:,} nodes", FEATURES_READ / 2),
     )
+    features.warn_of_news()
     need = NODE_BYTES * rows.nodes + LEAST_ROOM
     if need > memory:
         raise ConfigError(
@@ -100,6 +112,7 @@ def import_tables(
         feature_names=features.names,
         integer_ids=rows.integer_ids,
         tables=stamp,
+        preparation=features.preparation,
     )
     pa.default_memory_pool().release_unused()
 
@@ -142,8 +155,8 @@ class _NodeFiles:
 
     def _pass(self, columns: list[str]) -> Generator[tuple[pa.Table, pa.Array], None, None]:
         """Rows of the table with these columns, and their ids."""
-        for batch in self._reader.batches(["id", *columns]):
-            yield batch.table, batch.filled_text("id")
+        for batch in self._reader.batches([self._reader.id, *columns]):
+            yield batch.table, batch.filled_text(self._reader.id)
 
     def _first_pass(
         self, columns: list[str], note: Callable[[int], None]
@@ -155,7 +168,8 @@ class _NodeFiles:
             parquet.ParquetWriter(file, kind, compression="zstd") as ids,
         ):
             waiting = pa.chunked_array([], pa.large_string())
-            for batch in self._reader.batches([*NODE_COLUMNS, *columns]):
+            special = self._reader.id, self._reader.label, "split"
+            for batch in self._reader.batches([*special, *columns]):
                 names = self._rows.add(batch)
                 waiting = pa.chunked_array([*waiting.chunks, names], pa.large_string())
                 while len(waiting) >= ID_ROWS:  # whatever the batches are, the file is the same

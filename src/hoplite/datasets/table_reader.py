@@ -113,6 +113,7 @@ class TableReader:
 
     def __init__(self, path: Path, room: int | None, table: pa.Table | None = None) -> None:
         self.path, self._room = path, room
+        self.id, self.label = "id", "label"  # of nodes: the columns that are ids and labels
         self.is_csv = path.suffix == ".csv"
         self._buffers: dict[str, float] = {}
         self._row_bytes: dict[str, float] = {}

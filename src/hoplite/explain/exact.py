@@ -19,7 +19,12 @@ from torch import Tensor
 from hoplite.errors import ConfigError, GraphError, nearest_hint
 from hoplite.explain.rows import GraphRows, Rows, StoredRows
 from hoplite.models import MODELS, Weights, build_model
-from hoplite.models.alignment import aligned_columns, aligned_graph, check_classes
+from hoplite.models.alignment import (
+    aligned_columns,
+    aligned_graph,
+    check_classes,
+    check_prepared,
+)
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.propagation.engine import KnownRows, Propagation
@@ -46,7 +51,7 @@ class ExactModel:
     def __init__(
         self, trained: TrainedModel, data: NodeData | str, memory: int | None = None
     ) -> None:
-        config, data = trained.config, open_data(data)
+        config, data = trained.config, open_data(data, prepare=trained)
         if not config.kind.linear:
             linear = [model.name for model in MODELS.values() if model.linear]
             raise ConfigError(
@@ -54,6 +59,7 @@ class ExactModel:
                 f"over hops, nodes and features; use an {', '.join(linear[:-1])} or {linear[-1]}."
             )
         check_classes(data, trained.class_names, trained.left_out_classes)
+        check_prepared(data, trained.preparation)
         self.rows: Rows
         if data.stored is None:
             graph = aligned_graph(data.in_memory(), trained.num_features, trained.feature_names)

@@ -363,9 +363,11 @@ class Explanation:
         return PairPart(node, node_id(self.exact.data, node), feature, name, part.contribution)
 
     @cached_property
-    def _own_features(self) -> list[float]:
+    def _own_features(self) -> list[float] | list[float | str]:
         ((_, row),) = self.exact.rows.features(np.array([self.node]))
-        return sp.csr_array(row).toarray()[0].tolist()
+        own = sp.csr_array(row).toarray()[0]
+        preparation = self.exact.trained.preparation
+        return own.tolist() if preparation is None else preparation.original(own)
 
     def _feature_name(self, feature: int) -> str | None:
         names = self.exact.feature_names

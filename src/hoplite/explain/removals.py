@@ -238,7 +238,13 @@ class _Search:
         return partial(NodeFlip, self._named(gone)), rest, self._node - (gone < self._node)
 
     def _graph(self, adjacency: sp.csr_array, features: Any) -> Graph:
-        return Graph(adjacency, features, feature_names=self._exact.data.feature_names)
+        exact = self._exact
+        return Graph(
+            adjacency,
+            features,
+            feature_names=exact.data.feature_names,
+            preparation=exact.trained.preparation,
+        )
 
 
 def _without(logits: np.ndarray, chosen: int) -> np.ndarray:

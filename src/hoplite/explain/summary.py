@@ -60,11 +60,14 @@ class NodePart(_Value, frozen=True):
 
 
 class FeaturePart(_Value, frozen=True):
-    """What a feature adds, wherever it is; ``value`` is that at the explained node."""
+    """What a feature adds, wherever it is; ``value`` is that at the explained node.
+
+    In a column of a table it is the cell: before scaling, a date as text, or "missing".
+    """
 
     index: int
     name: str | None
-    value: float
+    value: float | str
     contribution: float
 
 

@@ -84,7 +84,7 @@ def parts(values: Summary, by: str) -> list[Addend]:
             Addend(
                 feature_name(feature.name, feature.index),
                 feature.contribution,
-                (number(feature.value),),
+                (feature.value if isinstance(feature.value, str) else number(feature.value, 6),),
             )
             for feature in values.features.top
         ]

@@ -12,6 +12,7 @@ from hoplite.errors import ConfigError, HopliteWarning, ModelFileError
 from hoplite.graph import Graph
 from hoplite.models import MODELS, ModelConfig
 from hoplite.node_data import NodeData, StoredHops
+from hoplite.preparation import Preparation, changes
 
 PIECE = 1 << 20  # numbers of X looked at at a time
 LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
@@ -101,6 +102,23 @@ def check_classes(
             f"the graph has class {unknown[0]!r}, which the model does not know ({shown}); "
             "use this graph's own model, or leave out its labels."
         )
+
+
+def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
+    """ModelFileError if numbers of the data were scaled otherwise than those of the training.
+
+    Text is no matter here: its features have names of their own. Of features without names nothing
+    is known; they are the user's.
+    """
+    ours, theirs = changes(preparation), changes(data.preparation)
+    if ours == theirs or not data.feature_names:
+        return
+    other = next(name for name in {**ours, **theirs} if ours.get(name) != theirs.get(name))
+    raise ModelFileError(
+        f"column {other!r} was prepared otherwise for {data.name} than for the training of the "
+        "model; read its tables with hoplite.load(folder, prepare=model), or make the store with "
+        "`hoplite propagate --prepare MODEL_DIR`."
+    )
 
 
 def check_stored(stored: StoredHops, config: ModelConfig) -> None:

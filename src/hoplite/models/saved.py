@@ -46,6 +46,7 @@ from hoplite.files import lock, open_regular, read_regular, sync_folder
 from hoplite.json_files import MOST_BYTES, parse_json, to_json, without_nan
 from hoplite.models.base import Weights
 from hoplite.models.settings import ModelConfig, is_known
+from hoplite.preparation import Preparation
 
 FORMAT = 1
 CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE = "config.json", "weights.safetensors", "result.json"
@@ -74,6 +75,7 @@ class ModelFile:
     class_names: Annotated[tuple[str, ...], Meta(min_length=1)]
     feature_names: tuple[str, ...] | None
     training: dict[str, Any]
+    preparation: Preparation | None = None  # of the columns of tables
     module: str = ""  # that makes the model known, if it is not one of Hoplite's own
     weights_sha256: str = ""  # written by :func:`write_folder`
     format: Literal[1] = FORMAT
@@ -82,6 +84,9 @@ class ModelFile:
         names = self.feature_names
         if names is not None and len(names) != self.num_features:
             raise ValueError(f"{len(names):,} names of {self.num_features:,} features")
+        made = () if self.preparation is None else self.preparation.names
+        if made and (names or ())[: len(made)] != made:
+            raise ValueError("the preparation makes other features")
 
     @cached_property
     def config(self) -> ModelConfig:
@@ -163,8 +168,9 @@ def write_folder(
     model = dataclasses.replace(model, weights_sha256=hashlib.sha256(data).hexdigest())
     try:
         config = {"format": FORMAT} | dataclasses.asdict(model)
-        if not model.module:
-            del config["module"]
+        for name in ("module", "preparation"):
+            if not config[name]:
+                del config[name]
         files = {WEIGHTS_FILE: data, CONFIG_FILE: _json(config, 2)}
         files |= {NO_RESULT: b""} if result is None else {RESULT_FILE: _json(result, 1)}
     except ValueError as error:

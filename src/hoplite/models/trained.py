@@ -20,12 +20,14 @@ from hoplite.models.alignment import (
     aligned_columns,
     aligned_graph,
     check_classes,
+    check_prepared,
     check_stored,
 )
 from hoplite.models.export import hop_arrays, hop_module, write_onnx
 from hoplite.models.from_store import stored_logits
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
+from hoplite.preparation import Preparation
 from hoplite.propagation.engine import Propagation
 from hoplite.tasks import USUAL, Task, find_task
 
@@ -45,6 +47,7 @@ class TrainedModel:
     class_names : names of the m classes
     feature_names : names of the d features, if the data had them
     training : what is worth knowing of the training (settings, seed, validation accuracy)
+    preparation : how the features come from the columns of tables, if they did
     """
 
     config: ModelConfig
@@ -53,6 +56,7 @@ class TrainedModel:
     class_names: tuple[str, ...]
     feature_names: tuple[str, ...] | None = None
     training: dict[str, Any] = field(default_factory=dict)
+    preparation: Preparation | None = None
 
     @property
     def num_classes(self) -> int:
@@ -98,9 +102,10 @@ class TrainedModel:
         A hop store is read piece by piece, and ``memory``, such as ``"700MB"``, is then the peak of
         this process; ConfigError if its hops are not those of the model.
         """
-        data = converted(data)
+        data = converted(data, prepare=self)
         stored, config = data.stored, self.config
         check_classes(data, self.class_names, self.left_out_classes)
+        check_prepared(data, self.preparation)
         if stored is not None:
             check_stored(stored, config)
             columns = aligned_columns(stored, self.num_features, self.feature_names)
@@ -155,6 +160,7 @@ class TrainedModel:
             self.class_names,
             self.feature_names,
             self.training,
+            self.preparation,
             "" if module.startswith("hoplite.models.") else module,
         )
         write_folder(folder, model, self.weights, result, overwrite=overwrite)
@@ -191,6 +197,7 @@ class TrainedModel:
             found.class_names,
             found.feature_names or None,
             found.training,
+            found.preparation,
         )
 
     def _model(self) -> Model:

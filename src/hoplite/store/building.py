@@ -49,6 +49,7 @@ def propagate(
     seed: int = 0,
     progress: Progress | None = None,
     cluster: str | None = None,
+    **options: Any,
 ) -> HopStore:
     """Compute p_0(S) X .. p_k(S) X of ``source`` and keep them in the folder ``out``.
 
@@ -74,6 +75,8 @@ def propagate(
         Where the hops are computed: ``"tcp://HOST:PORT"`` of a running Dask scheduler whose workers
         share the folder, or ``"local:N"`` for N processes here (in a script, they need the usual
         ``if __name__ == "__main__":``). If None, in this process.
+    options
+        Of tables, as :func:`hoplite.load` takes them.
 
     The files are the same, byte for byte, however often the work was stopped and whatever the
     number of threads. In float32 they equal the hop features in memory to the bit.
@@ -94,7 +97,7 @@ def propagate(
     with clear_disk_errors(folder), claimed(folder), _workers(cluster, folder, budget) as workers:
         for attempt in range(ATTEMPTS):
             try:
-                _run(source, folder, settings, budget, seed, tell, *workers)
+                _run(source, folder, settings, budget, seed, tell, options, *workers)
                 break
             except DamagedBlock:  # it has been removed, so the next attempt computes it
                 if attempt == ATTEMPTS - 1:
@@ -119,10 +122,13 @@ def _run(
     budget: int,
     seed: int,
     tell: Progress,
+    options: dict[str, Any],
     compute: Compute,
     workers: int,
 ) -> None:
-    opening = opened_graph(source, folder, budget, seed, lambda what, x: tell(what, OPENED * x))
+    opening = opened_graph(
+        source, folder, budget, seed, lambda what, x: tell(what, OPENED * x), options
+    )
     with opening as (graph, loaded):
         manifest = adopt_manifest(folder, graph, settings, budget, workers, loaded=loaded)
         store = HopStore(folder, manifest)

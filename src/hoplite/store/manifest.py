@@ -17,6 +17,7 @@ from hoplite.errors import StoreError, check_choice
 from hoplite.files import read_regular
 from hoplite.json_files import MOST_BYTES, parse_json, write_json
 from hoplite.operators import OPERATORS
+from hoplite.preparation import Preparation
 
 FORMAT = "hoplite hop store 1"
 FILE = "manifest.json"
@@ -65,6 +66,7 @@ class Manifest:
     ids_crc32: Checksum | None = None  # None: the nodes have no ids, or the store is older
     integer_ids: bool = False
     error: tuple[HopError, ...] = ()
+    preparation: Preparation | None = None  # of the columns of tables, if they were
 
     def __post_init__(self) -> None:
         """ValueError, which reading takes for damage, if the values contradict each other."""

@@ -11,7 +11,7 @@ from typing import Any
 from hoplite.convert import converted
 from hoplite.datasets import load
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
-from hoplite.datasets.load import NAMES
+from hoplite.datasets.load import NAMES, refuse_options
 from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.table_reader import find_table, has_table, table_bytes
 from hoplite.graph import Graph
@@ -25,42 +25,59 @@ TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
 
 
 def open_data(
-    source: Any, *, seed: int = 0, split: int | None = None, structural: int | None = None
+    source: Any,
+    *,
+    seed: int = 0,
+    split: int | None = None,
+    structural: int | None = None,
+    prepare: Any = None,
+    **options: Any,
 ) -> NodeData:
     """The node data that ``source`` is or names.
 
     A hop store stays on disk, see :class:`HopStore`; a graph on disk is read into memory. A graph
     of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames (nodes, edges), is
     converted as ``Graph.from_...`` does. All else is what :func:`hoplite.load` takes, with its
-    ``seed``, ``split`` and ``structural``, which mean nothing to the first two.
+    ``seed``, ``split`` and ``structural``, which mean nothing to the first two, ``prepare`` and
+    ``options`` of tables.
 
     >>> open_data("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     if not isinstance(source, str | os.PathLike) and hasattr(source, "stored"):
         return source
-    chosen = {} if split is None else {"split": split}
-    source = converted(source, seed=seed, structural=structural, **chosen)
+    chosen = {"structural": structural} | ({} if split is None else {"split": split}) | options
+    source = converted(source, seed=seed, prepare=prepare, **chosen)
     if isinstance(source, Graph):
         return source
     folder = _folder(source)
     if folder is not None and (folder / FILE).is_file():
+        refuse_options(source, options)
         return HopStore.open(folder)
     if folder is not None and is_disk_graph(folder):
+        refuse_options(source, options)
         with DiskGraph(folder) as graph:
             return graph.in_memory()
-    return load(source, seed=seed, structural=structural, **chosen)
+    return load(source, seed=seed, prepare=prepare, **chosen)
 
 
 @contextlib.contextmanager
 def opened_graph(
-    source: Any, out: Path, budget: int, seed: int, tell: Callable[[str, float], None]
+    source: Any,
+    out: Path,
+    budget: int,
+    seed: int,
+    tell: Callable[[str, float], None],
+    options: dict[str, Any],
 ) -> Iterator[tuple[GraphData, bool]]:
     """The graph that ``source`` is or names, in memory if that is small and otherwise on disk.
 
-    With it, whether it was loaded into memory here, which is free again afterwards.
+    With it, whether it was loaded into memory here, which is free again afterwards. Tables whose
+    store is in ``out`` already are prepared as it says, unless ``options`` say more.
     """
     folder = _folder(source)
+    if (out / FILE).is_file() and not options:
+        options = {"prepare": HopStore.open(out)}
     if not isinstance(source, str | os.PathLike):
         data: Any = open_data(source)
         yield data.in_memory() if data.stored else data, False
@@ -69,14 +86,19 @@ def opened_graph(
             yield graph, False
     elif large_tables(source, budget):
         import_tables(
-            Path(source), out / GRAPH, memory=budget - used_memory(), seed=seed, progress=tell
+            Path(source),
+            out / GRAPH,
+            memory=budget - used_memory(),
+            seed=seed,
+            progress=tell,
+            **options,
         )
         release_memory()
         with DiskGraph(out / GRAPH) as graph:
             yield graph, False
     else:
         tell(f"loading {source}", 0.0)
-        loaded = open_data(source, seed=seed).in_memory()
+        loaded = open_data(source, seed=seed, **options).in_memory()
         release_memory()
         yield loaded, True
 

@@ -91,6 +91,7 @@ def adopt_manifest(
             split_note=split.note,
             ids_crc32=None if ids is None else ids_crc32(ids),
             integer_ids=ids is not None and all_integers(ids),
+            preparation=data.preparation,
             error=found.error if found and found.hops >= settings["hops"] else (),
         )
     except ValueError as error:

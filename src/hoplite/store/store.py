@@ -45,6 +45,7 @@ class HopStore:
         self.num_features, self.num_classes = manifest.columns, len(manifest.class_names)
         self.hops, self.operator, self.basis = manifest.hops, manifest.operator, manifest.basis
         self.class_names, self.feature_names = manifest.class_names, manifest.feature_names
+        self.preparation = manifest.preparation
         self._blocks = Blocks(folder, manifest)
 
     @classmethod

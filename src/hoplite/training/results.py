@@ -410,6 +410,7 @@ def scored_run(
         num_features=data.num_features,
         class_names=data.class_names,
         feature_names=data.feature_names or None,
+        preparation=data.preparation,
         training={
             "dataset": data.name,
             "task": task.name,

@@ -1,0 +1,277 @@
+"""How the columns of a node table become X: fitted once, kept with graph, store and model.
+
+A number x becomes (f(x) - centre) / scale, with f(x) = sign(x) log(1 + |x|) or x itself; a gap
+becomes what ``fill`` becomes, and a 1 in the feature ``column=(missing)``. A text becomes a 1 in
+the feature ``column=value``, or ``column=(other)`` if it is rare. All of it are plain numbers, so
+it is saved as JSON, and what a batch of rows becomes depends on no other row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from hoplite.errors import ConfigError, check_choice
+
+SCALES = ("standard", "robust", "log", "none")
+FILL, REFUSE = "fill", "refuse"
+NUMBER, DATE, TIME, LIST, TEXT = KINDS = ("number", "date", "time", "list", "text")
+MISSING, OTHER = "(missing)", "(other)"
+DIGITS = 6  # of an original value that float32 keeps
+
+
+def _option(default: Any, text: str, *, reading: bool = False) -> Any:
+    return field(default=default, metadata={"help": text, "reading": reading})
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """How node and edge tables are read; where a model reads them, only its first two may change.
+
+    >>> TableOptions(scale="minmax")
+    Traceback (most recent call last):
+    ...
+    hoplite.errors.ConfigError: scale is 'minmax'; it must be one of standard, robust, log, none.
+    """
+
+    label: str = _option("label", "Column of the labels.", reading=True)
+    id: str = _option("id", "Column of the ids.", reading=True)
+    drop: tuple[str, ...] = _option((), "Columns that are no features: A,B.")
+    only: tuple[str, ...] = _option((), "The columns that are features: A,B.  [default: all]")
+    scale: str = _option(
+        "standard",
+        "Numbers that are not just 0 and 1: standard (mean 0, deviation 1), robust (median and "
+        "quartiles), log (standard, of their logarithm) or none.",
+    )
+    gaps: str = _option(FILL, "Numbers that are missing: fill (and say where) or refuse.")
+    categories: int | None = _option(
+        50, "Most features of a text column; its rarer values are one of them."
+    )
+
+    def __post_init__(self) -> None:
+        check_choice("scale", self.scale, SCALES)
+        check_choice("gaps", self.gaps, (FILL, REFUSE))
+        for name in ("drop", "only"):
+            given = getattr(self, name)
+            listed = given.split(",") if isinstance(given, str) else given
+            object.__setattr__(self, name, tuple(one.strip() for one in listed if one.strip()))
+        if self.drop and self.only:
+            raise ConfigError("drop and only are both given; give one of them.")
+        if self.categories is not None and (
+            not isinstance(self.categories, int) or self.categories < 2
+        ):
+            raise ConfigError(f"categories is {self.categories!r}; give a whole number from 2 on.")
+
+    def without(self, columns: Sequence[str]) -> TableOptions:
+        """The same, with columns that are no features either."""
+        if self.only:
+            left = tuple(name for name in self.only if name not in columns)
+            return dataclasses.replace(self, only=left)
+        return dataclasses.replace(self, drop=(*self.drop, *columns))
+
+    @classmethod
+    def names(cls, *, reading: bool = False) -> list[str]:
+        """Of the options; only of those that do not change X if ``reading``."""
+        return [one.name for one in dataclasses.fields(cls) if one.metadata["reading"] >= reading]
+
+
+@dataclass(frozen=True)
+class PreparedColumn:
+    """One column: what ``kind`` of cells it has, and the features that it becomes.
+
+    A number has ``width`` 1, a list as many as it is long; ``centre`` and ``scale`` have as many
+    values, none if they are 0 and 1, and ``fill``, in the unit of the cells, none if no cell was
+    missing. A text has its ``values``, and ``other`` if it had more of them.
+
+    >>> column = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
+    >>> column.prepared(np.array([[50.0], [np.nan]])).tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    >>> column.names()
+    ['age', 'age=(missing)']
+    """
+
+    name: str
+    kind: str
+    width: int = 1
+    centre: tuple[float, ...] = ()
+    scale: tuple[float, ...] = ()
+    log: bool = False
+    fill: tuple[float, ...] = ()
+    values: tuple[str, ...] = ()
+    other: bool = False
+
+    def __post_init__(self) -> None:
+        check_choice("kind", self.kind, KINDS)
+        for name in ("centre", "scale", "fill"):
+            numbers = getattr(self, name)
+            if numbers and len(numbers) != self.width:
+                raise ValueError(f"{len(numbers):,} {name} of {self.width:,} features")
+        if 0 in self.scale:
+            raise ValueError("a scale of 0")
+
+    @property
+    def changed(self) -> tuple[Any, ...] | None:
+        """The numbers by which cells are changed, None if they are not."""
+        return (self.log, self.centre, self.scale) if self.centre else None
+
+    def names(self) -> list[str]:
+        """Of its features."""
+        if self.kind == TEXT:
+            ends = [*self.values, *([OTHER] if self.other else [])]
+            return [f"{self.name}={end}" for end in ends]
+        own = [self.name]
+        if self.kind == LIST:
+            own = [f"{self.name}[{i}]" for i in range(self.width)]
+        return [*own, *([f"{self.name}={MISSING}"] if self.fill else [])]
+
+    def prepared(self, cells: np.ndarray) -> np.ndarray:
+        """The features of ``cells`` (rows, width) in float64, NaN where they are missing: float32.
+
+        Not finite where a number is beyond float32.
+        """
+        gaps = np.isnan(cells)
+        if gaps.any():
+            cells = np.where(gaps, np.array(self.fill or self.usual), cells)
+        with np.errstate(over="ignore"):
+            if self.centre:
+                cells = (squeezed(cells) if self.log else cells) - np.array(self.centre)
+                cells /= np.array(self.scale)
+            found = cells.astype(np.float32)
+        return np.column_stack([found, gaps.any(axis=1)]) if self.fill else found
+
+    @property
+    def usual(self) -> tuple[float, ...]:
+        """What stands for a gap in a column that had none: its centre, in the unit of the cells."""
+        centre = self.centre or (0.0,) * self.width
+        return tuple(stretched(np.array(centre)).tolist()) if self.log else centre
+
+    def original(self, features: np.ndarray, place: int) -> float | str:
+        """The cell that became feature ``place`` of a node with these ``features`` of the column.
+
+        >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,))
+        >>> age.original(np.array([0.5]), 0)
+        45.0
+        """
+        value = float(features[place])
+        if self.kind == TEXT or place >= self.width:
+            return value
+        if self.fill and features[self.width]:
+            return "missing"
+        if self.centre:
+            value = value * self.scale[place] + self.centre[place]
+            value = float(stretched(np.array(value))) if self.log else value
+        rounded = float(f"{value:.{DIGITS}g}")
+        if self.kind != DATE:
+            return rounded
+        try:
+            return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=round(value)))
+        except OverflowError:
+            return rounded
+
+
+def squeezed(values: np.ndarray) -> np.ndarray:
+    """sign(x) log(1 + |x|), which is log1p where x is not negative."""
+    return np.sign(values) * np.log1p(np.abs(values))
+
+
+def stretched(values: np.ndarray) -> np.ndarray:
+    """The inverse of :func:`squeezed`."""
+    with np.errstate(over="ignore"):
+        return np.sign(values) * np.expm1(np.abs(values))
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """The options by which tables are read and, once it is fitted, what each column becomes."""
+
+    options: TableOptions = TableOptions()
+    columns: tuple[PreparedColumn, ...] | None = None
+
+    @property
+    def fitted(self) -> tuple[PreparedColumn, ...]:
+        return self.columns or ()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """Of the features."""
+        return tuple(name for column in self.fitted for name in column.names())
+
+    def original(self, row: np.ndarray) -> list[float | str]:
+        """The cells that became the features ``row`` (d,) of a node; behind them what they are."""
+        found: list[float | str] = []
+        for column in self.fitted:
+            width = len(column.names())
+            own = row[len(found) : len(found) + width]
+            found += [column.original(own, place) for place in range(width)]
+        return [*found, *row[len(found) :].tolist()]
+
+    def summary(self) -> str:
+        """In one line.
+
+        >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
+        >>> Preparation(columns=(age,)).summary()
+        '1 number scaled (standard), gaps in 1 column filled'
+        """
+        texts = [column for column in self.fitted if column.kind == TEXT]
+        numbers = len(self.fitted) - len(texts)
+        scaled = sum(column.changed is not None for column in self.fitted)
+        filled = sum(bool(column.fill) for column in self.fitted)
+        shown = {
+            f"{_count(scaled, 'number')} scaled ({self.options.scale})": scaled,
+            f"{_count(numbers - scaled, 'number')} as {_are(numbers - scaled)}": numbers - scaled,
+            f"gaps in {_count(filled, 'column')} filled": filled,
+            f"{_count(len(texts), 'text')} one-hot": len(texts),
+        }
+        return ", ".join(text for text, count in shown.items() if count)
+
+
+def _count(count: int, what: str) -> str:
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _are(count: int) -> str:
+    return "it is" if count == 1 else "they are"
+
+
+# What versions before 0.2 did, and still happens to the tables of a model without a preparation.
+AS_THEY_ARE = Preparation(TableOptions(scale="none", gaps=REFUSE, categories=None))
+
+
+def changes(preparation: Preparation | None) -> dict[str, tuple[Any, ...]]:
+    """By which numbers the cells of which columns are changed; features agree if these do."""
+    columns = () if preparation is None else preparation.fitted
+    return {column.name: column.changed for column in columns if column.changed is not None}
+
+
+def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
+    """The preparation that a user's ``prepare`` and ``options`` of tables mean.
+
+    ``prepare`` is None, a Preparation, or what has one: a trained model, a graph, a store. If it is
+    given, only ``label`` and ``id`` may be given besides, for a table that calls them otherwise.
+    """
+    given = {name: value for name, value in options.items() if value is not None}
+    unknown: Sequence[str] = sorted(set(given) - set(TableOptions.names()))
+    if unknown:
+        raise ConfigError(
+            f"{unknown[0]!r} is no option of tables; there are {', '.join(TableOptions.names())}."
+        )
+    if prepare is None:
+        return Preparation(TableOptions(**given))
+    found = prepare if isinstance(prepare, Preparation) else getattr(prepare, "preparation", 0)
+    if found is None:
+        found = AS_THEY_ARE
+    if not isinstance(found, Preparation):
+        raise ConfigError(
+            f"prepare is a {type(prepare).__name__}; give a trained model, a graph or its "
+            "preparation, or a fitted transformer of scikit-learn."
+        )
+    fixed = [name for name in given if name not in TableOptions.names(reading=True)]
+    if fixed:
+        raise ConfigError(f"{fixed[0]} is the model's own, from its training; leave it out.")
+    return dataclasses.replace(found, options=dataclasses.replace(found.options, **given))

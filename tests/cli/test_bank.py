@@ -1,0 +1,128 @@
+"""A bank's tables, as they come, from the command line: trained, predicted, explained, stored."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import csv
+from sklearn.metrics import average_precision_score, roc_auc_score
+from tests.commands import hoplite
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "fraud.py"
+
+
+def example() -> Any:
+    spec = importlib.util.spec_from_file_location("fraud", EXAMPLE)
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def ran(*words: Any, code: int = 0, cwd: Path) -> str:
+    done = hoplite(*words, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    return done.stdout if code == 0 else done.stderr
+
+
+@pytest.fixture(scope="module")
+def bank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, dict[str, Any]]:
+    folder = tmp_path_factory.mktemp("bank")
+    made = example()
+    fraud = made.make_bank(folder / "bank", 3000, seed=1)
+    words = ["bank", *made.NAMES.split(), *made.TRAINING.split(), "--out", "model", "--json"]
+    return folder, fraud, json.loads(ran("train", *words, cwd=folder))
+
+
+def test_the_readme_way_finds_fraud(bank: tuple[Path, np.ndarray, dict[str, Any]]) -> None:
+    folder, fraud, result = bank
+    assert result["prepared"] == (
+        "6 numbers scaled (standard), 1 number as it is, gaps in 4 columns filled, 2 texts one-hot"
+    )
+    ran("predict", "model", "bank", "--out", "fraud.csv", cwd=folder)
+    truth, score = example().scores(folder / "bank", folder / "fraud.csv", fraud)
+    assert roc_auc_score(truth, score) > 0.9
+    assert average_precision_score(truth, score) > 0.5
+
+
+def test_other_tables_are_prepared_as_in_training(
+    bank: tuple[Path, np.ndarray, dict[str, Any]],
+) -> None:
+    folder = bank[0]
+    table = csv.read_csv(folder / "bank" / "nodes.csv", convert_options=_as_text())
+    names = sorted(set(table.column_names) - {"fraud"})
+    other = table.select(names).rename_columns([{"account": "who"}.get(n, n) for n in names])
+    (folder / "other").mkdir()
+    csv.write_csv(other, folder / "other" / "nodes.csv")
+    shutil.copy(folder / "bank" / "edges.csv", folder / "other" / "edges.csv")
+    ran("predict", "model", "bank", "--out", "a.csv", cwd=folder)
+    ran("predict", "model", "other", "--id", "who", "--out", "b.csv", cwd=folder)
+    assert (folder / "a.csv").read_bytes() == (folder / "b.csv").read_bytes()
+    assert "has no column 'account'" in ran(
+        "predict", "model", "other", "--out", "c.csv", code=1, cwd=folder
+    )
+    ran("propagate", "other", "--id", "who", "--hops", 2, "--out", "own", cwd=folder)
+    said = ran("predict", "model", "own", "--out", "c.csv", cwd=folder, code=0)
+    assert said  # the same columns were fitted to the same numbers
+    node = table["account"][5].as_py()
+    shown = json.loads(ran("explain", "model", "bank", "--node", node, "--json", cwd=folder))
+    for part in shown["features"]["top"]:
+        if part["name"] in ("balance", "logins"):
+            assert part["value"] == pytest.approx(float(table[part["name"]][5].as_py()), rel=1e-4)
+
+
+def _as_text() -> csv.ConvertOptions:
+    import pyarrow as pa
+
+    names = ["account", "balance", "monthly_income", "age", "logins", "opened", "last_login"]
+    names += ["verified", "channel", "town", "iban", "fraud"]
+    return csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["train", "bank", "--label", "fruad"], 1, "no column 'fruad'"),
+        (["train", "bank", "--id", "account", "--label", "fruad"], 1, "Did you mean 'fraud'?"),
+        (["train", "bank", "--scale", "minmax"], 2, "scale is 'minmax'"),
+        (["train", "cora", "--drop", "x"], 2, "drop is given, which says how node and edge tables"),
+        (["predict", "model", "bank", "--scale", "none", "--out", "x.csv"], 2, "No such option"),
+        (
+            ["propagate", "bank", "--prepare", "model", "--gaps", "fill", "--hops", "1"],
+            2,
+            "gaps is the model's own",
+        ),
+        (
+            ["train", "bank", "--id", "account", "--label", "fraud", "--gaps", "refuse"],
+            1,
+            "'verified' no number for node",
+        ),
+    ],
+)
+def test_complaints(
+    bank: tuple[Path, np.ndarray, dict[str, Any]], words: list[str], code: int, said: str
+) -> None:
+    if words[0] == "propagate":
+        words = [*words, "--out", "nothing"]
+    if words[-1] == "fruad" and "--id" not in words:
+        said = "no column 'id'"
+    assert said in ran(*words, code=code, cwd=bank[0])
+
+
+def test_a_search_tells_the_command_with_its_options(
+    bank: tuple[Path, np.ndarray, dict[str, Any]],
+) -> None:
+    folder = bank[0]
+    (folder / "grid.toml").write_text("[any]\nlr = 0.1\nhops = [1]\nweight_decay = 0.0\n")
+    words = ["--label", "fraud", "--id", "account", "--scale", "log", "--only", "balance,logins"]
+    options = ["--grid", "grid.toml", "--seeds", 1, "--epochs", 2, "--workers", 1, "--json"]
+    found = json.loads(ran("search", "bank", *words, *options, "--out", "s", cwd=folder))
+    for word in words:
+        assert word in found["command"].split()

@@ -1,0 +1,433 @@
+"""How columns become features: as scikit-learn's transformers do, kept and applied again."""
+
+from __future__ import annotations
+
+import datetime
+import re
+import shutil
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import csv, parquet
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, RobustScaler, StandardScaler
+from tests.examples import examples
+
+import hoplite
+from hoplite import ConfigError, DatasetError, Graph, HopliteWarning, ModelFileError
+from hoplite.datasets.column_statistics import Moments, Quantiles
+from hoplite.explain import explain
+from hoplite.preparation import MISSING, OTHER, SCALES, changes, squeezed
+from hoplite.store import opening
+
+N = 120
+SCALERS = {
+    "standard": StandardScaler,
+    "robust": RobustScaler,
+    "log": partial(make_pipeline, FunctionTransformer(squeezed), StandardScaler()),
+}
+
+
+def columns(seed: int = 0, n: int = N) -> dict[str, pa.Array]:
+    """Untidy ones: unsorted text ids, gaps everywhere, dates, amounts, rare words, a key."""
+    rng = np.random.default_rng(seed)
+
+    def gaps(values: Any) -> pa.Array:
+        return pa.array(list(values), mask=rng.random(n) < 0.2)
+
+    days = [datetime.date(2020, 1, 1) + datetime.timedelta(int(i)) for i in rng.integers(0, 900, n)]
+    return {
+        "town": gaps(
+            rng.choice(["Ulm", "Bonn", "Köln", "Rome", "Oslo"], n, p=[4 / 8, *[1 / 8] * 4])
+        ),
+        "who": pa.array([f"p{i}" for i in rng.permutation(n)]),
+        "amount": pa.array(np.round(np.exp(6 + 2 * rng.standard_normal(n)), 2)),
+        "debt": gaps(np.round(-1e4 * rng.random(n), 2)),
+        "member": gaps(rng.random(n) < 0.3),
+        "since": gaps(days),
+        "key": pa.array([f"k{i}" for i in range(n)]),
+        "kind": gaps(rng.choice(["cat", "dog"], n)),
+    }
+
+
+def write(folder: Path, nodes: dict[str, pa.Array], kind: str = "csv", id: str = "who") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(len(nodes[id]))
+    ends = {
+        end: nodes[id].take(pa.array(rng.integers(0, len(nodes[id]), 300)))
+        for end in ("source", "target")
+    }
+    for stem, table in (("nodes", pa.table(nodes)), ("edges", pa.table(ends))):
+        if kind == "csv":
+            csv.write_csv(table, folder / f"{stem}.csv")
+        else:
+            parquet.write_table(table, folder / f"{stem}.parquet")
+    return folder
+
+
+def read(folder: Path, **options: Any) -> Graph:
+    with pytest.warns(HopliteWarning, match="'key' of .* it is left out"):
+        return hoplite.load(folder, **{"id": "who", "label": "kind"} | options)
+
+
+def dense(graph: Graph) -> np.ndarray:
+    return graph.feature_rows(0, graph.num_nodes)
+
+
+def column(graph: Graph, name: str) -> np.ndarray:
+    return dense(graph)[:, (graph.feature_names or ()).index(name)]
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize("scale", sorted(SCALERS))
+def test_numbers_are_scaled_as_scikit_learn_does(tmp_path: Path, scale: str, kind: str) -> None:
+    made = columns()
+    graph = read(write(tmp_path / "t", made, kind), scale=scale)
+    since = made["since"].cast(pa.int32()).cast(pa.float64())
+    for name, cells in (("amount", made["amount"]), ("debt", made["debt"]), ("since", since)):
+        raw = cells.to_numpy(zero_copy_only=False).astype(float)[:, None]
+        wanted = SCALERS[scale]().fit_transform(raw)[:, 0]
+        known = ~np.isnan(wanted)
+        np.testing.assert_allclose(column(graph, name)[known], wanted[known], rtol=2e-5, atol=1e-5)
+        assert known.all() or np.array_equal(column(graph, f"{name}={MISSING}"), ~known)
+        assert np.abs(column(graph, name)[~known]).max(initial=0) < 1e-6  # a gap is the centre
+    member = column(graph, "member")[made["member"].is_valid().to_numpy(zero_copy_only=False)]
+    assert set(member) == {0, 1}  # is not scaled
+
+
+def test_text_is_one_hot_as_scikit_learn_does(tmp_path: Path) -> None:
+    made = columns()
+    folder, towns = write(tmp_path / "t", made), np.array(made["town"].to_pylist(), object)
+    known = towns != None  # noqa: E711 - of every element
+    for limit in (2, 3, 5):
+        graph = read(folder, categories=limit) if limit == 5 else None
+        if graph is None:
+            with pytest.warns(
+                HopliteWarning, match=r"most frequent become features.*town=\(other\)"
+            ):
+                graph = read(folder, categories=limit)
+        encoder = OneHotEncoder(max_categories=limit if limit < 5 else None, sparse_output=False)
+        wanted = encoder.fit_transform(towns[known][:, None])
+        names = [name for name in graph.feature_names or () if name.startswith("town=")]
+        found = np.column_stack([column(graph, name) for name in names])
+        np.testing.assert_array_equal(found[known], wanted)
+        assert not found[~known].any()
+        assert (names[-1] == f"town={OTHER}") == (limit < 5)
+
+
+@examples(30)
+@given(
+    rows=st.lists(st.none() | st.floats(-1e6, 1e6, width=32), min_size=1, max_size=300),
+    cuts=st.lists(st.integers(0, 300), max_size=4),
+    most=st.sampled_from([4, 16, 10**6]),
+)
+def test_statistics_do_not_depend_on_batches(
+    rows: list[float | None], cuts: list[int], most: int
+) -> None:
+    values = np.array([np.nan if x is None else x for x in rows])[:, None]
+    for make in (partial(Moments, 1), partial(Quantiles, 1, most)):
+        whole, cut = make(), make()
+        whole.add(values)
+        for part in np.split(values, sorted(min(one, len(values)) for one in cuts)):
+            cut.add(part)
+        assert np.array_equal(whole.centre(), cut.centre())
+        assert np.array_equal(whole.scale(), cut.scale())
+        if make.func is Moments and not np.isnan(values).all():
+            judge = StandardScaler().fit(values)
+            size = np.nanmax(np.abs(values)) + 1e-30
+            assert abs(whole.centre()[0] - judge.mean_[0]) <= 1e-9 * size
+            if judge.var_[0] > 1e-9 * size**2:
+                np.testing.assert_allclose(whole.scale(), judge.scale_, rtol=1e-6)
+
+
+def test_moments_of_large_numbers_far_from_zero() -> None:
+    """Dates, and a first row that is a mistake: squares must not cancel."""
+    rng = np.random.default_rng(0)
+    values = np.concatenate([[1e9], 19_000 + rng.random(10_000)])[:, None]
+    found = Moments(1)
+    found.add(values)
+    np.testing.assert_allclose(found.scale(), values.std(), rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, hoplite.TrainedModel]:
+    """A model whose folder was written and read again, and the tables that it was trained on."""
+    folder = tmp_path_factory.mktemp("trained")
+    graph = read(write(folder / "t", columns()))
+    trained = hoplite.train(graph, "lgc", hops=2, epochs=5).model
+    trained.save(folder / "m")
+    return folder / "t", hoplite.TrainedModel.load(folder / "m")
+
+
+def test_the_model_keeps_its_preparation(model: tuple[Path, hoplite.TrainedModel]) -> None:
+    folder, trained = model
+    graph = read(folder)
+    assert trained.preparation == graph.preparation
+    again = hoplite.load(folder, prepare=trained)  # without a word about the key, or the names
+    np.testing.assert_array_equal(dense(again), dense(graph))
+    assert again.class_names == ("cat", "dog")
+    np.testing.assert_array_equal(trained.logits(again), trained.logits(graph))
+
+
+def test_predict_takes_columns_in_any_order_and_of_another_type(
+    model: tuple[Path, hoplite.TrainedModel], tmp_path: Path
+) -> None:
+    folder, trained = model
+    wanted = dense(hoplite.load(folder, prepare=trained))
+    made = columns()
+    stamps = made["since"].cast(pa.timestamp("us", "UTC"))
+    numbers = pa.array([None if x is None else float(x) for x in made["member"].to_pylist()])
+    mixed = {name: made[name] for name in sorted(made, reverse=True) if name != "kind"}
+    mixed |= {"since": stamps, "member": numbers, "town": made["town"].dictionary_encode()}
+    other = write(tmp_path / "t", mixed, "parquet")
+    found = hoplite.load(other, prepare=trained)
+    np.testing.assert_array_equal(dense(found), wanted)
+    assert not found.num_classes
+
+
+def test_predict_is_not_fitted_again(
+    model: tuple[Path, hoplite.TrainedModel], tmp_path: Path
+) -> None:
+    """A row alone becomes what it becomes among others; new values and new gaps are told."""
+    _, trained = model
+    made = columns(7, 3)
+    made |= {
+        "amount": pa.array([1.0, 2.0, None]),
+        "town": pa.array(["Ulm", "Atlantis", None]),
+        "debt": pa.array([None, -1.0, None]),
+        "more": pa.array([1, 2, 3]),
+    }
+    del made["kind"]
+    said = [
+        "1 nodes have a value of town that",
+        r"gaps that .*: amount \(1\)",
+        "does not use: more",
+    ]
+    with pytest.warns(HopliteWarning) as heard:
+        graph = hoplite.load(write(tmp_path / "t", made), prepare=trained)
+    for one in said:
+        assert any(re.search(one, str(warning.message)) for warning in heard)
+    assert graph.feature_names == trained.feature_names
+    amount = changes(trained.preparation)["amount"]
+    np.testing.assert_allclose(
+        column(graph, "amount"),
+        [(1 - amount[1][0]) / amount[2][0], (2 - amount[1][0]) / amount[2][0], 0],
+        rtol=1e-5,
+        atol=1e-6,
+    )
+    assert column(graph, f"debt={MISSING}").tolist() == [1, 0, 1]
+    trained.logits(graph)
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (
+            {"amount": None},
+            r"no column 'amount', a number that the model was trained with.*'amout'",
+        ),
+        ({"amount": ["a lot", "1", "2"]}, "has 'a lot' for node .* trained with a number"),
+        ({"since": ["1", "2", "3"]}, "has '1' for node .* trained with a date"),
+        ({"debt": ["1", "2", "1e99"]}, "'debt' of .* has no finite number for node"),
+    ],
+)
+def test_complaints_at_prediction(
+    model: tuple[Path, hoplite.TrainedModel], tmp_path: Path, change: dict, complaint: str
+) -> None:
+    made: dict = columns(7, 3)
+    ((name, cells),) = change.items()
+    if cells is None:
+        made["amout"] = made.pop(name)
+    else:
+        made[name] = pa.array(cells)
+    with pytest.raises(DatasetError, match=complaint):
+        hoplite.load(write(tmp_path / "t", made), prepare=model[1])
+
+
+def test_unlike_types_at_prediction(
+    model: tuple[Path, hoplite.TrainedModel], tmp_path: Path
+) -> None:
+    made = columns() | {"since": pa.array(np.arange(float(N)))}
+    with pytest.raises(DatasetError, match=r"'since' of .* has type double but .* with a date"):
+        hoplite.load(write(tmp_path / "t", made, "parquet"), prepare=model[1])
+
+
+def test_another_preparation_is_refused(
+    model: tuple[Path, hoplite.TrainedModel], tmp_path: Path
+) -> None:
+    """Features of the same names mean something else if they were scaled otherwise."""
+    folder, trained = model
+    for graph in (read(folder, scale="log"), read(write(tmp_path / "t", columns(5)))):
+        with pytest.raises(ModelFileError, match=r"'amount' was prepared otherwise for t than"):
+            trained.predict(graph)
+    with pytest.raises(ConfigError, match="scale is the model's own"):
+        hoplite.load(folder, prepare=trained, scale="none")
+
+
+@pytest.mark.parametrize("share", [1, 10**9], ids=["in memory", "imported"])
+def test_a_store_keeps_the_preparation(
+    model: tuple[Path, hoplite.TrainedModel],
+    tmp_path: Path,
+    share: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opening, "TABLE_SHARE", share)
+    folder, trained = model
+    other = write(tmp_path / "t", {**columns(5), "kind": columns(5)["kind"]})
+    store = hoplite.propagate(other, tmp_path / "s", hops=2, prepare=trained)
+    assert store.preparation == trained.preparation
+    np.testing.assert_allclose(
+        trained.logits(store), trained.logits(hoplite.load(other, prepare=trained)), atol=1e-5
+    )
+    again = hoplite.train(store, "lgc", epochs=3).model
+    again.save(tmp_path / "m")
+    assert hoplite.TrainedModel.load(tmp_path / "m").preparation == trained.preparation
+    grown = hoplite.propagate(other, tmp_path / "s", hops=3)  # prepared as it was
+    assert grown.preparation == trained.preparation
+    fresh = hoplite.propagate(folder, tmp_path / "f", hops=1, prepare=read(folder))
+    assert fresh.preparation == trained.preparation
+
+
+def test_explanations_show_the_cells(model: tuple[Path, hoplite.TrainedModel]) -> None:
+    folder, trained = model
+    made, graph = columns(), hoplite.load(folder, prepare=trained)
+    for node in range(20):
+        found = explain(trained, graph, graph.node_ids[node]).summary(top=100)
+        shown = {part.name: part.value for part in found.features.top}
+        for name in {"amount", "debt", "since", "member"} & set(shown):
+            cell = made[name][node].as_py()
+            if cell is None or name == "since":
+                assert shown[name] == ("missing" if cell is None else str(cell))
+            else:
+                assert shown[name] == pytest.approx(float(cell), rel=1e-4)
+        if "town=Ulm" in shown:
+            assert shown["town=Ulm"] == (made["town"][node].as_py() == "Ulm")
+
+
+def test_all_gaps_are_named_at_once(tmp_path: Path) -> None:
+    made = columns()
+    folder = write(tmp_path / "t", made)
+    first = {
+        name: made["who"][
+            int(np.flatnonzero(made[name].is_null().to_numpy(zero_copy_only=False))[0])
+        ].as_py()
+        for name in ("debt", "member", "since")
+    }
+    with pytest.raises(DatasetError) as error, pytest.warns(HopliteWarning):
+        hoplite.load(folder, id="who", label="kind", gaps="refuse")
+    for name, node in first.items():
+        more = made[name].null_count - 1
+        assert re.search(
+            f"'{name}'.* no number for node '{node}' and {more} more", str(error.value)
+        )
+
+
+def test_columns_are_chosen(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", columns())
+    names = {"id": "who", "label": "kind"}
+    graph = hoplite.load(folder, only=["amount", "town"], **names)
+    assert {name.split("=")[0] for name in graph.feature_names or ()} == {"amount", "town"}
+    dropped = hoplite.load(folder, drop="key, since,debt,member", **names)
+    assert dropped.feature_names == graph.feature_names
+    model = hoplite.train(graph, "sgc", hops=1, epochs=2).model
+    again = hoplite.load(folder, prepare=model)  # which columns it takes is remembered
+    assert again.feature_names == graph.feature_names
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "complaint"),
+    [
+        ({"label": "knid"}, DatasetError, r"no column 'knid' .*Did you mean 'kind'\?"),
+        ({"id": "whom"}, DatasetError, r"no column 'whom' .*Did you mean 'who'\?"),
+        ({"drop": ["twon"]}, DatasetError, r"drop has 'twon'.*Did you mean 'town'\?"),
+        ({"only": ["kind"]}, DatasetError, "only has 'kind', which is no feature column"),
+        ({"only": ["key"]}, DatasetError, "no feature column left"),
+        ({"only": ["a"], "drop": ["b"]}, ConfigError, "drop and only are both given"),
+        ({"gaps": "mean"}, ConfigError, "gaps is 'mean'; it must be one of fill, refuse"),
+        ({"categories": 1}, ConfigError, "categories is 1; give a whole number from 2 on"),
+        ({"scales": "none"}, ConfigError, "'scales' is no option of tables"),
+        ({"prepare": 3}, ConfigError, "prepare is a int"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:text column:hoplite.HopliteWarning")
+def test_complaints_about_options(
+    tmp_path: Path, options: dict, kind: type[Exception], complaint: str
+) -> None:
+    folder = write(tmp_path / "t", columns())
+    with pytest.raises(kind, match=complaint):
+        hoplite.load(folder, **{"id": "who", "label": "kind"} | options)
+
+
+def test_options_are_for_tables(tmp_path: Path) -> None:
+    for source in ("cora", shutil.copytree(Path("tests/earlier/store"), tmp_path / "s")):
+        with pytest.raises(ConfigError, match="scale is given, which says how node and edge"):
+            hoplite.open_data(source, scale="none")
+
+
+def test_a_column_without_a_value(tmp_path: Path) -> None:
+    for kind in ("csv", "parquet"):
+        made = columns() | {"nothing": pa.array([None] * N, pa.float64())}
+        folder = write(tmp_path / kind, made, kind)
+        with pytest.raises(DatasetError, match=r"'nothing' of .* is empty; fill it or remove it"):
+            hoplite.load(folder, id="who", label="kind", drop="key")
+
+
+def test_numbers_that_should_be_scaled(tmp_path: Path) -> None:
+    folder = write(tmp_path / "t", columns())
+    with pytest.warns(HopliteWarning, match="amount, debt, since of .* are not scaled"):
+        graph = hoplite.load(folder, id="who", label="kind", scale="none", drop="key")
+    np.testing.assert_array_equal(
+        column(graph, "amount"), columns()["amount"].to_numpy().astype(np.float32)
+    )
+
+
+def test_lists_with_gaps(tmp_path: Path) -> None:
+    lists = [[1.0, 2.0], None, [3.0, None], [5.0, 8.0]]
+    made = {
+        "who": pa.array(list("abcd")),
+        "e": pa.array(lists),
+        "f": pa.array(lists[::3] * 2, pa.list_(pa.float32(), 2)),
+    }
+    graph = hoplite.load(write(tmp_path / "t", made, "parquet"), id="who")
+    assert graph.feature_names == ("e[0]", "e[1]", f"e={MISSING}", "f[0]", "f[1]")
+    raw = np.array([[1, 2], [np.nan] * 2, [3, np.nan], [5, 8]])
+    wanted = np.nan_to_num(StandardScaler().fit_transform(raw))
+    np.testing.assert_allclose(dense(graph)[:, :2], wanted, rtol=1e-5, atol=1e-7)
+    assert dense(graph)[:, 2].tolist() == [0, 1, 1, 0]
+
+
+def test_a_transformer_of_ones_own(tmp_path: Path) -> None:
+    """Fitted by the user, on the columns as an Arrow table; the model is saved without it."""
+    folder = write(tmp_path / "t", columns(), "parquet")
+    own = ColumnTransformer(
+        [
+            ("numbers", make_pipeline(SimpleImputer(), StandardScaler()), ["amount"]),
+            ("words", OneHotEncoder(handle_unknown="ignore"), ["town"]),
+        ]
+    )
+    table = parquet.read_table(folder / "nodes.parquet")
+    own.fit(table)
+    graph = hoplite.load(folder, prepare=own, id="who", label="kind")
+    names = graph.feature_names or ()
+    assert names[:2] == ("numbers__amount", "words__town_Bonn")
+    wanted = StandardScaler().fit_transform(table["amount"].to_numpy()[:, None])[:, 0]
+    np.testing.assert_allclose(column(graph, names[0]), wanted, rtol=1e-5, atol=1e-6)
+    model = hoplite.train(graph, "sgc", hops=1, epochs=2).model
+    model.save(tmp_path / "m")
+    model = hoplite.TrainedModel.load(tmp_path / "m")
+    assert model.preparation is None
+    model.predict(hoplite.load(folder, prepare=own, id="who", label="kind"))
+    with pytest.raises(DatasetError, match=r"a ColumnTransformer, fails on .*; fit it on the same"):
+        hoplite.load(folder, prepare=ColumnTransformer([]), id="who", label="kind")
+
+
+def test_every_scale_has_a_judge() -> None:
+    assert {*SCALERS, "none"} == set(SCALES)
