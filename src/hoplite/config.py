@@ -19,7 +19,7 @@ import numpy as np
 from hoplite.errors import ConfigError, check_choice
 
 OPTIMIZERS = ("adam", "lbfgs")
-MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1")
+MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
 TIES = ("auto", "first", "loss")
 PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")  # where its rule for epochs is usual
 THRESHOLDS = ("half", "balanced", "f1")
@@ -138,9 +138,9 @@ class TrainingConfig(Checked):
         Adam as in the paper, or full-batch L-BFGS (one epoch is one call of up to 20 iterations).
     epochs, patience : int
         At most ``epochs``; stop when none of the last ``patience`` was a better one.
-    monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1"}
+    monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae"}
         Which figure of the validation nodes tells a better epoch; "auto" is the task's usual one,
-        of classes the accuracy.
+        of classes the accuracy, of numbers the loss.
     tie : {"auto", "first", "loss"}
         Which of epochs with equal figures is the better one: the first, as in the paper, or that
         with the lower validation loss. "auto" is "first" for the paper's own datasets.

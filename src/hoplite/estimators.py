@@ -15,13 +15,13 @@ from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
+from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.graph import Graph
 from hoplite.models import EGC, LGC, SGC, HyperLGC, Model, build_model, split_options
 from hoplite.models.alignment import LEFT_OUT, class_names_of
@@ -40,30 +40,12 @@ from hoplite.training.runs import (
 PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by their names
 
 
-class NodeClassifier(ClassifierMixin, BaseEstimator):
-    """What the classifiers share; one of your own has the class of your own model as ``kind``.
-
-    Parameters
-    ----------
-    graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
-        One that is no Graph is converted at the first use, and again by every clone.
-    seed : int
-    **settings
-        Those of the model, see :class:`~hoplite.ModelConfig`, and those of
-        :class:`~hoplite.TrainingConfig`, with the defaults that they have there.
-
-    Attributes
-    ----------
-    classes_ : the distinct values of y, sorted
-    coefficients_ : (hops + 1,) the learned filter in the model's basis
-    coef_ : (classes, features) the learned weights, Theta transposed
-    model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
-        its classes have the graph's names, otherwise those that ``str`` gives y's values
-    history_ : loss and accuracy per epoch
-    n_iter_ : epochs trained
-    """
+class NodeEstimator(BaseEstimator):
+    """What classifiers and regressors share: arguments from the settings, and a training."""
 
     kind: ClassVar[type[Model]]
+    lacking: ClassVar[frozenset[str]] = frozenset()  # settings that mean nothing to it
+    besides: ClassVar[dict[str, Any]] = {}  # arguments of its own, with their defaults
     graph: Any
     seed: int
 
@@ -77,7 +59,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             return
         keyword = Parameter.POSITIONAL_OR_KEYWORD
         settings = [*dataclasses.fields(cls.kind.Settings), *dataclasses.fields(TrainingConfig)]
-        own = {f.name: f.default for f in settings if f.name in cls.kind.settings()} | {"seed": 0}
+        names = cls.kind.settings() - cls.lacking
+        own = {f.name: f.default for f in settings if f.name in names} | {"seed": 0} | cls.besides
         places = [name for name in PLACES if name in own]
         named = [name for name in own if name not in PLACES]
         signature = Signature(
@@ -89,7 +72,7 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
             ]
         )
 
-        def __init__(self: NodeClassifier, *values: Any, **named: Any) -> None:
+        def __init__(self: NodeEstimator, *values: Any, **named: Any) -> None:
             given = signature.bind(self, *values, **named)
             given.apply_defaults()
             for name, value in given.arguments.items():
@@ -103,34 +86,6 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
 
         def __init__(self, graph: Any, **settings: Any) -> None: ...
 
-    def fit(
-        self,
-        nodes: Any,
-        y: Any,
-        validation: tuple[Any, Any] | None = None,
-        sample_weight: Any = None,
-    ) -> Any:
-        """Learn from the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
-
-        With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
-        stops early and keeps the epoch that is best on it; without, all ``epochs`` are trained and
-        the last one is kept. A node counts its ``sample_weight``, and what ``class_weight`` says of
-        its value of y.
-        """
-        graph = graph_of(self)
-        given = nodes
-        nodes, y = _as_labelled(nodes, y, graph, "y")
-        check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        if sample_weight is not None:
-            sample_weight = _as_labelled(given, sample_weight, graph, "sample_weight")[1]
-        names, left_out = class_names_of(y, self.classes_, graph, nodes)
-        val = None if validation is None else self._as_node_set(validation)
-        texts = [str(value) for value in self.classes_.tolist()]
-        self._fit(find_task(), NodeSet(nodes, labels), val, sample_weight, names, texts)
-        self.model_.training[LEFT_OUT] = left_out
-        return self
-
     def _fit(
         self,
         task: Task,
@@ -143,7 +98,9 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         """Train on ``train`` by ``val``; the classes are ``names``, ``texts`` in class_weight."""
         graph = graph_of(self)
         # not get_params: an __init__ of the user's may set more than it takes
-        options = {name: getattr(self, name) for name in sorted(self.kind.settings())}
+        options = {
+            name: getattr(self, name) for name in sorted(self.kind.settings() - self.lacking)
+        }
         model_config, training_config = split_options(self.kind.name, options)
         training_config = training_config.on(graph.name)
         threshold = training_config.threshold
@@ -186,6 +143,70 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         self.history_ = result.history
         self.n_iter_ = result.epochs
 
+    def _logits(self, nodes: Any) -> np.ndarray:
+        check_is_fitted(self, "model_")
+        graph, config = graph_of(self), self.model_.config  # as fitted, not as set now
+        nodes = as_nodes(nodes, graph)
+        if graph.num_features != self.model_.num_features:
+            raise GraphError(
+                f"graph has {graph.num_features:,} features but the estimator was fitted "
+                f"with {self.model_.num_features:,}; fit it again."
+            )
+        propagation = Propagation(graph, config.operator, config.basis, config.hops)
+        return self.model_.logits_from(propagation)[nodes]
+
+
+class NodeClassifier(ClassifierMixin, NodeEstimator):
+    """What the classifiers share; one of your own has the class of your own model as ``kind``.
+
+    Parameters
+    ----------
+    graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
+        One that is no Graph is converted at the first use, and again by every clone.
+    seed : int
+    **settings
+        Those of the model, see :class:`~hoplite.ModelConfig`, and those of
+        :class:`~hoplite.TrainingConfig`, with the defaults that they have there.
+
+    Attributes
+    ----------
+    classes_ : the distinct values of y, sorted
+    coefficients_ : (hops + 1,) the learned filter in the model's basis
+    coef_ : (classes, features) the learned weights, Theta transposed
+    model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
+        its classes have the graph's names, otherwise those that ``str`` gives y's values
+    history_ : loss and accuracy per epoch
+    n_iter_ : epochs trained
+    """
+
+    def fit(
+        self,
+        nodes: Any,
+        y: Any,
+        validation: tuple[Any, Any] | None = None,
+        sample_weight: Any = None,
+    ) -> Any:
+        """Learn from the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
+
+        With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
+        stops early and keeps the epoch that is best on it; without, all ``epochs`` are trained and
+        the last one is kept. A node counts its ``sample_weight``, and what ``class_weight`` says of
+        its value of y.
+        """
+        graph = graph_of(self)
+        given = nodes
+        nodes, y = _as_labelled(nodes, y, graph, "y")
+        check_classification_targets(y)
+        self.classes_, labels = np.unique(y, return_inverse=True)
+        if sample_weight is not None:
+            sample_weight = _as_labelled(given, sample_weight, graph, "sample_weight")[1]
+        names, left_out = class_names_of(y, self.classes_, graph, nodes)
+        val = None if validation is None else self._as_node_set(validation)
+        texts = [str(value) for value in self.classes_.tolist()]
+        self._fit(find_task(), NodeSet(nodes, labels), val, sample_weight, names, texts)
+        self.model_.training[LEFT_OUT] = left_out
+        return self
+
     def decision_function(self, nodes: Any) -> np.ndarray:
         """Logits of ``nodes``: (len(nodes), classes), or (len(nodes),) for two classes.
 
@@ -204,22 +225,8 @@ class NodeClassifier(ClassifierMixin, BaseEstimator):
         logits = self._logits(nodes)
         return self.classes_[self.model_.task.predict(logits)]
 
-    def _logits(self, nodes: Any) -> np.ndarray:
-        check_is_fitted(self, "model_")
-        graph, config = graph_of(self), self.model_.config  # as fitted, not as set now
-        nodes = as_nodes(nodes, graph)
-        if graph.num_features != self.model_.num_features:
-            raise GraphError(
-                f"graph has {graph.num_features:,} features but the classifier was fitted "
-                f"with {self.model_.num_features:,}; fit it again."
-            )
-        propagation = Propagation(graph, config.operator, config.basis, config.hops)
-        return self.model_.logits_from(propagation)[nodes]
-
     def _as_node_set(self, validation: Any) -> NodeSet:
-        if not isinstance(validation, tuple | list) or len(validation) != 2:
-            raise GraphError("validation is not a pair; pass validation=(nodes, y).")
-        nodes, y = _as_labelled(validation[0], validation[1], graph_of(self), "validation y")
+        nodes, y = _as_labelled(*_as_pair(validation), graph_of(self), "validation y")
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise GraphError(f"validation has class {unknown[0]!r}, which y does not have.")
@@ -254,6 +261,105 @@ class HyperLGCClassifier(NodeClassifier):
     __doc__ = f"""LGC whose coefficients are gated per node.
 
     {NodeClassifier.__doc__}
+    """
+    kind = HyperLGC
+
+
+class NodeRegressor(RegressorMixin, NodeEstimator):
+    """What the regressors share; one of your own has the class of your own model as ``kind``.
+
+    Parameters
+    ----------
+    graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
+    seed : int
+    loss : {"squared", "huber"}
+        What is minimised, of values with mean 0 and deviation 1 over the nodes of ``fit``; Huber's
+        is linear beyond a distance of 1, so that wild values count less.
+    **settings
+        Those of the model, see :class:`~hoplite.ModelConfig`, and those of
+        :class:`~hoplite.TrainingConfig`, with the defaults that they have there.
+
+    Attributes
+    ----------
+    coefficients_ : (hops + 1,) the learned filter in the model's basis
+    coef_ : (features,) the learned weights, Theta, in units of y
+    model_ : the TrainedModel, with ``save``; its ``predict`` gives values
+    history_ : loss, R^2 and mean absolute error per epoch
+    n_iter_ : epochs trained
+    """
+
+    lacking: ClassVar[frozenset[str]] = frozenset({"class_weight", "threshold"})
+    besides: ClassVar[dict[str, Any]] = {"loss": "squared"}
+    loss: str
+
+    def fit(
+        self,
+        nodes: Any,
+        y: Any,
+        validation: tuple[Any, Any] | None = None,
+        sample_weight: Any = None,
+    ) -> Any:
+        """Learn from the numbers ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
+
+        With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
+        stops early and keeps the epoch that is best on it; without, all ``epochs`` are trained and
+        the last one is kept. A node counts its ``sample_weight``.
+        """
+        train = self._values(nodes, y, "y")
+        if sample_weight is not None:
+            graph = graph_of(self)
+            sample_weight = _as_labelled(nodes, sample_weight, graph, "sample_weight")[1]
+        check_choice("loss", self.loss, ("squared", "huber"))
+        val = None
+        if validation is not None:
+            val = self._values(*_as_pair(validation), "validation y")
+        task = dataclasses.replace(find_task("regression"), kind=self.loss)
+        self._fit(task, train, val, sample_weight, ("value",), ())
+        self.coef_ = self.coef_[0] * self.model_.task.state()["scale"]
+        return self
+
+    def predict(self, nodes: Any) -> np.ndarray:
+        """The value of each node: (len(nodes),)."""
+        logits = self._logits(nodes)
+        return self.model_.task.predict(logits)
+
+    def _values(self, nodes: Any, y: Any, name: str) -> NodeSet:
+        nodes, y = _as_labelled(nodes, y, graph_of(self), name)
+        if y.dtype.kind not in "biuf" or not np.isfinite(y).all():
+            raise GraphError(f"{name} holds what is no finite number; leave those nodes out.")
+        if not len(y):
+            raise GraphError(f"{name} is empty; give at least one node.")
+        return NodeSet(nodes, y.astype(np.float64))
+
+
+class SGCRegressor(NodeRegressor):
+    __doc__ = f"""S^k X theta: linear regression on features smoothed k times.
+
+    {NodeRegressor.__doc__}
+    """
+    kind = SGC
+
+
+class EGCRegressor(NodeRegressor):
+    __doc__ = f"""sum_i beta^i / i! S^i X theta: diffusion with one learned rate beta.
+
+    {NodeRegressor.__doc__}
+    """
+    kind = EGC
+
+
+class LGCRegressor(NodeRegressor):
+    __doc__ = f"""sum_i alpha_i p_i(S) X theta: one learned coefficient per hop.
+
+    {NodeRegressor.__doc__}
+    """
+    kind = LGC
+
+
+class HyperLGCRegressor(NodeRegressor):
+    __doc__ = f"""LGC whose coefficients are gated per node.
+
+    {NodeRegressor.__doc__}
     """
     kind = HyperLGC
 
@@ -309,6 +415,12 @@ class HopFeatures(TransformerMixin, BaseEstimator):
         names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
         hops = range(self.hops + 1) if self.stack else [self.hops]
         return np.array([f"hop{i}:{name}" for i in hops for name in names], dtype=object)
+
+
+def _as_pair(validation: Any) -> tuple[Any, Any]:
+    if not isinstance(validation, tuple | list) or len(validation) != 2:
+        raise GraphError("validation is not a pair; pass validation=(nodes, y).")
+    return validation[0], validation[1]
 
 
 def _as_labelled(nodes: Any, y: Any, graph: Graph, name: str) -> tuple[np.ndarray, np.ndarray]:

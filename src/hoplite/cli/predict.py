@@ -52,21 +52,50 @@ def predict(
     model = TrainedModel.load(model_dir)
     given = {"structural": structural, **table_options(tables)}
     data = open_data(dataset, seed=split_seed, prepare=model, **given)
-    counts = Counter[str]()
+    counts, values = Counter[str](), Numbers()
     with steps_bar(f"predict {data.name}") as report:
         schema, batches = predictions(model, data, memory=memory)
+        done = 0
 
         def counted() -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                counts.update(batch["predicted"].to_pylist())
-                report(f"predict {data.name}", counts.total() / max(data.num_nodes, 1))
+                nonlocal done
+                done += len(batch)
+                if model.task.has_classes:
+                    counts.update(batch["predicted"].to_pylist())
+                else:
+                    values.add(batch["predicted"])
+                report(f"predict {data.name}", done / max(data.num_nodes, 1))
                 yield batch
 
         write_batches(schema, counted(), out)
-    per_class = dict(sorted(counts.items()))
+    told = dict(sorted(counts.items())) if model.task.has_classes else values.told()
     if json:
-        print_json({"out": str(out), "nodes": counts.total(), "predicted": per_class})
+        print_json({"out": str(out), "nodes": done, "predicted": told})
         return
-    rows = [[name, f"{count:,}"] for name, count in per_class.items()]
-    print_table(f"{data.name}: predicted labels", ["label", "nodes"], rows)
+    if model.task.has_classes:
+        rows = [[name, f"{count:,}"] for name, count in told.items()]
+        print_table(f"{data.name}: predicted labels", ["label", "nodes"], rows)
+    else:
+        rows = [[name, f"{value:.6g}"] for name, value in told.items()]
+        print_table(f"{data.name}: predicted values, {done:,} nodes", ["", "value"], rows)
     print_line(f"Table: {out}")
+
+
+class Numbers:
+    """What is told of values that come a batch at a time."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, float, float, float]] = []
+
+    def add(self, values: pa.Array) -> None:
+        found = values.to_numpy()
+        if len(found):
+            self._parts.append((len(found), found.mean(), found.min(), found.max()))
+
+    def told(self) -> dict[str, float]:
+        if not self._parts:
+            return {}
+        counts, means, least, most = zip(*self._parts, strict=True)
+        mean = sum(c * m for c, m in zip(counts, means, strict=True)) / sum(counts)
+        return {"mean": float(mean), "least": float(min(least)), "largest": float(max(most))}

@@ -58,6 +58,11 @@ class ExactModel:
                 f"the model is a {config.model}, which is not linear, so its logits are no sums "
                 f"over hops, nodes and features; use an {', '.join(linear[:-1])} or {linear[-1]}."
             )
+        if not trained.task.has_classes:
+            raise ConfigError(
+                "the model predicts numbers, and explanations are of classes; take the weights of "
+                "the model itself, which is linear."
+            )
         check_classes(data, trained.class_names, trained.left_out_classes)
         check_prepared(data, trained.preparation)
         self.rows: Rows

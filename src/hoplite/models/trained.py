@@ -104,7 +104,8 @@ class TrainedModel:
         """
         data = converted(data, prepare=self)
         stored, config = data.stored, self.config
-        check_classes(data, self.class_names, self.left_out_classes)
+        if self.task.has_classes:
+            check_classes(data, self.class_names, self.left_out_classes)
         check_prepared(data, self.preparation)
         if stored is not None:
             check_stored(stored, config)
@@ -135,11 +136,11 @@ class TrainedModel:
             return self._model().logits(weights, propagation.view())[:, 0].numpy()
 
     def predict_proba(self, data: NodeData) -> np.ndarray:
-        """Class probabilities of every node: (n, m), rows sum to 1."""
+        """Class probabilities of every node: (n, m), rows sum to 1; of numbers, these: (n, 1)."""
         return self.task.link(self.logits(data))
 
     def predict(self, data: NodeData) -> np.ndarray:
-        """Class index of every node: (n,)."""
+        """Class index of every node, or its number: (n,)."""
         return self.task.predict(self.logits(data))
 
     def save(

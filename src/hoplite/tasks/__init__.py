@@ -8,8 +8,9 @@ from hoplite.errors import check_choice
 from hoplite.tasks.base import LOSS, Metric, Task
 from hoplite.tasks.evaluation import Evaluation
 from hoplite.tasks.multiclass import Multiclass
+from hoplite.tasks.regression import Regression
 
-TASKS: dict[str, Task] = {task.name: task for task in (Multiclass(),)}
+TASKS: dict[str, Task] = {task.name: task for task in (Multiclass(), Regression())}
 USUAL = Multiclass.name  # of a training, and of a saved model that names none
 
 
@@ -21,4 +22,4 @@ def find_task(task: Any = USUAL) -> Task:
     return TASKS[task]
 
 
-__all__ = ["LOSS", "TASKS", "USUAL", "Evaluation", "Metric", "Task", "find_task"]
+__all__ = ["LOSS", "TASKS", "USUAL", "Evaluation", "Metric", "Regression", "Task", "find_task"]

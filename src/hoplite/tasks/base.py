@@ -60,6 +60,7 @@ class Task(ABC):
     # does. One that is neither LOSS nor among the metrics is a figure of the evaluation.
     monitors: ClassVar[dict[str, Metric]]
     adds_up: ClassVar[bool] = True  # whether each metric is a mean over the rows
+    has_classes: ClassVar[bool] = True  # whether an output is of a class
     compared: ClassVar[tuple[str, ...]] = ()  # figures in which a model should beat the baseline
     unknowing: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
 

@@ -102,6 +102,27 @@ def evaluate_classes(
     )
 
 
+def evaluate_values(values: np.ndarray, predicted: np.ndarray) -> Evaluation:
+    """``r2``, ``mae`` and ``rmse`` of ``predicted`` (n,) for ``values`` (n,).
+
+    R^2 is NaN where all values are equal.
+
+    >>> found = evaluate_values(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 4.0]))
+    >>> found["r2"], round(found["mae"], 6)
+    (0.5, 0.333333)
+    """
+    from sklearn import metrics
+
+    differ = np.ptp(values) > 0
+    return Evaluation(
+        {
+            "r2": float(metrics.r2_score(values, predicted)) if differ else np.nan,
+            "mae": float(metrics.mean_absolute_error(values, predicted)),
+            "rmse": float(metrics.mean_squared_error(values, predicted)) ** 0.5,
+        }
+    )
+
+
 def class_figure(
     name: str,
     labels: np.ndarray,

@@ -1,0 +1,101 @@
+"""Each node has a number."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import huber_loss
+
+from hoplite.errors import GraphError
+from hoplite.tasks.base import LOSS, Metric, Task
+from hoplite.tasks.evaluation import Evaluation, evaluate_values
+
+
+@dataclass(frozen=True)
+class Regression(Task):
+    """One output, for the value less the ``mean`` of the training nodes, over their ``scale``.
+
+        t = (y - mean) / scale,    l(z, t) = (z - t)^2    or Huber's,    f(z) = mean + scale z
+
+    Huber's is (z - t)^2 / 2 up to a distance of 1, one standard deviation of the training nodes,
+    and the distance less 1/2 beyond. NaN stands for an unknown value. The loss chooses the epoch;
+    R^2 and the mean absolute error, in units of y, are recorded.
+
+    >>> task = Regression().fitted(np.array([1.0, 3.0]), 1)
+    >>> task.predict(np.array([[0.0], [2.0]])).tolist()
+    [2.0, 4.0]
+    """
+
+    name = "regression"
+    metrics = (Metric("r2"), Metric("mae", larger_is_better=False))
+    monitors: ClassVar[dict[str, Metric]] = {"loss": LOSS, "r2": metrics[0], "mae": metrics[1]}
+    adds_up = False
+    has_classes = False
+    compared = ("r2",)
+    unknowing = "always predicting the mean"
+    mean: float = 0.0
+    scale: float = 1.0
+    kind: Literal["squared", "huber"] = "squared"
+
+    def fitted(self, labels: np.ndarray, outputs: int) -> Self:
+        mean, scale = float(labels.mean()), float(labels.std())
+        if not scale > 0:
+            raise GraphError(
+                f"all training nodes have the value {labels[0]:g}, so there is nothing to learn; "
+                "give nodes of different values."
+            )
+        return dataclasses.replace(self, mean=mean, scale=scale)
+
+    def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
+        return 1
+
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        return ~np.isnan(labels)
+
+    def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
+        if labels.ndim != 1 or outputs != 1:
+            raise GraphError(f"labels have shape {labels.shape}; pass one number per node.")
+        return torch.from_numpy((np.asarray(labels, np.float64) - self.mean) / self.scale)
+
+    def loss(
+        self, logits: Tensor, targets: Tensor, count: float, weights: Tensor | None = None
+    ) -> Tensor:
+        values = logits[..., 0]
+        wanted = targets.to(values.dtype).unsqueeze(1).expand_as(values)
+        if self.kind == "squared":
+            found = (values - wanted).square()
+        else:
+            found = huber_loss(values, wanted, reduction="none")
+        if weights is not None:
+            found = found * weights.unsqueeze(1)
+        return found.sum(dim=0) / count
+
+    def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
+        errors = logits[..., 0].double() - targets.unsqueeze(1)
+        spread = (targets - targets.mean()).square().sum()  # none: R^2 is NaN or -infinity
+        r2 = 1 - errors.square().sum(dim=0) / spread
+        return r2, self.scale * errors.abs().sum(dim=0) / count
+
+    def link(self, logits: np.ndarray) -> np.ndarray:
+        return self.mean + self.scale * logits.astype(np.float64)
+
+    def predict(self, logits: np.ndarray) -> np.ndarray:
+        return self.link(logits)[:, 0]
+
+    def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+        """``predicted``, the value."""
+        return {"predicted": self.predict(logits)}
+
+    def evaluate(self, labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> Evaluation:
+        """See :func:`~hoplite.tasks.evaluation.evaluate_values`."""
+        return evaluate_values(labels, self.predict(logits))
+
+    def baseline(self, labels: np.ndarray, names: Sequence[str]) -> Evaluation:
+        """The mean of the training nodes for every node."""
+        return evaluate_values(labels, np.full(len(labels), self.mean))

@@ -1,0 +1,189 @@
+"""Numbers of nodes: the task by scikit-learn, and the regressors inside its machinery."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from scipy.special import huber
+from sklearn.base import clone, is_regressor
+from sklearn.linear_model import LinearRegression
+from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from tests.commands import hoplite
+from tests.untidy import SEEDS
+
+from hoplite import (
+    ConfigError,
+    EGCRegressor,
+    Graph,
+    GraphError,
+    HopFeatures,
+    HyperLGCRegressor,
+    LGCClassifier,
+    LGCRegressor,
+    SGCRegressor,
+    TrainedModel,
+)
+from hoplite.datasets import write_npz
+from hoplite.explain import explain
+from hoplite.predictions import predict_table
+from hoplite.tasks import find_task
+
+REGRESSORS = [SGCRegressor, EGCRegressor, LGCRegressor, HyperLGCRegressor]
+
+
+@pytest.fixture(scope="module")
+def valued():
+    """A graph without labels, and values far from 0 that one hop can nearly tell."""
+    rng = np.random.default_rng(7)
+    edges = rng.integers(0, 85, (160, 2))  # the last nodes are isolated
+    graph = Graph.from_edges(
+        edges, rng.standard_normal((90, 5)), node_ids=[f"n{i}" for i in range(90)]
+    )
+    hops = HopFeatures(graph, hops=1).fit_transform(np.arange(90))
+    values = 5000 + 300 * hops @ rng.standard_normal(5) + 20 * rng.standard_normal(90)
+    order = rng.permutation(90)
+    return graph, values, order[:50], order[50:70], order[70:]
+
+
+@settings(deadline=None)
+@given(SEEDS)
+def test_the_task_by_scikit_learn(seed):
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 40))
+    y = rng.normal(rng.normal() * 100, 10 ** rng.uniform(-3, 3), n)
+    weights = rng.random(n)
+    logits = rng.normal(0, 3, (n, 2, 1))
+    for kind in ("squared", "huber"):
+        task = find_task("regression").restored({"kind": kind}).fitted(y, 1)
+        t = (y - y.mean()) / y.std()
+        apart = logits[..., 0] - t[:, None]
+        each = apart**2 if kind == "squared" else huber(1.0, apart)
+        targets, stacked = task.targets(y, 1), torch.from_numpy(logits)
+        loss = task.loss(stacked, targets, n, torch.from_numpy(weights))
+        np.testing.assert_allclose(loss.numpy(), (weights[:, None] * each).sum(axis=0) / n)
+        found = task.measure(stacked, targets, n)
+        for run in (0, 1):
+            predicted = task.predict(logits[:, run])
+            told = task.evaluate(y, logits[:, run], ["value"])
+            assert float(found[0][run]) == pytest.approx(r2_score(y, predicted), rel=1e-6)
+            assert float(found[1][run]) == pytest.approx(mean_absolute_error(y, predicted))
+            assert told["r2"] == pytest.approx(r2_score(y, predicted))
+            assert told["mae"] == pytest.approx(mean_absolute_error(y, predicted))
+            assert told["rmse"] == pytest.approx(root_mean_squared_error(y, predicted))
+        assert task.baseline(y, ["value"])["r2"] == pytest.approx(0, abs=1e-9)
+        assert np.isnan(task.evaluate(y[:1], logits[:1, 0], ["value"])["r2"])
+
+
+def test_without_a_penalty_it_is_linear_regression(valued):
+    graph, values, train, _val, test = valued
+    ours = SGCRegressor(
+        graph, 1, bias=True, dropout=0, weight_decay=0, optimizer="lbfgs", lr=1, epochs=60
+    ).fit(train, values[train])
+    hops = HopFeatures(graph, hops=1).fit_transform(np.arange(90))
+    theirs = LinearRegression().fit(hops[train], values[train])
+    np.testing.assert_allclose(ours.predict(test), theirs.predict(hops[test]), rtol=1e-3)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-2)
+    assert ours.score(test, values[test]) > 0.9
+
+
+@pytest.mark.parametrize("kind", REGRESSORS)
+def test_fit_predict_clone_and_search(valued, kind):
+    graph, values, train, val, test = valued
+    model = kind(graph, hops=1, epochs=8, lr=0.05, dropout=0)
+    assert is_regressor(model)
+    copy = clone(model)
+    assert copy.graph is graph
+    assert copy.get_params() == model.get_params()
+    assert not {"class_weight", "threshold"} & set(model.get_params())
+    assert model.fit(train, values[train], validation=(val, values[val])) is model
+    assert model.predict(test).shape == (20,)
+    assert model.coef_.shape == (5,)
+    losses = model.history_["val_loss"]
+    assert losses[-1] < losses[0]
+    back = pickle.loads(pickle.dumps(model))
+    np.testing.assert_array_equal(back.predict(test), model.predict(test))
+    assert cross_val_score(model, train, values[train], cv=3).shape == (3,)
+    search = GridSearchCV(model, {"hops": [0, 1], "loss": ["squared", "huber"]}, cv=2)
+    assert search.fit(train, values[train]).best_params_["hops"] in (0, 1)
+
+
+def test_the_monitor_chooses_and_hubers_loss_forgives(valued):
+    graph, values, train, val, test = valued
+    options = {"hops": 1, "dropout": 0, "lr": 0.05, "bias": True, "weight_decay": 0}
+    parts = (train, values[train]), (val, values[val])
+    for monitor, pick in (("auto", np.argmin), ("r2", np.argmax), ("mae", np.argmin)):
+        model = LGCRegressor(graph, epochs=40, monitor=monitor, **options)
+        model.fit(*parts[0], validation=parts[1])
+        curve = model.history_[f"val_{'loss' if monitor == 'auto' else monitor}"]
+        predicted = model.predict(val)
+        best = curve[pick(curve)]
+        if monitor == "r2":
+            assert best == pytest.approx(r2_score(values[val], predicted), rel=1e-4)
+        if monitor == "mae":
+            assert best == pytest.approx(mean_absolute_error(values[val], predicted), rel=1e-4)
+    wild = values[train].copy()
+    wild[::10] += 20_000
+    found = {
+        loss: SGCRegressor(graph, loss=loss, epochs=300, **options).fit(train, wild)
+        for loss in ("squared", "huber")
+    }
+    errors = {k: mean_absolute_error(values[test], m.predict(test)) for k, m in found.items()}
+    assert errors["huber"] < errors["squared"] / 2
+    with pytest.raises(ConfigError, match="monitor of regression is 'auc'"):
+        LGCRegressor(graph, monitor="auc").fit(*parts[0])
+
+
+def test_weights_masks_and_a_saved_model(valued, tmp_path):
+    graph, values, train, _val, test = valued
+    times = np.random.default_rng(1).integers(1, 4, len(train))
+    options = {"hops": 1, "dropout": 0, "epochs": 20}
+    # repeated nodes have another mean and deviation, so values that have those of the weights
+    y = np.random.default_rng(2).standard_normal(len(train))
+    weighted = SGCRegressor(graph, **options).fit(train, y, sample_weight=times)
+    plain = SGCRegressor(graph, **options).fit(train, y)
+    assert np.abs(weighted.coef_ - plain.coef_).max() > 1e-3
+    mask = np.isin(np.arange(90), train)
+    model = LGCRegressor(graph, **options).fit(np.sort(train), values[np.sort(train)])
+    masked = LGCRegressor(graph, **options).fit(mask, values)
+    np.testing.assert_array_equal(model.coef_, masked.coef_)
+    folder = model.model_.save(tmp_path / "model")
+    read = TrainedModel.load(folder)
+    np.testing.assert_array_equal(read.predict(graph)[test], model.predict(test))
+    table = predict_table(read, graph)
+    assert table.column_names == ["id", "predicted"]
+    np.testing.assert_allclose(table["predicted"].to_numpy(), read.predict(graph))
+    labelled = graph.with_labels(np.arange(90) % 3, class_names=["a", "b", "c"])
+    np.testing.assert_array_equal(read.predict(labelled), read.predict(graph))
+    with pytest.raises(ConfigError, match="the model predicts numbers"):
+        explain(read, graph, "n3")
+    write_npz(tmp_path / "graph.npz", graph)
+    words = ["predict", folder, tmp_path / "graph.npz", "--out", tmp_path / "p.csv", "--json"]
+    done = hoplite(*words)
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["nodes"] == 90
+    assert told["predicted"]["mean"] == pytest.approx(read.predict(graph).mean())
+    assert "mean" in hoplite(*words[:-1]).stdout
+
+
+def test_bad_values(valued):
+    graph, values, train, val, _test = valued
+    model = LGCRegressor(graph, epochs=2)
+    with pytest.raises(GraphError, match=r"all training nodes have the value 3"):
+        model.fit(train, np.full(len(train), 3))
+    with pytest.raises(GraphError, match="y holds what is no finite number"):
+        model.fit(train, np.where(train == train[3], np.nan, 1.0))
+    with pytest.raises(GraphError, match="y holds what is no finite number"):
+        model.fit(train, ["x"] * len(train))
+    with pytest.raises(GraphError, match="validation is not a pair"):
+        model.fit(train, values[train], validation=val)
+    with pytest.raises(GraphError, match="y is empty"):
+        model.fit([], [])
+    with pytest.raises(ConfigError, match="loss is 'absolute'"):
+        LGCRegressor(graph, loss="absolute").fit(train, values[train])
+    with pytest.raises(ValueError, match="Unknown label type"):
+        LGCClassifier(graph).fit(train, values[train])
