@@ -286,6 +286,20 @@ def test_one_line_to_a_model(graphs, tmp_path):
     assert found.best.options["hops"] in (1, 2)
 
 
+def test_a_model_knows_its_structural_features(tmp_path):
+    networkx = pytest.importorskip("networkx")
+    club = networkx.karate_club_graph()
+    model = hoplite.train(Graph.from_networkx(club, label="club", structural=4), "sgc").model
+    for node in club:
+        del club.nodes[node]["club"]
+    wanted = model.predict_proba(Graph.from_networkx(club, structural=4))
+    np.testing.assert_array_equal(model.predict_proba(club), wanted)
+    lines = [f"{u} {v} {w}" for u, v, w in club.edges(data="weight")]
+    (tmp_path / "club.txt").write_text("\n".join(lines))
+    again = hoplite.open_data(tmp_path / "club.txt", prepare=model)
+    np.testing.assert_allclose(model.predict_proba(again), wanted, atol=1e-5)
+
+
 def test_what_is_no_graph():
     with pytest.raises(GraphError, match=r"graph is a dict; pass a Graph.*PyTorch Geometric"):
         LGCClassifier({}).fit([0], [1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import numpy as np
 import scipy.sparse as sp
@@ -13,6 +14,7 @@ from hoplite.errors import HopliteWarning
 from hoplite.graph import Graph
 from hoplite.operators import find_operator
 
+NAMES = ("degree", "log degree")
 USUAL = 32
 MOST = 1024  # vectors
 DENSE_NODES = 512  # below that, or for more than a half of all vectors, LAPACK finds them
@@ -42,9 +44,20 @@ def with_structural(graph: Graph, count: int | None = None) -> Graph:
     return graph.with_features(beside([graph.features, made]), (*own, *names))
 
 
+def structural_count(names: Sequence[str] | None) -> int | None:
+    """How many vectors are among features of these names; None if they are no structural ones.
+
+    >>> structural_count(["age", *structural_names(3)]), structural_count(["age"])
+    (3, None)
+    """
+    known = tuple(names or ())
+    count = len(known) - 1 - known.index(NAMES[-1]) if NAMES[-1] in known else -1
+    return count if count >= 0 and known[-2 - count :] == structural_names(count) else None
+
+
 def structural_names(count: int) -> tuple[str, ...]:
     """``degree``, ``log degree``, ``vector 1``, ``vector 2``, ..."""
-    return ("degree", "log degree", *(f"vector {j + 1}" for j in range(count)))
+    return (*NAMES, *(f"vector {j + 1}" for j in range(count)))
 
 
 def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:

@@ -13,7 +13,6 @@ from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
     SplitSeedOption,
-    StructuralOption,
     check_page,
     print_json,
     print_line,
@@ -48,7 +47,6 @@ def explain(
         str, typer.Option(help="For a store: peak memory of the process, such as 700MB.")
     ] = "4GB",
     split_seed: SplitSeedOption = 0,
-    structural: StructuralOption = None,
     json: JsonOption = False,
     **tables: Any,
 ) -> None:
@@ -72,8 +70,7 @@ def explain(
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
-    given = {"structural": structural, **table_options(tables)}
-    data = open_data(dataset, seed=split_seed, prepare=model, **given)
+    data = open_data(dataset, seed=split_seed, prepare=model, **table_options(tables))
     explanation = explained(model, data, node, class_, against=against, memory=memory)
     found = None
     if flips and model.num_classes > 1:

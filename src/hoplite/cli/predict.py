@@ -13,7 +13,6 @@ from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
     SplitSeedOption,
-    StructuralOption,
     check_table,
     print_json,
     print_line,
@@ -36,7 +35,6 @@ def predict(
         typer.Option(help="For a store: peak memory of the process, such as 700MB."),
     ] = None,
     split_seed: SplitSeedOption = 0,
-    structural: StructuralOption = None,
     json: JsonOption = False,
     **tables: Any,
 ) -> None:
@@ -50,8 +48,7 @@ def predict(
     from hoplite.predictions import predictions, write_batches
 
     model = TrainedModel.load(model_dir)
-    given = {"structural": structural, **table_options(tables)}
-    data = open_data(dataset, seed=split_seed, prepare=model, **given)
+    data = open_data(dataset, seed=split_seed, prepare=model, **table_options(tables))
     counts, values = Counter[str](), Numbers()
     with steps_bar(f"predict {data.name}") as report:
         schema, batches = predictions(model, data, memory=memory)

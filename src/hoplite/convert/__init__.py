@@ -12,6 +12,7 @@ from typing import Any
 
 from hoplite.convert.arrays import from_dgl, from_pyg, from_scipy
 from hoplite.convert.attributes import from_frames, from_igraph, from_networkx, is_frame
+from hoplite.structural import structural_count
 
 READERS = {
     "dgl": from_dgl,
@@ -36,6 +37,8 @@ def converted(source: Any, *, seed: int = 0, prepare: Any = None, **options: Any
     >>> converted("cora")
     'cora'
     """
+    if options.get("structural") is None:  # those of a model
+        options["structural"] = structural_count(getattr(prepare, "feature_names", None))
     for kind in type(source).__mro__:
         library = kind.__module__.partition(".")[0]
         if library in READERS:

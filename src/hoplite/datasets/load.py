@@ -21,7 +21,7 @@ from hoplite.datasets.synthetic import REDDIT_LIKE, REDDIT_SIZE, reddit_like
 from hoplite.datasets.tables import TABLES
 from hoplite.errors import ConfigError, DatasetError, nearest_hint
 from hoplite.graph import Graph
-from hoplite.structural import with_structural
+from hoplite.structural import structural_count, with_structural
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 NAMES = (*EMBEDDED, "reddit", REDDIT_LIKE)
@@ -76,12 +76,15 @@ def load(
 
     A name wins over a folder that is called the same; write ``./cora`` for the folder. A graph
     without features gets structural ones, ``structural`` vectors or 32, and any graph does if
-    ``structural`` is given, see :func:`hoplite.structural.structural_features`.
+    ``structural`` is given, see :func:`hoplite.structural.structural_features`. If ``prepare`` is a
+    model that has such features, there are as many again.
 
     >>> load("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     check_number("seed", seed, 0, whole=True)
+    if structural is None:  # those of a model
+        structural = structural_count(getattr(prepare, "feature_names", None))
     return with_structural(_load(source, seed, split, prepare, options), structural)
 
 
