@@ -18,6 +18,7 @@ from hoplite.explain.rows import NoRemovals
 from hoplite.models import ModelConfig, build_model
 from hoplite.models.hlgc import GATES
 from hoplite.operators import OPERATORS
+from hoplite.preparation import AS_THEY_ARE
 
 CASES = [
     *[(model, "class", basis) for model in ("sgc", "egc", "lgc") for basis in ("monomial",)],
@@ -157,7 +158,7 @@ def test_features_in_another_order(graphs, tmp_path):
 def test_stores_of_version_0_1_0(name):
     """They kept neither ids nor weights: nodes are numbers, and no removal can be computed."""
     model = TrainedModel.load(EARLIER / "models" / name)
-    graph, store = load(EARLIER / "club"), HopStore.open(EARLIER / "store")
+    graph, store = load(EARLIER / "club", prepare=AS_THEY_ARE), HopStore.open(EARLIER / "store")
     found = explain(model, store, 3)
     check_equal(found, explain(model, graph, graph.node_ids[3]))
     edges = found.summary().neighbourhood.edges
@@ -168,7 +169,7 @@ def test_stores_of_version_0_1_0(name):
 
 def test_half_precision_leaves_a_residual_that_is_told():
     store = HopStore.open(EARLIER / "store-bfloat16")
-    graph = load(EARLIER / "club")
+    graph = load(EARLIER / "club", prepare=AS_THEY_ARE)
     trained = untrained(ModelConfig("lgc", 3, basis="chebyshev"), graph)
     found = explain(trained, store, 5)
     whole = explain(trained, graph, graph.node_ids[5], found.class_)
