@@ -13,7 +13,7 @@ from hoplite.datasets.tables import sorted_classes
 from hoplite.errors import GraphError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, Split
 from hoplite.graph_checks import UNKNOWN_LABEL, as_array
-from hoplite.peers import quiet
+from hoplite.peers import find, quiet
 from hoplite.sparse_checks import as_csr
 from hoplite.structural import with_structural
 
@@ -94,12 +94,10 @@ def from_pyg(
     data: Any, *, split: int | None = None, seed: int = 0, structural: int | None = None
 ) -> Graph:
     """See :meth:`hoplite.Graph.from_pyg`."""
-    with quiet():
-        from torch_geometric.data import Data, Dataset
-        from torch_geometric.utils import to_edge_index
-    if isinstance(data, Dataset) and len(data) == 1:
+    pyg, utils = find("torch_geometric.data"), find("torch_geometric.utils")
+    if pyg is not None and isinstance(data, pyg.Dataset) and len(data) == 1:
         data = data[0]
-    if not isinstance(data, Data):
+    if pyg is None or utils is None or not isinstance(data, pyg.Data):
         raise GraphError(
             f"data is a {type(data).__name__}; give a torch_geometric.data.Data, one graph with "
             "one kind of nodes."
@@ -109,7 +107,7 @@ def from_pyg(
             pairs, weights = data.edge_index, data.get("edge_weight")
             weights = data.edge_attr if weights is None else weights
         elif data.get("adj_t") is not None:
-            pairs, weights = to_edge_index(data.adj_t)
+            pairs, weights = utils.to_edge_index(data.adj_t)
         else:
             pairs, weights = torch.empty(2, 0, dtype=torch.int64), None
     masks = {part: data.get(f"{part}_mask") for part in PARTS}
@@ -192,15 +190,11 @@ def array_of(tensor: torch.Tensor) -> Any:
 
 def to_pyg(graph: Graph) -> Any:
     """See :meth:`hoplite.Graph.to_pyg`."""
-    try:
-        with quiet():
-            from torch_geometric.data import Data
-    except ImportError as error:
-        raise HopliteError(
-            "to_pyg needs torch_geometric; run `pip install torch_geometric`."
-        ) from error
+    pyg = find("torch_geometric.data")
+    if pyg is None:
+        raise HopliteError("to_pyg needs torch_geometric; run `pip install torch_geometric`.")
     pairs = graph.adjacency.tocoo()
-    data = Data(
+    data = pyg.Data(
         x=torch.from_numpy(np.array(graph.feature_rows(0, graph.num_nodes))),
         edge_index=torch.from_numpy(np.stack([pairs.row, pairs.col]).astype(np.int64)),
         y=torch.from_numpy(np.array(graph.labels)),
