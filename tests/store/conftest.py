@@ -61,3 +61,11 @@ def stores():
         all_bytes = staticmethod(all_bytes)
 
     return Stores
+
+
+@pytest.fixture
+def without_pandas(tmp_path, monkeypatch):
+    """Processes that do not find pandas: PyArrow imports it where it can, which takes 60 MB."""
+    (tmp_path / "hidden").mkdir()
+    (tmp_path / "hidden" / "pandas.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "hidden"))

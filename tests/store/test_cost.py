@@ -23,6 +23,7 @@ def folder(tmp_path_factory):
     return place, graph.adjacency.nnz
 
 
+@pytest.mark.usefixtures("without_pandas")
 def test_bytes_in_panels(folder, tmp_path):
     (place, entries), memory = folder, 390 * 10**6
     expected = cost(NODES, entries, 200, 3, memory)

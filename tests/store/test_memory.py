@@ -80,6 +80,7 @@ def test_hops_larger_than_the_budget(tmp_path):
 
 
 @LINUX
+@pytest.mark.usefixtures("without_pandas")
 def test_an_operator_that_does_not_fit(stores, tmp_path):
     """8 million entries, 64 MB, pass by in ranges of rows beside the panels."""
     rng, budget = np.random.default_rng(0), 400 * 10**6
