@@ -258,3 +258,29 @@ def test_a_class_of_ones_own_keeps_its_arguments(graphs):
     assert (sorted(short.get_params()), short.n_iter_) == (["epochs", "graph", "hops"], 4)
     assert short.model_.config.hops == 1
     assert Same(graph, 3).get_params()["hops"] == 3
+
+
+def test_another_graph_is_prepared_as_that_of_the_fit():
+    networkx = pytest.importorskip("networkx")
+    rng = np.random.default_rng(3)
+
+    def people(scale):
+        made = networkx.gnm_random_graph(30, 60, seed=1)
+        for node, (age, pay) in enumerate(scale * rng.normal((40, 3), (9, 1), (30, 2))):
+            made.nodes[node].update(age=age, pay=pay)
+        return made
+
+    first, second = people(1), people(1.7)
+    nodes, y = np.arange(30), rng.integers(0, 2, 30)
+    fitted = LGCClassifier(first, hops=2, epochs=20).fit(nodes, y)
+    before = fitted.predict_proba(nodes)
+    np.testing.assert_array_equal(before, fitted.model_.predict_proba(first))
+    fitted.set_params(graph=second)
+    found = fitted.predict_proba(nodes)
+    np.testing.assert_array_equal(found, fitted.model_.predict_proba(second))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(nodes), found)
+    fitted.set_params(graph=Graph.from_networkx(second))  # scaled by itself
+    with pytest.raises(ModelFileError, match="was prepared otherwise"):
+        fitted.predict(nodes)
+    alone = clone(fitted.set_params(graph=second)).fit(nodes, y).predict_proba(nodes)
+    np.testing.assert_array_equal(fitted.fit(nodes, y).predict_proba(nodes), alone)

@@ -24,7 +24,7 @@ from hoplite.convert import KNOWN, converted
 from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.graph import Graph
 from hoplite.models import EGC, LGC, SGC, HyperLGC, Model, build_model, split_options
-from hoplite.models.alignment import LEFT_OUT, class_names_of
+from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
 from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.tasks import Task, find_task
@@ -138,6 +138,8 @@ class NodeEstimator(BaseEstimator):
         if val is not None and threshold != "half":
             logits = self.model_.logits_from(propagation)[val.nodes]
             self.model_.training[TASK_STATE] = task.tuned(threshold, val.labels, logits).state()
+        if not isinstance(self.graph, Graph):
+            self._converted = self.graph, self.model_, graph
         self.coefficients_ = self.model_.coefficients_
         self.coef_ = result.weights["theta"].numpy().T
         self.history_ = result.history
@@ -145,15 +147,13 @@ class NodeEstimator(BaseEstimator):
 
     def _logits(self, nodes: Any) -> np.ndarray:
         check_is_fitted(self, "model_")
-        graph, config = graph_of(self), self.model_.config  # as fitted, not as set now
+        model = self.model_
+        graph, config = graph_of(self, model), model.config  # as fitted, not as set now
         nodes = as_nodes(nodes, graph)
-        if graph.num_features != self.model_.num_features:
-            raise GraphError(
-                f"graph has {graph.num_features:,} features but the estimator was fitted "
-                f"with {self.model_.num_features:,}; fit it again."
-            )
+        check_prepared(graph, model.preparation)
+        graph = aligned_graph(graph, model.num_features, model.feature_names)
         propagation = Propagation(graph, config.operator, config.basis, config.hops)
-        return self.model_.logits_from(propagation)[nodes]
+        return model.logits_from(propagation)[nodes]
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
@@ -433,19 +433,22 @@ def _as_labelled(nodes: Any, y: Any, graph: Graph, name: str) -> tuple[np.ndarra
     return nodes, y
 
 
-def graph_of(estimator: Any) -> Graph:
-    """The graph of an estimator, whose parameter stays what the user gave: ``clone`` needs that."""
+def graph_of(estimator: Any, model: TrainedModel | None = None) -> Graph:
+    """The graph of an estimator, whose parameter stays what the user gave: ``clone`` needs that.
+
+    Its columns are prepared as those of the fitted ``model``, or by themselves.
+    """
     given = estimator.graph
     if isinstance(given, Graph):
         return given
-    before, graph = vars(estimator).get("_converted", (None, None))
-    if before is not given or graph is None:
-        graph = converted(given)
+    before, by, graph = vars(estimator).get("_converted", (None, None, None))
+    if before is not given or by is not model or graph is None:
+        graph = converted(given, prepare=model)
         if not isinstance(graph, Graph):
             raise GraphError(
                 f"graph is a {type(given).__name__}; pass a Graph, as load() gives, or {KNOWN}."
             )
-        estimator._converted = given, graph
+        estimator._converted = given, model, graph
     return graph
 
 

@@ -297,7 +297,8 @@ class Graph:
         """A ``networkx.Graph`` whose nodes are the ``node_ids``, or 0 .. n-1.
 
         Features, ``label`` (the name of the class) and ``split`` are attributes of nodes,
-        ``weight`` of edges; :meth:`from_networkx` makes the same graph of it.
+        ``weight`` of edges; :meth:`from_networkx` with ``scale="none"``, which leaves the features
+        as they are, makes the same graph of it.
         """
         return _converter("attributes").to_networkx(self)
 

@@ -80,6 +80,11 @@ def test_a_search_gives_a_model(graphs, grid, tmp_path) -> None:
     shutil.rmtree(out / "model")  # as earlier versions left it
     again = search(graph, "lgc", grid=grid, out=out, seeds=2, epochs=20)
     np.testing.assert_array_equal(again.model.logits(graph), wanted)
+    shutil.rmtree(out / "model")
+    (out / "model").mkdir()  # all that a save killed at once leaves
+    search(graph, "lgc", grid=grid, out=out, seeds=2, epochs=20)
+    saved = hoplite.TrainedModel.load(out / "model")
+    np.testing.assert_array_equal(saved.logits(graph), wanted)
     biased = search(graph, "lgc", grid=grid, out=out, seeds=2, epochs=20, protocol="test")
     assert biased.save_model() is None
     assert biased.model.config.hops == biased.best.options["hops"]

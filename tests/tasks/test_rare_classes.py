@@ -53,6 +53,17 @@ def test_a_weight_of_two_is_the_node_twice():
     np.testing.assert_allclose(with_train.model.weights["theta"].numpy().T, weighted.coef_)
 
 
+def test_weights_of_the_training_nodes_alone():
+    graph = scattered_graph()
+    each = np.zeros(graph.num_nodes)
+    each[graph.split.train] = np.random.default_rng(1).random(len(graph.split.train)) + 0.1
+    ones = np.where(each > 0, each, 1.0)
+    found, wanted = (train(graph, "lgc", **OPTIONS, sample_weight=w) for w in (each, ones))
+    for curve in ("train_loss", "val_loss"):
+        np.testing.assert_array_equal(found.runs[0].history[curve], wanted.runs[0].history[curve])
+    assert found.test_accuracy == wanted.test_accuracy
+
+
 @pytest.mark.parametrize("batch", [0, 4])
 def test_balanced_is_scikit_learns_in_memory_and_from_a_store(tmp_path, batch):
     graph = scattered_graph()
@@ -93,6 +104,11 @@ def test_the_threshold_is_the_best_there_is(seed, by, digits):
     assert measure(inside, probabilities >= found) == pytest.approx(max(reached))
 
 
+def test_a_threshold_below_all_is_half_way_to_zero():
+    inside, lowest = np.array([True, False, True]), np.array([0.25, 0.5, 0.75], np.float32)
+    assert best_threshold("f1", inside, lowest) == 0.125
+
+
 @pytest.mark.parametrize("by", ["balanced", "f1"])
 def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
     graph = rare(1)
@@ -115,6 +131,7 @@ def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
     predicted = model.predict(graph)
     assert result.runs[0].test_accuracy == np.mean(predicted[test] == graph.labels[test])
     assert result.runs[0].val_accuracy == np.mean(predicted[val] == graph.labels[val])
+    assert model.training["val_accuracy"] == result.runs[0].val_accuracy
     told = result.runs[0].val_metrics
     assert told["balanced_accuracy"] == pytest.approx(
         balanced_accuracy_score(graph.labels[val], predicted[val])
@@ -161,7 +178,7 @@ def test_what_weights_and_thresholds_must_be():
     ):
         with pytest.raises(GraphError, match=sentence):
             train(two, "sgc", epochs=2, sample_weight=wrong)
-    with pytest.raises(GraphError, match="all weights of a part"):
+    with pytest.raises(GraphError, match="all weights of the training nodes"):
         train(two, "sgc", epochs=2, sample_weight=np.zeros(400))
 
 

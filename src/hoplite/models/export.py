@@ -22,10 +22,10 @@ OPSET, IR_VERSION = 17, 8  # of 2022, which all runtimes since then read
 
 
 def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
-    """``weight`` ((k + 1) d, m) and ``bias`` (m,): logits = [P_0, .., P_k] weight + bias.
+    """``weight`` ((k + 1) d, m), ``bias`` (m,) and, of classes, ``shift`` (m,), all float32.
 
-    Block i of the weight is c_i Theta, for P_i = p_i(S) X. ConfigError for models that are no such
-    sum: gated ones, and those that standardise their outputs over all nodes or need edges.
+    See :meth:`hoplite.TrainedModel.to_arrays`. ConfigError for models that are no such sum: gated
+    ones, and those that standardise their outputs over all nodes or need edges.
     """
     kind, config = model.config.kind, model.config
     if not kind.linear or kind.gated or kind.coefficient_per != "hop":
@@ -37,29 +37,36 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
             "the model standardises its outputs over all nodes of a graph, which hop features of "
             "one node do not tell; train it with standardize=False to export it."
         )
-    theta = model.weights["theta"].detach().numpy()
-    blocks = model.coefficients_[:, None, None] * theta
-    bias = model.weights.get("bias")
-    return {
-        "weight": blocks.reshape(-1, theta.shape[1]).astype(np.float32),
-        "bias": np.zeros(theta.shape[1], np.float32) if bias is None else bias.detach().numpy(),
-    }
+    theta, task = model.weights["theta"].detach().numpy(), model.task
+    blocks, found = model.coefficients_[:, None, None] * theta, model.weights.get("bias")
+    none = np.zeros(theta.shape[1])
+    bias = none if found is None else found.detach().numpy()
+    weight, bias = task.rescaled(blocks.reshape(-1, theta.shape[1]), bias)
+    shift = {"shift": none - task.decisions(none)} if task.has_classes else {}
+    arrays = {"weight": weight, "bias": bias} | shift
+    return {name: values.astype(np.float32) for name, values in arrays.items()}
 
 
 def hop_module(model: TrainedModel) -> torch.nn.Linear:
-    """The map from stacked hop features (rows, (k + 1) d) to logits (rows, m), as a module."""
+    """The map from stacked hop features (rows, (k + 1) d) to logits (rows, m), as a module.
+
+    Its buffer ``shift`` (m,), of classes, is not taken from them.
+    """
     arrays = hop_arrays(model)
     module = torch.nn.Linear(*arrays["weight"].shape)
     with torch.no_grad():
         module.weight.copy_(torch.from_numpy(np.ascontiguousarray(arrays["weight"].T)))
         module.bias.copy_(torch.from_numpy(arrays["bias"]))
+    if "shift" in arrays:
+        module.register_buffer("shift", torch.from_numpy(arrays["shift"]), persistent=False)
     return module
 
 
 def write_onnx(model: TrainedModel, path: str | Path) -> None:
     """The same map as ONNX: ``hops`` (rows, (k + 1) d) float32 to ``logits`` (rows, m).
 
-    The model's facts (classes, features, hops, operator, basis) are its metadata, as JSON.
+    The model's facts (classes, features, hops, operator, basis, task, with its state, and shift)
+    are its metadata, as JSON.
     """
     require_extra("export", "to_onnx", "onnx")
     from onnx import TensorProto, checker, helper, numpy_helper
@@ -71,14 +78,18 @@ def write_onnx(model: TrainedModel, path: str | Path) -> None:
         "hoplite",
         [helper.make_tensor_value_info("hops", TensorProto.FLOAT, ["rows", inputs])],
         [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["rows", outputs])],
-        [numpy_helper.from_array(values, name) for name, values in arrays.items()],
+        [numpy_helper.from_array(arrays[name], name) for name in ("weight", "bias")],
     )
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)])
     made.ir_version, made.producer_name = IR_VERSION, "hoplite"
-    config = model.config
+    config, task = model.config, model.task
     facts = {name: getattr(config, name) for name in ("model", "hops", "operator", "basis")}
     names = {"class_names": model.class_names, "feature_names": model.feature_names}
-    helper.set_model_props(made, {k: json.dumps(v) for k, v in (facts | names).items()})
+    reading = {"task": task.name, "task_state": task.state()}
+    if "shift" in arrays:
+        reading["shift"] = arrays["shift"].tolist()
+    facts |= names | reading
+    helper.set_model_props(made, {k: json.dumps(v) for k, v in facts.items()})
     checker.check_model(made)
     try:
         with atomic_write(path) as file:

@@ -173,17 +173,22 @@ class TrainedModel:
         logits = [P_0, .., P_k] weight + bias with P_i = p_i(S) X, as
         ``HopFeatures(graph, hops=k, operator=..., basis=..., stack=True)`` gives them; block i of
         the weight is c_i Theta. ConfigError for models that are no such sum.
+
+        Of a model of classes there is also ``shift`` (m,): the class is argmax(logits - shift). It
+        is 0, but log(t / (1 - t)) for a class that begins at a chosen threshold t. Of a model of
+        numbers, instead of the logits these are the numbers themselves, in their units.
         """
         return hop_arrays(self)
 
     def to_torch(self) -> torch.nn.Linear:
-        """The map of :meth:`to_arrays` as a torch module."""
+        """The map of :meth:`to_arrays` as a torch module: logits, with ``shift`` as a buffer."""
         return hop_module(self)
 
     def to_onnx(self, path: str | Path) -> None:
         """Write the map of :meth:`to_arrays` as ONNX: ``hops`` to ``logits``.
 
-        It needs the extra ``export``.
+        ``task``, ``task_state`` (with a chosen threshold) and ``shift`` are among its metadata. It
+        needs the extra ``export``.
         """
         write_onnx(self, path)
 

@@ -26,6 +26,7 @@ from hoplite.errors import HopliteError, LedgerError, check_choice
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.models import all_settings, idle_settings, without_idle
+from hoplite.models.saved import CONFIG_FILE
 from hoplite.models.trained import TrainedModel
 from hoplite.selection.ledger import Count, Ledger, Share
 from hoplite.training.results import TrainingResult, number, train
@@ -175,7 +176,7 @@ class SearchResult:
         folder, settings = self.ledger.folder / MODEL, self.ledger.settings
         if self.trained is not None:
             return self.trained.model
-        if self.protocol == "validation" and folder.is_dir():
+        if self.protocol == "validation" and (folder / CONFIG_FILE).is_file():
             return TrainedModel.load(folder)
         return train(self.graph, settings.model, seeds=settings.seeds, **self.best.options).model
 
@@ -187,7 +188,7 @@ class SearchResult:
         folder = self.ledger.folder / MODEL
         if self.protocol != "validation":
             return None
-        if self.trained is not None or not folder.is_dir():
+        if self.trained is not None or not (folder / CONFIG_FILE).is_file():  # killed meanwhile
             self.model.save(folder, overwrite=True)
         return folder
 

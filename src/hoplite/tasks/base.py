@@ -106,6 +106,10 @@ class Task(ABC):
         """Outputs (..., m) such that the largest one is the prediction, of classes."""
         return logits
 
+    def rescaled(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The map X weight + bias (m,) to outputs as one to export: of numbers, in their units."""
+        return weight, bias
+
     def state(self) -> dict[str, Any]:
         """The fields as plain JSON values."""
         return dataclasses.asdict(self)

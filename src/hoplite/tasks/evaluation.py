@@ -175,7 +175,7 @@ def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> fl
     """The t for which ``probabilities >= t`` (n,) tells best which nodes are ``inside``.
 
     ``by`` is "balanced", the balanced accuracy, or "f1". Of equal ones that nearest to 1/2. It is
-    half way between the probability of a node and the next lower one.
+    half way between the probability of a node and the next lower one, or 0.
 
     >>> best_threshold("balanced", np.array([False, True, True]), np.array([0.1, 0.2, 0.3]))
     0.15000000000000002
@@ -190,7 +190,7 @@ def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> fl
         values = 2 * precision * recall / np.maximum(precision + recall, 1e-300)
         values = values[:-1]
     known = np.unique(probabilities.astype(np.float64))
-    lower = known[np.maximum(np.searchsorted(known, cuts.astype(np.float64)) - 1, 0)]
+    lower = np.append(0.0, known)[np.searchsorted(known, cuts.astype(np.float64))]
     found = (cuts + lower) / 2
     equal = np.flatnonzero(values >= values.max() - 1e-12)
     best = found[equal[np.abs(found[equal] - 0.5).argmin()]]

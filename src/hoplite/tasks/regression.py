@@ -85,6 +85,9 @@ class Regression(Task):
     def link(self, logits: np.ndarray) -> np.ndarray:
         return self.mean + self.scale * logits.astype(np.float64)
 
+    def rescaled(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return self.scale * weight, self.link(bias)
+
     def predict(self, logits: np.ndarray) -> np.ndarray:
         return self.link(logits)[:, 0]
 

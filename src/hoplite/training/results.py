@@ -426,6 +426,7 @@ def scored_run(
         task = task.tuned(result.run.config.threshold, *outputs["val"])
         trained.training[TASK_STATE] = task.state()
         scores |= _measured(task, outputs, "val")
+        trained.training.update({name: number(value) for name, value in scores.items()})
     scores |= _measured(task, outputs, "test")
     return ScoredRun(
         seed=result.run.seed,

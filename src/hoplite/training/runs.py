@@ -105,7 +105,7 @@ class NodeSet:
             return self
         product = np.prod(given, axis=0)
         if not product.sum() > 0:
-            raise GraphError("all weights of a part of the split are 0; give a node a larger one.")
+            raise GraphError("all weights of the training nodes are 0; give one a larger weight.")
         return NodeSet(self.nodes, self.labels, product / product.mean())
 
     def check(self, num_nodes: int) -> None:
@@ -144,15 +144,19 @@ def weighted_sets(
     names: Sequence[str],
     sample_weight: np.ndarray | None = None,
 ) -> dict[str, NodeSet]:
-    """``parts`` with the weights of their nodes: of their class, and of their own (all nodes')."""
+    """``parts`` with the weights of their nodes: of their class, and of their own (all nodes').
+
+    A part for scores whose weights are all 0 stays without.
+    """
     of_class = task.class_weights(config.class_weight, parts["train"].labels, names)
-    return {
-        name: part.weighted(
-            None if of_class is None else of_class[part.labels],
-            None if sample_weight is None else sample_weight[part.nodes],
-        )
-        for name, part in parts.items()
-    }
+    found = {}
+    for name, part in parts.items():
+        each = None if of_class is None else of_class[part.labels]
+        if sample_weight is not None:
+            each = sample_weight[part.nodes] * (1 if each is None else each)
+        idle = name != "train" and each is not None and not each.any()
+        found[name] = part if idle else part.weighted(each)
+    return found
 
 
 def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
