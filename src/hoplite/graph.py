@@ -361,14 +361,15 @@ class Graph:
         """The same graph with other labels and no split."""
         return self._replace(labels=labels, class_names=class_names, split=Split())
 
-    def with_features(self, features: Any, names: Sequence[str] | None = None) -> Graph:
-        """The same graph with other features.
-
-        How they were prepared is still known if their first ``names`` are those that they had.
-        """
-        own = self.feature_names or ()
-        kept = self.preparation if own and tuple(names or ())[: len(own)] == own else None
-        return self._replace(features=features, feature_names=names, preparation=kept)
+    def with_features(
+        self,
+        features: Any,
+        names: Sequence[str] | None = None,
+        *,
+        preparation: Preparation | None = None,
+    ) -> Graph:
+        """The same graph with other features; ``preparation`` as for the graph itself."""
+        return self._replace(features=features, feature_names=names, preparation=preparation)
 
     def with_node_ids(self, node_ids: Sequence[Any]) -> Graph:
         """The same graph with other names of its nodes."""

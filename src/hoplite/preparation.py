@@ -117,8 +117,10 @@ class PreparedColumn:
 
     @property
     def changed(self) -> tuple[Any, ...] | None:
-        """The numbers by which cells are changed, None if they are not."""
-        return (self.log, self.centre, self.scale) if self.centre else None
+        """What decides its features besides their names, None if nothing does."""
+        values = self.values if self.other else ()
+        found = (self.log, self.centre, self.scale, self.fill, values)
+        return found if any(found) else None
 
     def names(self) -> list[str]:
         """Of its features."""
@@ -188,10 +190,14 @@ def stretched(values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Preparation:
-    """The options by which tables are read and, once it is fitted, what each column becomes."""
+    """The options by which tables are read and, once it is fitted, what each column becomes.
+
+    ``transformer`` is the kind of the user's own that made the features instead; it is not kept.
+    """
 
     options: TableOptions = TableOptions()
     columns: tuple[PreparedColumn, ...] | None = None
+    transformer: str = ""
 
     @property
     def fitted(self) -> tuple[PreparedColumn, ...]:
@@ -218,9 +224,11 @@ class Preparation:
         >>> Preparation(columns=(age,)).summary()
         '1 number scaled (standard), gaps in 1 column filled'
         """
+        if self.transformer:
+            return f"by {self.transformer}, your own"
         texts = [column for column in self.fitted if column.kind == TEXT]
         numbers = len(self.fitted) - len(texts)
-        scaled = sum(column.changed is not None for column in self.fitted)
+        scaled = sum(bool(column.centre) for column in self.fitted)
         filled = sum(bool(column.fill) for column in self.fitted)
         shown = {
             f"{_count(scaled, 'number')} scaled ({self.options.scale})": scaled,
@@ -244,7 +252,7 @@ AS_THEY_ARE = Preparation(TableOptions(scale="none", gaps=REFUSE, categories=Non
 
 
 def changes(preparation: Preparation | None) -> dict[str, tuple[Any, ...]]:
-    """By which numbers the cells of which columns are changed; features agree if these do."""
+    """How the cells of which columns are changed; features of the same names agree if these do."""
     columns = () if preparation is None else preparation.fitted
     return {column.name: column.changed for column in columns if column.changed is not None}
 
@@ -270,6 +278,12 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
         raise ConfigError(
             f"prepare is a {type(prepare).__name__}; give a trained model, a graph or its "
             "preparation, or a fitted transformer of scikit-learn."
+        )
+    if found.transformer:
+        raise ConfigError(
+            f"the features were made by {found.transformer}, a transformer of your own that is not "
+            "kept; load the tables in Python with hoplite.load(folder, prepare=transformer) and "
+            "call model.predict(graph)."
         )
     fixed = [name for name in given if name not in TableOptions.names(reading=True)]
     if fixed:

@@ -41,7 +41,8 @@ def with_structural(graph: Graph, count: int | None = None) -> Graph:
         return graph.with_features(made, names)
     own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
     beside = sp.hstack if sp.issparse(graph.features) else np.hstack
-    return graph.with_features(beside([graph.features, made]), (*own, *names))
+    both = beside([graph.features, made])
+    return graph.with_features(both, (*own, *names), preparation=graph.preparation)
 
 
 def structural_count(names: Sequence[str] | None) -> int | None:

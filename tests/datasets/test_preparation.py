@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import re
 import shutil
+from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +25,13 @@ from tests.examples import examples
 import hoplite
 from hoplite import ConfigError, DatasetError, Graph, HopliteWarning, ModelFileError
 from hoplite.datasets.column_statistics import Moments, Quantiles
+from hoplite.datasets.disk_graph import write_disk_graph
+from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.explain import explain
+from hoplite.models.alignment import aligned_graph
 from hoplite.preparation import MISSING, OTHER, SCALES, changes, squeezed
 from hoplite.store import opening
+from hoplite.structural import with_structural
 
 N = 120
 SCALERS = {
@@ -370,6 +375,12 @@ def test_options_are_for_tables(tmp_path: Path) -> None:
     for source in ("cora", shutil.copytree(Path("tests/earlier/store"), tmp_path / "s")):
         with pytest.raises(ConfigError, match="scale is given, which says how node and edge"):
             hoplite.open_data(source, scale="none")
+    for option in ("split", "structural"):
+        with pytest.raises(ConfigError, match=f"{option} is 0, but .* has its split and its"):
+            hoplite.open_data(tmp_path / "s", **{option: 0})
+    write_disk_graph(hoplite.load("cora"), tmp_path / "g")
+    with pytest.raises(ConfigError, match="structural is 4, but"):
+        hoplite.open_data(tmp_path / "g", structural=4)
 
 
 def test_a_column_without_a_value(tmp_path: Path) -> None:
@@ -423,10 +434,106 @@ def test_a_transformer_of_ones_own(tmp_path: Path) -> None:
     model = hoplite.train(graph, "sgc", hops=1, epochs=2).model
     model.save(tmp_path / "m")
     model = hoplite.TrainedModel.load(tmp_path / "m")
-    assert model.preparation is None
     model.predict(hoplite.load(folder, prepare=own, id="who", label="kind"))
+    model.predict(Graph(graph.adjacency, graph.features, feature_names=names))  # made by hand
+    for use in (model, graph, hoplite.propagate(graph, tmp_path / "s", hops=1)):
+        with pytest.raises(
+            ConfigError, match=r"made by ColumnTransformer, a .*prepare=transformer"
+        ):
+            hoplite.load(folder, prepare=use)
+    with pytest.raises(ConfigError, match="made by ColumnTransformer"):
+        explain(model, str(folder), "p3")
     with pytest.raises(DatasetError, match=r"a ColumnTransformer, fails on .*; fit it on the same"):
         hoplite.load(folder, prepare=ColumnTransformer([]), id="who", label="kind")
+
+
+def test_a_transformer_that_keeps_the_names(tmp_path: Path) -> None:
+    """Raw numbers of the same names are not its features, even if nothing is scaled."""
+    made = {name: columns()[name] for name in ("who", "amount", "kind")}
+    folder, names = write(tmp_path / "t", made, "parquet"), {"id": "who", "label": "kind"}
+    own = ColumnTransformer(
+        [("n", StandardScaler(), ["amount"])], verbose_feature_names_out=False
+    ).fit(parquet.read_table(folder / "nodes.parquet"))
+    with pytest.warns(HopliteWarning, match="are not scaled"):
+        raw = hoplite.load(folder, scale="none", **names)
+    graphs = [hoplite.load(folder, prepare=own, **names), raw]
+    assert graphs[0].feature_names == graphs[1].feature_names == ("amount",)
+    for ours, theirs in (graphs, graphs[::-1]):
+        model = hoplite.train(ours, "sgc", hops=1, epochs=2).model
+        with pytest.raises(ModelFileError, match=r"made by (Hoplite|Column.*) but those of the"):
+            model.predict(theirs)
+
+
+@pytest.mark.parametrize("scale", sorted(SCALERS))
+def test_what_never_changed_stays_zero(tmp_path: Path, scale: str) -> None:
+    """The weights of a feature that is 0 in training are chance; later cells must not meet them."""
+    rng = np.random.default_rng(3)
+    made = {
+        "who": columns()["who"],
+        "amount": columns()["amount"],
+        "snapshot": pa.array([datetime.date(2026, 1, 1)] * N),
+        "never": pa.array([0] * N),
+        "one": pa.array([1] * N),
+        "holes": pa.array([None if x < 0.3 else 7.5 for x in rng.random(N)]),
+        "e": pa.array([[float(x), 3.0, None] for x in rng.random(N)]),
+        "bits": pa.array([[float(x > 0.5), 0.0, 1.0] for x in rng.random(N)]),
+    }
+    graph = hoplite.load(write(tmp_path / "t", made, "parquet"), id="who", scale=scale)
+    made |= {
+        "snapshot": pa.array([datetime.date(2026, 6, 1)] * N),
+        "never": pa.array(rng.integers(0, 900, N)),
+        "holes": pa.array(rng.random(N)),
+        "e": pa.array([[0.5, float(x), float(x)] for x in rng.random(N)]),
+        "bits": pa.array([[0.0, float(x > 0.5), 0.0] for x in rng.random(N)]),
+    }
+    later = hoplite.load(write(tmp_path / "l", made, "parquet"), prepare=graph)
+    for one in (graph, later):
+        for name in ("snapshot", "never", "holes", "e[1]", "e[2]", "bits[1]"):
+            assert not column(one, name).any()
+        assert column(one, "one").all()
+    assert column(graph, "e[0]").std() == pytest.approx(1, rel=0.6)
+    assert set(column(graph, "bits[0]")) == {0, 1}
+    assert column(graph, f"holes={MISSING}").any()
+    assert column(graph, "bits[2]").all()
+    assert not column(later, "bits[2]").any()
+
+
+def test_npz_keeps_the_preparation(tmp_path: Path) -> None:
+    graph = read(write(tmp_path / "t", columns()))
+    write_npz(tmp_path / "g.npz", graph)
+    again = read_npz(tmp_path / "g.npz")
+    assert again.preparation == graph.preparation is not None
+    hoplite.train(graph, "sgc", hops=1, epochs=2).model.predict(again)
+    write_npz(tmp_path / "n.npz", graph, row_normalize=True)  # other features
+    assert read_npz(tmp_path / "n.npz").preparation is None
+
+
+def test_other_features_were_not_prepared(tmp_path: Path) -> None:
+    graph = read(write(tmp_path / "t", columns()))
+    assert graph.with_features(graph.features * 2, graph.feature_names).preparation is None
+    assert with_structural(graph, 2).preparation == graph.preparation
+    names = (graph.feature_names or ())[::-1]
+    assert aligned_graph(graph, len(names), names).preparation == graph.preparation
+
+
+def test_other_words_and_fillings_are_another_preparation(tmp_path: Path) -> None:
+    """The same names, but a rare word is one of the others for one and new for the other."""
+    towns = ["Ulm", "Ulm", "Bonn", "Bonn", "Rome", "Oslo"] * 20
+    member = [True, False, None] * 40
+    made = {**columns(), "town": pa.array(towns), "member": pa.array(member)}
+    more = [
+        ("town", [*towns[:-6], *["Köln"] * 2, *towns[-4:]]),
+        ("member", [*member[:-3], *[True] * 3]),
+    ]
+    options: dict = {"id": "who", "label": "kind", "only": ["town", "member"], "categories": 4}
+    graph = hoplite.load(write(tmp_path / "t", made), **options)
+    model = hoplite.train(graph, "sgc", hops=1, epochs=2).model
+    for name, cells in more:
+        folder = write(tmp_path / name, {**made, name: pa.array(cells)})
+        with pytest.warns(HopliteWarning) if name == "town" else nullcontext():
+            other = hoplite.load(folder, **options)
+        with pytest.raises(ModelFileError, match=f"column '{name}' was prepared otherwise"):
+            model.predict(other)
 
 
 def test_every_scale_has_a_judge() -> None:

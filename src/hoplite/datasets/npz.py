@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import json
 import math
@@ -27,6 +28,7 @@ from hoplite.errors import DatasetError
 from hoplite.files import atomic_write, open_regular
 from hoplite.graph import Graph, Split
 from hoplite.json_files import parse_json
+from hoplite.preparation import Preparation
 from hoplite.sparse_checks import check_csr
 
 FORMAT = "hoplite-graph"
@@ -104,6 +106,7 @@ class Meta(_Head):
     class_names: list[str]
     feature_names: list[str | int] | None
     node_ids: list[str | int] | None
+    preparation: Preparation | None = None
 
 
 def _opened(path: str | os.PathLike[str]) -> contextlib.AbstractContextManager[NpzFile]:
@@ -130,6 +133,8 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
         "feature_names": _plain("feature_names", graph.feature_names),
         "node_ids": _plain("node_ids", graph.node_ids),
     }
+    if graph.preparation is not None and not row_normalize:  # which makes other features
+        meta["preparation"] = dataclasses.asdict(graph.preparation)
     if len(set(meta["class_names"])) < len(meta["class_names"]):
         raise DatasetError("class_names holds a name twice; give every class its own.")
     text = json.dumps(meta, sort_keys=True, separators=(",", ":"))
@@ -217,6 +222,7 @@ def _graph(meta: Meta, file: NpzFile) -> Graph:
         feature_names=_tuple(meta.feature_names),
         node_ids=_tuple(meta.node_ids),
         name=meta.name,
+        preparation=meta.preparation,
     )
 
 

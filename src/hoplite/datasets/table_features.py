@@ -34,6 +34,7 @@ from hoplite.preparation import (
 SPARSE_BELOW = 0.1
 # Numbers that are held to find quartiles; rows of a column at least and at most.
 SAMPLED, LEAST_ROWS, MOST_ROWS = 1 << 21, 256, 1 << 17
+STILL = 1e308  # the scale of what never changed: whatever comes later is 0 in X
 LARGE = 100  # a standard deviation from which numbers should be scaled
 NAMED = 5  # columns that a message names
 ANY_NUMBER = 1 << 62
@@ -316,6 +317,7 @@ class _Measured:
             Quantiles(width, rows) if scale == "robust" else Moments(width)
         )
         self._two = True  # whether all are 0 or 1
+        self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
         self.gaps, self.known = 0, False
         self._first = "", -1  # the node that has the first gap; where in its list, -1 for all of it
 
@@ -328,6 +330,8 @@ class _Measured:
         self.gaps += len(rows)
         self.known = self.known or not gaps.all()
         self._two = self._two and bool(((cells == 0) | (cells == 1) | gaps).all())
+        for bound, found in ((self._low, np.fmin), (self._high, np.fmax)):
+            found(bound, found.reduce(cells, axis=0, initial=np.nan), out=bound)
         self._statistics.add(squeezed(cells) if self._scale == "log" else cells)
 
     def gap(self, column: Column, path: Path | None) -> str:
@@ -347,14 +351,16 @@ class _Measured:
         found = PreparedColumn(column.name, column.kind, column.width)
         centre = self._statistics.centre()
         usual = stretched(centre) if scale == "log" else centre
-        if self._two:
-            usual = usual.clip(0, 1)
-        elif scale != "none":
+        still, by = self._low >= self._high, self._statistics.scale()
+        if self._two:  # 0 and 1 stay; a 0 that never was a 1 has weights of chance
+            still, usual = still & (centre == 0), usual.clip(0, 1)
+            centre, by = np.zeros_like(centre), np.ones_like(by)
+        if scale != "none" and (still.any() or not self._two):
             found = dataclasses.replace(
                 found,
                 centre=tuple(centre.tolist()),
-                scale=tuple(self._statistics.scale().tolist()),
-                log=scale == "log",
+                scale=tuple(np.where(still, STILL, by).tolist()),
+                log=scale == "log" and not self._two,
             )
         return dataclasses.replace(found, fill=tuple(usual.tolist())) if self.gaps else found
 

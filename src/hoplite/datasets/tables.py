@@ -57,7 +57,7 @@ def read_tables(folder: str | Path, *, seed: int = 0, prepare: Any = None, **opt
     ``options`` are those of :class:`hoplite.TableOptions`, such as ``scale="robust"``. ``prepare``
     is a trained model, a graph or a Preparation whose preparation is taken as it is, or a fitted
     transformer of scikit-learn, which gets the feature columns as an Arrow table. What was fitted
-    is the graph's ``preparation``; a transformer is not kept.
+    is the graph's ``preparation``; of a transformer only its kind is kept.
 
     Classes are sorted by name, by number if all are integers. Labels without a split get a
     stratified one made with ``seed``; a split without labels means nothing and is dropped. A
@@ -124,10 +124,13 @@ def graph_of(
     ids = rows.add(batch)
     if own:
         matrix, names = transformed(prepare, nodes, batch.table, columns)
+        preparation = Preparation(chosen.options, transformer=type(prepare).__name__)
     elif features is None:
+        preparation = None
         matrix, names = np.empty((len(ids), 0)), ()
     else:
         matrix, names = features.smaller(batch.table, ids), features.names
+        preparation = features.preparation
         features.warn_of_news()
     labels, class_names = rows.labels()
     index = IdIndex(lambda: [ids], nodes.path)
@@ -144,7 +147,7 @@ def graph_of(
         feature_names=names,
         node_ids=tuple((ids.cast(pa.int64()) if rows.integer_ids else ids).to_pylist()),
         name=name,
-        preparation=None if features is None else features.preparation,
+        preparation=preparation,
     )
 
 

@@ -23,7 +23,8 @@ def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...
     columns = aligned_columns(graph, num_features, feature_names)
     if columns is None:
         return graph
-    return graph.with_features(_selected(graph, columns), feature_names)
+    made = _selected(graph, columns)
+    return graph.with_features(made, feature_names, preparation=graph.preparation)
 
 
 def aligned_columns(
@@ -105,11 +106,19 @@ def check_classes(
 
 
 def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
-    """ModelFileError if numbers of the data were scaled otherwise than those of the training.
+    """ModelFileError if columns of the data became features otherwise than those of the training.
 
-    Text is no matter here: its features have names of their own. Of features without names nothing
-    is known; they are the user's.
+    Text is no matter here unless it has others: its features have names of their own. Of features
+    without names, or that no table made, nothing is known; they are the user's.
     """
+    known = [one.transformer for one in (preparation, data.preparation) if one is not None]
+    if len(set(known)) > 1:
+        raise ModelFileError(
+            f"the features of {data.name} were made by {known[1] or 'Hoplite'} but those of the "
+            f"training by {known[0] or 'Hoplite'}; load its tables in Python with "
+            f"hoplite.load(folder, prepare={'transformer' if known[0] else 'model'}) and call "
+            "model.predict(graph)."
+        )
     ours, theirs = changes(preparation), changes(data.preparation)
     if ours == theirs or not data.feature_names:
         return

@@ -14,6 +14,7 @@ from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
 from hoplite.datasets.load import NAMES, refuse_options
 from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.table_reader import find_table, has_table, table_bytes
+from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.memory import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
@@ -38,8 +39,8 @@ def open_data(
     A hop store stays on disk, see :class:`HopStore`; a graph on disk is read into memory. A graph
     of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames (nodes, edges), is
     converted as ``Graph.from_...`` does. All else is what :func:`hoplite.load` takes, with its
-    ``seed``, ``split`` and ``structural``, which mean nothing to the first two, ``prepare`` and
-    ``options`` of tables.
+    ``seed``, ``split``, ``structural``, ``prepare`` and ``options`` of tables; of these the first
+    two know only ``seed`` and ``prepare``, which mean nothing to them.
 
     >>> open_data("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
@@ -52,10 +53,10 @@ def open_data(
         return source
     folder = _folder(source)
     if folder is not None and (folder / FILE).is_file():
-        refuse_options(source, options)
+        _refuse(source, chosen)
         return HopStore.open(folder)
     if folder is not None and is_disk_graph(folder):
-        refuse_options(source, options)
+        _refuse(source, chosen)
         with DiskGraph(folder) as graph:
             return graph.in_memory()
     return load(source, seed=seed, prepare=prepare, **chosen)
@@ -110,6 +111,17 @@ def large_tables(source: Any, budget: int) -> bool:
         return False
     size = sum(table_bytes(find_table(folder, stem)) for stem in ("nodes", "edges"))
     return TABLE_SHARE * size + READER_BYTES > budget - used_memory()
+
+
+def _refuse(source: Any, options: dict[str, Any]) -> None:
+    """ConfigError if there are ``options`` that a hop store or a graph on disk cannot follow."""
+    for name in ("split", "structural"):
+        if options.get(name) is not None:
+            raise ConfigError(
+                f"{name} is {options[name]}, but {source} has its split and its features already; "
+                "leave it out, or give what it was made of."
+            )
+    refuse_options(source, options)
 
 
 def _folder(source: Any) -> Path | None:
