@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -54,6 +55,20 @@ def structural_count(names: Sequence[str] | None) -> int | None:
     known = tuple(names or ())
     count = len(known) - 1 - known.index(NAMES[-1]) if NAMES[-1] in known else -1
     return count if count >= 0 and known[-2 - count :] == structural_names(count) else None
+
+
+def count_of_model(model: Any) -> int | None:
+    """How many vectors ``model``, or None, was trained with, with a warning of what they mean."""
+    count = structural_count(getattr(model, "feature_names", None))
+    if count:
+        warnings.warn(
+            f"the model's features 'vector 1' to 'vector {count}' are those of the graph that it "
+            "was trained on; of a graph with other edges they mean something else, so do not trust "
+            "its predictions there.",
+            HopliteWarning,
+            stacklevel=3,
+        )
+    return count
 
 
 def structural_names(count: int) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from hoplite.convert.arrays import from_dgl, from_pyg, from_scipy
 from hoplite.convert.attributes import from_frames, from_igraph, from_networkx, is_frame
-from hoplite.structural import structural_count
+from hoplite.structural import count_of_model
 
 READERS = {
     "dgl": from_dgl,
@@ -37,18 +37,17 @@ def converted(source: Any, *, seed: int = 0, prepare: Any = None, **options: Any
     >>> converted("cora")
     'cora'
     """
+    libraries = [kind.__module__.partition(".")[0] for kind in type(source).__mro__]
+    library = next((name for name in libraries if name in READERS), None)
+    if library is None and not _is_pair(source):
+        return source
     if options.get("structural") is None:  # those of a model
-        options["structural"] = structural_count(getattr(prepare, "feature_names", None))
-    for kind in type(source).__mro__:
-        library = kind.__module__.partition(".")[0]
-        if library in READERS:
-            if library in COLUMNS and prepare is not None:
-                options["prepare"] = prepare
-            return READERS[library](source, seed=seed, **options)
-    if _is_pair(source):
+        options["structural"] = count_of_model(prepare)
+    if (library is None or library in COLUMNS) and prepare is not None:
         options["prepare"] = prepare
+    if library is None:
         return from_frames(*source, seed=seed, **options)
-    return source
+    return READERS[library](source, seed=seed, **options)
 
 
 def _is_pair(source: Any) -> bool:

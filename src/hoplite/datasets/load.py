@@ -21,7 +21,7 @@ from hoplite.datasets.synthetic import REDDIT_LIKE, REDDIT_SIZE, reddit_like
 from hoplite.datasets.tables import TABLES
 from hoplite.errors import ConfigError, DatasetError, nearest_hint
 from hoplite.graph import Graph
-from hoplite.structural import structural_count, with_structural
+from hoplite.structural import count_of_model, with_structural
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
 NAMES = (*EMBEDDED, "reddit", REDDIT_LIKE)
@@ -84,7 +84,7 @@ def load(
     """
     check_number("seed", seed, 0, whole=True)
     if structural is None:  # those of a model
-        structural = structural_count(getattr(prepare, "feature_names", None))
+        structural = count_of_model(prepare)
     return with_structural(_load(source, seed, split, prepare, options), structural)
 
 
