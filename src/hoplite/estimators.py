@@ -40,6 +40,14 @@ from hoplite.training.runs import (
 PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by their names
 
 
+FORMULAS: dict[type[Model], str] = {
+    SGC: "S^k X Theta: a linear model on features smoothed k times.",
+    EGC: "sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta.",
+    LGC: "sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop.",
+    HyperLGC: "LGC whose coefficients are gated per node.",
+}
+
+
 class NodeEstimator(BaseEstimator):
     """What classifiers and regressors share: arguments from the settings, and a training."""
 
@@ -55,6 +63,8 @@ class NodeEstimator(BaseEstimator):
         scikit-learn reads them from the signature. One that the class has itself stays.
         """
         super().__init_subclass__()
+        if cls.__doc__ is None and "kind" in vars(cls) and cls.kind in FORMULAS:
+            cls.__doc__ = f"{FORMULAS[cls.kind]}\n\n    {cls.__base__.__doc__}"
         if "kind" not in vars(cls) or "__init__" in vars(cls):
             return
         keyword = Parameter.POSITIONAL_OR_KEYWORD
@@ -234,34 +244,18 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
 
 class SGCClassifier(NodeClassifier):
-    __doc__ = f"""S^k X Theta: logistic regression on features smoothed k times.
-
-    {NodeClassifier.__doc__}
-    """
     kind = SGC
 
 
 class EGCClassifier(NodeClassifier):
-    __doc__ = f"""sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta.
-
-    {NodeClassifier.__doc__}
-    """
     kind = EGC
 
 
 class LGCClassifier(NodeClassifier):
-    __doc__ = f"""sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop.
-
-    {NodeClassifier.__doc__}
-    """
     kind = LGC
 
 
 class HyperLGCClassifier(NodeClassifier):
-    __doc__ = f"""LGC whose coefficients are gated per node.
-
-    {NodeClassifier.__doc__}
-    """
     kind = HyperLGC
 
 
@@ -333,34 +327,18 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
 
 class SGCRegressor(NodeRegressor):
-    __doc__ = f"""S^k X theta: linear regression on features smoothed k times.
-
-    {NodeRegressor.__doc__}
-    """
     kind = SGC
 
 
 class EGCRegressor(NodeRegressor):
-    __doc__ = f"""sum_i beta^i / i! S^i X theta: diffusion with one learned rate beta.
-
-    {NodeRegressor.__doc__}
-    """
     kind = EGC
 
 
 class LGCRegressor(NodeRegressor):
-    __doc__ = f"""sum_i alpha_i p_i(S) X theta: one learned coefficient per hop.
-
-    {NodeRegressor.__doc__}
-    """
     kind = LGC
 
 
 class HyperLGCRegressor(NodeRegressor):
-    __doc__ = f"""LGC whose coefficients are gated per node.
-
-    {NodeRegressor.__doc__}
-    """
     kind = HyperLGC
 
 

@@ -27,6 +27,7 @@ from hoplite.stopping import stopping
 app = typer.Typer(
     name="hoplite",
     help="Linear graph convolutions: classify the nodes of a graph in seconds, on a CPU.",
+    epilog="Begin with: hoplite train cora. Every command has --help and --json.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

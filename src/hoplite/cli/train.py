@@ -51,7 +51,7 @@ def train(
         int | None, typer.Option(min=1, help="CPU threads; all cores if not given.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the model with the best validation accuracy.")
+        Path | None, typer.Option(help="Folder for the model that is best on the validation nodes.")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a model that is already in --out.")

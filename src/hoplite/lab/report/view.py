@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from hoplite.lab import paper
 from hoplite.lab.paper import EpochTime, Score
@@ -165,28 +165,31 @@ class TimeCell:
         return "" if self.busy else ratio(theirs, self.entry.ms_median)
 
 
+Content = TypeVar("Content")
+
+
 @dataclass(frozen=True)
-class TimeRow:
-    """A model with a gate, and its times."""
+class ModelRow(Generic[Content]):
+    """A model with a gate, and what there is of it on each dataset."""
 
     label: str
     model: str
-    cells: list[TimeCell | None]
+    cells: list[Content | None]
 
 
 @dataclass(frozen=True)
-class TimeTable:
+class ModelTable(Generic[Content]):
     """Rows over ``datasets``."""
 
     datasets: list[str]
-    rows: list[TimeRow]
+    rows: list[ModelRow[Content]]
 
     @property
-    def cells(self) -> list[TimeCell]:
+    def cells(self) -> list[Content]:
         return [cell for row in self.rows for cell in row.cells if cell]
 
 
-def timing_table(results: Results) -> TimeTable:
+def timing_table(results: Results) -> ModelTable[TimeCell]:
     """A row per model and gate."""
     entries = results.timing
     datasets = order(paper.DATASETS, [e.dataset for e in entries])
@@ -199,37 +202,20 @@ def timing_table(results: Results) -> TimeTable:
                 for e in own
                 if e.gate == gate
             }
-            rows.append(TimeRow(model_name(model, gate), model, [found.get(d) for d in datasets]))
-    return TimeTable(datasets, rows)
+            rows.append(ModelRow(model_name(model, gate), model, [found.get(d) for d in datasets]))
+    return ModelTable(datasets, rows)
 
 
-@dataclass(frozen=True)
-class SplitsRow:
-    """A model with a gate on the random splits."""
-
-    label: str
-    model: str
-    cells: list[OnSplits | None]
-
-
-@dataclass(frozen=True)
-class SplitsTable:
-    """Rows over ``datasets``."""
-
-    datasets: list[str]
-    rows: list[SplitsRow]
-
-
-def splits_table(results: Results) -> SplitsTable:
+def splits_table(results: Results) -> ModelTable[OnSplits]:
     """The comparison on random splits, a row per model and gate."""
     entries = results.comparison
     datasets = order(paper.DATASETS, [e.dataset for e in entries])
     found = {(e.model, e.gate, e.dataset): e for e in entries}
     rows = [
-        SplitsRow(model_name(model, gate), model, [found.get((model, gate, d)) for d in datasets])
+        ModelRow(model_name(model, gate), model, [found.get((model, gate, d)) for d in datasets])
         for model, gate in dict.fromkeys((e.model, e.gate) for e in entries)
     ]
-    return SplitsTable(datasets, rows)
+    return ModelTable(datasets, rows)
 
 
 def on_splits(entry: OnSplits) -> Score | None:
