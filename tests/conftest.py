@@ -64,7 +64,7 @@ def dense_operator(graph: Graph, name: str) -> np.ndarray:
     """The operator, entry by entry from its definition."""
     weights = graph.adjacency.toarray().astype(np.float64)
     if name == "renormalized":
-        weights = weights + np.eye(len(weights))
+        weights = weights + graph.loop_weight * np.eye(len(weights))
     degrees = weights.sum(axis=1)
     normal = np.zeros_like(weights)
     for i, j in np.argwhere(weights):

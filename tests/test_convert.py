@@ -1,5 +1,7 @@
 """Graphs of other libraries, with the libraries themselves: there, back, and to a model."""
 
+import functools
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -8,7 +10,7 @@ from pyarrow import csv
 from sklearn.base import clone
 
 import hoplite
-from hoplite import DatasetError, Graph, GraphError, HopliteWarning, LGCClassifier
+from hoplite import ConfigError, DatasetError, Graph, GraphError, HopliteWarning, LGCClassifier
 from hoplite.peers import quiet
 from hoplite.predictions import predict_table
 from hoplite.structural import structural_features, structural_names
@@ -76,6 +78,11 @@ def test_frames_follow_the_rules_of_tables(club, library):
     np.testing.assert_array_equal(graph.labels, club.labels)
     with pytest.raises(DatasetError, match=r"label is 'pt', but nodes has no such.*'pet'"):
         Graph.from_frames(make(renamed), make(ends), **names | {"label": "pt"})
+    with pytest.raises(DatasetError, match=r"^column 'amount' of nodes has 60 different numbers"):
+        Graph.from_frames(
+            make({"who": [*range(60)], "amount": [i + 0.5 for i in range(60)]}),
+            make({"source": [0], "target": [1]}), id="who", label="amount",
+        )  # fmt: skip
     with pytest.raises(DatasetError, match="nodes has a column 'label' although label='town'"):
         Graph.from_frames(make(NODES), make(EDGES), label="town")
     with pytest.raises(DatasetError, match="edges has no column 'source'"):
@@ -201,7 +208,7 @@ def test_pyg_as_people_have_it():
         for i, part in enumerate(("train", "val", "test")):
             wanted = np.flatnonzero((masks[:, which or 0].numpy() == i) & known)
             np.testing.assert_array_equal(getattr(graph.split, part), wanted)
-        assert graph.split.note == f"from the masks, split {which or 0} of 4"
+        assert graph.split.note == f"from the masks, split {which or 0} of 0 to 3"
     with pytest.raises(hoplite.ConfigError, match="split"):
         Graph.from_pyg(data, split=4)
     with quiet():
@@ -217,8 +224,14 @@ def test_pyg_as_people_have_it():
             Data(edge_index=ends, x=torch.ones(12, 1))), 3))  # fmt: skip
     with pytest.raises(GraphError, match="data is a HeteroData"):
         Graph.from_pyg(HeteroData())
-    with pytest.raises(GraphError, match=r"labels holds 0\.5, which is no class"):
-        Graph.from_pyg(Data(x=torch.ones(2, 1), y=torch.tensor([0.5, 1.0])))
+    read = functools.partial(Graph.from_pyg, Data(x=torch.ones(3, 1), y=torch.tensor([0.5, -1, 1])))
+    assert read().labels.tolist() == [0.5, -1, 1]  # numbers
+    assert read(task="classification").class_names == ("-1", "0.5", "1")
+    whole = Data(x=torch.ones(3, 1), y=torch.tensor([0.0, -1, torch.nan]))
+    assert Graph.from_pyg(whole, structural=0).labels.tolist() == [0, -1, -1]
+    np.testing.assert_array_equal(Graph.from_pyg(whole, task="regression").labels, [0, -1, np.nan])
+    several = Data(x=torch.ones(3, 1), y=torch.tensor([[1.0, 1], [1, 1], [torch.nan, torch.nan]]))
+    assert Graph.from_pyg(several).labels.tolist() == [[1, 1], [1, 1], [-1, -1]]
 
 
 def test_dgl():
@@ -238,6 +251,9 @@ def test_dgl():
     np.testing.assert_allclose(graph.adjacency.toarray(), np.maximum(dense, dense.T))
     assert graph.labels.tolist() == (np.arange(11) % 3 - 1).tolist()
     assert graph.split.note.startswith("stratified")
+    given.edata["kind"] = torch.arange(25) % 2
+    typed = hoplite.open_data(given, directed=True, type="kind")
+    assert list(typed.relation_weights) == ["0:out", "0:in", "1:out", "1:in"]
 
 
 def test_scipy_against_dense():
@@ -329,7 +345,21 @@ def test_structural_features(graphs):
         assert vector[abs(vector).argmax()] > 0
     assert abs(np.linalg.eigvalsh(operator)).max() == pytest.approx(1)
     np.testing.assert_allclose(found[:, 0], degrees / degrees.mean(), rtol=1e-5)
-    np.testing.assert_allclose(found[:, 1], np.log1p(degrees), rtol=1e-5)
+    np.testing.assert_allclose(found[:, 1], np.log1p(degrees / graph.loop_weight), rtol=1e-5)
+    cents = Graph(100 * graph.adjacency, graph.features)
+    np.testing.assert_allclose(structural_features(cents, 0), found[:, :2], rtol=1e-5)
     assert not found[degrees == 0].any()
     few = Graph.from_edges([(0, 1)], np.empty((2, 0)))
     assert structural_features(few, 4).shape == (2, 6)
+
+
+def test_options_of_columns_are_refused_in_one_sentence():
+    with pytest.raises(ConfigError, match="scale is given, which says how columns of nodes are re"):
+        hoplite.open_data(sp.eye_array(4, k=1), scale="log", structural=0)
+    assert hoplite.open_data(sp.eye_array(4, k=1), scale=None, structural=0).num_nodes == 4
+    graph = Graph.from_edges([(0, 1)], np.eye(2))
+    with pytest.raises(ConfigError, match="scale is given, which says how node and edge tables"):
+        hoplite.open_data(graph, scale="log")
+    with pytest.raises(ConfigError, match="structural is 3, but graph has its split and its feat"):
+        hoplite.open_data(graph, structural=3)
+    assert hoplite.open_data(graph, scale=None, seed=3) is graph

@@ -1,21 +1,27 @@
 """The estimators inside scikit-learn's own machinery."""
 
+import json
 import pickle
 from dataclasses import fields
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
+from tests.commands import hoplite
 
 from hoplite import (
     ConfigError,
+    DatasetError,
     EGCClassifier,
     Graph,
     GraphError,
+    HopBlocksClassifier,
     HopFeatures,
     HyperLGCClassifier,
     LGCClassifier,
@@ -23,6 +29,7 @@ from hoplite import (
     SGCClassifier,
     Split,
     TrainedModel,
+    load,
     train,
 )
 from hoplite.bases import EXAMPLES
@@ -30,7 +37,13 @@ from hoplite.config import TrainingConfig
 from hoplite.explain import explain
 from hoplite.predictions import predict_table
 
-CLASSIFIERS = [SGCClassifier, EGCClassifier, LGCClassifier, HyperLGCClassifier]
+CLASSIFIERS = [
+    SGCClassifier,
+    EGCClassifier,
+    LGCClassifier,
+    HyperLGCClassifier,
+    HopBlocksClassifier,
+]
 
 
 @pytest.fixture
@@ -60,7 +73,7 @@ def test_fit_predict_and_clone(task, kind):
     np.testing.assert_array_equal(model.predict_proba(nodes), before)
     assert 0 <= model.score(nodes[40:], names[40:]) <= 1
     assert model.coefficients_.shape == (3,)
-    assert model.coef_.shape == (3, 8)
+    assert model.coef_.shape == (3, 24 if kind is HopBlocksClassifier else 8)
     assert model.n_iter_ == 5
 
 
@@ -168,6 +181,39 @@ def test_a_saved_model_predicts_on_its_own_graph(tmp_path, shown, classes):
     assert explain(back, graph, graph.node_ids[7]).exact.rows.data is graph
 
 
+@pytest.mark.parametrize("given", ["numbers", "names"])
+def test_a_saved_model_works_in_the_command_line(tmp_path, given):
+    rng = np.random.default_rng(8)
+    ids = [f"n{i}" for i in rng.permutation(60)]
+    towns = np.array(["Ulm", "Bonn", "Rome"])
+    kind = rng.integers(0, 3, 60)
+    kind[:30] = 2  # uneven
+    label = [str(towns[k]) if rng.random() < 0.8 else None for k in kind]
+    size = rng.normal(1000, 300, 60) + 900 * kind
+    nodes = {"id": ids, "label": label, "size": size, "gap": [None, *rng.random(59)]}
+    edges = {"source": rng.choice(ids, 200), "target": rng.choice(ids, 200)}
+    (tmp_path / "data").mkdir()
+    for name, columns in (("nodes", nodes), ("edges", edges)):
+        csv.write_csv(pa.table(columns), tmp_path / "data" / f"{name}.csv")
+    graph = load(tmp_path / "data")
+    known = rng.permutation(np.flatnonzero(graph.labels >= 0))
+    y = graph.labels[known]
+    y = np.array(graph.class_names)[y] if given == "names" else y
+    estimator = LGCClassifier(graph, hops=2, epochs=60, lr=0.2, dropout=0, bias=True).fit(known, y)
+    estimator.model_.save(tmp_path / "model")
+    said = estimator.predict(np.arange(60))
+    said = said if given == "names" else np.array(graph.class_names)[said]
+    done = hoplite("predict", "model", "data", "--out", "p.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    table = csv.read_csv(tmp_path / "p.csv")
+    assert table["id"].to_pylist() == ids
+    assert table["predicted"].to_pylist() == said.tolist()
+    assert len(set(said)) > 1
+    done = hoplite("explain", "model", "data", "--node", ids[7], "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["node"]["predicted"] == said[7]
+
+
 def test_other_values_of_y_are_no_classes_of_the_graph(tmp_path):
     graph, rng = scattered()
     nodes = np.flatnonzero(graph.labels >= 0)
@@ -190,7 +236,7 @@ def test_defaults_are_those_of_train(kind):
     usual = {f.name: f.default for c in (kind.kind.Settings, TrainingConfig) for f in fields(c)}
     given = kind(None).get_params()
     assert (given.pop("graph"), given.pop("seed")) == (None, 0)
-    assert given == usual
+    assert given | {"loss": "auto"} == usual
     assert (given["epochs"], given["patience"]) == (500, 100)
 
 
@@ -216,6 +262,8 @@ def test_bad_samples(task):
         model.fit([0.5, 1.0], [0, 1])
     with pytest.raises(GraphError, match="y has shape"):
         model.fit([0, 1], [0])
+    with pytest.raises(ValueError, match="all labels are 'a', so there is nothing to learn"):
+        model.fit(nodes[:3], ["a"] * 3)
     with pytest.raises(GraphError, match="validation has class"):
         model.fit(nodes, y, validation=([0], [9]))
     with pytest.raises(GraphError, match="validation y has shape"):
@@ -284,3 +332,23 @@ def test_another_graph_is_prepared_as_that_of_the_fit():
         fitted.predict(nodes)
     alone = clone(fitted.set_params(graph=second)).fit(nodes, y).predict_proba(nodes)
     np.testing.assert_array_equal(fitted.fit(nodes, y).predict_proba(nodes), alone)
+
+
+def test_hop_features_of_another_graph():
+    """Prepared as the fitted one was, with its columns in its order; without them, refused."""
+    rng = np.random.default_rng(0)
+    nodes = pa.table({"id": np.arange(9), "a": rng.normal(5, 9, 9), "b": rng.normal(size=9)})
+    edges = pa.table({"source": np.arange(8), "target": np.arange(1, 9)})
+    hops = HopFeatures((nodes, edges), hops=1).fit([0, 1])
+    graph = Graph.from_frames(nodes, edges)
+    other = nodes.select(["b", "id", "a"]).slice(0, 4), edges.slice(0, 3)
+    expected = Graph.from_frames(*other, prepare=graph)
+    found = hops.set_params(graph=other).transform([0, 3])
+    again = HopFeatures(expected, hops=1).fit([0]).transform([0, 3])
+    np.testing.assert_allclose(found, again, atol=1e-6)
+    assert hops.get_feature_names_out().tolist() == ["hop1:a", "hop1:b"]
+    with pytest.raises(DatasetError, match="has no column 'b'"):
+        hops.set_params(graph=(nodes.drop(["b"]), edges)).transform([0])
+    plain = Graph.from_edges([(0, 1)], np.eye(3))
+    with pytest.raises(ModelFileError, match="2 features but the graph has 3"):
+        hops.set_params(graph=plain).transform([0])

@@ -101,6 +101,15 @@ def test_bad_hops(hops):
         check_hops(hops)
 
 
+def test_hop_blocks_have_no_single_response():
+    model = TrainedModel(
+        ModelConfig("blocks", hops=1), {"theta": torch.ones(2, 3, 2)}, 3, ("a", "b")
+    )
+    with pytest.raises(ConfigError, match="has a filter of its own for every feature and class"):
+        frequency_response(model)
+    assert frequency_response(model.maps_[:, 0, 1], [0.5]).tolist() == [1.5]
+
+
 def test_unknown_basis():
     with pytest.raises(ConfigError, match="Did you mean 'chebyshev'"):
         basis_values("chebychev", "laplacian", np.zeros(1), 2)

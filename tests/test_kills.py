@@ -25,7 +25,7 @@ from tests.datasets.test_fetch import Server
 
 from hoplite import Graph, Split, TrainedModel
 from hoplite.datasets import write_npz
-from hoplite.store import HopStore
+from hoplite.store import HopStore, propagate
 
 THOROUGH = bool(os.environ.get("HOPLITE_THOROUGH"))
 SAMPLE = 2  # kill points of each command, if not all
@@ -74,6 +74,23 @@ def one_whole_model(out: Path) -> None:
 def whole_store(out: Path) -> None:
     if (out / "store" / "manifest.json").exists():
         HopStore.open(out / "store").missing()
+
+
+def copied(name: str) -> Callable[[Path, Path], None]:
+    def copy(data: Path, out: Path) -> None:
+        shutil.copytree(data / name, out / "store")
+
+    return copy
+
+
+def old_or_new_store(out: Path) -> None:
+    """Whoever opens it finds one of the two, whole."""
+    scratch = out.with_name("scratch")
+    shutil.rmtree(scratch, ignore_errors=True)
+    shutil.copytree(out / "store", scratch)
+    store = HopStore.open(scratch)
+    assert store.verify() == []
+    assert store.num_nodes == len(store.labels) == 40 + 2 * len(store.manifest.added)
 
 
 CASES = {
@@ -129,6 +146,17 @@ CASES = {
             "import hoplite.store.opening as source; source.large_tables = lambda *_: True"
         ),
     ),
+    "propagate --update": Case(
+        lambda data, out: ["propagate", data / "new", "--update", "--out", out / "store"],
+        copied("store"),
+        old_or_new_store,
+        before=lambda data: "import hoplite.store.growth as growth; growth.MOST_SHARE = 1",
+    ),
+    "propagate --update, all rows": Case(
+        lambda data, out: ["propagate", data / "new", "--update", "--out", out / "store"],
+        copied("half"),
+        old_or_new_store,
+    ),
     "predict": Case(
         lambda data, out: [
             "predict",
@@ -136,6 +164,7 @@ CASES = {
             data / "graph.npz",
             "--out",
             out / "deep" / "p.parquet",
+            "--overwrite",
         ]
     ),
     "explain": Case(
@@ -180,6 +209,11 @@ def data():
         (folder / "tables" / "nodes.csv").write_text("\n".join(["id,x,label", *rows, ""]))
         edges = [f"n{a},n{b}" for a, b in rng.integers(0, 38, (60, 2))]
         (folder / "tables" / "edges.csv").write_text("\n".join(["source,target", *edges, ""]))
+        for name, dtype in (("store", "float32"), ("half", "float16")):
+            propagate(folder / "tables", folder / name, hops=1, dtype=dtype)
+        (folder / "new").mkdir()
+        (folder / "new" / "nodes.csv").write_text("id,x\nm1,0.5\nm2,0.25\n")
+        (folder / "new" / "edges.csv").write_text("source,target\nm1,n7\nn7,n8\n")
         (folder / "grid.toml").write_text("[any]\nhops = [1, 2]\n")
         done = hoplite(*train(folder, folder), *OLD)
         assert done.returncode == 0, done.stderr

@@ -95,7 +95,9 @@ def test_an_operator_cannot_be_changed():
 @pytest.mark.parametrize("name", OPERATORS)
 def test_in_pieces_as_in_one(graphs, dense, monkeypatch, name, most_entries):
     graph, operator = graphs(n=23, seed=4), find_operator(name)
-    pieces = list(operator.rows(CsrMemory(graph.adjacency), np.float64, most_entries))
+    pieces = list(
+        operator.rows(CsrMemory(graph.adjacency), np.float64, operator.loop_of(graph), most_entries)
+    )
     assert len(pieces) > 2
     assert [start for start, _ in pieces] == list(
         np.cumsum([0, *[rows.shape[0] for _, rows in pieces[:-1]]])
@@ -110,7 +112,11 @@ def test_in_pieces_as_in_one(graphs, dense, monkeypatch, name, most_entries):
         np.testing.assert_allclose(moved.toarray(), part, atol=1e-12)
     in_one_go = Operator.rows
     monkeypatch.setattr(
-        Operator, "rows", lambda own, csr, dtype: in_one_go(own, csr, dtype, most_entries)
+        Operator,
+        "rows",
+        lambda own, csr, dtype, loop, **more: in_one_go(
+            own, csr, dtype, loop, most_entries, **more
+        ),
     )
     again = operator.matrix(graph)
     again.check_format(full_check=True)

@@ -1,6 +1,7 @@
 """Predictions from a hop store equal those from the graph, whatever the model and the memory."""
 
 import dataclasses
+import json
 
 import numpy as np
 import pyarrow.csv
@@ -166,3 +167,80 @@ def test_a_store_keeps_edges_and_ids(tmp_path, operator, basis, weighted):
     assert len(again.verify()) == 1
     hoplite.propagate(graph, tmp_path / "s", hops=1, operator=operator, basis=basis)
     assert hoplite.HopStore.open(tmp_path / "s").verify() == []
+
+
+def test_probabilities_of_all_classes_and_the_split(graph, store, tmp_path):
+    hard = ["id", 'a|"b"\n', "p_id"]
+    graph = Graph(
+        graph.adjacency,
+        graph.features,
+        graph.labels,
+        split=graph.split,
+        class_names=hard,
+        feature_names=graph.feature_names,
+        node_ids=graph.node_ids,
+    )
+    store = hoplite.propagate(graph, tmp_path / "store", hops=2)
+    trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
+    columns = ["id", "predicted", "probability", "split", "p_id", 'p_a|"b"\n', "p_p_id"]
+    found = predict_table(trained, graph, proba=True)
+    assert found.column_names == columns
+    stored = predict_table(trained, store, proba=True)
+    assert stored.schema == found.schema
+    expected = trained.predict_proba(graph)
+    for c, name in enumerate(columns[4:]):
+        np.testing.assert_array_equal(found[name], expected[:, c])
+        np.testing.assert_allclose(stored[name], expected[:, c], atol=2e-6)
+    parts = np.full(N, None, object)
+    for part in ("train", "val", "test"):
+        parts[getattr(graph.split, part)] = part
+    assert None in parts
+    assert found["split"].to_pylist() == stored["split"].to_pylist() == parts.tolist()
+    write_batches(found.schema, found.to_batches(), tmp_path / "p.csv")
+    options = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    text = pyarrow.csv.read_csv(tmp_path / "p.csv", parse_options=options)
+    assert text.column_names == columns
+    assert text["predicted"].to_pylist() == found["predicted"].to_pylist()
+    assert [one or None for one in text["split"].to_pylist()] == parts.tolist()
+
+
+def test_a_split_that_another_table_states_is_told(graph):
+    trained = hoplite.train(graph, "sgc", hops=1, epochs=2).model
+    parts = ["train", "train", "test", None]
+    columns = {"id": [*"pqrs"], "label": ["b", "née", "b", None], "split": parts}
+    columns |= {name: [0.5, 1.0, 2.0, 3.0] for name in graph.feature_names}
+    edges = pyarrow.table({"source": ["p"], "target": ["q"]})
+    other = Graph.from_frames(pyarrow.table(columns), edges, scale="none")
+    assert other.split.note
+    assert predict_table(trained, other)["split"].to_pylist() == parts
+
+
+def test_a_split_that_was_drawn_is_told_if_it_is_that_of_the_training(graph):
+    drawn = graph.with_split(hoplite.datasets.stratified_split(graph.labels, seed=1))
+    trained = hoplite.train(drawn, "sgc", hops=1, epochs=2).model
+    assert "split" in predict_table(trained, drawn).column_names
+    assert "split" in predict_table(trained, graph).column_names  # it states its own
+    other = graph.with_split(hoplite.datasets.stratified_split(graph.labels, seed=2))
+    assert "split" not in predict_table(trained, other).column_names
+    assert "split" not in predict_table(trained, graph.with_split(Split())).column_names
+
+
+def test_no_file_is_lost(graph, tmp_path):
+    hoplite.train(graph, "lgc", hops=1, epochs=2).model.save(tmp_path / "model")
+    hoplite.datasets.write_npz(tmp_path / "graph.npz", graph)
+    out = tmp_path / "p.csv"
+    out.write_text("mine")
+    words = ["predict", tmp_path / "model", tmp_path / "graph.npz", "--out", out]
+    done = command(*words, "--proba")
+    assert done.returncode == 1
+    assert "p.csv is there already; replace it with --overwrite" in done.stderr
+    assert out.read_text() == "mine"
+    done = command(*words, "--proba", "--sets", 0.8, "--overwrite", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert told["coverage"] == 0.8
+    assert sum(told["set_sizes"].values()) == N
+    sizes = pyarrow.csv.read_csv(out)["set_size"].to_pylist()
+    assert {str(size): sizes.count(size) for size in set(sizes)} == told["set_sizes"]
+    assert "of one" in command(*words, "--sets", "0.8", "--overwrite").stdout
+    assert command(*words, "--sets", "1.5").returncode == 2

@@ -4,6 +4,7 @@ import json
 import pickle
 
 import numpy as np
+import pyarrow
 import pytest
 import torch
 from hypothesis import given, settings
@@ -158,7 +159,7 @@ def test_weights_masks_and_a_saved_model(valued, tmp_path):
     np.testing.assert_allclose(table["predicted"].to_numpy(), read.predict(graph))
     labelled = graph.with_labels(np.arange(90) % 3, class_names=["a", "b", "c"])
     np.testing.assert_array_equal(read.predict(labelled), read.predict(graph))
-    with pytest.raises(ConfigError, match="the model predicts numbers"):
+    with pytest.raises(ConfigError, match="the model is one of regression"):
         explain(read, graph, "n3")
     write_npz(tmp_path / "graph.npz", graph)
     words = ["predict", folder, tmp_path / "graph.npz", "--out", tmp_path / "p.csv", "--json"]
@@ -167,7 +168,21 @@ def test_weights_masks_and_a_saved_model(valued, tmp_path):
     told = json.loads(done.stdout)
     assert told["nodes"] == 90
     assert told["predicted"]["mean"] == pytest.approx(read.predict(graph).mean())
-    assert "mean" in hoplite(*words[:-1]).stdout
+    assert "mean" in hoplite(*words[:-1], "--overwrite").stdout
+
+
+def test_frames_with_measurements_are_not_asked_about():
+    rng = np.random.default_rng(0)
+    columns = {"id": np.arange(60), "a": rng.normal(size=60), "label": rng.normal(size=60)}
+    nodes = pyarrow.table(columns)
+    edges = pyarrow.table({end: rng.integers(0, 60, 90) for end in ("source", "target")})
+    y, some = columns["label"], np.arange(40)
+    model = LGCRegressor((nodes, edges), hops=1, epochs=2).fit(some, y[:40])
+    graph = Graph.from_frames(nodes, edges, task="regression")
+    expected = LGCRegressor(graph, hops=1, epochs=2).fit(some, y[:40])
+    np.testing.assert_array_equal(model.predict([50, 3]), expected.predict([50, 3]))
+    hops = HopFeatures((nodes, edges), hops=1).fit_transform([5])
+    np.testing.assert_array_equal(hops, HopFeatures(graph, hops=1).fit_transform([5]))
 
 
 def test_bad_values(valued):

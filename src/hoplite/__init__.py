@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from hoplite.estimators import (
         EGCClassifier,
         EGCRegressor,
+        HopBlocksClassifier,
+        HopBlocksRegressor,
         HopFeatures,
         HyperLGCClassifier,
         HyperLGCRegressor,
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from hoplite.propagation.backend import set_num_threads
     from hoplite.selection import search
     from hoplite.spectrum import spectral_density
-    from hoplite.store import HopStore, open_data, propagate
+    from hoplite.store import HopStore, open_data, propagate, update_store
     from hoplite.training import TrainingResult, train
 
     __version__: str
@@ -52,6 +54,8 @@ _HOMES = {
     "EGCRegressor": "estimators",
     "Graph": "graph",
     "GraphError": "errors",
+    "HopBlocksClassifier": "estimators",
+    "HopBlocksRegressor": "estimators",
     "HopFeatures": "estimators",
     "HopStore": "store",
     "HopliteError": "errors",
@@ -81,6 +85,7 @@ _HOMES = {
     "set_num_threads": "propagation.backend",
     "spectral_density": "spectrum",
     "train": "training",
+    "update_store": "store",
 }
 
 
@@ -107,6 +112,8 @@ __all__ = [
     "EGCRegressor",
     "Graph",
     "GraphError",
+    "HopBlocksClassifier",
+    "HopBlocksRegressor",
     "HopFeatures",
     "HopStore",
     "HopliteError",
@@ -137,4 +144,5 @@ __all__ = [
     "set_num_threads",
     "spectral_density",
     "train",
+    "update_store",
 ]

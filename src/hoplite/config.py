@@ -20,6 +20,7 @@ from hoplite.errors import ConfigError, check_choice
 
 OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
+LOSSES = ("auto", "squared", "huber")
 TIES = ("auto", "first", "loss")
 PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")  # where its rule for epochs is usual
 THRESHOLDS = ("half", "balanced", "f1")
@@ -81,14 +82,14 @@ def choice_setting(
     return setting(default, help, check, store=store, late=late)
 
 
-def flag_setting(default: bool, help: str) -> Any:
+def flag_setting(default: bool, help: str, *, late: bool = False) -> Any:
     """True or False."""
 
     def check(name: str, value: Any) -> bool:
         check_flag(name, value)
         return bool(value)
 
-    return setting(default, help, check)
+    return setting(default, help, check, late=late)
 
 
 @dataclass(frozen=True)
@@ -144,11 +145,17 @@ class TrainingConfig(Checked):
     tie : {"auto", "first", "loss"}
         Which of epochs with equal figures is the better one: the first, as in the paper, or that
         with the lower validation loss. "auto" is "first" for the paper's own datasets.
+    loss : {"auto", "squared", "huber"}
+        Of numbers: the squared error ("auto"), or Huber's, which is linear beyond one deviation of
+        the training nodes, so that wild values count less. Of labels there is one loss.
     class_weight : "none", "balanced" or a mapping from class names to weights
         What a node counts in the loss, by its class; "balanced" lets all classes count the same.
     threshold : {"half", "balanced", "f1"}
         From which probability on the rarer of two classes is predicted: 1/2, or that of the best
         balanced accuracy, or F1, on the validation nodes.
+    calibrate : bool
+        Divide the outputs by the temperature of the least log loss on the validation nodes, before
+        they become probabilities; no prediction changes.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one. GCN and GAT have one order only.
     batch : int
@@ -168,13 +175,15 @@ class TrainingConfig(Checked):
     )
     monitor: str = choice_setting(
         "auto",
-        "What tells a better epoch on validation: accuracy, loss, auc, ap or f1.",
+        "What tells a better epoch on validation: accuracy, loss, auc, ap, f1; of numbers loss, "
+        "r2 or mae.",
         MONITORS,
         late=True,
     )
     tie: str = choice_setting(
         "auto", "Of equal epochs the first, or that of the lower validation loss.", TIES, late=True
     )
+    loss: str = choice_setting("auto", "Of numbers: squared (auto) or huber.", LOSSES, late=True)
     class_weight: str | ClassWeights = setting(  # noqa: RUF009 - it makes a field
         "none",
         "Weights of classes in the loss: balanced, or NAME=WEIGHT,...",
@@ -186,6 +195,9 @@ class TrainingConfig(Checked):
         "Of two classes, the rarer one's: half, or by validation balanced or f1.",
         THRESHOLDS,
         late=True,
+    )
+    calibrate: bool = flag_setting(
+        False, "Fit a temperature of the probabilities on the validation nodes.", late=True
     )
     order: str = choice_setting("auto", "auto, weights-first or hops-first.", ORDERS)
     batch: int = number_setting(0, "Training rows in one step of Adam; 0 for all.", 0, MOST_COUNT)
@@ -201,6 +213,16 @@ class TrainingConfig(Checked):
     def trades_accuracy(self) -> bool:
         """Whether accuracy is given up on purpose for classes that are rare."""
         return self.class_weight != "none" or self.threshold != "half"
+
+    def check_validated(self, has_validation: bool, give: str) -> None:
+        """ConfigError if a setting needs validation nodes and there are none; ``give`` some."""
+        wanted = {"threshold": self.threshold != "half", "calibrate": self.calibrate}
+        for name, needs in wanted.items():
+            if needs and not has_validation:
+                raise ConfigError(
+                    f"{name} is {getattr(self, name)!r}, which validation nodes choose, but there "
+                    f"are none; {give}, or leave it out."
+                )
 
     def on(self, dataset: str) -> TrainingConfig:
         """The settings with what ``tie`` means for the dataset of this name.

@@ -29,6 +29,7 @@ CSR_ARRAYS = tuple(TYPES)
 MOST_ENTRIES = 2**31 - 1  # that 32 bits can count
 PIECE = 1 << 20  # entries hashed at a time
 MOST_ROWS = 1 << 20  # in a range of rows, however few entries they have
+NEAR = 1 << 10  # rows between two wanted ones that are read rather than left out
 
 
 class CsrPiece(NamedTuple):
@@ -148,6 +149,68 @@ def row_ranges(
         start = after
 
 
+class PatchedRows:
+    """The rows of ``base``, of which those of ``nodes`` (sorted) are the rows of ``patch`` instead.
+
+    ``patch`` has as many columns as there are rows now; if these are more than ``base`` has, all
+    that are new are in ``nodes``.
+
+    >>> path = CsrMemory(sp.csr_array([[0.0, 1.0], [1.0, 0.0]]))
+    >>> patch = sp.csr_array([[1.0, 0.0, 2.0], [0.0, 2.0, 0.0]])
+    >>> PatchedRows(path, np.array([1, 2]), patch).read(0, 3).to_scipy(3).toarray().tolist()
+    [[0.0, 1.0, 0.0], [1.0, 0.0, 2.0], [0.0, 2.0, 0.0]]
+    """
+
+    def __init__(self, base: CsrRows, nodes: np.ndarray, patch: sp.csr_array) -> None:
+        self._base, self._nodes, self._patch = base, nodes, patch
+        self.rows = int(patch.shape[1])
+        self._kind = np.result_type(base.read(0, 0).values.dtype, patch.dtype)
+        lengths = np.zeros(self.rows, np.int64)
+        for start in range(0, base.rows, MOST_ROWS):
+            stop = min(start + MOST_ROWS, base.rows)
+            lengths[start:stop] = np.diff(base.indptr(start, stop))
+        lengths[nodes] = np.diff(patch.indptr)
+        self._indptr = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
+        self.entries = int(self._indptr[-1])
+
+    def indptr(self, start: int, stop: int) -> np.ndarray:
+        return self._indptr[start : stop + 1].copy()
+
+    def read(self, start: int, stop: int) -> CsrPiece:
+        end = self._base.rows
+        old = self._base.read(min(start, end), min(stop, end))
+        low, high = np.searchsorted(self._nodes, [start, stop]).tolist()
+        if low == high:
+            return CsrPiece(old.indptr, old.indices, old.values.astype(self._kind, copy=False))
+        indptr, part = self.indptr(start, stop), self._patch[low:high]
+        patched = np.zeros(stop - start, bool)
+        patched[self._nodes[low:high] - start] = True
+        new = np.repeat(patched, np.diff(indptr))
+        kept = np.repeat(~patched[: len(old.indptr) - 1], np.diff(old.indptr))
+        indices, values = np.empty(len(new), index_type(self.rows)), np.empty(len(new), self._kind)
+        indices[new], values[new] = part.indices, part.data
+        indices[~new], values[~new] = old.indices[kept], old.values[kept]
+        return CsrPiece(indptr - indptr[0], indices, values)
+
+
+def rows_of(
+    matrix: CsrRows, nodes: np.ndarray, most_entries: int = PIECE
+) -> Iterator[tuple[np.ndarray, sp.csr_array]]:
+    """The rows of ``nodes``, which are sorted, some at a time: which nodes, and their rows.
+
+    >>> path = CsrMemory(sp.csr_array([[0, 1, 0], [1, 0, 1], [0, 1, 0]]))
+    >>> [(part.tolist(), rows.toarray().tolist()) for part, rows in rows_of(path, np.array([1]))]
+    [([1], [[1, 0, 1]])]
+    """
+    runs = np.split(nodes, np.flatnonzero(np.diff(nodes) > NEAR) + 1) if len(nodes) else []
+    for run in runs:
+        for start, stop in row_ranges(matrix, most_entries, int(run[0]), int(run[-1]) + 1):
+            low, high = np.searchsorted(run, [start, stop])
+            if low < high:
+                rows = matrix.read(start, stop).to_scipy(matrix.rows)
+                yield run[low:high], sp.csr_array(rows[run[low:high] - start])
+
+
 @contextlib.contextmanager
 def growing_csr(
     folder: Path, index_type: type[np.integer], value_type: type[np.floating]
@@ -217,6 +280,23 @@ def adjacency_digest(matrix: CsrRows) -> tuple[str, int]:
     for start, stop in row_ranges(matrix, PIECE):
         found.add(matrix.read(start, stop))
     return found.digest(), found.longest_row
+
+
+def mean_weight(matrix: CsrRows) -> float:
+    """The mean of the entries, 1 if there are none; whatever the pieces, the same to the bit.
+
+    >>> mean_weight(CsrMemory(sp.csr_array([[0.0, 1.5], [2.5, 0.0]])))
+    2.0
+    """
+    sums = np.zeros(matrix.rows)
+    for start, stop in row_ranges(matrix, PIECE // 4):
+        rows = matrix.read(start, stop)
+        filled = np.flatnonzero(np.diff(rows.indptr))
+        if filled.size:
+            sums[start + filled] = np.add.reduceat(
+                rows.values, rows.indptr[filled], dtype=np.float64
+            )
+    return float(sums.sum() / matrix.entries) if matrix.entries else 1.0
 
 
 class FeaturesDigest:

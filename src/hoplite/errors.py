@@ -73,6 +73,24 @@ def is_shortage(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(sign in text for sign in _SHORTAGES)
 
 
+def plural(count: int, noun: str) -> str:
+    """
+    >>> plural(1, "run"), plural(945, "run")
+    ('1 run', '945 runs')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def some_of(names: Iterable[str], most: int = 5) -> str:
+    """The first few names, and that there are more.
+
+    >>> some_of("ab"), some_of("abc", 2)
+    ('a, b', 'a, b, ...')
+    """
+    names = list(names)
+    return ", ".join([*names[:most], *(["..."] if len(names) > most else [])])
+
+
 def nearest_hint(value: object, allowed: Iterable[str]) -> str:
     """Say which allowed name is closest to ``value``: ``" Did you mean 'lgc'?"`` or ``""``.
 

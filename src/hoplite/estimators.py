@@ -21,13 +21,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
-from hoplite.errors import ConfigError, GraphError, check_choice
+from hoplite.errors import DatasetError, GraphError
 from hoplite.graph import Graph
-from hoplite.models import EGC, LGC, SGC, HyperLGC, Model, build_model, split_options
+from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
+from hoplite.models import EGC, LGC, SGC, HopBlocks, HyperLGC, Model, build_model, split_options
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
 from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.propagation.engine import Propagation
-from hoplite.tasks import Task, find_task
+from hoplite.propagation.relations import propagation_of
+from hoplite.tasks import Task, find_task, task_of
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import (
     NodeSet,
@@ -53,7 +55,6 @@ class NodeEstimator(BaseEstimator):
 
     kind: ClassVar[type[Model]]
     lacking: ClassVar[frozenset[str]] = frozenset()  # settings that mean nothing to it
-    besides: ClassVar[dict[str, Any]] = {}  # arguments of its own, with their defaults
     graph: Any
     seed: int
 
@@ -70,7 +71,7 @@ class NodeEstimator(BaseEstimator):
         keyword = Parameter.POSITIONAL_OR_KEYWORD
         settings = [*dataclasses.fields(cls.kind.Settings), *dataclasses.fields(TrainingConfig)]
         names = cls.kind.settings() - cls.lacking
-        own = {f.name: f.default for f in settings if f.name in names} | {"seed": 0} | cls.besides
+        own = {f.name: f.default for f in settings if f.name in names} | {"seed": 0}
         places = [name for name in PLACES if name in own]
         named = [name for name in own if name not in PLACES]
         signature = Signature(
@@ -113,21 +114,16 @@ class NodeEstimator(BaseEstimator):
         }
         model_config, training_config = split_options(self.kind.name, options)
         training_config = training_config.on(graph.name)
-        threshold = training_config.threshold
-        if val is None and threshold != "half":
-            raise ConfigError(
-                f"threshold is {threshold!r}, which validation nodes choose; pass "
-                "validation=(nodes, y), or leave it out."
-            )
-        task = task.fitted(train.labels, len(names))
+        training_config.check_validated(val is not None, "pass validation=(nodes, y)")
+        task = task.with_loss(training_config.loss).fitted(train.labels, len(names))
         sets = {"train": train} | ({} if val is None else {"val": val})
         sets = weighted_sets(sets, task, training_config, texts)
         each = checked_weights(sample_weight, len(train))
-        propagation = Propagation(
+        propagation = propagation_of(
             graph, model_config.operator, model_config.basis, model_config.hops
         )
         (result,) = fit_runs(
-            build_model(model_config, graph.num_features, len(names)),
+            build_model(model_config, graph.num_features, len(names), graph.relation_weights),
             propagation,
             [Run(training_config, self.seed)],
             sets["train"].weighted(sets["train"].weights, each),
@@ -144,14 +140,23 @@ class NodeEstimator(BaseEstimator):
             graph.feature_names,
             known | {TASK_STATE: task.state()},
             graph.preparation,
+            graph.loop_weight,
+            graph.relation_weights,
         )
-        if val is not None and threshold != "half":
-            logits = self.model_.logits_from(propagation)[val.nodes]
-            self.model_.training[TASK_STATE] = task.tuned(threshold, val.labels, logits).state()
+        if val is not None and len(val):
+            logits = self.model_.raw_logits(propagation)[val.nodes]
+            if np.isfinite(logits).all():
+                self.model_.settle(
+                    val.labels,
+                    logits,
+                    threshold=training_config.threshold,
+                    calibrate=training_config.calibrate,
+                )
         if not isinstance(self.graph, Graph):
             self._converted = self.graph, self.model_, graph
         self.coefficients_ = self.model_.coefficients_
-        self.coef_ = result.weights["theta"].numpy().T
+        maps = self.model_.maps_
+        self.coef_ = maps.reshape(-1, maps.shape[-1]).T
         self.history_ = result.history
         self.n_iter_ = result.epochs
 
@@ -161,8 +166,10 @@ class NodeEstimator(BaseEstimator):
         graph, config = graph_of(self, model), model.config  # as fitted, not as set now
         nodes = as_nodes(nodes, graph)
         check_prepared(graph, model.preparation)
-        graph = aligned_graph(graph, model.num_features, model.feature_names)
-        propagation = Propagation(graph, config.operator, config.basis, config.hops)
+        graph = aligned_graph(
+            graph, model.num_features, model.feature_names, model.loop_weight, model.relations
+        )
+        propagation = propagation_of(graph, config.operator, config.basis, config.hops)
         return model.logits_from(propagation)[nodes]
 
 
@@ -181,13 +188,16 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     Attributes
     ----------
     classes_ : the distinct values of y, sorted
-    coefficients_ : (hops + 1,) the learned filter in the model's basis
-    coef_ : (classes, features) the learned weights, Theta transposed
+    coefficients_ : (hops + 1,) the learned filter in the model's basis; 1 of hop blocks
+    coef_ : (classes, features) the learned weights, Theta transposed; of hop blocks (classes,
+        (hops + 1) features), hop 0 first
     model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
         its classes have the graph's names, otherwise those that ``str`` gives y's values
     history_ : loss and accuracy per epoch
     n_iter_ : epochs trained
     """
+
+    lacking: ClassVar[frozenset[str]] = frozenset({"loss"})
 
     def fit(
         self,
@@ -198,6 +208,9 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     ) -> Any:
         """Learn from the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
 
+        If ``y`` is a matrix of 0 and 1 (nodes, m), nodes have any of m labels; ``predict`` and
+        ``predict_proba`` give such matrices then.
+
         With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training
         stops early and keeps the epoch that is best on it; without, all ``epochs`` are trained and
         the last one is kept. A node counts its ``sample_weight``, and what ``class_weight`` says of
@@ -205,15 +218,23 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         """
         graph = graph_of(self)
         given = nodes
-        nodes, y = _as_labelled(nodes, y, graph, "y")
+        nodes, y = _as_labelled(nodes, y, graph, "y", several=True)
         check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
         if sample_weight is not None:
             sample_weight = _as_labelled(given, sample_weight, graph, "sample_weight")[1]
-        names, left_out = class_names_of(y, self.classes_, graph, nodes)
-        val = None if validation is None else self._as_node_set(validation)
-        texts = [str(value) for value in self.classes_.tolist()]
-        self._fit(find_task(), NodeSet(nodes, labels), val, sample_weight, names, texts)
+        if y.ndim == 2:
+            labels, left_out = SETS.checked(y, None), []
+            self.classes_ = np.arange(y.shape[1])
+            own = kind_of(graph.labels) is SETS and graph.num_classes == y.shape[1]
+            texts = names = graph.class_names if own else tuple(map(str, self.classes_))
+        else:
+            self.classes_, labels = np.unique(y, return_inverse=True)
+            names, left_out = class_names_of(y, self.classes_, graph, nodes)
+            texts = [str(value) for value in self.classes_.tolist()]
+        val = None if validation is None else self._as_node_set(validation, several=y.ndim == 2)
+        task = task_of(labels)
+        task.check_names(names)
+        self._fit(task, NodeSet(nodes, labels), val, sample_weight, names, texts)
         self.model_.training[LEFT_OUT] = left_out
         return self
 
@@ -223,7 +244,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         For two classes it is the second logit minus the first, as scikit-learn expects.
         """
         logits = self._logits(nodes)
-        return logits[:, 1] - logits[:, 0] if len(self.classes_) == 2 else logits
+        two = len(self.classes_) == 2 and self.model_.task.exclusive
+        return logits[:, 1] - logits[:, 0] if two else logits
 
     def predict_proba(self, nodes: Any) -> np.ndarray:
         """Class probabilities of ``nodes``: (len(nodes), classes)."""
@@ -233,10 +255,20 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     def predict(self, nodes: Any) -> np.ndarray:
         """The class of each node: the most probable one, or by the ``threshold``."""
         logits = self._logits(nodes)
-        return self.classes_[self.model_.task.predict(logits)]
+        task = self.model_.task
+        found = task.predict(logits)
+        return self.classes_[found] if task.exclusive else found
 
-    def _as_node_set(self, validation: Any) -> NodeSet:
-        nodes, y = _as_labelled(*_as_pair(validation), graph_of(self), "validation y")
+    def _as_node_set(self, validation: Any, *, several: bool) -> NodeSet:
+        pair, graph = _as_pair(validation), graph_of(self)
+        nodes, y = _as_labelled(*pair, graph, "validation y", several=several)
+        if several:
+            if y.shape != (len(nodes), len(self.classes_)):
+                raise GraphError(
+                    f"validation y has shape {y.shape}, but y has {len(self.classes_)} columns; "
+                    "pass as many."
+                )
+            return NodeSet(nodes, SETS.checked(y, None))
         unknown = np.setdiff1d(y, self.classes_)
         if unknown.size:
             raise GraphError(f"validation has class {unknown[0]!r}, which y does not have.")
@@ -259,6 +291,10 @@ class HyperLGCClassifier(NodeClassifier):
     kind = HyperLGC
 
 
+class HopBlocksClassifier(NodeClassifier):
+    kind = HopBlocks
+
+
 class NodeRegressor(RegressorMixin, NodeEstimator):
     """What the regressors share; one of your own has the class of your own model as ``kind``.
 
@@ -266,25 +302,23 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     ----------
     graph : Graph, or a graph of another library as :func:`hoplite.open_data` takes it
     seed : int
-    loss : {"squared", "huber"}
-        What is minimised, of values with mean 0 and deviation 1 over the nodes of ``fit``; Huber's
-        is linear beyond a distance of 1, so that wild values count less.
+    loss : {"auto", "squared", "huber"}
+        What is minimised, of values with mean 0 and deviation 1 over the nodes of ``fit``: the
+        squared error ("auto"), or Huber's, which is linear beyond a distance of 1.
     **settings
         Those of the model, see :class:`~hoplite.ModelConfig`, and those of
         :class:`~hoplite.TrainingConfig`, with the defaults that they have there.
 
     Attributes
     ----------
-    coefficients_ : (hops + 1,) the learned filter in the model's basis
-    coef_ : (features,) the learned weights, Theta, in units of y
+    coefficients_ : (hops + 1,) the learned filter in the model's basis; 1 of hop blocks
+    coef_ : (features,), of hop blocks ((hops + 1) features,), the learned weights in units of y
     model_ : the TrainedModel, with ``save``; its ``predict`` gives values
     history_ : loss, R^2 and mean absolute error per epoch
     n_iter_ : epochs trained
     """
 
-    lacking: ClassVar[frozenset[str]] = frozenset({"class_weight", "threshold"})
-    besides: ClassVar[dict[str, Any]] = {"loss": "squared"}
-    loss: str
+    lacking: ClassVar[frozenset[str]] = frozenset({"class_weight", "threshold", "calibrate"})
 
     def fit(
         self,
@@ -303,12 +337,10 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         if sample_weight is not None:
             graph = graph_of(self)
             sample_weight = _as_labelled(nodes, sample_weight, graph, "sample_weight")[1]
-        check_choice("loss", self.loss, ("squared", "huber"))
         val = None
         if validation is not None:
             val = self._values(*_as_pair(validation), "validation y")
-        task = dataclasses.replace(find_task("regression"), kind=self.loss)
-        self._fit(task, train, val, sample_weight, ("value",), ())
+        self._fit(find_task("regression"), train, val, sample_weight, ("value",), ())
         self.coef_ = self.coef_[0] * self.model_.task.state()["scale"]
         return self
 
@@ -342,6 +374,10 @@ class HyperLGCRegressor(NodeRegressor):
     kind = HyperLGC
 
 
+class HopBlocksRegressor(NodeRegressor):
+    kind = HopBlocks
+
+
 @dataclass(eq=False, repr=False)
 class HopFeatures(TransformerMixin, BaseEstimator):
     """Node indices to hop features: p_k(S) X at those nodes, or all hops side by side.
@@ -368,18 +404,26 @@ class HopFeatures(TransformerMixin, BaseEstimator):
     stack: bool = False
 
     def fit(self, nodes: Any, y: Any = None) -> HopFeatures:
-        """Check the nodes; there is nothing to learn."""
+        """Check the nodes; only how the graph was prepared is kept, for another ``graph``."""
         graph = graph_of(self)
         as_nodes(nodes, graph)
         check_hops(self.hops)
         check_flag("stack", self.stack)
         self.n_features_out_ = graph.num_features * (self.hops + 1 if self.stack else 1)
+        self._fitted = self.graph, graph
         return self
 
     def transform(self, nodes: Any) -> np.ndarray:
-        """Hop features of ``nodes``."""
+        """Hop features of ``nodes``; of another graph than the fitted one, the same columns."""
         check_is_fitted(self, "n_features_out_")
-        graph = graph_of(self)
+        graph, (given, before) = self.graph, self._fitted
+        if graph is given:
+            graph = before
+        else:
+            graph = graph_of(self, before)
+            check_prepared(graph, before.preparation)
+            known = before.num_features, before.feature_names, before.loop_weight
+            graph = aligned_graph(graph, *known)
         nodes, hops = as_nodes(nodes, graph), check_hops(self.hops)
         view = Propagation(graph, self.operator, self.basis, hops).view(nodes)
         if not self.stack:
@@ -389,7 +433,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the output columns: ``hop2:word17``."""
-        graph = graph_of(self)
+        graph = self._fitted[1] if hasattr(self, "_fitted") else graph_of(self)
         names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
         hops = range(self.hops + 1) if self.stack else [self.hops]
         return np.array([f"hop{i}:{name}" for i in hops for name in names], dtype=object)
@@ -401,27 +445,36 @@ def _as_pair(validation: Any) -> tuple[Any, Any]:
     return validation[0], validation[1]
 
 
-def _as_labelled(nodes: Any, y: Any, graph: Graph, name: str) -> tuple[np.ndarray, np.ndarray]:
+def _as_labelled(
+    nodes: Any, y: Any, graph: Graph, name: str, *, several: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
     given, y = np.asarray(nodes), np.asarray(y)
     nodes = as_nodes(given, graph)
-    if given.dtype == bool and y.shape == given.shape:
+    if given.dtype == bool and y.shape[:1] == given.shape:
         y = y[nodes]
-    if y.shape != nodes.shape:
+    matrix = several and y.ndim == 2 and y.shape[1] > 1
+    if y.shape[:1] != nodes.shape or not (matrix or y.ndim == 1):
         raise GraphError(f"{name} has shape {y.shape} for {len(nodes)} nodes; pass one each.")
     return nodes, y
 
 
-def graph_of(estimator: Any, model: TrainedModel | None = None) -> Graph:
+def graph_of(estimator: Any, model: TrainedModel | Graph | None = None) -> Graph:
     """The graph of an estimator, whose parameter stays what the user gave: ``clone`` needs that.
 
-    Its columns are prepared as those of the fitted ``model``, or by themselves.
+    Its columns are prepared as those of the fitted ``model`` (or graph), or by themselves.
     """
     given = estimator.graph
     if isinstance(given, Graph):
         return given
     before, by, graph = vars(estimator).get("_converted", (None, None, None))
     if before is not given or by is not model or graph is None:
-        graph = converted(given, prepare=model)
+        try:
+            graph = converted(given, prepare=model)
+        except DatasetError:  # y are the labels, so nobody is asked what the table's own are
+            if model is not None:
+                raise
+            kind = NUMBERS if isinstance(estimator, RegressorMixin) else CLASSES
+            graph = converted(given, prepare=model, task=kind.task)
         if not isinstance(graph, Graph):
             raise GraphError(
                 f"graph is a {type(given).__name__}; pass a Graph, as load() gives, or {KNOWN}."

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.bases import Basis, find_basis
+from hoplite.errors import ConfigError
 from hoplite.operators import Operator, find_operator
 
 RESPONSE_POINTS = 200
@@ -40,7 +41,8 @@ def frequency_response(
     Parameters
     ----------
     source : TrainedModel, or coefficients c_0 .. c_k
-        A model brings its own basis and operator; hLGC counts without its gates.
+        A model brings its own basis and operator; hLGC counts without its gates. ConfigError for
+        hop blocks, which have a filter for every feature and class.
     points : (p,) eigenvalues, optional
         200 of them over the operator's spectrum if not given, the grid of ``spectral_density``.
     basis, operator : str
@@ -51,6 +53,11 @@ def frequency_response(
     """
     coefficients = source
     if hasattr(source, "coefficients_"):
+        if source.config.kind.map_per_hop:
+            raise ConfigError(
+                f"a {source.config.model} has a filter of its own for every feature and class, "
+                "whose coefficients are in maps_; give those of one pair."
+            )
         coefficients, basis, operator = (
             source.coefficients_,
             source.config.basis,
@@ -59,4 +66,9 @@ def frequency_response(
     if points is None:
         points = np.linspace(*find_operator(operator).spectrum, RESPONSE_POINTS)
     coefficients = np.asarray(coefficients, dtype=np.float64)
+    if coefficients.ndim != 1:
+        raise ConfigError(
+            f"source has coefficients of shape {coefficients.shape}; give those of one polynomial, "
+            "such as model.coefficients_[0] of a model with relations."
+        )
     return basis_values(basis, operator, np.asarray(points), len(coefficients) - 1) @ coefficients

@@ -1,4 +1,4 @@
-"""Graph: one validated, immutable node-classification problem."""
+"""Graph: one validated, immutable problem of learning labels of nodes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.csr_rows import CsrMemory, Fingerprint, adjacency_digest, features_digest
-from hoplite.errors import GraphError, HopliteWarning
+from hoplite.csr_rows import (
+    CsrMemory,
+    Fingerprint,
+    adjacency_digest,
+    features_digest,
+    mean_weight,
+)
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, some_of
 from hoplite.graph_checks import (
     as_array,
     as_node_indices,
@@ -25,8 +31,15 @@ from hoplite.graph_checks import (
     checked_labels,
     frozen,
 )
+from hoplite.labels import CLASSES, kind_of, relabelled
 from hoplite.preparation import Preparation
+from hoplite.relations import Relation, check_relations, edge_relations, like
 from hoplite.sparse_checks import as_csr
+
+if TYPE_CHECKING:
+    from builtins import property as cached_property  # as NodeData has it
+else:
+    from functools import cached_property
 
 PARTS = ("train", "val", "test")
 PIECE = 1 << 22  # numbers of X read at a time
@@ -62,6 +75,11 @@ class Split:
             seen = np.concatenate([seen, nodes])
             object.__setattr__(self, part, frozen(nodes))
 
+    @property
+    def drawn(self) -> bool:
+        """Whether it was drawn with a seed, which its note then tells, and nobody stated it."""
+        return ", seed " in self.note
+
     def sizes(self) -> dict[str, int]:
         """Number of nodes per part."""
         return {part: int(getattr(self, part).size) for part in PARTS}
@@ -78,14 +96,17 @@ class Graph:
         self-loops.
     features : (n, d) array or sparse matrix
         Finite numbers, one row per node. float64 is kept, everything else becomes float32.
-    labels : (n,) integers, optional
-        Class of each node, ``-1`` where unknown.
+    labels : (n,) integers, (n,) floats, or an (n, m) matrix of 0 and 1, optional
+        Class of each node, ``-1`` where unknown; or its number, NaN where unknown; or which of m
+        labels it has, a row of -1 where unknown.
     split : Split, optional
         Training, validation and test nodes.
     class_names, feature_names, node_ids : sequences, optional
         Names for reports and predictions; those of classes and features are kept as text.
     preparation : Preparation, optional
         How the features came from the columns of a table; a model that is trained here keeps it.
+    relations : sequence of Relation, optional
+        Edges by direction or type, see :mod:`hoplite.relations`; ``adjacency`` has them all.
 
     A graph is never changed after construction, so copies are the graph itself.
 
@@ -103,6 +124,7 @@ class Graph:
     node_ids: tuple[Any, ...] | None
     name: str
     preparation: Preparation | None
+    relations: tuple[Relation, ...]
 
     def __init__(
         self,
@@ -115,6 +137,7 @@ class Graph:
         node_ids: Sequence[Any] | None = None,
         name: str = "graph",
         preparation: Preparation | None = None,
+        relations: Sequence[Relation] = (),
     ) -> None:
         adjacency = checked_adjacency(adjacency)
         n = adjacency.shape[0]
@@ -125,7 +148,7 @@ class Graph:
         check_names("feature_names", feature_names, features.shape[1], "feature columns")
         check_names("node_ids", node_ids, n, "nodes")
         check_unique("node_ids", node_ids)
-        classes = range(int(labels.max(initial=-1)) + 1) if class_names is None else class_names
+        classes = range(kind_of(labels).count(labels)) if class_names is None else class_names
         if isinstance(node_ids, np.ndarray):
             node_ids = node_ids.tolist()
         values = {
@@ -138,6 +161,7 @@ class Graph:
             "node_ids": None if node_ids is None else tuple(node_ids),
             "name": name,
             "preparation": preparation,
+            "relations": check_relations(relations, n),
         }
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
@@ -151,13 +175,22 @@ class Graph:
         labels: Any = None,
         *,
         weights: Any = None,
+        directed: bool = False,
+        types: Sequence[Any] | None = None,
         **options: Any,
     ) -> Graph:
-        """Build a graph from an edge list of shape (e, 2); direction is ignored.
+        """Build a graph from an edge list of shape (e, 2).
 
         Without ``weights`` every pair counts once. With weights, repeated pairs in one direction
         are summed, and if both directions are given the larger weight is taken, so a list that
         names each edge twice means the same as one that names it once.
+
+        ``directed`` keeps the direction, as relations ``out`` and ``in``; ``types``, a text per
+        edge, makes a relation of every type, or two. See :mod:`hoplite.relations`.
+
+        >>> arcs = Graph.from_edges([(0, 1), (1, 2)], np.eye(3), directed=True)
+        >>> [relation.name for relation in arcs.relations]
+        ['out', 'in']
         """
         sparse = sp.issparse(features)
         features = as_csr(features, "features") if sparse else as_array(features, "features")
@@ -187,11 +220,14 @@ class Graph:
                 )
             check_weights(values)
             values = values.astype(np.float64 if values.dtype == np.float64 else np.float32)
-        directed = sp.coo_array((values, (edges[:, 0], edges[:, 1])), shape=(n, n)).tocsr()
+        arcs = sp.coo_array((values, (edges[:, 0], edges[:, 1])), shape=(n, n)).tocsr()
         if weights is None:
-            directed.data[:] = 1
-        adjacency = directed.maximum(directed.T)
-        return cls(adjacency, features, labels, **options)
+            arcs.data[:] = 1
+        adjacency = arcs.maximum(arcs.T)
+        relations = edge_relations(
+            edges, values, n, summed=weights is not None, directed=directed, types=types
+        )
+        return cls(adjacency, features, labels, relations=relations, **options)
 
     # What follows reads and writes graphs of other libraries, see hoplite.convert. All of it
     # ignores direction and treats repeated edges as from_edges does; labelled graphs without a
@@ -215,8 +251,10 @@ class Graph:
             The columns that are features; all others if not given.
         seed, structural, name
             Of the split; how many structural features; of the graph.
-        prepare, scale, gaps, categories
-            How columns become features, as :func:`hoplite.datasets.read_tables` takes them.
+        directed, type
+            Keep the direction of edges; the column of their types. See :mod:`hoplite.relations`.
+        unknown_nodes, prepare, scale, gaps, categories
+            How tables are read, as :func:`hoplite.datasets.read_tables` takes them.
 
         >>> import pyarrow as pa
         >>> nodes = pa.table({"who": ["ann", "bob", "cem"], "age": [3, 1, 2]})
@@ -240,6 +278,8 @@ class Graph:
             Attributes that are features; all that are not label or split if not given.
         label, split, weight : str or None
             Attributes of nodes, and of edges, if they are not called so; None for none.
+        directed, type
+            Keep the direction of the edges of a DiGraph; the attribute of edges that is their type.
         seed, structural, prepare, scale, gaps, categories
             As in :meth:`from_frames`.
 
@@ -265,8 +305,10 @@ class Graph:
         """A SciPy matrix (or a dense one) of edge weights, (n, n), not necessarily symmetric.
 
         Where a pair has two weights the larger counts. ``labels`` are integers or text; unknown are
-        negative numbers, NaN, None and empty text. ``options`` are ``split``, ``seed``,
-        ``structural`` and the names that a Graph takes.
+        negative numbers, NaN, None and empty text. With fractions they are numbers to learn, and
+        so are whole ones if ``task="regression"``. ``options`` are ``split``, ``seed``,
+        ``structural``, ``task``, ``directed``, for arcs from rows to columns that keep their
+        direction, and the names that a Graph takes.
 
         >>> import scipy.sparse as sp
         >>> Graph.from_scipy(sp.eye_array(3, k=1), np.eye(3), ["no", "yes", None]).class_names
@@ -279,14 +321,16 @@ class Graph:
         """A ``torch_geometric.data.Data``: x, edge_index (or adj_t), y and the masks.
 
         ``edge_weight``, or an ``edge_attr`` of one column, are the weights. A negative or NaN y is
-        unknown. Where the masks have several columns, ``split`` says which counts (the first
-        otherwise). ``options`` are ``seed`` and ``structural``.
+        unknown; with fractions, or if ``task="regression"``, y are numbers to learn. Where the
+        masks have several columns, ``split`` says which counts (the first otherwise). ``options``
+        are ``seed``, ``structural``, ``task``, ``directed`` to keep directions, and ``type``, the
+        attribute that has the edges' types (such as ``"edge_type"``).
         """
         return _converter("arrays").from_pyg(data, split=split, **options)
 
     @staticmethod
     def from_dgl(graph: Any, **options: Any) -> Graph:
-        """A homogeneous DGL graph, with the options of :meth:`from_pyg`.
+        """A homogeneous DGL graph, with the options of :meth:`from_pyg`; ``type`` is of its edata.
 
         ``features="feat"`` and ``label="label"`` name its ndata, ``weight="weight"`` its edata;
         the masks are ``train_mask``, ``val_mask`` and ``test_mask``.
@@ -297,8 +341,9 @@ class Graph:
         """A ``networkx.Graph`` whose nodes are the ``node_ids``, or 0 .. n-1.
 
         Features, ``label`` (the name of the class) and ``split`` are attributes of nodes,
-        ``weight`` of edges; :meth:`from_networkx` with ``scale="none"``, which leaves the features
-        as they are, makes the same graph of it.
+        ``weight`` of edges. Features are the graph's own, prepared: scaled, filled, one-hot, and
+        not the cells of a table that they came from. :meth:`from_networkx` with ``scale="none"``,
+        which leaves them as they are, makes the same graph of it.
         """
         return _converter("attributes").to_networkx(self)
 
@@ -323,6 +368,45 @@ class Graph:
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    @cached_property
+    def loop_weight(self) -> float:
+        """The weight w of the self-loops that operators add: the mean weight of an edge.
+
+        1 without weights or edges. A model takes that of its training wherever it is used.
+
+        >>> Graph.from_edges([(0, 1), (1, 2)], np.eye(3), weights=[1.0, 3.0]).loop_weight
+        2.0
+        """
+        return mean_weight(self.adjacency_rows)
+
+    def with_loop_weight(self, weight: float) -> Graph:
+        """The same graph with another ``loop_weight``; files do not keep it."""
+        if weight == self.loop_weight:
+            return self
+        made = object.__new__(Graph)
+        made.__dict__.update(self.__dict__, loop_weight=weight)
+        return made
+
+    @property
+    def relation_weights(self) -> dict[str, float]:
+        """The names of the relations, with the weights of their self-loops."""
+        return {relation.name: relation.loop_weight for relation in self.relations}
+
+    def with_relations(self, weights: dict[str, float]) -> Graph:
+        """The same graph with just these relations, of which some may have no edges yet."""
+        made = object.__new__(Graph)
+        made.__dict__.update(self.__dict__, relations=like(self.relations, weights, self.num_nodes))
+        return made
+
+    def refuse_relations(self, what: str) -> None:
+        """ConfigError if the graph has relations, and ``what`` takes none."""
+        if self.relations:
+            shown = some_of(relation.name for relation in self.relations)
+            raise ConfigError(
+                f"{self.name} keeps directions or types of edges ({shown}), and {what} takes one "
+                "kind of edges; load it without directed and type."
+            )
 
     @property
     def stored(self) -> None:
@@ -357,6 +441,18 @@ class Graph:
         """The same graph with another split."""
         return self._replace(split=split)
 
+    def for_task(self, task: str | None) -> Graph:
+        """The same graph with its labels as ``task`` needs them; GraphError if they cannot be.
+
+        That is "classification", "regression", "multilabel", or "auto": as they are.
+
+        >>> g = Graph.from_edges([(0, 1)], np.eye(2), [0, 1], class_names=["2.5", "7"])
+        >>> g.for_task("regression").labels
+        array([2.5, 7. ])
+        """
+        labels, names = relabelled(self.labels, self.class_names, task)
+        return self if labels is self.labels else self._replace(labels=labels, class_names=names)
+
     def with_labels(self, labels: Any, class_names: Sequence[str] | None = None) -> Graph:
         """The same graph with other labels and no split."""
         return self._replace(labels=labels, class_names=class_names, split=Split())
@@ -375,17 +471,46 @@ class Graph:
         """The same graph with other names of its nodes."""
         return self._replace(node_ids=node_ids)
 
+    def extended(self, new: Any, **options: Any) -> Graph:
+        """The graph with nodes and edges that arrived later; the new nodes are the last ones.
+
+        Parameters
+        ----------
+        new : folder of node and edge tables, or a pair (nodes, edges) of frames
+            With the columns of the graph's own tables; a label is not needed. Edges may join old
+            nodes, too. One of the two tables may lack (of a pair, be None).
+        label, id : str
+            Columns of its nodes, if they are called otherwise there.
+
+        The new features are prepared as the graph's own were (``preparation``), never fitted again,
+        and found by their names; structural ones are computed again. Without weights a pair that is
+        joined already stays as it is; a new weight of it is added to the one that it has. New nodes
+        are in the split only if their table says so. The ``loop_weight`` stays, too.
+
+        >>> import pyarrow as pa
+        >>> nodes = pa.table({"id": ["ann", "bob", "cem"], "age": [3, 1, 2]})
+        >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})
+        >>> club = Graph.from_frames(nodes, edges)
+        >>> dia = pa.table({"id": ["dia"], "age": [2]})
+        >>> club.extended((dia, pa.table({"source": ["dia"], "target": ["ann"]})))
+        Graph(nodes=4, edges=3, features=1, classes=0)
+        """
+        return import_module("hoplite.arrivals").extended(self, new, **options)[0]
+
     def _replace(self, **changes: Any) -> Graph:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return Graph(**{**values, **changes})
+        made = Graph(**{**values, **changes})
+        if "loop_weight" in self.__dict__:
+            made.__dict__["loop_weight"] = self.loop_weight
+        return made
 
     def _warn_about_untrained_classes(self) -> None:
         if not self.split.train.size:
             return
-        trained = np.unique(self.labels[self.split.train])
+        trained = kind_of(self.labels).held(self.labels[self.split.train])
         missing = np.setdiff1d(np.arange(self.num_classes), trained)
         if missing.size:
-            names = ", ".join(self.class_names[c] for c in missing[:5])
+            names = some_of(self.class_names[c] for c in missing)
             warnings.warn(
                 f"{missing.size} of {self.num_classes} classes have no training node ({names}); "
                 "they can never be predicted well.",
@@ -406,9 +531,11 @@ class Graph:
         return self
 
     def __repr__(self) -> str:
+        kind = kind_of(self.labels)
+        what = f"classes={self.num_classes}" if kind is CLASSES else f"task={kind.task}"
         return (
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
-            f"features={self.num_features}, classes={self.num_classes})"
+            f"features={self.num_features}, {what})"
         )
 
 

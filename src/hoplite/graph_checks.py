@@ -9,9 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.errors import GraphError
+from hoplite.labels import UNKNOWN_LABEL, kind_of, known_labels
 from hoplite.sparse_checks import NUMBERS, as_csr, as_numbers
 
-UNKNOWN_LABEL = -1
 CSR = ("indptr", "indices", "data")
 
 
@@ -70,7 +70,8 @@ def check_weights(values: np.ndarray) -> None:
         )
 
 
-def checked_adjacency(adjacency: Any) -> sp.csr_array:
+def checked_arcs(adjacency: Any) -> sp.csr_array:
+    """A square matrix of weights without its diagonal, float32 or float64."""
     if sp.issparse(adjacency):
         matrix = as_csr(adjacency, "adjacency", copy=True)
     else:
@@ -91,6 +92,11 @@ def checked_adjacency(adjacency: Any) -> sp.csr_array:
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         matrix.data[rows == matrix.indices] = 0
     matrix.eliminate_zeros()
+    return matrix
+
+
+def checked_adjacency(adjacency: Any) -> sp.csr_array:
+    matrix = checked_arcs(adjacency)
     turned = sp.csr_array(matrix.T)
     if all(np.array_equal(getattr(matrix, part), getattr(turned, part)) for part in CSR):
         return matrix
@@ -132,27 +138,12 @@ def checked_labels(labels: Any, n: int, class_names: Sequence[str] | None) -> np
     if labels is None:
         return np.full(n, UNKNOWN_LABEL, np.int64)
     labels = as_array(labels, "labels")
-    if labels.shape != (n,):
+    if labels.shape[:1] != (n,):
         raise GraphError(
             f"labels has shape {labels.shape} but the graph has {n:,} nodes; "
             "pass one label per node, -1 where unknown."
         )
-    if not np.issubdtype(labels.dtype, np.integer):
-        raise GraphError(f"labels has type {labels.dtype}; pass integers, -1 where unknown.")
-    labels = labels.astype(np.int64)
-    if labels.min(initial=0) < UNKNOWN_LABEL:
-        raise GraphError(f"labels go down to {labels.min()}; use -1 for an unknown label.")
-    if class_names is None and labels.max(initial=-1) >= max(n, 1):
-        raise GraphError(
-            f"labels go up to {labels.max():,} but the graph has {n:,} nodes; "
-            "number the classes 0, 1, 2, ... and use -1 for an unknown label."
-        )
-    if class_names is not None and labels.max(initial=-1) >= len(class_names):
-        raise GraphError(
-            f"labels go up to {labels.max()} but there are {len(class_names)} class names; "
-            f"labels go from 0 to {len(class_names) - 1}."
-        )
-    return labels
+    return kind_of(labels).checked(labels, class_names)
 
 
 def check_split_part(part: str, nodes: np.ndarray, labels: np.ndarray, n: int) -> None:
@@ -162,7 +153,7 @@ def check_split_part(part: str, nodes: np.ndarray, labels: np.ndarray, n: int) -
             f"split.{part} names node {outside:,} but the graph has {n:,} nodes; "
             f"node indices go from 0 to {n - 1:,}."
         )
-    unlabelled = nodes[labels[nodes] == UNKNOWN_LABEL]
+    unlabelled = nodes[~known_labels(labels[nodes])]
     if unlabelled.size:
         raise GraphError(
             f"split.{part} holds {unlabelled.size:,} nodes without a label "

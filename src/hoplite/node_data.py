@@ -27,10 +27,12 @@ __all__ = ["GraphData", "NodeData", "StoredHops", "cached_property"]
 class NodeData(Protocol):
     """n nodes with d features each, (some) labels of m classes, and a split.
 
-    ``labels`` is (n,) with -1 where unknown. ``node_ids`` is None where nodes have no names but
-    their numbers. ``preparation`` says how X came from tables, if it did. ``stored`` are the hop
-    features, if they have been computed already, and None otherwise. ``adjacency_rows`` reads the
-    edge weights; None if they are not known any more.
+    ``labels`` are of one of the kinds of :mod:`hoplite.labels`. ``node_ids`` is None where nodes
+    have no names but their numbers. ``preparation`` says how X came from tables, if it did.
+    ``stored`` are the hop features, if they have been computed already, and None otherwise.
+    ``adjacency_rows`` reads the edge weights; None if they are not known any more. ``loop_weight``
+    is that of the self-loops, and ``relation_weights`` has it for each relation
+    (:mod:`hoplite.relations`); files have none.
     """
 
     @property
@@ -57,6 +59,10 @@ class NodeData(Protocol):
     def stored(self) -> StoredHops | None: ...
     @property
     def adjacency_rows(self) -> CsrRows | None: ...
+    @property
+    def loop_weight(self) -> float: ...
+    @property
+    def relation_weights(self) -> dict[str, float]: ...
 
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop`` (excluded) of X, dense and in float32."""

@@ -1,8 +1,11 @@
 """The n x n operators S that carry a signal one hop, and what is known of their spectra.
 
     adjacency      D^-1/2 A D^-1/2            spectrum in [-1, 1]
-    renormalized   D~^-1/2 (A + I) D~^-1/2    spectrum in [-1, 1], D~ the degrees of A + I
+    renormalized   D~^-1/2 (A + w I) D~^-1/2  spectrum in [-1, 1], D~ the degrees of A + w I
     laplacian      I - D^-1/2 A D^-1/2        spectrum in [0, 2]
+
+w is the graph's ``loop_weight``: the mean weight of its edges, so 1 without weights. All operators
+stay the same if all weights are multiplied by one number: euros and cents give the same model.
 
 An isolated node has D^-1/2 = 0: its adjacency row is zero, and L_ii = renormalized S_ii = 1.
 """
@@ -21,16 +24,18 @@ from hoplite.bases import Basis, find_basis
 from hoplite.csr_rows import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import check_choice
 from hoplite.graph import Graph
+from hoplite.relations import Relation
 
 PIECE_ENTRIES = 1 << 20  # of the adjacency that are worked on at a time
 
 
 @dataclass(frozen=True)
 class Operator:
-    """S = shift I + sign N with N = D^-1/2 (A + loop I) D^-1/2 and D the degrees of A + loop I.
+    """S = shift I + sign N with N = D^-1/2 (A + loop w I) D^-1/2, D the degrees of A + loop w I.
 
-    N is similar to D^-1 (A + loop I), whose absolute row sums are 1 (or 0 at an isolated node), so
-    its eigenvalues lie in [-1, 1], and 1 belongs to the smoothest signal, the vector sqrt(d).
+    w is the graph's ``loop_weight``. N is similar to D^-1 (A + loop w I), whose absolute row sums
+    are 1 (or 0 at an isolated node), so its eigenvalues lie in [-1, 1], and 1 belongs to the
+    smoothest signal, the vector sqrt(d).
     """
 
     name: str
@@ -71,35 +76,61 @@ class Operator:
         [[1.0, -1.0, 0.0], [-1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
         """
         dtype = graph.features.dtype if dtype is None else dtype
-        adjacency, n = CsrMemory(graph.adjacency), graph.num_nodes
+        return self._whole(CsrMemory(graph.adjacency), self.loop_of(graph), dtype, basis)
+
+    def relation_matrix(
+        self, relation: Relation, dtype: Any, basis: str | Basis = "monomial"
+    ) -> sp.csr_array:
+        """S_r of :mod:`hoplite.relations` in the form that ``basis`` needs: n x n."""
+        turned = None if relation.turned is None else CsrMemory(relation.turned)
+        loop = self.loop * relation.loop_weight
+        return self._whole(CsrMemory(relation.adjacency), loop, dtype, basis, turned)
+
+    def _whole(
+        self,
+        adjacency: CsrRows,
+        loop: float,
+        dtype: Any,
+        basis: str | Basis,
+        turned: CsrRows | None = None,
+    ) -> sp.csr_array:
+        n = adjacency.rows
         most = adjacency.entries + n  # the diagonal is the only new place
         indices = np.empty(most, sp.get_index_dtype(maxval=most))
         values, indptr = np.empty(most, dtype), np.zeros(n + 1, indices.dtype)
         end = 0
-        for start, rows in self.rows(adjacency, dtype):
+        for start, rows in self.rows(adjacency, dtype, loop, turned=turned):
             first, end = end, end + rows.nnz
             indices[first:end], values[first:end] = rows.indices, rows.data
             indptr[start + 1 : start + 1 + rows.shape[0]] = rows.indptr[1:] + first
         whole = sp.csr_array((values[:end], indices[:end], indptr), shape=(n, n))
         return self.in_basis(whole, basis)
 
-    def rows(
-        self, adjacency: CsrRows, dtype: Any, most_entries: int = PIECE_ENTRIES
-    ) -> Iterator[tuple[int, sp.csr_array]]:
-        """S a range of rows at a time: its first row, and the rows.
+    def loop_of(self, graph: Graph) -> float:
+        """The weight of the self-loops that it adds to ``graph``; 0 if it adds none."""
+        return self.loop * graph.loop_weight if self.loop else 0.0
 
+    def rows(
+        self,
+        adjacency: CsrRows,
+        dtype: Any,
+        loop: float,
+        most_entries: int = PIECE_ENTRIES,
+        turned: CsrRows | None = None,
+    ) -> Iterator[tuple[int, sp.csr_array]]:
+        """S a range of rows at a time: its first row, and the rows; ``loop`` is that of loop_of.
+
+        ``turned`` is the transpose of the adjacency, if that is not symmetric.
         Every entry is computed in float64 and rounded to ``dtype`` once. Two float64 numbers per
         node and the work on ``most_entries`` entries are in memory.
         """
         n = adjacency.rows
-        roots = np.zeros(n)  # D^-1/2, and 0 for a node without edges
+        left = _roots(adjacency, loop, most_entries)
+        right = left if turned is None else _roots(turned, loop, most_entries)
         for start, stop in row_ranges(adjacency, most_entries):
-            degrees = self._weights(adjacency, start, stop).sum(axis=1)
-            np.power(degrees, -0.5, where=degrees > 0, out=roots[start:stop])
-        for start, stop in row_ranges(adjacency, most_entries):
-            rows = self._weights(adjacency, start, stop)
-            rows.data *= np.repeat(self.sign * roots[start:stop], np.diff(rows.indptr))
-            rows.data *= roots[rows.indices]
+            rows = _weights(adjacency, start, stop, loop)
+            rows.data *= np.repeat(self.sign * left[start:stop], np.diff(rows.indptr))
+            rows.data *= right[rows.indices]
             if self.shift:
                 rows = sp.csr_array(self.shift * _identity(start, stop, n, np.float64) + rows)
             rows = rows.astype(dtype)
@@ -119,14 +150,6 @@ class Operator:
         moved.eliminate_zeros()
         moved.sort_indices()
         return moved
-
-    def _weights(self, adjacency: CsrRows, start: int, stop: int) -> sp.csr_array:
-        """Rows of A + loop I in float64."""
-        n = adjacency.rows
-        weights = sp.csr_array(adjacency.read(start, stop).to_scipy(n), dtype=np.float64, copy=True)
-        if self.loop:
-            weights = sp.csr_array(weights + self.loop * _identity(start, stop, n, np.float64))
-        return weights
 
 
 OPERATORS = {
@@ -148,6 +171,24 @@ def find_operator(name: str | Operator) -> Operator:
     return (
         name if isinstance(name, Operator) else OPERATORS[check_choice("operator", name, OPERATORS)]
     )
+
+
+def _roots(adjacency: CsrRows, loop: float, most_entries: int) -> np.ndarray:
+    """D^-1/2 of the row sums of A + loop I, and 0 for a node without edges: (n,)."""
+    roots = np.zeros(adjacency.rows)
+    for start, stop in row_ranges(adjacency, most_entries):
+        degrees = _weights(adjacency, start, stop, loop).sum(axis=1)
+        np.power(degrees, -0.5, where=degrees > 0, out=roots[start:stop])
+    return roots
+
+
+def _weights(adjacency: CsrRows, start: int, stop: int, loop: float) -> sp.csr_array:
+    """Rows of A + loop I in float64."""
+    n = adjacency.rows
+    weights = sp.csr_array(adjacency.read(start, stop).to_scipy(n), dtype=np.float64, copy=True)
+    if loop:
+        weights = sp.csr_array(weights + loop * _identity(start, stop, n, np.float64))
+    return weights
 
 
 def _identity(start: int, stop: int, n: int, dtype: Any) -> sp.csr_array:

@@ -1,4 +1,4 @@
-"""Predictions as a table: one row per node with its id, predicted label and probability."""
+"""Predictions as a table: one row per node with its id and what the model tells of it."""
 
 from __future__ import annotations
 
@@ -7,33 +7,63 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
 from hoplite.convert import converted
 from hoplite.datasets.id_files import all_integers
-from hoplite.errors import HopliteError
+from hoplite.errors import ConfigError, HopliteError
 from hoplite.files import atomic_write
-from hoplite.models.trained import TrainedModel
+from hoplite.graph import PARTS
+from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData
 
 ROWS = 1 << 16  # of the table at a time
+PART_NAMES = pa.array([*PARTS, None])
 
 
 def predictions(
-    model: TrainedModel, data: NodeData, *, memory: str | int | None = None
+    model: TrainedModel,
+    data: NodeData,
+    *,
+    memory: str | int | None = None,
+    proba: bool = False,
+    coverage: float | None = None,
+    by_class: bool = False,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Columns ``id`` (the data's node ids, or 0 .. n-1), ``predicted`` and ``probability``.
+    """A table with a row for every node, in their order, a batch at a time.
 
-    The rows come in the order of the nodes, a batch at a time. ``memory`` is for hop stores: the
-    peak of this process, such as ``"700MB"``.
+    - ``id``: the data's node ids, or 0 .. n-1.
+    - What the task tells: ``predicted`` and, of classes, its ``probability``.
+    - With a ``coverage``, such as 0.9: the prediction ``set``, as ``a|b``, and its ``set_size``; of
+      numbers ``low`` and ``high``. See :meth:`TrainedModel.prediction_sets`, also ``by_class``.
+    - ``split``, where the data states one or has that of the training: train, val, test or null.
+    - With ``proba`` the probability of every class, see :func:`class_columns`.
+
+    ``memory`` is for hop stores: the peak of this process, such as ``"700MB"``.
     """
     data = converted(data, prepare=model)
+    most = None if coverage is None else model.set_quantile(coverage, by_class=by_class)
+    if proba and not model.task.has_classes:
+        raise ConfigError("proba is True, but the model predicts numbers; leave it out.")
     pieces = model.logit_rows(data, memory=memory)
     first = next(pieces)
     kind, ids = _id_type(data.node_ids), data.node_ids
-    told = model.task.columns(first[1][:1], model.class_names)
+    parts, names = _split_parts(model, data), class_columns(model.class_names)
+
+    def columns(start: int, logits: np.ndarray) -> dict[str, Any]:
+        told = model.task.columns(logits, model.class_names)
+        if most is not None:
+            told |= model.task.set_columns(logits, model.class_names, most)
+        if parts is not None:
+            told["split"] = PART_NAMES.take(pa.array(parts[start : start + len(logits)]))
+        if proba:
+            told |= dict(zip(names, model.task.link(logits).T, strict=True))
+        return told
+
+    told = columns(0, first[1][:1])
     schema = pa.schema({"id": kind} | {name: pa.array(one).type for name, one in told.items()})
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -43,16 +73,44 @@ def predictions(
                 nodes = range(start + low, start + low + len(part))
                 chosen = nodes if ids is None else ids[nodes.start : nodes.stop]
                 names = pa.array(map(str, chosen) if kind == pa.string() else chosen, kind)
-                told = model.task.columns(part, model.class_names)
+                told = columns(nodes.start, part)
                 yield pa.RecordBatch.from_pydict({"id": names, **told}, schema)
 
     return schema, batches()
 
 
-def predict_table(model: TrainedModel, data: NodeData) -> pa.Table:
+def predict_table(model: TrainedModel, data: NodeData, **options: Any) -> pa.Table:
     """All of the :func:`predictions`, in memory."""
-    schema, batches = predictions(model, data)
+    schema, batches = predictions(model, data, **options)
     return pa.Table.from_batches(batches, schema)
+
+
+def class_columns(names: Sequence[str]) -> list[str]:
+    """A column for the probability of each class: its name behind ``p_``, so that none is ``id``.
+
+    >>> class_columns(["id", "a,b", "a,b"])  # a graph made in Python may have a name twice
+    ['p_id', 'p_a,b', 'p_a,b (2)']
+    """
+    found: list[str] = []
+    for name in names:
+        ways = itertools.chain([f"p_{name}"], (f"p_{name} ({i})" for i in itertools.count(2)))
+        found.append(next(way for way in ways if way not in found))
+    return found
+
+
+def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
+    """The number of each node's part; None if the split is none that anybody knows of.
+
+    One that was drawn for the data, as its note says, is known if the training had the same.
+    """
+    facts = split_facts(data.split)
+    foreign = data.split.drawn and model.training.get(SPLIT, facts) != facts
+    if foreign or not any(data.split.sizes().values()):
+        return None
+    found = np.full(data.num_nodes, len(PARTS), np.int8)
+    for number, part in enumerate(PARTS):
+        found[getattr(data.split, part)] = number
+    return found
 
 
 def write_table(table: pa.Table, path: Path) -> None:

@@ -18,21 +18,25 @@ from typing import Any
 import numpy as np
 
 from hoplite.errors import ConfigError, check_choice
+from hoplite.labels import AUTO, check_task
 
 SCALES = ("standard", "robust", "log", "none")
 FILL, REFUSE = "fill", "refuse"
+ERROR, DROP, CREATE = UNKNOWN_NODES = ("error", "drop", "create")
 NUMBER, DATE, TIME, LIST, TEXT = KINDS = ("number", "date", "time", "list", "text")
 MISSING, OTHER = "(missing)", "(other)"
+MISSING_CELL = "missing"  # what is shown of a cell that is so
 DIGITS = 6  # of an original value that float32 keeps
 
 
-def _option(default: Any, text: str, *, reading: bool = False) -> Any:
-    return field(default=default, metadata={"help": text, "reading": reading})
+def _option(default: Any, text: str, *, reading: bool = False, general: bool = False) -> Any:
+    about = {"help": text, "reading": reading, "general": general}
+    return field(default=default, metadata=about)
 
 
 @dataclass(frozen=True)
 class TableOptions:
-    """How node and edge tables are read; where a model reads them, only its first two may change.
+    """How node and edge tables are read; where a model reads them, only some of it may change.
 
     >>> TableOptions(scale="minmax")
     Traceback (most recent call last):
@@ -42,6 +46,21 @@ class TableOptions:
 
     label: str = _option("label", "Column of the labels.", reading=True)
     id: str = _option("id", "Column of the ids.", reading=True)
+    task: str = _option(
+        AUTO, "What the labels are: classification, regression or multilabel.", general=True
+    )
+    unknown_nodes: str = _option(
+        ERROR,
+        "Edges to nodes without a row: error, drop (these edges), or create (the nodes, with all "
+        "values missing).",
+        reading=True,
+    )
+    directed: bool = _option(
+        False, "Keep the direction of edges: one polynomial of each way (lgc, in memory)."
+    )
+    type: str = _option(
+        "", "Column of the edges' types: one polynomial of each type (lgc, in memory)."
+    )
     drop: tuple[str, ...] = _option((), "Columns that are no features: A,B.")
     only: tuple[str, ...] = _option((), "The columns that are features: A,B.  [default: all]")
     scale: str = _option(
@@ -55,8 +74,14 @@ class TableOptions:
     )
 
     def __post_init__(self) -> None:
+        check_task(self.task)
         check_choice("scale", self.scale, SCALES)
         check_choice("gaps", self.gaps, (FILL, REFUSE))
+        check_choice("unknown_nodes", self.unknown_nodes, UNKNOWN_NODES)
+        if not isinstance(self.directed, bool):
+            raise ConfigError(f"directed is {self.directed!r}; give True or False.")
+        if not isinstance(self.type, str):
+            raise ConfigError(f"type is {self.type!r}; name the column of the types.")
         for name in ("drop", "only"):
             given = getattr(self, name)
             listed = given.split(",") if isinstance(given, str) else given
@@ -76,6 +101,12 @@ class TableOptions:
         return dataclasses.replace(self, drop=(*self.drop, *columns))
 
     @classmethod
+    def only_for_tables(cls, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of ``options`` that mean nothing to sources without named columns."""
+        general = {one.name for one in dataclasses.fields(cls) if one.metadata["general"]}
+        return {name: value for name, value in options.items() if name not in general}
+
+    @classmethod
     def names(cls, *, reading: bool = False) -> list[str]:
         """Of the options; only of those that do not change X if ``reading``."""
         return [one.name for one in dataclasses.fields(cls) if one.metadata["reading"] >= reading]
@@ -87,7 +118,8 @@ class PreparedColumn:
 
     A number has ``width`` 1, a list as many as it is long; ``centre`` and ``scale`` have as many
     values, none if they are 0 and 1, and ``fill``, in the unit of the cells, none if no cell was
-    missing. A text has its ``values``, and ``other`` if it had more of them.
+    missing. A text has its ``values``, and ``other`` if it had more of them. ``truth`` is for
+    numbers that stand for true and false.
 
     >>> column = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
     >>> column.prepared(np.array([[50.0], [np.nan]])).tolist()
@@ -105,6 +137,7 @@ class PreparedColumn:
     fill: tuple[float, ...] = ()
     values: tuple[str, ...] = ()
     other: bool = False
+    truth: bool = False
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
@@ -122,11 +155,24 @@ class PreparedColumn:
         found = (self.log, self.centre, self.scale, self.fill, values)
         return found if any(found) else None
 
+    @property
+    def categories(self) -> list[str]:
+        """The values of a text, each with a feature of its own; none of other columns."""
+        return [*self.values, *([OTHER] if self.other else [])] if self.kind == TEXT else []
+
+    def is_plain(self, place: int) -> bool:
+        """Whether feature ``place`` is the number itself."""
+        return not self.centre or (self.centre[place] == 0 and self.scale[place] == 1)
+
+    @property
+    def step(self) -> int:
+        """How far apart the cells are: whole days; 0 if they are any numbers."""
+        return int(self.kind == DATE)
+
     def names(self) -> list[str]:
         """Of its features."""
         if self.kind == TEXT:
-            ends = [*self.values, *([OTHER] if self.other else [])]
-            return [f"{self.name}={end}" for end in ends]
+            return [f"{self.name}={end}" for end in self.categories]
         own = [self.name]
         if self.kind == LIST:
             own = [f"{self.name}[{i}]" for i in range(self.width)]
@@ -160,21 +206,36 @@ class PreparedColumn:
         >>> age.original(np.array([0.5]), 0)
         45.0
         """
-        value = float(features[place])
         if self.kind == TEXT or place >= self.width:
-            return value
+            return float(features[place])
         if self.fill and features[self.width]:
-            return "missing"
-        if self.centre:
-            value = value * self.scale[place] + self.centre[place]
-            value = float(stretched(np.array(value))) if self.log else value
-        rounded = float(f"{value:.{DIGITS}g}")
+            return MISSING_CELL
+        value = self.value(float(features[place]), place)
+        shown = self.shown(value)
+        return float(f"{value:.{DIGITS}g}") if shown is None or shown == value else shown
+
+    def value(self, feature: float, place: int) -> float:
+        """The number in a cell that becomes ``feature`` at ``place``; infinite if it is too large.
+
+        >>> PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,)).value(-1.0, 0)
+        30.0
+        """
+        if not self.centre:
+            return feature
+        with np.errstate(over="ignore"):
+            found = np.float64(feature) * self.scale[place] + self.centre[place]
+        return float(stretched(np.array(found)) if self.log else found)
+
+    def shown(self, value: float) -> float | str | None:
+        """A number of a cell as people write it: a date, true or false; None if it is no date."""
+        if self.truth and value in (0, 1):
+            return "true" if value else "false"
         if self.kind != DATE:
-            return rounded
+            return value
         try:
             return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=round(value)))
-        except OverflowError:
-            return rounded
+        except (OverflowError, ValueError):
+            return None
 
 
 def squeezed(values: np.ndarray) -> np.ndarray:
@@ -202,6 +263,11 @@ class Preparation:
     @property
     def fitted(self) -> tuple[PreparedColumn, ...]:
         return self.columns or ()
+
+    @property
+    def scales(self) -> bool:
+        """Whether numbers that are not just 0 and 1 are scaled."""
+        return bool(self.columns) and self.options.scale != "none"
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -261,7 +327,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     """The preparation that a user's ``prepare`` and ``options`` of tables mean.
 
     ``prepare`` is None, a Preparation, or what has one: a trained model, a graph, a store. If it is
-    given, only ``label`` and ``id`` may be given besides, for a table that calls them otherwise.
+    given, only ``label``, ``id`` and ``unknown_nodes`` may be given besides, for other tables.
     """
     given = {name: value for name, value in options.items() if value is not None}
     unknown: Sequence[str] = sorted(set(given) - set(TableOptions.names()))
@@ -274,6 +340,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     found = prepare if isinstance(prepare, Preparation) else getattr(prepare, "preparation", 0)
     if found is None:
         found = AS_THEY_ARE
+    learned = getattr(prepare, "task", None)  # of a model, whose labels are not asked about
     if not isinstance(found, Preparation):
         raise ConfigError(
             f"prepare is a {type(prepare).__name__}; give a trained model, a graph or its "
@@ -285,7 +352,11 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
             "kept; load the tables in Python with hoplite.load(folder, prepare=transformer) and "
             "call model.predict(graph)."
         )
-    fixed = [name for name in given if name not in TableOptions.names(reading=True)]
+    known = {} if learned is None else {"task": learned.labels.task}
+    free = TableOptions.names(reading=True)
+    fixed = [name for name in TableOptions.only_for_tables(given) if name not in free]
+    fixed += [name for name, value in known.items() if given.get(name, value) != value]
     if fixed:
         raise ConfigError(f"{fixed[0]} is the model's own, from its training; leave it out.")
-    return dataclasses.replace(found, options=dataclasses.replace(found.options, **given))
+    chosen = dataclasses.replace(found.options, **given | known)
+    return dataclasses.replace(found, options=chosen)

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.sparse.linalg import eigsh
 
 from hoplite.config import check_number
+from hoplite.csr_rows import mean_weight
 from hoplite.errors import HopliteWarning
 from hoplite.graph import Graph
 from hoplite.operators import find_operator
@@ -32,14 +32,15 @@ def with_structural(graph: Graph, count: int | None = None) -> Graph:
         count = USUAL
         warnings.warn(
             f"{graph.name} has no features, so structural ones are made: degree, log degree and "
-            f"{count} vectors of the operator; give structural=0 or more to choose how many.",
+            f"{count} vectors of the operator; choose how many (--structural, structural= in "
+            "Python).",
             HopliteWarning,
             stacklevel=3,
         )
     check_number("structural", count, 0, MOST, whole=True)
     made, names = structural_features(graph, count), structural_names(count)
     if not graph.num_features:
-        return graph.with_features(made, names)
+        return graph.with_features(made, names, preparation=graph.preparation)
     own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
     beside = sp.hstack if sp.issparse(graph.features) else np.hstack
     both = beside([graph.features, made])
@@ -79,13 +80,13 @@ def structural_names(count: int) -> tuple[str, ...]:
 def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:
     """Degree, its logarithm, and the truncated SVD of S: (n, 2 + count) in float32.
 
-        [d / mean(d),  log(1 + d),  sqrt(n) |s_1| v_1, ..., sqrt(n) |s_count| v_count]
+        [d / mean(d),  log(1 + d / w),  sqrt(n) |s_1| v_1, ..., sqrt(n) |s_count| v_count]
 
-    d are the weighted degrees and S = D^-1/2 A D^-1/2 = sum_j s_j v_j v_j^T with
-    ``|s_1| >= |s_2| >= ...``, each v_j of length 1 with its largest entry (the first of equals)
-    positive; in the mean over nodes, a vector's square is s_j^2. An isolated node has zeros (A + I
-    would spend a vector on it). Where there are fewer than ``count`` vectors the rest is 0. The
-    same graph gives the same numbers.
+    d are the weighted degrees, w the mean weight of an edge, so that the unit of weights is no
+    matter, and S = D^-1/2 A D^-1/2 = sum_j s_j v_j v_j^T with ``|s_1| >= |s_2| >= ...``, each v_j
+    of length 1 with its largest entry (the first of equals) positive; in the mean over nodes, a
+    vector's square is s_j^2. An isolated node has zeros (A + I would spend a vector on it). Where
+    there are fewer than ``count`` vectors the rest is 0. The same graph gives the same numbers.
 
     >>> g = Graph.from_edges([(0, 1), (1, 2), (2, 0)], features=np.empty((4, 0)))
     >>> structural_features(g, 1)[[0, 3]].round(2)
@@ -96,13 +97,15 @@ def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:
     degrees = np.asarray(graph.adjacency.sum(axis=1), np.float64).ravel()
     found = np.zeros((n, 2 + count), np.float32)
     found[:, 0] = degrees / (degrees.mean() or 1.0) if n else degrees
-    found[:, 1] = np.log1p(degrees)
+    found[:, 1] = np.log1p(degrees / mean_weight(graph.adjacency_rows))
     if not n or not count:
         return found
     matrix = find_operator("adjacency").matrix(graph, np.float64)
     if n <= DENSE_NODES or 2 * count >= n:
         values, vectors = np.linalg.eigh(matrix.toarray())
     else:
+        from scipy.sparse.linalg import eigsh  # only now: it takes 11 MB
+
         start = np.random.default_rng(0).standard_normal(n)
         values, vectors = eigsh(matrix, count, which="LM", v0=start, tol=1e-6)
     order = np.argsort(-abs(values), kind="stable")[:count]

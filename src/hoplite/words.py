@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hoplite.errors import plural as plural
 from hoplite.models import MODELS
 
 DATASET_NAMES = {"citeseer": "Citeseer", "cora": "Cora", "pubmed": "Pubmed"}
@@ -49,14 +50,6 @@ def number(value: Any, digits: int = 3) -> str:
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}".replace("-", MINUS)
     return f"{value:.{digits}g}".replace("-", MINUS)
-
-
-def plural(count: int, noun: str) -> str:
-    """
-    >>> plural(1, "run"), plural(945, "run")
-    ('1 run', '945 runs')
-    """
-    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def listing(parts: list[str]) -> str:

@@ -92,7 +92,7 @@ def test_predict(trained, tmp_path, ending):
     assert summary["nodes"] == sum(summary["predicted"].values()) == 2708
     reader = pyarrow.parquet.read_table if ending == "parquet" else pyarrow.csv.read_csv
     table = reader(out)
-    assert table.column_names == ["id", "predicted", "probability"]
+    assert table.column_names == ["id", "predicted", "probability", "split"]
     graph = load("cora")
     names = np.array(graph.class_names)[graph.labels]
     predicted = np.array(table["predicted"].to_pylist())
@@ -202,7 +202,7 @@ def test_training_tells_a_line_a_minute_without_a_terminal(monkeypatch, capsys) 
             TrainingProgress(done=10, total=20, epoch=10, epochs=20, running=1, val_score=math.nan)
         )
     assert capsys.readouterr().err.splitlines() == [
-        "cora lgc, 1 seed: 25%, epoch 5, validation 50.0%",
+        "cora lgc, 1 seed: 25%, epoch 5, validation 0.500",
         "cora lgc, 1 seed: 50%, epoch 10",
     ]
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.commands import hoplite
 
-LINE = "add up to the logit of"
+LINE = "add up to the lead of"
 SCHEMA = {
     "dataset",
     "model",
@@ -22,6 +22,7 @@ SCHEMA = {
     "node_features",
     "neighbourhood",
     "flips",
+    "changes",
     "out",
 }
 
@@ -53,14 +54,21 @@ def folder(tmp_path_factory):
 
 def test_tables_and_page(folder):
     text = succeeded("explain", "lgc", "cora", "--node", 1701, "--out", "a page.html", cwd=folder)
-    for part in ("LGC labels node 1701", "By hop", "By node", "By feature", "the other", LINE):
+    for part in (
+        "Node 1701 of Cora is predicted ",
+        "By hop",
+        "By node",
+        "By feature",
+        "the other",
+        LINE,
+    ):
         assert part in text
     assert "exactly (residual" in text
     assert "would, removed alone, change the prediction" in text
     assert "Page: a page.html" in text
     page = (folder / "a page.html").read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
-    assert "<h1>Why node 1701 is " in page
+    assert "<h1>Why node 1701 is predicted " in page
     assert "hoplite explain lgc cora --node 1701 --out &#39;a page.html&#39;" in page
 
 
@@ -94,9 +102,27 @@ def test_a_contrast_without_a_search(folder):
 
 def test_ids_and_names_of_tables(folder):
     text = succeeded("explain", "club-model", "club", "--node", "p3", cwd=folder)
-    assert "labels node p3 of club as blue" in text
+    assert "Node p3 of club is predicted blue by LGC" in text
     assert "[b]town[/b]" in text
     assert "The search is exhaustive" in text
+
+
+def test_several_nodes(folder):
+    options = ["--node", "p3", "--node", "p8", "--out", "why.html"]
+    told = succeeded("explain", "club-model", "club", *options, cwd=folder)
+    for place, node in ((1, "p3"), (2, "p8")):
+        assert f"Node {node} of club is predicted " in told
+        assert f"Page: why-{place}.html" in told
+        page = (folder / f"why-{place}.html").read_text(encoding="utf-8")
+        assert f"<h1>Why node {node} is predicted " in page
+        assert "By a value of the node itself" in page
+    values = json.loads(
+        succeeded("explain", "club-model", "club", *options[:4], "--json", cwd=folder)
+    )["explanations"]
+    assert [one["node"]["id"] for one in values] == ["p3", "p8"]
+    alone = succeeded("explain", "club-model", "club", *options[:2], "--json", cwd=folder)
+    assert json.loads(alone) == values[0]
+    assert values[0]["against"] == "red"
 
 
 def test_a_store_instead_of_the_tables(folder):
@@ -143,6 +169,8 @@ def text(value):
         (2, ["lgc", "cora", "--node", "1", "--class", "Thoery"], "Did you mean 'Theory'"),
         (2, ["lgc", "cora", "--node", "1", "--against", "x"], "against is 'x'"),
         (2, ["gcn", "cora", "--node", "1"], "gcn"),
+        (2, ["club-model", "club", "--node", "p1", "--alone"], "the model has two classes"),
+        (1, ["lgc", "cora", "--node", "1", "--node", "-1"], "pass an index from 0"),
         (1, ["lgc", "citeseer", "--node", "1"], "trained on 1,433 features"),
         (1, ["nowhere", "cora", "--node", "1"], "not a model folder"),
         (2, ["lgc", "cora"], "Missing option '--node'"),

@@ -119,10 +119,11 @@ def test_hostile_names_are_only_shown(tables, tmp_path, monkeypatch):
         assert (code == 0) == (err == "" or "warning:" in err), (words, err)
         assert err.count("error:") == (code != 0)
     assert codes == [0, 1, 0, 0, 1, 2, 0, 1, 2, 2, 2]
-    shown = command(monkeypatch, "predict", model, tables, "--out", table)[1]
+    again = ["predict", model, tables, "--out", table, "--overwrite"]
+    shown = command(monkeypatch, *again)[1]
     assert r"\x1b]52;c;ZXZpbA==\x07" in shown
     assert "[bold]x[/bold]" in shown
-    values = command(monkeypatch, "predict", model, tables, "--out", table, "--json")[1]
+    values = command(monkeypatch, *again, "--json")[1]
     assert set(json.loads(values)["predicted"]) <= {HOSTILE[i] for i in (0, 2, 4, 6)}
     assert values.isascii()
 

@@ -18,7 +18,7 @@ from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.datasets.text_keys import IdIndex, text_keys
 from hoplite.errors import ConfigError
 from hoplite.preparation import AS_THEY_ARE
-from hoplite.store import HopStore, propagate
+from hoplite.store import HopStore, opening, propagate
 
 ROOM = 10**9
 load = partial(datasets.load, prepare=AS_THEY_ARE)
@@ -223,6 +223,23 @@ def test_an_import_is_kept_until_the_tables_change(tmp_path):
     check_same(tmp_path / "t", tmp_path / "g")
 
 
+def test_more_hops_of_imported_tables(tmp_path, monkeypatch):
+    """A store prepares tables as it did before, so their import is that of before."""
+    nodes, edges = random_tables(np.random.default_rng(0), weighted=True, text_ids=True)
+    write(tmp_path / "t", "nodes", nodes, "csv")
+    write(tmp_path / "t", "edges", edges, "csv")
+    monkeypatch.setattr(opening, "large_tables", lambda *_: True)
+    propagate(tmp_path / "t", tmp_path / "s", hops=1)
+    features = tmp_path / "s" / "graph" / "features.npy"
+    first = features.stat().st_mtime_ns
+    assert propagate(tmp_path / "t", tmp_path / "s", hops=2).hops == 2
+    assert features.stat().st_mtime_ns == first
+    with pytest.raises(ConfigError, match=r"structural is 3, but .* is too large for the memory"):
+        propagate(tmp_path / "t", tmp_path / "s", hops=2, structural=3)
+    with pytest.raises(ConfigError, match="scale is given"):
+        propagate(tmp_path / "s" / "graph", tmp_path / "u", hops=2, scale="log")
+
+
 def test_propagate_takes_it(tmp_path):
     nodes, edges = random_tables(np.random.default_rng(0), weighted=False, text_ids=True)
     write(tmp_path / "t", "nodes", nodes, "csv")
@@ -251,8 +268,8 @@ GOOD = {
 @pytest.mark.parametrize(
     ("table", "content", "sentence"),
     [
-        ("edges", "source,target\na,b\nb,zoe\n", r"'target' of .*csv names 'zoe' in data row 2"),
-        ("edges", "source,target\na,4294967296\n", r"names '4294967296' in data row 1, which"),
+        ("edges", "source,target\na,b\nb,zoe\n", r"csv \('zoe'; first in data row 2"),
+        ("edges", "source,target\na,4294967296\n", r"\('4294967296'; first in data row 1"),
         ("edges", "source,target,weight\na,b,1\nb,c,x\n", r"'weight' of .* has 'x' in data row 2"),
         ("edges", "source,target,weight\na,b,-1\n", r"'weight' of .* has '-1' in data row 1"),
         ("edges", "source,target,weight\na,b,1e99\n", r"'weight' of .* has '1e99' in data row 1"),
@@ -293,7 +310,7 @@ def test_rows_are_counted_over_all_batches(tmp_path, small_pieces):
     (folder / "nodes.csv").write_text("id,age\n" + "".join(f"{i},{i}\n" for i in range(300)))
     edges = [f"{i},{i + 1},1\n" for i in range(299)]
     (folder / "edges.csv").write_text("source,target,weight\n" + "".join(edges) + "5,900,1\n")
-    with pytest.raises(DatasetError, match="names '900' in data row 300"):
+    with pytest.raises(DatasetError, match=r"'900'; first in data row 300"):
         import_tables(folder, tmp_path / "g", memory=ROOM)
     (folder / "edges.csv").write_text("source,target,weight\n" + "".join(edges) + "5,6,x\n")
     with pytest.raises(DatasetError, match="has 'x' in data row 300"):
@@ -311,7 +328,7 @@ def test_a_late_word_among_numbers(tmp_path, small_pieces, monkeypatch):
     with pytest.raises(DatasetError, match=r"'blank' of .* has no number for node '300'"):
         import_tables(folder, tmp_path / "g", memory=ROOM)
     (folder / "nodes.csv").write_text("id,age,flag,blank\n" + rows.replace("True,", "True,5"))
-    with pytest.warns(HopliteWarning, match=r"as text because of 'old' \(node '300'\) although"):
+    with pytest.warns(HopliteWarning, match=r"1 of 301 values is no number: 'old' \(node '300'\)"):
         names = check_same(folder, tmp_path / "g").feature_names
     assert names[-3:] == ("age=old", "flag", "blank")
     monkeypatch.setattr(table_import, "MOST_VALUES", 50)

@@ -9,10 +9,11 @@ import pytest
 import scipy.io
 import scipy.sparse as sp
 from pyarrow import csv
+from sklearn.preprocessing import RobustScaler, StandardScaler
 from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, DatasetError, HopliteWarning, load
+from hoplite import ConfigError, DatasetError, HopliteWarning, ModelFileError, load, train
 from hoplite.datasets import read_edge_list, read_graphml, read_matrix_market
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "graphs"
@@ -57,7 +58,7 @@ def test_masks_of_several_splits(tmp_path):
         for part in ("train", "val", "test"):
             mask = arrays[f"{part}_masks"][which or 0] & known
             np.testing.assert_array_equal(getattr(graph.split, part), np.flatnonzero(mask))
-        assert graph.split.note == f"from the masks of g.npz, split {which or 0} of 4"
+        assert graph.split.note == f"from the masks of g.npz, split {which or 0} of 0 to 3"
     np.testing.assert_array_equal(graph.features, arrays["node_features"])
     pairs = {(u, v, 1) for u, v in arrays["edges"].tolist()}
     np.testing.assert_array_equal(graph.adjacency.toarray(), dense_of(pairs, 12))
@@ -273,7 +274,7 @@ def test_graphml_by_hand(tmp_path):
         (graphml(body.replace("INF", "four")), "attribute 'x' of node 'b' is 'four', which is no"),
         (graphml(body.replace("> 3 <", ">x<")), "attribute 'weight' of edge 1 is 'x'"),
         (graphml('<node id="a"/><node id="a"/>'), "the id 'a' is empty or of two nodes"),
-        (graphml('<node id="a"/><edge source="a" target="c"/>'), "names 'c' in data row 1"),
+        (graphml('<node id="a"/><edge source="a" target="c"/>'), r"\('c'; first in data row 1"),
         (graphml('<node id="a"><graph/></node>'), "several graphs"),
         (graphml('<node id="a"/><hyperedge/>'), "hyperedges"),
         (graphml(""), "nodes has no rows"),
@@ -294,12 +295,72 @@ def test_graphml_by_hand(tmp_path):
         assert len(str(caught.value).splitlines()) == 1
 
 
+def test_arrays_are_scaled_if_asked(tmp_path):
+    rng = np.random.default_rng(4)
+    features = rng.normal(50, [1, 200, 3], (60, 3)).astype(np.float32)
+    features[:, 2] = features[:, 2] > 50
+    gaps = np.where(rng.random((60, 3)) < 0.1, np.nan, features)
+    masks_file(tmp_path / "g.npz", n=60, node_features=features, node_labels=np.arange(60) % 2)
+    masks_file(tmp_path / "h.npz", n=60, node_features=gaps, node_labels=np.arange(60) % 2)
+    for scale, judge in (("standard", StandardScaler()), ("robust", RobustScaler())):
+        graph = load(tmp_path / "g.npz", scale=scale)
+        np.testing.assert_allclose(graph.features, judge.fit_transform(features), atol=1e-4)
+    with pytest.raises(DatasetError, match="NaN"):
+        load(tmp_path / "h.npz")
+    filled = load(tmp_path / "h.npz", gaps="fill", structural=2)
+    holes = np.isnan(gaps)
+    wanted = np.where(holes, 0, StandardScaler().fit_transform(gaps))
+    np.testing.assert_allclose(filled.features[:, :3], wanted, atol=1e-4)
+    np.testing.assert_array_equal(filled.features[:, 3], holes.any(axis=1))
+    model = train(filled, "blocks", hops=1, epochs=3).model
+    with pytest.warns(HopliteWarning, match="do not trust"):
+        again = load(tmp_path / "g.npz", prepare=model)  # other cells, the same centre and scale
+    same = ~holes.any(axis=1)
+    np.testing.assert_array_equal(again.features[same], filled.features[same])
+    with pytest.raises(ConfigError, match=r"drop is given.* holds arrays; give scale, gaps or dir"):
+        load(tmp_path / "g.npz", drop="node_features")
+    scaled = train(load(tmp_path / "g.npz", scale="standard"), "sgc", hops=1, epochs=2).model
+    plain = load(tmp_path / "g.npz")
+    with pytest.raises(ModelFileError, match="column 'node_features' was prepared otherwise for g"):
+        scaled.predict(plain)
+    assert train(plain, "sgc", hops=1, epochs=2).model.predict(plain).shape == (60,)
+
+
+@pytest.mark.parametrize("named", [[], ["--scale", "standard"], ["--structural", 2]])
+def test_directions_of_arrays(tmp_path, named):
+    """As those of an array in Python; a model reads them as in its training."""
+    rng = np.random.default_rng(5)
+    own = {"node_labels": np.arange(60) % 2, "edges": rng.integers(0, 60, (90, 2))}
+    own["node_features"] = rng.normal(3, 2, (60, 3)) if "--structural" not in named else None
+    masks_file(tmp_path / "g.npz", n=60, **own)
+    reading = dict(zip([word.lstrip("-") for word in named[::2]], named[1::2], strict=True))
+    graph = load(tmp_path / "g.npz", directed=True, **reading)
+    plain = load(tmp_path / "g.npz", directed=False, **reading)
+    dense = np.zeros((60, 60))
+    dense[tuple(own["edges"].T)] = 1
+    np.fill_diagonal(dense, 0)
+    np.testing.assert_array_equal(graph.relations[0].adjacency.toarray(), dense)
+    assert [relation.name for relation in graph.relations] == ["out", "in"]
+    assert not plain.relations
+    np.testing.assert_array_equal(
+        *(g.features.toarray() if sp.issparse(g.features) else g.features for g in (graph, plain))
+    )
+    assert graph.feature_names == plain.feature_names
+    words = ["--directed", *named, "--hops", 2, "--epochs", 3, "--seeds", 1, "--out", "model"]
+    done = command("train", "g.npz", *words, cwd=tmp_path)
+    assert "Edges: out, in, with a polynomial each" in done.stdout, done.stderr
+    done = command("predict", "model", "g.npz", "--out", "p.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = hoplite.TrainedModel.load(tmp_path / "model").predict(graph)
+    assert csv.read_csv(tmp_path / "p.csv")["predicted"].to_pylist() == expected.tolist()
+
+
 def test_from_the_command_line(tmp_path):
     masks_file(tmp_path / "g.npz", n=60, node_labels=np.arange(60) % 2)
     words = ["--model", "sgc", "--hops", 1, "--epochs", 2, "--seeds", 1, "--json"]
-    chosen = ["--split-index", 2, "--structural", 3]
+    chosen = ["--split-index", 2, "--structural", 3, "--scale", "log"]
     done = command("train", "g.npz", *chosen, *words, "--out", "model", cwd=tmp_path)
-    assert json.loads(done.stdout)["split"]["note"] == "from the masks of g.npz, split 2 of 4"
+    assert json.loads(done.stdout)["split"]["note"] == "from the masks of g.npz, split 2 of 0 to 3"
     done = command("predict", "model", "g.npz", "--out", "p.csv", cwd=tmp_path)
     assert (done.returncode, csv.read_csv(tmp_path / "p.csv").num_rows) == (0, 60)
     done = command("train", "cora", "--split-index", 1, cwd=tmp_path)

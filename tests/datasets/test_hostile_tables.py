@@ -43,17 +43,17 @@ def write(folder, nodes, edges=EDGES, kind="parquet"):
     return folder
 
 
-def imported(folder):
+def imported(folder, **options):
     """Features, names and labels of an import to disk."""
     out = folder.parent / "imported"
-    import_tables(folder, out, memory=MEMORY)
+    import_tables(folder, out, memory=MEMORY, **options)
     with DiskGraph(out) as graph:
         names = graph.feature_names
         return graph.feature_rows(0, graph.num_nodes), names, graph.labels, graph.class_names
 
 
-def loaded(folder):
-    graph = read_tables(folder)
+def loaded(folder, **options):
+    graph = read_tables(folder, **options)
     dense = graph.features if isinstance(graph.features, np.ndarray) else graph.features.toarray()
     return dense, graph.feature_names, graph.labels, graph.class_names
 
@@ -122,7 +122,7 @@ def test_dates_that_are_none(tmp_path, reader):
     assert "'day' of" in complaint(reader, tmp_path / "t")
     dates = [f"2020-01-0{i + 1}" for i in range(5)]
     write(tmp_path / "t", {"id": list("abcdef"), "day": [*dates, "unknown"]})
-    match = "taken as text because of 'unknown' .* most of its values are dates; correct"
+    match = "as text because 1 of 6 values is no date: 'unknown' .*; correct it if dates are meant"
     with pytest.warns(HopliteWarning, match=match):
         assert len(reader(tmp_path / "t")[1]) == 6
     write(tmp_path / "t", {"id": ["a", "b"], "day": ["2020-02-30", "2020-02-29"]})
@@ -150,7 +150,10 @@ def test_a_measurement_is_no_class(tmp_path, reader, kind, labels, count):
     count = len(np.unique(labels))
     message = complaint(reader, tmp_path / "t")
     assert f"'label' of {tmp_path / 't' / 'nodes'}.{kind} has {count:,} different num" in message
-    assert "group them into classes, write them as text" in message
+    assert "regression if they are measurements, or classification if each is a class" in message
+    found = reader(tmp_path / "t", task="regression")
+    np.testing.assert_array_equal(found[2], labels)
+    assert found[3] == ()
 
 
 @BOTH

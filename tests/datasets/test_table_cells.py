@@ -208,8 +208,14 @@ def test_sparse_lists_and_several_row_groups(tmp_path):
         ([[1.0, 2.0], [1.0, None]], "column 'e[1]' of {} has no number for node 'b'; fill"),
         ([[1.0, math.nan], [1.0, 2.0]], "column 'e[1]' of {} has no number for node 'a'; fill"),
         ([[1.0, 2.0], [math.inf, 2.0]], "column 'e[0]' of {} has no finite number for node 'b'"),
-        ([[], []], "column 'e' of {} is empty; fill it or remove it."),
-        ([[None], [None]], "column 'e' of {} is empty; fill it or remove it."),
+        (
+            [[], []],
+            "column 'e' of {} is empty; fill it or leave it out (--drop e, drop= in Python).",
+        ),
+        (
+            [[None], [None]],
+            "column 'e' of {} is empty; fill it or leave it out (--drop e, drop= in Python).",
+        ),
     ],
 )
 def test_complaints_about_lists(tmp_path, rows, sentence):

@@ -14,9 +14,12 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import csv as pa_csv
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import SimpleImputer
 
-from hoplite import datasets
-from hoplite.errors import DatasetError, HopliteWarning
+from hoplite import Graph, datasets, train
+from hoplite.errors import ConfigError, DatasetError, HopliteWarning
 from hoplite.preparation import AS_THEY_ARE
 
 read_tables = partial(datasets.read_tables, prepare=AS_THEY_ARE)
@@ -100,7 +103,7 @@ def test_ids_are_compared_as_they_are_written(tmp_path):
     graph = read_tables(write(tmp_path, nodes, "source,target\n007,7\n"))
     assert graph.node_ids == ("007", "7")
     assert graph.num_edges == 1
-    with pytest.raises(DatasetError, match="names '07' in data row 1"):
+    with pytest.raises(DatasetError, match=r"\('07'; first in data row 1"):
         read_tables(write(tmp_path, nodes, "source,target\n07,7\n"))
 
 
@@ -196,8 +199,35 @@ def test_a_column_of_titles_is_reported(tmp_path):
 
 def test_a_number_with_a_typing_error_is_reported(tmp_path):
     write(tmp_path, 'id,age\na,1\nb,2\nc,"3,5"\nd,4\n', "source,target\n")
-    with pytest.warns(HopliteWarning, match=r"'age' of .* as text because of '3,5' \(node 'c'\)"):
+    said = (
+        r"^column 'age' of .* as text because 1 of 4 values is no number: '3,5' \(node 'c'\); cor"
+    )
+    with pytest.warns(HopliteWarning, match=said):
         assert read_tables(tmp_path).num_features == 4
+    rows = "".join(f"n{i},{i},1\n" for i in range(30))  # as many values as nodes
+    write(tmp_path, f'id,age,x\n{rows}z,"1.234,50",1\ny,NA,1\n', "source,target\n")
+    said = r"^column 'age' .* because 1 of 31 values is no number: '1\.234,50' \(node 'z'\)"
+    with (
+        pytest.warns(HopliteWarning, match=r"left out, as a title or a key is\.$"),
+        pytest.warns(HopliteWarning, match=said),
+    ):
+        datasets.read_tables(tmp_path)
+
+
+def test_days_are_read_and_never_guessed(tmp_path):
+    cells = ("31.12.2020", "1970-01-03", "", "02.01.1970 12:00")
+    rows = "".join(f"{i},{cell}\n" for i, cell in enumerate(cells))
+    write(tmp_path, f"id,day\n{rows}", "source,target\n")
+    graph = datasets.read_tables(tmp_path)
+    assert graph.feature_names == ("day", "day=(missing)")
+    (column,) = graph.preparation.fitted
+    found = [column.value(one, 0) for one in graph.features[[0, 1, 3], 0].tolist()]
+    np.testing.assert_allclose(found, [18_627, 2, 1.5], atol=0.01)
+    assert column.original(graph.features[0], 0) == "2020-12-31"
+    write(tmp_path, "id,day\na,03/04/2020\nb,04/03/2020\nc,03/04/2020\n", "source,target\n")
+    with pytest.warns(HopliteWarning, match="look like dates, such as '03/04/2020', .*YYYY-MM-DD"):
+        graph = datasets.read_tables(tmp_path)
+    assert graph.feature_names == ("day=03/04/2020", "day=04/03/2020")
 
 
 @pytest.mark.parametrize(
@@ -238,8 +268,9 @@ def test_complaints_about_nodes(tmp_path, nodes, message):
         ("source,traget\na,b\n", r"has no column 'target' .*Did you mean 'traget'\?"),
         ("from,to\na,b\n", "has no column 'source'"),
         (
-            "source,target\na,b\nb,z\n",
-            r"'target' of .* names 'z' in data row 2.* no id in nodes\.csv",
+            "source,target\na,b\nb,z\ny,z\nz,y\n",
+            r"3 of 4 edges in .* name a node that is no id in nodes\.csv \('y', 'z'; first in data "
+            r"row 2\); add these nodes, or let --unknown-nodes drop or create",
         ),
         ("source,target\n,b\n", "column 'source' of .* is empty in data row 1"),
         (
@@ -360,3 +391,40 @@ def store(table, path):
         writer = csv.writer(file)
         writer.writerow(table)
         writer.writerows(zip(*table.values(), strict=True))
+
+
+@pytest.mark.filterwarnings("ignore:.*classes have no training node")
+def test_edges_to_unknown_nodes(folder):
+    """Dropped or created and said how many, from files and frames; a model may do otherwise."""
+    (folder / "edges.csv").write_text("source,target\na,b\nb,z\ny,z\nb,c\n")
+    with pytest.warns(HopliteWarning, match=r"2 of 4 edges in .* \('y', 'z'; .* are dropped"):
+        dropped = datasets.load(folder, unknown_nodes="drop")
+    assert dropped.node_ids == ("a", "b", "c")
+    assert dropped.num_edges == 2
+    with pytest.warns(
+        HopliteWarning, match=r"names nodes without a row in nodes.csv; they are created \(2\)"
+    ):
+        created = datasets.load(folder, unknown_nodes="create")
+    assert created.node_ids == ("a", "b", "c", "y", "z")
+    assert created.labels.tolist() == [0, 1, -1, -1, -1]
+    assert created.num_edges == 4
+    assert "size=(missing)" in created.feature_names
+    missing = created.feature_names.index("size=(missing)")
+    assert dense(created)[:, missing].tolist() == [0, 0, 0, 1, 1]
+    frames = pa_csv.read_csv(folder / "nodes.csv"), pa_csv.read_csv(folder / "edges.csv")
+    with pytest.warns(HopliteWarning, match=r"edges names nodes .* \(2\)"):
+        framed = Graph.from_frames(*frames, unknown_nodes="create")
+    np.testing.assert_array_equal(dense(framed), dense(created))
+    model = train(dropped, "sgc", hops=1, epochs=1).model
+    with pytest.warns(HopliteWarning) as told:
+        later = datasets.load(folder, prepare=model, unknown_nodes="create")
+    assert any(
+        "has gaps that the training had not: red (2), size (2)" in str(w.message) for w in told
+    )
+    assert model.predict(later).shape == (5,)
+    own = ColumnTransformer([("numbers", SimpleImputer(), ["size"])]).fit(frames[0])
+    with pytest.warns(HopliteWarning, match=r"created \(2\)"):
+        graph = datasets.load(folder, prepare=own, unknown_nodes="create")
+    np.testing.assert_allclose(dense(graph)[:, 0], [1.5, 2, 0, 3.5 / 3, 3.5 / 3], rtol=1e-6)
+    with pytest.raises(ConfigError, match="unknown_nodes is 'keep'; it must be one of error, drop"):
+        datasets.load(folder, unknown_nodes="keep")

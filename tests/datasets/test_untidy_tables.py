@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,7 @@ from hoplite.datasets import bucket_sort, read_tables, table_reader
 from hoplite.datasets.disk_graph import DiskGraph
 from hoplite.datasets.table_import import import_tables
 from hoplite.errors import DatasetError, HopliteWarning
-from hoplite.preparation import SCALES
+from hoplite.preparation import SCALES, UNKNOWN_NODES
 
 MEMORY = 10**9
 # letters of which none makes a number, a date, or a cell that CSV calls empty or null
@@ -124,13 +125,23 @@ def same(a, b):
     pages=st.sampled_from([4, 10**9]),
     row_group=st.sampled_from([1, 7, 1000]),
     options=st.fixed_dictionaries(
-        {"scale": st.sampled_from(SCALES), "categories": st.sampled_from([None, 2, 50])}
+        {
+            "scale": st.sampled_from(SCALES),
+            "categories": st.sampled_from([None, 2, 50]),
+            "unknown_nodes": st.sampled_from(UNKNOWN_NODES),
+        }
     ),
 )
 def test_every_way_gives_the_same_graph(
     tmp_path_factory, drawn, forms, block, pages, row_group, options
 ):
     nodes, edges = (pa.table(columns) for columns in drawn)
+    if options["unknown_nodes"] != "error":
+        nodes = nodes.slice(0, max(1, nodes.num_rows - 4))
+    known, named = (
+        {end for name in names for end in table[name].to_pylist()}
+        for table, names in ((nodes, ["id"]), (edges, ["source", "target"]))
+    )
     folder = tmp_path_factory.mktemp("tables")
     found = []
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
@@ -154,7 +165,17 @@ def test_every_way_gives_the_same_graph(
             found.append(disk_facts(folder / f"{kind} on disk"))
     for other in found[1:]:
         same(found[0], other)
-    assert len(found[0]["ids"]) == nodes.num_rows
+    created = sorted(map(str, named - known)) if options["unknown_nodes"] == "create" else []
+    assert list(map(str, found[0]["ids"])) == [*map(str, nodes["id"].to_pylist()), *created]
+    assert (found[0]["labels"][nodes.num_rows :] == -1).all()
+    held = zip(*(edges[name].to_pylist() for name in ("source", "target")), strict=True)
+    weights = edges["weight"].to_pylist() if "weight" in edges.column_names else repeat(1)
+    pairs = {
+        frozenset(pair)
+        for pair, weight in zip(held, weights, strict=False)
+        if len(set(pair)) == 2 and weight and (created or set(pair) <= known)
+    }
+    assert len(found[0]["values"]) == 2 * len(pairs)
 
 
 NUMBERS = ["1", "0", " 2.5", "-3e2", "+4", "1_000"]

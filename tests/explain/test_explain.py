@@ -30,11 +30,16 @@ from hoplite.models.hlgc import GATES
 from hoplite.operators import OPERATORS
 from hoplite.preparation import AS_THEY_ARE
 
-MODELS = [("sgc", "class"), ("egc", "class"), ("lgc", "class"), *[("hlgc", g) for g in GATES]]
+MODELS = [(name, "class") for name in ("sgc", "egc", "lgc", "blocks")]
+MODELS += [("hlgc", gate) for gate in GATES]
 CASES = [
     (model, gate, basis)
     for model, gate in MODELS
-    for basis in {"lgc": EXAMPLES, "hlgc": (EXAMPLES[0], EXAMPLES[-1])}.get(model, ("monomial",))
+    for basis in {
+        "lgc": EXAMPLES,
+        "blocks": EXAMPLES[-1:],
+        "hlgc": (EXAMPLES[0], EXAMPLES[-1]),
+    }.get(model, ("monomial",))
 ]
 
 
@@ -79,7 +84,8 @@ def test_contributions_add_up_to_the_logits(graphs, model, gate, basis, operator
             for node in (5, isolated_node(graph)):
                 name = graph.node_ids[node]
                 for c in range(3):
-                    check_sums(explainer.explain(name, c), logits[node, c], tolerance)
+                    found = explainer.explain(name, c, alone=True)
+                    check_sums(found, logits[node, c], tolerance)
                 contrast = explainer.explain(name, "b", against="a")
                 check_sums(contrast, logits[node, 1] - logits[node, 0], tolerance)
 
@@ -104,7 +110,13 @@ def test_contributions_add_up_on_random_graphs(
     trained = untrained(config, graph, seed)
     node = seed % 9
     logits = trained.logits(graph)[node]
-    check_sums(explain(trained, graph, graph.node_ids[node]), logits.max(), 1e-9)
+    name = graph.node_ids[node]
+    check_sums(explain(trained, graph, name, alone=True), logits.max(), 1e-9)
+    found, order = explain(trained, graph, name), np.argsort(-logits, kind="stable")
+    assert (found.class_, found.against) == tuple(np.array(trained.class_names)[order[:2]])
+    check_sums(found, logits[order[0]] - logits[order[1]], 1e-9)
+    second = explain(trained, graph, name, int(order[1]))
+    assert second.against == trained.class_names[order[0]]
 
 
 @pytest.mark.parametrize(("model", "gate", "basis"), CASES)
@@ -114,15 +126,16 @@ def test_parts_equal_dense_algebra(graphs, dense, model, gate, basis, operator):
     graph = graphs(sparse=True)
     hops, node, c = 3, 4, 2
     trained = untrained(ModelConfig(model, hops, operator, basis, gate=gate), graph)
-    found = explain(trained, graph, graph.node_ids[node], c)
+    found = explain(trained, graph, graph.node_ids[node], c, alone=True)
     reach = np.stack([p[node] for p in dense.basis(graph, operator, basis, hops)])
     np.testing.assert_allclose(found.reach, reach, atol=1e-12)
     features = dense.features(graph)
-    theta = trained.weights["theta"].double().numpy()[:, c]
+    theta = trained.weights["theta"].double().numpy()[..., c]
+    theta = np.broadcast_to(theta, (hops + 1, 5))  # blocks have one for each hop
     coefficients = np.broadcast_to(found.coefficients.reshape(hops + 1, -1), (hops + 1, 5))
     if model != "hlgc":
         np.testing.assert_allclose(found.coefficients, trained.coefficients_, rtol=1e-6)
-    cube = np.einsum("iu,uf,if,f->iuf", reach, features, coefficients, theta)
+    cube = np.einsum("iu,uf,if,if->iuf", reach, features, coefficients, theta)
     np.testing.assert_allclose(found.hop_node, cube.sum(axis=2), atol=1e-12)
     np.testing.assert_allclose(found.hop_feature, cube.sum(axis=1), atol=1e-12)
     np.testing.assert_allclose(found.node_feature.toarray(), cube.sum(axis=0), atol=1e-12)
@@ -134,7 +147,8 @@ def test_the_gates_of_a_node_are_the_models(graphs, dense):
     trained = untrained(ModelConfig("hlgc", 2, gate="node"), graph)
     w = {name: value.double().numpy() for name, value in trained.weights.items()}
     powers = dense.basis(graph, "renormalized", "monomial", 2)
-    for i, found in enumerate(explain(trained, graph, graph.node_ids[6]).coefficients):
+    explanation = explain(trained, graph, graph.node_ids[6], alone=True)
+    for i, found in enumerate(explanation.coefficients):
         hidden = np.maximum(powers[i][6] @ dense.features(graph) @ w["gate_hidden"][i], 0)
         gate = 1 / (1 + np.exp(-hidden @ w["gate_out"][i]))
         assert found == pytest.approx(w["alpha"][i] * gate)
@@ -146,7 +160,7 @@ def test_contrast_is_the_difference(graphs, model, gate):
     trained = untrained(ModelConfig(model, 3, gate=gate, bias=True, standardize=True), graph)
     explainer = Explainer(trained, graph)
     node = graph.node_ids[3]
-    one, two = explainer.explain(node, "a"), explainer.explain(node, "b")
+    one, two = (explainer.explain(node, name, alone=True) for name in ("a", "b"))
     both = explainer.explain(node, "a", against="b")
     for part in ("by_hop", "by_node", "by_feature", "hop_node", "hop_feature"):
         np.testing.assert_allclose(
@@ -183,7 +197,7 @@ def test_a_trained_model_on_cora(cora, trained_on_cora):
     logits = trained_on_cora.logits(cora)
     explainer = Explainer(trained_on_cora, cora)
     for node in (0, 1358, 2707):
-        found = explainer.explain(node)
+        found = explainer.explain(node, alone=True)
         assert found.class_ == trained_on_cora.class_names[logits[node].argmax()]
         assert found.logit == pytest.approx(logits[node].max())
         assert abs(found.residual) < 1e-5 * abs(found.logit)
@@ -196,6 +210,7 @@ def test_dictionary_of_cora(cora, trained_on_cora):
     assert list(found) == [
         *("dataset", "model", "node", "class", "against", "logit", "constant", "residual"),
         *("classes", "hops", "nodes", "features", "node_features", "neighbourhood", "flips"),
+        "changes",
     ]
     assert found["model"] == {
         **{"model": "lgc", "hops": 10, "operator": "renormalized"},
@@ -247,15 +262,26 @@ def same(found, wanted):
 
 @pytest.mark.parametrize("case", WRITTEN, ids=[case["model"] for case in WRITTEN])
 def test_the_json_is_that_of_version_0_1_0(case):
-    """What version 0.1.0 wrote for its own models (tests/earlier): keys, order and values."""
+    """What version 0.1.0 wrote for its own models (tests/earlier): keys, order and values.
+
+    Since then the lead over the runner-up is the default, and more is told, behind the rest.
+    """
     graph = load(EARLIER / "club", prepare=AS_THEY_ARE)
     model = TrainedModel.load(EARLIER / "models" / case["model"])
     wanted, searched = case["explanation"], None
     if wanted["flips"] is not None:
         budget = wanted["flips"]["edges"]["checked"]
         searched = flips(model, graph, case["node"], budget=budget, most=2)
-    found = explain(model, graph, case["node"], **case["options"]).summary(4, searched)
-    assert same(found.to_dict(), wanted)
+    options = case["options"] or {"alone": True}
+    found = explain(model, graph, case["node"], **options).summary(4, searched)
+    told = found.to_dict()
+    assert list(told)[-1] == "changes"
+    held = model.config.kind.gated or model.config.standardize
+    assert (told.pop("changes") is None) == held
+    for pair in told["node_features"]["top"]:
+        assert list(pair)[-1] == "value"
+        del pair["value"]
+    assert same(told, wanted)
     assert msgspec.convert(found.to_dict(), Summary) == found
 
 
@@ -359,6 +385,14 @@ def test_more_mistakes(graphs):
     predicted = explain(trained, graph, node).class_
     with pytest.raises(ConfigError, match="which is the predicted class itself"):
         explain(trained, graph, node, against=predicted)
+    with pytest.raises(ConfigError, match="alone is True but against is given"):
+        explain(trained, graph, node, "a", against="b", alone=True)
+    two = TrainedModel(trained.config, {"theta": trained.weights["theta"][:, :2]}, 5, ("a", "b"))
+    plain = Graph(graph.adjacency, graph.features)  # which has no third class
+    with pytest.raises(ConfigError, match="alone is True but the model has two classes"):
+        explain(two, plain, 0, alone=True)
+    one = TrainedModel(trained.config, {"theta": trained.weights["theta"][:, :1]}, 5, ("a",))
+    assert explain(one, plain, 0).against is None
     with pytest.raises(ConfigError, match="Did you mean 'nodes'"):
         explain(trained, graph, node).top("node")
     with pytest.raises(ConfigError, match="the model is a gcn, which is not linear"):

@@ -23,6 +23,7 @@ CASES = [
     ("sgc", "class", "monomial"),
     ("egc", "class", "monomial"),
     *[("lgc", "class", basis) for basis in EXAMPLES],
+    ("blocks", "class", EXAMPLES[-1]),
     *[("hlgc", gate, basis) for gate in GATES for basis in (EXAMPLES[0], EXAMPLES[-1])],
 ]
 
@@ -32,7 +33,8 @@ def untrained(config, graph, seed=0, classes=("a", "b", "c")):
     weights = model.initial(torch.Generator().manual_seed(seed))
     if "bias" in weights:
         weights["bias"] += torch.linspace(-0.1, 0.1, len(classes))
-    return TrainedModel(config, weights, graph.num_features, tuple(classes))
+    facts = {"loop_weight": graph.loop_weight}  # as a trained model has it
+    return TrainedModel(config, weights, graph.num_features, tuple(classes), **facts)
 
 
 def without_edge(graph, x, y):

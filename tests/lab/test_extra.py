@@ -43,7 +43,7 @@ for words in commands:
             main()
         except SystemExit as error:
             code = error.code
-    lab = sorted(name for name in sys.modules if name.startswith("hoplite.lab"))
+    lab = sorted(name for name in sys.modules if f"{name}.".startswith("hoplite.lab."))
     print(json.dumps([code, out.getvalue(), err.getvalue(), lab]), file=sys.__stdout__)
 """
 

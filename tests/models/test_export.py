@@ -20,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings(f"{UNTRAINED}")
         {"model": "egc", "hops": 3, "bias": True},
         {"model": "lgc", "hops": 4, "basis": "chebyshev", "operator": "laplacian", "bias": True},
         {"model": "lgc", "hops": 0},
+        {"model": "blocks", "hops": 3, "basis": "chebyshev", "bias": True},
     ],
     ids=lambda options: f"{options['model']} {options['hops']}",
 )

@@ -24,6 +24,7 @@ CASES = [
         for basis in EXAMPLES
         for model, gate in [
             ("lgc", "class"),
+            ("blocks", "class"),
             ("hlgc", "node"),
             ("hlgc", "class"),
             ("hlgc", "feature"),
@@ -49,6 +50,8 @@ def dense_logits(config, weights, features, powers):
         values = sum(c[i] * hops[i] for i in range(k + 1)) @ w.theta
     elif config.model == "lgc":
         values = sum(w.alpha[i] * hops[i] for i in range(k + 1)) @ w.theta
+    elif config.model == "blocks":
+        values = sum(hops[i] @ w.theta[i] for i in range(k + 1))
     elif config.gate == "node":
         values = 0
         for i in range(k + 1):

@@ -70,6 +70,25 @@ def test_continues_with_the_same_settings_only(ledger: Ledger) -> None:
         Ledger.open(ledger.folder, replace(SETTINGS, configurations=other))
 
 
+def test_a_larger_grid_goes_on_in_the_cells_that_are_there(ledger: Ledger) -> None:
+    ledger.record(1, runs_of([1, 2]), 1.0)
+    more = [{"lr": 9}, {"lr": 3, "tie": "first"}, {"lr": 3}, {"lr": 1}, {"lr": 2}, {"lr": 8}]
+    larger = replace(SETTINGS, configurations=more, cells=[[0, 2, 3], [1], [4, 5]])
+    again = Ledger.open(ledger.folder, larger)
+    added = [{"lr": 9}, {"lr": 3, "tie": "first"}, {"lr": 8}]
+    assert again.settings.configurations == [*SETTINGS.configurations, *added]
+    assert again.settings.cells == [[0], [1, 2], [3], [4], [5]]
+    assert again.runs() == runs_of([1, 2])
+    assert again.waiting() == [0, 2, 3, 4]
+    assert Ledger.read(ledger.folder).settings == again.settings
+    for smaller in (SETTINGS, replace(larger, configurations=more[1:], cells=[[0, 1, 2, 3, 4]])):
+        with pytest.raises(LedgerError, match="configurations"):
+            Ledger.open(ledger.folder, smaller)
+    bigger = replace(larger, configurations=[*more, {"lr": 7}], cells=[[*range(7)]])
+    with pytest.raises(LedgerError, match="6 configurations there, 7 here"):
+        Ledger.open(ledger.folder, bigger, grows=False)
+
+
 def test_another_source_of_the_same_version_goes_on_with_a_warning(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -96,7 +96,7 @@ def test_whoever_goes_on_finds_the_same_ones(graph, tmp_path, at):
     assert figures(Ledger.read(tmp_path / "s")) == figures(whole)
     with pytest.raises(LedgerError, match="3 configurations there, 4 here"):
         run_search(graph, "lgc", LIST, tmp_path / "s", seeds=SEEDS, screen=4)
-    with pytest.raises(LedgerError, match="3 configurations there, 16 here"):
+    with pytest.raises(LedgerError, match="screened is 16 there and 0 here"):
         run_search(graph, "lgc", LIST, tmp_path / "s", seeds=SEEDS)
 
 
@@ -104,10 +104,10 @@ KILL = """
 import os, signal
 from hoplite.selection.ledger import Ledger
 
-def opened(cls, folder, settings, before=Ledger.open.__func__):
+def opened(cls, folder, settings, before=Ledger.open.__func__, **options):
     if settings.screened:
         os.kill(os.getpid(), signal.SIGKILL)
-    return before(cls, folder, settings)
+    return before(cls, folder, settings, **options)
 
 Ledger.open = classmethod(opened)
 """

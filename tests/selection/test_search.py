@@ -191,6 +191,28 @@ def test_other_settings_and_graphs_are_refused(graphs, grid, tmp_path) -> None:
         search(other, "lgc", grid=grid, out=out, seeds=1, epochs=5)
 
 
+def test_a_larger_grid_trains_what_is_new_and_chooses_again(graphs, tmp_path) -> None:
+    graph, out, grid = small(graphs), tmp_path / "s", tmp_path / "grid.toml"
+    grid.write_text("[any]\nlr = [0.2, 0.01]\nhops = [1, 2]\nclass_weight = ['none', 'balanced']")
+    options = {"grid": grid, "seeds": 2, "epochs": 8}
+    anew = search(graph, "lgc", **options, out=tmp_path / "anew")
+    some = [one.options for one in anew.ranking[2:] if one.options["class_weight"] == "none"]
+    some = [{k: v for k, v in one.items() if k != "class_weight"} for one in some]  # as it is there
+    first = choose(graph, run_search(graph, "lgc", some, out, seeds=2), "validation")
+    first.save_model()
+    there = [(path, path.read_bytes()) for path in (out / "cells").glob("*.json")]
+    assert there
+    larger = search(graph, "lgc", **options, out=out)
+    assert all(path.read_bytes() == content for path, content in there)
+    usual = {"class_weight": "none"}
+    assert [usual | one.options for one in larger.ranking] == [one.options for one in anew.ranking]
+    assert larger.best.options != first.best.options
+    np.testing.assert_array_equal(larger.model.logits(graph), anew.model.logits(graph))
+    saved = hoplite.TrainedModel.load(out / "model")
+    np.testing.assert_array_equal(saved.logits(graph), anew.model.logits(graph))
+    assert search(graph, "lgc", **options, out=out).test == larger.test
+
+
 def test_an_unfinished_search_has_no_ranking(graphs, grid, tmp_path) -> None:
     graph, out = small(graphs), tmp_path / "s"
     result = search(graph, "lgc", grid=grid, out=out, seeds=1, epochs=5)

@@ -48,7 +48,15 @@ def test_store_equals_memory(
 @BOTH
 def test_operator_equals_memory(graphs, tmp_path, operator, basis):
     graph = graphs(40, 3, dtype=np.float32, isolated=4)
-    write_operator(tmp_path, CsrMemory(graph.adjacency), operator, basis, 6, lambda share: None)
+    write_operator(
+        tmp_path,
+        CsrMemory(graph.adjacency),
+        operator,
+        basis,
+        graph.loop_weight,
+        6,
+        lambda share: None,
+    )
     expected = find_operator(operator).matrix(graph, basis=basis)
     with CsrFiles(tmp_path / FOLDER) as files:
         found = files.read(0, 40)

@@ -90,16 +90,16 @@ def test_planned_use_goes_in_steps():
 
 def test_rows_of_a_block_are_a_power_of_two():
     wide = Sizes.of(10**7, 1, 1, 40)
-    assert rows_per_block(wide, 10**12) == 2**17  # 32 MB / 160 B = 200,000
+    assert rows_per_block(wide, 10**12) == 2**15  # 8 MB / 160 B = 50,000
     assert rows_per_block(SMALL, 10**12) == 512
     assert rows_per_block(Sizes.of(1024, 1, 1, 40), 10**12) == 1024
     assert rows_per_block(wide, 16 * 160 * 7) == 4
     assert rows_per_block(wide, 16 * 160 * 8) == 8
     assert rows_per_block(wide, 0) == 1
     assert rows_per_block(Sizes.of(100, 1, 1, 0), 10**12) == 64
-    assert rows_per_block(Sizes.of(10**8, 1, 1, 1), 10**12) == 2**22
+    assert rows_per_block(Sizes.of(10**8, 1, 1, 1), 10**12) == 2**20
     around = [rows_per_block(Sizes.of(10**7, 1, 1, columns), 10**12) for columns in (61, 62)]
-    assert around == [2**17, 2**16]  # 32 MB / 244 B and / 248 B
+    assert around == [2**15, 2**14]  # 8 MB / 244 B and / 248 B
 
 
 @needs_native
@@ -219,7 +219,7 @@ def test_costs_by_hand():
         files=operator + features + kept,
         panels=1,
         passes=1,
-        read=2 * adjacency + 2 * features + 2 * operator,
+        read=3 * adjacency + 2 * features + 2 * operator,
         written=operator + features + kept,
         shared=operator + features + kept,
         flops=2 * k * (e + n) * d,
@@ -239,7 +239,9 @@ def test_costs_by_hand():
 def test_the_share_of_the_operator_that_is_done(graphs, tmp_path):
     shares: list[float] = []
     graph = graphs(n=20, seed=2)
-    write_operator(tmp_path, CsrMemory(graph.adjacency), "adjacency", "monomial", 6, shares.append)
+    write_operator(
+        tmp_path, CsrMemory(graph.adjacency), "adjacency", "monomial", 1.0, 6, shares.append
+    )
     assert len(shares) > 3
     assert shares == sorted(set(shares))
     assert 0 < shares[0] < 0.5

@@ -116,6 +116,8 @@ def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
     half = train(graph, "lgc", **options)
     result = train(graph, "lgc", threshold=by, **options)
     assert result.model.task.threshold < 0.5  # the class is rare
+    assert result.summary()["runs"][0]["threshold"] == result.runs[0].model.task.threshold
+    assert "threshold" not in half.summary()["runs"][0]
     val, test = (getattr(graph.split, part) for part in ("val", "test"))
     for part in (val, test):
         np.testing.assert_array_equal(
@@ -147,7 +149,9 @@ def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
     why = explain(model, graph, node)
     assert why.class_ == names[predicted[node]]
     assert why.summary().node.predicted == names[predicted[node]]
-    assert flips(model, graph, node).margin >= 0
+    assert why.logit == pytest.approx(flips(model, graph, node).margin)
+    assert why.logit >= 0  # the lead counts from the threshold
+    assert abs(why.residual) < 1e-5
     parts = [(part, graph.labels[part]) for part in (graph.split.train, val)]
     fitted = LGCClassifier(graph, threshold=by, **options).fit(*parts[0], validation=parts[1])
     np.testing.assert_array_equal(fitted.predict(np.arange(graph.num_nodes)), predicted)
@@ -202,7 +206,7 @@ def test_the_command_line_and_a_search_weigh_classes(tmp_path):
         recalls[weight] = found["runs"][0]["metrics"]["val"]["classes"]["bad"]["recall"]
     assert recalls["none"] < recalls["balanced"] <= recalls["bad=30,good=1"]
     done = hoplite("train", tmp_path / "club", *options, "--monitor", "auc", "--threshold", "f1")
-    for text in ("AUC %", "AP %", "mean ± std", " of 60"):
+    for text in ("AUC %", "AP %", "mean ± std", " of 60", "Threshold: 0."):
         assert text in done.stdout
     space = tmp_path / "mine.toml"
     space.write_text('[any]\nlr = 0.1\nhops = 1\nclass_weight = ["none", "balanced"]\n')

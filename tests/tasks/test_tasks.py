@@ -12,6 +12,7 @@ from torch import Tensor
 
 from hoplite import ConfigError, GraphError, ModelFileError, TrainedModel, train
 from hoplite.config import TrainingConfig
+from hoplite.labels import SETS
 from hoplite.models import ModelConfig, build_model
 from hoplite.predictions import predict_table
 from hoplite.propagation.engine import Propagation
@@ -155,6 +156,8 @@ def test_what_every_task_promises(task):
     """Sums over rows, runs that do not mix, float64 metrics, and one value for each node."""
     generator = np.random.default_rng(1)
     labels, names = generator.integers(0, 3, 20), ["a", "b", "c"]
+    if task.labels is SETS:
+        labels = generator.integers(0, 2, (20, 3))
     m = task.outputs(labels, names)
     logits = torch.from_numpy(generator.standard_normal((20, 4, m)))
     targets = task.targets(labels, m)
@@ -222,7 +225,7 @@ def test_a_saved_model_knows_its_task(tmp_path):
     assert read.task == model.task
     shares = np.bincount(graph.labels[graph.split.train], minlength=graph.num_classes)
     assert read.task.shares == pytest.approx(shares / shares.sum())
-    assert predict_table(read, graph).column_names == ["id", "predicted", "probability"]
+    assert predict_table(read, graph).column_names == ["id", "predicted", "probability", "split"]
     read.training["task_state"] = {"shares": "many"}
     with pytest.raises(ModelFileError, match="the model's task is damaged"):
         read.predict(graph)

@@ -387,4 +387,4 @@ def test_figures_over_runs(scattered):
     predicted = best.model.predict(scattered)[nodes]
     assert best.test_accuracy == pytest.approx(np.mean(predicted == scattered.labels[nodes]))
     assert repr(best) == f"ScoredRun(seed={best.seed}, test_accuracy={best.test_accuracy:.3f})"
-    assert "3 runs, validation" in repr(result)
+    assert "3 runs, accuracy: validation" in repr(result)

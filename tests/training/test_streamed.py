@@ -29,6 +29,7 @@ MODELS = [
     ("sgc", "class"),
     ("egc", "class"),
     ("lgc", "class"),
+    ("blocks", "class"),
     ("hlgc", "class"),
     ("hlgc", "node"),
     ("hlgc", "feature"),

@@ -32,7 +32,7 @@ def bench(
         typer.Option(
             metavar="NAME",
             help="Run this one (repeatable): spmm, spmm-reddit, scaling, epoch, many, hyper, grid, "
-            "large-hops, large-store, large-budget, large-train, large-cost.",
+            "large-hops, large-store, large-budget, large-train, large-update, large-cost.",
         ),
     ] = None,
     large: Annotated[

@@ -115,7 +115,7 @@ def bounds(
         own_coefficient, weights = norms(fitted)
         extra = fitted.weights["bias"].abs().tolist() if "bias" in fitted.weights else [0.0]
         own_weight = max(weights) + max(extra)
-        graph = aligned_graph(graph, fitted.num_features, fitted.feature_names)
+        graph = aligned_graph(graph, fitted.num_features, fitted.feature_names, fitted.loop_weight)
         given = {
             name: getattr(fitted.config, name) for name in ("model", "hops", "operator", "basis")
         }

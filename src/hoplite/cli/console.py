@@ -162,7 +162,7 @@ def training_bar(title: str) -> Iterator[Callable[[TrainingProgress], None]]:
 
         def report(state: TrainingProgress) -> None:
             known = state.val_score == state.val_score
-            score = f"validation {state.val_score:.1%}" if known else ""
+            score = f"validation {state.val_score:.3f}" if known else ""
             update(
                 completed=state.done,
                 total=state.total,

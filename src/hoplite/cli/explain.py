@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,18 +23,34 @@ from hoplite.cli.console import (
 from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import HopliteError
 
+if TYPE_CHECKING:  # they need torch, which takes a second to import
+    from hoplite import NodeData, TrainedModel
+    from hoplite.explain import Flips, Summary
+
 
 @with_tables(reading=True)
 def explain(
     model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
     dataset: DatasetArgument,
-    node: Annotated[str, typer.Option(help="Id of the node; its index if the data has no ids.")],
+    node: Annotated[
+        list[str],
+        typer.Option(
+            help="Id of the node, or its index if the data has no ids; give it again for more."
+        ),
+    ],
     class_: Annotated[
         str | None, typer.Option("--class", help="Class to explain; the predicted one if left out.")
     ] = None,
     against: Annotated[
-        str | None, typer.Option(help="A second class: why the first and not this one.")
+        str | None,
+        typer.Option(
+            help="A second class: why the first and not this one.",
+            show_default="the strongest other one",
+        ),
     ] = None,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Explain the logit of the class, not its lead.")
+    ] = False,
     top: Annotated[int, typer.Option(min=1, help="Nodes, features and pairs to list.")] = 10,
     flips: Annotated[
         bool, typer.Option(help="Search edges and nodes whose removal changes the prediction.")
@@ -42,7 +58,10 @@ def explain(
     budget: Annotated[
         int, typer.Option(min=1, help="Most edges, and most nodes, that the search removes.")
     ] = 500,
-    out: Annotated[Path | None, typer.Option(help="A page to write as well: FILE.html.")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="A page to write as well: FILE.html, of several nodes FILE-1.html, ..."),
+    ] = None,
     memory: Annotated[
         str, typer.Option(help="For a store: peak memory of the process, such as 700MB.")
     ] = "4GB",
@@ -50,9 +69,11 @@ def explain(
     json: JsonOption = False,
     **tables: Any,
 ) -> None:
-    """Explain the prediction for one node of DATASET: an exact sum of hops, nodes and features.
+    """Explain predictions for nodes of DATASET: exact sums over hops, nodes and features.
 
-    DATASET may be a hop store, which is read piece by piece.
+    What is explained is the lead of the predicted class over the runner-up, and what would change
+    it: an edge, a node or a value of the node itself. DATASET may be a hop store, which is read
+    piece by piece.
     """
     if out is not None:
         check_page(out)
@@ -60,42 +81,64 @@ def explain(
 
         check_libraries()
     from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
-    from hoplite.explain import NoRemovals
-    from hoplite.explain import explain as explained
-    from hoplite.explain import flips as search
+    from hoplite.explain import Explainer
     from hoplite.explain.exact import class_index
-    from hoplite.explain.text import MOST_FLIPS, terminal_explanation
+    from hoplite.explain.text import terminal_explanation
 
     model = TrainedModel.load(model_dir)
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)
     data = open_data(dataset, seed=split_seed, prepare=model, **table_options(tables))
-    explanation = explained(model, data, node, class_, against=against, memory=memory)
-    found = None
-    if flips and model.num_classes > 1:
-        options = {"budget": budget, "most": MOST_FLIPS, "memory": memory}
-        try:
-            with steps_bar("removals") as report:
-                found = search(model, data, node, **options, progress=report)
-        except NoRemovals as error:
-            print_note(f"Removals were not searched: {error}")
-    values = explanation.summary(top=top, flips=found)
-    if out is not None:
-        from hoplite.lab.report import write_explanation
-
-        try:
-            write_explanation(values, out, command=shlex.join(["hoplite", *sys.argv[1:]]))
-        except OSError as error:
-            raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
+    explainer = Explainer(model, data, memory=memory)
+    found = [explainer.explain(one, class_, against=against, alone=alone) for one in node]
+    shown = []
+    for place, (name, explanation) in enumerate(zip(node, found, strict=True), start=1):
+        removals = None
+        if flips and model.num_classes > 1:
+            removals = _searched(model, data, name, budget=budget, memory=memory)
+        values = explanation.summary(top=top, flips=removals)
+        page = out
+        if out is not None and len(node) > 1:
+            page = out.with_name(f"{out.stem}-{place}{out.suffix}")
+        if page is not None:
+            _write(values, page)
+        shown.append((values, page))
     if json:
-        print_json({**values.to_dict(), "out": None if out is None else str(out)})
+        told = [
+            {**values.to_dict(), "out": None if page is None else str(page)}
+            for values, page in shown
+        ]
+        print_json(told[0] if len(told) == 1 else {"explanations": told})
         return
-    for part in terminal_explanation(values):
-        if isinstance(part, str):
-            print_line(part)
-        else:
-            title, (columns, rows) = part
-            print_table(title, columns, rows)
-    if out is not None:
-        print_line(f"Page: {out}")
+    for values, page in shown:
+        for part in terminal_explanation(values):
+            if isinstance(part, str):
+                print_line(part)
+            else:
+                title, (columns, rows) = part
+                print_table(title, columns, rows)
+        if page is not None:
+            print_line(f"Page: {page}")
+
+
+def _searched(model: TrainedModel, data: NodeData, node: str, **options: Any) -> Flips | None:
+    from hoplite.explain import NoRemovals
+    from hoplite.explain import flips as search
+    from hoplite.explain.text import MOST_FLIPS
+
+    try:
+        with steps_bar("removals") as report:
+            return search(model, data, node, most=MOST_FLIPS, progress=report, **options)
+    except NoRemovals as error:
+        print_note(f"Removals were not searched: {error}")
+        return None
+
+
+def _write(values: Summary, page: Path) -> None:
+    from hoplite.lab.report import write_explanation
+
+    try:
+        write_explanation(values, page, command=shlex.join(["hoplite", *sys.argv[1:]]))
+    except OSError as error:
+        raise HopliteError(f"cannot write {page}: {error.strerror}.") from None

@@ -12,7 +12,9 @@ from hoplite.bases import basis_choices
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
+    SplitIndexOption,
     SplitSeedOption,
+    StructuralOption,
     print_json,
     print_line,
     print_note,
@@ -20,6 +22,7 @@ from hoplite.cli.console import (
     steps_bar,
 )
 from hoplite.cli.settings import table_options, with_tables
+from hoplite.errors import ConfigError
 from hoplite.models import ModelConfig
 
 _model = ModelConfig()
@@ -28,21 +31,39 @@ _model = ModelConfig()
 @with_tables()
 def propagate(
     dataset: DatasetArgument,
-    hops: Annotated[int, typer.Option(help="Degree k of the polynomial.")],
     out: Annotated[
         Path, typer.Option(help="Folder of the store; the same command continues in it.")
     ],
+    hops: Annotated[
+        int | None, typer.Option(help="Degree k of the polynomial.", show_default="none")
+    ] = None,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update",
+            help="Add the nodes and edges of DATASET, a folder of tables, to the store: only what "
+            "they change is computed.",
+        ),
+    ] = False,
     memory: Annotated[
         str, typer.Option(help="Peak of the whole process: 600MB, 4GB, 1.5GiB.")
     ] = "4GB",
     operator: Annotated[
-        str, typer.Option(help="renormalized, adjacency or laplacian.")
-    ] = _model.operator,
-    basis: Annotated[str, typer.Option(help=f"{basis_choices()}.")] = _model.basis,
+        str | None,
+        typer.Option(help="renormalized, adjacency or laplacian.", show_default=_model.operator),
+    ] = None,
+    basis: Annotated[
+        str | None, typer.Option(help=f"{basis_choices()}.", show_default=_model.basis)
+    ] = None,
     dtype: Annotated[
-        str, typer.Option(help="How hops are stored: float32, float16 or bfloat16.")
-    ] = "float32",
+        str | None,
+        typer.Option(
+            help="How hops are stored: float32, float16 or bfloat16.", show_default="float32"
+        ),
+    ] = None,
     split_seed: SplitSeedOption = 0,
+    split_index: SplitIndexOption = None,
+    structural: StructuralOption = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads; all cores if not given.")
     ] = None,
@@ -69,14 +90,25 @@ def propagate(
     It may be stopped at any moment, or killed: the same command goes on where it was. Node and edge
     tables may be larger than memory, too; they are imported piece by piece.
 
+    With --update, DATASET has nodes and edges that came later: they join those of the store in
+    --out, in which only the rows that they change are computed again.
+
     Example: hoplite propagate cora --hops 3 --out cora-hops --memory 1GB
     """
+    own = {"hops": hops, "operator": operator, "basis": basis, "dtype": dtype}
+    chosen = {name: value for name, value in own.items() if value is not None}
+    if update:
+        more = {"split-index": split_index, "structural": structural}
+        _refuse(chosen | more | {"cluster": cluster, "prepare": prepare})
+    elif hops is None:
+        raise ConfigError("--hops is missing; give the degree k of the polynomial.")
     if cluster is not None:
         from hoplite.cluster import warm_up
 
         warm_up(cluster)
     from hoplite import set_num_threads  # only now: importing torch takes a second
     from hoplite.memory import parse_bytes, peak_memory
+    from hoplite.store import HopStore, update_store
     from hoplite.store import propagate as run
     from hoplite.store.opening import large_tables
 
@@ -87,26 +119,32 @@ def propagate(
         from hoplite import TrainedModel
 
         given["prepare"] = TrainedModel.load(prepare)
-    started, imported = time.monotonic(), large_tables(dataset, parse_bytes(memory))
+    started = time.monotonic()
+    imported = not update and large_tables(dataset, parse_bytes(memory))
     if imported:
         print_note(
             f"{dataset} is large for --memory {memory}: it is imported piece by piece, to "
             f"{out / 'graph'}"
         )
     with steps_bar(f"propagate {dataset}") as progress:
-        store = run(
-            dataset,
-            out,
-            hops=hops,
-            operator=operator,
-            basis=basis,
-            memory=memory,
-            dtype=dtype,
-            seed=split_seed,
-            progress=progress,
-            cluster=cluster,
-            **given,
-        )
+        if update:
+            before = HopStore.open(out).manifest.added
+            store = update_store(dataset, out, memory=memory, progress=progress, **given)
+            if store.manifest.added == before:
+                print_note(f"All of {dataset} is in {out} already, or dropped: nothing was added.")
+        else:
+            loaded = {"split": split_index, "structural": structural}
+            given |= {name: value for name, value in loaded.items() if value is not None}
+            options = given | chosen
+            store = run(
+                dataset,
+                out,
+                memory=memory,
+                seed=split_seed,
+                progress=progress,
+                cluster=cluster,
+                **options,
+            )
     manifest = store.manifest
     summary = {
         "dataset": manifest.name,
@@ -131,6 +169,12 @@ def propagate(
         print_json(summary)
     else:
         _print(summary)
+
+
+def _refuse(given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value is not None:
+            raise ConfigError(f"--{name} is given with --update; the store has its own, leave it.")
 
 
 def _print(summary: dict[str, Any]) -> None:

@@ -13,12 +13,15 @@ from hoplite.errors import HopliteError
 
 def report(
     folder: Annotated[
-        Path, typer.Argument(metavar="DIR", help="The folder that `hoplite reproduce` wrote.")
+        Path,
+        typer.Argument(
+            metavar="DIR", help="The folder that `hoplite reproduce` or `hoplite search` wrote."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write: FILE.html.")] = Path("report.html"),
     json: JsonOption = False,
 ) -> None:
-    """Turn DIR/results.json into one HTML page that needs no network, and print its tables."""
+    """Turn the results in DIR into one HTML page that needs no network, and print its tables."""
     check_page(out)
     from hoplite.lab.report import check_libraries, terminal_tables, write_report
     from hoplite.lab.report.findings import busy_line, findings, headline, missing

@@ -22,11 +22,14 @@ from hoplite.cli.console import (
     search_bar,
 )
 from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
+from hoplite.errors import plural
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.selection import SearchResult
     from hoplite.selection.ranking import Summary
+    from hoplite.tasks import Metric
 
+LARGE = 1000  # figures in units of the labels may be of any size
 SHOWN = 5  # configurations in the table of the best
 
 
@@ -144,32 +147,59 @@ def search(
 
 def _print(result: SearchResult, summary: Summary) -> None:
     """The best configurations, by the settings in which they differ, and the chosen one."""
+    from hoplite.tasks.base import title_of
+
     options = [candidate.options for candidate in result.ranking]
     varied = [name for name in options[0] if len({str(one[name]) for one in options}) > 1]
     test = summary.protocol == "test"
+    monitor, score = result.monitor, result.task.score
+    others = monitor != score  # what the configurations are compared by stands first
     rows = []
     for candidate in result.ranking[:SHOWN]:
-        means = [candidate.val_mean, *([candidate.test_mean] if test else [])]
-        figures = ["-" if mean != mean else f"{100 * mean:.1f}" for mean in means]
+        figures = [monitor.shown(result.monitored(candidate))] if others else []
+        if result.task.exclusive:
+            means = [candidate.val_mean, *([candidate.test_mean] if test else [])]
+            figures += [score.shown(mean) for mean in means]
         rows.append([*[_shown(candidate.options[name]) for name in varied], *figures])
-    columns = [*varied, "val %", *(["test % (biased)"] if test else [])]
-    seeds = f"{len(summary.seeds)} seeds"
-    size = f"{summary.configurations:,} configurations x {seeds}"
+    columns = [*varied, *([f"val {monitor.title}"] if others else [])]
+    if result.task.exclusive:
+        columns += [f"val {score.title}", *([f"test {score.title} (biased)"] if test else [])]
+    seeds = plural(len(summary.seeds), "seed")
+    size = plural(summary.configurations, "configuration")
     if len(options) < summary.configurations:
-        size = (
-            f"{summary.configurations:,} configurations: one seed each, {seeds} for {len(options)}"
-        )
+        size = f"{size}: one seed each, {seeds} for {len(options)}"
+    else:
+        size = f"{size} x {seeds}"
     print_table(
         f"{summary.dataset}: {summary.model}, best of {size}",
         columns,
         rows,
     )
     biased = f" ({summary.biased})" if test else ""
-    on_test = _percent(summary.test_mean, summary.test_std)
-    on_val = _percent(summary.val_mean, summary.val_std)
-    print_line(
-        f"Chosen by {summary.protocol}: test accuracy {on_test}, validation {on_val}{biased}"
+    on_test, on_val = (
+        _spread(score, *pair)
+        for pair in ((summary.test_mean, summary.test_std), (summary.val_mean, summary.val_std))
     )
+    told = f"test {title_of(score.name)} {on_test}, validation {on_val}{biased}"
+    by = ""
+    if others and not test:
+        by, found = f" {title_of(monitor.name)}", summary.figures
+        if found is not None and found.nodes == "test" and monitor.name in found.mean:
+            own = _spread(monitor, found.mean[monitor.name], found.std[monitor.name])
+            on_val = monitor.shown(result.monitored(result.best))
+            told = f"test{by} {own}, validation {on_val}; {told}"
+    print_line(f"Chosen by {summary.protocol}{by}: {told}")
+    if summary.figures is not None:
+        told, spread = summary.figures.mean, summary.figures.std
+        rows = [
+            [
+                title_of(figure),
+                *[_decimals(of.get(figure)) for of in (told, spread, summary.figures.baseline)],
+            ]
+            for figure in told
+        ]
+        nodes = summary.figures.nodes
+        print_table(f"{nodes} nodes, the chosen one", ["", "mean", "std", "baseline"], rows)
     if summary.diverged:
         print_line(
             f"Diverged: {summary.diverged:,} of {summary.runs:,} runs; a configuration of "
@@ -183,7 +213,13 @@ def _shown(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _percent(mean: float | None, std: float | None) -> str:
+def _spread(score: Metric, mean: float | None, std: float | None) -> str:
     if mean is None or std is None:
         return "not known"
-    return f"{100 * mean:.1f} ± {100 * std:.2f} %"
+    if score.percent:
+        return f"{100 * mean:.1f} ± {100 * std:.2f} %"
+    return f"{mean:.3f} ± {std:.3f}"
+
+
+def _decimals(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}" if abs(value) < LARGE else f"{value:.4g}"

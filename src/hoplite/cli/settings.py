@@ -70,12 +70,12 @@ def _table_parameters(reading: bool) -> list[Parameter]:
     found = []
     for field in fields(TableOptions):
         if field.metadata["reading"] or not reading:
-            kind, usual = (
-                (int, field.default) if field.name == "categories" else (str, field.default)
-            )
-            shown = False if usual == () else str(usual)
-            text = f"Of node tables: {field.metadata['help']}"
-            option = typer.Option(f"--{field.name}", help=text, show_default=shown)
+            usual = field.default
+            kind = type(usual) if isinstance(usual, int) else str
+            shown = str(usual) if usual else False
+            about, flag = field.metadata, f"--{field.name.replace('_', '-')}"
+            text = about["help"] if about["general"] else f"Of node tables: {about['help']}"
+            option = typer.Option(flag, help=text, show_default=shown)
             found.append(
                 Parameter(
                     field.name,

@@ -23,7 +23,7 @@ from hoplite.cli.console import (
     training_bar,
 )
 from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
-from hoplite.errors import HopliteError
+from hoplite.errors import HopliteError, plural
 from hoplite.models import split_options
 from hoplite.processes import held
 from hoplite.stopping import stopping
@@ -31,8 +31,8 @@ from hoplite.stopping import stopping
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.training import TrainingResult
 
+LARGE = 1000  # figures in units of the labels may be of any size
 MOST_CLASSES = 20  # that are told one by one
-SHORT = {"roc_auc": "AUC", "average_precision": "AP"}  # in the head of a table
 
 
 @with_settings(defaults=True)
@@ -80,8 +80,11 @@ def train(
             set_num_threads(threads)
         reading = {"split": split_index, "structural": structural, **tables}
         data = open_data(dataset, seed=split_seed, **reading)
-        count = f"{seeds} seeds" if seeds > 1 else "1 seed"
-        bar = training_bar(f"{data.name} {model}, {count}") if speaks else nullcontext()
+        bar = (
+            training_bar(f"{data.name} {model}, {plural(seeds, 'seed')}")
+            if speaks
+            else nullcontext()
+        )
         with bar as progress:
             options |= {"seeds": seeds, "progress": progress, "memory": memory, "team": team}
             result = train_model(data, model, **options)
@@ -94,8 +97,10 @@ def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bo
 
     summary, failure = result.summary(), None
     preparation = result.graph.preparation
-    if preparation is not None:
-        summary["prepared"] = preparation.summary()
+    if preparation is not None and (told := preparation.summary()):
+        summary["prepared"] = told
+    if result.graph.relation_weights:
+        summary["relations"] = list(result.graph.relation_weights)
     if out is not None:
         curves = {
             str(run.seed): {name: list(map(number, curve)) for name, curve in run.history.items()}
@@ -116,28 +121,26 @@ def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bo
     report_and_fail(failure)
 
 
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f}"
-
-
 def _spread(found: dict[str, Any], show: Callable[[Any], str], runs: int) -> str:
     return show(found["mean"]) + (f" ± {show(found['std'])}" if runs > 1 else "")
 
 
 def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
+    from hoplite.tasks.base import title_of
+
     config, task = result.model_config, result.task
-    score, beside = task.score.name, task.headline
+    score, beside = task.score, task.headline
     rows = [
         [
             str(run["seed"]),
-            *[_percent(run[f"{part}_{score}"]) for part in ("val", "test")],
-            *[_percent(run["metrics"].get("test", {}).get(name)) for name in beside],
+            *[score.shown(run[f"{part}_{score.name}"]) for part in ("val", "test")],
+            *[score.shown(run["metrics"].get("test", {}).get(name)) for name in beside],
             f"{run['best_epoch']} of {run['epochs']}",
         ]
         for run in summary["runs"]
     ]
     means = [
-        {what: summary[f"{part}_{score}_{what}"] for what in ("mean", "std")}
+        {what: summary[f"{part}_{score.name}_{what}"] for what in ("mean", "std")}
         for part in ("val", "test")
     ]
     unknown = {"mean": None, "std": None}
@@ -145,13 +148,14 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
     rows.append(
         [
             "mean ± std",
-            *[_spread(found, _percent, 2) for found in means],
+            *[_spread(found, score.shown, 2) for found in means],
             f"of {summary['epochs_mean']:.0f}",
         ]
     )
-    title = f"{summary['dataset']}: {config.model}, {config.size()}"
-    shown = [f"{SHORT[name]} %" for name in beside]
-    columns = ["seed", "val %", "test %", *shown, "best epoch"]
+    what = "" if task.exclusive else f", {task.labels.task}"
+    title = f"{summary['dataset']}: {config.model}, {config.size()}{what}"
+    shown = [f"{title_of(name)} %" for name in beside]
+    columns = ["seed", f"val {score.title}", f"test {score.title}", *shown, "best epoch"]
     print_table(title, columns, rows)
     _print_metrics(result, summary)
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
@@ -159,6 +163,20 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
     print_line(f"Split: {sizes}{note}")
     if "prepared" in summary:
         print_line(f"Prepared: {summary['prepared']}")
+    if "relations" in summary:
+        print_line(f"Edges: {', '.join(summary['relations'])}, with a polynomial each")
+    if (threshold := result.best_run.threshold) is not None:
+        how = f"by {result.training_config.threshold} on the validation nodes"
+        print_line(f"Threshold: {threshold:.3f}, chosen {how}")
+    calibration = result.best_run.calibration
+    if calibration is not None:
+        errors = [
+            f"{part} {error['before']:.3f} before, {error['after']:.3f} after"
+            for part in ("val", "test")
+            if (error := calibration.get(part))
+        ]
+        told = f"temperature {calibration['temperature']:.3f}; calibration error: "
+        print_line(f"Calibrated: {told}{'; '.join(errors)}")
     print_line(f"Time: {summary['ms_per_epoch']:.2f} ms per epoch and seed")
     for known, what in ((True, "their best epoch before that counts"), (False, "without a result")):
         diverged = [r for r in summary["runs"] if r["diverged"] and bool(r["best_epoch"]) is known]
@@ -171,6 +189,8 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
 
 def _print_metrics(result: TrainingResult, summary: dict[str, Any]) -> None:
     """Every figure beside the baseline's, and each class at the test nodes of the chosen run."""
+    from hoplite.tasks.base import title_of
+
     found, least = summary["metrics"], summary["baseline"]
     parts = [part for part in ("val", "test") if found[part]]
     if not parts:
@@ -178,7 +198,7 @@ def _print_metrics(result: TrainingResult, summary: dict[str, Any]) -> None:
     runs, last = len(summary["runs"]), parts[-1]
     rows = [
         [
-            name.replace("_", " "),
+            title_of(name),
             *[_spread(found[part][name], _decimals, runs) for part in parts],
             _decimals(least[last][name]),
         ]
@@ -186,21 +206,26 @@ def _print_metrics(result: TrainingResult, summary: dict[str, Any]) -> None:
     ]
     print_table("metrics", ["", *parts, f"baseline, {last}"], rows)
     best = result.best_run.metrics(last)
-    if best is None or best.confusion is None or len(best.classes) > MOST_CLASSES:
+    if best is None or not 0 < len(best.classes) <= MOST_CLASSES:
         return
-    names, wrong = list(best.classes), best.confusion - np.diag(best.confusion.diagonal())
+    columns = ["class", "precision", "recall", "nodes"]
     rows = [
         [
             name,
             *[_decimals(values[what]) for what in ("precision", "recall")],
             f"{values['support']:,}",
-            f"{names[other.argmax()]} ({other.max():,})" if other.any() else "",
         ]
-        for (name, values), other in zip(best.classes.items(), wrong, strict=True)
+        for name, values in best.classes.items()
     ]
-    title = f"classes, {last} nodes, seed {result.best_run.seed}"
-    print_table(title, ["class", "precision", "recall", "nodes", "mostly taken for"], rows)
+    if best.confusion is not None:
+        names, wrong = list(best.classes), best.confusion - np.diag(best.confusion.diagonal())
+        columns.append("mostly taken for")
+        for row, other in zip(rows, wrong, strict=True):
+            row.append(f"{names[other.argmax()]} ({other.max():,})" if other.any() else "")
+    print_table(f"classes, {last} nodes, seed {result.best_run.seed}", columns, rows)
 
 
 def _decimals(value: float | None) -> str:
-    return "-" if value is None or value != value else f"{value:.3f}"
+    if value is None or value != value:
+        return "-"
+    return f"{value:.3f}" if abs(value) < LARGE else f"{value:.4g}"

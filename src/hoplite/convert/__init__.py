@@ -8,10 +8,13 @@ and edge tables) and :mod:`hoplite.convert.arrays`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from inspect import signature
 from typing import Any
 
 from hoplite.convert.arrays import from_dgl, from_pyg, from_scipy
 from hoplite.convert.attributes import from_frames, from_igraph, from_networkx, is_frame
+from hoplite.errors import ConfigError
+from hoplite.preparation import TableOptions
 from hoplite.structural import count_of_model
 
 READERS = {
@@ -47,6 +50,14 @@ def converted(source: Any, *, seed: int = 0, prepare: Any = None, **options: Any
         options["prepare"] = prepare
     if library is None:
         return from_frames(*source, seed=seed, **options)
+    if library not in COLUMNS:
+        own = signature(READERS[library]).parameters
+        for name in [name for name in TableOptions.names() if name in options and name not in own]:
+            if options.pop(name) is not None:
+                raise ConfigError(
+                    f"{name} is given, which says how columns of nodes are read, but a graph of "
+                    f"{library} has none; leave it out."
+                )
     return READERS[library](source, seed=seed, **options)
 
 

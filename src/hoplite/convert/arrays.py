@@ -9,11 +9,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.datasets.splits import PARTS, masked_split, stratified_split
-from hoplite.datasets.tables import sorted_classes
+from hoplite.datasets.table_labels import sorted_classes
 from hoplite.errors import GraphError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, Split
-from hoplite.graph_checks import UNKNOWN_LABEL, as_array
+from hoplite.graph_checks import as_array
+from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, known_labels
 from hoplite.peers import find, quiet
+from hoplite.relations import relations_of
 from hoplite.sparse_checks import as_csr
 from hoplite.structural import with_structural
 
@@ -31,6 +33,8 @@ def from_scipy(
     split: Split | None = None,
     seed: int = 0,
     structural: int | None = None,
+    task: str | None = None,
+    directed: bool = False,
     **names: Any,
 ) -> Graph:
     """See :meth:`hoplite.Graph.from_scipy`."""
@@ -39,27 +43,31 @@ def from_scipy(
     matrix = as_csr(adjacency, "adjacency")
     if matrix.shape[0] != matrix.shape[1]:
         raise GraphError(f"adjacency has shape {matrix.shape}; it must be square.")
+    relations = relations_of(matrix, directed=True) if directed else ()
     matrix = matrix.maximum(matrix.T)
     if features is None:
         features = np.empty((matrix.shape[0], 0), np.float32)
-    classes, class_names = coded_labels(labels)
+    classes, class_names = coded_labels(labels, task)
     options: dict[str, Any] = {"class_names": class_names} | names
-    graph = Graph(matrix, features, classes, split=split, **options)
-    return finished(graph, seed, structural)
+    graph = Graph(matrix, features, classes, split=split, relations=relations, **options)
+    return finished(graph.for_task(task), seed, structural)
 
 
 def finished(graph: Graph, seed: int, structural: int | None) -> Graph:
     """With a split if there are labels and none is given, and features if there are none."""
-    known = (graph.labels != UNKNOWN_LABEL).any()
+    known = known_labels(graph.labels).any()
     if known and not any(graph.split.sizes().values()):
         graph = graph.with_split(stratified_split(graph.labels, seed))
     return with_structural(graph, structural)
 
 
-def coded_labels(labels: Any) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
-    """Labels as integers, and the names of the classes if they are no integers.
+def coded_labels(
+    labels: Any, task: str | None = None
+) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
+    """Labels as a Graph takes them, and the names of the classes if they are no integers.
 
-    Unknown are negative integers, NaN, None and empty text.
+    Whole numbers are classes unless the ``task`` is regression, others are numbers, and several
+    columns are several labels. Unknown are negative classes, NaN, None and empty text.
 
     >>> coded_labels(["b", None, "a"])
     (array([ 1, -1,  0]), ('a', 'b'))
@@ -71,16 +79,14 @@ def coded_labels(labels: Any) -> tuple[np.ndarray | None, tuple[str, ...] | None
     values = np.asarray(labels)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
-    if values.ndim != 1:
-        raise GraphError(f"labels has shape {values.shape}; give one class per node.")
+    if values.ndim > 2:
+        raise GraphError(f"labels has shape {values.shape}; give one label per node, or a row.")
+    if values.ndim == 2 or (check_task(task) == NUMBERS.task and values.dtype.kind in "biuf"):
+        return values if values.ndim == 2 else values.astype(np.float64), None
     if values.dtype.kind == "f":
-        gaps = np.isnan(values)
-        whole = np.where(gaps, UNKNOWN_LABEL, values)
+        whole = np.where(np.isnan(values), UNKNOWN_LABEL, values)
         if (whole != np.round(whole)).any():
-            raise GraphError(
-                f"labels holds {whole[whole != np.round(whole)][0]:g}, which is no class; give "
-                "whole numbers or text, and NaN, None or -1 where unknown."
-            )
+            return values.astype(np.float64), None
         values = whole.astype(np.int64)
     if values.dtype.kind in "iub":
         return np.maximum(values.astype(np.int64), UNKNOWN_LABEL), None
@@ -91,7 +97,14 @@ def coded_labels(labels: Any) -> tuple[np.ndarray | None, tuple[str, ...] | None
 
 
 def from_pyg(
-    data: Any, *, split: int | None = None, seed: int = 0, structural: int | None = None
+    data: Any,
+    *,
+    split: int | None = None,
+    seed: int = 0,
+    structural: int | None = None,
+    task: str | None = None,
+    directed: bool = False,
+    type: str | None = None,
 ) -> Graph:
     """See :meth:`hoplite.Graph.from_pyg`."""
     pyg, utils = find("torch_geometric.data"), find("torch_geometric.utils")
@@ -99,8 +112,8 @@ def from_pyg(
         data = data[0]
     if pyg is None or utils is None or not isinstance(data, pyg.Data):
         raise GraphError(
-            f"data is a {type(data).__name__}; give a torch_geometric.data.Data, one graph with "
-            "one kind of nodes."
+            f"data is a {data.__class__.__name__}; give a torch_geometric.data.Data, one graph "
+            "with one kind of nodes."
         )
     with quiet():
         if data.edge_index is not None:
@@ -112,8 +125,9 @@ def from_pyg(
             pairs, weights = torch.empty(2, 0, dtype=torch.int64), None
     masks = {part: data.get(f"{part}_mask") for part in PARTS}
     return _tensors_graph(
-        pairs, weights, data.get("x"), data.get("y"), masks, data.num_nodes, split, seed, structural
-    )
+        pairs, weights, data.get("x"), data.get("y"), masks, data.num_nodes, split, seed,
+        structural, task, directed=directed, types=_edge_types(data, type),
+    )  # fmt: skip
 
 
 def from_dgl(
@@ -125,6 +139,9 @@ def from_dgl(
     split: int | None = None,
     seed: int = 0,
     structural: int | None = None,
+    task: str | None = None,
+    directed: bool = False,
+    type: str | None = None,
 ) -> Graph:
     """See :meth:`hoplite.Graph.from_dgl`."""
     if not getattr(graph, "is_homogeneous", False):
@@ -133,8 +150,19 @@ def from_dgl(
     masks = {part: values.get(f"{part}_mask") for part in PARTS}
     return _tensors_graph(
         torch.stack(graph.edges()), edge_values.get(weight), values.get(features),
-        values.get(label), masks, graph.num_nodes(), split, seed, structural,
+        values.get(label), masks, graph.num_nodes(), split, seed, structural, task,
+        directed=directed, types=_edge_types(edge_values, type),
     )  # fmt: skip
+
+
+def _edge_types(values: Any, name: str | None) -> list[Any] | None:
+    """The tensor ``name`` of what has ``values`` by name, one per edge; None if none is named."""
+    if not name:
+        return None
+    types = values.get(name)
+    if types is None:
+        raise GraphError(f"type is {name!r}, but data has no such attribute of its edges.")
+    return array_of(types).ravel().tolist()
 
 
 def _tensors_graph(
@@ -147,9 +175,11 @@ def _tensors_graph(
     split: int | None,
     seed: int,
     structural: int | None,
+    task: str | None,
+    **relations: Any,
 ) -> Graph:
     """The graph of (2, e) pairs, whose features, labels and masks are tensors."""
-    classes, names = coded_labels(None if labels is None else array_of(labels))
+    classes, names = coded_labels(None if labels is None else array_of(labels), task)
     if weights is not None and weights.ndim == 2 and weights.shape[1] == 1:
         weights = weights[:, 0]
     if weights is not None and weights.ndim > 1:
@@ -173,8 +203,9 @@ def _tensors_graph(
             "from the masks",
         ),
         class_names=names,
+        **relations,
     )
-    return finished(graph, seed, structural)
+    return finished(graph.for_task(task), seed, structural)
 
 
 def array_of(tensor: torch.Tensor) -> Any:
@@ -193,6 +224,7 @@ def to_pyg(graph: Graph) -> Any:
     pyg = find("torch_geometric.data")
     if pyg is None:
         raise HopliteError("to_pyg needs torch_geometric; run `pip install torch_geometric`.")
+    graph.refuse_relations("to_pyg")
     pairs = graph.adjacency.tocoo()
     data = pyg.Data(
         x=torch.from_numpy(np.array(graph.feature_rows(0, graph.num_nodes))),

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hoplite.datasets.tables import tables_graph
-from hoplite.errors import DatasetError, HopliteError, nearest_hint
+from hoplite.datasets.tables import edge_type, tables_graph
+from hoplite.errors import DatasetError, GraphError, HopliteError, nearest_hint
+from hoplite.labels import kind_of
 from hoplite.structural import with_structural
 
 if TYPE_CHECKING:
@@ -43,9 +44,20 @@ def from_frames(
     """See :meth:`hoplite.Graph.from_frames`."""
     node_names = {"id": id, "label": label, "split": split}
     edge_names = {"source": source, "target": target, "weight": weight}
-    node_table = _renamed(_arrow(nodes, NODES), NODES, node_names, ("id",), features)
-    edge_table = _renamed(_arrow(edges, EDGES), EDGES, edge_names, ("source", "target"), ())
-    graph = tables_graph(node_table, edge_table, seed=seed, name=name, **preparing)
+    node_table = _renamed(arrow_table(nodes, NODES), NODES, node_names, ("id",), features)
+    table, typed = arrow_table(edges, EDGES), edge_type(preparing.get("prepare"), preparing)
+    types = [typed] if typed in table.column_names else []
+    edge_table = _renamed(table, EDGES, edge_names, ("source", "target"), types)
+    try:
+        graph = tables_graph(node_table, edge_table, seed=seed, name=name, **preparing)
+    except DatasetError as error:  # which calls columns as tables do
+        text = str(error)
+        for argument, roles in ((NODES, node_names), (EDGES, edge_names)):
+            for role, own in roles.items():
+                text = text.replace(
+                    f"column {role!r} of {argument} ", f"column {own!r} of {argument} "
+                )
+        raise DatasetError(text) from error
     return with_structural(graph, structural)
 
 
@@ -54,7 +66,8 @@ def is_frame(value: Any) -> bool:
     return hasattr(value, "__arrow_c_stream__") or isinstance(value, pa.Table)
 
 
-def _arrow(frame: Any, argument: str) -> pa.Table:
+def arrow_table(frame: Any, argument: str) -> pa.Table:
+    """A table of pandas, Polars or Arrow; DatasetError, which names ``argument``, if it is none."""
     if not is_frame(frame):
         raise DatasetError(
             f"{argument} is a {type(frame).__name__}; give a table of pandas, Polars or Arrow."
@@ -123,7 +136,12 @@ def from_networkx(
     """See :meth:`hoplite.Graph.from_networkx`."""
     nodes = list(graph.nodes)
     place = {node: i for i, node in enumerate(nodes)}
-    edges = [(place[u], place[v], data.get(weight)) for u, v, data in graph.edges(data=True)]
+    typed = edge_type(preparing.get("prepare"), preparing)
+    _refuse_undirected(graph.is_directed(), preparing)
+    edges = [
+        (place[u], place[v], data.get(weight), data.get(typed))
+        for u, v, data in graph.edges(data=True)
+    ]
     attributes = dict.fromkeys(chain.from_iterable(graph.nodes.values()))
     columns = {name: [data.get(name) for data in graph.nodes.values()] for name in attributes}
     options = {"features": features, "label": label, "split": split} | preparing
@@ -149,15 +167,25 @@ def from_igraph(
     nodes = columns.pop(id, range(graph.vcount()))
     weighted = weight in graph.es.attributes()
     weights = graph.es[weight] if weighted else [None] * graph.ecount()
-    edges = [(u, v, w) for (u, v), w in zip(graph.get_edgelist(), weights, strict=True)]
+    typed = edge_type(preparing.get("prepare"), preparing)
+    _refuse_undirected(graph.is_directed(), preparing)
+    types = graph.es[typed] if typed in graph.es.attributes() else [None] * graph.ecount()
+    edges = [
+        (u, v, w, t) for (u, v), w, t in zip(graph.get_edgelist(), weights, types, strict=True)
+    ]
     options = {"features": features, "label": label, "split": split} | preparing
     return attributed_graph(nodes, columns, edges, options, seed=seed, structural=structural)
+
+
+def _refuse_undirected(directed: bool, options: Mapping[str, Any]) -> None:
+    if options.get("directed") and not directed:
+        raise GraphError("directed is True but the graph is not directed; leave it out.")
 
 
 def attributed_graph(
     nodes: Iterable[Any],
     columns: Mapping[Any, Sequence[Any]],
-    edges: Sequence[tuple[int, int, Any]],
+    edges: Sequence[tuple[int, int, Any, Any]],
     options: Mapping[str, Any],
     *,
     seed: int,
@@ -166,7 +194,7 @@ def attributed_graph(
 ) -> Graph:
     """The graph of named nodes with one value per node in each of ``columns``, None for a gap.
 
-    ``edges`` are (source, target, weight) by the numbers of the nodes; a weight that is None is 1.
+    ``edges`` are (source, target, weight, type) by the numbers of the nodes; a weight of None is 1.
     ``options`` are :func:`from_frames`'s ``features``, ``label`` and ``split``, and those of tables
     that say how columns are prepared. A column ``id`` is the nodes' own name once more, and no
     feature.
@@ -181,10 +209,13 @@ def attributed_graph(
         for key, values in columns.items()
         if key != "id" and (options["features"] is None or key in wanted)
     }
-    sources, targets, weights = zip(*edges, strict=True) if edges else ((), (), ())
+    sources, targets, weights, types = zip(*edges, strict=True) if edges else ((),) * 4
     table = {"source": pa.array(sources, pa.int64()), "target": pa.array(targets, pa.int64())}
     if any(weight is not None for weight in weights):
         table["weight"] = _column([1 if w is None else w for w in weights], "weight")
+    typed = edge_type(options.get("prepare"), options)
+    if typed and types:
+        table[typed] = _column(types, typed)
     found = from_frames(
         pa.table({"id": pa.array(range(len(nodes)), pa.int64()), **made}),
         pa.table(table),
@@ -213,6 +244,7 @@ def to_networkx(graph: Graph) -> Any:
         import networkx
     except ImportError as error:
         raise HopliteError("to_networkx needs networkx; run `pip install networkx`.") from error
+    graph.refuse_relations("to_networkx")
     made = networkx.Graph(name=graph.name)
     ids = range(graph.num_nodes) if graph.node_ids is None else graph.node_ids
     names = graph.feature_names or [f"x{j}" for j in range(graph.num_features)]
@@ -220,8 +252,9 @@ def to_networkx(graph: Graph) -> Any:
         rows = graph.feature_rows(start, min(start + 1024, graph.num_nodes)).tolist()
         for node, row in zip(ids[start : start + 1024], rows, strict=True):
             made.add_node(node, **dict(zip(names, row, strict=True)))
-    for i in np.flatnonzero(graph.labels >= 0):
-        made.nodes[ids[i]]["label"] = graph.class_names[graph.labels[i]]
+    kind = kind_of(graph.labels)
+    for i in np.flatnonzero(kind.known(graph.labels)):
+        made.nodes[ids[i]]["label"] = kind.text(graph.labels[i], graph.class_names)
     for part in graph.split.sizes():
         for i in getattr(graph.split, part):
             made.nodes[ids[i]]["split"] = part

@@ -36,6 +36,7 @@ from hoplite.csr_rows import (
     features_digest,
     growing_csr,
     index_type,
+    mean_weight,
     row_ranges,
 )
 from hoplite.datasets.id_files import IDS, IdFile, all_integers, write_ids
@@ -133,6 +134,16 @@ class DiskGraph(Closing):
     @property
     def num_classes(self) -> int:
         return len(self.class_names)
+
+    @cached_property
+    def loop_weight(self) -> float:
+        """The weight of the self-loops that operators add, as in memory."""
+        return mean_weight(self.adjacency_rows)
+
+    @property
+    def relation_weights(self) -> dict[str, float]:
+        """None: directions and types of edges are not kept here."""
+        return {}
 
     @property
     def stored(self) -> None:
@@ -308,6 +319,7 @@ def write_disk_graph(graph: Graph, folder: str | os.PathLike[str]) -> None:
     ...         print(found, found.feature_rows(1, 2).tolist())
     DiskGraph(nodes=3, edges=2, features=3) [[0.0, 1.0, 0.0]]
     """
+    graph.refuse_relations("a graph on disk")
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name in (FILE, IDS):

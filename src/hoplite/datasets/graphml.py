@@ -11,13 +11,14 @@ import pyarrow as pa
 
 from hoplite.datasets.formats import Format
 from hoplite.datasets.table_reader import MOST_COLUMNS
-from hoplite.datasets.tables import tables_graph
+from hoplite.datasets.tables import edge_type, tables_graph
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
 
 MOST_BYTES = 4 << 30
 MOST_CELLS = 10**8  # nodes times attributes
+SHOWN = 8  # attributes that a message names
 KINDS = {"boolean": pa.bool_(), "int": pa.int64(), "long": pa.int64(), "float": pa.float64(),
          "double": pa.float64(), "string": pa.large_string()}  # fmt: skip
 NUMBERS = {"nan": "nan", "infinity": "inf", "-infinity": "-inf"}  # as Java writes them
@@ -27,7 +28,8 @@ def read_graphml(path: str | Path, *, seed: int = 0, **preparing: Any) -> Graph:
     """Read one graph: attributes of nodes are columns, by the rules of node tables.
 
     ``label`` and ``split`` mean what they do there, ``id`` is no feature, ``weight`` of an edge is
-    its weight; direction is ignored. Keys have their defaults. Nothing outside of the file is read:
+    its weight; direction is ignored unless ``directed``, and what ``type`` names, an attribute of
+    edges, is their type. Keys have their defaults. Nothing outside of the file is read:
     a document type, with its entities, is refused, and so are nested graphs and hyperedges.
     """
     path, found = Path(path), _Content()
@@ -39,7 +41,7 @@ def read_graphml(path: str | Path, *, seed: int = 0, **preparing: Any) -> Graph:
     try:
         with open_regular(path, MOST_BYTES) as file:
             parser.ParseFile(file)  # a piece at a time
-        nodes, edges = found.tables()
+        nodes, edges = found.tables(edge_type(preparing.get("prepare"), preparing))
     except OSError as error:
         raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
     except (expat.ExpatError, ValueError, pa.ArrowException) as error:
@@ -164,7 +166,8 @@ class _Content:
             of_node = self._open[-1] == "node"
             self._data.values[(len(self._place) if of_node else len(self._ends[0])) - 1] = text
 
-    def tables(self) -> tuple[pa.Table, pa.Table]:
+    def tables(self, typed: str) -> tuple[pa.Table, pa.Table]:
+        """Of nodes, and of edges with their weights and, unless it is "", the types ``typed``."""
         names = list(self._place)
         if len(names) * len(self._keys["node"]) > MOST_CELLS:
             raise ValueError(f"it has more than {MOST_CELLS:,} values of attributes")
@@ -175,8 +178,14 @@ class _Content:
         ends = [pa.array(end, pa.large_string()) for end in self._ends]
         edges: dict[str, pa.Array] = {"source": ends[0], "target": ends[1]}
         for key in self._keys["edge"].values():
-            if key.name == "weight":
-                edges["weight"] = key.column(len(ends[0]), [])
+            if key.name in ("weight", typed):
+                edges[key.name] = key.column(len(ends[0]), [])
+        if typed and typed not in edges:
+            known = [repr(key.name) for key in self._keys["edge"].values()][:SHOWN]
+            raise ValueError(
+                f"type is {typed!r}, but its edges have no such attribute (they have "
+                f"{', '.join(known) or 'none'}); name one"
+            )
         return pa.table(columns), pa.table(edges)
 
 

@@ -54,13 +54,17 @@ class IdFile(Sequence[Any]):
         start, stop, step = place.indices(self._nodes)
         if step != 1:
             return [self[node] for node in range(start, stop, step)]
-        found: list[Any] = []
+        return self._values(self.text(start, stop))
+
+    def text(self, start: int, stop: int) -> pa.Array:
+        """The ids of the nodes from ``start`` to ``stop`` (excluded) as text."""
+        found = [pa.array([], pa.large_string())]
+        stop = min(stop, self._nodes)
         while start < stop:
             group = bisect.bisect_right(self._starts, start) - 1
-            part = self._read(group).slice(start - self._starts[group], stop - start)
-            found += self._values(part)
-            start += len(part)
-        return found
+            found.append(self._read(group).slice(start - self._starts[group], stop - start))
+            start += len(found[-1])
+        return pa.concat_arrays(found)
 
     def __iter__(self) -> Iterator[Any]:
         for start in range(0, self._nodes, ROWS):
@@ -115,7 +119,14 @@ class IdFile(Sequence[Any]):
 def id_pieces(ids: Sequence[Any]) -> Iterator[pa.Array]:
     """The ids as text, :data:`ROWS` at a time."""
     for start in range(0, len(ids), ROWS):
-        yield pa.array(map(str, ids[start : start + ROWS]), pa.large_string())
+        yield id_text(ids, start, start + ROWS)
+
+
+def id_text(ids: Sequence[Any], start: int, stop: int) -> pa.Array:
+    """The ids of the nodes from ``start`` to ``stop`` (excluded) as text."""
+    if isinstance(ids, IdFile | JoinedIds):
+        return ids.text(start, stop)
+    return pa.array(map(str, ids[start:stop]), pa.large_string())
 
 
 def write_ids(path: str | os.PathLike[str], ids: Sequence[Any]) -> None:
@@ -136,10 +147,41 @@ def ids_crc32(ids: Sequence[Any]) -> int:
     """
     lengths = texts = 0
     for piece in id_pieces(ids):
-        names = [name.encode() for name in piece.to_pylist()]
-        lengths = zlib.crc32(np.array([len(name) for name in names], np.int64).data, lengths)
-        texts = zlib.crc32(b"".join(names), texts)
+        _, offsets, content = piece.buffers()
+        ends = np.frombuffer(offsets, np.int64)[piece.offset : piece.offset + len(piece) + 1]
+        lengths = zlib.crc32(np.diff(ends).data, lengths)
+        if content is not None:
+            texts = zlib.crc32(memoryview(content)[int(ends[0]) : int(ends[-1])], texts)
     return zlib.crc32(np.array([lengths, texts], np.int64).data)
+
+
+class JoinedIds(Sequence[Any]):
+    """``old`` ids with ``new`` ones (text) behind them, all of them as text.
+
+    >>> ids = JoinedIds([7, 8], pa.array(["x"], pa.large_string()))
+    >>> len(ids), ids[1:3], ids[-1]
+    (3, ['8', 'x'], 'x')
+    """
+
+    def __init__(self, old: Sequence[Any], new: pa.Array) -> None:
+        self._old, self._new = old, new
+
+    def __len__(self) -> int:
+        return len(self._old) + len(self._new)
+
+    def __getitem__(self, place: Any) -> Any:
+        if not isinstance(place, slice):
+            node = range(len(self))[place]
+            return self.text(node, node + 1)[0].as_py()
+        start, stop, step = place.indices(len(self))
+        return self.text(start, max(start, stop)).to_pylist()[::step]
+
+    def text(self, start: int, stop: int) -> pa.Array:
+        """The ids of the nodes from ``start`` to ``stop`` (excluded)."""
+        count = len(self._old)
+        first = id_text(self._old, min(start, count), min(stop, count))
+        later = max(start - count, 0)
+        return pa.concat_arrays([first, self._new.slice(later, max(0, stop - count - later))])
 
 
 def all_integers(ids: Sequence[Any]) -> bool:

@@ -21,6 +21,7 @@ from hoplite.datasets.synthetic import REDDIT_LIKE, REDDIT_SIZE, reddit_like
 from hoplite.datasets.tables import TABLES
 from hoplite.errors import ConfigError, DatasetError, nearest_hint
 from hoplite.graph import Graph
+from hoplite.preparation import TableOptions
 from hoplite.structural import count_of_model, with_structural
 
 EMBEDDED = ("cora", "citeseer", "pubmed")
@@ -72,7 +73,8 @@ def load(
 
     Tables, and other formats whose nodes have named columns, take ``prepare``, a trained model
     whose preparation of the columns is to be used again, and ``options`` such as
-    ``scale="robust"``: see :func:`read_tables`.
+    ``scale="robust"``: see :func:`read_tables`. ``task`` may be given for any of them: what the
+    labels are, as :meth:`Graph.for_task` takes it.
 
     A name wins over a folder that is called the same; write ``./cora`` for the folder. A graph
     without features gets structural ones, ``structural`` vectors or 32, and any graph does if
@@ -85,7 +87,8 @@ def load(
     check_number("seed", seed, 0, whole=True)
     if structural is None:  # those of a model
         structural = count_of_model(prepare)
-    return with_structural(_load(source, seed, split, prepare, options), structural)
+    graph = _load(source, seed, split, prepare, options)
+    return with_structural(graph, structural).for_task(options.get("task"))
 
 
 def _load(
@@ -127,7 +130,7 @@ def _one_split(source: str | Path, split: int) -> ConfigError:
 
 def refuse_options(source: Any, options: dict[str, Any]) -> None:
     """ConfigError if there are ``options`` of tables for a source that is none."""
-    for name, value in options.items():
+    for name, value in TableOptions.only_for_tables(options).items():
         if value is not None:
             raise ConfigError(
                 f"{name} is given, which says how node and edge tables are read, but "

@@ -28,11 +28,14 @@ from hoplite.errors import DatasetError
 from hoplite.files import atomic_write, open_regular
 from hoplite.graph import Graph, Split
 from hoplite.json_files import parse_json
+from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
 from hoplite.preparation import Preparation
 from hoplite.sparse_checks import check_csr
 
 FORMAT = "hoplite-graph"
 VERSION = 1
+# The array of the labels; other names than that of classes are unknown to earlier versions.
+LABELS = {CLASSES.task: "labels", NUMBERS.task: "label_values", SETS.task: "label_sets"}
 PIECE_BYTES = 1 << 24
 MOST_EMPTY = 10**7  # columns of a matrix without rows
 _HEADER = re.compile(
@@ -59,6 +62,7 @@ def write_npz(path: str | os.PathLike[str], graph: Graph, *, row_normalize: bool
     With ``row_normalize`` the features are stored as they are and each row is divided by its sum
     when the file is read; raw counts take far less room than their quotients.
     """
+    graph.refuse_relations("a .npz file")
     with atomic_write(path) as file:
         _write_members(file, _arrays(graph, row_normalize))
 
@@ -151,7 +155,8 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
         counts, skips = pack_indices(columns.indptr, columns.indices)
         arrays["feature_counts"], arrays["feature_skips"] = counts, skips
         arrays["feature_values"] = _once_if_equal(columns.data)
-    arrays["labels"] = narrow(np.asarray(graph.labels))
+    kind = kind_of(graph.labels)
+    arrays[LABELS[kind.task]] = graph.labels if kind is NUMBERS else narrow(graph.labels)
     for part in PARTS:
         arrays[part] = narrow(getattr(graph.split, part))
     return arrays
@@ -216,7 +221,7 @@ def _graph(meta: Meta, file: NpzFile) -> Graph:
     return Graph(
         _adjacency(file, meta.nodes),
         features,
-        file.read("labels", np.int64, kinds="iu", ndim=1),
+        _labels(file),
         split=Split(*parts, note=meta.split_note),
         class_names=tuple(meta.class_names),
         feature_names=_tuple(meta.feature_names),
@@ -224,6 +229,14 @@ def _graph(meta: Meta, file: NpzFile) -> Graph:
         name=meta.name,
         preparation=meta.preparation,
     )
+
+
+def _labels(file: NpzFile) -> np.ndarray:
+    if LABELS[NUMBERS.task] in file:
+        return file.read(LABELS[NUMBERS.task], np.float64, kinds="f", ndim=1)
+    if LABELS[SETS.task] in file:
+        return file.read(LABELS[SETS.task], np.int64, kinds="iu", ndim=2)
+    return file.read(LABELS[CLASSES.task], np.int64, kinds="iu", ndim=1)
 
 
 def _tuple(names: list[Any] | None) -> tuple[Any, ...] | None:

@@ -16,7 +16,7 @@ from hoplite.datasets.pickles import MOST_BYTES, read_pickle
 from hoplite.errors import DatasetError
 from hoplite.files import read_regular
 from hoplite.graph import Graph, Split
-from hoplite.graph_checks import UNKNOWN_LABEL
+from hoplite.labels import UNKNOWN_LABEL
 
 SUFFIXES = ("x", "tx", "allx", "y", "ty", "ally", "graph", "test.index")
 VALIDATION_NODES = 500

@@ -18,7 +18,8 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError
 from hoplite.files import atomic_write, open_regular
 from hoplite.graph import Split
-from hoplite.graph_checks import UNKNOWN_LABEL, check_split_part
+from hoplite.graph_checks import check_split_part
+from hoplite.labels import CLASSES, NUMBERS, kind_of, known_labels
 
 PARTS = ("train", "val", "test")
 ZIP_BYTES = 1 << 14  # more than the names, headers and directory of three arrays need
@@ -31,7 +32,8 @@ def stratified_split(
 
     Of a class with ``c`` nodes, shuffled with ``seed``, the first ``round(f_1 c)`` (one at least)
     train, those up to ``round((f_1 + f_2) c)`` validate, those up to ``round((f_1 + f_2 + f_3) c)``
-    test. Nodes with label -1 are left out. The same labels and seed give the same split.
+    test. Nodes without a label are left out. The same labels and seed give the same split. Labels
+    that are no classes are dealt out as if they were all one.
 
     >>> stratified_split([0, 0, 0, 0, 0, 1, 1, 1, 1, 1, -1]).sizes()
     {'train': 6, 'val': 2, 'test': 2}
@@ -44,6 +46,8 @@ def stratified_split(
         )
     check_number("seed", seed, 0, whole=True)
     labels = np.asarray(labels)
+    kind = kind_of(labels)
+    labels = kind.groups(labels)
     # Each class has its own generator, so what happens to one class moves no node of another.
     parts: tuple[list[np.ndarray], ...] = ([], [], [])
     for label in np.unique(labels[labels >= 0]):
@@ -57,7 +61,8 @@ def stratified_split(
             part.append(piece)
     train, val, test = (np.concatenate([np.empty(0, np.int64), *part]) for part in parts)
     percent = "/".join(f"{100 * share:g}" for share in shares)
-    return Split(train, val, test, note=f"stratified {percent}, seed {seed}")
+    how = "stratified" if kind is CLASSES else "random"
+    return Split(train, val, test, note=f"{how} {percent}, seed {seed}")
 
 
 def random_split(
@@ -112,13 +117,13 @@ def masked_split(
     count = max(1 if mask.ndim == 1 else mask.shape[1] for mask in masks.values())
     if which is not None:
         check_number("split", which, 0, count - 1, whole=True)
-    known = labels != UNKNOWN_LABEL
+    known = known_labels(labels)
     column = which or 0
     parts = {
         part: np.flatnonzero((mask if mask.ndim == 1 else mask[:, column]).astype(bool) & known)
         for part, mask in masks.items()
     }
-    return Split(**parts, note=f"{note}, split {column} of {count}" if count > 1 else note)
+    return Split(**parts, note=f"{note}, split {column} of 0 to {count - 1}" if count > 1 else note)
 
 
 def write_split(path: str | os.PathLike[str], split: Split) -> None:
@@ -130,16 +135,23 @@ def write_split(path: str | os.PathLike[str], split: Split) -> None:
 def read_labels(
     path: str | os.PathLike[str], nodes: int, classes: int, crc32: int | None
 ) -> np.ndarray:
-    """The class of every node, -1 where unknown; ``crc32`` is None if nobody noted it."""
+    """The labels of every node; ``crc32`` is None if nobody noted it.
+
+    As :mod:`hoplite.labels` says: int64 or float64 (nodes,), or int8 (nodes, classes).
+    """
     with NpyRows(path) as file:
-        if file.shape != (nodes,) or file.dtype != np.int64:
+        kinds = {(nodes,): (np.int64, np.float64), (nodes, classes): (np.int8,)}
+        if file.dtype not in kinds.get(file.shape, ()):
             raise ValueError(f"{file.dtype} of shape {file.shape} are no labels of {nodes:,} nodes")
         labels = file.read(0, nodes)
     if crc32 is not None and zlib.crc32(labels.data) != crc32:
         raise ValueError("its content does not fit its checksum")
-    if labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes:
+    kind = kind_of(labels)
+    if kind is CLASSES and (labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes):
         raise ValueError(f"it names a class that is not one of {classes:,}")
-    return labels
+    if kind is NUMBERS and classes:
+        raise ValueError("it holds numbers, but there are names of classes")
+    return kind.checked(labels, ("",) * classes)
 
 
 def read_split(

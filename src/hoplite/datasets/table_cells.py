@@ -22,6 +22,8 @@ TRUE, FALSE = (
 )
 _NO_NUMBER = pa.scalar(None, pa.float64())
 DATE_TEXT = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,9})?)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
+DOTTED, AS_ISO = r"^(\d{2})\.(\d{2})\.(\d{4})\b", r"\3-\2-\1"  # day first, as nowhere else
+LIKE_DATES = r"^(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./]\d{1,2}[./]\d{1,2})\b"  # of some order
 DATE_ALONE, ZONE = r"^[^T ]+$", r"(Z|[+-]\d{2}:?\d{2})$"
 TIME_TEXT = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
 
@@ -102,9 +104,12 @@ def spelled_truths(text: pa.Array) -> pa.Array | None:
 def spelled_dates(text: pa.Array) -> pa.Array | None:
     """Days since 1970-01-01 of dates and timestamps, in UTC unless they name a zone.
 
-    >>> spelled_dates(pa.array(["1970-01-02 12:00", None, "1970-01-01T01:00+01:00"])).to_pylist()
-    [1.5, None, 0.0]
+    They are 2020-12-31 or 31.12.2020; 12/11/2020 has two meanings, so it is none.
+
+    >>> spelled_dates(pa.array(["1970-01-02 12:00", None, "02.01.1970"])).to_pylist()
+    [1.5, None, 1.0]
     """
+    text = pc.replace_substring_regex(text, DOTTED, AS_ISO)
     if not pc.all(pc.match_substring_regex(text, DATE_TEXT), min_count=0).as_py():
         return None
     alone, zoned = (pc.match_substring_regex(text, part) for part in (DATE_ALONE, ZONE))

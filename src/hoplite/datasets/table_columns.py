@@ -14,8 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from hoplite.datasets.table_cells import (
+    AS_ISO,
     DATE_TEXT,
+    DOTTED,
     GAPS,
+    LIKE_DATES,
     WAYS,
     Way,
     as_elapsed,
@@ -52,7 +55,9 @@ def new_column(name: str, kind: pa.DataType, path: Path, most_values: int | None
     if pa.types.is_null(kind):
         raise empty(name, path)
     if is_number(kind):
-        return Column(name, path)
+        column = Column(name, path)
+        column.truth = pa.types.is_boolean(kind)
+        return column
     if is_list(kind) and (is_number(kind.value_type) or pa.types.is_null(kind.value_type)):
         return Lists(name, path)
     if is_temporal(kind):
@@ -88,13 +93,17 @@ def known_column(wanted: PreparedColumn, kind: pa.DataType, path: Path) -> Colum
 
 
 def empty(name: str, path: Path) -> DatasetError:
-    return DatasetError(f"column {name!r} of {path} is empty; fill it or remove it.")
+    return DatasetError(
+        f"column {name!r} of {path} is empty; fill it or leave it out (--drop {name}, drop= in "
+        "Python)."
+    )
 
 
 class Column:
     """A column of numbers."""
 
     kind, width, gap = NUMBER, 1, "number"
+    truth = False  # whether its numbers stand for true and false
     peeks = False  # whether it must see the cells of the first batch
     looks = False  # whether it must see all cells
 
@@ -294,7 +303,7 @@ class Text(_Readable):
             self.ways = []
         for kind, ways in WAYS_OF.items():
             if self.ways and self.ways[0] in ways:
-                self.kind = kind
+                self.kind, self.truth = kind, self.ways[0] is spelled_truths
 
     def _cells(self, column: pa.ChunkedArray, ids: pa.Array) -> np.ndarray:
         found = self.read(column)
@@ -353,18 +362,27 @@ class Text(_Readable):
 
     def typing_error(self) -> str | None:
         """One "1,5" makes a column of numbers a column of text; that must not pass in silence."""
-        values = sorted(self.values)
-        odd, meant = [value for value in values if math.isnan(as_number(value))], "numbers"
+        values = sorted(set(self.values) - set(GAPS.to_pylist() if self._is_csv else ()))
+        odd, meant = [value for value in values if math.isnan(as_number(value))], "number"
+        text = pa.array(values, pa.large_string())
         if 2 * len(odd) >= len(values):
-            dates = pc.match_substring_regex(pa.array(values, pa.large_string()), DATE_TEXT)
-            odd = [
-                value for value, is_date in zip(values, dates, strict=True) if not is_date.as_py()
-            ]
-            meant = "dates"
-        if not odd or 2 * len(odd) >= len(values):
+            iso = pc.replace_substring_regex(text, DOTTED, AS_ISO)
+            no_date = pc.invert(pc.match_substring_regex(iso, DATE_TEXT))
+            odd, meant = text.filter(no_date).to_pylist(), "date"
+        if 2 * len(odd) >= len(values):
+            like = pc.sum(pc.match_substring_regex(text, LIKE_DATES)).as_py() or 0
+            if 2 * like <= len(values):
+                return None
+            return (
+                f"the values of column {self.name!r} of {self.path} look like dates, such as "
+                f"{values[0]!r}, but are taken as text; write YYYY-MM-DD if dates are meant"
+            )
+        if not odd:
             return None
+        count, total = (sum(self.values[value][1] for value in some) for some in (odd, values))
         return (
-            f"column {self.name!r} of {self.path} is taken as text because of {odd[0]!r} (node "
-            f"{self.values[odd[0]][0]!r}) although most of its values are {meant}; correct that "
-            f"value if {meant} are meant"
+            f"column {self.name!r} of {self.path} is taken as text because {count:,} of "
+            f"{total:,} values {'is' if count == 1 else 'are'} no {meant}: {odd[0]!r} (node "
+            f"{self.values[odd[0]][0]!r}); correct {'it' if count == 1 else 'them'} if {meant}s "
+            "are meant"
         )

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 from hoplite.datasets.column_statistics import Moments, Quantiles, Statistics
 from hoplite.datasets.table_columns import Column, Lists, Text, empty, known_column, new_column
 from hoplite.datasets.table_reader import TableReader, pc
-from hoplite.errors import DatasetError, HopliteWarning, nearest_hint
+from hoplite.errors import DatasetError, HopliteWarning, nearest_hint, plural
 from hoplite.preparation import (
     DATE,
     NUMBER,
@@ -147,10 +147,10 @@ class FeatureColumns:
     def warn_of_news(self) -> None:
         """After all rows: which of them have what the training had not."""
         if self._new_values:
-            names = ", ".join(sorted(self._new_values))
+            names, count = ", ".join(sorted(self._new_values)), sum(self._new_values.values())
             warnings.warn(
-                f"{sum(self._new_values.values()):,} nodes have a value of {names} that the model "
-                "does not know; it counts as none.",
+                f"{plural(count, 'node')} {'has' if count == 1 else 'have'} a value of {names} "
+                "that the model does not know; it counts as none.",
                 HopliteWarning,
                 stacklevel=3,
             )
@@ -213,17 +213,15 @@ class FeatureColumns:
         )
         mistake, keeps = column.typing_error(), limit is None or not column.is_key
         if not keeps:
-            _warn(f"{said}; it is left out, as a title or a key is", mistake)
+            _warn(f"{said}; it is left out, as a title or a key is")
         elif column.is_key:
             _warn(f"{said}; it becomes that many features, so remove it if it is a title or a key")
         elif limit is not None and many > limit:
             _warn(
                 f"{said}; the {limit - 1:,} most frequent become features and all others "
-                f"{f'{column.name}={OTHER}'!r}, so give more categories if they matter",
-                mistake,
+                f"{f'{column.name}={OTHER}'!r}, so give more categories if they matter"
             )
-            mistake = None
-        if mistake and keeps:
+        if mistake:
             _warn(mistake)
         return keeps
 
@@ -348,7 +346,7 @@ class _Measured:
 
     def prepared(self, column: Column, scale: str) -> PreparedColumn:
         """How its cells become features."""
-        found = PreparedColumn(column.name, column.kind, column.width)
+        found = PreparedColumn(column.name, column.kind, column.width, truth=column.truth)
         centre = self._statistics.centre()
         usual = stretched(centre) if scale == "log" else centre
         still, by = self._low >= self._high, self._statistics.scale()
@@ -405,6 +403,5 @@ def _cells(reader: TableReader, columns: list[str]) -> Iterator[tuple[str, pa.Ta
                 yield name, batch.table, ids
 
 
-def _warn(*sentences: str | None) -> None:
-    text = "; ".join(sentence for sentence in sentences if sentence)
-    warnings.warn(f"{text}.", HopliteWarning, stacklevel=6)
+def _warn(sentence: str) -> None:
+    warnings.warn(f"{sentence}.", HopliteWarning, stacklevel=6)

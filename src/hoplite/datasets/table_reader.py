@@ -10,7 +10,7 @@ import difflib
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -36,6 +36,7 @@ HEADER_BYTES = 1 << 24  # of a CSV file, searched for the end of its header
 LEAST_BLOCK, MOST_BLOCK, BLOCKS = 1 << 19, 16 << 20, 64
 WHOLE_BLOCK = 64 << 20  # where the whole table is held
 FORMS = 16  # a batch exists in so many forms at once: levels, values, text, keys, numbers
+WORD_BYTES = 8  # of a cell that is empty
 ROW_BYTES = 512  # of the text and the keys of a row that is short in the file
 READ_AHEAD = 1 << 16  # bytes of a Parquet column buffered at a time
 # A Parquet column is read page by page, whatever its row group: packed, raw, and its dictionary.
@@ -118,6 +119,7 @@ class TableReader:
         self._buffers: dict[str, float] = {}
         self._row_bytes: dict[str, float] = {}
         self._held: Batch | None = None
+        self._added: pa.Array | None = None  # ids of rows that are behind the last of the file
         if table is None:
             check_file(path)
             try:
@@ -157,7 +159,7 @@ class TableReader:
             except FAILURES as error:
                 raise unreadable(self.path, error) from error
             if piece is None:
-                return
+                break
             if piece.num_rows:
                 batch = Batch(self.path, first, checked_values(self.path, piece))
                 if hold:
@@ -166,6 +168,31 @@ class TableReader:
             first += piece.num_rows
             del piece
             pa.default_memory_pool().release_unused()
+        if self._added is not None:
+            step = int(np.clip(self.room // (FORMS * WORD_BYTES * len(wanted)), 16, 1 << 20))
+            for start in range(0, len(self._added), step):
+                ids = self._added.slice(start, step)
+                yield Batch(self.path, first + start, self._empty(wanted, ids))
+
+    def add_rows(self, ids: pa.Array) -> None:
+        """Behind the last row one for each of ``ids`` (text), with no other value."""
+        if self._room is None:
+            next(self.batches(), None)  # it is held from now on, if it has a row
+        held = self._held
+        if held is None:
+            self._added = ids
+            return
+        names = pa.concat_arrays([held.filled_text(self.id), ids])
+        table = held.table.select(self.names)
+        table = pa.concat_tables([table, empty_rows(table.schema, len(ids))])
+        place = table.column_names.index(self.id)
+        self._held = Batch(self.path, 0, table.set_column(place, self.id, names))
+
+    def _empty(self, columns: list[str], ids: pa.Array) -> pa.Table:
+        table = empty_rows(pa.schema([(name, self.kinds[name]) for name in columns]), len(ids))
+        if self.id not in columns:
+            return table
+        return table.set_column(columns.index(self.id), self.id, ids)
 
     def groups(self, columns: Sequence[str]) -> list[list[str]]:
         """``columns`` in runs, in their order, whose buffers together fit into half of the room."""
@@ -254,6 +281,11 @@ class TableReader:
         return schema
 
 
+def empty_rows(schema: pa.Schema, count: int) -> pa.Table:
+    """A table of ``count`` rows without any value."""
+    return pa.Table.from_arrays([pa.nulls(count, kind) for kind in schema.types], schema=schema)
+
+
 def _leaves(kind: pa.DataType) -> int:
     """How many columns of a Parquet file a column of this type is."""
     children = range(kind.num_fields) if pa.types.is_nested(kind) else ()
@@ -328,11 +360,17 @@ def checked_values(path: Path, table: pa.Table) -> pa.Table:
 
 
 def check_columns(
-    names: Sequence[str], required: Sequence[str], optional: Sequence[str], path: Path, others: str
+    names: Sequence[str],
+    required: Sequence[str],
+    optional: Sequence[str],
+    path: Path,
+    others: str,
+    options: Mapping[str, str],
 ) -> None:
     """Refuse missing columns and 'Label' for 'label'; warn of 'lable' if there is no 'label'.
 
-    ``others`` says what becomes of the columns that are neither required nor optional.
+    ``others`` says what becomes of the columns that are neither required nor optional, ``options``
+    by which option a required one is named.
     """
     for name in names:
         meant = name.strip().lower()
@@ -341,8 +379,10 @@ def check_columns(
     for column in required:
         if column not in names:
             found = ", ".join(repr(name) for name in names[:10])
+            option = options.get(column)
+            advice = f"name another (--{option}, {option}= in Python)" if option else "rename one"
             raise DatasetError(
-                f"{path} has no column {column!r} (it starts with {found}); add it or rename one."
+                f"{path} has no column {column!r} (it starts with {found}); add it or {advice}."
                 f"{nearest_hint(column, names)}"
             )
     rest = {name.strip().lower(): name for name in names if name not in (*required, *optional)}

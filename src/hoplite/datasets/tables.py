@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
-import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,29 +14,29 @@ from pyarrow import csv
 from hoplite.datasets.formats import Format
 from hoplite.datasets.splits import stratified_split
 from hoplite.datasets.table_features import FeatureColumns
+from hoplite.datasets.table_labels import COLUMNS, codes_in
 from hoplite.datasets.table_reader import (
     Batch,
     TableReader,
     as_number,
     as_text,
     check_columns,
+    empty_rows,
     find_table,
     has_table,
     is_text,
     pc,
 )
-from hoplite.datasets.text_keys import IdIndex
+from hoplite.datasets.text_keys import FindsIds, IdIndex
 from hoplite.errors import DatasetError, HopliteWarning, nearest_hint
 from hoplite.graph import Graph, Split
-from hoplite.graph_checks import UNKNOWN_LABEL
-from hoplite.preparation import Preparation, chosen_preparation
+from hoplite.labels import UNKNOWN_LABEL, known_labels
+from hoplite.preparation import CREATE, ERROR, Preparation, chosen_preparation
 
 NODE_COLUMNS = ("id", "label", "split")
 EDGE_COLUMNS = ("source", "target", "weight")
 SPLIT_WORDS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
-MOST_NUMBERS = 100  # as classes, unless they are integers that repeat
-MOST_WHOLE = 1000
-_INTEGER = re.compile(r"-?[0-9]{1,19}")
+UNKNOWN_SHOWN = 3  # nodes without a row that a message names
 _PLAIN_INTEGER = r"^(0|-?[1-9][0-9]{0,18})$"
 
 Edges = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]  # sources, targets, weights
@@ -52,13 +50,17 @@ def read_tables(folder: str | Path, *, seed: int = 0, prepare: Any = None, **opt
     numbers, scaled; lists of them as ``column[0]``, ``column[1]``, ..., dates as days since
     1970-01-01, times and durations as seconds, text one-hot under the names ``column=value``, a
     missing text as zeros. Edges: ``source``, ``target`` (ids), optional ``weight``; direction is
-    ignored and further columns too. White space around a text does not count.
+    ignored (unless ``directed``) and further columns too (but ``type``). White space around a text
+    does not count.
 
-    ``options`` are those of :class:`hoplite.TableOptions`, such as ``scale="robust"``. ``prepare``
+    ``options`` are those of :class:`hoplite.TableOptions`, such as ``scale="robust"``, or
+    ``unknown_nodes="drop"`` for edges that name nodes which the node table lacks. ``prepare``
     is a trained model, a graph or a Preparation whose preparation is taken as it is, or a fitted
     transformer of scikit-learn, which gets the feature columns as an Arrow table. What was fitted
     is the graph's ``preparation``; of a transformer only its kind is kept.
 
+    ``task`` says what the labels are: "classification", "regression" or "multilabel" (``a|b``);
+    without it they are classes, and what looks like a measurement is a DatasetError that asks.
     Classes are sorted by name, by number if all are integers. Labels without a split get a
     stratified one made with ``seed``; a split without labels means nothing and is dropped. A
     test node without a label is left out of the split, with a warning. Without a feature column
@@ -98,6 +100,11 @@ def read_preparation(prepare: Any, options: dict[str, Any]) -> Preparation:
     return chosen_preparation(None if hasattr(prepare, "transform") else prepare, options)
 
 
+def edge_type(prepare: Any, options: Mapping[str, Any]) -> str:
+    """The column of the types of edges, "" if these are not asked for."""
+    return options.get("type") or read_preparation(prepare, {}).options.type
+
+
 def graph_of(
     nodes: TableReader,
     edges: TableReader,
@@ -114,19 +121,21 @@ def graph_of(
     """
     chosen = chosen or read_preparation(prepare, options)
     check_tables(nodes, edges, chosen, required=options.get("label") is not None)
+    create_nodes(nodes, edges, chosen)
     columns = feature_columns(nodes, chosen)
     own, some = hasattr(prepare, "transform"), bool(columns or chosen.columns)
     features = FeatureColumns(nodes, columns, chosen) if some and not own else None
     batch = next(nodes.batches(), None)
     if batch is None:
         raise DatasetError(f"{nodes.path} has no rows; give one row per node.")
-    rows = NodeRows(nodes)
+    rows = NodeRows(nodes, chosen.options.task)
     ids = rows.add(batch)
     if own:
         matrix, names = transformed(prepare, nodes, batch.table, columns)
         preparation = Preparation(chosen.options, transformer=type(prepare).__name__)
     elif features is None:
-        preparation = None
+        keeps = chosen.options.directed or chosen.options.type
+        preparation = Preparation(chosen.options, ()) if keeps else None
         matrix, names = np.empty((len(ids), 0)), ()
     else:
         matrix, names = features.smaller(batch.table, ids), features.names
@@ -134,7 +143,8 @@ def graph_of(
         features.warn_of_news()
     labels, class_names = rows.labels()
     index = IdIndex(lambda: [ids], nodes.path)
-    pieces = list(read_edges(edges, index, nodes.path))
+    typed, types = chosen.options.type, list[pa.Array]()
+    pieces = list(read_edges(edges, index, nodes.path, chosen, types=types))
     pairs = [np.column_stack(piece[:2]) for piece in pieces]
     weights = [piece[2] for piece in pieces if piece[2] is not None]
     return Graph.from_edges(
@@ -142,6 +152,8 @@ def graph_of(
         matrix,
         labels,
         weights=np.concatenate([np.empty(0, np.float32), *weights]) if weights else None,
+        directed=chosen.options.directed,
+        types=pa.chunked_array(types, pa.large_string()).to_pylist() if typed else None,
         split=rows.split(labels, seed, lambda: [ids]),
         class_names=class_names,
         feature_names=names,
@@ -151,13 +163,33 @@ def graph_of(
     )
 
 
+def prepared_matrix(
+    path: Path, column: str, matrix: np.ndarray, prepare: Preparation
+) -> tuple[Any, tuple[str, ...], Preparation]:
+    """X, its names and the fitted preparation of an array (n, d), as of a ``column`` of lists.
+
+    >>> matrix = np.array([[1.0], [3.0]])
+    >>> scaled, names, _ = prepared_matrix(Path("a.npz"), "x", matrix, Preparation())
+    >>> scaled.tolist(), names
+    ([[-1.0], [1.0]], ('x[0]',))
+    """
+    ids = pa.array(map(str, range(len(matrix))), pa.large_string())
+    flat = pa.array(matrix.astype(np.float64).ravel())
+    lists = pa.FixedSizeListArray.from_arrays(flat, matrix.shape[1])
+    table = pa.table({"id": ids, column: lists})
+    columns = FeatureColumns(TableReader(path, None, table), [column], prepare)
+    return columns.smaller(table, ids), columns.names, columns.preparation
+
+
 def transformed(
     transformer: Any, nodes: TableReader, table: pa.Table, columns: list[str]
 ) -> tuple[Any, tuple[str, ...]]:
     """X and its names as a user's own fitted ``transformer`` makes them of the feature columns."""
     path = nodes.path
     try:
-        table = csv.read_csv(path) if nodes.is_csv else table  # with types, not as text
+        if nodes.is_csv:  # with types, not as text
+            rows, table = table.num_rows, csv.read_csv(path)
+            table = pa.concat_tables([table, empty_rows(table.schema, rows - table.num_rows)])
         matrix = transformer.transform(table.select(columns))
         names = tuple(map(str, transformer.get_feature_names_out()))
     except Exception as error:  # which may be anything of the user's own
@@ -198,8 +230,11 @@ def check_tables(
     nodes.id, nodes.label = prepare.options.id, prepare.options.label
     needed = [nodes.id, *([nodes.label] if required else [])]
     special = (nodes.label, *NODE_COLUMNS[2:])
-    check_columns(nodes.names, needed, special, nodes.path, "taken as a feature")
-    check_columns(edges.names, EDGE_COLUMNS[:2], EDGE_COLUMNS[2:], edges.path, "ignored")
+    named = {nodes.label: "label", nodes.id: "id"}
+    check_columns(nodes.names, needed, special, nodes.path, "taken as a feature", named)
+    needed = [*EDGE_COLUMNS[:2], *([prepare.options.type] if prepare.options.type else [])]
+    named = {prepare.options.type: "type"}
+    check_columns(edges.names, needed, EDGE_COLUMNS[2:], edges.path, "ignored", named)
 
 
 def feature_columns(nodes: TableReader, prepare: Preparation) -> list[str]:
@@ -219,12 +254,11 @@ def feature_columns(nodes: TableReader, prepare: Preparation) -> list[str]:
 class NodeRows:
     """What the rows of a node table leave in memory besides features: a few bytes a node."""
 
-    def __init__(self, reader: TableReader) -> None:
+    def __init__(self, reader: TableReader, task: str) -> None:
         self._path, self._columns = reader.path, reader.names
         self._id, self._label = reader.id, reader.label
-        self._labels: list[np.ndarray] = []
+        self._labels = COLUMNS[task](reader.path, reader.label)
         self._parts: list[np.ndarray] = []
-        self._names: dict[str, int] = {}  # of the classes, in the order in which they came
         self.nodes = 0
         # integers where the table has integers: all ids like 7 in CSV (but not 007), or by type
         self.integer_ids = reader.is_csv or not is_text(reader.kinds[reader.id])
@@ -234,18 +268,11 @@ class NodeRows:
         ids = batch.filled_text(self._id)
         self.integer_ids = self.integer_ids and are_integers(ids)
         if self._label in self._columns:
-            self._add_labels(batch.text(self._label, fractions=True))
+            self._labels.add(batch)
             if "split" in self._columns:
                 self._add_parts(pc.utf8_lower(batch.text("split")), ids)
         self.nodes += len(ids)
         return ids
-
-    def _add_labels(self, text: pa.Array) -> None:
-        values = pc.unique(text).drop_null()
-        for name in values.to_pylist():
-            self._names.setdefault(name, len(self._names))
-        own = np.array([*(self._names[name] for name in values.to_pylist()), -1], np.int32)
-        self._labels.append(own[_codes(text, values)])
 
     def _add_parts(self, words: pa.Array, ids: pa.Array) -> None:
         values = pc.unique(words).drop_null()
@@ -257,18 +284,13 @@ class NodeRows:
                     f"train, val, test or empty.{nearest_hint(word, SPLIT_WORDS)}"
                 )
         own = np.array([*(SPLIT_WORDS[word] for word in values.to_pylist()), -1], np.int8)
-        self._parts.append(own[_codes(words, values)])
+        self._parts.append(own[codes_in(words, values)])
 
     def labels(self) -> tuple[np.ndarray, tuple[str, ...]]:
-        """The class of every node, and the names of the classes, sorted."""
-        names = sorted_classes(list(self._names))
-        if not names:
+        """The labels of all nodes, and the names of the classes, sorted."""
+        if self._label not in self._columns or not self.nodes:
             return np.full(self.nodes, UNKNOWN_LABEL), ()
-        place = {name: i for i, name in enumerate(names)}
-        codes = np.array([*(place[name] for name in self._names), UNKNOWN_LABEL])
-        labels = codes[np.concatenate(self._labels)]
-        check_classes(names, int((labels != UNKNOWN_LABEL).sum()), self._path, self._label)
-        return labels, tuple(names)
+        return self._labels.labels()
 
     def split(
         self, labels: np.ndarray, seed: int, id_pieces: Callable[[], Iterable[pa.Array]]
@@ -276,10 +298,16 @@ class NodeRows:
         """The split of the table, a stratified one if it has none; the ids are for errors."""
         if self._label not in self._columns:
             return Split(note="none: there is no label column")
+        return self.own_split(labels, id_pieces) or stratified_split(labels, seed)
+
+    def own_split(
+        self, labels: np.ndarray, id_pieces: Callable[[], Iterable[pa.Array]]
+    ) -> Split | None:
+        """The split that the table has, None if it names no part."""
         part = np.concatenate(self._parts) if self._parts else np.full(1, -1)
         if (part < 0).all():
-            return stratified_split(labels, seed)
-        unlabelled = labels == UNKNOWN_LABEL
+            return None
+        unlabelled = ~known_labels(labels)
         unknown = np.flatnonzero((part >= 0) & (part < 2) & unlabelled)
         if unknown.size:
             ids = pa.chunked_array(list(id_pieces())).take(pa.array(unknown[:3]))
@@ -300,11 +328,6 @@ class NodeRows:
         return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
 
 
-def _codes(text: pa.Array, values: pa.Array) -> np.ndarray:
-    """The place of every text in ``values``, -1 for none."""
-    return pc.fill_null(pc.index_in(text, value_set=values), -1).to_numpy()
-
-
 def are_integers(ids: pa.Array) -> bool:
     """Whether all are written as 64-bit integers are: 7, but not 007."""
     if not pc.all(pc.match_substring_regex(ids, _PLAIN_INTEGER)).as_py():
@@ -316,62 +339,84 @@ def are_integers(ids: pa.Array) -> bool:
     return True
 
 
-def sorted_classes(names: list[str]) -> list[str]:
-    """By name, or by number if all are integers."""
-    if all(_INTEGER.fullmatch(name) for name in names):
-        return sorted(names, key=lambda name: (int(name), name))
-    return sorted(names)
+def create_nodes(
+    nodes: TableReader, edges: TableReader, prepare: Preparation, others: IdIndex | None = None
+) -> None:
+    """If asked for, give nodes that only edges name a row without values, behind all others.
 
-
-def check_classes(names: list[str], labelled: int, path: Path, column: str) -> None:
-    """Refuse a measurement as label: more than 100 numbers with fractions, or thousands of them.
-
-    A thousand whole numbers, or more, are a measurement where hardly any is repeated.
+    They are sorted by name. Their names are held in memory. ``others`` are nodes elsewhere.
     """
-    rare = labelled < 2 * len(names)
-    if len(names) <= MOST_NUMBERS:
+    if prepare.options.unknown_nodes != CREATE:
         return
-    text = any(math.isnan(as_number(name)) for name in names)
-    whole = all(_INTEGER.fullmatch(name) for name in names)
-    if text or (whole and len(names) < MOST_WHOLE):
-        if rare:
-            warnings.warn(
-                f"column {column!r} of {path} has {len(names):,} different values for {labelled:,} "
-                "labelled nodes; each becomes a class, so give another column if it is a key.",
-                HopliteWarning,
-                stacklevel=4,
-            )
-    elif rare or not whole:
-        raise DatasetError(
-            f"column {column!r} of {path} has {len(names):,} different numbers for {labelled:,} "
-            "labelled nodes, which is a measurement and no class; group them into classes, write "
-            "them as text (such as c17) if they are classes, or rename the column."
+    if others is None and next(nodes.batches([nodes.id]), None) is None:
+        return
+    index = IdIndex(
+        lambda: (batch.filled_text(nodes.id) for batch in nodes.batches([nodes.id])), nodes.path
+    )
+    new: set[str] = set()
+    for batch in edges.batches(EDGE_COLUMNS[:2]):
+        for column in EDGE_COLUMNS[:2]:
+            names = batch.filled_text(column)
+            names = names.filter(pa.array(index.find(names) < 0))
+            if others is not None:
+                names = names.filter(pa.array(others.find(names) < 0))
+            new.update(names.to_pylist())
+    if new:
+        warnings.warn(
+            f"{edges.path} names nodes without a row in {nodes.path.name}; they are created "
+            f"({len(new):,}), without a label and with all values missing.",
+            HopliteWarning,
+            stacklevel=3,
         )
+        nodes.add_rows(pa.array(sorted(new), pa.large_string()))
 
 
 def read_edges(
     reader: TableReader,
-    index: IdIndex,
+    index: FindsIds,
     nodes_path: Path,
+    prepare: Preparation,
     note: Callable[[int], None] = lambda count: None,
+    types: list[pa.Array] | None = None,
 ) -> Iterator[Edges]:
-    """Source, target and weight of the edges, batch by batch; ``note`` hears how many so far."""
-    weighted = "weight" in reader.names
-    for batch in reader.batches([*EDGE_COLUMNS[:2], *(["weight"] if weighted else [])]):
-        ends = []
-        for column in EDGE_COLUMNS[:2]:
-            names = batch.filled_text(column)
-            found = index.find(names)
-            if found.min() < 0:
-                row = int(np.flatnonzero(found < 0)[0])
-                raise DatasetError(
-                    f"column {column!r} of {reader.path} names {names[row].as_py()!r} in data row "
-                    f"{batch.first + row + 1:,}, which is no id in {nodes_path.name}; "
-                    "add that node or remove the edge."
-                )
-            ends.append(found)
-        yield ends[0], ends[1], _weights(batch) if weighted else None
-        note(batch.first + len(ends[0]))
+    """Source, target and weight of the edges, batch by batch; ``note`` hears how many so far.
+
+    ``types`` gets their types, if these are asked for.
+    Edges to unknown nodes are left out, or, once all of them have been counted, a DatasetError.
+    """
+    weighted, typed = "weight" in reader.names, prepare.options.type
+    more = [*(["weight"] if weighted else []), *([typed] if typed else [])]
+    error = prepare.options.unknown_nodes == ERROR
+    rows = bad = first = 0
+    shown: dict[str, None] = {}
+    for batch in reader.batches([*EDGE_COLUMNS[:2], *more]):
+        names = [batch.filled_text(column) for column in EDGE_COLUMNS[:2]]
+        ends = [index.find(one) for one in names]
+        known = (ends[0] >= 0) & (ends[1] >= 0)
+        if not known.all():
+            first = first or rows + int(np.argmin(known)) + 1
+            for one, end in zip(names, ends, strict=True):
+                unknown = pc.unique(one.filter(pa.array(end < 0)))[: UNKNOWN_SHOWN + 1]
+                shown |= dict.fromkeys(map(repr, unknown.to_pylist()))
+        rows, bad = rows + len(known), bad + int(np.count_nonzero(~known))
+        if not (bad and error):
+            weights = _weights(batch) if weighted else None
+            if typed and types is not None:
+                types.append(batch.filled_text(typed).filter(pa.array(known)))
+            yield ends[0][known], ends[1][known], None if weights is None else weights[known]
+            note(rows)
+    if not bad:
+        return
+    said = (
+        f"{bad:,} of {rows:,} edges in {reader.path} name a node that is no id in "
+        f"{nodes_path.name} ({', '.join([*shown][:UNKNOWN_SHOWN])}"
+        f"{', ...' if len(shown) > UNKNOWN_SHOWN else ''}; first in data row {first:,})"
+    )
+    if error:
+        raise DatasetError(
+            f"{said}; add these nodes, or let --unknown-nodes drop or create see to it."
+        )
+    warnings.warn(f"{said} and are dropped.", HopliteWarning, stacklevel=3)
 
 
 def _weights(batch: Batch) -> np.ndarray:

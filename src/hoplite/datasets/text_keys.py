@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -52,6 +53,12 @@ def _mixed(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
+class FindsIds(Protocol):
+    """From the text of an id to the number of its node, -1 for an unknown one."""
+
+    def find(self, text: pa.Array) -> np.ndarray: ...
+
+
 class IdIndex:
     """From the text of an id to the number of its node.
 
@@ -71,7 +78,8 @@ class IdIndex:
         clashing = np.zeros(1, np.int64)
         while clashing.size:
             self._salt += 1
-            keys = np.concatenate([self._hash(piece, self._salt) for piece in pieces()])
+            found = (self._hash(piece, self._salt) for piece in pieces())
+            keys = np.concatenate([np.empty(0, np.uint64), *found])
             self._order = np.argsort(keys, kind="stable")
             self._keys = keys[self._order]
             same = np.flatnonzero(self._keys[1:] == self._keys[:-1])
@@ -81,6 +89,8 @@ class IdIndex:
 
     def find(self, text: pa.Array) -> np.ndarray:
         """The node of every id, -1 for an unknown one."""
+        if not self.nodes:
+            return np.full(len(text), -1)
         keys = self._hash(text, self._salt)
         places = np.minimum(np.searchsorted(self._keys, keys), self.nodes - 1)
         return np.where(self._keys[places] == keys, self._order[places], -1)

@@ -23,11 +23,14 @@ from hoplite.models.alignment import (
     aligned_columns,
     aligned_graph,
     check_classes,
+    check_loops,
     check_prepared,
+    check_relations,
 )
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
-from hoplite.propagation.engine import KnownRows, Propagation
+from hoplite.propagation.engine import KnownRows
+from hoplite.propagation.relations import propagation_of
 from hoplite.store import open_data
 
 COMPARED_IDS = 50_000  # node ids among which the nearest to a wrong one is looked for
@@ -58,22 +61,32 @@ class ExactModel:
                 f"the model is a {config.model}, which is not linear, so its logits are no sums "
                 f"over hops, nodes and features; use an {', '.join(linear[:-1])} or {linear[-1]}."
             )
-        if not trained.task.has_classes:
+        if not trained.task.exclusive:
             raise ConfigError(
-                "the model predicts numbers, and explanations are of classes; take the weights of "
-                "the model itself, which is linear."
+                f"the model is one of {trained.task.labels.task}, and explanations are of nodes "
+                "with one class each; take the weights of the model itself, which is linear."
             )
         check_classes(data, trained.class_names, trained.left_out_classes)
         check_prepared(data, trained.preparation)
         self.rows: Rows
         if data.stored is None:
-            graph = aligned_graph(data.in_memory(), trained.num_features, trained.feature_names)
+            graph = aligned_graph(
+                data.in_memory(),
+                trained.num_features,
+                trained.feature_names,
+                trained.loop_weight,
+                trained.relations,
+            )
             self.rows = GraphRows(graph, config)
         else:
             columns = aligned_columns(data, trained.num_features, trained.feature_names)
             self.rows = StoredRows(data.stored, config, columns, memory)
+            check_loops(data.stored, trained.loop_weight)
+            check_relations((), trained.relations)
         self.trained, self.data = trained, self.rows.data
-        self.model = build_model(config, trained.num_features, trained.num_classes)
+        self.model = build_model(
+            config, trained.num_features, trained.num_classes, trained.relations
+        )
         self.weights: Weights = {
             name: value.double().unsqueeze(0) for name, value in trained.weights.items()
         }
@@ -159,7 +172,7 @@ class ExactModel:
     @cached_property
     def _every_logit(self) -> np.ndarray:
         config = self.trained.config
-        own = Propagation(self.data.in_memory(), config.operator, config.basis, config.hops)
+        own = propagation_of(self.data.in_memory(), config.operator, config.basis, config.hops)
         return self.trained.logits_from(own)
 
 
@@ -171,7 +184,10 @@ def node_index(data: NodeData, node: Any) -> int:
     1
     """
     if isinstance(node, np.ndarray | list | tuple):
-        raise GraphError(f"node is a {type(node).__name__}; explain one node at a time.")
+        raise GraphError(
+            f"node is a {type(node).__name__}; explain one node at a time, many with an Explainer: "
+            "[explainer.explain(node) for node in nodes]."
+        )
     if data.node_ids is not None:
         ids = list(data.node_ids)
         for known, wanted in ((ids, node), ([str(one) for one in ids], str(node))):

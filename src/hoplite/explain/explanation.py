@@ -2,6 +2,8 @@
 
     logit(v, c) = constant + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
 
+or the lead logit(v, c) - logit(v, other) of a class over another, of which the same holds.
+
 R[i] is row v of p_i(S), W[i, f] the coefficient of hop i times Theta[f, c]. For hLGC the
 coefficient holds the gate at v, so the sum is exact given the gates. The constant is the bias, and
 for a standardised model what the mean takes off; its other terms are divided by the spread.
@@ -9,7 +11,7 @@ for a standardised model what the mean takes off; its other terms are divided by
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -19,8 +21,10 @@ import scipy.sparse as sp
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
+from hoplite.explain.changes import value_changes
 from hoplite.explain.exact import ExactModel, class_index, node_id, node_index
 from hoplite.explain.summary import (
+    Changes,
     ClassScore,
     FeaturePart,
     Flips,
@@ -34,6 +38,7 @@ from hoplite.explain.summary import (
     StrongestPairs,
     Summary,
 )
+from hoplite.labels import kind_of
 from hoplite.memory import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
@@ -49,9 +54,10 @@ def explain(
     class_: Any = None,
     *,
     against: Any = None,
+    alone: bool = False,
     memory: str | int | None = None,
 ) -> Explanation:
-    """Split the logit of ``node`` for a class into what every hop, node and feature gives it.
+    """Split the lead of a class at ``node`` into what every hop, node and feature gives it.
 
     Parameters
     ----------
@@ -61,8 +67,11 @@ def explain(
         What to predict on, which must fit the model as for a prediction.
     node : its id if the data has node ids, otherwise its index
     class_ : name or index of a class; the predicted one if None
-    against : name or index of a second class, optional
-        Explains logit(class_) - logit(against) instead: why the one and not the other.
+    against : name or index of a second class; the strongest other one if None
+        What is explained is logit(class_) - logit(against): why the one and not the other. A
+        chosen threshold is part of it, so that the predicted class is never behind.
+    alone : explain logit(class_) instead, of models with more than two classes; of two, only the
+        difference means anything
     memory : such as "700MB", for a hop store: most that the process takes; StoreError if it needs
         more
 
@@ -75,9 +84,10 @@ def explain(
     >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
     >>> found = explain(TrainedModel(config, weights, 1, ("cat", "dog")), graph, 0)
     >>> found.class_, found.logit, found.by_hop.tolist(), found.by_node.tolist()
-    ('dog', 62.0, [2.0, 60.0], [2.0, 60.0])
+    ('dog', 31.0, [1.0, 30.0], [1.0, 30.0])
     """
-    return Explainer(model, data, memory=memory).explain(node, class_, against=against)
+    explainer = Explainer(model, data, memory=memory)
+    return explainer.explain(node, class_, against=against, alone=alone)
 
 
 class Explainer:
@@ -88,16 +98,27 @@ class Explainer:
     ) -> None:
         self._exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
 
-    def explain(self, node: Any, class_: Any = None, *, against: Any = None) -> Explanation:
+    def explain(
+        self, node: Any, class_: Any = None, *, against: Any = None, alone: bool = False
+    ) -> Explanation:
         """The explanation of one node, as from :func:`explain`."""
         exact = self._exact
         names = exact.trained.class_names
         index = node_index(exact.data, node)
         reach = exact.rows.reach(index)
         logits = exact.logits_of(index, reach)
-        winner = int(exact.trained.task.decisions(logits).argmax())
-        shown = winner if class_ is None else class_index("class_", names, class_)
+        decisions = exact.trained.task.decisions(logits)
+        ranking = np.argsort(-decisions, kind="stable").tolist()
+        shown = ranking[0] if class_ is None else class_index("class_", names, class_)
         other = None if against is None else class_index("against", names, against)
+        if alone and (against is not None or len(names) == 2):
+            why = "against is given" if len(names) > 2 else "the model has two classes"
+            raise ConfigError(
+                f"alone is True but {why}, and then a difference of two logits is explained; "
+                "leave it out."
+            )
+        if other is None and not alone and len(names) > 1:
+            other = next(c for c in ranking if c != shown)
         if other == shown:
             what = "predicted" if class_ is None else "explained"
             raise ConfigError(
@@ -109,13 +130,17 @@ class Explainer:
         shift = -mean / spread
         if "bias" in exact.weights:
             shift = shift + exact.weights["bias"][0].numpy()
+        if other is not None:  # the lead counts from the threshold
+            shift, own = shift + decisions - logits, decisions
+        else:
+            own = logits
         return Explanation(
             exact=exact,
             node=index,
             class_=names[shown],
             against=None if other is None else names[other],
             logits=logits,
-            logit=float(sum(sign * logits[c] for c, sign in signs.items())),
+            logit=float(sum(sign * own[c] for c, sign in signs.items())),
             constant=float(sum(sign * shift[c] for c, sign in signs.items())),
             coefficients=coefficients,
             reach=reach,
@@ -129,13 +154,16 @@ class Explainer:
         """The coefficients as they are, and W (k + 1, d) as a product C Theta^T of two factors.
 
         C is (k + 1, t) and Theta (d, t). One coefficient per hop makes t = 1, two classes with
-        their own gates t = 2, and gates per feature t = k + 1.
+        their own gates t = 2, and gates per feature, or a Theta per hop, t = k + 1.
         """
         exact = self._exact
         found = exact.coefficients(node, reach)
         spread = exact.scaling[1]
-        theta = exact.weights["theta"][0].numpy()
-        columns = np.stack([sign * theta[:, c] / spread[c] for c, sign in signs.items()], axis=1)
+        maps = exact.model.maps(exact.weights)[0].numpy()  # (k + 1 or 1, d, m)
+        each = [sign * maps[:, :, c] / spread[c] for c, sign in signs.items()]
+        if exact.model.map_per_hop:
+            return found[:, 0], np.eye(len(found)), (found * np.sum(each, axis=0)).T
+        columns = np.stack([one[0] for one in each], axis=1)
         if exact.model.coefficient_per == "class":
             chosen = found[:, list(signs)]
             return chosen.squeeze(1) if len(signs) == 1 else chosen, chosen, columns
@@ -165,10 +193,11 @@ class Explanation:
     Parameters
     ----------
     node : index of the explained node v
-    class_, against : the names of the class and, in a contrast, of the one it is compared with
+    class_, against : the names of the class and of the one it is compared with, None if with none
     logits : (m,), the model's own, of every class
-    logit : the explained one, or logit(class_) - logit(against)
-    constant : what belongs to no hop, node or feature (bias, and the mean of a standardised model)
+    logit : logit(class_) - logit(against), or the one of the class alone
+    constant : what belongs to no hop, node or feature (bias, the mean of a standardised model, and
+        of a lead what a chosen threshold takes off)
     coefficients : (k + 1,), one per hop; (k + 1, d) if the gates are per feature; (k + 1, 2) in a
         contrast whose two classes have gates of their own
     reach : R, (k + 1, n), the rows v of p_0(S) .. p_k(S)
@@ -187,9 +216,18 @@ class Explanation:
     hop_factor: np.ndarray
     feature_factor: np.ndarray
 
+    @property
+    def hops(self) -> list[tuple[int, str | None]]:
+        """Which hop of which relation the parts of :attr:`by_hop` are.
+
+        Without relations hop 0 to k; with R relations 1 + R k of them, since all share hop 0.
+        """
+        names, steps = self.exact.trained.relations or [None], self.exact.trained.config.hops
+        return [(0, None), *((i, name) for name in names for i in range(1, steps + 1))]
+
     @cached_property
     def by_hop(self) -> np.ndarray:
-        """What hop i gives: (k + 1,)."""
+        """What hop i gives: (k + 1,); with relations one for each of :attr:`hops`."""
         return (self.hop_factor * (self.reach @ self._signal)).sum(axis=1)
 
     @cached_property
@@ -281,9 +319,9 @@ class Explanation:
                 ClassScore(names[c], float(self.logits[c]), probabilities[c]) for c in ranking
             ),
             hops=tuple(
-                HopPart(i, coefficient, contribution)
-                for i, (coefficient, contribution) in enumerate(
-                    zip(coefficients, self.by_hop.tolist(), strict=True)
+                HopPart(hop, coefficient, contribution, relation)
+                for (hop, relation), coefficient, contribution in zip(
+                    self.hops, coefficients, self.by_hop.tolist(), strict=True
                 )
             ),
             nodes=Strongest(
@@ -299,7 +337,19 @@ class Explanation:
             ),
             neighbourhood=around.drawn([part.index for part in nodes], self.by_node),
             flips=flips,
+            changes=self.changes([part.index for part in features]),
         )
+
+    def changes(self, features: Sequence[int] | None = None) -> Changes | None:
+        """Which value of the node itself, changed alone, would change its prediction, and to what.
+
+        Asked of the cells, or without tables the features, that ``features`` of X are; of the ten
+        that contribute most if None. See :mod:`hoplite.explain.changes`; None for gated and for
+        standardised models, whose logits are not linear in X.
+        """
+        if features is None:
+            features = [part.index for part in self.top("features")]
+        return value_changes(self.exact, self.node, self.reach, self.logits, features)
 
     def to_dict(self, top: int = 10, flips: Flips | None = None) -> dict[str, Any]:
         """:meth:`summary` as plain JSON values."""
@@ -354,20 +404,26 @@ class Explanation:
         return sorted(best, key=lambda part: -abs(part.contribution))[:count]
 
     def _feature_part(self, part: Part) -> FeaturePart:
-        own = self._own_features[part.index]
+        own = self._cells_of(self.node)[part.index]
         return FeaturePart(part.index, self._feature_name(part.index), own, part.contribution)
 
     def _pair_part(self, part: Part) -> PairPart:
         node, feature = part.index
-        name = self._feature_name(feature)
-        return PairPart(node, node_id(self.exact.data, node), feature, name, part.contribution)
+        name, value = self._feature_name(feature), self._cells_of(node)[feature]
+        place = node_id(self.exact.data, node)
+        return PairPart(node, place, feature, name, part.contribution, value)
+
+    def _cells_of(self, node: int) -> Sequence[float | str]:
+        """The features of a node, (d,), as they stand in a table if they came from one."""
+        if node not in self._cells:
+            ((_, row),) = self.exact.rows.features(np.array([node]))
+            own, preparation = sp.csr_array(row).toarray()[0], self.exact.trained.preparation
+            self._cells[node] = own.tolist() if preparation is None else preparation.original(own)
+        return self._cells[node]
 
     @cached_property
-    def _own_features(self) -> list[float] | list[float | str]:
-        ((_, row),) = self.exact.rows.features(np.array([self.node]))
-        own = sp.csr_array(row).toarray()[0]
-        preparation = self.exact.trained.preparation
-        return own.tolist() if preparation is None else preparation.original(own)
+    def _cells(self) -> dict[int, Sequence[float | str]]:
+        return {}
 
     def _feature_name(self, feature: int) -> str | None:
         names = self.exact.feature_names
@@ -377,7 +433,10 @@ class Explanation:
         names = {"nodes": self.exact.data.node_ids, "features": self.exact.feature_names}.get(kind)
         if names is not None:
             return str(names[index])
-        return {"hops": f"hop {index}", "nodes": str(index)}.get(kind, f"feature {index}")
+        if kind == "hops":
+            hop, relation = self.hops[index]
+            return f"hop {hop}" if relation is None else f"hop {hop} {relation}"
+        return {"nodes": str(index)}.get(kind, f"feature {index}")
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:
@@ -415,7 +474,9 @@ class _Around:
     def label(self, node: int) -> str | None:
         """The name of the true class, if it is known."""
         data = self._exact.data
-        return None if data.labels[node] < 0 else str(data.class_names[data.labels[node]])
+        label, kind = data.labels[node], kind_of(data.labels)
+        known = kind.known(data.labels[node : node + 1])[0]
+        return str(kind.text(label, data.class_names)) if known else None
 
     def part(self, node: int, contribution: float) -> NodePart:
         far = int(self._distance[node])

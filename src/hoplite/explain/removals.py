@@ -106,6 +106,11 @@ def flips(
         raise ConfigError("the model knows one class only, so no removal changes a prediction.")
     whole = ExactModel(model, data, None if memory is None else parse_bytes(memory))
     index = node_index(whole.data, node)
+    if whole.trained.relations:
+        raise NoRemovals(
+            "the model has an operator for each direction or type of edges, and removals are "
+            "computed for one operator alone."
+        )
     nodes, exact = _within_reach(whole, index)
 
     def named(place: int) -> NodeName:
@@ -244,7 +249,7 @@ class _Search:
             features,
             feature_names=exact.data.feature_names,
             preparation=exact.trained.preparation,
-        )
+        ).with_loop_weight(exact.data.loop_weight)
 
 
 def _without(logits: np.ndarray, chosen: int) -> np.ndarray:
@@ -301,7 +306,7 @@ class Field:
         self.scale = operator.sign / half
         self._shift = (operator.shift - middle) / half
         normal = operator.normalized.matrix(graph, np.float64)
-        degrees = graph.adjacency.sum(axis=1, dtype=np.float64) + operator.loop
+        degrees = graph.adjacency.sum(axis=1, dtype=np.float64) + operator.loop_of(graph)
         far = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=self.hops + 1)
         inside = np.flatnonzero(far <= self.hops)
         self.place = np.full(graph.num_nodes, -1)

@@ -26,7 +26,8 @@ from hoplite.models import ModelConfig
 from hoplite.node_data import NodeData, StoredHops
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.engine import KnownRows, Propagation, RowView
-from hoplite.propagation.polynomial import iterate, next_hop
+from hoplite.propagation.polynomial import next_hop
+from hoplite.propagation.relations import propagation_of
 from hoplite.propagation.spmm import SparseMatrix
 
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
@@ -97,15 +98,11 @@ class GraphRows:
     @cached_property
     def _propagation(self) -> Propagation:
         config = self._config
-        return Propagation(self.data, config.operator, config.basis, config.hops, dtype=np.float64)
+        return propagation_of(self.data, config.operator, config.basis, config.hops, np.float64)
 
     def reach(self, node: int) -> np.ndarray:
-        owner = self._propagation
-        unit = torch.zeros(owner.num_nodes, 1, dtype=torch.float64)
-        unit[node] = 1
-        with threads_for(len(unit)):
-            hops = list(iterate(owner.matrix, owner.basis, unit, owner.hops))
-        return torch.cat(hops, dim=1).T.contiguous().numpy()
+        with threads_for(self.data.num_nodes):
+            return self._propagation.reach(node).contiguous().numpy()
 
     def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
         n, stored = self.data.num_nodes, self._features
@@ -136,7 +133,7 @@ class GraphRows:
 
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
         graph = self.data
-        return _ball(self.edges(inside), inside, nodes, graph.features[nodes])
+        return _ball(self.edges(inside), inside, nodes, graph.features[nodes], graph.loop_weight)
 
 
 class StoredRows:
@@ -248,7 +245,7 @@ class StoredRows:
         for part, rows in self.features(nodes):
             features[done : done + len(part)] = rows
             done += len(part)
-        return _ball(self.edges(inside), inside, nodes, features)
+        return _ball(self.edges(inside), inside, nodes, features, self.data.loop_weight)
 
     def _rows(self, nodes: np.ndarray, hops: list[int]) -> np.ndarray:
         first, last = (int(nodes[0]), int(nodes[-1]) + 1) if len(nodes) else (0, 0)
@@ -288,15 +285,18 @@ class StoredRows:
             )
 
 
-def _ball(rows: sp.csr_array, inside: np.ndarray, nodes: np.ndarray, features: Any) -> Graph:
+def _ball(
+    rows: sp.csr_array, inside: np.ndarray, nodes: np.ndarray, features: Any, loop_weight: float
+) -> Graph:
     """The graph of ``nodes`` from the ``rows`` of A of those ``inside``; A is symmetric.
 
-    The features have no names: they are in the model's order already.
+    The features have no names: they are in the model's order already. The weight of self-loops is
+    that of the whole graph.
     """
     found = rows.tocoo()
     ends = np.searchsorted(nodes, inside[found.row]), np.searchsorted(nodes, found.col)
     half = sp.csr_array((found.data, ends), shape=(len(nodes), len(nodes)))
-    return Graph(half.maximum(half.T), features)
+    return Graph(half.maximum(half.T), features).with_loop_weight(loop_weight)
 
 
 def _some_rows(matrix: CsrRows, nodes: np.ndarray) -> sp.csr_array:

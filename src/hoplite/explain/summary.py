@@ -41,12 +41,13 @@ class ClassScore(_Value, frozen=True):
     probability: float
 
 
-class HopPart(_Value, frozen=True):
+class HopPart(_Value, frozen=True, omit_defaults=True):
     """What a hop adds; its coefficient is None if it is more than one number."""
 
     hop: int
     coefficient: float | None
     contribution: float
+    relation: str | None = None  # None for hop 0, which is the same for all, or without relations
 
 
 class NodePart(_Value, frozen=True):
@@ -72,13 +73,14 @@ class FeaturePart(_Value, frozen=True):
 
 
 class PairPart(_Value, frozen=True):
-    """What one feature of one node adds."""
+    """What one feature of one node adds; ``value`` is that at this node, as of a FeaturePart."""
 
     node: int
     id: str | int
     feature: int
     name: str | None
     contribution: float
+    value: float | str | None = None
 
 
 class Strongest(_Value, Generic[T], frozen=True):
@@ -149,6 +151,28 @@ class Flips(_Value, frozen=True):
         return whole and not self.standardized
 
 
+class ValueFlip(_Value, frozen=True):
+    """A value of the explained node, now ``value``, with which it ``becomes`` another class.
+
+    That is from ``to`` on, which is ``side`` "above" or "below" the value, or where it is "equal"
+    to ``to``: a category, or 0 and 1. ``index`` is (the first) of its features.
+    """
+
+    index: int
+    name: str
+    value: float | str
+    to: float | str
+    side: str
+    becomes: str
+
+
+class Changes(_Value, frozen=True):
+    """How many values of the explained node were ``checked``, and which flip its prediction."""
+
+    checked: int
+    found: tuple[ValueFlip, ...]
+
+
 class Summary(_Value, frozen=True, rename={"class_": "class"}):
     """An explanation with the largest contributions of each kind; nothing in it is NaN."""
 
@@ -167,3 +191,4 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     node_features: StrongestPairs
     neighbourhood: Neighbourhood
     flips: Flips | None = None
+    changes: Changes | None = None

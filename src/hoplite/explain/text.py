@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from hoplite.explain.summary import Flips, NodePart, Removals, Summary
+from hoplite.explain.summary import Changes, Flips, NodePart, Removals, Summary, ValueFlip
 from hoplite.words import NOTHING, dataset_name, listing, model_name, number, plural, signed
 
 LONGEST = 80  # characters of a name in a sentence or a table
@@ -50,6 +50,15 @@ def feature_name(name: str | None, index: int) -> str:
     return short(name) if name else f"feature {index}"
 
 
+def cell(value: float | str | None) -> str:
+    """A value of a node: a text as it is, a number with six digits.
+
+    >>> cell(0.1234567), cell("2020-02-29"), cell(None) == NOTHING
+    ('0.123457', '2020-02-29', True)
+    """
+    return short(value) if isinstance(value, str) else number(value, 6)
+
+
 def decimals(values: Summary) -> int:
     """Decimals for all the numbers of an explanation, so that they can be added up by eye."""
     largest = max(abs(values.logit), *(abs(hop.contribution) for hop in values.hops))
@@ -71,7 +80,11 @@ def parts(values: Summary, by: str) -> list[Addend]:
     """The numbers that add up to the logit, ``by`` "hops", "nodes" or "features"."""
     if by == "hops":
         shown = [
-            Addend(str(hop.hop), hop.contribution, (number(hop.coefficient),))
+            Addend(
+                f"{hop.hop} {hop.relation or ''}".strip(),
+                hop.contribution,
+                (number(hop.coefficient),),
+            )
             for hop in values.hops
         ]
     elif by == "nodes":
@@ -84,7 +97,7 @@ def parts(values: Summary, by: str) -> list[Addend]:
             Addend(
                 feature_name(feature.name, feature.index),
                 feature.contribution,
-                (feature.value if isinstance(feature.value, str) else number(feature.value, 6),),
+                (cell(feature.value),),
             )
             for feature in values.features.top
         ]
@@ -123,10 +136,11 @@ def neighbourhood_table(values: Summary) -> Table:
 def pair_table(values: Summary) -> Table:
     """The strongest pairs of a node and one of its features."""
     places = decimals(values)
-    return ["node", "feature", "contribution"], [
+    return ["node", "feature", "value there", "contribution"], [
         [
             short(pair.id),
             feature_name(pair.name, pair.feature),
+            cell(pair.value),
             signed(pair.contribution, places),
         ]
         for pair in values.node_features.top
@@ -152,6 +166,37 @@ def flip_table(flips: Flips, places: int) -> Table:
     ]
 
 
+def change_table(changes: Changes) -> Table:
+    """The values of the node that, changed alone, change its prediction."""
+    return ["value of the node", "is", "would be", "becomes"], [
+        [short(one.name), cell(one.value), _wanted(one), short(one.becomes)]
+        for one in changes.found
+    ]
+
+
+def _wanted(flip: ValueFlip) -> str:
+    """
+    >>> _wanted(ValueFlip(0, "age", 41.0, 35.2, "below", "red"))
+    '35.2 or less'
+    """
+    date = isinstance(flip.to, str)
+    more = {"above": ("or more", "or later"), "below": ("or less", "or earlier"), "equal": ("", "")}
+    shown = short(flip.to) if isinstance(flip.to, str) else f"{flip.to:.15g}"
+    return f"{shown} {more[flip.side][date]}".rstrip()
+
+
+def change_sentence(values: Summary) -> str:
+    """What a value of the node itself can do, and that nothing else changes with it."""
+    changes = values.changes
+    if changes is None or not changes.checked:
+        return ""
+    node, name = short(values.node.id), short(values.node.predicted)
+    of = f"the {plural(changes.checked, 'value')} of node {node} itself that count most"
+    who = f"{len(changes.found):,}" if changes.found else "none"
+    text = f"of {of}, {who} would, changed alone, change the prediction from {name}."
+    return text[0].upper() + text[1:]
+
+
 def _class_and_distance(node: NodePart) -> tuple[str, str]:
     label, distance = node.label, node.distance
     return (
@@ -171,14 +216,14 @@ def quantity(values: Summary) -> str:
 
 
 def title(values: Summary) -> str:
-    """The question that the explanation answers: "Why node 7 is red and not blue"."""
+    """The question that is answered: "Why node 7 is predicted red and not blue"."""
     node, name = short(values.node.id, 40), short(values.class_, 40)
     predicted = values.node.predicted
     versus = "" if values.against is None else short(values.against, 40)
     if values.class_ == predicted:
-        return f"Why node {node} is {name}{f' and not {versus}' if versus else ''}"
+        return f"Why node {node} is predicted {name}{f' and not {versus}' if versus else ''}"
     rather = f" rather than {versus}" if versus else ""
-    return f"What speaks for {name}{rather} at node {node}, which is {short(predicted, 40)}"
+    return f"What speaks for {name}{rather} at node {node}, predicted {short(predicted, 40)}"
 
 
 def headline(values: Summary) -> str:
@@ -188,8 +233,9 @@ def headline(values: Summary) -> str:
     label = known.get(node.label) or f"Its label, however, is {short(node.label)}."
     name = model_name(model.model, model.gate)
     text = (
-        f"{name} labels node {short(node.id)} of {short(dataset_name(values.dataset))} as "
-        f"{short(node.predicted)}, with a probability of {percent(node.probability)}. {label}"
+        f"Node {short(node.id)} of {short(dataset_name(values.dataset))} is predicted "
+        f"{short(node.predicted)} by {name}, with a probability of {percent(node.probability)}. "
+        f"{label}"
     )
     if values.class_ == node.predicted:
         return text
@@ -213,7 +259,8 @@ def findings(values: Summary) -> list[str]:
             name += " itself"
         amount = signed(top.contribution, places)
         lines.append(f"The {noun} that counts most is {name}, with {amount}.")
-    return lines + ([flip_sentence(values.flips, values.node.predicted)] if values.flips else [])
+    lines += [flip_sentence(values.flips, values.node.predicted)] if values.flips else []
+    return lines + [line for line in [change_sentence(values)] if line]
 
 
 def exactness(values: Summary) -> str:
@@ -282,6 +329,10 @@ def terminal_explanation(values: Summary) -> list[tuple[str, Table] | str]:
         shown += [flip_sentence(values.flips, values.node.predicted)]
         shown += [("What would change the prediction", table)] if table[1] else []
         shown += [flip_coverage(values.flips, values.node.predicted)]
+    if values.changes:
+        table = change_table(values.changes)
+        shown += [line for line in [change_sentence(values)] if line]
+        shown += [("Values that would change the prediction", table)] if table[1] else []
     return shown
 
 

@@ -20,6 +20,9 @@ from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
 from hoplite.json_files import read_json
 from hoplite.lab.machine import QUIET, Machine
+from hoplite.selection.ledger import SETTINGS
+from hoplite.selection.ranking import PROTOCOLS, Summary, train_command
+from hoplite.training.results import Figures
 from hoplite.words import dataset_name, model_name
 
 FORMAT = 1
@@ -82,6 +85,7 @@ class Accuracy(Trained):
     command: str | None = None
     date: str | None = None
     hoplite: str | None = None
+    figures: Figures | None = None  # beside the accuracy, of the same trainings
 
     @property
     def one_seed(self) -> bool:
@@ -214,7 +218,7 @@ class Results:
     """The whole file; any section may be missing or empty."""
 
     format: Literal[1] = FORMAT
-    kind: str | None = None  # full or quick
+    kind: str | None = None  # full or quick; search: what one `hoplite search` chose
     command: str | None = None
     datasets: list[str] | None = None
     seeds: int | None = None
@@ -236,6 +240,11 @@ class Results:
         """Whether settings that were chosen beforehand were trained, without a search."""
         return self.kind == "quick"
 
+    @property
+    def searched(self) -> bool:
+        """Whether it is one search alone, and not the paper's experiments."""
+        return self.kind == "search"
+
     def of(self, protocol: str) -> list[Accuracy]:
         """The accuracies of one protocol."""
         return [entry for entry in self.accuracy if entry.protocol == protocol]
@@ -254,14 +263,19 @@ class Results:
 
 
 def load_results(folder: str | os.PathLike[str]) -> Results:
-    """The checked content of ``folder/results.json``; HopliteError if that is not there."""
+    """The checked content of ``folder/results.json``, or of a finished search in ``folder``.
+
+    HopliteError if neither is there.
+    """
     path = Path(folder) / FILE
+    if not path.exists() and (Path(folder) / SETTINGS).is_file():
+        return _of_search(Path(folder))
     try:
         content = read_json(path, dict[str, Any])
     except FileNotFoundError:
         raise HopliteError(
             f"{path} does not exist; `hoplite reproduce --out {folder}`, or with --quick, writes "
-            "it."
+            "it, and `hoplite search` writes what can be shown instead."
         ) from None
     except OSError as error:
         raise HopliteError(f"cannot read {path}: {error.strerror}.") from None
@@ -271,6 +285,56 @@ def load_results(folder: str | os.PathLike[str]) -> Results:
         return as_results(content)
     except ValueError as error:
         raise HopliteError(f"{path} holds no results that can be shown: {error}.") from None
+
+
+def _of_search(folder: Path) -> Results:
+    """What a search chose, under each protocol that it was finished for."""
+    entries = []
+    for protocol in PROTOCOLS:
+        path = folder / f"{protocol}.json"
+        try:
+            found = read_json(path, Summary)
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:
+            raise HopliteError(f"{path} cannot be shown: {error}.") from None
+        if found.score != "accuracy":
+            raise HopliteError(
+                f"the search in {folder} was for {found.score.replace('_', ' ')}, and a page shows "
+                f"accuracies of classes only; the figures of what it chose are in {path}."
+            )
+        if found.test_mean is None or found.test_std is None:
+            raise HopliteError(
+                f"{path} has no test accuracy, which a page shows; give the dataset test nodes and "
+                "search in another folder."
+            )
+        entries.append(
+            Accuracy(
+                protocol=protocol,
+                dataset=found.dataset,
+                model=found.model,
+                gate=found.config.get("gate"),
+                cut=found.cut,
+                configurations=found.configurations,
+                runs=found.runs,
+                minutes=found.cpu_minutes,
+                config=found.config,
+                seeds=found.seeds,
+                val_mean=found.val_mean,
+                val_std=found.val_std,
+                test_mean=found.test_mean,
+                test_std=found.test_std,
+                val=found.val,
+                test=found.test,
+                command=train_command(found.dataset, found.model, found.config, len(found.seeds)),
+                hoplite=found.hoplite,
+                figures=found.figures,
+            )
+        )
+    if not entries:
+        raise HopliteError(f"the search in {folder} is not finished; run it again first.")
+    datasets = list(dict.fromkeys(entry.dataset for entry in entries))
+    return Results(kind="search", datasets=datasets, accuracy=entries)
 
 
 def as_results(content: dict[str, Any]) -> Results:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from hoplite.config import choice_setting, flag_setting, number_setting
 from hoplite.models.base import Model, Weights, build_model
+from hoplite.models.blocks import HopBlocks
 from hoplite.models.egc import EGC
 from hoplite.models.gat import GAT
 from hoplite.models.gcn import GCN
@@ -34,6 +35,7 @@ for model in (
     EGC,
     LGC,
     HyperLGC,
+    HopBlocks,
     GCN,
     GAT,
 ):
@@ -46,6 +48,7 @@ __all__ = [
     "LGC",
     "MODELS",
     "SGC",
+    "HopBlocks",
     "HyperLGC",
     "Model",
     "ModelConfig",

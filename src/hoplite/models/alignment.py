@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.errors import ConfigError, HopliteWarning, ModelFileError
+from hoplite.errors import ConfigError, HopliteWarning, ModelFileError, some_of
 from hoplite.graph import Graph
+from hoplite.labels import CLASSES, kind_of, known_labels
 from hoplite.models import MODELS, ModelConfig
 from hoplite.node_data import NodeData, StoredHops
+from hoplite.operators import find_operator
 from hoplite.preparation import Preparation, changes
+from hoplite.relations import types_of
 
 PIECE = 1 << 20  # numbers of X looked at at a time
 LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
 
 
-def aligned_graph(graph: Graph, num_features: int, feature_names: tuple[str, ...] | None) -> Graph:
-    """``graph``, with its features in the model's order; see :func:`aligned_columns`."""
+def aligned_graph(
+    graph: Graph,
+    num_features: int,
+    feature_names: tuple[str, ...] | None,
+    loop_weight: float | None = None,
+    relations: dict[str, float] | None = None,
+) -> Graph:
+    """``graph``, with its features in the model's order and its self-loops of the model's weight.
+
+    See :func:`aligned_columns`.
+    """
+    if loop_weight is not None:
+        graph = graph.with_loop_weight(loop_weight)
+    if relations or graph.relations:
+        check_relations([relation.name for relation in graph.relations], relations or {})
+        graph = graph.with_relations(relations or {})
     columns = aligned_columns(graph, num_features, feature_names)
     if columns is None:
         return graph
@@ -66,8 +83,8 @@ def class_names_of(
     """
     texts = tuple(str(value) for value in classes)
     names, labels = tuple(graph.class_names or ()), np.asarray(graph.labels)[nodes]
-    known = labels >= 0
-    if not known.any():
+    known = known_labels(labels)
+    if kind_of(labels) is not CLASSES or not known.any():
         return texts, []
     own = np.array(names, dtype=object)[labels[known]]
     if y.dtype.kind in "biuf" and np.array_equal(y[known], labels[known]):
@@ -98,10 +115,9 @@ def check_classes(
         )
     unknown = [] if numbered else [name for name in names if name not in known]
     if unknown:
-        shown = ", ".join(class_names[:5]) + (", ..." if len(class_names) > 5 else "")
         raise ModelFileError(
-            f"the graph has class {unknown[0]!r}, which the model does not know ({shown}); "
-            "use this graph's own model, or leave out its labels."
+            f"the graph has class {unknown[0]!r}, which the model does not know "
+            f"({some_of(class_names)}); use this graph's own model, or leave out its labels."
         )
 
 
@@ -130,7 +146,7 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
     )
 
 
-def check_stored(stored: StoredHops, config: ModelConfig) -> None:
+def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | None = None) -> None:
     """ConfigError unless the hop features are those that such a model reads."""
     stored.require_complete()
     if not config.kind.rows_alone:
@@ -145,11 +161,50 @@ def check_stored(stored: StoredHops, config: ModelConfig) -> None:
                 f"{option} is {getattr(config, option)!r} but {stored.folder} was "
                 f"made with {getattr(stored, option)!r}; a model and its store must agree."
             )
+    check_loops(stored, loop_weight)
     if config.hops > stored.hops:
         raise ConfigError(
             f"hops is {config.hops} but {stored.folder} has {stored.hops}; "
             f"add more with `hoplite propagate ... --hops {config.hops} --out {stored.folder}`."
         )
+
+
+def check_relations(found: Sequence[str], wanted: Mapping[str, float]) -> None:
+    """ModelFileError unless a model that knows ``wanted`` relations can read the ``found`` ones.
+
+    Some of them may lack: of these there is no edge.
+    """
+    if wanted and not found:
+        raise ModelFileError(
+            f"the model was trained with directions or types of edges ({some_of(wanted)}), which "
+            "the graph does not keep; load it as in training: with directed=True, type=..., or "
+            "prepare=model."
+        )
+    for name in found:
+        if not wanted:
+            raise ModelFileError(
+                f"the graph keeps directions or types of edges ({some_of(found)}) but the model "
+                "was trained without; load the graph without directed and type."
+            )
+        if name not in wanted:
+            known = types_of(wanted)
+            new = [*[one for one in types_of(found) if one not in known], name][0]
+            raise ModelFileError(
+                f"the graph has edges of type {new!r}, which the model does not know "
+                f"({some_of(known)}); leave these edges out, or train a model with them."
+            )
+
+
+def check_loops(stored: StoredHops, loop_weight: float | None) -> None:
+    """ConfigError unless self-loops in the store's S have the model's weight."""
+    own = stored.loop_weight
+    if not find_operator(stored.operator).loop or loop_weight in (None, own):
+        return
+    raise ConfigError(
+        f"{stored.folder} has self-loops of weight {own:g} in its operator but the model has "
+        f"{loop_weight:g}, the mean weight of an edge in its training; make a store for it with "
+        "`hoplite propagate --prepare MODEL_DIR`, or give the dataset itself."
+    )
 
 
 def labels_in(graph: Graph, class_names: tuple[str, ...]) -> np.ndarray:
@@ -190,8 +245,8 @@ def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
             part = data.feature_rows(start, min(start + step, n))[:, new]
             nodes += int(np.count_nonzero((part != 0).any(axis=1)))
         warnings.warn(
-            f"{nodes:,} of {n:,} nodes have a value of {', '.join(columns)} that the "
-            "model does not know; it counts as none.",
+            f"{nodes:,} of {n:,} nodes {'has' if nodes == 1 else 'have'} a value of "
+            f"{', '.join(columns)} that the model does not know; it counts as none.",
             HopliteWarning,
             stacklevel=5,
         )

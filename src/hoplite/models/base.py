@@ -9,12 +9,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, some_of
 from hoplite.models.settings import TRAINING, ModelConfig
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ class Model(ABC):
     rows_alone: ClassVar[bool] = False
     # for what a hop of a node has a coefficient of its own: all ("hop"), each "class" or "feature"
     coefficient_per: ClassVar[str] = "hop"
+    takes_relations: ClassVar[bool] = False  # whether it has coefficients for each relation
     gated: ClassVar[bool] = False  # whether every node has coefficients of its own
+    map_per_hop: ClassVar[bool] = False  # whether every hop has a Theta of its own: (k + 1, d, m)
     many_at_once: ClassVar[bool] = True  # whether runs gain from training together
     kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
     columns: ClassVar[str] = "classes"  # what it propagates under dropout: "classes" or "features"
@@ -81,8 +84,10 @@ class Model(ABC):
             cls.Settings = dataclass(frozen=True)(made)
         cls.Settings.kind = cls
 
-    def __init__(self, config: ModelConfig, num_features: int, num_classes: int) -> None:
-        self.config = config
+    def __init__(
+        self, config: ModelConfig, num_features: int, num_classes: int, relations: int = 1
+    ) -> None:
+        self.config, self.relations = config, relations
         self.num_features = num_features
         self.num_classes = num_classes
 
@@ -98,16 +103,19 @@ class Model(ABC):
         return cls
 
     def initial(self, generator: torch.Generator | None) -> Weights:
-        """First weights of one run: Theta ~ U(-1/sqrt(m), 1/sqrt(m)), then the filter's.
+        """First weights of one run: Theta, then the filter's.
 
         Without a generator nothing is drawn: only the shapes mean something.
         """
-        shape = (self.num_features, self.num_classes)
-        weights = {"theta": uniform(shape, self.num_classes, generator)}
-        weights |= self.initial_filter(generator)
+        weights = {"theta": self.initial_map(generator)} | self.initial_filter(generator)
         if self.config.bias:
             weights["bias"] = torch.zeros(self.num_classes)
         return weights
+
+    def initial_map(self, generator: torch.Generator | None) -> Tensor:
+        """First Theta of one run: ~ U(-1/sqrt(m), 1/sqrt(m))."""
+        shape = (self.num_features, self.num_classes)
+        return uniform(shape, self.num_classes, generator)
 
     def initial_filter(self, generator: torch.Generator | None) -> Weights:
         """First weights of the filter of one run."""
@@ -157,6 +165,10 @@ class Model(ABC):
         """c_0 .. c_k per run, (R, k + 1), without gates; None means one-hot at k."""
         raise ConfigError(f"a {self.name} has no filter coefficients; use a linear model.")
 
+    def maps(self, weights: Weights) -> Tensor:
+        """Theta of every hop: (R, k + 1, d, m), or (R, 1, d, m) if it is the same for all."""
+        return weights["theta"] if self.map_per_hop else weights["theta"].unsqueeze(1)
+
     def node_coefficients(self, weights: Weights, view: RowView) -> list[Tensor]:
         """What hop i of the view's nodes is multiplied with beside Theta, i = 0 .. k; one run.
 
@@ -179,9 +191,23 @@ class Model(ABC):
         return math.inf
 
 
-def build_model(config: ModelConfig, num_features: int, num_classes: int) -> Model:
-    """The model that ``config`` is of, for ``num_features`` inputs and ``num_classes`` outputs."""
-    return config.kind.reading(config)(config, num_features, num_classes)
+def build_model(
+    config: ModelConfig, num_features: int, num_classes: int, relations: Collection[str] = ()
+) -> Model:
+    """The model that ``config`` is of, for ``num_features`` inputs and ``num_classes`` outputs.
+
+    ConfigError if the graph has ``relations`` and the model does not know what to do with them.
+    """
+    kind = config.kind.reading(config)
+    if relations and not kind.takes_relations:
+        raise ConfigError(
+            f"the graph keeps directions or types of edges ({some_of(relations)}), and "
+            f"{config.model} has one operator for all; use lgc, or load the graph without directed "
+            "and type."
+        )
+    if not relations:
+        return kind(config, num_features, num_classes)
+    return kind(config, num_features, num_classes, len(relations))
 
 
 def uniform(shape: tuple[int, ...], size: int, generator: torch.Generator | None) -> Tensor:

@@ -30,19 +30,27 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     kind, config = model.config.kind, model.config
     if not kind.linear or kind.gated or kind.coefficient_per != "hop":
         raise ConfigError(
-            f"a {config.model} is no linear map of hop features; export an sgc, egc or lgc."
+            f"a {config.model} is no linear map of hop features; export an sgc, egc, lgc or blocks."
+        )
+    if model.relations:
+        raise ConfigError(
+            "the model has a polynomial for each direction or type of edges, of which no hop "
+            "features are exported; train one without directed and type to export it."
         )
     if config.standardize:
         raise ConfigError(
             "the model standardises its outputs over all nodes of a graph, which hop features of "
             "one node do not tell; train it with standardize=False to export it."
         )
-    theta, task = model.weights["theta"].detach().numpy(), model.task
-    blocks, found = model.coefficients_[:, None, None] * theta, model.weights.get("bias")
-    none = np.zeros(theta.shape[1])
+    maps, task = model.maps_, model.task
+    blocks, found = model.coefficients_[:, None, None] * maps, model.weights.get("bias")
+    none = np.zeros(maps.shape[-1])
     bias = none if found is None else found.detach().numpy()
-    weight, bias = task.rescaled(blocks.reshape(-1, theta.shape[1]), bias)
-    shift = {"shift": none - task.decisions(none)} if task.has_classes else {}
+    blocks = blocks.reshape(-1, maps.shape[-1])
+    weight, bias = task.rescaled(blocks, bias)
+    shift = {}
+    if task.exclusive:
+        shift["shift"] = task.rescaled(blocks, none - task.decisions(none))[1]
     arrays = {"weight": weight, "bias": bias} | shift
     return {name: values.astype(np.float32) for name, values in arrays.items()}
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class LGC(Polynomial):
-    """c_i = alpha_i.
+    """c_i = alpha_i; with relations alpha has 1 + R k values, see :mod:`hoplite.relations`.
 
     >>> LGC.largest(2.0, 2).tolist()
     [2.0, 2.0, 2.0]
@@ -28,10 +28,11 @@ class LGC(Polynomial):
     learned = "alpha"
     homogeneous = True
     theorem = 1
+    takes_relations = True
     Settings = BasisSettings
 
     def initial_filter(self, generator: torch.Generator | None) -> Weights:
-        return {"alpha": start_coefficients(self.config, generator)}
+        return {"alpha": start_coefficients(self.config, generator, self.relations)}
 
     def coefficients(self, weights: Weights) -> Tensor | None:
         return weights["alpha"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hoplite.bases import basis_choices, find_basis
 from hoplite.config import MOST_HOPS, choice_setting, flag_setting, number_setting, setting
@@ -53,16 +53,21 @@ class StartSettings(PolynomialSettings):
     )
 
 
-@dataclass(frozen=True)
-class BasisSettings(StartSettings):
+def basis_setting() -> Any:
     """Of polynomials in any basis."""
-
-    basis: str = setting(
+    return setting(
         "monomial",
         f"{basis_choices()}.",
         lambda name, value: str(find_basis(value, name)),
         store="a store's own",
     )
+
+
+@dataclass(frozen=True)
+class BasisSettings(StartSettings):
+    """Of polynomials in any basis that learn their coefficients."""
+
+    basis: str = basis_setting()
 
 
 class Polynomial(Model):
@@ -83,14 +88,18 @@ class Polynomial(Model):
         return view.combine(weights["theta"], self.coefficients(weights), dropout)
 
 
-def start_coefficients(config: ModelConfig, generator: torch.Generator | None) -> Tensor:
-    """First values of alpha_0 .. alpha_k, shape (k + 1,).
+def start_coefficients(
+    config: ModelConfig, generator: torch.Generator | None, relations: int = 1
+) -> Tensor:
+    """First values of alpha_0 .. alpha_k, shape (k + 1,); of R relations (1 + R k,).
 
     ``random`` is the paper's U(-1/sqrt(k), 1/sqrt(k)); ``lowpass`` is (0.8 s)^i with s = -1 for
-    the Laplacian, whose smooth signals have eigenvalues near 0, and s = 1 otherwise.
+    the Laplacian, whose smooth signals have eigenvalues near 0, and s = 1 otherwise. Relations
+    share it: each has an R-th of it, but for alpha_0.
     """
-    drawn = uniform((config.hops + 1,), max(config.hops, 1), generator)
+    drawn = uniform((1 + relations * config.hops,), max(config.hops, 1), generator)
     if config.start == "random" or generator is None:
         return drawn
     ratio = LOWPASS_DECAY * find_operator(config.operator).sign
-    return ratio ** torch.arange(config.hops + 1, dtype=torch.float32)
+    own = ratio ** torch.arange(config.hops + 1, dtype=torch.float32)
+    return torch.cat([own[:1], (own[1:] / relations).repeat(relations)])

@@ -30,7 +30,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -48,7 +48,7 @@ from hoplite.models.base import Weights
 from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
 
-FORMAT = 1
+FORMATS = (1, 2)  # earlier versions read 1 alone, the classes that they know
 CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE = "config.json", "weights.safetensors", "result.json"
 NEW, UNFINISHED = ".hoplite-new", ".hoplite-new.tmp"
 NO_RESULT, REPLACED = "no-result", "replaced"
@@ -76,9 +76,11 @@ class ModelFile:
     feature_names: tuple[str, ...] | None
     training: dict[str, Any]
     preparation: Preparation | None = None  # of the columns of tables
+    loop_weight: Annotated[float, Meta(gt=0)] | None = 1.0  # None: of any graph, its own
+    relations: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
     module: str = ""  # that makes the model known, if it is not one of Hoplite's own
     weights_sha256: str = ""  # written by :func:`write_folder`
-    format: Literal[1] = FORMAT
+    format: Literal[1, 2] = 1
 
     def __post_init__(self) -> None:
         names = self.feature_names
@@ -167,7 +169,7 @@ def write_folder(
     data = save_tensors({name: value.contiguous() for name, value in weights.items()})
     model = dataclasses.replace(model, weights_sha256=hashlib.sha256(data).hexdigest())
     try:
-        config = {"format": FORMAT} | dataclasses.asdict(model)
+        config = {"format": model.format} | dataclasses.asdict(model)
         for name in ("module", "preparation"):
             if not config[name]:
                 del config[name]
@@ -320,7 +322,7 @@ def _read_config(path: Path) -> ModelFile:
     try:
         content = parse_json(read_regular(path, MOST_BYTES), dict[str, Any])
         settings = content.get("model")
-        if content.get("format") != FORMAT or not isinstance(settings, dict):
+        if content.get("format") not in FORMATS or not isinstance(settings, dict):
             raise ModelFileError(f"{path} is not a model that this version of Hoplite can read.")
         found = msgspec.convert(content, ModelFile)
         if found.module and not is_known(settings.get("model")):

@@ -7,6 +7,7 @@ here needs torch, so that wrong settings are told at once.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from hoplite.config import Checked, TrainingConfig, flag_setting
 from hoplite.errors import ConfigError, check_choice, nearest_hint
+from hoplite.preparation import TableOptions
 
 if TYPE_CHECKING:
     from hoplite.models.base import Model
@@ -91,7 +93,7 @@ class ModelConfig(Checked, metaclass=_ByName):
 
     def size(self) -> str:
         """What is told of the settings beside the model's name."""
-        return self.kind.size.format(self)
+        return re.sub(r"\b1 (hidden unit|\w+?)s\b", r"1 \1", self.kind.size.format(self))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values: the model's name, and its settings."""
@@ -236,6 +238,11 @@ def own_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """
     own, known = find_model(model).settings(), all_settings()
     for name, value in options.items():
+        if name in TableOptions.names() and name not in known:
+            raise ConfigError(
+                f"{name!r} says how data are read, not trained; give it to hoplite.load or "
+                "Graph.from_..., and train on the graph that it returns."
+            )
         if name not in known:
             raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
         if name not in own and value != known[name].default:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,7 +15,8 @@ import torch
 from torch import Tensor
 
 from hoplite.convert import converted
-from hoplite.errors import ConfigError, HopliteError, ModelFileError
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError
+from hoplite.graph import Split
 from hoplite.models import Model, ModelConfig, Weights, build_model
 from hoplite.models.alignment import (
     LEFT_OUT,
@@ -21,6 +24,7 @@ from hoplite.models.alignment import (
     aligned_graph,
     check_classes,
     check_prepared,
+    check_relations,
     check_stored,
 )
 from hoplite.models.export import hop_arrays, hop_module, write_onnx
@@ -29,9 +33,12 @@ from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation
 from hoplite.propagation.engine import Propagation
-from hoplite.tasks import USUAL, Task, find_task
+from hoplite.propagation.relations import propagation_of
+from hoplite.tasks import USUAL, Conformal, Task, find_task
 
 TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
+CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
+SPLIT = "split"  # of a model's training: the split it had, see split_facts
 MOST_IDLE = 1 << 16  # a setting that the model does not use may be this much above its weights
 
 
@@ -48,6 +55,8 @@ class TrainedModel:
     feature_names : names of the d features, if the data had them
     training : what is worth knowing of the training (settings, seed, validation accuracy)
     preparation : how the features come from the columns of tables, if they did
+    loop_weight : of the self-loops in S, for every graph; None for each graph's own
+    relations : the relations that it knows, with the weights of their self-loops; none for most
     """
 
     config: ModelConfig
@@ -57,6 +66,8 @@ class TrainedModel:
     feature_names: tuple[str, ...] | None = None
     training: dict[str, Any] = field(default_factory=dict)
     preparation: Preparation | None = None
+    loop_weight: float | None = None
+    relations: dict[str, float] = field(default_factory=dict)
 
     @property
     def num_classes(self) -> int:
@@ -67,6 +78,27 @@ class TrainedModel:
         """What the model was trained for, which reads its outputs."""
         task, state = find_task(self.training.get("task", USUAL)), self.training.get(TASK_STATE)
         return task if state is None else task.restored(state)
+
+    def settle(
+        self, labels: np.ndarray, logits: np.ndarray, *, threshold: str, calibrate: bool
+    ) -> Task:
+        """Let validation nodes, with their outputs (n, m), decide what is read of the outputs.
+
+        That is the threshold, then the temperature if they shall ``calibrate``; and their scores
+        are kept for prediction sets. Returns the task, which the model then has.
+        """
+        task = self.task.tuned(threshold, labels, logits)
+        task = task.calibrated(labels, logits) if calibrate else task
+        self.training[TASK_STATE] = task.state()
+        if task.has_sets:
+            scores = task.strangeness(labels, logits)
+            kept = (
+                Conformal.of_classes(scores, labels, self.num_classes)
+                if task.has_classes
+                else Conformal.of(scores)
+            )
+            self.training[CONFORMAL] = dataclasses.asdict(kept)
+        return task
 
     @property
     def left_out_classes(self) -> tuple[str, ...]:
@@ -79,11 +111,22 @@ class TrainedModel:
     def coefficients_(self) -> np.ndarray:
         """c_0 .. c_k in the model's basis; the baselines have none.
 
-        For hLGC the ungated alpha; its feature gate has none, so there they are 1.
+        For hLGC the ungated alpha; its feature gate has none, so there they are 1, and so they are
+        for hop blocks, whose filters are in :attr:`maps_`. With relations a row for each,
+        (R, k + 1), all of which have the c_0 that they share.
         """
         many = self._model().coefficients(self._stacked())
         values = torch.eye(self.config.hops + 1)[-1] if many is None else many[0]
-        return values.detach().numpy().copy()
+        values = values.detach().numpy().copy()
+        if not self.relations:
+            return values
+        own = values[1:].reshape(len(self.relations), -1)
+        return np.column_stack([np.full(len(own), values[0]), own])
+
+    @property
+    def maps_(self) -> np.ndarray:
+        """Theta of every hop: (k + 1, d, m), or (1, d, m) if it is the same for all."""
+        return self._model().maps(self._stacked())[0].detach().numpy()
 
     def logits(self, data: NodeData) -> np.ndarray:
         """Logits of every node: (n, m); ModelFileError unless the data fits the model.
@@ -108,7 +151,8 @@ class TrainedModel:
             check_classes(data, self.class_names, self.left_out_classes)
         check_prepared(data, self.preparation)
         if stored is not None:
-            check_stored(stored, config)
+            check_stored(stored, config, self.loop_weight)
+            check_relations((), self.relations)
             columns = aligned_columns(stored, self.num_features, self.feature_names)
             rows = stored_logits(self._model(), self._stacked(), stored, columns, memory)
             for first, part in rows:
@@ -119,11 +163,15 @@ class TrainedModel:
                 "predict from it."
             )
         else:
-            graph = aligned_graph(data.in_memory(), self.num_features, self.feature_names)
-            yield (
-                0,
-                self.logits_from(Propagation(graph, config.operator, config.basis, config.hops)),
+            graph = aligned_graph(
+                data.in_memory(),
+                self.num_features,
+                self.feature_names,
+                self.loop_weight,
+                self.relations,
             )
+            own = propagation_of(graph, config.operator, config.basis, config.hops)
+            yield 0, self.logits_from(own)
 
     def logits_from(self, propagation: Propagation) -> np.ndarray:
         """Logits of every node from a propagation that is already set up: (n, m)."""
@@ -136,12 +184,62 @@ class TrainedModel:
             return self._model().logits(weights, propagation.view())[:, 0].numpy()
 
     def predict_proba(self, data: NodeData) -> np.ndarray:
-        """Class probabilities of every node: (n, m), rows sum to 1; of numbers, these: (n, 1)."""
+        """Class probabilities of every node: (n, m), rows sum to 1; of numbers, these: (n, 1).
+
+        Column c is that of ``class_names[c]``. Calibrated if the model was trained so.
+        """
         return self.task.link(self.logits(data))
 
     def predict(self, data: NodeData) -> np.ndarray:
-        """Class index of every node, or its number: (n,)."""
+        """Class index of every node, or its number: (n,); of several labels 0 and 1: (n, m)."""
         return self.task.predict(self.logits(data))
+
+    def prediction_sets(
+        self, data: NodeData, coverage: float = 0.9, *, by_class: bool = False
+    ) -> np.ndarray:
+        """Sets that hold the true label of a node with a probability of at least ``coverage``.
+
+        Of classes bool (n, m): which are in a node's set; it may have several, or none. Of numbers
+        (n, 2): the ends of an interval. They are made by split conformal prediction on the
+        validation nodes of the training, see :class:`hoplite.tasks.Conformal`; ConfigError if it
+        had none. With ``by_class`` the nodes of every class are covered so; without, they are in
+        the mean, and HopliteWarning tells of a class that is covered far less.
+        """
+        most = self.set_quantile(coverage, by_class=by_class)
+        return self.task.sets(self.logits(data), most)
+
+    def set_quantile(self, coverage: float, *, by_class: bool = False) -> float | np.ndarray:
+        """How strange a label may be in the sets of this coverage, see :meth:`Task.strangeness`.
+
+        With ``by_class`` of each class: (m,).
+        """
+        state = self.training.get(CONFORMAL)
+        if not self.task.has_sets:
+            raise ConfigError(f"there are no prediction sets of {self.task.name}; leave them out.")
+        if state is None:
+            raise ConfigError(
+                "the model keeps no scores of validation nodes, of which prediction sets are made; "
+                "train it again, on a graph with validation nodes."
+            )
+        kept = Conformal.restored(state)
+        if by_class:
+            if len(kept.classes) != self.num_classes or not self.task.has_classes:
+                raise ConfigError(
+                    "by_class is True, but the model keeps no scores of each class: it predicts "
+                    "numbers, or is of an earlier version; leave it out, or train it again."
+                )
+            return kept.quantiles(coverage)
+        worst = kept.least_covered(coverage)
+        if worst is not None:
+            place, share, nodes = worst
+            warnings.warn(
+                f"sets that cover {100 * coverage:g} % of all nodes cover {100 * share:.0f} % of "
+                f"class {self.class_names[place]!r} alone (of its {nodes:,} validation nodes); "
+                "--by-class (by_class=True) covers every class as much.",
+                HopliteWarning,
+                stacklevel=2,
+            )
+        return kept.quantile(coverage)
 
     def save(
         self,
@@ -162,7 +260,10 @@ class TrainedModel:
             self.feature_names,
             self.training,
             self.preparation,
+            self.loop_weight,
+            self.relations,
             "" if module.startswith("hoplite.models.") else module,
+            format=self.task.saved_as,
         )
         write_folder(folder, model, self.weights, result, overwrite=overwrite)
         return Path(folder)
@@ -175,8 +276,10 @@ class TrainedModel:
         the weight is c_i Theta. ConfigError for models that are no such sum.
 
         Of a model of classes there is also ``shift`` (m,): the class is argmax(logits - shift). It
-        is 0, but log(t / (1 - t)) for a class that begins at a chosen threshold t. Of a model of
-        numbers, instead of the logits these are the numbers themselves, in their units.
+        is 0, but log(t / (1 - t)) for a class that begins at a chosen threshold t. The logits of a
+        calibrated model are divided by its temperature, so that their softmax are the
+        probabilities. Of a model of numbers these are instead the numbers themselves, in their
+        units.
         """
         return hop_arrays(self)
 
@@ -204,10 +307,12 @@ class TrainedModel:
             found.feature_names or None,
             found.training,
             found.preparation,
+            found.loop_weight,
+            found.relations,
         )
 
     def _model(self) -> Model:
-        return build_model(self.config, self.num_features, self.num_classes)
+        return build_model(self.config, self.num_features, self.num_classes, self.relations)
 
     def _stacked(self) -> dict[str, Tensor]:
         return {name: value.unsqueeze(0) for name, value in self.weights.items()}
@@ -215,9 +320,18 @@ class TrainedModel:
     def __repr__(self) -> str:
         config = self.config
         return (
-            f"TrainedModel({config.model}, {config.size()}, "
-            f"features={self.num_features}, classes={self.num_classes})"
+            f"TrainedModel({config.model}, {config.size()}, features={self.num_features}, "
+            f"{'classes' if self.task.has_classes else 'outputs'}={self.num_classes})"
         )
+
+
+def split_facts(split: Split) -> dict[str, Any]:
+    """By which the split of a training is known again: the sizes of its parts, and its note.
+
+    >>> split_facts(Split([0, 2], [1], note="mine"))
+    {'train': 2, 'val': 1, 'test': 0, 'note': 'mine'}
+    """
+    return {**split.sizes(), "note": split.note}
 
 
 def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
@@ -236,7 +350,7 @@ def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
     """The shapes that the weights must have; None if those that are there are far too few."""
     if found.num_features > sum(math.prod(shape) for shape in there.values()) + MOST_IDLE:
         return None
-    model = build_model(found.config, found.num_features, len(found.class_names))
+    model = build_model(found.config, found.num_features, len(found.class_names), found.relations)
     refusal = model.refusal(there)
     if refusal is not None:
         raise ModelFileError(f"the model was saved by an earlier version: {refusal}.")

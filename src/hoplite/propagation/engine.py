@@ -1,10 +1,11 @@
 """Propagation: the operator and features of one graph, evaluated on the rows that are needed.
 
 A model is evaluated on a View of some rows, wherever these are: in memory or in files. It sees
-them as a RowView, which answers three questions, for R runs at once (theta: (R, d, m),
+them as a RowView, which answers four questions, for R runs at once (theta: (R, d, m),
 coefficients: (R, k + 1)):
 
     combine       sum_i c_i p_i(S) X Theta      (rows, R, m)
+    sum_of_blocks sum_i p_i(S) X Theta_i        (rows, R, m)
     hop_outputs   p_i(S) X Theta, each i         (k + 1, rows, R, m)
     hop_features  p_i(S) X, each i               (k + 1, rows, R or 1, d), constant
 """
@@ -28,7 +29,14 @@ from hoplite.operators import Operator, find_operator
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
 from hoplite.propagation.orders import DENSE_GAIN
-from hoplite.propagation.polynomial import combine, gather_hops, hop_stack, iterate, last_hop
+from hoplite.propagation.polynomial import (
+    block_sum,
+    combine,
+    gather_hops,
+    hop_stack,
+    iterate,
+    last_hop,
+)
 from hoplite.propagation.spmm import SparseMatrix, matmul
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
@@ -43,6 +51,7 @@ class Filter(Protocol):
 
     linear: ClassVar[bool]
     gated: ClassVar[bool]
+    map_per_hop: ClassVar[bool]
     kept_hops: ClassVar[str]
     num_classes: int
 
@@ -91,6 +100,7 @@ class Propagation:
         hops: int = 2,
         dtype: Any = None,
     ) -> None:
+        graph.refuse_relations("this")
         self.basis = find_basis(basis)
         dtype = graph.features.dtype if dtype is None else np.dtype(dtype)
         matrix = find_operator(operator).matrix(graph, dtype, self.basis)
@@ -105,6 +115,21 @@ class Propagation:
     @property
     def dtype(self) -> torch.dtype:
         return self.features.dtype
+
+    @property
+    def nonzeros(self) -> int:
+        """Of all operators."""
+        return self.matrix.nnz
+
+    @property
+    def slices(self) -> int:
+        """How many hop features there are."""
+        return self.hops + 1
+
+    def reach(self, node: int) -> Tensor:
+        """The rows ``node`` of p_0(S) .. p_k(S): (k + 1, n)."""
+        unit = _unit(self.num_nodes, torch.tensor([node]), self.dtype)
+        return torch.cat(list(iterate(self.matrix.T, self.basis, unit, self.hops)), dim=1).T
 
     def feature_blocks(self) -> Iterator[tuple[slice, Tensor]]:
         """X a block of columns at a time, dense."""
@@ -199,6 +224,18 @@ class RowView:
             inputs = self._dropped_features(theta.shape[0], dropout)
             return torch.einsum("nrd,rdm->nrm", self._filtered(inputs, coefficients), theta)
         return self._filtered(self._owner.features.times(theta, dropout), coefficients)
+
+    def sum_of_blocks(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """sum_i p_i(S) X Theta_i on the rows, for theta (R, k + 1, d, m)."""
+        runs, blocks, _, outputs = theta.shape
+        if self._hops_first and dropout is None:
+            wide = theta.permute(1, 2, 0, 3).flatten(2)  # (k + 1, d, R m)
+            found = _narrow_product(self._hop_features.squeeze(2), wide).sum(dim=0)
+            return found.view(-1, runs, outputs)
+        near = self.near(blocks - 1)
+        signal = near.features.times(theta.transpose(1, 2).flatten(2), dropout)
+        signals = signal.unflatten(2, (blocks, outputs)).permute(2, 0, 1, 3)
+        return near.pick(block_sum(near.matrix, self._owner.basis, signals))
 
     def _filtered(self, signal: Tensor, coefficients: Tensor | None) -> Tensor:
         """sum_i c_i p_i(S) of a signal (n, R, c) on the rows; see :meth:`combine`."""
@@ -315,10 +352,10 @@ class RowView:
 
     @cached_property
     def _last_filter(self) -> Tensor:
-        """The rows of p_k(S) itself: (rows, n); S is symmetric."""
+        """The rows of p_k(S) itself: (rows, n)."""
         owner = self._owner
         unit = _unit(owner.matrix.shape[0], self._rows, owner.features.dtype)
-        return last_hop(owner.matrix, owner.basis, unit, owner.hops).T.contiguous()
+        return last_hop(owner.matrix.T, owner.basis, unit, owner.hops).T.contiguous()
 
     @cached_property
     def _filters(self) -> Tensor:
@@ -326,7 +363,7 @@ class RowView:
         hops = self._owner.hops
         near = self.near(hops)
         unit = _unit(near.matrix.shape[0], near.rows, near.features.dtype)
-        return torch.cat(list(iterate(near.matrix, self._owner.basis, unit, hops)), dim=1)
+        return torch.cat(list(iterate(near.matrix.T, self._owner.basis, unit, hops)), dim=1)
 
     @cached_property
     def _row_features(self) -> Features:
@@ -381,11 +418,12 @@ class Near:
         reached[rows.numpy()] = True
         linked = sp.csr_array((np.ones(whole.nnz, bool), whole.indices, whole.indptr), whole.shape)
         for _ in range(hops):
-            reached |= linked @ reached
+            reached |= reached @ linked  # what the rows of these read, in whichever direction
         if reached.sum() > MOST_NEAR * len(reached):
             return cls(owner.matrix, owner.features, rows)
         nodes = np.flatnonzero(reached)
-        matrix = SparseMatrix.from_scipy(sp.csr_array(whole[nodes][:, nodes]), symmetric=True)
+        some = sp.csr_array(whole[nodes][:, nodes])
+        matrix = SparseMatrix.from_scipy(some, symmetric=owner.matrix.symmetric)
         places = torch.from_numpy(np.searchsorted(nodes, rows.numpy()))
         return cls(matrix, owner.features.rows(nodes), places, torch.from_numpy(nodes))
 

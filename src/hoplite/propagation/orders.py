@@ -1,7 +1,8 @@
 """The choice between the two exact evaluation orders, by counted work.
 
-    weights first   per pass: X Theta (nnz(X) R m for R runs), then k products with S (nnz(S) R m
-                    each); what has less than a vector of columns costs as much as a whole one
+    weights first   per pass: X Theta (nnz(X) R m for R runs, for each hop if it has its own), then
+                    k products with S (nnz(S) R m each); what has less than a vector of columns
+                    costs as much as a whole one
     hops first      once: k products with S of width d; then per pass and run: mix the k + 1 hop
                     features of the needed rows (rows d each) and multiply by Theta (rows d m, a
                     dense product, in which a multiply-add costs less)
@@ -39,21 +40,22 @@ class Problem:
     rows: int  # nodes whose outputs a pass needs
     epochs: int = 500
     runs: int = 1
+    maps: int = 1  # Theta of all hops together, or k + 1 if every hop has one
     dropout: bool = False
     passes: int = 2  # of an epoch: forward and backward, or one that nothing is learned from
     itemsize: int = 4  # bytes of a number: 4 of float32, 8 of float64
 
     def weights_first_work(self) -> int:
         """Multiply-adds of a whole training, weights first."""
-        per_pass = self.feature_nonzeros + self.hops * self.operator_nonzeros
+        per_pass = self.maps * self.feature_nonzeros + self.hops * self.operator_nonzeros
         columns = max(self.runs * self.classes, LEAST_COLUMNS)
         return self.passes * self.epochs * columns * per_pass
 
     def hops_first_work(self) -> int:
         """Multiply-adds of a whole training, hops first."""
         setup = self.hops * self.operator_nonzeros * self.features
-        mixing = self.kept_hops if self.kept_hops > 1 else 0
-        per_row = self.features * (DENSE_GAIN * mixing + self.classes)
+        mixing = self.kept_hops if self.kept_hops > 1 and self.maps == 1 else 0
+        per_row = self.features * (DENSE_GAIN * mixing + self.maps * self.classes)
         return setup + self.passes * self.epochs * self.runs * self.rows * per_row // DENSE_GAIN
 
     def hops_first_bytes(self) -> int:

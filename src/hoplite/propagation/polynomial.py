@@ -1,13 +1,13 @@
 """Polynomials of an operator applied to a signal: two dual loops and the two autograd forms.
 
-With p_0, p_1, ... the polynomials of a basis (:mod:`hoplite.bases`) and S symmetric, in the form
-that the basis needs:
+With p_0, p_1, ... the polynomials of a basis (:mod:`hoplite.bases`) and S in the form that the
+basis needs:
 
     iterate     yields p_i(S) X, i = 0 .. k              (k products)
     accumulate  gives  sum_i p_i(S) T_i for terms T_i     (k products, Horner or Clenshaw)
 
-Each is the other's adjoint, so forward and backward of both autograd functions below are these
-two loops, and no intermediate signal is kept for the backward pass.
+Each, with S transposed, is the other's adjoint, so forward and backward of the autograd functions
+below are these two loops, and no intermediate signal is kept for the backward pass.
 """
 
 from __future__ import annotations
@@ -132,7 +132,10 @@ def last_hop(matrix: SparseMatrix, basis: str | Basis, signal: Tensor, hops: int
 def weighted_sum_adjoint(
     matrix: SparseMatrix, basis: str | Basis, gradient: Tensor, signal: Tensor, scales: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The gradients of ``weighted_sum`` by its signal, (n, w), and by its scales, (k + 1, w)."""
+    """The gradients of ``weighted_sum`` by its signal, (n, w), and by its scales, (k + 1, w).
+
+    ``matrix`` is the transpose of its S.
+    """
     gradient, signal, scales = plain(gradient), plain(signal), plain(scales)
     basis = _check(matrix, basis, signal, scales=scales)
     check_operand("gradient", gradient, signal, matrix.dtype, tuple(signal.shape))
@@ -233,9 +236,9 @@ class _Combine(torch.autograd.Function):
         flat, scales = ctx.saved_tensors
         gradient = gradients[0].reshape(flat.shape).contiguous()
         if not ctx.needs_input_grad[1]:
-            total = weighted_sum(ctx.matrix, ctx.basis, gradient, scales)
+            total = weighted_sum(ctx.matrix.T, ctx.basis, gradient, scales)
             return total.view(ctx.shape), None, None, None
-        to_signal, to_scales = weighted_sum_adjoint(ctx.matrix, ctx.basis, gradient, flat, scales)
+        to_signal, to_scales = weighted_sum_adjoint(ctx.matrix.T, ctx.basis, gradient, flat, scales)
         by_run = to_scales.view(scales.shape[0], *ctx.shape[1:]).sum(dim=2)
         return to_signal.view(ctx.shape), by_run.t().to(flat.dtype), None, None
 
@@ -265,7 +268,7 @@ def gather_hops(
 def scatter_hops(
     matrix: SparseMatrix, basis: str | Basis, gathered: Tensor, rows: Tensor | None
 ) -> Tensor:
-    """The adjoint of ``gather_hops``: (k + 1, rows, w) -> (n, w)."""
+    """The adjoint of ``gather_hops`` of the transposed S: (k + 1, rows, w) -> (n, w)."""
     n, width = matrix.shape[0], gathered.shape[-1]
     gathered = plain(gathered)
     basis = _check(matrix, basis, gathered.new_empty(n, 0), rows=rows)
@@ -326,8 +329,22 @@ class _Hops(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         flat = gradients[0].flatten(2).contiguous()
-        total = scatter_hops(ctx.matrix, ctx.basis, flat, ctx.rows)
+        total = scatter_hops(ctx.matrix.T, ctx.basis, flat, ctx.rows)
         return total.view(ctx.shape), None, None, None, None
+
+
+class _Blocks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, signals: Tensor, matrix: SparseMatrix, basis: str | Basis) -> Tensor:
+        ctx.matrix, ctx.basis, ctx.shape = matrix, basis, signals.shape
+        total = scatter_hops(matrix, basis, signals.flatten(2).contiguous(), None)
+        return total.view(signals.shape[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        flat = gradients[0].flatten(1).contiguous()
+        found = gather_hops(ctx.matrix.T, ctx.basis, flat, ctx.shape[0] - 1, None)
+        return found.view(ctx.shape), None, None
 
 
 def combine(
@@ -358,5 +375,19 @@ def hop_stack(
             f"the signal has shape {tuple(signal.shape)}; pass nodes x runs x classes."
         )
     result = _Hops.apply(signal, hops, rows, matrix, basis)
+    assert isinstance(result, Tensor)
+    return result
+
+
+def block_sum(matrix: SparseMatrix, basis: str | Basis, signals: Tensor) -> Tensor:
+    """sum_i p_i(S) Z_i: (k + 1, n, R, m) -> (n, R, m), differentiable in Z.
+
+    It is the adjoint of :func:`hop_stack` of S transposed: k products, however many signals.
+    """
+    if signals.dim() != 4:
+        raise GraphError(
+            f"the signals have shape {tuple(signals.shape)}; pass hops x nodes x runs x classes."
+        )
+    result = _Blocks.apply(signals, matrix, basis)
     assert isinstance(result, Tensor)
     return result

@@ -26,10 +26,10 @@ from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
 from hoplite.models import ModelConfig, all_settings, build_model, split_options
 from hoplite.models.settings import without_idle
-from hoplite.propagation.engine import Propagation
+from hoplite.propagation.relations import propagation_of
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
-from hoplite.tasks import find_task
+from hoplite.tasks import task_of
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import number, scored_run
 from hoplite.training.runs import Run, node_sets, run_bytes, weighted_sets
@@ -67,6 +67,7 @@ def search_settings(
         configurations=full,
         cells=cells_of(graph, model, full, len(seeds)),
         screened=screened,
+        loop_weight=graph.loop_weight,
     )
 
 
@@ -92,8 +93,9 @@ def cells_of(
         groups.setdefault((config, together, training.dropout == 0), []).append(position)
     cells = []
     for (config, training, _), positions in groups.items():
-        shape = build_model(config, graph.num_features, graph.num_classes)
-        propagation = Propagation(graph, config.operator, config.basis, config.hops)
+        outputs = task_of(graph.labels).outputs(graph.labels, graph.class_names)
+        shape = build_model(config, graph.num_features, outputs, graph.relation_weights)
+        propagation = propagation_of(graph, config.operator, config.basis, config.hops)
         most = min(CELL_RUNS, CELL_BYTES // run_bytes(shape, propagation))
         if training.optimizer == "lbfgs" or not shape.many_at_once:
             most = 1
@@ -112,6 +114,10 @@ def graph_digest(graph: Graph) -> str:
     else:
         parts.append(np.asarray(features))
     parts += [graph.labels, graph.split.train, graph.split.val, graph.split.test]
+    for relation in graph.relations:
+        own = relation.adjacency
+        parts += [np.frombuffer(relation.name.encode(), np.uint8)]
+        parts += [own.indptr, own.indices, own.data]
     for part in parts:
         array = np.ascontiguousarray(part)
         if array.dtype.kind in "iu":  # the width of an index is no difference
@@ -160,10 +166,12 @@ class CellWork:
         both = [self._configs(position) for position in positions]
         config = both[0][0]
         runs = [Run(training, seed) for _, training in both for seed in seeds]
-        model = build_model(config, self.graph.num_features, self.graph.num_classes)
-        propagation = Propagation(self.graph, config.operator, config.basis, config.hops)
-        parts, task = node_sets(self.graph), find_task()
-        task = task.fitted(parts["train"].labels, self.graph.num_classes)
+        graph, task = self.graph, task_of(self.graph.labels).with_loss(both[0][1].loss)
+        outputs = task.outputs(graph.labels, graph.class_names)
+        model = build_model(config, graph.num_features, outputs, graph.relation_weights)
+        propagation = propagation_of(graph, config.operator, config.basis, config.hops)
+        parts = node_sets(graph)
+        task = task.fitted(parts["train"].labels, outputs)
         parts = weighted_sets(parts, task, both[0][1], self.graph.class_names)
         last_look = 0.0
 
@@ -180,8 +188,8 @@ class CellWork:
             results = fit_runs(
                 model, propagation, runs, parts["train"], parts["val"], progress=note, task=task
             )
-        monitor, usual = task.monitor(runs[0].config.monitor), task.monitor()
-        curve, usual = f"val_{monitor.name}", monitor == usual
+        monitor = task.monitor(runs[0].config.monitor)
+        curve = f"val_{monitor.name}"
         found, test = [], []
         for i, result in enumerate(results):
             found.append(
@@ -189,7 +197,9 @@ class CellWork:
                     configuration=positions[i // len(seeds)],
                     seed=result.run.seed,
                     val_accuracy=number(result.best("val_accuracy")),
-                    val_score=None if usual else number(monitor.rank(result.best(curve))),
+                    val_score=None
+                    if curve == "val_accuracy"
+                    else number(monitor.rank(result.best(curve))),
                     val_loss=number(result.best("val_loss")),
                     best_epoch=result.best_epoch,
                     epochs=result.epochs,
@@ -239,6 +249,7 @@ def train_cell(folder: str, cell: int, test: bool, model: str, tell: Callable[[A
     """Run on a worker: train one cell, unless another process has it, or has finished it."""
     ledger = Ledger.read(folder)
     graph = _graph(ledger.folder / GRAPH, ledger.settings.graph)
+    graph = graph.with_loop_weight(ledger.settings.loop_weight)
     CellWork(graph, ledger, test, model).work_on(cell, lambda: tell(cell))
 
 

@@ -1,6 +1,7 @@
 """The ledger: a search on disk that any number of processes may share and any crash may interrupt.
 
-    DIR/search.json           the settings; a ledger of other settings is refused
+    DIR/search.json           the settings; a ledger of other settings is refused, unless it has
+                              some of the search's configurations: then it gets the others, too
     DIR/cells/0007.json       what the runs of cell 7 gave, without a word of the test set
     DIR/cells/0007.test.json  their test accuracies, written and read by the test protocol alone
     DIR/cells/0007.lock       locked by the process that trains cell 7; holds how far it is
@@ -31,7 +32,7 @@ from hoplite.config import MOST_SEED
 from hoplite.errors import HopliteWarning, LedgerError
 from hoplite.files import locked, read_regular
 from hoplite.json_files import parse_json, read_json, to_json, write_json
-from hoplite.models import without_idle
+from hoplite.models import all_settings, without_idle
 from hoplite.selection.dimensions import MOST_CONFIGURATIONS
 from hoplite.version import source_hash
 
@@ -63,6 +64,7 @@ class Settings:
     cells: Annotated[list[Positions], Some]  # the configurations that train together
     source: str = ""  # of the Hoplite that began it; earlier versions do not tell
     screened: Count = 0  # configurations that a first stage chose these from
+    loop_weight: Annotated[float, Meta(gt=0)] = 1.0  # of the graph's self-loops, then and now
 
     def __post_init__(self) -> None:
         placed = sorted(position for cell in self.cells for position in cell)
@@ -120,8 +122,14 @@ class Ledger:
         self.count = len(settings.cells)
 
     @classmethod
-    def open(cls, folder: str | os.PathLike[str], settings: Settings) -> Ledger:
-        """The ledger of ``settings`` in ``folder``, new or continued."""
+    def open(
+        cls, folder: str | os.PathLike[str], settings: Settings, *, grows: bool = True
+    ) -> Ledger:
+        """The ledger of ``settings`` in ``folder``, new or continued.
+
+        If it ``grows``, one that has only some of the configurations gets the others as well: its
+        cells stay, finished or not, and new ones follow them.
+        """
         folder = Path(folder)
         settings = dataclasses.replace(settings, source=source_hash())
         settings = parse_json(to_json(settings).encode(), Settings)  # as it will be read again
@@ -138,11 +146,14 @@ class Ledger:
             with locked(folder / "search.lock", wait=True):  # two processes may begin at once
                 if not path.exists():
                     write_json(path, settings)
+                there = _read_settings(path)
+                settings = _continued(there, settings)
+                _check_same(folder, there, settings, grows=grows)
+                if len(settings.configurations) > len(there.configurations):
+                    write_json(path, dataclasses.replace(settings, source=there.source))
         except OSError as error:
             raise LedgerError(f"cannot keep a search in {folder}: {error.strerror}.") from error
-        there = _read_settings(path)
-        _check_same(folder, there, settings)
-        return cls(folder, dataclasses.replace(settings, cells=there.cells))
+        return cls(folder, settings)
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Ledger:
@@ -315,14 +326,40 @@ def _read(path: Path, kind: type[Kind], check: Callable[[Kind], None]) -> Kind:
     return content
 
 
-def _check_same(folder: Path, there: Settings, here: Settings) -> None:
+def _continued(there: Settings, here: Settings) -> Settings:
+    """``here`` with the configurations of ``there`` first, in the cells that they have there.
+
+    Cells for the others follow: those of ``here`` without what ``there`` has. What only one of the
+    two names is at its default in the other. If ``here`` lacks a configuration it stays as it is.
+    """
+    named = {name for one in (*there.configurations, *here.configurations) for name in one}
+    usual = {name: field.default for name, field in all_settings().items() if name in named}
+    old, new = ([usual | one for one in s.configurations] for s in (there, here))
+    if any(one not in new for one in old):
+        return here
+    places = {i: old.index(one) for i, one in enumerate(new) if one in old}
+    added = [i for i in range(len(new)) if i not in places]
+    places |= {i: len(old) + place for place, i in enumerate(added)}
+    cells = [[places[i] for i in cell if i in added] for cell in here.cells]
+    return dataclasses.replace(
+        here,
+        configurations=[*there.configurations, *(here.configurations[i] for i in added)],
+        cells=[*there.cells, *filter(None, cells)],
+        loop_weight=there.loop_weight,
+    )
+
+
+def _check_same(folder: Path, there: Settings, here: Settings, *, grows: bool) -> None:
     """LedgerError unless the settings are equal; another source of the version is only told.
 
-    Another source may cut the cells otherwise; those that are there stay.
+    Another source may cut the cells otherwise; those that are there stay. If the ledger ``grows``,
+    there may be more configurations here.
     """
     for key, old in dataclasses.asdict(there).items():
         new = getattr(here, key)
-        if old != new and key not in ("source", "cells"):
+        if key == "configurations" and grows:
+            new = new[: len(old)]
+        if old != new and key not in ("source", "cells", "loop_weight"):
             raise LedgerError(
                 f"{folder} holds a search with other settings: {_difference(key, old, new)}. "
                 "Give another folder, or delete this one."

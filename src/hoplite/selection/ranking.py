@@ -28,8 +28,9 @@ from hoplite.json_files import read_json, write_json
 from hoplite.models import all_settings, idle_settings, without_idle
 from hoplite.models.saved import CONFIG_FILE
 from hoplite.models.trained import TrainedModel
-from hoplite.selection.ledger import Count, Ledger, Share
-from hoplite.training.results import TrainingResult, number, train
+from hoplite.selection.ledger import Count, Ledger, RecordedRun, Settings
+from hoplite.tasks import Metric, Task, find_task, task_of
+from hoplite.training.results import Figures, TrainingResult, number, train
 
 MODEL = "model"  # the folder of the chosen model, in that of the ledger
 PROTOCOLS = ("validation", "test")
@@ -45,7 +46,8 @@ def check_protocol(protocol: str) -> str:
 class Candidate:
     """A configuration's figures over its seeds; ``test`` is empty outside of the test protocol.
 
-    An accuracy is NaN where the run diverged before it had a finite result.
+    An accuracy is NaN where the run diverged before it had a finite result. Where nodes have no
+    classes, ``val`` are the ``scores``.
     """
 
     position: int  # in the ledger's configurations
@@ -100,13 +102,17 @@ def _candidates(ledger: Ledger, test: bool) -> list[Candidate]:
         Candidate(
             position=position,
             options=ledger.settings.configurations[position],
-            val=tuple(_known(runs[i].val_accuracy) for i in of_one),
+            val=tuple(_known(_reached(runs[i])) for i in of_one),
             val_loss=float(np.mean([_known(runs[i].val_loss, math.inf) for i in of_one])),
             test=tuple(_known(hidden[i]) for i in of_one) if test else (),
             scores=_scores([runs[i].val_score for i in of_one]),
         )
         for position, of_one in sorted(numbers.items())
     ]
+
+
+def _reached(run: RecordedRun) -> float | None:
+    return run.val_score if run.val_accuracy is None else run.val_accuracy
 
 
 def _scores(values: list[float | None]) -> tuple[float, ...]:
@@ -144,10 +150,14 @@ class Summary:
     val_std: float | None
     test_mean: float | None
     test_std: float | None
-    val: list[Share | None]
-    test: list[Share | None]
+    val: list[float | None]
+    test: list[float | None]
     cpu_minutes: float
     hoplite: str
+    score: str = "accuracy"  # what val and test are
+    monitor: str = "accuracy"  # what configurations were compared by, and its mean
+    monitor_mean: float | None = None
+    figures: Figures | None = None  # all others of the chosen one
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,6 +176,7 @@ class SearchResult:
     cut: str | None = None
     graph: Graph | None = None
     trained: TrainingResult | None = None  # the chosen configuration, if it was trained just now
+    figures: Figures | None = None  # all that is told of it
 
     @cached_property
     def model(self) -> TrainedModel:
@@ -193,13 +204,27 @@ class SearchResult:
         return folder
 
     @property
+    def task(self) -> Task:
+        """What was searched for; of a ledger alone, classes."""
+        return find_task() if self.graph is None else task_of(self.graph.labels)
+
+    @property
+    def monitor(self) -> Metric:
+        """What the configurations were compared by under ``validation``."""
+        return self.task.monitor(self.best.options.get("monitor", "auto"))
+
+    def monitored(self, candidate: Candidate) -> float:
+        """Mean of :attr:`monitor` over the seeds of a configuration."""
+        return self.monitor.rank(float(np.mean(candidate.scores or candidate.val)))
+
+    @property
     def best(self) -> Candidate:
         """The chosen configuration."""
         return self.ranking[0]
 
     @property
     def test_accuracy(self) -> float:
-        """Mean test accuracy of the chosen configuration."""
+        """Mean test accuracy of the chosen configuration, or score of the task without classes."""
         return float(np.mean(self.test))
 
     def summary(self) -> Summary:
@@ -224,6 +249,10 @@ class SearchResult:
             test=[number(value) for value in self.test],
             cpu_minutes=self.ledger.cpu_seconds() / 60,
             hoplite=settings.hoplite,
+            score=self.task.score.name,
+            monitor=self.monitor.name,
+            monitor_mean=number(self.monitored(self.best)),
+            figures=self.figures,
         )
 
     def table(self) -> pa.Table:
@@ -237,19 +266,22 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
     Under ``validation`` this reads the test set for the chosen configuration, and if the file is
     there already, not even that.
     """
-    ranking = rank(ledger, protocol)
+    ranking, graph = rank(ledger, protocol), graph.with_loop_weight(ledger.settings.loop_weight)
     best = ranking[0]
     path = ledger.folder / f"{protocol}.json"
-    kept = _kept(path, best, len(ledger.settings.seeds))
+    kept = _kept(path, best, ledger.settings)
     if kept is not None:
-        return SearchResult(protocol, ledger, ranking, kept[0], kept[1], cut, graph)
-    val, test, trained = best.val, best.test, None
+        val, test = (tuple(map(_known, values)) for values in (kept.val, kept.test))
+        return SearchResult(protocol, ledger, ranking, val, test, cut, graph, None, kept.figures)
+    val, test, trained, figures = best.val, best.test, None, None
     if protocol == "validation":
         settings = ledger.settings
         trained = train(graph, settings.model, seeds=settings.seeds, **best.options)
-        val = tuple(run.val_accuracy for run in trained.runs)
-        test = tuple(run.test_accuracy for run in trained.runs)
-    result = SearchResult(protocol, ledger, ranking, val, test, cut, graph, trained)
+        name, figures = trained.task.score.name, trained.figures()
+        val, test = (
+            tuple(run.scores[f"{part}_{name}"] for run in trained.runs) for part in ("val", "test")
+        )
+    result = SearchResult(protocol, ledger, ranking, val, test, cut, graph, trained, figures)
     try:
         write_json(path, result.summary())
     except OSError as error:
@@ -298,27 +330,35 @@ def train_command(
     words = ["hoplite", "train", dataset, "--model", model]
     for name, value in options.items():
         if name not in idle and (name in shown or value != usual[name]):
-            flag = f"--{name.replace('_', '-')}"
             if isinstance(value, tuple | list):  # weights of classes
                 value = ",".join(f"{class_}={weight:g}" for class_, weight in value)
-            words += [flag] if value is True else [flag, str(value)]
+            words += _option(name, value)
     words += ["--split-seed", str(split_seed)] if split_seed else []
     for name, value in (tables or {}).items():
-        words += [] if value is None else [f"--{name.replace('_', '-')}", str(value)]
+        words += [] if value is None else _option(name, value)
     return shlex.join([*words, "--seeds", str(seeds)])
 
 
-def _kept(
-    path: Path, best: Candidate, seeds: int
-) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
-    """The figures that an earlier call kept for the same choice, if they are whole."""
+def _option(name: str, value: Any) -> list[str]:
+    """The words that give ``value``: of a flag its name alone, or nothing.
+
+    >>> _option("split_index", 3), _option("directed", True), _option("directed", False)
+    (['--split-index', '3'], ['--directed'], [])
+    """
+    flag = f"--{name.replace('_', '-')}"
+    return [flag] * value if isinstance(value, bool) else [flag, str(value)]
+
+
+def _kept(path: Path, best: Candidate, settings: Settings) -> Summary | None:
+    """What an earlier call kept for the same choice, if it is whole; None if the search grew."""
     try:
         summary = read_json(path, Summary)
     except (OSError, ValueError):
+        return None
+    if summary.configurations < len(settings.configurations):
         return None
     if without_idle(summary.model, summary.config) != best.options:
         raise LedgerError(
             f"{path} holds another choice than this search gives; delete it and run again."
         )
-    val, test = (tuple(map(_known, values)) for values in (summary.val, summary.test))
-    return (val, test) if len(val) == len(test) == seeds else None
+    return summary if len(summary.val) == len(summary.test) == len(settings.seeds) else None

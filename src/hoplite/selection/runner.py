@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import GraphError
+from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
+from hoplite.labels import AUTO
 from hoplite.models import address_of, find_model
 from hoplite.selection.cells import CellWork, search_settings, train_on_cluster
 from hoplite.selection.ledger import SCREEN, Ledger
@@ -25,6 +26,7 @@ from hoplite.selection.ranking import SearchResult, check_protocol, choose, rank
 from hoplite.selection.space import read_space
 from hoplite.selection.workers import LOOK_SECONDS, train_in_processes
 from hoplite.store import open_data
+from hoplite.tasks import task_of
 from hoplite.training.results import as_seeds
 
 
@@ -51,19 +53,27 @@ def search(
     workers: int = 1,
     cluster: str | None = None,
     progress: Callable[[SearchProgress], None] | None = None,
+    task: str = AUTO,
     **fixed: Any,
 ) -> SearchResult:
     """Train a grid (or ``samples`` random draws from a space) and choose by ``protocol``.
 
     The result has the chosen ``model``; under ``validation`` it is also saved, as ``out/model``.
 
-    The same call on the same ``out`` continues what was interrupted; see :func:`run_search`.
+    The same call on the same ``out`` continues what was interrupted, and one with a larger grid
+    trains what is new in it; see :func:`run_search`.
     ``graph`` is all that ``train`` takes; its ``fixed`` options hold for all configurations.
     """
     check_protocol(protocol)
     model = find_model(model).name
     space = read_space(grid)
-    data = open_data(graph).in_memory()
+    data = open_data(graph, task=task).in_memory()
+    learned = task_of(data.labels)
+    if protocol == "test" and not learned.exclusive:
+        raise ConfigError(
+            f"protocol is 'test', the paper's own way for classes, and these labels are for "
+            f"{learned.labels.task}; leave it out."
+        )
     name = str(graph) if isinstance(graph, str | os.PathLike) else data.name
     if samples is None:
         configurations = space.configurations(name, model, fixed)
@@ -104,7 +114,8 @@ def run_search(
     graph : with labels and training and validation nodes (and test nodes for ``test``)
     model : the model that all configurations are of
     configurations : options of ``train``, as :meth:`Space.configurations` gives them
-    folder : of the ledger; runs that it has are not trained again
+    folder : of the ledger; runs that it has are not trained again. It may be that of a search of
+        some of the configurations, with the same seeds, in one stage
     screen : configurations that a first stage leaves; None to train all with all seeds
     protocol : with "validation" the test set is not read; "test" records test accuracies too
     workers : processes; with 1 the work is done in this one, with all its threads. In a script,
@@ -136,11 +147,12 @@ def run_search(
             )
         )
 
-    first = Ledger.open(folder / SCREEN, settings)
+    first = Ledger.open(folder / SCREEN, settings, grows=False)  # the second stage could not
     _train(graph, first, False, workers, cluster, tell_of(0))
     best = sorted(rank(first, "validation")[:screen], key=lambda one: one.position)
     settings = search_settings(graph, name, [one.options for one in best], seeds, screened=size)
-    return _train(graph, Ledger.open(folder, settings), test, workers, cluster, tell_of(size))
+    ledger = Ledger.open(folder, settings, grows=False)
+    return _train(graph, ledger, test, workers, cluster, tell_of(size))
 
 
 def _train(
@@ -153,6 +165,7 @@ def _train(
 ) -> Ledger:
     """Train what a ledger waits for, until nothing is left."""
     settings = ledger.settings
+    graph = graph.with_loop_weight(settings.loop_weight)
     work = CellWork(graph, ledger, test, address_of(find_model(settings.model)))
     weights = work.cell_weights()
 

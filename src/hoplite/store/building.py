@@ -17,6 +17,7 @@ from hoplite.bases import find_basis
 from hoplite.cluster import connect
 from hoplite.config import check_hops
 from hoplite.errors import HopliteWarning, check_choice
+from hoplite.graph import Graph
 from hoplite.memory import parse_bytes, release_memory, show_bytes
 from hoplite.operators import find_operator
 from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
@@ -94,6 +95,8 @@ def propagate(
     check_choice("dtype", dtype, DTYPES)
     tell = progress or (lambda what, share: None)
     settings = {"hops": hops, "operator": operator, "basis": str(find_basis(basis)), "dtype": dtype}
+    # to predict with a model, S must be the model's; otherwise it is the graph's own
+    settings["loop_weight"] = getattr(options.get("prepare"), "loop_weight", None)
     with clear_disk_errors(folder), claimed(folder), _workers(cluster, folder, budget) as workers:
         for attempt in range(ATTEMPTS):
             try:
@@ -130,6 +133,8 @@ def _run(
         source, folder, budget, seed, lambda what, x: tell(what, OPENED * x), options
     )
     with opening as (graph, loaded):
+        if isinstance(graph, Graph):
+            graph.refuse_relations("a hop store")
         manifest = adopt_manifest(folder, graph, settings, budget, workers, loaded=loaded)
         store = HopStore(folder, manifest)
         _remove_damaged(store, tell)
@@ -148,7 +153,7 @@ def _run(
 
     if tasks:
         compute(folder, tasks, budget, note)
-    _note_error(Blocks(folder, manifest))
+    note_error(Blocks(folder, manifest))
 
 
 def compute_here(folder: Path, tasks: list[Task], memory: int, note: Note) -> None:
@@ -170,7 +175,7 @@ def _remove_damaged(store: HopStore, tell: Progress) -> None:
             damage.block.unlink(missing_ok=True)
 
 
-def _note_error(blocks: Blocks) -> None:
+def note_error(blocks: Blocks) -> None:
     """Write what half precision costs, per hop, into the manifest."""
     manifest = blocks.manifest
     if manifest.dtype == "float32":

@@ -10,9 +10,8 @@ from pathlib import Path
 from hoplite.errors import StoreError
 from hoplite.files import LEFTOVER, lock, open_lock, remove_leftovers
 from hoplite.store.manifest import FILE
-from hoplite.store.store import GRAPH
+from hoplite.store.staging import GRAPH, LOCK, settle_claimed
 
-LOCK = ".lock"
 BEFORE_MANIFEST = {LOCK, GRAPH}
 
 
@@ -30,6 +29,7 @@ def claimed(folder: Path) -> Iterator[None]:
             raise StoreError(
                 f"another process is working on {folder}; wait for it, or give another --out."
             )
+        settle_claimed(folder)
         for place in (folder, folder / "operator", *folder.glob("hops/h*")):
             remove_leftovers(place)
         try:

@@ -21,7 +21,7 @@ from hoplite.store.manifest import Manifest
 
 LEAST_USE, USE_STEP = 320 * 10**6, 60 * 10**6
 RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6
-BLOCK_BYTES = 32 * 10**6  # of a block over all its panels
+BLOCK_BYTES = 8 * 10**6  # of a block over all its panels; an update writes whole blocks
 PREPARED_ENTRY = 80  # bytes per entry while S is made
 PACKED_DEGREE = 12  # from so many entries per column on the product packs its columns
 LEAST_ENTRIES = 1 << 16  # a smaller range of S is not worth a product
@@ -82,7 +82,7 @@ def planned_use(held: int) -> int:
 
 
 def rows_per_block(sizes: Sizes, room: int) -> int:
-    """Rows of a block: a power of two, so that all its columns are about 32 MB or fit in memory."""
+    """Rows of a block: a power of two, so that all its columns are about 8 MB or fit in memory."""
     most = min(BLOCK_BYTES, room // 16) // (4 * max(sizes.columns, 1))
     return 1 << max(0, min(most, sizes.nodes).bit_length() - 1)
 

@@ -67,6 +67,8 @@ class Manifest:
     integer_ids: bool = False
     error: tuple[HopError, ...] = ()
     preparation: Preparation | None = None  # of the columns of tables, if they were
+    loop_weight: Annotated[float, Meta(gt=0)] = 1.0  # of the self-loops in S
+    added: tuple[str, ...] = ()  # SHA-256 of the tables whose nodes and edges came later
 
     def __post_init__(self) -> None:
         """ValueError, which reading takes for damage, if the values contradict each other."""

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from hoplite.arrivals import extended
 from hoplite.convert import converted
 from hoplite.datasets import load
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
@@ -16,10 +19,12 @@ from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.table_reader import find_table, has_table, table_bytes
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
+from hoplite.labels import AUTO, check_task, kind_of
 from hoplite.memory import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
 from hoplite.store.manifest import FILE
-from hoplite.store.store import GRAPH, HopStore
+from hoplite.store.staging import GRAPH
+from hoplite.store.store import HopStore
 
 # Tables in memory take several times the bytes of their files, and the reader of CSV its own.
 TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
@@ -40,26 +45,47 @@ def open_data(
     of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames (nodes, edges), is
     converted as ``Graph.from_...`` does. All else is what :func:`hoplite.load` takes, with its
     ``seed``, ``split``, ``structural``, ``prepare`` and ``options`` of tables; of these the first
-    two know only ``seed`` and ``prepare``, which mean nothing to them.
+    two, and a Graph itself, know only ``seed`` and ``prepare``, which mean nothing to them.
+    ``task`` may be given for all: what the labels are, see :meth:`hoplite.Graph.for_task`.
 
     >>> open_data("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
-    if not isinstance(source, str | os.PathLike) and hasattr(source, "stored"):
-        return source
+    task = check_task(options.get("task"))
     chosen = {"structural": structural} | ({} if split is None else {"split": split}) | options
+    if not isinstance(source, str | os.PathLike) and hasattr(source, "stored"):
+        _refuse(source.name, chosen)
+        return _for_task(source, task)
     source = converted(source, seed=seed, prepare=prepare, **chosen)
     if isinstance(source, Graph):
         return source
     folder = _folder(source)
     if folder is not None and (folder / FILE).is_file():
         _refuse(source, chosen)
-        return HopStore.open(folder)
+        return _for_task(HopStore.open(folder), task)
     if folder is not None and is_disk_graph(folder):
         _refuse(source, chosen)
         with DiskGraph(folder) as graph:
-            return graph.in_memory()
+            return graph.in_memory().for_task(task)
     return load(source, seed=seed, prepare=prepare, **chosen)
+
+
+def open_extended(
+    source: Any, new: Any, *, seed: int = 0, prepare: Any = None, **options: Any
+) -> tuple[Graph, np.ndarray]:
+    """As :func:`open_data`, with the nodes and edges of ``new`` besides; which nodes that names.
+
+    These are its nodes or, if it has none, the ends of its edges. See :meth:`Graph.extended`; of
+    tables, old and new edges are counted as those of one table.
+    """
+    own = {} if hasattr(source, "stored") else options
+    data = open_data(source, seed=seed, prepare=prepare, **own)
+    if data.stored is not None:
+        raise ConfigError(
+            f"{source} is a hop store; add the nodes to it with `hoplite propagate {new} --update "
+            f"--out {source}`, and predict from it then."
+        )
+    return extended(data.in_memory(), new, tables=table_folder(source), **options)
 
 
 @contextlib.contextmanager
@@ -80,12 +106,19 @@ def opened_graph(
     if (out / FILE).is_file() and not options:
         options = {"prepare": HopStore.open(out)}
     if not isinstance(source, str | os.PathLike):
-        data: Any = open_data(source)
+        data: Any = open_data(source, seed=seed, **options)
         yield data.in_memory() if data.stored else data, False
     elif folder is not None and is_disk_graph(folder):
+        _refuse(source, {name: value for name, value in options.items() if name != "prepare"})
         with DiskGraph(folder) as graph:
+            _for_task(graph, check_task(options.get("task")))
             yield graph, False
     elif large_tables(source, budget):
+        if options.get("structural") is not None:
+            raise ConfigError(
+                f"structural is {options['structural']}, but {source} is too large for the memory "
+                "to make such features; give more --memory."
+            )
         import_tables(
             Path(source),
             out / GRAPH,
@@ -104,10 +137,18 @@ def opened_graph(
         yield loaded, True
 
 
+def table_folder(source: Any) -> Path | None:
+    """The folder of a node and an edge table that ``source`` names, None if it is no such."""
+    folder = _folder(source)
+    tables = folder is not None and has_table(folder, "nodes") and has_table(folder, "edges")
+    other = folder is not None and ((folder / FILE).is_file() or is_disk_graph(folder))
+    return folder if tables and not other else None
+
+
 def large_tables(source: Any, budget: int) -> bool:
     """Whether ``source`` is a folder of tables that are better imported than loaded."""
-    folder = _folder(source)
-    if folder is None or not (has_table(folder, "nodes") and has_table(folder, "edges")):
+    folder = table_folder(source)
+    if folder is None:
         return False
     size = sum(table_bytes(find_table(folder, stem)) for stem in ("nodes", "edges"))
     return TABLE_SHARE * size + READER_BYTES > budget - used_memory()
@@ -122,6 +163,19 @@ def _refuse(source: Any, options: dict[str, Any]) -> None:
                 "leave it out, or give what it was made of."
             )
     refuse_options(source, options)
+
+
+def _for_task(data: NodeData, task: str) -> NodeData:
+    """``data`` with labels for ``task``; ConfigError where they are on disk and for another."""
+    if isinstance(data, Graph):
+        return data.for_task(task)
+    there = task if task == AUTO else kind_of(data.labels).task
+    if there != task:
+        raise ConfigError(
+            f"task is {task!r}, but the labels of {data.name} are there for {there}; make the "
+            f"store again with `hoplite propagate --task {task}`."
+        )
+    return data
 
 
 def _folder(source: Any) -> Path | None:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import scipy.sparse as sp
 
 from hoplite.array_files import NpyRows, growing_npy
 from hoplite.csr_rows import CSR_ARRAYS, CsrFiles, CsrPiece, CsrRows, growing_csr, index_type
@@ -61,26 +62,45 @@ def write_operator(
     adjacency: CsrRows,
     operator: str,
     basis: str,
+    loop_weight: float,
     most_entries: int,
     note: Callable[[float], None],
 ) -> None:
     """Write S, in the form that ``basis`` needs, of ``adjacency``; ``note`` hears the share done.
 
+    ``loop_weight`` is that of the self-loops, if the operator has some.
+
     See :meth:`hoplite.operators.Operator.rows` for the memory that it takes.
     """
-    n, chosen, place = adjacency.rows, find_operator(operator), folder / FOLDER
+    chosen = find_operator(operator)
+    loop = chosen.loop * loop_weight
+
+    def made(noted: CsrRows) -> Iterator[tuple[int, sp.csr_array]]:
+        for start, rows in chosen.rows(noted, np.float32, loop, most_entries):
+            yield start, chosen.in_basis(rows, basis, start)
+
+    write_rows(folder, adjacency, made, note)
+
+
+def write_rows(
+    folder: Path,
+    adjacency: CsrRows,
+    made: Callable[[CsrRows], Iterable[tuple[int, sp.csr_array]]],
+    note: Callable[[float], None],
+) -> None:
+    """Write S, whose rows, with the number of the first, are ``made`` while A is read in order."""
+    n, place = adjacency.rows, folder / FOLDER
     entries = diagonal = 0
     place.mkdir(parents=True, exist_ok=True)
     with (
         growing_csr(place, index_type(n), np.float32) as append,
         _noted_weights(adjacency, place / f"{WEIGHTS}.npy") as noted,
     ):
-        for start, rows in chosen.rows(noted, np.float32, most_entries):
-            found = chosen.in_basis(rows, basis, start)
-            append(found)
-            entries += found.nnz
-            nodes = np.repeat(np.arange(start, start + rows.shape[0]), np.diff(found.indptr))
-            diagonal += int(np.count_nonzero(found.indices == nodes))
+        for start, rows in made(noted):
+            append(rows)
+            entries += rows.nnz
+            nodes = np.repeat(np.arange(start, start + rows.shape[0]), np.diff(rows.indptr))
+            diagonal += int(np.count_nonzero(rows.indices == nodes))
             note((start + rows.shape[0]) / n)
     same = diagonal in (0, n) and entries - diagonal == adjacency.entries  # nothing became 0
     edges = adjacency.entries if same else None
@@ -144,6 +164,11 @@ class OperatorFiles:
     def read(self, start: int, stop: int) -> CsrPiece:
         with CsrFiles(self._place, self._damaged) as files:
             return files.read(start, stop)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether an edge has another weight than 1."""
+        return self._record.weights is not None
 
     def adjacency(self) -> CsrRows | None:
         """The adjacency, None if it is not known."""

@@ -59,6 +59,7 @@ def adopt_manifest(
         "nodes": data.num_nodes,
         "columns": data.num_features,
         **{setting: settings[setting] for setting in ("operator", "basis", "dtype")},
+        "loop_weight": settings.get("loop_weight") or (found or data).loop_weight,
     }
     if found is not None:
         _refuse_another(folder, found, wanted)
@@ -93,6 +94,7 @@ def adopt_manifest(
             integer_ids=ids is not None and all_integers(ids),
             preparation=data.preparation,
             error=found.error if found and found.hops >= settings["hops"] else (),
+            added=found.added if found else (),
         )
     except ValueError as error:
         raise StoreError(
@@ -121,6 +123,11 @@ def _refuse_another(folder: Path, found: Manifest, wanted: dict[str, Any]) -> No
                 f"{folder} holds hops with {setting} {before}, not {now}; give another --out, "
                 f"or --{setting} {before}."
             )
+    if found.loop_weight != wanted["loop_weight"]:
+        raise StoreError(
+            f"{folder} holds hops with self-loops of weight {found.loop_weight:g}, but prepare has "
+            f"{wanted['loop_weight']:g}; give another --out, or the model that it was made for."
+        )
 
 
 def prepare(
@@ -135,6 +142,7 @@ def prepare(
             data.adjacency_rows,
             manifest.operator,
             manifest.basis,
+            manifest.loop_weight,
             entries,
             lambda share: tell("making the operator", SHARES["operator"] * share),
         )

@@ -21,11 +21,11 @@ from hoplite.graph import Graph, Split
 from hoplite.node_data import cached_property
 from hoplite.store.blocks import Blocks
 from hoplite.store.errors import AGAIN
-from hoplite.store.manifest import Manifest, read_manifest
+from hoplite.store.manifest import FILE, Manifest, read_manifest
 from hoplite.store.operator_files import OperatorFiles, has_operator
+from hoplite.store.staging import GRAPH, is_moving, settle
 
 LABELS = "labels.npy"
-GRAPH = "graph"  # tables that were imported
 SPLIT = "split.npz"
 
 
@@ -45,14 +45,21 @@ class HopStore:
         self.num_features, self.num_classes = manifest.columns, len(manifest.class_names)
         self.hops, self.operator, self.basis = manifest.hops, manifest.operator, manifest.basis
         self.class_names, self.feature_names = manifest.class_names, manifest.feature_names
-        self.preparation = manifest.preparation
+        self.preparation, self.loop_weight = manifest.preparation, manifest.loop_weight
         self._blocks = Blocks(folder, manifest)
+        self._seen: tuple[int, int] | None = None  # the manifest's file, known to be this one's
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> HopStore:
         """The store in ``folder``, complete or not; StoreError if there is none."""
         folder = Path(folder)
+        settle(folder)
         return cls(folder, read_manifest(folder))
+
+    @property
+    def relation_weights(self) -> dict[str, float]:
+        """None: directions and types of edges are not kept here."""
+        return {}
 
     @property
     def stored(self) -> HopStore:
@@ -175,6 +182,7 @@ class HopStore:
                 for place, hop in enumerate(chosen):
                     rows = self._blocks.read(hop, block, panel, low - first, high - first)
                     out[place, low - start : high - start, left:right] = rows
+        self._check_unchanged()
         return out
 
     def rows(
@@ -203,6 +211,7 @@ class HopStore:
                 for place, hop in enumerate(chosen):
                     picked = self._blocks.pick(hop, block, panel, local)
                     out[place, places, left:right] = picked
+        self._check_unchanged()
         return out
 
     def verify(self) -> list[str]:
@@ -244,6 +253,23 @@ class HopStore:
     def errors(self) -> tuple[dict[str, float], ...]:
         """What half precision costs, per hop: ``hop``, ``max_abs``, ``relative`` (Frobenius)."""
         return tuple(dataclasses.asdict(found) for found in self.manifest.error)
+
+    def _check_unchanged(self) -> None:
+        """StoreError if what was just read may be of the store after an update.
+
+        Blocks are replaced first, then the manifest, and then the update is over; so one that
+        replaced a block before this either goes on now, or has replaced the manifest.
+        """
+        moving, found = is_moving(self.folder), (self.folder / FILE).stat()
+        seen = found.st_ino, found.st_mtime_ns
+        if not moving and seen == self._seen:
+            return
+        now, then = read_manifest(self.folder), self.manifest
+        if moving or (now.graph, now.features) != (then.graph, then.features):
+            raise StoreError(
+                f"nodes or edges were added to {self.folder} while it was read; open it again."
+            )
+        self._seen = seen
 
     def _hops(self, hops: Sequence[int] | None) -> list[int]:
         chosen = list(range(self.hops + 1)) if hops is None else list(hops)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from hoplite.errors import check_choice
+from hoplite.labels import kind_of
 from hoplite.tasks.base import LOSS, Metric, Task
+from hoplite.tasks.conformal import Conformal
 from hoplite.tasks.evaluation import Evaluation
 from hoplite.tasks.multiclass import Multiclass
+from hoplite.tasks.multilabel import Multilabel
 from hoplite.tasks.regression import Regression
 
-TASKS: dict[str, Task] = {task.name: task for task in (Multiclass(), Regression())}
+TASKS: dict[str, Task] = {task.name: task for task in (Multiclass(), Regression(), Multilabel())}
 USUAL = Multiclass.name  # of a training, and of a saved model that names none
 
 
@@ -22,4 +27,25 @@ def find_task(task: Any = USUAL) -> Task:
     return TASKS[task]
 
 
-__all__ = ["LOSS", "TASKS", "USUAL", "Evaluation", "Metric", "Regression", "Task", "find_task"]
+def task_of(labels: np.ndarray) -> Task:
+    """The task that learns such labels, see :mod:`hoplite.labels`.
+
+    >>> task_of(np.array([0.5, 2.0])).name
+    'regression'
+    """
+    kind = kind_of(labels)
+    return next(task for task in TASKS.values() if task.labels is kind)
+
+
+__all__ = [
+    "LOSS",
+    "TASKS",
+    "USUAL",
+    "Conformal",
+    "Evaluation",
+    "Metric",
+    "Regression",
+    "Task",
+    "find_task",
+    "task_of",
+]

@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 import numpy as np
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from hoplite.config import ClassWeights
 from hoplite.errors import ConfigError, ModelFileError, check_choice
+from hoplite.labels import CLASSES, LabelKind
 from hoplite.tasks.evaluation import Evaluation
 
 
@@ -23,6 +24,26 @@ class Metric:
 
     name: str
     larger_is_better: bool = True
+    percent: bool = False  # whether it is told in percent
+
+    @property
+    def title(self) -> str:
+        """What follows "val" and "test" above a column of its values.
+
+        >>> Metric("micro_f1", percent=True).title, Metric("roc_auc").title
+        ('micro F1 %', 'AUC')
+        """
+        return title_of(self.name) + " %" * self.percent
+
+    def shown(self, value: float | None) -> str:
+        """A value in such a column, without unit.
+
+        >>> Metric("accuracy", percent=True).shown(0.8125), Metric("r2").shown(0.8125)
+        ('81.2', '0.812')
+        """
+        if value is None or value != value:
+            return "-"
+        return f"{100 * value:.1f}" if self.percent else f"{value:.3f}"
 
     def rank(self, values: Any) -> Any:
         """``values`` such that the larger one is better.
@@ -31,6 +52,22 @@ class Metric:
         (-0.25, 0.25)
         """
         return values if self.larger_is_better else -values
+
+
+TITLES = {
+    "r2": "R2",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "roc_auc": "AUC",
+    "average_precision": "AP",
+    "macro_f1": "macro F1",
+    "micro_f1": "micro F1",
+}
+
+
+def title_of(figure: str) -> str:
+    """What people call a figure of an evaluation."""
+    return TITLES.get(figure, figure.replace("_", " "))
 
 
 LOSS = Metric("loss", larger_is_better=False)
@@ -55,12 +92,18 @@ class Task(ABC):
     """
 
     name: ClassVar[str]
+    labels: ClassVar[LabelKind] = CLASSES  # what it learns
+    saved_as: ClassVar[Literal[1, 2]] = (
+        2  # format of model folders: earlier versions know classes alone
+    )
     metrics: ClassVar[tuple[Metric, ...]]  # recorded every epoch; the first is a run's score
     # What may choose the epoch on validation nodes, by its name in settings; the first one usually
     # does. One that is neither LOSS nor among the metrics is a figure of the evaluation.
     monitors: ClassVar[dict[str, Metric]]
     adds_up: ClassVar[bool] = True  # whether each metric is a mean over the rows
     has_classes: ClassVar[bool] = True  # whether an output is of a class
+    exclusive: ClassVar[bool] = False  # whether a node has exactly one of them
+    has_sets: ClassVar[bool] = False  # whether there are prediction sets
     compared: ClassVar[tuple[str, ...]] = ()  # figures in which a model should beat the baseline
     unknowing: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
 
@@ -68,6 +111,11 @@ class Task(ABC):
     def score(self) -> Metric:
         """The metric that results tell, and that the best of several runs is chosen by."""
         return self.metrics[0]
+
+    @property
+    def remedies(self) -> dict[str, str]:
+        """Settings for a model that ranks well and predicts a class too seldom or too often."""
+        return {}
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -83,12 +131,27 @@ class Task(ABC):
         """The task with what the labels of the training nodes tell it."""
         return self
 
-    def class_weights(
-        self, given: str | ClassWeights, seen: np.ndarray, names: Sequence[str]
-    ) -> np.ndarray | None:
-        """What a node of each class counts in the loss: (m,), from the setting; None for 1.
+    def with_loss(self, loss: str) -> Self:
+        """The task with the setting ``loss``."""
+        if loss != "auto":
+            raise ConfigError(f"loss is {loss!r}, but {self.name} has one loss only; leave it out.")
+        return self
 
-        ``seen`` are the labels of the training nodes.
+    def output_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        """What the m outputs of a model are called, of the names of the data's classes."""
+        return tuple(names)
+
+    def node_weights(
+        self,
+        given: str | ClassWeights,
+        seen: np.ndarray,
+        labels: np.ndarray,
+        names: Sequence[str],
+    ) -> np.ndarray | None:
+        """What nodes of these ``labels`` count in the loss, by ``class_weight``; None for 1.
+
+        (n,), or (n, m) where each output has a loss of its own; ``seen`` are the labels of the
+        training nodes.
         """
         if given != "none":
             raise ConfigError(f"class_weight is given, but {self.name} has no classes; leave it.")
@@ -102,12 +165,47 @@ class Task(ABC):
             )
         return self
 
+    def calibrated(self, labels: np.ndarray, logits: np.ndarray) -> Self:
+        """The task with probabilities that validation nodes made honest; predictions stay."""
+        self.check_calibrate(True)
+        return self
+
+    def check_calibrate(self, calibrate: bool) -> None:
+        """ConfigError, before any work, if :meth:`calibrated` is asked for and cannot be done."""
+        if calibrate and type(self).calibrated is Task.calibrated:
+            raise ConfigError(
+                f"calibrate is True, but {self.name} knows no calibration; leave it out."
+            )
+
+    def uncalibrated(self) -> Self | None:
+        """The task as it was before :meth:`calibrated`; None if it was not."""
+        return None
+
+    def strangeness(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        """How badly each label fits its output, larger is worse: (n,); if there are sets.
+
+        A prediction set holds all that fits no worse than a quantile of these.
+        """
+        raise NotImplementedError
+
+    def sets(self, logits: np.ndarray, most: Any) -> np.ndarray:
+        """What is no stranger than ``most``: of classes bool (n, m), of numbers an interval (n, 2).
+
+        If there are sets; of classes ``most`` may be one for each, (m,).
+        """
+        raise NotImplementedError
+
+    def set_columns(self, logits: np.ndarray, names: Sequence[str], most: Any) -> dict[str, Any]:
+        """:meth:`sets` as columns of a table of predictions, as :meth:`columns` are."""
+        return {}
+
     def decisions(self, logits: np.ndarray) -> np.ndarray:
         """Outputs (..., m) such that the largest one is the prediction, of classes."""
         return logits
 
     def rescaled(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The map X weight + bias (m,) to outputs as one to export: of numbers, in their units."""
+        """The map X weight + bias (m,) to outputs as one to export: of numbers, in their units; of
+        classes such that their softmax are the probabilities, calibrated ones too."""
         return weight, bias
 
     def state(self) -> dict[str, Any]:
@@ -131,9 +229,13 @@ class Task(ABC):
     def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
         """m, of all nodes' labels and the names of the classes, where they have some."""
 
-    @abstractmethod
+    def check_names(self, names: Sequence[str]) -> None:
+        """GraphError if nothing can be learned of classes with these names."""
+        return
+
     def known(self, labels: np.ndarray) -> np.ndarray:
         """Which nodes have a target: bool (n,)."""
+        return self.labels.known(labels)
 
     @abstractmethod
     def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
@@ -148,7 +250,7 @@ class Task(ABC):
     ) -> Tensor:
         """sum_v w_v l(z_v, t_v) / count, differentiable: (rows, R, m) -> (R,).
 
-        ``weights`` are (rows,), all 1 if None.
+        ``weights`` are those of :meth:`node_weights`, all 1 if None.
         """
 
     @abstractmethod
@@ -171,6 +273,10 @@ class Task(ABC):
     @abstractmethod
     def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """What a table of predictions tells of every node: column names with n values each."""
+
+    def tallied(self, predicted: Sequence[Any]) -> Sequence[Any]:
+        """What is counted of the column ``predicted``, where there are classes."""
+        return predicted
 
     @abstractmethod
     def evaluate(self, labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> Evaluation:

@@ -6,6 +6,7 @@ the calibration error, is written here.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from hoplite.errors import HopliteWarning
+
 BINS = 15  # of the calibration error
 CURVES = ("roc_auc", "average_precision")  # what scikit-learn calls them, with _score
+TEMPERATURES = (0.05, 20.0)  # least and most
 ROWS = 1 << 13  # whose logarithms are taken at a time
 
 
@@ -81,7 +85,7 @@ def evaluate_classes(
     per_class = {what: np.asarray(part) for what, part in zip(names_of_parts, parts, strict=True)}
     for name in CURVES:
         per_class[name] = np.array(
-            [_curve(name, labels, probabilities, c) for c in range(len(names))]
+            [_curve(name, labels == c, probabilities[:, c]) for c in range(len(names))]
         )
     figures = {
         "accuracy": metrics.accuracy_score(labels, predicted),
@@ -132,8 +136,8 @@ def class_figure(
 ) -> float:
     """The one figure of :func:`evaluate_classes`, without the others where they would cost much."""
     if name in CURVES:
-        classes = range(probabilities.shape[1]) if positive is None else [positive]
-        return _told(np.array([_curve(name, labels, probabilities, c) for c in classes]))
+        classes = np.arange(probabilities.shape[1]) if positive is None else np.array([positive])
+        return mean_curve(name, labels[:, None] == classes, probabilities[:, classes])
     if name == "macro_f1":
         from sklearn.metrics import f1_score
 
@@ -142,14 +146,60 @@ def class_figure(
     return evaluate_classes(labels, probabilities, predicted, names, positive)[name]
 
 
-def _curve(name: str, labels: np.ndarray, probabilities: np.ndarray, class_: int) -> float:
-    """The area under a curve of a class against the rest; NaN if one of them is empty."""
+def evaluate_labels(
+    labels: np.ndarray, probabilities: np.ndarray, predicted: np.ndarray, names: Sequence[str]
+) -> Evaluation:
+    """How well ``predicted`` (n, m) of 0 and 1 and ``probabilities`` (n, m) meet ``labels`` (n, m).
+
+    - ``micro_f1``, of all labels of all nodes together; ``macro_f1``, the mean F1 of the labels.
+    - ``subset_accuracy``: share of the nodes whose labels are all right; ``label_accuracy``: share
+      of right answers.
+    - ``log_loss``: mean binary cross-entropy over nodes and labels.
+    - ``roc_auc``, ``average_precision``: the mean over the labels that some nodes have and some
+      have not; NaN if there is none.
+
+    >>> t = np.array([[1, 0], [1, 1], [0, 0]])
+    >>> found = evaluate_labels(t, 0.2 + 0.6 * t, np.array([[1, 0], [1, 0], [0, 0]]), ["a", "b"])
+    >>> found["micro_f1"], found["macro_f1"], found["roc_auc"], found.classes["b"]["recall"]
+    (0.8, 0.5, 1.0, 0.0)
+    """
     from sklearn import metrics
 
-    inside = labels == class_
+    names_of_parts: list[str] = ["precision", "recall", "f1", "support"]
+    classes: dict[str, dict[str, float]] = {}
+    for c, name in enumerate(names):
+        true, told = labels[:, c], predicted[:, c]
+        parts = metrics.precision_recall_fscore_support(true, told, labels=[1], zero_division=0)
+        classes[name] = {
+            what: np.asarray(part).item() for what, part in zip(names_of_parts, parts, strict=True)
+        }
+        for what in CURVES:
+            classes[name][what] = _curve(what, true == 1, probabilities[:, c])
+    cells, odds = labels.ravel(), probabilities.ravel().astype(np.float64)
+    figures = {
+        "micro_f1": metrics.f1_score(cells, predicted.ravel(), zero_division=0),
+        "macro_f1": np.mean([one["f1"] for one in classes.values()]),
+        "subset_accuracy": (labels == predicted).all(axis=1).mean(),
+        "label_accuracy": (labels == predicted).mean(),
+        "log_loss": metrics.log_loss(cells, odds, labels=[0, 1]),
+    }
+    for what in CURVES:
+        figures[what] = _told(np.array([one[what] for one in classes.values()]))
+    return Evaluation({name: float(value) for name, value in figures.items()}, classes)
+
+
+def mean_curve(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
+    """The mean area under the curves of the columns (n, m), without those that mean nothing."""
+    return _told(np.array([_curve(name, *pair) for pair in zip(inside.T, scores.T, strict=True)]))
+
+
+def _curve(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
+    """The area under a curve of those ``inside`` against the rest; NaN if one of them is empty."""
+    from sklearn import metrics
+
     if inside.all() or not inside.any():
         return np.nan
-    return float(getattr(metrics, f"{name}_score")(inside, probabilities[:, class_]))
+    return float(getattr(metrics, f"{name}_score")(inside, scores))
 
 
 def _told(values: np.ndarray) -> float:
@@ -195,6 +245,45 @@ def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> fl
     equal = np.flatnonzero(values >= values.max() - 1e-12)
     best = found[equal[np.abs(found[equal] - 0.5).argmin()]]
     return float(np.clip(best, 1e-12, 1 - 1e-12))
+
+
+def best_temperature(labels: np.ndarray, logits: np.ndarray) -> float:
+    """The T for which softmax(z / T) has the least log loss, of logits (n, m) and classes (n,).
+
+    In b = 1 / T the loss is convex: its slope, the mean of E_p[z] - z_y over p = softmax(b z),
+    never falls. So log T is where that is 0, found by Brent's method between the logarithms of
+    0.05 and 20; HopliteWarning if it is at neither side of 0 there, as where all nodes are
+    predicted rightly. 1 where all outputs of every node are equal.
+
+    >>> z = np.array([[2.0, 0.0]] * 4)  # sure by e^2 : 1, and right for 3 of 4: 3 : 1
+    >>> round(best_temperature(np.array([0, 0, 0, 1]), z), 6), round(float(2 / np.log(3)), 6)
+    (1.820478, 1.820478)
+    """
+    from scipy.optimize import brentq
+    from scipy.special import softmax
+
+    z = logits.astype(np.float64)
+    z -= np.take_along_axis(z, labels[:, None], axis=1)
+    if not z.any():
+        return 1.0
+
+    def slope(log_temperature: float) -> float:
+        chances = softmax(z / np.exp(log_temperature), axis=1)
+        return float((chances * z).sum(axis=1).mean())
+
+    least, most = np.log(TEMPERATURES)
+    for end, sign in ((least, 1), (most, -1)):
+        if sign * slope(end) <= 0:
+            warnings.warn(
+                f"no temperature from {TEMPERATURES[0]:g} to {TEMPERATURES[1]:g} has the least log "
+                f"loss on the {len(z):,} validation nodes, so it is {np.exp(end):g} and the "
+                "probabilities are hardly calibrated; give more validation nodes.",
+                HopliteWarning,
+                stacklevel=2,
+            )
+            return float(np.exp(end))
+    found: Any = brentq(slope, least, most, xtol=1e-12)
+    return float(np.exp(found))
 
 
 def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int = BINS) -> float:

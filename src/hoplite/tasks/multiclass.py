@@ -5,25 +5,36 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
 import torch
+from msgspec import Meta
 from torch import Tensor
 from torch.nn.functional import log_softmax
 
 from hoplite.config import ClassWeights
 from hoplite.errors import ConfigError, GraphError, check_choice
+from hoplite.labels import JOINT
 from hoplite.tasks.base import LOSS, Metric, Task
-from hoplite.tasks.evaluation import Evaluation, best_threshold, class_figure, evaluate_classes
+from hoplite.tasks.conformal import NEAR, set_names
+from hoplite.tasks.evaluation import (
+    Evaluation,
+    best_temperature,
+    best_threshold,
+    class_figure,
+    evaluate_classes,
+)
+
+LEAST_THRESHOLD = 1e-12  # and as much below 1
 
 
 @dataclass(frozen=True)
 class Multiclass(Task):
     """Softmax and cross-entropy; accuracy is the metric and usually chooses the epoch.
 
-        l(z, t) = -log softmax(z)_t,    f(z) = softmax(z),    prediction argmax(z)
+        l(z, t) = -log softmax(z)_t,    f(z) = softmax(z / T),    prediction argmax(z)
 
     Labels are class indices, and a negative one stands for unknown. Of equal outputs the first
     is predicted.
@@ -33,7 +44,8 @@ class Multiclass(Task):
     one is ``positive``: ROC AUC and average precision are of it (of equals, of the second). Two
     classes have two outputs, as others have: softmax of them is the sigmoid of their difference,
     and whatever reads a model finds one column for each class. The positive one is predicted where
-    its probability is ``threshold`` or more (at 1/2, more than that, if it is the second).
+    its probability is ``threshold`` or more (at 1/2, more than that, if it is the second). T is the
+    ``temperature``, 1 unless the probabilities were calibrated.
 
     >>> z = torch.tensor([[[2.0, 0.0]], [[3.0, 1.0]]])
     >>> [value.tolist() for value in Multiclass().measure(z, torch.tensor([0, 1]), 2)]
@@ -41,7 +53,9 @@ class Multiclass(Task):
     """
 
     name = "multiclass"
-    metrics = (Metric("accuracy"),)
+    saved_as = 1
+    exclusive = True
+    metrics = (Metric("accuracy", percent=True),)
     monitors: ClassVar[dict[str, Metric]] = {
         "accuracy": metrics[0],
         "loss": LOSS,
@@ -49,15 +63,22 @@ class Multiclass(Task):
         "ap": Metric("average_precision"),
         "f1": Metric("macro_f1"),
     }
+    has_sets = True
     compared = ("accuracy", "balanced_accuracy", "roc_auc")
     unknowing = "always predicting the largest class"
     shares: tuple[float, ...] = ()
     threshold: float = 0.5
+    temperature: Annotated[float, Meta(ge=0.01, le=100)] = 1.0  # best_temperature's are within
 
     @property
     def positive(self) -> int | None:
         """The rarer of two classes; None if there are more, or their shares are not known."""
         return None if len(self.shares) != 2 else int(self.shares[1] <= self.shares[0])
+
+    @property
+    def remedies(self) -> dict[str, str]:
+        threshold = {} if self.positive is None else {"threshold": "balanced"}
+        return {"class_weight": "balanced", **threshold, "monitor": "auc"}
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -68,10 +89,22 @@ class Multiclass(Task):
         return dataclasses.replace(self, shares=tuple((counts / counts.sum()).tolist()))
 
     def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
-        return len(names or ())
+        names = names or ()
+        self.check_names(names)
+        known = labels[labels >= 0]
+        if len(known) > 2 and np.bincount(known).max() < 2:
+            raise GraphError(
+                f"all {len(known):,} labels are different, such as {names[int(known[0])]!r}, so "
+                "nothing can be learned; name a column of classes, of which several nodes have one."
+            )
+        return len(names)
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
-        return labels >= 0
+    def check_names(self, names: Sequence[str]) -> None:
+        if len(names) == 1:
+            raise GraphError(
+                f"all labels are {names[0]!r}, so there is nothing to learn; give nodes of two "
+                "classes at least."
+            )
 
     def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
         if labels.ndim != 1:
@@ -81,8 +114,12 @@ class Multiclass(Task):
             raise GraphError(f"label {outside} is not in 0 .. {outputs - 1}.")
         return torch.from_numpy(np.array(labels, np.int64))
 
-    def class_weights(
-        self, given: str | ClassWeights, seen: np.ndarray, names: Sequence[str]
+    def node_weights(
+        self,
+        given: str | ClassWeights,
+        seen: np.ndarray,
+        labels: np.ndarray,
+        names: Sequence[str],
     ) -> np.ndarray | None:
         """``"balanced"``: n / (m n_c) for n_c of n training nodes; 1 for classes not named."""
         if given == "none":
@@ -93,12 +130,12 @@ class Multiclass(Task):
 
             present = np.unique(seen)
             found[present] = compute_class_weight(given, classes=present, y=seen)
-            return found
+            return found[labels]
         for name, weight in given:
             found[list(names).index(check_choice("the class of class_weight", name, names))] = (
                 weight
             )
-        return found
+        return found[labels]
 
     def tuned(self, threshold: str, labels: np.ndarray, logits: np.ndarray) -> Self:
         """The threshold of the highest balanced accuracy, or F1 of the positive class.
@@ -119,13 +156,56 @@ class Multiclass(Task):
             self, threshold=best_threshold(threshold, inside, self.link(logits)[:, self.positive])
         )
 
+    def calibrated(self, labels: np.ndarray, logits: np.ndarray) -> Self:
+        """T by :func:`~hoplite.tasks.evaluation.best_temperature`.
+
+        A threshold t becomes the probability that t is then, so every prediction stays.
+        """
+        found, threshold = best_temperature(labels, logits), self.threshold
+        if threshold != 0.5:
+            threshold = 1 / (1 + ((1 - threshold) / threshold) ** (1 / found))
+            threshold = float(np.clip(threshold, LEAST_THRESHOLD, 1 - LEAST_THRESHOLD))
+        return dataclasses.replace(self, temperature=found, threshold=threshold)
+
+    def uncalibrated(self) -> Self | None:
+        if self.temperature == 1.0:
+            return None
+        odds = ((1 - self.threshold) / self.threshold) ** self.temperature
+        return dataclasses.replace(self, temperature=1.0, threshold=1 / (1 + odds))
+
+    def strangeness(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        """1 - p_y, p_y the probability of the node's own class y."""
+        return 1 - self.link(logits)[np.arange(len(labels)), labels].astype(np.float64)
+
+    def sets(self, logits: np.ndarray, most: Any) -> np.ndarray:
+        """The classes c with 1 - p_c <= most, those that are equal to it among them.
+
+        >>> Multiclass().sets(np.log([[0.6, 0.3, 0.1], [0.8, 0.1, 0.1]]), 0.7).tolist()
+        [[True, True, False], [True, False, False]]
+        """
+        return self.link(logits) >= 1 - most - NEAR
+
+    def set_columns(self, logits: np.ndarray, names: Sequence[str], most: Any) -> dict[str, Any]:
+        """``set``, the names as ``a|b``, with ``\\|`` for a | in one, and its ``set_size``."""
+        inside = self.sets(logits, most)
+        shown = np.array(set_names(names), object)
+        kinds, which = np.unique(inside, axis=0, return_inverse=True)
+        texts = pa.array([JOINT.join(shown[kind]) for kind in kinds], pa.string())
+        return {"set": texts.take(pa.array(which.ravel())), "set_size": inside.sum(axis=1)}
+
     def decisions(self, logits: np.ndarray) -> np.ndarray:
-        """As they are, with log(t / (1 - t)) taken from the positive class's, t the threshold."""
+        """As they are, with T log(t / (1 - t)) taken from the positive class's.
+
+        t is the threshold and T the temperature: p >= t is (z_1 - z_0) / T >= log(t / (1 - t)).
+        """
         if self.threshold == 0.5 or self.positive is None:
             return logits
         shift = np.zeros(2, logits.dtype)
-        shift[self.positive] = np.log(self.threshold / (1 - self.threshold))
+        shift[self.positive] = self.temperature * np.log(self.threshold / (1 - self.threshold))
         return logits - shift
+
+    def rescaled(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return weight / self.temperature, bias / self.temperature
 
     def loss(
         self, logits: Tensor, targets: Tensor, count: float, weights: Tensor | None = None
@@ -143,7 +223,10 @@ class Multiclass(Task):
         return (right.double().sum(dim=0) / count,)
 
     def link(self, logits: np.ndarray) -> np.ndarray:
-        return torch.tensor(logits).softmax(dim=-1).numpy()
+        found = torch.tensor(logits)
+        if self.temperature != 1.0:
+            found = found / self.temperature
+        return found.softmax(dim=-1).numpy()
 
     def predict(self, logits: np.ndarray) -> np.ndarray:
         return self.decisions(logits).argmax(axis=1)

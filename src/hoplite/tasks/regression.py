@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn.functional import huber_loss
 
 from hoplite.errors import GraphError
+from hoplite.labels import NUMBERS
 from hoplite.tasks.base import LOSS, Metric, Task
 from hoplite.tasks.evaluation import Evaluation, evaluate_values
 
@@ -35,13 +36,18 @@ class Regression(Task):
     name = "regression"
     metrics = (Metric("r2"), Metric("mae", larger_is_better=False))
     monitors: ClassVar[dict[str, Metric]] = {"loss": LOSS, "r2": metrics[0], "mae": metrics[1]}
+    labels = NUMBERS
     adds_up = False
     has_classes = False
+    has_sets = True
     compared = ("r2",)
     unknowing = "always predicting the mean"
     mean: float = 0.0
     scale: float = 1.0
     kind: Literal["squared", "huber"] = "squared"
+
+    def with_loss(self, loss: str) -> Self:
+        return self if loss == "auto" else dataclasses.replace(self, kind=loss)
 
     def fitted(self, labels: np.ndarray, outputs: int) -> Self:
         mean, scale = float(labels.mean()), float(labels.std())
@@ -55,8 +61,8 @@ class Regression(Task):
     def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
         return 1
 
-    def known(self, labels: np.ndarray) -> np.ndarray:
-        return ~np.isnan(labels)
+    def output_names(self, names: Sequence[str]) -> tuple[str, ...]:
+        return ("value",)
 
     def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
         if labels.ndim != 1 or outputs != 1:
@@ -90,6 +96,19 @@ class Regression(Task):
 
     def predict(self, logits: np.ndarray) -> np.ndarray:
         return self.link(logits)[:, 0]
+
+    def strangeness(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
+        """The distance |y - f(z)|, in units of y."""
+        return np.abs(labels - self.predict(logits))
+
+    def sets(self, logits: np.ndarray, most: Any) -> np.ndarray:
+        """f(z) - most and f(z) + most: (n, 2)."""
+        return self.link(logits) + np.array([-most, most])
+
+    def set_columns(self, logits: np.ndarray, names: Sequence[str], most: Any) -> dict[str, Any]:
+        """``low`` and ``high``, the ends of the interval."""
+        low, high = self.sets(logits, most).T
+        return {"low": low, "high": high}
 
     def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """``predicted``, the value."""

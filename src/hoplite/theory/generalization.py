@@ -97,11 +97,16 @@ def generalization(
     all at once, so the smallest is taken. The proof is in docs/theory.md.
     """
     check_number("delta", delta, 0, 1, open_ends="lm")
+    if not model.task.exclusive:
+        raise ConfigError(
+            f"the model is one of {model.task.labels.task}, and the bound is about nodes with one "
+            "class each; ask for the bounds without --trained."
+        )
     coefficient, weights = norms(model)
     config = model.config
     if config.standardize:
         raise ConfigError("no bound is known for standardised outputs; train without standardize.")
-    graph = aligned_graph(graph, model.num_features, model.feature_names)
+    graph = aligned_graph(graph, model.num_features, model.feature_names, model.loop_weight)
     train, labels = graph.split.train, labels_in(graph, model.class_names)
     if not train.size:
         raise GraphError("the graph has no labelled training nodes; the bound is about these.")
@@ -164,6 +169,11 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     found = model.config.kind
     if found.largest(1.0, 0) is None:
         raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")
+    if model.relations:
+        raise ConfigError(
+            "the model has a polynomial for each direction or type of edges, for which no bound is "
+            "known; train one without directed and type."
+        )
     learned = model.weights[found.learned].double().abs().max() if found.learned else 1.0
     return float(learned), tuple(model.weights["theta"].double().abs().sum(dim=0).tolist())
 

@@ -42,7 +42,17 @@ from hoplite.training.runs import (
 from hoplite.training.stored_rows import shuffled_windows
 
 LOWEST = -np.finfo(np.float64).max
-SHARED = ("optimizer", "epochs", "patience", "order", "batch", "monitor", "tie", "class_weight")
+SHARED = (
+    "optimizer",
+    "epochs",
+    "patience",
+    "order",
+    "batch",
+    "monitor",
+    "tie",
+    "loss",
+    "class_weight",
+)
 
 
 def fit_runs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -14,13 +14,16 @@ import torch
 
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice
+from hoplite.labels import AUTO
 from hoplite.models import ModelConfig, build_model, find_model, split_options
-from hoplite.models.trained import TASK_STATE, TrainedModel
+from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.node_data import NodeData
-from hoplite.propagation.engine import Propagation
+from hoplite.preparation import TableOptions
 from hoplite.propagation.orders import Plan
+from hoplite.propagation.relations import propagation_of
 from hoplite.store import open_data
-from hoplite.tasks import USUAL, Evaluation, Task, find_task
+from hoplite.tasks import LOSS, USUAL, Evaluation, Task, find_task, task_of
+from hoplite.tasks.base import TITLES
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.loop import fit_runs, outputs_of
 from hoplite.training.runs import (
@@ -40,6 +43,7 @@ from hoplite.training.streamed import StoredPropagation
 
 MOST_RUNS = 100_000
 SCORED = ("val", "test")
+CLEAR = 0.05  # a figure so much above the baseline's is no accident
 
 
 class Spread(NamedTuple):
@@ -47,6 +51,23 @@ class Spread(NamedTuple):
 
     mean: float
     std: float
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What is told of the ``nodes`` ("test", or "val" without any) beside a score; None for NaN.
+
+    ``mean`` and ``std`` are over the runs; ``classes`` and ``confusion`` of the run with ``seed``,
+    which was chosen.
+    """
+
+    nodes: str
+    seed: int
+    mean: dict[str, float | None]
+    std: dict[str, float | None]
+    baseline: dict[str, float | None]
+    classes: dict[str, dict[str, float | None]] = field(default_factory=dict)
+    confusion: list[list[int]] | None = None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,6 +113,27 @@ class ScoredRun:
             return None
         return self.task.evaluate(*self.outputs[part], self.model.class_names)
 
+    @cached_property
+    def calibration(self) -> dict[str, Any] | None:
+        """The ``temperature``, and for ``val`` and ``test`` the calibration error ``before`` and
+        ``after``; None if the model is not calibrated."""
+        first = self.task.uncalibrated()
+        if first is None:
+            return None
+        found: dict[str, Any] = {"temperature": self.task.state()["temperature"]}
+        for part, outputs in self.outputs.items():
+            tasks = {"before": first, "after": self.task}
+            found[part] = {
+                when: task.figure("calibration_error", *outputs) for when, task in tasks.items()
+            }
+        return found
+
+    @property
+    def threshold(self) -> float | None:
+        """The probability from which on the positive class is told; None if it was not chosen."""
+        chosen = self.model.training.get("threshold", "half") != "half" and "val" in self.outputs
+        return self.task.state()["threshold"] if chosen else None
+
     def best(self, curve: str) -> float:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
         return at_best(self.history, curve, self.best_epoch)
@@ -119,6 +161,8 @@ class ScoredRun:
             "epochs": self.epochs,
             "diverged": self.diverged,
             "seconds": self.seconds,
+            **({} if self.threshold is None else {"threshold": self.threshold}),
+            **({} if self.calibration is None else {"calibration": self.calibration}),
             "metrics": {
                 part: found.as_dict()
                 for part in SCORED
@@ -175,23 +219,80 @@ class TrainingResult:
             return None
         return self.task.baseline(self.graph.labels[nodes], self.graph.class_names)
 
+    def figures(self) -> Figures | None:
+        """All figures as plain values, for files and pages; None if no node was scored."""
+        nodes = "test" if self.graph.split.test.size else "val"
+        best, least = self.best_run.metrics(nodes), self.baseline(nodes)
+        if best is None or least is None:
+            return None
+        spreads, told = self.metrics(nodes), best.as_dict()
+        return Figures(
+            nodes,
+            self.best_run.seed,
+            {name: number(spread.mean) for name, spread in spreads.items()},
+            {name: number(spread.std) for name, spread in spreads.items()},
+            {name: number(value) for name, value in least.figures.items()},
+            told.get("classes", {}),
+            told.get("confusion"),
+        )
+
     def shortfall(self) -> str | None:
-        """A sentence if the chosen model does not beat the baseline, on the test nodes if any."""
+        """A sentence if the chosen model does not beat the baseline, on the test nodes if any.
+
+        It is judged by the figure that chose the epoch, or by the task's score where that was the
+        loss. A model that fails there and still tells classes apart (a figure of the task's
+        ``compared`` is better than the baseline's by ``CLEAR``) decides badly, and is told so.
+        """
         part = "test" if self.graph.split.test.size else "val"
         found, least = self.best_run.metrics(part), self.baseline(part)
         if found is None or least is None:
             return None
-        given_up = {self.task.score.name} if self.training_config.trades_accuracy else set()
-        compared = [name for name in self.task.compared if name not in given_up]
-        lost = [name for name in compared if found[name] <= least[name]]
+        task, training = self.task, self.training_config
+        monitor = task.monitor(training.monitor)
+        judged = (task.score if monitor is LOSS else monitor).name
+        given_up = {task.score.name} if training.trades_accuracy else set()
+        compared = [name for name in task.compared if name not in given_up]
+        smaller = [metric.name for metric in task.metrics if not metric.larger_is_better]
+
+        def better(name: str) -> float:
+            lead = found[name] - least[name]
+            return -lead if name in smaller else lead
+
+        asked = compared if judged in given_up else [judged]
+        lost = [name for name in asked if better(name) <= 0]
         if not lost:
             return None
-        told = [
-            f"{name.replace('_', ' ')} {found[name]:.3f} against {least[name]:.3f}" for name in lost
-        ]
+
+        def told(names: Sequence[str]) -> str:
+            return ", ".join(
+                f"{TITLES.get(name, name.replace('_', ' '))} {found[name]:.3f} against "
+                f"{least[name]:.3f}"
+                for name in names
+            )
+
+        clear = [name for name in reversed(compared) if better(name) > CLEAR]
+        if clear and found.classes:
+            seen = {name: one for name, one in found.classes.items() if one["support"]}
+            rare = min(seen, key=lambda name: seen[name]["recall"])
+            seldom = seen[rare]["recall"] <= seen[rare]["precision"]
+            what, wrong = ("recall", "seldom") if seldom else ("precision", "often")
+            does = "ranks well" if clear[0] == "roc_auc" else "tells classes apart"
+            left = [
+                f"--{name.replace('_', '-')} {value}"
+                for name, value in task.remedies.items()
+                if getattr(training, name) != value and (seldom or name != "class_weight")
+            ]
+            return (
+                f"on the {part} nodes the model {does} ({told(clear[:1])}) but predicts "
+                f"{rare!r} too {wrong} ({what} {seen[rare][what]:.3f}; {told(lost)} of "
+                f"{task.unknowing}); try {' or '.join(left) or 'other settings'}."
+            )
+        lost += [name for name in compared if name not in lost and better(name) <= 0]
+        lacks_bias = "bias" in self.model_config.kind.settings() and not self.model_config.bias
         return (
-            f"on the {part} nodes the model is no better than {self.task.unknowing}: "
-            f"{', '.join(told)}; look at the features, their scale and the settings."
+            f"on the {part} nodes the model is no better than {task.unknowing}: {told(lost)}; "
+            f"look at the features, their scale and the settings"
+            f"{', first of all --bias' if lacks_bias else ''}."
         )
 
     @property
@@ -208,11 +309,11 @@ class TrainingResult:
         return np.array([run.scores[score] for run in self.runs])
 
     def __repr__(self) -> str:
-        name = self.task.score.name
+        score = self.task.score
+        val, test = (score.shown(self._all(f"{p}_{score.name}").mean()) for p in SCORED)
         return (
-            f"TrainingResult({self.model_config.model} on {self.graph.name}, "
-            f"{len(self.runs)} runs, validation {self._all(f'val_{name}').mean():.1%}, "
-            f"test {self._all(f'test_{name}').mean():.1%})"
+            f"TrainingResult({self.model_config.model} on {self.graph.name}, {len(self.runs)} "
+            f"runs, {score.name.replace('_', ' ')}: validation {val}, test {test})"
         )
 
     @property
@@ -234,10 +335,11 @@ class TrainingResult:
         return {
             "dataset": self.graph.name,
             "model": self.model_config.model,
+            "task": self.task.labels.task,
             "config": self.model_config.as_dict()
             | dataclasses.asdict(self.training_config)
             | {"seeds": [run.seed for run in self.runs]},
-            "split": self.graph.split.sizes() | {"note": self.graph.split.note},
+            "split": split_facts(self.graph.split),
             **means,
             "metrics": {
                 part: {
@@ -271,6 +373,7 @@ def train(
     memory: str | int | None = None,
     team: Team = ALONE,
     sample_weight: Any = None,
+    task: str = AUTO,
     **options: Any,
 ) -> TrainingResult:
     """Train ``model`` on ``graph``'s split, once per seed, and score each run on the test nodes.
@@ -287,6 +390,8 @@ def train(
     memory : for a store: peak of this process, such as "4GB" (the default)
     team : for a store: the processes that share its rows, see :mod:`hoplite.training.distributed`
     sample_weight : (n,) what each node counts in the loss, 1 if not given
+    task : {"auto", "classification", "regression", "multilabel"}
+        What the labels are, see :meth:`Graph.for_task`; "auto" goes by what they look like.
     options : fields of ModelConfig and TrainingConfig, such as ``hops=20, lr=0.2``
 
     >>> import hoplite
@@ -294,7 +399,7 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
-    data = open_data(graph)
+    data = open_data(graph, task=task)
     store = data.stored
     if store is not None:
         names = {"hops", "operator", "basis"} & find_model(model).settings()
@@ -307,24 +412,29 @@ def train(
         raise ConfigError(
             f"{what}, which is for hop stores; make one with `hoplite propagate` and train on it."
         )
-    task = find_task()
-    if not task.known(data.labels).any():
-        raise GraphError("the graph has no labels to learn from; give at least some nodes a label.")
+    learned = task_of(data.labels).with_loss(training_config.loss)
+    if not learned.known(data.labels).any():
+        column = None if data.preparation is None else data.preparation.options.label
+        if column not in (None, TableOptions().label):  # it was named, so it is there
+            raise GraphError(
+                f"column {column!r} of the labels has no value; fill it for some nodes."
+            )
+        raise GraphError(
+            "the graph has no labels to learn from; give some nodes a label, or name the column "
+            "that has them (--label, label= in Python)."
+        )
     if not data.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
     parts, chosen = node_sets(data), as_seeds(seeds)
-    outputs = task.outputs(data.labels, data.class_names)
-    task = task.fitted(parts["train"].labels, outputs)
+    outputs = learned.outputs(data.labels, data.class_names)
+    learned = learned.fitted(parts["train"].labels, outputs)
     each = checked_weights(sample_weight, data.num_nodes)
-    parts = weighted_sets(parts, task, training_config, data.class_names, each)
-    if training_config.threshold != "half" and not len(parts["val"]):
-        raise ConfigError(
-            f"threshold is {training_config.threshold!r}, which validation nodes choose, but there "
-            "are none; give the graph some, or leave it out."
-        )
-    built = build_model(model_config, data.num_features, outputs)
+    parts = weighted_sets(parts, learned, training_config, data.class_names, each)
+    training_config.check_validated(len(parts["val"]) > 0, "give the graph some")
+    learned.check_calibrate(training_config.calibrate)
+    built = build_model(model_config, data.num_features, outputs, data.relation_weights)
     if store is None:
-        source = Propagation(
+        source = propagation_of(
             data.in_memory(), model_config.operator, model_config.basis, model_config.hops
         )
     else:
@@ -344,12 +454,14 @@ def train(
         parts["val"] if len(parts["val"]) else None,
         watch=parts["test"] if record_test and len(parts["test"]) else None,
         progress=progress,
-        task=task,
+        task=learned,
     )
     require_result(results)
-    runs = tuple(scored_run(data, model_config, result, source, parts, task) for result in results)
+    runs = tuple(
+        scored_run(data, model_config, result, source, parts, learned) for result in results
+    )
     del source  # and the memory of its hop features, before the metrics need some
-    result = TrainingResult(data, model_config, training_config, runs, task)
+    result = TrainingResult(data, model_config, training_config, runs, learned)
     shortfall = result.shortfall()
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)
@@ -371,8 +483,13 @@ def plan(graph: Any, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **op
     split = data.split
     rows = data.num_nodes if model_config.standardize else split.train.size
     return plan_runs(
-        build_model(model_config, data.num_features, data.num_classes),
-        Propagation(data, model_config.operator, model_config.basis, model_config.hops),
+        build_model(
+            model_config,
+            data.num_features,
+            task_of(data.labels).outputs(data.labels, data.class_names),
+            data.relation_weights,
+        ),
+        propagation_of(data, model_config.operator, model_config.basis, model_config.hops),
         [Run(training_config, seed) for seed in as_seeds(seeds)],
         rows,
     )
@@ -408,13 +525,16 @@ def scored_run(
         config=config,
         weights=result.weights,
         num_features=data.num_features,
-        class_names=data.class_names,
+        class_names=task.output_names(data.class_names),
         feature_names=data.feature_names or None,
         preparation=data.preparation,
+        loop_weight=data.loop_weight,
+        relations=data.relation_weights,
         training={
             "dataset": data.name,
             "task": task.name,
             TASK_STATE: task.state(),
+            SPLIT: split_facts(data.split),
             "seed": result.run.seed,
             "best_epoch": result.best_epoch,
             **{name: number(value) for name, value in scores.items()},
@@ -422,11 +542,14 @@ def scored_run(
         },
     )
     outputs = _outputs(trained, result, source, parts, task)
-    if "val" in outputs and result.run.config.threshold != "half":
-        task = task.tuned(result.run.config.threshold, *outputs["val"])
-        trained.training[TASK_STATE] = task.state()
-        scores |= _measured(task, outputs, "val")
-        trained.training.update({name: number(value) for name, value in scores.items()})
+    if "val" in outputs:
+        chosen = result.run.config
+        task = trained.settle(
+            *outputs["val"], threshold=chosen.threshold, calibrate=chosen.calibrate
+        )
+        if chosen.threshold != "half":
+            scores |= _measured(task, outputs, "val")
+            trained.training.update({name: number(value) for name, value in scores.items()})
     scores |= _measured(task, outputs, "test")
     return ScoredRun(
         seed=result.run.seed,

@@ -96,14 +96,15 @@ class NodeSet:
     weights: np.ndarray | None = None
 
     def weighted(self, *factors: np.ndarray | None) -> NodeSet:
-        """The set with the product of the ``factors`` (n,) as weights, divided by its mean.
+        """The set with the product of the ``factors`` as weights, divided by its mean.
+
+        They are (n,), or (n, m) where each output has a weight.
 
         So twice the weight of a node is the node twice, and a penalty keeps its share.
         """
-        given = [np.asarray(factor, np.float64) for factor in factors if factor is not None]
-        if not given or not len(self):
+        product = product_of(factors)
+        if product is None or not len(self):
             return self
-        product = np.prod(given, axis=0)
         if not product.sum() > 0:
             raise GraphError("all weights of the training nodes are 0; give one a larger weight.")
         return NodeSet(self.nodes, self.labels, product / product.mean())
@@ -148,15 +149,29 @@ def weighted_sets(
 
     A part for scores whose weights are all 0 stays without.
     """
-    of_class = task.class_weights(config.class_weight, parts["train"].labels, names)
-    found = {}
+    seen, found = parts["train"].labels, {}
     for name, part in parts.items():
-        each = None if of_class is None else of_class[part.labels]
-        if sample_weight is not None:
-            each = sample_weight[part.nodes] * (1 if each is None else each)
+        of_class = task.node_weights(config.class_weight, seen, part.labels, names)
+        own = None if sample_weight is None else sample_weight[part.nodes]
+        each = product_of((of_class, own))
         idle = name != "train" and each is not None and not each.any()
         found[name] = part if idle else part.weighted(each)
     return found
+
+
+def product_of(factors: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """The product of weights of nodes, (n,) or (n, m) each; None if all are None.
+
+    >>> product_of([np.array([2.0, 3.0]), None, np.array([[1.0, 5.0], [1.0, 1.0]])]).tolist()
+    [[2.0, 10.0], [3.0, 3.0]]
+    """
+    given = [np.asarray(factor, np.float64) for factor in factors if factor is not None]
+    if not given:
+        return None
+    axes, product = max(factor.ndim for factor in given), np.ones(1)
+    for factor in given:
+        product = product * factor.reshape(*factor.shape, *[1] * (axes - factor.ndim))
+    return product
 
 
 def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
@@ -191,13 +206,14 @@ def plan_runs(
         nodes=features.shape[0],
         features=features.shape[1],
         classes=model.num_classes,
-        operator_nonzeros=propagation.matrix.nnz,
+        operator_nonzeros=propagation.nonzeros,
         feature_nonzeros=features.nnz,
         hops=propagation.hops,
-        kept_hops=1 if model.kept_hops == "last" else propagation.hops + 1,
+        kept_hops=1 if model.kept_hops == "last" else propagation.slices,
         rows=rows,
         epochs=runs[0].config.epochs,
         runs=len(runs),
+        maps=propagation.hops + 1 if model.map_per_hop else 1,
         dropout=learns and any(run.config.dropout for run in runs),
         passes=2 if learns else 1,
         itemsize=features.dtype.itemsize,
@@ -272,9 +288,10 @@ def signal_size(model: Model, source: AnyPropagation) -> int:
 
 def run_bytes(model: Model, propagation: Propagation) -> int:
     """About the memory of one run in a batch: weights, gradient, two moments, the best weights,
-    and a dozen signals (for gates on features, one per hop)."""
+    and a dozen signals (for gates on features, and for a map per hop, one per hop)."""
     weights = sum(value.numel() for value in model.initial(torch.Generator()).values())
-    signals = 12 if model.columns == "classes" else 12 + propagation.hops
+    per_hop = model.map_per_hop or model.columns != "classes"
+    signals = 12 + propagation.hops if per_hop else 12
     return propagation.dtype.itemsize * (6 * weights + signals * signal_size(model, propagation))
 
 

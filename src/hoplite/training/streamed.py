@@ -282,7 +282,7 @@ class LinearTiles(Tiles):
 
 def tiles_for(model: Filter, weights: Weights) -> Tiles:
     """What evaluates ``model`` with these weights."""
-    if model.linear and not model.gated:
+    if model.linear and not model.gated and not model.map_per_hop:
         return LinearTiles(model, weights)
     return Tiles(model, weights)
 

@@ -1,5 +1,6 @@
 """Every benchmark at a tiny size: what it reports, and what happens without the peers."""
 
+import dataclasses
 import sys
 import types
 
@@ -150,6 +151,14 @@ def test_epoch(context):
         ("cora, sgc", "plain torch, S^k X kept"): ">= 1x",
     }
     assert not outcome.notes
+
+
+def test_epoch_with_one_thread(small, context, alone):
+    outcome = epoch.run(dataclasses.replace(context, threads=1), EPOCH)
+    cases = [(figure.case, figure.peer) for figure in outcome.figures]
+    assert len(set(cases)) == len(cases)
+    goals = {figure.case: figure.goal.text for figure in outcome.figures if figure.goal}
+    assert goals["cora, lgc, 3 hops, 1 thread"] == "<= 3 ms"
 
 
 def test_epoch_without_pyg(context, alone):

@@ -4,7 +4,7 @@ import pytest
 from tests.commands import run_module
 
 from hoplite import HopliteError
-from hoplite.lab.bench import child, large
+from hoplite.lab.bench import child, large, update
 from hoplite.lab.bench.measure import Context, Effort
 
 SMALL = large.LargeSize(0.005, 2, 10**9, Effort(1))
@@ -67,6 +67,15 @@ def test_the_cost_model_tells_the_bytes(context):
     told = [figure for figure in outcome.figures if figure.goal is not None]
     assert len(told) == 3
     assert all(figure.passed for figure in told), [figure.ours for figure in told]
+
+
+def test_update(context):
+    size = update.UpdateSize(3000, 4, 5, 2, Effort(1))
+    race, gap = update.run(context, size).figures
+    assert (race.peer, race.goal.text) == ("anew", ">= 5x")
+    assert race.ratio > 0
+    assert gap.passed
+    assert "update" not in left(context)
 
 
 def test_a_process_that_fails_says_why(tmp_path):

@@ -87,8 +87,22 @@ def example_values():
         "features": {"top": features, "others": 1429, "rest": 0.65},
         "node_features": {
             "top": [
-                {"node": 1, "id": 1702, "feature": 0, "name": "network", "contribution": 0.31},
-                {"node": 7, "id": 1708, "feature": 34, "name": None, "contribution": -0.22},
+                {
+                    "node": 1,
+                    "id": 1702,
+                    "feature": 0,
+                    "name": "network",
+                    "contribution": 0.31,
+                    "value": 0.25,
+                },
+                {
+                    "node": 7,
+                    "id": 1708,
+                    "feature": 34,
+                    "name": None,
+                    "contribution": -0.22,
+                    "value": "missing",
+                },
             ]
         },
         "neighbourhood": {
@@ -112,6 +126,27 @@ def example_values():
                 ],
             },
             "nodes": {"checked": 900, "of": 900, "found": []},
+        },
+        "changes": {
+            "checked": 4,
+            "found": [
+                {
+                    "index": 0,
+                    "name": "network",
+                    "value": 0.05,
+                    "to": 0.0123,
+                    "side": "below",
+                    "becomes": "Theory",
+                },
+                {
+                    "index": 34,
+                    "name": "town",
+                    "value": "Ulm",
+                    "to": "Bonn",
+                    "side": "equal",
+                    "becomes": "Case_Based",
+                },
+            ],
         },
     }
 
@@ -151,6 +186,9 @@ def hostile_values(name):
     values["node_features"]["top"][1]["id"] = name
     flip = values["flips"]["edges"]["found"][0]
     flip["source"]["id"] = flip["becomes"] = name
+    change, other = values["changes"]["found"]
+    change["name"] = other["to"] = other["becomes"] = name
+    change["value"] = other["name"] = LONG
     return values
 
 
@@ -205,10 +243,15 @@ def test_structure(shown, looks, name):
 
 def test_what_it_says(shown):
     page = shown("example", *WIDE)
-    assert page.locator("h1").inner_text() == page.title() == "Why node 1701 is Neural_Networks"
+    assert (
+        page.locator("h1").inner_text()
+        == page.title()
+        == ("Why node 1701 is predicted Neural_Networks")
+    )
     text = page.locator("body").inner_text()
     for fact in (
-        "LGC labels node 1701 of Cora as Neural_Networks, with a probability of 70.0 %. That is",
+        "Node 1701 of Cora is predicted Neural_Networks by LGC, with a probability of 70.0 %. That",
+        "Of the 4 values of node 1701 itself that count most, 2 would, changed alone, change",
         "The logit of Neural_Networks is +2.000",
         "The hop that counts most is hop 1, with +1.000.",
         "The node that counts most is node 1702, with +0.610.",
@@ -219,17 +262,18 @@ def test_what_it_says(shown):
         COMMAND,
     ):
         assert fact in text
-    assert page.locator("#flips tbody tr").inner_text().split("\t") == [
-        f"edge 1701 {NOTHING} 1702",
-        "Theory",
-        f"{MINUS}0.120",
+    rows = page.locator("#flips tbody tr").all()
+    assert [row.inner_text().split("\t") for row in rows] == [
+        [f"edge 1701 {NOTHING} 1702", "Theory", f"{MINUS}0.120"],
+        ["network", "0.05", "0.0123 or less", "Theory"],
+        ["town", "Ulm", "Bonn", "Case_Based"],
     ]
 
 
 def test_a_contrast_says_what_it_is(visit, looks):
     page = visit("contrast", java_script_enabled=False)
     looks.check_structure(page)
-    title = "What speaks for Theory rather than Case_Based at node 1701, which is Neural_Networks"
+    title = "What speaks for Theory rather than Case_Based at node 1701, predicted Neural_Networks"
     assert page.locator("h1").inner_text() == title
     text = page.locator("body").inner_text()
     assert "What the lead of Theory over Case_Based is made of" in text
@@ -243,6 +287,7 @@ def test_hostile_names_are_text(shown, hostile_text):
     assert page.locator("img, [onerror]").count() == 0
     for place in ("h1 ~ .headline", "#pairs td", "#flips td", "#about pre"):
         assert hostile_text in page.locator(place).first.text_content()
+    assert hostile_text in page.locator("#flips table").last.text_content()
     shown = page.evaluate("document.getElementById('neighbours').data[1].customdata[0]")
     assert shown.startswith("<b>&lt;/script&gt;")
 
@@ -360,12 +405,12 @@ def test_gates_are_named():
     values["model"] |= {"model": "hlgc", "gate": "class"}
     values = typed(values)
     assert "The gates are held at the values that they have here." in words.exactness(values)
-    assert "hLGC, class gate labels node 1701" in words.headline(values)
+    assert "predicted Neural_Networks by hLGC, class gate" in words.headline(values)
 
 
 def test_the_terminal_gets_every_table():
     shown = [part for part in terminal_explanation(example()) if not isinstance(part, str)]
-    assert len(shown) == 6
+    assert len(shown) == 7
     for _, (columns, rows) in shown:
         assert all(len(row) == len(columns) for row in rows)
 

@@ -97,8 +97,12 @@ def run(context: Context, size: EpochSize) -> Outcome:
     """Time every cell, ours in turn with the peers."""
     graphs = {name: context.load(name) for name in {cell.dataset: None for cell in size.cells}}
     figures: list[Figure] = []
-    for index, cell in enumerate(size.cells):
-        part = context.part(index, len(size.cells), f"{cell.dataset}, {cell.model}: ")
+    # with one thread for all, the cell that asks for one stands for its twin as well
+    alone = {(c.dataset, c.model): c.ms for c in size.cells if c.threads == context.threads}
+    cells = [c for c in size.cells if c.threads is None or c.threads != context.threads]
+    cells = [replace(c, ms=c.ms or alone.get((c.dataset, c.model))) for c in cells]
+    for index, cell in enumerate(cells):
+        part = context.part(index, len(cells), f"{cell.dataset}, {cell.model}: ")
         figures += _figures(part, cell, size, graphs[cell.dataset])
     known = find("torch_geometric.nn") is not None
     return Outcome(figures, [] if known else [peers.missing_note("PyTorch Geometric")])

@@ -11,7 +11,7 @@ from typing import Any
 
 from hoplite.errors import ConfigError, check_choice
 from hoplite.lab import machine
-from hoplite.lab.bench import epoch, hyper, large, many, product, scaling
+from hoplite.lab.bench import epoch, hyper, large, many, product, scaling, update
 from hoplite.lab.bench.measure import Context, Figure, Outcome
 from hoplite.lab.machine import Machine
 from hoplite.propagation.backend import get_num_threads
@@ -57,6 +57,7 @@ LARGE = (
         large.TRAIN_QUICK,
         large.TRAIN_FULL,
     ),
+    Benchmark("large-update", "New nodes in a store", update.run, update.QUICK, update.FULL),
     Benchmark("large-cost", "The cost model", large.run_cost, large.COST_QUICK, large.COST_FULL),
 )
 

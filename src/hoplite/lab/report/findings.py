@@ -60,8 +60,8 @@ def chosen(results: Results, protocol: str) -> str:
 
 def outcome(results: Results) -> str:
     """The last word of the title: no more than what the run shows."""
-    if results.quick:
-        return "checked"
+    if results.quick or results.searched:
+        return "checked" if results.quick else "searched"
     cells = [c for c in accuracy_table(results, "validation").cells if c.paper]
     whole = len(cells) == len(paper.MODELS) * len(paper.DATASETS)
     good = whole and all(cell.verdict != "below" for cell in cells)
@@ -109,6 +109,8 @@ def findings(results: Results) -> list[str]:
 def missing(results: Results) -> list[str]:
     """What a complete run would have and this one has not."""
     lines = []
+    if results.searched:
+        return lines
     for protocol in paper.PROTOCOLS:
         table = accuracy_table(results, protocol)
         gaps: dict[str, list[str]] = {}

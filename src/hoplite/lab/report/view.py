@@ -14,8 +14,10 @@ from hoplite.lab import paper
 from hoplite.lab.paper import EpochTime, Score
 from hoplite.lab.results import Accuracy, Difference, OnSplits, Peer, Results, Timing
 from hoplite.models import MODELS, idle_settings
+from hoplite.training.results import Figures
 from hoplite.words import NOTHING, model_name, number, plural, signed
 
+MOST_CLASSES = 20  # of a confusion matrix that is shown
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
 SYMBOLS = {
     "hops": "k",
@@ -103,9 +105,10 @@ def accuracy_table(results: Results, protocol: str) -> Table:
     best validation accuracy, or test accuracy for the biased protocol), then a row per gate.
     """
     entries = results.of(protocol)
-    datasets = order(paper.DATASETS, [e.dataset for e in entries])
+    all_datasets, all_models = ((), ()) if results.searched else (paper.DATASETS, paper.MODELS)
+    datasets = order(all_datasets, [e.dataset for e in entries])
     table = Table(datasets)
-    for model in order(paper.MODELS, [e.model for e in entries]):
+    for model in order(all_models, [e.model for e in entries]):
         own = [e for e in entries if e.model == model]
         gates = list(dict.fromkeys(e.gate for e in own))
         published = [paper.accuracy(protocol, model, dataset) for dataset in datasets]
@@ -313,6 +316,37 @@ def size(entry: Timing) -> str:
     name = kind.growth if kind else "hops"
     value = (entry.config or {}).get(name)
     return "" if value is None else setting(name, value)
+
+
+def figure_rows(figures: Figures) -> list[list[str]]:
+    """Name, mean and deviation over the seeds, and the baseline's value."""
+    return [
+        [name.replace("_", " "), f"{_decimals(mean)} ± {_decimals(figures.std.get(name))}",
+         _decimals(figures.baseline.get(name))]
+        for name, mean in figures.mean.items()
+    ]  # fmt: skip
+
+
+def class_rows(figures: Figures) -> list[list[str]]:
+    """Name, precision, recall and nodes of each class."""
+    return [
+        [name, *[_decimals(one.get(what)) for what in ("precision", "recall", "f1")],
+         number(one.get("support"))]
+        for name, one in figures.classes.items()
+    ]  # fmt: skip
+
+
+def confusion_rows(figures: Figures) -> list[list[str]]:
+    """For each class, how many of its nodes were taken for each; none if there are too many."""
+    matrix = figures.confusion or []
+    if len(matrix) > MOST_CLASSES or len(matrix) != len(figures.classes):
+        return []
+    names = list(figures.classes)
+    return [[name, *map(str, row)] for name, row in zip(names, matrix, strict=True)]
+
+
+def _decimals(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:.3f}"
 
 
 def searched(entry: Accuracy) -> list[str]:

@@ -26,7 +26,7 @@ from hoplite.models import build_model
 from hoplite.models.trained import TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.selection.workers import train_in_processes
-from hoplite.training.results import number, train
+from hoplite.training.results import Figures, number, train
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
 CURVES_ON = "cora"  # the dataset whose loss curves are shown, as in the paper
@@ -72,6 +72,7 @@ class Seen:
     best_epoch: Count
     curves: dict[str, Curve]
     coefficients: Learned | None
+    figures: Figures | None = None  # earlier versions kept none
 
 
 class Training(Protocol):
@@ -136,6 +137,7 @@ class Examination:
             best_epoch=first.best_epoch,
             curves={name: _rounded(first.history[name]) for name in names},
             coefficients=learned,
+            figures=result.figures(),
         )
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / f"{self.name}.json", found, indent=None)

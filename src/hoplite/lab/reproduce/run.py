@@ -267,7 +267,7 @@ def _quick_jobs(
     for job, seen in zip(jobs, train_all(tasks, folder / "chosen", workers, share), strict=True):
         entry = accuracy_entry(
             job, "validation", options[job], seeds, seen.val, seen.test,
-            configurations=1, runs=len(seeds),
+            configurations=1, runs=len(seeds), figures=seen.figures,
         )  # fmt: skip
         yield Found(job, options[job], seen, [entry])
 
@@ -300,7 +300,16 @@ def _full_jobs(
             "minutes": searched.cpu_minutes,
         }
         entries = [
-            accuracy_entry(job, "validation", options, seeds, seen.val, seen.test, **sizes),
+            accuracy_entry(
+                job,
+                "validation",
+                options,
+                seeds,
+                seen.val,
+                seen.test,
+                **sizes,
+                figures=seen.figures,
+            ),
             accuracy_entry(job, "test", best.options, seeds, best.val, best.test, **sizes),
         ]
         yield Found(job, options, seen, entries, ledger)

@@ -1,0 +1,202 @@
+"""At which value of its own features a node would be given another class, exactly.
+
+The features X[v] of a node v reach its own logits by what is on the diagonal of p_i(S) alone:
+
+    z_c(v) = rest + sum_f X[v, f] W[f, c],    W = sum_i c_i p_i(S)[v, v] Theta
+
+so the lead of the predicted class p over class c is 0 where X[v, f] has changed by
+-(z_p - z_c) / (W[f, p] - W[f, c]), and the smallest of these changes flips the prediction. Every
+other value stays as it is, those of the neighbours too. What changes is a cell of the table, if
+the features came from one: a number moves one feature (and is missing no more), a text takes
+another of its values, what is 0 or 1 becomes the other. Structural features follow from the edges,
+so they are left alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.explain.exact import ExactModel
+from hoplite.explain.summary import Changes, ValueFlip
+from hoplite.preparation import MISSING_CELL, PreparedColumn
+from hoplite.structural import NAMES, structural_count
+
+FIRST_NODES = 1 << 12  # whose values tell, beside those within reach, what is 0 or 1
+DIGITS = 4  # of the change that is told, rounded away from the value that the node has
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A number that became feature ``start + place``, or a text that became ``start`` and on."""
+
+    start: int
+    place: int
+    column: PreparedColumn
+
+    @property
+    def feature(self) -> int:
+        return self.start + self.place
+
+    @property
+    def missing(self) -> int:
+        """The feature that tells whether the cell is missing, if its column has one."""
+        return self.start + self.column.width
+
+
+def value_changes(
+    exact: ExactModel, node: int, reach: np.ndarray, logits: np.ndarray, features: Sequence[int]
+) -> Changes | None:
+    """How the cells of ``node`` that ``features`` came from would flip its prediction, one by one.
+
+    ``reach`` are the rows of :meth:`Rows.reach`. None where the logits are not linear in X, because
+    of gates or standardised outputs, or where there is only one class.
+    """
+    config = exact.trained.config
+    if config.kind.gated or config.standardize or len(logits) < 2:
+        return None
+    cells = list(dict.fromkeys(_cells(exact, features)))
+    ((_, row),) = exact.rows.features(np.array([node]))
+    back = exact.coefficients(node, reach)[:, 0] * reach[:, node]  # of each hop: (k + 1,)
+    maps = exact.model.maps(exact.weights)[0].numpy()  # (k + 1 or 1, d, m)
+    found = _Changed(
+        exact.trained.class_names,
+        sp.csr_array(row).toarray()[0],
+        exact.trained.task.decisions(logits),
+        np.tensordot(back if len(maps) > 1 else back.sum(keepdims=True), maps, 1),
+    )
+    flags = _flags(exact, reach, cells)
+    told = [found.flip(cell, flag) for cell, flag in zip(cells, flags, strict=True)]
+    return Changes(len(cells), tuple(one for one in told if one is not None))
+
+
+def _cells(exact: ExactModel, features: Sequence[int]) -> list[_Cell]:
+    """What the features came from, without what nobody can change."""
+    preparation, names = exact.trained.preparation, exact.feature_names
+    columns, start = {}, 0
+    for column in () if preparation is None else preparation.fitted:
+        for place in range(len(column.names())):
+            number = place if place < column.width and not column.categories else 0
+            columns[start + place] = _Cell(start, number, column)
+        start += len(column.names())
+    vectors = structural_count(names)
+    most = exact.trained.num_features - (0 if vectors is None else len(NAMES) + vectors)
+    for f in (f for f in features if f not in columns and f < most):
+        name = f"feature {f}" if names is None else str(names[f])
+        columns[f] = _Cell(f, 0, PreparedColumn(name, "number"))
+    return [columns[f] for f in features if f in columns]
+
+
+def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[_Cell]) -> list[bool]:
+    """Which cells are 0 or 1.
+
+    A preparation that scales leaves those alone as they are. Otherwise the nodes within reach, and
+    the first ones, tell it, where the cell is not missing.
+    """
+    plain = [cell.column.is_plain(cell.place) and not cell.column.step for cell in cells]
+    preparation = exact.trained.preparation
+    told = 0 if preparation is None or not preparation.scales else len(preparation.names)
+    asked = [i for i, cell in enumerate(cells) if plain[i] and cell.start >= told]
+    if not asked:
+        return plain
+    seen = np.any(reach, axis=0, keepdims=True)[0]
+    seen[:FIRST_NODES] = True
+    for _, rows in exact.rows.features(np.flatnonzero(seen)):
+        for i in asked:
+            values = _dense(rows, cells[i].feature)
+            if cells[i].column.fill:
+                values = values[_dense(rows, cells[i].missing) == 0]
+            plain[i] = plain[i] and bool(np.isin(values, (0, 1)).all())
+    return plain
+
+
+def _dense(rows: Any, feature: int) -> np.ndarray:
+    return sp.csr_array(rows[:, [feature]]).toarray()[:, 0]
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """The node as it is: features ``own`` (d,), decisions ``outputs`` (m,), ``slopes`` (d, m)."""
+
+    names: Sequence[str]
+    own: np.ndarray
+    outputs: np.ndarray
+    slopes: np.ndarray
+
+    def flip(self, cell: _Cell, flag: bool) -> ValueFlip | None:
+        """The change of one cell that changes the prediction, None if there is none."""
+        column, x = cell.column, float(self.own[cell.feature])
+        own = self.own[cell.start : cell.start + len(column.names())]
+        if column.categories:
+            return self._category(cell, own)
+        now = column.original(own, cell.place)
+        slope, outputs = self.slopes[cell.feature], self.outputs
+        if now == MISSING_CELL:
+            if column.width > 1:
+                return None  # a list is given as a whole
+            outputs = outputs - self.slopes[cell.missing]
+        if flag:
+            others = np.setdiff1d([0.0, 1.0], [] if now == MISSING_CELL else [x])
+            after = outputs + (others[:, None] - x) * slope
+            best = int(self._leads(after).argmin())
+            return self._told(cell, now, column.shown(float(others[best])), "equal", after[best])
+        p = self._predicted
+        if outputs.argmax() != p:  # any number will do, and so the usual one
+            usual = column.original(np.array([x, 0.0]), 0)
+            return self._told(cell, now, usual, "equal", outputs)
+        lead, slope = outputs[p] - outputs, slope[p] - slope
+        with np.errstate(divide="ignore", invalid="ignore"):
+            change = np.where(slope != 0, -lead / slope, np.inf)
+        change[p] = np.inf
+        other = int(np.abs(change).argmin())
+        up = change[other] > 0 or (change[other] == 0 and slope[other] < 0)
+        border, here = (column.value(at, cell.place) for at in (x + change[other], x))
+        to = column.shown(_beyond(border, here, up, column.step)) if np.isfinite(border) else None
+        if to is None:
+            return None
+        return self._told(cell, now, to, "above" if up else "below", np.eye(len(lead))[other])
+
+    def _category(self, cell: _Cell, own: np.ndarray) -> ValueFlip | None:
+        """The value of a text that leaves the predicted class furthest behind."""
+        slopes, values = self.slopes[cell.start : cell.start + len(own)], cell.column.categories
+        outputs = self.outputs + slopes - own @ slopes  # of each value: (values, m)
+        best = int(self._leads(outputs).argmin())
+        now = values[int(own.argmax())] if own.any() else MISSING_CELL
+        return self._told(cell, now, values[best], "equal", outputs[best])
+
+    def _leads(self, outputs: np.ndarray) -> np.ndarray:
+        """How far the predicted class is ahead of all others: (rows, m) -> (rows,)."""
+        p = self._predicted
+        return outputs[:, p] - np.delete(outputs, p, axis=1).max(axis=1)
+
+    @property
+    def _predicted(self) -> int:
+        return int(self.outputs.argmax())
+
+    def _told(
+        self, cell: _Cell, now: Any, to: Any, side: str, outputs: np.ndarray
+    ) -> ValueFlip | None:
+        becomes = int(outputs.argmax())
+        if becomes == self._predicted:
+            return None
+        column = cell.column
+        name = column.name if column.categories else column.names()[cell.place]
+        return ValueFlip(cell.feature, name, now, to, side, self.names[becomes])
+
+
+def _beyond(border: float, here: float, up: bool, step: float) -> float:
+    """The first multiple of ``step`` behind ``border``; without one, of DIGITS of the change.
+
+    >>> _beyond(35.2374, 41.0, False, 0), _beyond(18250.0, 18249.5, True, 1)
+    (35.237, 18251.0)
+    """
+    if not step:
+        size = abs(border - here) or 1e-6 * max(abs(border), 1.0)
+        step = 10.0 ** (math.floor(math.log10(size)) - DIGITS + 1)
+    count = math.floor(border / step) + 1 if up else math.ceil(border / step) - 1
+    return float(f"{count * step:.15g}")

@@ -1,0 +1,298 @@
+"""What the labels of nodes may be; the array that holds those of all n nodes tells which.
+
+classification   int64 (n,)     the class of each node, -1 where unknown
+regression       float64 (n,)   its number, NaN where unknown
+multilabel       int8 (n, m)    1 for each of m labels that it has, else 0; a row of -1: unknown
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from hoplite.errors import GraphError, check_choice
+
+UNKNOWN_LABEL = -1
+AUTO = "auto"
+JOINT = "|"  # between the labels of one node
+
+
+class LabelKind(ABC):
+    """One of the kinds; ``task`` is the user's word for learning such labels."""
+
+    task: ClassVar[str]
+
+    @abstractmethod
+    def fits(self, labels: np.ndarray) -> bool:
+        """Whether labels of this type and shape are meant to be of the kind."""
+
+    @abstractmethod
+    def checked(self, labels: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
+        """The labels as they are kept; GraphError if they contradict themselves."""
+
+    @abstractmethod
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        """Which nodes have a label: bool (n,)."""
+
+    @abstractmethod
+    def count(self, labels: np.ndarray) -> int:
+        """How many names they need."""
+
+    @abstractmethod
+    def held(self, labels: np.ndarray) -> np.ndarray:
+        """The numbers of the names that these known labels have, each once."""
+
+    @abstractmethod
+    def text(self, label: np.ndarray, names: Sequence[str]) -> str | float:
+        """What one known label says."""
+
+    @abstractmethod
+    def unknown(self, nodes: int, count: int) -> np.ndarray:
+        """Labels of so many nodes that are all unknown, for so many names."""
+
+    @abstractmethod
+    def moved(self, labels: np.ndarray, names: Sequence[str], to: Sequence[str]) -> np.ndarray:
+        """The labels for the names ``to`` instead; what is not among them is unknown."""
+
+    def groups(self, labels: np.ndarray) -> np.ndarray:
+        """(n,) what a split deals out evenly, -1 where unknown: all alike unless there are classes.
+
+        >>> NUMBERS.groups(np.array([2.5, np.nan])).tolist()
+        [0, -1]
+        """
+        return np.where(self.known(labels), 0, UNKNOWN_LABEL)
+
+
+class Classes(LabelKind):
+    task = "classification"
+
+    def fits(self, labels: np.ndarray) -> bool:
+        return labels.ndim == 1 and labels.dtype.kind in "iu"
+
+    def checked(self, labels: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
+        labels, n = labels.astype(np.int64), len(labels)
+        if labels.min(initial=0) < UNKNOWN_LABEL:
+            raise GraphError(f"labels go down to {labels.min()}; use -1 for an unknown label.")
+        if names is None and labels.max(initial=-1) >= max(n, 1):
+            raise GraphError(
+                f"labels go up to {labels.max():,} but the graph has {n:,} nodes; "
+                "number the classes 0, 1, 2, ... and use -1 for an unknown label."
+            )
+        if names is not None and labels.max(initial=-1) >= len(names):
+            raise GraphError(
+                f"labels go up to {labels.max()} but there are {len(names)} class names; "
+                f"labels go from 0 to {len(names) - 1}."
+            )
+        return labels
+
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        return labels >= 0
+
+    def count(self, labels: np.ndarray) -> int:
+        return int(labels.max(initial=-1)) + 1
+
+    def held(self, labels: np.ndarray) -> np.ndarray:
+        return np.unique(labels)
+
+    def text(self, label: np.ndarray, names: Sequence[str]) -> str:
+        return str(names[int(label)])
+
+    def unknown(self, nodes: int, count: int) -> np.ndarray:
+        return np.full(nodes, UNKNOWN_LABEL)
+
+    def moved(self, labels: np.ndarray, names: Sequence[str], to: Sequence[str]) -> np.ndarray:
+        place = {name: i for i, name in enumerate(to)}
+        return np.array([*[place.get(name, UNKNOWN_LABEL) for name in names], UNKNOWN_LABEL])[
+            labels
+        ]
+
+    def groups(self, labels: np.ndarray) -> np.ndarray:
+        return labels
+
+
+class Numbers(LabelKind):
+    task = "regression"
+
+    def fits(self, labels: np.ndarray) -> bool:
+        return labels.ndim == 1 and labels.dtype.kind == "f"
+
+    def checked(self, labels: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
+        if names:
+            raise GraphError("class_names are given, but labels are numbers; leave them out.")
+        if np.isinf(labels).any():
+            raise GraphError("labels hold infinity; give finite numbers, NaN where unknown.")
+        return labels.astype(np.float64)
+
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        return ~np.isnan(labels)
+
+    def count(self, labels: np.ndarray) -> int:
+        return 0
+
+    def held(self, labels: np.ndarray) -> np.ndarray:
+        return np.empty(0, np.int64)
+
+    def text(self, label: np.ndarray, names: Sequence[str]) -> float:
+        return float(label)
+
+    def unknown(self, nodes: int, count: int) -> np.ndarray:
+        return np.full(nodes, np.nan)
+
+    def moved(self, labels: np.ndarray, names: Sequence[str], to: Sequence[str]) -> np.ndarray:
+        return labels
+
+
+class Sets(LabelKind):
+    task = "multilabel"
+
+    def fits(self, labels: np.ndarray) -> bool:
+        return labels.ndim == 2 and labels.dtype.kind in "biuf"
+
+    def checked(self, labels: np.ndarray, names: Sequence[str] | None) -> np.ndarray:
+        count = labels.shape[1]
+        if names is not None and len(names) != count:
+            raise GraphError(
+                f"labels have {count} columns but there are {len(names)} class names; give one for "
+                "each column."
+            )
+        if not count:
+            raise GraphError("labels have no column; give one for every label.")
+        if labels.dtype.kind == "f":
+            labels = np.where(np.isnan(labels), UNKNOWN_LABEL, labels)
+        odd = (labels != 0) & (labels != 1) & (labels != UNKNOWN_LABEL)
+        if odd.any():
+            raise GraphError(
+                f"labels hold {labels[odd][0]}; several labels per node are columns of 0 and 1, "
+                "with -1 in all of them where they are unknown."
+            )
+        gaps = labels == UNKNOWN_LABEL
+        some = np.flatnonzero(gaps.any(axis=1) & ~gaps.all(axis=1))
+        if some.size:
+            raise GraphError(
+                f"labels are unknown in some columns of {some.size:,} nodes (first: {some[0]}); "
+                "give 0 or 1 in all, or -1 in all."
+            )
+        return np.ascontiguousarray(labels, np.int8)
+
+    def known(self, labels: np.ndarray) -> np.ndarray:
+        return labels[:, 0] != UNKNOWN_LABEL
+
+    def count(self, labels: np.ndarray) -> int:
+        return labels.shape[1]
+
+    def held(self, labels: np.ndarray) -> np.ndarray:
+        return np.flatnonzero((labels == 1).any(axis=0))
+
+    def text(self, label: np.ndarray, names: Sequence[str]) -> str:
+        return JOINT.join(str(names[c]) for c in np.flatnonzero(label == 1).tolist()) or JOINT
+
+    def unknown(self, nodes: int, count: int) -> np.ndarray:
+        return np.full((nodes, count), UNKNOWN_LABEL, np.int8)
+
+    def moved(self, labels: np.ndarray, names: Sequence[str], to: Sequence[str]) -> np.ndarray:
+        place = {name: i for i, name in enumerate(names)}
+        none = np.where(self.known(labels), 0, UNKNOWN_LABEL).astype(np.int8)
+        return np.column_stack([labels[:, place[name]] if name in place else none for name in to])
+
+
+CLASSES, NUMBERS, SETS = KINDS = (Classes(), Numbers(), Sets())
+TASK_WORDS = (AUTO, *[kind.task for kind in KINDS])
+
+
+def check_task(task: str | None) -> str:
+    """``task`` if it is one of the words; "auto" for None."""
+    return AUTO if task is None else check_choice("task", task, TASK_WORDS)
+
+
+def kind_of(labels: np.ndarray) -> LabelKind:
+    """The kind of ``labels``; GraphError if they are of none.
+
+    >>> kind_of(np.array([0.5, 2.0])).task
+    'regression'
+    """
+    for kind in KINDS:
+        if kind.fits(labels):
+            return kind
+    raise GraphError(
+        f"labels have type {labels.dtype} and shape {labels.shape}; pass an integer class for each "
+        "node (-1 where unknown), a number (NaN where unknown), or a row of 0 and 1."
+    )
+
+
+def known_labels(labels: np.ndarray) -> np.ndarray:
+    """Which nodes have a label: bool (n,).
+
+    >>> known_labels(np.array([[1, 0], [-1, -1]])).tolist()
+    [True, False]
+    """
+    return kind_of(labels).known(labels)
+
+
+def label_sets(texts: Sequence[str]) -> list[list[str]]:
+    """The labels that each text joins, such as ``a|b``; ``|`` alone is none of them.
+
+    >>> label_sets(["a|b", "b", "|"])
+    [['a', 'b'], ['b'], []]
+    """
+    return [[part.strip() for part in text.split(JOINT) if part.strip()] for text in texts]
+
+
+def as_sets(texts: Sequence[str], names: Sequence[str]) -> np.ndarray:
+    """Rows of 0 and 1 for texts of :func:`label_sets`, and a row of -1 behind them: int8."""
+    place = {name: c for c, name in enumerate(names)}
+    rows = np.zeros((len(texts) + 1, len(names)), np.int8)
+    for row, labels in zip(rows, label_sets(texts), strict=False):
+        row[[place[label] for label in labels]] = 1
+    rows[-1] = UNKNOWN_LABEL
+    return rows
+
+
+def relabelled(
+    labels: np.ndarray, names: Sequence[str], task: str | None
+) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Labels and names as ``task``, one of :data:`TASK_WORDS`, needs them; GraphError if none.
+
+    Classes whose names are numbers are numbers, and such whose names join others are several.
+
+    >>> relabelled(np.array([1, 0, -1]), ["2.5", "7"], "regression")[0].tolist()
+    [7.0, 2.5, nan]
+    >>> relabelled(np.array([7.0, np.nan]), [], "classification")
+    (array([ 0, -1]), ('7',))
+    """
+    kind = kind_of(labels)
+    if check_task(task) in (AUTO, kind.task):
+        return labels, tuple(names)
+    known = kind.known(labels)
+    if kind is CLASSES and task == NUMBERS.task:
+        try:
+            values = np.array([*map(float, names), np.nan])
+        except ValueError:
+            odd = next(name for name in names if not _is_number(name))
+            raise GraphError(
+                f"task is {task!r}, but a label is {odd!r}, which is no number; give numbers."
+            ) from None
+        return values[labels], ()
+    if kind is NUMBERS and task == CLASSES.task:
+        values, found = np.unique(labels[known], return_inverse=True)
+        made = np.full(len(labels), UNKNOWN_LABEL)
+        made[known] = found
+        return made, tuple(str(int(v) if v == np.round(v) else v) for v in values)
+    if kind is CLASSES:
+        single = tuple(dict.fromkeys(one for many in label_sets(names) for one in many))
+        if single:
+            return as_sets(names, single)[labels], single
+    raise GraphError(
+        f"task is {task!r}, but the labels are there for {kind.task}; give labels for it, or leave "
+        "task out."
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

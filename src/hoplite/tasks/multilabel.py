@@ -1,0 +1,141 @@
+"""Each node has some of m labels, or none."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from hoplite.config import ClassWeights
+from hoplite.errors import GraphError, check_choice
+from hoplite.labels import JOINT, SETS
+from hoplite.tasks.base import LOSS, Metric, Task
+from hoplite.tasks.evaluation import CURVES, Evaluation, evaluate_labels, mean_curve
+
+
+@dataclass(frozen=True)
+class Multilabel(Task):
+    """One sigmoid for each label; the mean binary cross-entropy is the loss and stops a training.
+
+        l(z, t) = -1/m sum_c t_c log s(z_c) + (1 - t_c) log(1 - s(z_c)),    s(z) = 1 / (1 + e^-z)
+        f(z) = s(z),    prediction {c : z_c > 0}                            t in {0, 1}^m
+
+    Labels are an (n, m) matrix of 0 and 1, with a row of -1 where they are unknown. With class
+    weights the two terms of label c have factors w+_c and w-_c: n / (2 n_c) and n / (2 (n - n_c))
+    for "balanced", where n_c of n training nodes have it; a named label has the weight as w+_c.
+
+    ``shares`` are n_c / n. The baseline has them as its probabilities for every node.
+
+    >>> z, t = torch.tensor([[[2.0, -1.0]], [[3.0, 1.0]]]), torch.tensor([[1, 0], [0, 1]])
+    >>> [value.tolist() for value in Multilabel().measure(z, t, 2)]  # micro F1, whole sets
+    [[0.8], [0.5]]
+    """
+
+    name = "multilabel"
+    labels = SETS
+    metrics = (Metric("micro_f1", percent=True), Metric("subset_accuracy", percent=True))
+    monitors: ClassVar[dict[str, Metric]] = {
+        "loss": LOSS,
+        "auc": Metric("roc_auc"),
+        "ap": Metric("average_precision"),
+        "f1": Metric("macro_f1"),
+        "accuracy": metrics[1],
+    }
+    adds_up = False
+    compared = ("micro_f1", "roc_auc")
+    unknowing = "always predicting the labels that most nodes have"
+    shares: tuple[float, ...] = ()
+
+    @property
+    def remedies(self) -> dict[str, str]:
+        return {"class_weight": "balanced", "monitor": "auc"}
+
+    @property
+    def headline(self) -> tuple[str, ...]:
+        return ("roc_auc", "average_precision")
+
+    def fitted(self, labels: np.ndarray, outputs: int) -> Self:
+        if not (labels == 1).any():
+            raise GraphError(
+                "no training node has a label, so there is nothing to learn; give some of them one."
+            )
+        return dataclasses.replace(self, shares=tuple(labels.mean(axis=0).tolist()))
+
+    def outputs(self, labels: np.ndarray, names: Sequence[str] | None) -> int:
+        return labels.shape[1]
+
+    def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
+        if labels.ndim != 2 or labels.shape[1] != outputs:
+            raise GraphError(f"labels have shape {labels.shape}; pass a row of {outputs} per node.")
+        if ((labels != 0) & (labels != 1)).any():
+            raise GraphError("labels hold what is neither 0 nor 1; leave those nodes out.")
+        return torch.from_numpy(np.array(labels, np.int64))
+
+    def node_weights(
+        self,
+        given: str | ClassWeights,
+        seen: np.ndarray,
+        labels: np.ndarray,
+        names: Sequence[str],
+    ) -> np.ndarray | None:
+        if given == "none":
+            return None
+        present, absent = np.ones(len(names)), np.ones(len(names))
+        if isinstance(given, str):
+            counts = (seen == 1).sum(axis=0)
+            present = len(seen) / (2 * np.maximum(counts, 1))
+            absent = len(seen) / (2 * np.maximum(len(seen) - counts, 1))
+        else:
+            for name, weight in given:
+                place = list(names).index(check_choice("the class of class_weight", name, names))
+                present[place] = weight
+        return np.where(labels == 1, present, absent)
+
+    def loss(
+        self, logits: Tensor, targets: Tensor, count: float, weights: Tensor | None = None
+    ) -> Tensor:
+        wanted = targets.to(logits.dtype).unsqueeze(1).expand_as(logits)
+        found = binary_cross_entropy_with_logits(logits, wanted, reduction="none")
+        if weights is not None:
+            found = found * weights.reshape(len(weights), 1, -1)
+        return found.mean(dim=2).sum(dim=0) / count
+
+    def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
+        told, true = logits > 0, targets.unsqueeze(1) == 1
+        both = (told & true).double().sum(dim=(0, 2))
+        each = told.double().sum(dim=(0, 2)) + true.double().sum(dim=(0, 2))
+        whole = (told == true).all(dim=2).double().sum(dim=0) / count
+        return 2 * both / each.clamp(min=1), whole
+
+    def link(self, logits: np.ndarray) -> np.ndarray:
+        return torch.tensor(logits).sigmoid().numpy()
+
+    def predict(self, logits: np.ndarray) -> np.ndarray:
+        return (logits > 0).astype(np.int8)
+
+    def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+        """``predicted``, the labels joined by ``|``, which alone is none, as in a label column."""
+        return {"predicted": [SETS.text(row, names) for row in self.predict(logits)]}
+
+    def tallied(self, predicted: Sequence[str]) -> list[str]:
+        return [name for row in predicted for name in row.split(JOINT) if name]
+
+    def evaluate(self, labels: np.ndarray, logits: np.ndarray, names: Sequence[str]) -> Evaluation:
+        """See :func:`~hoplite.tasks.evaluation.evaluate_labels`."""
+        return evaluate_labels(labels, self.link(logits), self.predict(logits), names)
+
+    def figure(self, name: str, labels: np.ndarray, logits: np.ndarray) -> float:
+        if name not in CURVES:
+            return super().figure(name, labels, logits)
+        return mean_curve(name, labels == 1, self.link(logits))
+
+    def baseline(self, labels: np.ndarray, names: Sequence[str]) -> Evaluation:
+        """The labels that more than half of the training nodes have, and their shares."""
+        scores = np.tile(self.shares, (len(labels), 1))
+        return evaluate_labels(labels, scores, (scores > 0.5).astype(np.int8), names)

@@ -1,0 +1,167 @@
+"""What is wrong with a table is said in one sentence, before any work, and nothing is lost."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.commands import hoplite
+
+COUNT = 40
+FEW = ["--hops", 1, "--epochs", 3, "--seeds", 1]
+Rows = list[dict[str, Any]]
+
+
+def tables(folder: Path, change: Callable[[Rows, Rows], None] | None = None) -> None:
+    """Nodes in any order with text ids, and weighted edges; ``change`` spoils the rows."""
+    rng = np.random.default_rng(5)
+    names = [f"k{i}" for i in rng.permutation(COUNT)]
+    nodes: Rows = [
+        {
+            "id": name,
+            "label": "xy"[i % 2],
+            "age": int(rng.integers(20, 60)),
+            "kind": "ab"[i % 3 > 0],
+        }
+        for i, name in enumerate(names)
+    ]
+    edges: Rows = [
+        {"source": one, "target": other, "weight": float(rng.integers(1, 9))}
+        for one, other in rng.choice(names, (90, 2)).tolist()
+    ]
+    if change is not None:
+        change(nodes, edges)
+    folder.mkdir()
+    for stem, rows in (("nodes", nodes), ("edges", edges)):
+        with (folder / f"{stem}.csv").open("w", newline="") as file:
+            writer = csv.DictWriter(file, rows[0])
+            writer.writeheader()
+            writer.writerows(rows)
+
+
+def column(name: str, value: Callable[[int], Any]) -> Callable[[Rows, Rows], None]:
+    """Give the nodes a column, or another one of this name."""
+
+    def change(nodes: Rows, edges: Rows) -> None:
+        for i, row in enumerate(nodes):
+            row[name] = value(i)
+
+    return change
+
+
+def weight(value: str) -> Callable[[Rows, Rows], None]:
+    def change(nodes: Rows, edges: Rows) -> None:
+        edges[7]["weight"] = value
+
+    return change
+
+
+def only_key(nodes: Rows, edges: Rows) -> None:
+    for i, row in enumerate(nodes):
+        del row["age"], row["kind"]
+        row["name"] = f"name {i}"
+
+
+def without(name: str) -> Callable[[Rows, Rows], None]:
+    def change(nodes: Rows, edges: Rows) -> None:
+        for row in nodes:
+            del row[name]
+
+    return change
+
+
+TRAINING = {
+    "label": (None, ["--label", "lable"], "no column 'lable'", "Did you mean 'label'?"),
+    "one class": (column("label", lambda i: "x" if i % 2 else ""), [], "'x'", "two classes"),
+    "no label": (column("label", lambda i: ""), [], "no labels to learn from", "--label"),
+    "empty label": (column("no", lambda i: ""), ["--label", "no"], "column 'no'", "has no value"),
+    "no id": (None, ["--id", "key"], "no column 'key'", "(--id, id= in Python)"),
+    "all missing": (column("gap", lambda i: ""), [], "column 'gap'", "is empty; fill it or leave"),
+    "only a key": (only_key, [], "no feature column left", "add numbers"),
+    "weight nan": (weight("nan"), [], "'weight'", "'nan' in data row 8; give a finite number"),
+    "weight gap": (weight(""), [], "'weight'", "in data row 8; give a finite number"),
+    "weight text": (weight("much"), [], "'weight'", "'much' in data row 8"),
+    "weight below 0": (weight("-2"), [], "'weight'", "'-2' in data row 8"),
+}
+PREDICTION = {
+    "a column less": (without("kind"), "no column 'kind'", "add it"),
+    "another type": (column("age", lambda i: "old"), "column 'age'", "trained with a number"),
+}
+
+
+def complaint(*words: Any, cwd: Path) -> str:
+    """The one sentence that a command which failed says."""
+    done = hoplite(*words, cwd=cwd)
+    assert done.returncode == 1, done.stderr
+    assert "Traceback" not in done.stderr
+    errors = [line for line in done.stderr.splitlines() if not line.startswith("warning:")]
+    assert len(errors) == 1
+    assert errors[0].startswith("error: ")
+    return errors[0]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained")
+    tables(folder / "good")
+    done = hoplite("train", "good", *FEW, "--out", "model", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    return folder / "model"
+
+
+@pytest.mark.parametrize("what", TRAINING)
+def test_training(what: str, model: Path, tmp_path: Path) -> None:
+    change, options, *said = TRAINING[what]
+    tables(tmp_path / "spoilt", change)
+    before = {path: path.read_bytes() for path in model.iterdir() if path.is_file()}
+    out = ["--out", model, "--overwrite"]
+    told = complaint("train", "spoilt", *FEW, *options, *out, cwd=tmp_path)
+    assert all(part in told for part in said), told
+    assert {path: path.read_bytes() for path in model.iterdir() if path.is_file()} == before
+
+
+@pytest.mark.parametrize("what", PREDICTION)
+def test_prediction(what: str, model: Path, tmp_path: Path) -> None:
+    change, *said = PREDICTION[what]
+    tables(tmp_path / "spoilt", change)
+    (tmp_path / "labels.csv").write_text("mine")
+    told = complaint("predict", model, "spoilt", "--out", "labels.csv", "--overwrite", cwd=tmp_path)
+    assert all(part in told for part in said), told
+    assert (tmp_path / "labels.csv").read_text() == "mine"
+
+
+def types(names: str) -> Callable[[Rows, Rows], None]:
+    def change(nodes: Rows, edges: Rows) -> None:
+        for i, row in enumerate(edges):
+            row["kind"] = names[i % len(names)]
+
+    return change
+
+
+def test_unknown_types_of_edges(tmp_path: Path) -> None:
+    for name, kinds in (("known", "pq"), ("new", "pqr")):
+        tables(tmp_path / name, types(kinds))
+    for ways in ([], ["--directed"]):
+        words = ["--type", "kind", *ways, "--out", "model", "--overwrite"]
+        done = hoplite("train", "known", *FEW, *words, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        told = complaint("predict", "model", "new", "--out", "labels.csv", cwd=tmp_path)
+        assert "edges of type 'r', which the model does not know (p, q); leave" in told
+        assert not (tmp_path / "labels.csv").exists()
+    spoilt = complaint("train", "known", *FEW, "--type", "knd", cwd=tmp_path)
+    assert "Did you mean 'kind'?" in spoilt
+
+
+def test_what_can_be_worked_with_draws_a_warning(model: Path, tmp_path: Path) -> None:
+    tables(tmp_path / "key", column("name", lambda i: f"name {i}"))
+    done = hoplite("train", "key", *FEW, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "'name' of key/nodes.csv has 40 different values in 40 rows; it is left" in done.stderr
+    tables(tmp_path / "new", column("kind", lambda i: "zz"))
+    done = hoplite("predict", model, "new", "--out", "labels.csv", cwd=tmp_path)
+    assert done.returncode == 0
+    assert "40 nodes have a value of kind that the model does not know" in done.stderr

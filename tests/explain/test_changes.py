@@ -1,0 +1,192 @@
+"""A value of the node itself that flips its prediction: it does, and slightly less does not."""
+
+import datetime
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.datasets.test_preparation import columns, write
+from tests.test_relations import arcs_graph
+from tests.untidy import SEEDS, UNTRAINED
+from tests.untidy import graphs as untidy_graphs
+
+import hoplite
+from hoplite import Graph, TrainedModel, train
+from hoplite.bases import EXAMPLES
+from hoplite.explain import Explainer, explain
+from hoplite.models import ModelConfig, build_model
+from hoplite.operators import OPERATORS
+from hoplite.structural import with_structural
+
+LINEAR = [("sgc", "monomial"), ("egc", "monomial"), ("blocks", EXAMPLES[-1])]
+LINEAR += [("lgc", basis) for basis in EXAMPLES]
+EPOCH = datetime.date(1970, 1, 1)
+
+
+def changed(graph, node, feature, value):
+    """The graph with another feature of a node, in double precision."""
+    features = np.array(graph.feature_rows(0, graph.num_nodes), np.float64)
+    features[node, feature] = value
+    return Graph(graph.adjacency, features, class_names=graph.class_names)
+
+
+@pytest.mark.filterwarnings(UNTRAINED)
+@settings(max_examples=15, deadline=None)
+@given(untidy_graphs(), st.sampled_from(LINEAR), st.sampled_from(sorted(OPERATORS)), SEEDS)
+def test_features_as_they_are(graph, case, operator, seed):
+    rng = np.random.default_rng(seed)
+    features = np.array(graph.feature_rows(0, graph.num_nodes), np.float64)
+    flag = rng.integers(features.shape[1])
+    features[:, flag] = rng.random(len(features)) < 0.5
+    graph = Graph(graph.adjacency, features, class_names=graph.class_names)
+    config = ModelConfig(case[0], int(rng.integers(0, 4)), operator, case[1], bias=True)
+    model = build_model(config, graph.num_features, graph.num_classes)
+    weights = model.initial(torch.Generator().manual_seed(seed))
+    weights["bias"] += torch.linspace(-0.3, 0.3, graph.num_classes)
+    trained = TrainedModel(config, weights, graph.num_features, graph.class_names)
+    explainer, predicted = Explainer(trained, graph), trained.predict(graph)
+    for node in rng.choice(graph.num_nodes, 3, replace=False):
+        told = explainer.explain(int(node)).changes(range(graph.num_features))
+        assert told.checked == graph.num_features
+        found = {one.index: one for one in told.found}
+        for f in range(graph.num_features):
+            own, p = features[node, f], predicted[node]
+
+            def class_at(value, node=node, f=f):
+                return trained.predict(changed(graph, node, f, value))[node]
+
+            if np.isin(features[:, f], (0, 1)).all():
+                assert (f in found) == (class_at(1 - own) != p)
+                if f in found:
+                    assert (found[f].to, found[f].side) == (1 - own, "equal")
+                    assert found[f].becomes == graph.class_names[class_at(1 - own)]
+                continue
+            if f not in found:
+                assert class_at(own + 1e4) == class_at(own - 1e4) == p
+                continue
+            to = found[f].to
+            assert (to > own) == (found[f].side == "above")
+            assert graph.class_names[class_at(to)] == found[f].becomes
+            assert class_at(to) != p
+            assert class_at(own + 0.998 * (to - own)) == p
+            assert class_at(own - 0.998 * (to - own)) == p  # nor is the other way shorter
+
+
+@pytest.mark.parametrize("types", [False, True])
+def test_with_directions_and_types_of_edges(types):
+    graph = arcs_graph(np.random.default_rng(2), types=types)
+    trained = train(graph, "lgc", hops=2, epochs=20, dropout=0, lr=0.2).model
+    predicted, explainer = trained.predict(graph), Explainer(trained, graph)
+    features = np.array(graph.feature_rows(0, graph.num_nodes), np.float64)
+    for node in range(0, graph.num_nodes, 9):
+        name = node if graph.node_ids is None else graph.node_ids[node]
+        for flip in explainer.explain(name).changes(range(graph.num_features)).found:
+            own = features[node, flip.index]
+            for share, flips in ((1.001, True), (0.99, False)):
+                other = features.copy()
+                other[node, flip.index] = own + share * (flip.to - own)
+                again = graph.with_features(other, graph.feature_names)
+                assert (trained.predict(again)[node] != predicted[node]) == flips
+
+
+def precise(graph):
+    """In double precision, as outputs of amounts that are not scaled are large."""
+    features = np.array(graph.feature_rows(0, graph.num_nodes), np.float64)
+    return graph.with_features(features, graph.feature_names, preparation=graph.preparation)
+
+
+@pytest.fixture(scope="module", params=["standard", "log", "none"])
+def tables(request, tmp_path_factory):
+    folder = write(tmp_path_factory.mktemp(request.param) / "t", columns(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hoplite.HopliteWarning)  # a key, and what is not scaled
+        graph = hoplite.load(folder, scale=request.param, id="who", label="kind")
+    graph = precise(graph)
+    model = train(graph, "lgc", hops=2, epochs=60, dropout=0, lr=0.05).model
+    return folder, graph, model
+
+
+def test_cells_of_a_table(tables, tmp_path):
+    """Every flip is checked on tables written again with the one cell changed."""
+    _, graph, model = tables
+    made, seen = columns(3), set()
+    explainer = Explainer(model, graph)
+
+    def class_at(node, name, value):
+        cells = made[name].to_pylist()
+        cells[node] = value
+        other = write(tmp_path / "other", made | {name: pa.array(cells, made[name].type)})
+        again = precise(hoplite.load(other, prepare=model))
+        return model.class_names[model.predict(again)[node]]
+
+    for node in range(0, 120, 13):
+        summary = explainer.explain(graph.node_ids[node]).summary(top=100)
+        told, predicted = summary.changes, summary.node.predicted
+        assert told.checked == len({one.split("=")[0] for one in graph.feature_names})
+        for flip in told.found:
+            name, to, cell = flip.name, flip.to, made[flip.name][node].as_py()
+            seen.add((name, cell is None))
+            if name == "since":
+                to = datetime.date.fromisoformat(to)
+                before = to + datetime.timedelta(days=1 if flip.side == "below" else -1)
+                if cell is not None:
+                    assert flip.value == str(cell)
+            elif name == "member":
+                assert to in {"true", "false"} - {str(cell).lower()}
+                to, before = to == "true", None
+            elif name == "town":
+                assert flip.value == ("missing" if cell is None else cell)
+                assert to in {"Ulm", "Bonn", "Köln", "Rome", "Oslo"} - {cell}
+                before = None
+            else:
+                column = next(c for c in model.preparation.fitted if c.name == name)
+                start = (column.fill or column.usual)[0] if cell is None else cell
+                before = start + 0.99 * (to - start) if flip.side != "equal" else None
+            assert class_at(node, name, to) == flip.becomes != predicted
+            if before is not None and flip.side != "equal" and before != cell:
+                assert class_at(node, name, before) == predicted
+    assert {name for name, _ in seen} >= {"amount", "debt", "since"}
+    assert {gap for _, gap in seen} == {False, True}
+
+
+def test_a_category_is_only_exchanged_where_that_flips(tables):
+    _, graph, model = tables
+    made = columns(3)
+    theta, names = model.weights["theta"].double().numpy(), list(model.feature_names)
+    towns = [one for one in names if one.startswith("town=")]
+    for node in range(0, 120, 11):
+        found = explain(model, graph, graph.node_ids[node])
+        weight = found.exact.coefficients(node, found.reach)[:, 0] @ found.reach[:, node]
+        own = made["town"][node].as_py()
+        now = theta[names.index(f"town={own}")] if own else 0
+        after = [found.logits + weight * (theta[names.index(t)] - now) for t in towns]
+        flips = any(one.argmax() != found.logits.argmax() for one in after)
+        told = found.changes([names.index(towns[0])])
+        assert (told.checked, len(told.found)) == (1, int(flips))
+
+
+def test_where_nothing_can_be_told(graphs):
+    graph = graphs(dtype=np.float32)
+    graph = Graph(graph.adjacency, graph.features)
+    node = 2
+    for config in (ModelConfig("hlgc", 2), ModelConfig("lgc", 2, standardize=True)):
+        weights = build_model(config, 5, 3).initial(torch.Generator().manual_seed(0))
+        assert (
+            explain(TrainedModel(config, weights, 5, tuple("abc")), graph, node).changes() is None
+        )
+    config = ModelConfig("sgc", 1)
+    one = TrainedModel(config, {"theta": torch.ones(5, 1)}, 5, ("a",))
+    assert explain(one, graph, node).changes() is None
+    grown = with_structural(graph, 2)
+    theta = torch.randn(9, 2, generator=torch.Generator().manual_seed(1))
+    model = TrainedModel(config, {"theta": theta}, 9, ("a", "b"), grown.feature_names)
+    told = explain(model, grown, node).changes(range(9))
+    assert told.checked == 5  # nobody gives a node another degree
+    isolated = int(np.flatnonzero(np.diff(graph.adjacency.indptr) == 0)[0])
+    config = ModelConfig("sgc", 1, "adjacency")
+    model = TrainedModel(config, {"theta": theta[:5]}, 5, ("a", "b"))
+    assert explain(model, graph, isolated).changes(range(5)).found == ()

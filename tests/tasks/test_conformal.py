@@ -1,0 +1,199 @@
+"""Prediction sets: the exact rule, ties, and the coverage that was stated, on real graphs too."""
+
+import math
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import softmax
+from tests.training.scattered import scattered_graph
+from tests.training.test_monitor import rare
+from tests.untidy import SEEDS
+
+import hoplite
+from hoplite import (
+    ConfigError,
+    HopliteWarning,
+    LGCRegressor,
+    ModelFileError,
+    Split,
+    TrainedModel,
+)
+from hoplite.models.trained import CONFORMAL
+from hoplite.predictions import predict_table
+from hoplite.tasks import Conformal, conformal, find_task
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "graphs"
+OPTIONS = {"hops": 2, "dropout": 0, "lr": 0.2, "epochs": 30}
+
+
+@settings(max_examples=60, deadline=None)
+@given(SEEDS, st.integers(1, 60), st.integers(1, 999), st.booleans())
+def test_the_quantile_is_the_exact_one(seed, n, thousandths, ties):
+    rng = np.random.default_rng(seed)
+    scores = rng.integers(0, 4, n) / 4 if ties else rng.random(n)
+    rank = math.ceil(Fraction(thousandths, 1000) * (n + 1))
+    expected = np.inf if rank > n else np.sort(scores)[rank - 1]
+    assert Conformal.of(scores).quantile(thousandths / 1000) == expected
+
+
+@pytest.mark.parametrize("n", [7, 8, 9, 100, 1001])
+def test_many_scores_are_thinned_and_lose_no_coverage(monkeypatch, n):
+    monkeypatch.setattr(conformal, "MOST_KEPT", 8)
+    scores = np.random.default_rng(n).permutation(n) / n
+    found, all_ = Conformal.of(scores), np.sort(scores)
+    assert len(found.scores) == min(n, 8)
+    for thousandths in range(1, 1000):
+        rank = math.ceil(Fraction(thousandths, 1000) * (n + 1))
+        least = np.inf if rank > n else all_[rank - 1]
+        got = found.quantile(thousandths / 1000)
+        assert least <= got
+        assert np.isinf(got) == np.isinf(least)
+        if np.isfinite(got):
+            assert got - least <= 1 / 8
+
+
+@pytest.mark.parametrize("ties", [False, True])
+def test_coverage_of_nodes_like_those_of_validation(ties):
+    rng = np.random.default_rng(0)
+    shares, task = [], find_task()
+    for _ in range(300):
+        z = rng.standard_normal((120, 3)) * 2
+        labels = np.array([rng.choice(3, p=p) for p in softmax(z, axis=1)])
+        z = np.round(z) if ties else z * 3  # the probabilities are wrong, the coverage is not
+        kept = Conformal.of(task.strangeness(labels[:40], z[:40]))
+        inside = task.sets(z[40:], kept.quantile(0.8))
+        shares.append(inside[np.arange(80), labels[40:]].mean())
+    least, most = 0.8, 1 if ties else 0.8 + 1 / 41
+    noise = 4 * np.std(shares) / len(shares) ** 0.5
+    assert least - noise <= np.mean(shares) <= most + noise
+
+
+def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
+    graph = scattered_graph()
+    names = ["a|b", "c\\", "d", "e", "f"][: graph.num_classes]
+    graph = hoplite.Graph(
+        graph.adjacency, graph.features, graph.labels, split=graph.split, class_names=names
+    )
+    result = hoplite.train(graph, "lgc", **OPTIONS)
+    model = TrainedModel.load(result.model.save(tmp_path / "model"))
+    store = hoplite.propagate(graph, tmp_path / "store", hops=2)
+    chance, val = model.predict_proba(graph).astype(float), graph.split.val
+    for coverage in (0.5, 0.8, 0.999):
+        own = np.sort(chance[val, graph.labels[val]])[::-1]
+        rank = math.ceil(Fraction(repr(coverage)) * (len(val) + 1))
+        least = own[rank - 1] if rank <= len(val) else 0
+        found = model.prediction_sets(graph, coverage)
+        clear = np.abs(chance - least) > 2e-6
+        np.testing.assert_array_equal(found[clear], (chance >= least)[clear])
+        assert found[val, graph.labels[val]].mean() >= coverage - 1 / len(val)
+        np.testing.assert_array_equal(model.prediction_sets(store, coverage), found)
+        texts = [
+            "|".join(n.replace("\\", "\\\\").replace("|", "\\|") for n in np.array(names)[one])
+            for one in found
+        ]
+        for data in (graph, store):
+            table = predict_table(model, data, coverage=coverage)
+            assert table["set"].to_pylist() == texts
+            assert table["set_size"].to_pylist() == found.sum(axis=1).tolist()
+    assert model.prediction_sets(graph, 0.999).all()  # more than so few nodes can tell
+    for wrong in (0, 1, 1.5, float("nan"), "0.9"):
+        with pytest.raises(ConfigError, match="coverage is"):
+            model.prediction_sets(graph, wrong)
+    alone = hoplite.train(graph.with_split(Split(graph.split.train)), "lgc", **OPTIONS).model
+    with pytest.raises(ConfigError, match="keeps no scores of validation nodes"):
+        alone.prediction_sets(graph)
+    model.training[CONFORMAL]["scores"] = ["?"]
+    with pytest.raises(ModelFileError, match="scores are damaged"):
+        model.prediction_sets(graph)
+
+
+def test_every_class_is_covered_if_asked(tmp_path):
+    """The exact rule, class by class; and sets that forget a rare class are told."""
+    rng = np.random.default_rng(3)
+    graph = rare()
+    big = Split(graph.split.train[:60], np.setdiff1d(np.arange(400), graph.split.train[:60]))
+    graph = graph.with_split(big)
+    result = hoplite.train(graph, "sgc", hops=0, dropout=0, bias=True, epochs=60, lr=0.05)
+    model = TrainedModel.load(result.model.save(tmp_path / "m"))
+    labels, val, chance = graph.labels, graph.split.val, model.predict_proba(graph).astype(float)
+    with pytest.warns(HopliteWarning, match="sets that cover 90 % of all nodes cover") as caught:
+        usual = model.prediction_sets(graph, 0.9)
+    own = val[labels[val] == 1]
+    share = usual[own, 1].mean()
+    assert f"cover {100 * share:.0f} % of class 'a' alone (of its {len(own)} " in str(
+        caught[0].message
+    )
+    assert share < 0.8
+    with pytest.warns(HopliteWarning, match="--by-class"):
+        assert predict_table(model, graph, coverage=0.9).num_rows == 400
+    for coverage in (0.5, 0.9, 0.99):
+        found = model.prediction_sets(graph, coverage, by_class=True)
+        for c in (0, 1):
+            nodes = val[labels[val] == c]
+            rank = math.ceil(Fraction(repr(coverage)) * (len(nodes) + 1))
+            least = np.sort(chance[nodes, c])[::-1][rank - 1] if rank <= len(nodes) else 0
+            clear = np.abs(chance[:, c] - least) > 2e-6
+            np.testing.assert_array_equal(found[clear, c], (chance[:, c] >= least)[clear])
+            assert found[nodes, c].mean() >= coverage
+        table = predict_table(model, graph, coverage=coverage, by_class=True)
+        assert table["set_size"].to_pylist() == found.sum(axis=1).tolist()
+    assert model.prediction_sets(graph, 0.99, by_class=True)[:, 1].all()  # too few of them
+    del model.training[CONFORMAL]["classes"]  # as in a folder of an earlier version
+    np.testing.assert_array_equal(model.prediction_sets(graph, 0.9), usual)
+    with pytest.raises(
+        ConfigError, match="by_class is True, but the model keeps no scores of each"
+    ):
+        model.prediction_sets(graph, 0.9, by_class=True)
+    values = graph.with_labels(rng.standard_normal(400)).with_split(big)
+    numbers = hoplite.train(values, "sgc", hops=0, epochs=2).model
+    with pytest.raises(ConfigError, match="predicts numbers"):
+        numbers.prediction_sets(values, 0.9, by_class=True)
+
+
+def test_intervals_of_numbers():
+    rng = np.random.default_rng(1)
+    graph = scattered_graph()
+    y = graph.features @ rng.standard_normal(graph.num_features) + rng.standard_normal(
+        graph.num_nodes
+    )
+    order = rng.permutation(graph.num_nodes)
+    third = len(order) // 3
+    train, val = order[:third], order[third : 2 * third]
+    model = LGCRegressor(graph, **OPTIONS).fit(train, y[train], validation=(val, y[val])).model_
+    low, high = model.prediction_sets(graph, 0.8).T
+    inside = (low <= y) & (y <= high)
+    assert inside[val].sum() >= math.ceil(0.8 * (third + 1))
+    table = predict_table(model, graph, coverage=0.8)
+    np.testing.assert_array_equal(table["low"], low)
+    np.testing.assert_array_equal(table["high"], high)
+
+
+def test_several_labels_have_neither_sets_nor_a_temperature():
+    graph = scattered_graph()
+    several = np.random.default_rng(0).integers(0, 2, (graph.num_nodes, 3)).astype(np.int8)
+    split = graph.split
+    graph = graph.with_labels(several, ["a", "b", "c"]).with_split(split)
+    model = hoplite.train(graph, "lgc", **OPTIONS).model
+    assert predict_table(model, graph, proba=True).column_names[-3:] == ["p_a", "p_b", "p_c"]
+    with pytest.raises(ConfigError, match="no prediction sets of multilabel"):
+        model.prediction_sets(graph)
+    with pytest.raises(ConfigError, match="multilabel knows no calibration"):
+        hoplite.train(graph, "lgc", calibrate=True, **OPTIONS)
+
+
+@pytest.mark.filterwarnings("ignore:.*sets that cover")  # of a class less than of all
+@pytest.mark.parametrize("name", ["pubmed", "amazon_photo", "amazon_computers"])
+def test_coverage_on_real_graphs(name):
+    """A smaller form of scripts/update_coverage.py."""
+    path = SHARED / f"{name}.npz"
+    if name != "pubmed" and not path.exists():
+        pytest.skip("the graph is not here")
+    from scripts.update_coverage import coverages
+
+    graph = hoplite.load(name if name == "pubmed" else path)
+    found = coverages(graph, splits=3)
+    assert 0.87 <= np.mean([one.covered for one in found]) <= 0.93

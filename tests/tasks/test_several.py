@@ -1,0 +1,290 @@
+"""Several labels for a node, from tables and matrices to predictions, beside scikit-learn."""
+
+import json
+import warnings
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pyarrow import csv, parquet
+from scipy.special import expit
+from sklearn import metrics
+from sklearn.base import clone
+from sklearn.dummy import DummyClassifier
+from tests.commands import hoplite
+from tests.untidy import SEEDS
+
+from hoplite import (
+    ConfigError,
+    Graph,
+    GraphError,
+    LGCClassifier,
+    Split,
+    TrainedModel,
+    load,
+    open_data,
+    train,
+)
+from hoplite.datasets import write_disk_graph, write_npz
+from hoplite.datasets.disk_graph import DiskGraph
+from hoplite.datasets.table_import import import_tables
+from hoplite.explain import explain
+from hoplite.labels import kind_of
+from hoplite.predictions import predict_table
+from hoplite.propagation.engine import Propagation
+from hoplite.store import propagate, update_store
+from hoplite.tasks import find_task
+from hoplite.tasks.evaluation import evaluate_labels
+
+OPTIONS = {"hops": 1, "bias": True, "dropout": 0, "epochs": 150, "lr": 0.1, "weight_decay": 1e-4}
+NAMES = ("rare", "a b", "often")
+
+
+@st.composite
+def scored(draw):
+    """Labels of which some no node has, and some every node; probabilities with ties."""
+    rng = np.random.default_rng(draw(SEEDS))
+    n, m = draw(st.integers(2, 30)), draw(st.integers(2, 5))
+    labels = (rng.random((n, m)) < rng.choice([0, 0.1, 0.5, 1], m)).astype(np.int8)
+    return labels, rng.random((n, m)).round(draw(st.integers(1, 5)))
+
+
+@settings(deadline=None)
+@given(scored())
+def test_figures_are_those_of_scikit_learn(case):
+    labels, p = case
+    told = (p > 0.5).astype(np.int8)
+    names = [f"c{c}" for c in range(p.shape[1])]
+    found = evaluate_labels(labels, p, told, names)
+    for average in ("micro", "macro"):
+        wanted = metrics.f1_score(labels, told, average=average, zero_division=0)
+        assert found[f"{average}_f1"] == pytest.approx(wanted)
+    assert found["subset_accuracy"] == pytest.approx(metrics.accuracy_score(labels, told))
+    assert found["label_accuracy"] == pytest.approx(1 - metrics.hamming_loss(labels, told))
+    least = np.finfo(float).eps
+    clipped = np.clip(p, least, 1 - least)
+    losses = labels * np.log(clipped) + (1 - labels) * np.log(1 - clipped)
+    assert found["log_loss"] == pytest.approx(-losses.mean(), rel=1e-3)
+    both = [c for c in range(p.shape[1]) if 0 < labels[:, c].sum() < len(labels)]
+    for name, score in (
+        ("roc_auc", metrics.roc_auc_score),
+        ("average_precision", metrics.average_precision_score),
+    ):
+        wanted = np.mean([score(labels[:, c], p[:, c]) for c in both]) if both else np.nan
+        assert found[name] == pytest.approx(wanted, nan_ok=True)
+    parts = metrics.precision_recall_fscore_support(labels, told, average=None, zero_division=0)
+    for c, name in enumerate(names):
+        values = [found.classes[name][what] for what in ("precision", "recall", "f1", "support")]
+        assert values == pytest.approx([part[c] for part in parts])
+
+
+def test_loss_and_link_by_hand():
+    rng = np.random.default_rng(3)
+    z, t = rng.standard_normal((12, 3)), rng.integers(0, 2, (12, 3))
+    task, stacked = find_task("multilabel"), torch.from_numpy(z).unsqueeze(1)
+    p = expit(z)
+    np.testing.assert_allclose(task.link(z), p)
+    each = -(t * np.log(p) + (1 - t) * np.log(1 - p))
+    targets = task.targets(t, 3)
+    assert float(task.loss(stacked, targets, 12)) == pytest.approx(each.mean())
+    seen = np.array([[1, 0, 1]] * 3 + [[0, 0, 1]] * 9)
+    weights = task.node_weights("balanced", seen, t, NAMES)
+    np.testing.assert_allclose(weights[:, 0], np.where(t[:, 0], 12 / 6, 12 / 18))
+    named = task.node_weights((("a b", 5.0),), seen, t, NAMES)
+    np.testing.assert_array_equal(named[:, 1], np.where(t[:, 1], 5, 1))
+    weighted = task.loss(stacked, targets, 12, torch.from_numpy(weights))
+    assert float(weighted) == pytest.approx((weights * each).mean())
+    for wrong in (np.zeros(3), np.zeros((3, 2)), np.full((2, 3), 2)):
+        with pytest.raises(GraphError, match="labels h"):
+            task.targets(wrong, 3)
+
+
+@pytest.fixture(scope="module")
+def tagged():
+    """A graph whose labels two hops nearly tell; isolated nodes, parts in no order, gaps."""
+    rng = np.random.default_rng(2)
+    n = 150
+    edges = np.argwhere(np.triu(rng.random((n, n)) < 0.03, 1))
+    edges = edges[~np.isin(edges, [4, 90]).any(axis=1)]
+    bare = Graph.from_edges(
+        edges, rng.standard_normal((n, 4)), node_ids=[f"n{i}" for i in range(n)]
+    )
+    hops = Propagation(bare, hops=1).view().last_hop_features().numpy()
+    scores = hops @ rng.standard_normal((4, 3))
+    labels = (scores > np.quantile(scores, [0.85, 0.5, 0.3], axis=0)[[0, 1, 2], [0, 1, 2]]).astype(
+        int
+    )
+    order = rng.permutation(n)
+    labels[order[120:]] = -1
+    graph = Graph(bare.adjacency, bare.features, labels, None, NAMES, None, bare.node_ids)
+    return graph.with_split(Split(order[:70], order[70:95], order[95:120]))
+
+
+def test_a_matrix_is_learned(tagged):
+    result = train(tagged, "sgc", **OPTIONS, seeds=2)
+    nodes, run = tagged.split.test, result.best_run
+    labels, told = tagged.labels[nodes], run.model.predict(tagged)[nodes]
+    assert told.shape == labels.shape
+    assert run.test_metrics["micro_f1"] == metrics.f1_score(labels, told, average="micro")
+    assert run.scores["test_micro_f1"] == pytest.approx(run.test_metrics["micro_f1"])
+    assert result.metrics()["roc_auc"].mean > 0.9
+    seen = tagged.labels[tagged.split.train]
+    dummy = DummyClassifier(strategy="most_frequent").fit(np.zeros((70, 1)), seen)
+    most = dummy.predict(np.zeros((len(nodes), 1)))
+    wanted = metrics.f1_score(labels, most, average="macro", zero_division=0)
+    assert result.baseline()["macro_f1"] == pytest.approx(wanted)
+    assert result.summary()["runs"][0]["metrics"]["test"]["classes"]["a b"]["support"] > 0
+    for monitor in ("auc", "ap", "f1", "accuracy"):
+        chosen = train(tagged, "sgc", **OPTIONS | {"epochs": 20}, monitor=monitor).runs[0]
+        name = chosen.task.monitor(monitor).name
+        assert chosen.val_metrics[name] == pytest.approx(chosen.best(f"val_{name}"))
+    recalls = [
+        train(tagged, "sgc", **OPTIONS | {"epochs": 40}, class_weight=weight)
+        .runs[0].val_metrics.classes["rare"]["recall"]
+        for weight in ("none", {"rare": 50})
+    ]  # fmt: skip
+    assert recalls[0] <= recalls[1] > 0.9
+
+
+def test_estimators_take_a_matrix(tagged, tmp_path):
+    train_nodes, val, test = (getattr(tagged.split, part) for part in ("train", "val", "test"))
+    model = clone(LGCClassifier(tagged, **OPTIONS))
+    model.fit(train_nodes, tagged.labels[train_nodes], validation=(val, tagged.labels[val]))
+    same = train(tagged, "lgc", **OPTIONS).model
+    np.testing.assert_array_equal(model.predict(test), same.predict(tagged)[test])
+    np.testing.assert_allclose(model.predict_proba(test), same.predict_proba(tagged)[test])
+    assert model.decision_function(test).shape == (25, 3)
+    wanted = metrics.accuracy_score(tagged.labels[test], model.predict(test))
+    assert model.score(test, tagged.labels[test]) == pytest.approx(wanted)
+    assert model.model_.class_names == NAMES
+    mask = np.isin(np.arange(150), train_nodes)
+    masked = LGCClassifier(tagged, **OPTIONS).fit(mask, tagged.labels)
+    assert masked.predict(test).shape == (25, 3)
+    with pytest.raises(GraphError, match="validation y has shape"):
+        model.fit(train_nodes, tagged.labels[train_nodes], validation=(val, np.zeros((25, 2), int)))
+    with pytest.raises(GraphError, match="neither 0 nor 1"):
+        model.fit(np.arange(150), tagged.labels)
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_tables_to_predictions(tagged, tmp_path, kind):
+    folder = tmp_path / "tags"
+    folder.mkdir()
+    text = [
+        None if row[0] < 0 else "|".join(f" {NAMES[c]} " for c in np.flatnonzero(row)) or "|"
+        for row in tagged.labels
+    ]
+    nodes = {"id": tagged.node_ids, "tags": text}
+    nodes |= {f"x{j}": np.asarray(tagged.features)[:, j] for j in range(4)}
+    pairs = tagged.adjacency.tocoo()
+    edges = {"source": [f"n{i}" for i in pairs.row], "target": [f"n{i}" for i in pairs.col]}
+    for stem, table in (("nodes", nodes), ("edges", edges)):
+        path = folder / f"{stem}.{kind}"
+        (csv.write_csv if kind == "csv" else parquet.write_table)(pa.table(table), path)
+    graph = load(folder, label="tags", task="multilabel")
+    assert graph.class_names == tuple(sorted(NAMES))
+    place = [NAMES.index(name) for name in graph.class_names]
+    np.testing.assert_array_equal(graph.labels, tagged.labels[:, place])
+    import_tables(folder, tmp_path / "d", memory=10**9, label="tags", task="multilabel")
+    with DiskGraph(tmp_path / "d") as disk:
+        np.testing.assert_array_equal(disk.labels, graph.labels)
+        assert (disk.class_names, disk.split.note) == (graph.class_names, graph.split.note)
+    words = ["train", folder, "--label", "tags", "--task", "multilabel", "--bias", "--dropout", 0]
+    words += ["--epochs", 40, "--lr", 0.1, "--hops", 1, "--seeds", 1]
+    done = hoplite(*words, "--out", tmp_path / "m", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["metrics"]["test"]["micro_f1"]["mean"] > found["baseline"]["test"]["micro_f1"]
+    assert json.loads((tmp_path / "m" / "config.json").read_text())["format"] == 2
+    model = TrainedModel.load(tmp_path / "m")
+    out = tmp_path / "p.parquet"
+    done = hoplite("predict", tmp_path / "m", folder, "--out", out, "--proba", "--json")
+    assert done.returncode == 0, done.stderr
+    table = parquet.read_table(out)
+    told = model.predict(graph)
+    assert json.loads(done.stdout)["predicted"]["often"] == told[:, place.index(2)].sum()
+    names = np.array(graph.class_names)
+    assert table["predicted"].to_pylist() == ["|".join(names[row == 1]) or "|" for row in told]
+    assert not told.any(axis=1).all()  # some have none, and the table can be a label column again
+    again = tmp_path / "again"
+    again.mkdir()
+    fed = pa.table({"id": table["id"], "tags": table["predicted"], "x": np.arange(150.0)})
+    csv.write_csv(fed, again / "nodes.csv")
+    (again / "edges.csv").write_text("source,target\n")
+    back = load(again, label="tags", task="multilabel")
+    np.testing.assert_array_equal(
+        back.labels, told[:, [graph.class_names.index(name) for name in back.class_names]]
+    )
+    for c, name in enumerate(names):
+        np.testing.assert_allclose(table[f"p_{name}"], model.predict_proba(graph)[:, c])
+    if kind == "csv":
+        shown = hoplite(*words).stdout
+        for word in ("multilabel", "subset accuracy", "micro F1", "precision", "AUC %"):
+            assert word in shown
+
+
+def test_new_nodes_have_labels_of_the_same_kind(tmp_path):
+    """Numbers and sets of labels, in a graph and in a store that grow."""
+    rng = np.random.default_rng(7)
+    ends = {name: [f"n{i}" for i in rng.integers(0, 40, 90)] for name in ("source", "target")}
+    values: dict[str, list] = {
+        "regression": [None if i % 5 == 0 else i + 0.25 for i in range(40)],
+        "multilabel": [None if i % 5 == 0 else ["a|b", "b", "|", "c"][i % 4] for i in range(40)],
+    }
+    news = {"regression": [3.5, None], "multilabel": ["c|a|q", None]}
+    wanted = {"regression": [3.5, np.nan], "multilabel": [[1, 0, 1], [-1, -1, -1]]}
+    more = pa.table({"source": ["m0", "m1"], "target": ["n1", "m0"]})
+    for task, labels in values.items():
+        ids = [f"n{i}" for i in range(40)]
+        nodes = pa.table({"id": ids, "label": labels, "x": rng.standard_normal(40)})
+        graph = Graph.from_frames(nodes, pa.table(ends), task=task)
+        new = pa.table({"id": ["m0", "m1"], "label": news[task], "x": [0.0, 1.0]})
+        store = propagate(graph, tmp_path / task, hops=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # q is no label of the graph
+            grown = [graph.extended((new, more)), update_store((new, more), store.folder)]
+        for data in grown:
+            np.testing.assert_array_equal(data.labels[-2:], wanted[task])
+            np.testing.assert_array_equal(data.labels[:-2], graph.labels)
+        bare = graph.extended((new.drop_columns("label"), more))
+        assert not kind_of(bare.labels).known(bare.labels)[-2:].any()
+
+
+def test_stores_and_files_keep_several_labels(tagged, tmp_path):
+    store = propagate(tagged, tmp_path / "s", hops=1)
+    np.testing.assert_array_equal(store.labels, tagged.labels)
+    options = OPTIONS | {"optimizer": "lbfgs", "lr": 1, "epochs": 5, "weight_decay": 0.01}
+    one, other = (train(data, "sgc", **options).model for data in (tagged, tmp_path / "s"))
+    np.testing.assert_allclose(other.logits(store), one.logits(tagged), rtol=1e-3, atol=1e-4)
+    turned = tagged.with_labels(np.asfortranarray(tagged.labels), NAMES).with_split(tagged.split)
+    propagate(turned, tmp_path / "s", hops=2)  # the same labels, whatever their order in memory
+    write_disk_graph(turned, tmp_path / "disk")
+    np.testing.assert_array_equal(open_data(tmp_path / "disk").labels, tagged.labels)
+    write_npz(tmp_path / "g.npz", turned)
+    read = load(tmp_path / "g.npz")
+    np.testing.assert_array_equal(read.labels, tagged.labels)
+    assert read.class_names == NAMES
+    again = Graph.from_networkx(tagged.to_networkx(), scale="none", task="multilabel")
+    place = [again.class_names.index(name) for name in NAMES]
+    np.testing.assert_array_equal(again.labels[:, place], tagged.labels)
+    saved = TrainedModel.load(one.save(tmp_path / "m"))
+    assert predict_table(saved, read)["predicted"].to_pylist()[0] is not None
+    for refused in (
+        lambda: explain(saved, tagged, "n0"),
+        lambda: train(tagged, "sgc", threshold="f1"),
+        lambda: train(tagged, "sgc", calibrate=True),
+        lambda: saved.prediction_sets(tagged),
+        lambda: train(tagged, "sgc", task="regression"),
+    ):
+        with pytest.raises((ConfigError, GraphError)) as caught:
+            refused()
+        assert "\n" not in str(caught.value)
+    none = np.where(tagged.labels < 0, -1, 0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        empty = Graph(tagged.adjacency, tagged.features, none).with_split(tagged.split)
+    with pytest.raises(GraphError, match="no training node has a label"):
+        train(empty, "sgc", epochs=1)

@@ -1,0 +1,53 @@
+"""The scripts in examples/ that need other libraries, run where these are installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hoplite import TrainedModel
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def ran(name: str, *words: Any, cwd: Path) -> str:
+    command = [sys.executable, str(EXAMPLES / name), *map(str, words)]
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("library", ["optuna", "mlflow"])
+def test_a_missing_library_is_named_with_its_pip_line(tmp_path: Path, library: str) -> None:
+    (tmp_path / f"{library}.py").write_text(f"raise ModuleNotFoundError({library!r})")
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / f"with_{library}.py"), "cora"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    said = f"this example needs {library}; run `pip install {library}`.\n"
+    assert (done.returncode, done.stderr) == (1, said)
+
+
+def test_optuna(tmp_path: Path) -> None:
+    pytest.importorskip("optuna")
+    said = ran("with_optuna.py", "cora", "--trials", 3, "--epochs", 10, "--out", "m", cwd=tmp_path)
+    assert said.startswith("best of 3 trials: {'hops': ")
+    assert TrainedModel.load(tmp_path / "m").config.hops in range(1, 21)
+
+
+def test_mlflow(tmp_path: Path) -> None:
+    pytest.importorskip("mlflow")
+    pytest.importorskip("sqlalchemy")  # which mlflow-skinny does not bring
+    tracking = f"sqlite:///{tmp_path / 'runs.db'}"
+    said = ran("with_mlflow.py", "cora", "--epochs", 10, "--tracking", tracking, cwd=tmp_path)
+    (saved,) = tmp_path.rglob("config.json")
+    assert said.split()[1].rstrip(":") in saved.parts
+    assert TrainedModel.load(saved.parent).config.hops == 10

@@ -1,0 +1,174 @@
+"""Self-loops have the mean weight of an edge: the unit of weights decides nothing, and is kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+from tests.untidy import UNTRAINED, graphs
+
+import hoplite
+from hoplite import Graph
+from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
+from hoplite.errors import ConfigError, GraphError, StoreError
+from hoplite.explain import explain
+from hoplite.operators import OPERATORS
+
+
+def times(graph: Graph, factor: float) -> Graph:
+    """All weights multiplied."""
+    adjacency = graph.adjacency.astype(np.float64) * factor
+    return Graph(adjacency, graph.features, graph.labels, graph.split, graph.class_names)
+
+
+def weighted(seed: int = 0, n: int = 40, unit: float = 1.0) -> Graph:
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, 2, n)
+    edges = rng.integers(0, n, (3 * n, 2))
+    return Graph.from_edges(
+        edges,
+        (rng.standard_normal((n, 4)) + labels[:, None]).astype(np.float32),
+        labels,
+        weights=unit * rng.uniform(1, 90, len(edges)),
+        split=hoplite.Split(np.arange(0, n, 2), np.arange(1, n, 4), np.arange(3, n, 4)),
+    )
+
+
+@pytest.mark.filterwarnings(UNTRAINED)
+@examples(15)
+@given(
+    graph=graphs(),
+    factor=st.floats(-9, 9).map(lambda power: 10.0**power),
+    name=st.sampled_from(sorted(OPERATORS)),
+)
+def test_the_unit_of_weights_decides_nothing(graph: Graph, factor: float, name: str) -> None:
+    scaled, operator = times(graph, factor), OPERATORS[name]
+    assert scaled.loop_weight == pytest.approx(
+        graph.loop_weight * (factor if graph.num_edges else 1), rel=1e-12
+    )
+    ours, theirs = (operator.matrix(one, np.float64).toarray() for one in (graph, scaled))
+    np.testing.assert_allclose(theirs, ours, atol=1e-12)
+    options = {"hops": 2, "operator": name, "epochs": 3, "seeds": 2, "dropout": 0.0}
+    results = [hoplite.train(one, "lgc", **options) for one in (graph, scaled)]
+    for one, other in zip(*(result.runs for result in results), strict=True):
+        np.testing.assert_allclose(
+            one.model.predict_proba(graph), other.model.predict_proba(scaled), atol=2e-3
+        )
+
+
+@pytest.mark.parametrize("model", ["sgc", "egc", "lgc", "hlgc", "gcn"])
+def test_cents_and_euros_give_the_same_model_to_the_bit(model: str) -> None:
+    """A power of four changes no digit."""
+    graph = weighted()
+    options = {"epochs": 5, "seeds": 2} | ({} if model == "gcn" else {"hops": 3})
+    ours, theirs = (hoplite.train(one, model, **options) for one in (graph, times(graph, 256)))
+    for one, other in zip(ours.runs, theirs.runs, strict=True):
+        np.testing.assert_array_equal(
+            one.model.logits(graph), other.model.logits(times(graph, 256))
+        )
+
+
+def test_the_mean_weight_of_every_edge_once() -> None:
+    pairs, weights = [(0, 1), (1, 0), (1, 2), (3, 3)], [2.0, 5.0, 3.0, 1000.0]
+    graph = Graph.from_edges(pairs, np.eye(4), weights=weights)
+    assert graph.loop_weight == 4.0  # 5 and 3: the larger way counts, a loop of one's own does not
+    assert Graph.from_edges(pairs, np.eye(4)).loop_weight == 1.0
+    assert Graph.from_edges([], np.eye(4)).loop_weight == 1.0
+    assert hoplite.load("cora").loop_weight == 1.0
+    matrix = OPERATORS["renormalized"].matrix(graph).toarray()
+    np.testing.assert_allclose(matrix[0, :2], [4 / 9, 5 / np.sqrt(9 * 12)])
+    assert graph.with_split(hoplite.Split()).with_loop_weight(7).with_features(
+        np.eye(4)
+    ).loop_weight == 7  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([1.0, -2.0], "edge weights go down to -2; they must not be negative"),
+        ([1.0, np.nan], "edge weights contain NaN or infinity"),
+        ([np.inf, 1.0], "edge weights contain NaN or infinity"),
+    ],
+)
+def test_weights_that_are_none(weights: list[float], message: str) -> None:
+    with pytest.raises(GraphError, match=message):
+        Graph.from_edges([(0, 1), (1, 2)], np.eye(3), weights=weights)
+
+
+def test_zero_is_no_edge() -> None:
+    graph = Graph.from_edges([(0, 1), (1, 2)], np.eye(3), weights=[0.0, 6.0])
+    assert (graph.num_edges, graph.loop_weight) == (1, 6.0)
+
+
+def test_a_model_keeps_its_number(tmp_path: Path) -> None:
+    """On another graph, too, and after it was saved; files without it have 1."""
+    graph, other = weighted(0), weighted(1, unit=50.0)
+    model = hoplite.train(graph, "lgc", hops=2, epochs=3).model
+    assert model.loop_weight == graph.loop_weight != other.loop_weight
+    wanted = model.logits(other.with_loop_weight(graph.loop_weight))
+    np.testing.assert_array_equal(model.logits(other), wanted)
+    again = hoplite.TrainedModel.load(model.save(tmp_path / "m"))
+    np.testing.assert_array_equal(again.logits(other), wanted)
+    assert not np.allclose(
+        wanted, hoplite.train(other, "lgc", hops=2, epochs=3).model.logits(other)
+    )
+    config = json.loads((tmp_path / "m" / "config.json").read_text())
+    del config["loop_weight"], config["checksum"]
+    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
+    assert hoplite.TrainedModel.load(tmp_path / "m").loop_weight == 1.0
+    fitted = hoplite.LGCClassifier(graph, hops=2, epochs=3).fit(
+        graph.split.train, graph.labels[graph.split.train]
+    )
+    assert fitted.model_.loop_weight == graph.loop_weight
+
+
+def test_stores_keep_theirs(tmp_path: Path) -> None:
+    graph, other = weighted(0), weighted(1, unit=50.0)
+    write_disk_graph(graph, tmp_path / "disk")
+    with DiskGraph(tmp_path / "disk") as disk:
+        assert disk.loop_weight == disk.in_memory().loop_weight == graph.loop_weight
+        store = hoplite.propagate(disk, tmp_path / "of disk", hops=2)
+    assert store.loop_weight == graph.loop_weight
+    own = hoplite.propagate(graph, tmp_path / "s", hops=2)
+    np.testing.assert_array_equal(store.read(0, 40), own.read(0, 40))
+    hops = (
+        hoplite.HopFeatures(graph, hops=2, stack=True).fit(np.arange(40)).transform(np.arange(40))
+    )
+    np.testing.assert_array_equal(np.concatenate(own.read(0, 40), axis=1), hops)
+    model = hoplite.train(tmp_path / "s", "sgc", hops=2, epochs=3, dropout=0.0).model
+    assert model.loop_weight == graph.loop_weight
+    foreign = hoplite.propagate(other, tmp_path / "foreign", hops=2)
+    with pytest.raises(ConfigError, match=r"self-loops of weight .* propagate --prepare MODEL_DIR"):
+        model.predict(foreign)
+    with pytest.raises(ConfigError, match=r"self-loops of weight"):
+        explain(model, foreign, 0)
+    with pytest.raises(StoreError, match=r"holds hops with self-loops of weight"):
+        hoplite.propagate(other, tmp_path / "foreign", hops=2, prepare=model)
+    fitting = hoplite.propagate(other, tmp_path / "fitting", hops=2, prepare=model)
+    np.testing.assert_allclose(model.logits(fitting), model.logits(other), rtol=1e-5, atol=1e-6)
+    explained, logits = explain(model, fitting, 3), model.logits(other)[3]
+    assert explained.logit == pytest.approx(logits.max() - logits.min(), rel=1e-4)
+    loopless = hoplite.propagate(other, tmp_path / "loopless", hops=2, operator="adjacency")
+    plain = hoplite.train(graph, "sgc", hops=2, epochs=3, operator="adjacency").model
+    plain.predict(loopless)  # where there are no loops, their weight is no matter
+
+
+def test_a_ledger_goes_on_with_its_own(tmp_path: Path) -> None:
+    graph = weighted()
+    (tmp_path / "grid.toml").write_text("[any.lgc]\nhops = [1]\nlr = [0.1]\n")
+    options = {"grid": tmp_path / "grid.toml", "seeds": 1, "epochs": 3}
+    found = hoplite.search(graph, "lgc", out=tmp_path / "a", **options)
+    assert found.ledger.settings.loop_weight == found.model.loop_weight == graph.loop_weight
+    path = tmp_path / "a" / "search.json"
+    settings = json.loads(path.read_text())  # as an earlier version wrote it
+    del settings["loop_weight"], settings["checksum"]
+    (tmp_path / "b" / "cells").mkdir(parents=True)
+    (tmp_path / "b" / "search.json").write_text(json.dumps(settings))
+    earlier = hoplite.search(graph, "lgc", out=tmp_path / "b", **options)
+    assert earlier.ledger.settings.loop_weight == earlier.model.loop_weight == 1.0
+    assert not np.allclose(earlier.model.coefficients_, found.model.coefficients_, rtol=1e-9)

@@ -1,0 +1,436 @@
+"""Directions and types of edges: values and gradients are those of dense algebra."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from pyarrow import csv
+from tests.commands import hoplite as command
+from tests.examples import examples
+from tests.untidy import SEEDS
+
+import hoplite
+from hoplite import Graph, Split
+from hoplite.bases import EXAMPLES, find_basis
+from hoplite.errors import ConfigError, DatasetError, GraphError, ModelFileError
+from hoplite.explain import explain, flips
+from hoplite.operators import OPERATORS
+from hoplite.propagation import polynomial
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.relations import RelationPropagation, propagation_of
+from hoplite.theory.generalization import generalization
+
+
+def arcs_graph(
+    rng: np.random.Generator,
+    n: int = 25,
+    *,
+    directed: bool = True,
+    types: bool = True,
+    dtype: Any = np.float64,
+) -> Graph:
+    """Weighted arcs of uneven types, repeated, with loops, and nodes that none leaves or enters."""
+    edges = rng.integers(0, n - 2, (3 * n, 2))
+    edges[: n // 2, 0] = rng.integers(0, 4, n // 2)  # a few that point to many
+    labels = rng.integers(0, 3, n)
+    labels[:3], labels[rng.permutation(np.arange(3, n))[: n // 6]] = [0, 1, 2], -1
+    known = np.concatenate([[0, 1, 2], rng.permutation(np.flatnonzero(labels[3:] >= 0) + 3)])
+    return Graph.from_edges(
+        edges,
+        rng.standard_normal((n, 4)).astype(dtype),
+        labels,
+        weights=rng.uniform(0.1, 50, len(edges)),
+        directed=directed,
+        types=rng.choice(["call", "pay", "pay", "pay"], len(edges)) if types else None,
+        split=Split(known[:9], known[9:14], known[14:]),
+        node_ids=[f"node {i}" for i in rng.permutation(n)],
+    )
+
+
+def dense_operators(graph: Graph, name: str) -> list[np.ndarray]:
+    found = []
+    for relation in graph.relations:
+        weights = relation.adjacency.toarray().astype(np.float64)
+        if name == "renormalized":
+            weights = weights + relation.loop_weight * np.eye(len(weights))
+        rows, columns = weights.sum(axis=1), weights.sum(axis=0)
+        normal = np.zeros_like(weights)
+        for i, j in np.argwhere(weights):
+            normal[i, j] = weights[i, j] / np.sqrt(rows[i] * columns[j])
+        found.append(np.eye(len(weights)) - normal if name == "laplacian" else normal)
+    return found
+
+
+def dense_hops(graph: Graph, name: str, basis: str, hops: int) -> torch.Tensor:
+    """I, p_1(S_1) .. p_k(S_1), p_1(S_2) ..: (1 + R k, n, n)."""
+    chosen, one = find_basis(basis), np.eye(graph.num_nodes)
+    middle, half = chosen.mapping(*OPERATORS[name].spectrum)
+    found = [one]
+    for matrix in dense_operators(graph, name):
+        moved, before, now = (matrix - middle * one) / half, one, one
+        for a, b, g in chosen.steps(hops):
+            before, now = now, (a * moved + b * one) @ now - g * before
+            found.append(now)
+    return torch.from_numpy(np.stack(found))
+
+
+@examples(25)
+@given(
+    seed=SEEDS,
+    directed=st.booleans(),
+    types=st.booleans(),
+    operator=st.sampled_from(sorted(OPERATORS)),
+    basis=st.sampled_from(EXAMPLES),
+    hops=st.integers(0, 4),
+    rows=st.sampled_from([None, [7], [3, 0, 3, 11, 24]]),
+    hops_first=st.booleans(),
+    tiles=st.booleans(),
+)
+def test_values_and_gradients(
+    seed: int,
+    directed: bool,
+    types: bool,
+    operator: str,
+    basis: str,
+    hops: int,
+    rows: list[int] | None,
+    hops_first: bool,
+    tiles: bool,
+) -> None:
+    rng = np.random.default_rng(seed)
+    graph = arcs_graph(rng, directed=directed or not types, types=types)
+    powers, x = dense_hops(graph, operator, basis, hops), torch.tensor(graph.features)
+    generator = torch.Generator().manual_seed(seed % 2**31)
+    theta = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64).requires_grad_()
+    c = torch.randn(2, len(powers), generator=generator, dtype=torch.float64).requires_grad_()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(polynomial, "TILE_ROWS", 65_536 if tiles else 0)
+        owner = propagation_of(graph, operator, basis, hops)
+        assert isinstance(owner, RelationPropagation)
+        assert owner.slices == len(powers)
+        view = owner.view(rows, hops_first=hops_first)
+        found = view.combine(theta, c)
+        gradient = torch.randn(found.shape, generator=generator, dtype=torch.float64)
+        ours = torch.autograd.grad(found, (theta, c), gradient)
+        np.testing.assert_allclose(owner.reach(5), powers[:, 5], atol=1e-9)
+    wanted = torch.einsum("rk,knu,ud,rdm->nrm", c, powers, x, theta)
+    wanted = wanted if rows is None else wanted[rows]
+    theirs = torch.autograd.grad(wanted, (theta, c), gradient)
+    for one, other in zip((found, *ours), (wanted, *theirs), strict=True):
+        np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-8, atol=1e-8)
+    kept = view.hop_features()[:, :, 0]
+    every = powers @ x
+    np.testing.assert_allclose(kept, every if rows is None else every[:, rows], atol=1e-8)
+
+
+def test_dropout_is_on_the_features_alone() -> None:
+    graph = arcs_graph(np.random.default_rng(3))
+    powers, theta = dense_hops(graph, "adjacency", "monomial", 2), torch.randn(2, 4, 3).double()
+    c = torch.randn(2, len(powers)).double()
+    owner, dropout = propagation_of(graph, "adjacency", hops=2), Dropout((0.5, 0.3), (1, 2))
+    found = owner.view().combine(theta, c, dropout)
+    for r in range(2):
+        x = owner.features.dense(dropout, r)
+        assert (x == 0).any()
+        wanted = torch.einsum("k,knu,ud,dm->nm", c[r], powers, x, theta[r])
+        np.testing.assert_allclose(found[:, r], wanted, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+def test_norms_and_transposes(name: str) -> None:
+    for seed in range(5):
+        graph = arcs_graph(np.random.default_rng(seed), types=False)
+        out, into = dense_operators(graph, name)
+        assert np.linalg.norm(out, 2) <= OPERATORS[name].norm_bound + 1e-12
+        np.testing.assert_allclose(into, out.T, atol=1e-14)
+        own = OPERATORS[name].relation_matrix(graph.relations[0], np.float64)
+        np.testing.assert_allclose(own.toarray(), out, atol=1e-12)
+
+
+def test_few_rows_read_in_the_direction_of_the_arcs() -> None:
+    ring = np.column_stack([np.arange(40), np.roll(np.arange(40), -1)])
+    graph = Graph.from_edges(ring, np.random.default_rng(0).normal(size=(40, 3)), directed=True)
+    theta = torch.ones(1, 3, 2, dtype=torch.float64)
+    for part in RelationPropagation(graph, "adjacency", hops=2).parts:
+        found, whole = (part.view(rows).hop_outputs(theta) for rows in ([5, 20], None))
+        torch.testing.assert_close(found, whole[:, [5, 20]])
+
+
+def test_by_hand() -> None:
+    """0 -> 1 (twice), 1 -> 2: out is what a node points to; weights of one way are summed."""
+    graph = Graph.from_edges(
+        [(0, 1), (0, 1), (1, 2)], np.eye(3), weights=[1.0, 2.0, 5.0], directed=True
+    )
+    out, into = graph.relations
+    assert (out.name, into.name, out.loop_weight) == ("out", "in", 4.0)
+    assert out.adjacency.toarray().tolist() == [[0, 3, 0], [0, 0, 5], [0, 0, 0]]
+    assert into.adjacency.toarray().tolist() == [[0, 0, 0], [3, 0, 0], [0, 5, 0]]
+    found = OPERATORS["adjacency"].relation_matrix(out, np.float64).toarray()
+    np.testing.assert_allclose(found, [[0, 1, 0], [0, 0, 1], [0, 0, 0]])
+    typed = Graph.from_edges([(0, 1), (1, 0), (1, 2)], np.eye(3), types=["b", "b", "a"])
+    assert list(typed.relation_weights) == ["a", "b"]
+    assert typed.relations[1].adjacency.toarray().tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 0]]
+    assert Graph.from_edges([(0, 1)], np.eye(2), types=["a"], directed=True).relation_weights == {
+        "a:out": 1.0, "a:in": 1.0,
+    }  # fmt: skip
+
+
+def test_one_undirected_type_is_the_plain_model() -> None:
+    """To the bit: the relation is the graph itself."""
+    rng = np.random.default_rng(1)
+    edges, x, labels = rng.integers(0, 30, (80, 2)), rng.random((30, 5)), rng.integers(0, 2, 30)
+    split = Split(range(0, 30, 2), range(1, 30, 2))
+    options: dict[str, Any] = {"weights": rng.random(80), "split": split}
+    plain = Graph.from_edges(edges, x, labels, **options)
+    typed = Graph.from_edges(edges, x, labels, types=["t"] * 80, **options)
+    for start in ("random", "lowpass"):
+        settings = {"hops": 3, "epochs": 8, "seeds": 2, "dropout": 0.3, "start": start}
+        ours, theirs = (hoplite.train(one, "lgc", **settings) for one in (typed, plain))
+        for one, other in zip(ours.runs, theirs.runs, strict=True):
+            np.testing.assert_array_equal(one.model.logits(typed), other.model.logits(plain))
+        np.testing.assert_array_equal(ours.model.coefficients_, theirs.model.coefficients_[None, :])
+
+
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.4}, {"batch": 4}, {"standardize": True}])
+def test_runs_together_are_runs_alone(options: dict[str, Any]) -> None:
+    graph = arcs_graph(np.random.default_rng(2), dtype=np.float32)
+    settings = {"hops": 2, "epochs": 6, "bias": True, "dropout": 0.0} | options
+    together = hoplite.train(graph, "lgc", seeds=[3, 4], **settings)
+    for run_, seed in zip(together.runs, (3, 4), strict=True):
+        alone = hoplite.train(graph, "lgc", seeds=[seed], **settings)
+        np.testing.assert_allclose(
+            run_.model.logits(graph), alone.model.logits(graph), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_direction_is_learned() -> None:
+    """A class that only what a node points to tells; ignoring direction, half of it is noise."""
+    rng = np.random.default_rng(0)
+    n = 600
+    sign = rng.integers(0, 2, n)
+    labels = np.empty(n, np.int64)
+    target = rng.permutation(n)
+    labels[:] = sign[target]  # the class of a node is the sign of the one that it points to
+    graph = {
+        directed: Graph.from_edges(
+            np.column_stack([np.arange(n), target]),
+            2.0 * sign[:, None] - 1,
+            labels,
+            directed=directed,
+            split=Split(range(200), range(200, 400), range(400, 600)),
+        )
+        for directed in (True, False)
+    }
+    settings = {"hops": 1, "epochs": 60, "lr": 0.1, "operator": "adjacency", "dropout": 0.0}
+    found = hoplite.train(graph[True], "lgc", **settings)
+    assert found.test_accuracy == 1.0
+    own, out, into = found.model.coefficients_[0, 0], *found.model.coefficients_[:, 1]
+    assert abs(out) > 5 * max(abs(own), abs(into))
+    assert hoplite.train(graph[False], "lgc", **settings).test_accuracy < 0.9
+
+
+def test_saved_and_explained(tmp_path: Path) -> None:
+    graph = arcs_graph(np.random.default_rng(5))
+    model = hoplite.train(graph, "lgc", hops=2, epochs=5, bias=True).model
+    again = hoplite.TrainedModel.load(model.save(tmp_path / "m"))
+    assert again.relations == graph.relation_weights
+    np.testing.assert_array_equal(again.logits(graph), model.logits(graph))
+    assert again.coefficients_.shape == (4, 3)
+    sent = pickle.loads(pickle.dumps(graph))  # as to the workers of a search
+    np.testing.assert_array_equal(again.logits(sent), again.logits(graph))
+    assert not sent.relations[0].adjacency.data.flags.writeable
+    for node in (0, 7):
+        found = explain(again, graph, graph.node_ids[node], alone=True)
+        assert abs(found.residual) < 1e-9
+        np.testing.assert_allclose(found.by_node.sum(), found.by_hop.sum())
+        np.testing.assert_allclose(found.by_feature.sum(), found.by_hop.sum())
+        theta = again.weights["theta"].numpy()[:, again.class_names.index(found.class_)]
+        hops = dense_hops(graph, "renormalized", "monomial", 2).numpy()[:, node]
+        wanted = again.weights["alpha"].numpy() * (hops @ graph.features @ theta)
+        np.testing.assert_allclose(found.by_hop, wanted, atol=1e-6)
+        shown = [(part["hop"], part.get("relation")) for part in found.to_dict()["hops"]]
+        assert shown == found.hops
+        assert shown[:3] == [(0, None), (1, "call:out"), (2, "call:out")]
+    with pytest.raises(hoplite.HopliteError, match="an operator for each direction or type"):
+        flips(again, graph, graph.node_ids[0])
+
+
+def test_other_graphs_at_prediction() -> None:
+    """A type that lacks has no edges; one that is new is refused; weights are the model's."""
+    rng = np.random.default_rng(6)
+    graph, x = arcs_graph(rng, directed=False), rng.standard_normal((6, 4))
+    model = hoplite.train(graph, "lgc", hops=2, epochs=5).model
+    calls = Graph.from_edges([(0, 1), (1, 2)], x, types=["call"] * 2, weights=[1.0, 9.0])
+    powers = [np.eye(6)]
+    for weights, loop in ((calls.adjacency.toarray(), "call"), (np.zeros((6, 6)), "pay")):
+        weights = weights + model.relations[loop] * np.eye(6)
+        roots = weights.sum(axis=1) ** -0.5
+        own = roots[:, None] * weights * roots
+        powers += [own, own @ own]
+    alpha, theta = (model.weights[name].double().numpy() for name in ("alpha", "theta"))
+    wanted = sum(a * power @ x @ theta for a, power in zip(alpha, powers, strict=True))
+    np.testing.assert_allclose(model.logits(calls), wanted, rtol=1e-6, atol=1e-7)
+    with pytest.raises(ModelFileError, match=r"edges of type 'mail', which .* \(call, pay\)"):
+        model.predict(Graph.from_edges([(0, 1)], x, types=["mail"]))
+    with pytest.raises(
+        ModelFileError, match=r"trained with .* \(call, pay\), which the graph does"
+    ):
+        model.predict(Graph.from_edges([(0, 1)], x))
+    plain = hoplite.train(Graph.from_edges([(0, 1)], x, [0, 1] * 3, split=Split([0, 1, 2])), "sgc",
+                          hops=1, epochs=2).model  # fmt: skip
+    with pytest.raises(ModelFileError, match=r"keeps directions or types of edges .* without;"):
+        plain.predict(calls)
+
+
+@pytest.mark.parametrize("model", ["sgc", "egc", "hlgc", "gcn", "gat", "blocks"])
+def test_models_of_one_operator_say_so(model: str) -> None:
+    graph = arcs_graph(np.random.default_rng(0))
+    with pytest.raises(ConfigError, match=rf"\(call:out, .*\), and {model} has one .*; use lgc"):
+        hoplite.train(graph, model, epochs=1)
+
+
+def test_what_keeps_no_relations_says_so(tmp_path: Path) -> None:
+    graph = arcs_graph(np.random.default_rng(0))
+    fitted = hoplite.train(graph, "lgc", hops=1, epochs=1).model
+    for call in (
+        lambda: hoplite.propagate(graph, tmp_path / "s", hops=1),
+        lambda: hoplite.datasets.write_npz(tmp_path / "g.npz", graph),
+        lambda: hoplite.datasets.write_disk_graph(graph, tmp_path / "d"),
+        lambda: hoplite.HopFeatures(graph, hops=1).fit_transform(np.arange(3)),
+        graph.to_networkx,
+        graph.to_pyg,
+    ):
+        with pytest.raises(ConfigError, match=r"keeps directions or types of edges \(call:out"):
+            call()
+    for call in (fitted.to_arrays, lambda: generalization(fitted, graph)):
+        with pytest.raises(ConfigError, match="a polynomial for each direction"):
+            call()
+    with pytest.raises(ConfigError, match="coefficients of shape"):
+        hoplite.frequency_response(fitted)
+    with pytest.raises(GraphError, match="an edge without one"):
+        Graph.from_edges([(0, 1)], np.eye(2), types=[None])
+
+
+def test_a_search_and_an_estimator(tmp_path: Path) -> None:
+    graph = arcs_graph(np.random.default_rng(8))
+    (tmp_path / "grid.toml").write_text("[any.lgc]\nhops = [1, 2]\nlr = [0.1]\n")
+    options = {"grid": tmp_path / "grid.toml", "seeds": 2, "epochs": 3}
+    found = hoplite.search(graph, "lgc", out=tmp_path / "s", **options)
+    assert found.model.relations == graph.relation_weights
+    assert hoplite.search(graph, "lgc", out=tmp_path / "s", **options).val == found.val
+    nodes = graph.split.train
+    fitted = hoplite.LGCClassifier(graph, hops=1, epochs=3).fit(nodes, graph.labels[nodes])
+    assert fitted.model_.relations == graph.relation_weights
+    np.testing.assert_allclose(
+        fitted.predict_proba(nodes), fitted.model_.predict_proba(graph)[nodes], rtol=1e-6
+    )
+
+
+def tables(folder: Path) -> Path:
+    rng = np.random.default_rng(4)
+    names = [f"a{i}" for i in range(40)]
+    nodes = {"id": names, "size": rng.random(40), "label": rng.choice(["x", "y"], 40)}
+    ends = {name: rng.choice(names, 120) for name in ("source", "target")}
+    edges = ends | {"weight": rng.random(120), "kind": rng.choice(["call", "pay"], 120)}
+    folder.mkdir()
+    csv.write_csv(pa.table(nodes), folder / "nodes.csv")
+    csv.write_csv(pa.table(edges), folder / "edges.csv")
+    return folder
+
+
+def test_tables_in_every_way(tmp_path: Path) -> None:
+    folder = tables(tmp_path / "t")
+    graph = hoplite.load(folder, directed=True, type="kind")
+    assert list(graph.relation_weights) == ["call:out", "call:in", "pay:out", "pay:in"]
+    frames = [csv.read_csv(folder / f"{stem}.csv") for stem in ("nodes", "edges")]
+    others = [Graph.from_frames(*frames, directed=True, type="kind")]
+    networkx = pytest.importorskip("networkx")
+    made = networkx.MultiDiGraph()
+    for row in frames[0].to_pylist():
+        made.add_node(row.pop("id"), **row)
+    for row in frames[1].to_pylist():
+        made.add_edge(row["source"], row["target"], weight=row["weight"], kind=row["kind"])
+    others.append(Graph.from_networkx(made, directed=True, type="kind"))
+    networkx.write_graphml(made, tmp_path / "g.graphml")
+    others.append(hoplite.load(tmp_path / "g.graphml", directed=True, type="kind"))
+    for other in others:
+        for ours, theirs in zip(graph.relations, other.relations, strict=True):
+            assert ours.name == theirs.name
+            np.testing.assert_allclose(ours.adjacency.toarray(), theirs.adjacency.toarray())
+    with pytest.raises(GraphError, match="directed is True but the graph is not"):
+        Graph.from_networkx(networkx.path_graph(3), directed=True, structural=1)
+    with pytest.raises(DatasetError, match=r"has no column 'kinds' .*Did you mean 'kind'"):
+        hoplite.load(folder, type="kinds")
+    with pytest.raises(DatasetError, match=r"attribute \(they have 'kind', 'weight'\); name"):
+        hoplite.load(tmp_path / "g.graphml", type="kinds")
+    with pytest.raises(ConfigError, match="directed and type keep directions"):
+        hoplite.propagate(folder, tmp_path / "s", hops=1, directed=True, memory="300MB")
+    model = hoplite.train(graph, "lgc", hops=1, epochs=2).model
+    again = hoplite.load(folder, prepare=model)  # which knows how the tables are read
+    np.testing.assert_array_equal(model.logits(again), model.logits(graph))
+    np.testing.assert_allclose(model.logits(made), model.logits(graph), rtol=1e-5, atol=1e-6)
+
+
+def test_pyg_keeps_directions_and_types() -> None:
+    pyg = pytest.importorskip("torch_geometric.data")
+    pairs = torch.tensor([[0, 1, 2], [1, 2, 0]])
+    data = pyg.Data(x=torch.eye(3), edge_index=pairs, edge_type=torch.tensor([0, 1, 1]))
+    graph = Graph.from_pyg(data, directed=True, type="edge_type")
+    assert list(graph.relation_weights) == ["0:out", "0:in", "1:out", "1:in"]
+    assert graph.relations[0].adjacency.toarray().tolist() == [[0, 1, 0], [0, 0, 0], [0, 0, 0]]
+    with pytest.raises(GraphError, match="type is 'kind', but data has no such attribute"):
+        Graph.from_pyg(data, type="kind")
+
+
+def test_igraph_keeps_directions_and_types() -> None:
+    igraph = pytest.importorskip("igraph")
+    made = igraph.Graph(3, [(0, 1), (1, 2), (2, 0)], directed=True)
+    made.es["kind"] = ["x", "y", "y"]
+    graph = Graph.from_igraph(made, directed=True, type="kind", structural=1)
+    assert list(graph.relation_weights) == ["x:out", "x:in", "y:out", "y:in"]
+    assert graph.relations[2].adjacency.toarray().tolist() == [[0, 0, 0], [0, 0, 1], [1, 0, 0]]
+
+
+def test_scipy_arcs_go_from_rows_to_columns() -> None:
+    rng = np.random.default_rng(5)
+    dense = rng.uniform(0.1, 9, (12, 12)) * (rng.random((12, 12)) < 0.3)
+    features, labels = rng.standard_normal((12, 3)), [0, 1] * 6
+    for matrix in (dense, sp.coo_matrix(dense), sp.csc_array(dense)):
+        graph = Graph.from_scipy(matrix, features, labels, directed=True)
+        arcs = dense * (1 - np.eye(12))
+        for relation, wanted in zip(graph.relations, (arcs, arcs.T), strict=True):
+            np.testing.assert_allclose(relation.adjacency.toarray(), wanted)
+        np.testing.assert_allclose(graph.adjacency.toarray(), np.maximum(arcs, arcs.T))
+    opened = hoplite.open_data(sp.csr_array(dense), directed=True, structural=1)
+    assert list(opened.relation_weights) == ["out", "in"]
+    assert len(Graph.from_scipy(dense, features, directed=False).relations) == 0
+    with pytest.raises(ConfigError, match="'directed' says how data are read, not trained; give"):
+        hoplite.train(graph, "lgc", hops=1, directed=True)
+    with pytest.raises(ConfigError, match="type is given"):
+        hoplite.open_data(sp.csr_array(dense), type="kind", structural=1)
+
+
+def test_the_command_line(tmp_path: Path) -> None:
+    folder, out = tables(tmp_path / "t"), tmp_path / "m"
+    options = ["--directed", "--type", "kind", "--hops", "1", "--epochs", "3", "--out", out]
+    done = command("train", folder, "--model", "lgc", *options)
+    assert "Edges: call:out, call:in, pay:out, pay:in, with a polynomial each" in done.stdout
+    command("predict", out, folder, "--out", tmp_path / "p.csv")
+    done = command("explain", out, folder, "--node", "a3", "--json", "--no-flips")
+    assert [part.get("relation") for part in json.loads(done.stdout)["hops"]] == [
+        None, "call:out", "call:in", "pay:out", "pay:in",
+    ]  # fmt: skip
+    refused = command("train", folder, "--model", "sgc", "--directed")
+    assert "sgc has one operator for all; use lgc" in refused.stderr
+    refused = command("propagate", folder, "--hops", "1", "--directed", "--out", tmp_path / "s")
+    assert "and a hop store takes one kind of edges" in " ".join(refused.stderr.split())
