@@ -71,12 +71,13 @@ def product_growth(matrix: sp.csr_array, columns: int) -> int | None:
     """Bytes by which this process grows, at its peak, in a product with ``columns`` columns."""
     import torch
 
-    from hoplite.memory import peak_memory, used_memory
+    from hoplite.memory import peak_memory, release_memory, used_memory
     from hoplite.propagation.spmm import SparseMatrix, spmm
 
     X = torch.rand(matrix.shape[1], columns)
     # a first, tiny product starts the threads, whose stacks belong to no product
     spmm(SparseMatrix.from_scipy(sp.eye_array(8, dtype=np.float32).tocsr()), torch.rand(8, columns))
+    release_memory()  # what was freed before could serve the product, and nothing would grow
     try:  # set the high-water mark to the present size; only Linux can
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
