@@ -17,12 +17,14 @@ from hoplite.store import propagate
 
 OTHER = {
     "hops": 3,
-    "operator": "laplacian",
+    "operator": "adjacency",
     "basis": "chebyshev",
     "start": "lowpass",
     "gate": "node",
     "hidden": 5,
     "heads": 2,
+    "alpha": 0.3,
+    "time": 1.5,
     "bias": True,
     "order": "weights-first",
 }
@@ -42,7 +44,7 @@ def test_an_idle_setting_is_refused_unless_it_is_the_default(model):
             split_options(model, {name: value})
 
 
-@pytest.mark.parametrize("model", ["sgc", "egc", "lgc", "hlgc", "blocks", "gcn", "gat"])
+@pytest.mark.parametrize("model", MODELS)
 def test_a_setting_that_is_not_idle_changes_the_model(graphs, model):
     """The table tells the truth: what it calls a model's own setting changes its weights."""
     graph = graphs(n=20, d=6)
@@ -105,7 +107,7 @@ def test_only_own_settings_are_shown(model):
     shown = settings(model, options)
     assert len(shown) == len(MODELS[model].settings()) == len(options) - 1 - len(MODELS[model].idle)
     assert ("heads = 8" in shown) == (model == "gat")
-    assert ("k = 10" in shown) == (model not in ("gcn", "gat"))
+    assert (f"k = {config.hops}" in shown) == (model not in ("gcn", "gat"))
     del options["model"]
     command = train_command("cora", model, options | {"hops": 12, "hidden": 7}, 5)
     assert ("--hops 12" in command) == (model not in ("gcn", "gat"))

@@ -24,7 +24,20 @@ from hoplite.convert import KNOWN, converted
 from hoplite.errors import DatasetError, GraphError
 from hoplite.graph import Graph
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
-from hoplite.models import EGC, LGC, SGC, HopBlocks, HyperLGC, Model, build_model, split_options
+from hoplite.models import (
+    DGC,
+    EGC,
+    LGC,
+    S2GC,
+    SGC,
+    Heat,
+    HopBlocks,
+    HyperLGC,
+    Model,
+    PersonalisedPageRank,
+    build_model,
+    split_options,
+)
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
 from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.propagation.engine import Propagation
@@ -47,6 +60,10 @@ FORMULAS: dict[type[Model], str] = {
     EGC: "sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta.",
     LGC: "sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop.",
     HyperLGC: "LGC whose coefficients are gated per node.",
+    S2GC: "A linear model on the mean of the hops and a share of the node's own features.",
+    PersonalisedPageRank: "A linear model on features smoothed by personalised PageRank.",
+    Heat: "A linear model on features after exp(-t (I - S)), a diffusion of time t.",
+    DGC: "A linear model on features after k steps of a diffusion of time T.",
 }
 
 
@@ -295,6 +312,22 @@ class HopBlocksClassifier(NodeClassifier):
     kind = HopBlocks
 
 
+class S2GCClassifier(NodeClassifier):
+    kind = S2GC
+
+
+class PPRClassifier(NodeClassifier):
+    kind = PersonalisedPageRank
+
+
+class HeatClassifier(NodeClassifier):
+    kind = Heat
+
+
+class DGCClassifier(NodeClassifier):
+    kind = DGC
+
+
 class NodeRegressor(RegressorMixin, NodeEstimator):
     """What the regressors share; one of your own has the class of your own model as ``kind``.
 
@@ -376,6 +409,22 @@ class HyperLGCRegressor(NodeRegressor):
 
 class HopBlocksRegressor(NodeRegressor):
     kind = HopBlocks
+
+
+class S2GCRegressor(NodeRegressor):
+    kind = S2GC
+
+
+class PPRRegressor(NodeRegressor):
+    kind = PersonalisedPageRank
+
+
+class HeatRegressor(NodeRegressor):
+    kind = Heat
+
+
+class DGCRegressor(NodeRegressor):
+    kind = DGC
 
 
 @dataclass(eq=False, repr=False)

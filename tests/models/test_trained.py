@@ -250,8 +250,8 @@ def _in_place_of(name, make):
         (_edit_config(hops="2"), "hops is '2'"),
         (_edit_config(model=["lgc"]), "model is"),
         (
-            _edit_config(model="ppr", module="os"),
-            "a model 'ppr', which is not known here; import os",
+            _edit_config(model="mine", module="os"),
+            "a model 'mine', which is not known here; import os",
         ),
         (_edit_config(model="os:system"), "model is 'os:system'; it must be one of"),
         (_edit_config(feature_names=["x"]), "1 names of 5 features"),

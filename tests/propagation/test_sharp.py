@@ -244,13 +244,15 @@ def test_a_kept_filter_only_where_it_is_cheap(untidy, monkeypatch):
     make, features = untidy
     propagation = Propagation(make(features=features), hops=3)
     cost = 4 * 3 * propagation.matrix.nnz
-    assert not propagation.view()._filter_is_cheap
+    assert not propagation.view()._filter_is_cheap(3)
     most = (cost - 1) // 17
-    assert propagation.view([1] * most)._filter_is_cheap
-    assert not propagation.view([1] * (most + 1))._filter_is_cheap
+    assert propagation.view([1] * most)._filter_is_cheap(3)
+    assert not propagation.view([1] * (most + 1))._filter_is_cheap(3)
     monkeypatch.setattr(engine, "MOST_FILTER_SIZE", 34)
-    assert propagation.view([5, 1])._filter_is_cheap
-    assert not propagation.view([5, 1, 2])._filter_is_cheap
+    assert propagation.view([5, 1])._filter_is_cheap(3)
+    assert not propagation.view([5, 1, 2])._filter_is_cheap(3)
+    monkeypatch.undo()
+    assert not propagation.view([1] * most)._filter_is_cheap(2)  # of hops that count
 
 
 def test_nodes_out_of_range():

@@ -18,6 +18,7 @@ from hoplite.training import NodeSet, Run, fit_runs
 MODELS = [
     ("sgc", "class", "monomial"),
     ("egc", "class", "monomial"),
+    *[(model, "class", "monomial") for model in ("s2gc", "ppr", "heat")],
     ("gcn", "class", "monomial"),
     ("gat", "class", "monomial"),
     *[("lgc", "class", basis) for basis in BASES],

@@ -28,6 +28,7 @@ from hoplite.training.stored_rows import WINDOW, shuffled_windows
 MODELS = [
     ("sgc", "class"),
     ("egc", "class"),
+    ("heat", "class"),
     ("lgc", "class"),
     ("blocks", "class"),
     ("hlgc", "class"),

@@ -41,9 +41,12 @@ MEANINGS = {
 @with_tables()
 def bounds(
     dataset: DatasetArgument,
-    model: Annotated[str | None, typer.Option(help="sgc, egc or lgc.  [default: lgc]")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="sgc, egc, lgc, s2gc, ppr, heat or dgc.  [default: lgc]")
+    ] = None,
     hops: Annotated[
-        int | None, typer.Option(help="Degree k of the polynomial, at most 5,000.  [default: 10]")
+        int | None,
+        typer.Option(help="Degree k of the polynomial, at most 5,000.  [default: as in train]"),
     ] = None,
     operator: Annotated[
         str | None,
@@ -52,6 +55,8 @@ def bounds(
     basis: Annotated[
         str | None, typer.Option(help=f"{basis_choices()}.  [default: monomial]")
     ] = None,
+    alpha: Annotated[float | None, typer.Option(help="s2gc and ppr only, as in train.")] = None,
+    time: Annotated[float | None, typer.Option(help="heat and dgc only, as in train.")] = None,
     coefficient_bound: Annotated[
         float | None,
         typer.Option(
@@ -91,14 +96,16 @@ def bounds(
 
     Example: hoplite bounds cora --model lgc --hops 10
     """
-    given = {"model": model, "hops": hops, "operator": operator, "basis": basis}
+    given: dict[str, Any] = {"model": model, "hops": hops, "operator": operator, "basis": basis}
+    given |= {"alpha": alpha, "time": time}
     given = {name: value for name, value in given.items() if value is not None}
     if trained is not None and given:
         raise ConfigError(f"--{next(iter(given))} is the trained model's own; leave it out.")
-    ModelConfig(**given)  # wrong settings are told before any work
+    asked = ModelConfig(**given)  # wrong settings are told before any work
     from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
     from hoplite.models.alignment import aligned_graph
     from hoplite.theory import FunctionClass, generalization, norms
+    from hoplite.theory.function_class import other_settings
 
     own_coefficient, own_weight = 1.0, 1.0
     fitted = None if trained is None else TrainedModel.load(trained)
@@ -116,12 +123,14 @@ def bounds(
         extra = fitted.weights["bias"].abs().tolist() if "bias" in fitted.weights else [0.0]
         own_weight = max(weights) + max(extra)
         graph = aligned_graph(graph, fitted.num_features, fitted.feature_names, fitted.loop_weight)
-        given = {
-            name: getattr(fitted.config, name) for name in ("model", "hops", "operator", "basis")
-        }
+        asked = fitted.config
     chosen = FunctionClass(
         graph,
-        **given,
+        asked.model,
+        asked.hops,
+        asked.operator,
+        asked.basis,
+        settings=other_settings(asked),
         coefficient_bound=own_coefficient if coefficient_bound is None else coefficient_bound,
         weight_bound=own_weight if weight_bound is None else weight_bound,
         lipschitz=lipschitz,

@@ -42,7 +42,9 @@ def search(
     model: ModelOption = USUAL_MODEL,
     grid: Annotated[
         str,
-        typer.Option(help="paper, reduced, quick, or a TOML file of your own (docs/search.md)."),
+        typer.Option(
+            help="paper, reduced, quick, published, or a TOML file of your own (docs/search.md)."
+        ),
     ] = "paper",
     protocol: Annotated[
         str,

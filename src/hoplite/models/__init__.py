@@ -9,12 +9,16 @@ from __future__ import annotations
 from hoplite.config import choice_setting, flag_setting, number_setting
 from hoplite.models.base import Model, Weights, build_model
 from hoplite.models.blocks import HopBlocks
+from hoplite.models.dgc import DGC
 from hoplite.models.egc import EGC
 from hoplite.models.gat import GAT
 from hoplite.models.gcn import GCN
+from hoplite.models.heat import Heat
 from hoplite.models.hlgc import HyperLGC
 from hoplite.models.lgc import LGC
+from hoplite.models.pagerank import PersonalisedPageRank
 from hoplite.models.polynomial import Polynomial, PolynomialSettings
+from hoplite.models.s2gc import S2GC
 from hoplite.models.settings import (
     MODELS,
     ModelConfig,
@@ -36,22 +40,30 @@ for model in (
     LGC,
     HyperLGC,
     HopBlocks,
+    S2GC,
+    PersonalisedPageRank,
+    Heat,
+    DGC,
     GCN,
     GAT,
 ):
     register_model(model)
 
 __all__ = [
+    "DGC",
     "EGC",
     "GAT",
     "GCN",
     "LGC",
     "MODELS",
+    "S2GC",
     "SGC",
+    "Heat",
     "HopBlocks",
     "HyperLGC",
     "Model",
     "ModelConfig",
+    "PersonalisedPageRank",
     "Polynomial",
     "PolynomialSettings",
     "Weights",

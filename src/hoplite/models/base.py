@@ -60,6 +60,7 @@ class Model(ABC):
     coefficient_per: ClassVar[str] = "hop"
     takes_relations: ClassVar[bool] = False  # whether it has coefficients for each relation
     gated: ClassVar[bool] = False  # whether every node has coefficients of its own
+    fixed: ClassVar[bool] = False  # whether its coefficients are known numbers of its settings
     map_per_hop: ClassVar[bool] = False  # whether every hop has a Theta of its own: (k + 1, d, m)
     many_at_once: ClassVar[bool] = True  # whether runs gain from training together
     kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
@@ -177,8 +178,18 @@ class Model(ABC):
         found = self.coefficients(weights)
         return [*(torch.eye(self.config.hops + 1)[-1] if found is None else found[0])]
 
+    @property
+    def last_hop(self) -> int:
+        """The last hop whose coefficient counts."""
+        return self.config.hops
+
     @classmethod
-    def largest(cls, bound: float, hops: int) -> np.ndarray | None:
+    def numbers(cls, config: ModelConfig) -> np.ndarray | None:
+        """c_0 .. c_k, (k + 1,), if they are ``fixed``."""
+        return None
+
+    @classmethod
+    def largest(cls, bound: float, config: ModelConfig) -> np.ndarray | None:
         """The largest ``|c_i|`` of all weights up to ``bound``: (k + 1,); None if not known."""
         return None
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from hoplite.models.base import Weights, uniform
 from hoplite.models.polynomial import Polynomial, StartSettings
+from hoplite.models.settings import ModelConfig
 from hoplite.operators import find_operator
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ NEGLIGIBLE = 2.0**-16  # of the rounding error
 class EGC(Polynomial):
     """c_i = beta^i / i!.
 
-    >>> EGC.largest(2.0, 3).tolist()
+    >>> EGC.largest(2.0, EGC.Settings(hops=3)).tolist()
     [1.0, 2.0, 2.0, 1.3333333333333333]
     """
 
@@ -66,8 +67,8 @@ class EGC(Polynomial):
         return view.combine(weights["theta"], kept[:, :used], dropout)
 
     @classmethod
-    def largest(cls, bound: float, hops: int) -> np.ndarray:
-        return np.cumprod(np.concatenate([[1.0], bound / np.arange(1, hops + 1)]))
+    def largest(cls, bound: float, config: ModelConfig) -> np.ndarray:
+        return np.cumprod(np.concatenate([[1.0], bound / np.arange(1, config.hops + 1)]))
 
     @classmethod
     def paper_growth(cls, bound: float, basis: Basis, norm: float, hops: int) -> float:

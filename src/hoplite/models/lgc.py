@@ -8,6 +8,7 @@ import numpy as np
 
 from hoplite.models.base import Weights
 from hoplite.models.polynomial import BasisSettings, Polynomial, start_coefficients
+from hoplite.models.settings import ModelConfig
 
 if TYPE_CHECKING:
     import torch
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 class LGC(Polynomial):
     """c_i = alpha_i; with relations alpha has 1 + R k values, see :mod:`hoplite.relations`.
 
-    >>> LGC.largest(2.0, 2).tolist()
+    >>> LGC.largest(2.0, LGC.Settings(hops=2)).tolist()
     [2.0, 2.0, 2.0]
     """
 
@@ -38,8 +39,8 @@ class LGC(Polynomial):
         return weights["alpha"]
 
     @classmethod
-    def largest(cls, bound: float, hops: int) -> np.ndarray:
-        return np.full(hops + 1, float(bound))
+    def largest(cls, bound: float, config: ModelConfig) -> np.ndarray:
+        return np.full(config.hops + 1, float(bound))
 
     @classmethod
     def paper_growth(cls, bound: float, basis: Basis, norm: float, hops: int) -> float:

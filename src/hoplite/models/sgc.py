@@ -8,6 +8,7 @@ import numpy as np
 
 from hoplite.models.base import Weights
 from hoplite.models.polynomial import Polynomial
+from hoplite.models.settings import ModelConfig
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 class SGC(Polynomial):
     """c_k = 1, the others 0.
 
-    >>> SGC.largest(5.0, 2).tolist()
+    >>> SGC.largest(5.0, SGC.Settings(hops=2)).tolist()
     [0.0, 0.0, 1.0]
     """
 
@@ -28,5 +29,5 @@ class SGC(Polynomial):
         return None
 
     @classmethod
-    def largest(cls, bound: float, hops: int) -> np.ndarray:
-        return np.eye(hops + 1)[-1]
+    def largest(cls, bound: float, config: ModelConfig) -> np.ndarray:
+        return np.eye(config.hops + 1)[-1]

@@ -36,6 +36,7 @@ from hoplite.propagation.polynomial import (
     hop_stack,
     iterate,
     last_hop,
+    weighted_sum,
 )
 from hoplite.propagation.spmm import SparseMatrix, matmul
 
@@ -44,6 +45,9 @@ FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper t
 MOST_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
 WIDE_GAIN = 8  # as DENSE_GAIN, for products of hundreds of columns
 MOST_FILTER_SIZE = 2**27  # elements of p_k(S) kept for some rows
+
+
+Numbers = tuple[float, ...]  # coefficients that are no weights: c_0, c_1, ...
 
 
 class Filter(Protocol):
@@ -171,6 +175,8 @@ class RowView:
         self._hops_first = hops_first
         self._rows = None if nodes is None else _checked_rows(nodes, owner.matrix.shape[0])
         self._nears: dict[int, Near] = {}
+        self._fixed: dict[Numbers, Tensor] = {}
+        self._fixed_filters: dict[Numbers, Tensor] = {}
 
     @property
     def num_rows(self) -> int:
@@ -207,15 +213,18 @@ class RowView:
         return KnownRows(hops.index_select(1, rows))
 
     def combine(
-        self, theta: Tensor, coefficients: Tensor | None, dropout: Dropout | None = None
+        self, theta: Tensor, coefficients: Tensor | Numbers | None, dropout: Dropout | None = None
     ) -> Tensor:
         """sum_i c_i p_i(S) X Theta on the rows; without coefficients p_k(S) X Theta alone.
 
-        Coefficients of the last hops may be left out; they count as 0.
+        Coefficients of the last hops may be left out; they count as 0. What numbers that are no
+        weights make of X, or of S, is computed once.
         """
         if self._hops_first and dropout is None:
             if coefficients is None:
                 mixed = self._last_hop
+            elif isinstance(coefficients, tuple):
+                mixed = self._fixed_features(coefficients)
             else:
                 hops = self._hop_features[: coefficients.shape[1]].squeeze(2)
                 mixed = torch.tensordot(coefficients, hops, dims=1)
@@ -237,15 +246,15 @@ class RowView:
         signals = signal.unflatten(2, (blocks, outputs)).permute(2, 0, 1, 3)
         return near.pick(block_sum(near.matrix, self._owner.basis, signals))
 
-    def _filtered(self, signal: Tensor, coefficients: Tensor | None) -> Tensor:
+    def _filtered(self, signal: Tensor, coefficients: Tensor | Numbers | None) -> Tensor:
         """sum_i c_i p_i(S) of a signal (n, R, c) on the rows; see :meth:`combine`."""
         owner = self._owner
-        if coefficients is None:
-            if self._filter_is_cheap:
-                product = _narrow_product(self._last_filter, signal.flatten(1))
+        if not isinstance(coefficients, Tensor):
+            numbers = (0.0,) * owner.hops + (1.0,) if coefficients is None else coefficients
+            if self._filter_is_cheap(len(numbers) - 1):
+                product = _narrow_product(self._fixed_filter(numbers), signal.flatten(1))
                 return product.view(self.num_rows, *signal.shape[1:])
-            coefficients = signal.new_zeros(signal.shape[1], owner.hops + 1)
-            coefficients[:, -1] = 1
+            coefficients = signal.new_tensor(numbers).expand(signal.shape[1], -1)
         few = self._rows is not None and FEW_ROWS * self.num_rows < signal.shape[0]
         if few and coefficients.requires_grad:
             # their hops are small enough to keep, and give the gradient by the coefficients
@@ -339,23 +348,34 @@ class RowView:
         """p_k(S) X on the rows: (rows, d)."""
         return self._last_hop
 
-    @property
-    def _filter_is_cheap(self) -> bool:
-        """Whether one dense product with the rows of p_k(S) costs less than k sparse ones."""
+    def _filter_is_cheap(self, hops: int) -> bool:
+        """Whether one dense product with the rows of a filter costs less than ``hops`` sparse."""
         owner = self._owner
         dense = self.num_rows * owner.matrix.shape[0]
         return (
             self._rows is not None
-            and dense < DENSE_GAIN * owner.hops * owner.matrix.nnz
+            and dense < DENSE_GAIN * hops * owner.matrix.nnz
             and dense <= MOST_FILTER_SIZE
         )
 
-    @cached_property
-    def _last_filter(self) -> Tensor:
-        """The rows of p_k(S) itself: (rows, n)."""
-        owner = self._owner
-        unit = _unit(owner.matrix.shape[0], self._rows, owner.features.dtype)
-        return last_hop(owner.matrix.T, owner.basis, unit, owner.hops).T.contiguous()
+    def _fixed_filter(self, numbers: Numbers) -> Tensor:
+        """The rows of sum_i c_i p_i(S) itself: (rows, n)."""
+        if numbers not in self._fixed_filters:
+            owner = self._owner
+            unit = _unit(owner.matrix.shape[0], self._rows, owner.features.dtype)
+            found = _summed(owner.matrix.T, owner.basis, unit, numbers)
+            self._fixed_filters[numbers] = found.T.contiguous()
+        return self._fixed_filters[numbers]
+
+    def _fixed_features(self, numbers: Numbers) -> Tensor:
+        """sum_i c_i p_i(S) X on the rows: (rows, d)."""
+        if numbers not in self._fixed:
+            owner, result = self._owner, self._empty(1)[0]
+            for columns, block in owner.feature_blocks():
+                found = _summed(owner.matrix, owner.basis, block, numbers)
+                result[:, columns] = self.pick(found)
+            self._fixed[numbers] = result
+        return self._fixed[numbers]
 
     @cached_property
     def _filters(self) -> Tensor:
@@ -453,6 +473,10 @@ class KnownRows(RowView):
     def _product_is_cheap(self, slices: int, hops: int) -> bool:
         return True
 
+    def _fixed_features(self, numbers: Numbers) -> Tensor:
+        hops = self._hop_features[: len(numbers)].squeeze(2)
+        return torch.tensordot(hops.new_tensor(numbers), hops, dims=1)
+
     @cached_property
     def _row_features(self) -> Features:
         return Features(self._hop_features[0, :, 0])  # p_0(S) X = X
@@ -463,6 +487,12 @@ def _products(hops: Tensor, theta: Tensor) -> Tensor:
     if hops.shape[2] == 1:
         return (hops.squeeze(2).unsqueeze(1) @ theta).transpose(1, 2)
     return torch.einsum("knrd,rdm->knrm", hops, theta)
+
+
+def _summed(matrix: SparseMatrix, basis: Basis, signal: Tensor, numbers: Numbers) -> Tensor:
+    """sum_i c_i p_i(S) signal: (n, w) -> (n, w)."""
+    scales = signal.new_tensor(numbers).unsqueeze(1).repeat(1, signal.shape[1])
+    return weighted_sum(matrix, basis, signal, scales)
 
 
 def _unit(size: int, rows: Tensor | None, dtype: torch.dtype) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor
 from hoplite.bases import Basis, find_basis
 from hoplite.graph import Graph
 from hoplite.operators import Operator, find_operator
-from hoplite.propagation.engine import Propagation, RowView
+from hoplite.propagation.engine import Numbers, Propagation, RowView
 from hoplite.propagation.features import Features
 from hoplite.propagation.spmm import SparseMatrix
 
@@ -103,8 +103,8 @@ class RelationView(RowView):
         super().__init__(owner, nodes, hops_first)
         self._views = [part.view(nodes, hops_first=hops_first) for part in owner.parts]
 
-    def _filtered(self, signal: Tensor, coefficients: Tensor | None) -> Tensor:
-        assert coefficients is not None  # of models that know relations
+    def _filtered(self, signal: Tensor, coefficients: Tensor | Numbers | None) -> Tensor:
+        assert isinstance(coefficients, Tensor)  # of models that know relations
         first, *others = coefficients.split([1] + [self._owner.hops] * len(self._views), dim=1)
         shared = [first, *[torch.zeros_like(first)] * (len(others) - 1)]
         total = signal.new_zeros(())

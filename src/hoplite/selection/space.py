@@ -42,7 +42,7 @@ from hoplite.selection.dimensions import (
 MOST_BYTES = (
     1 << 17
 )  # of a file; the paper's needs 2,000, and deep nesting takes its square in time
-BUILT_IN = ("paper", "reduced", "quick")
+BUILT_IN = ("paper", "reduced", "quick", "published")
 SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them
 
 
@@ -216,7 +216,7 @@ class Space:
 
 
 def read_space(source: str | Path) -> Space:
-    """The space ``"paper"`` or ``"reduced"``, or that of a TOML file.
+    """A space that comes with Hoplite, such as ``"paper"``, or that of a TOML file.
 
     A built-in name wins over a file that is called the same; write ``./paper`` for the file.
 

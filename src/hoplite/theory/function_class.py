@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -52,6 +52,7 @@ class FunctionClass:
         lgc   ``|c_i| <= a`` for every i
         egc   ``c_i = beta^i / i!`` with ``|beta| <= a``
         sgc   ``c_k = 1``, the others 0; a plays no part
+        s2gc, ppr, heat, dgc   known numbers of their settings; a plays no part
 
     Its empirical Rademacher complexity is ``1/L E sup_f sum_l eps_l f(u_l)``, the expectation over
     independent signs eps: how well the class can follow pure noise on these nodes.
@@ -63,6 +64,8 @@ class FunctionClass:
         As in :class:`~hoplite.ModelConfig`, with at most 5,000 hops.
     nodes : node indices, optional
         The L nodes; by default the training nodes, or all if there are none.
+    settings : mapping, optional
+        Those that the model has besides, such as ``{"alpha": 0.1}``.
     coefficient_bound, weight_bound, lipschitz : float
         a, b and Lambda.
     bias : bool
@@ -90,12 +93,13 @@ class FunctionClass:
     lipschitz: float = 1.0
     bias: bool = False
     outputs: int = 1
+    settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        config = ModelConfig(self.model, self.hops, self.operator, self.basis)
+        config = self.config
         object.__setattr__(self, "basis", config.basis)
         object.__setattr__(self, "model", config.model)  # also of package.module:Class
-        if self.coefficients.largest(1.0, 0) is None:
+        if self.coefficients.largest(1.0, config) is None:
             raise ConfigError(
                 f"model is {self.model!r}, for which no complexity is known; use {known_models()}."
             )
@@ -121,7 +125,7 @@ class FunctionClass:
             )
         object.__setattr__(self, "nodes", nodes)
         columns = self.graph.num_features + self.bias
-        pairs = np.count_nonzero(self._hop_weights) ** 2
+        pairs = 1 if config.kind.fixed else np.count_nonzero(self._hop_weights) ** 2
         needed, free = 16 * columns * pairs, free_memory()  # they are held twice for a moment
         if needed > free:
             raise ConfigError(
@@ -246,6 +250,7 @@ class FunctionClass:
             "dataset": self.graph.name,
             "bias": self.bias,
             **{name: getattr(self, name) for name in (*settings, "lipschitz")},
+            **self.settings,
             "nodes": self.size,
             "features": self.graph.num_features,
             "largest_feature": self._largest_feature,
@@ -258,10 +263,15 @@ class FunctionClass:
 
     # ---- what they are made of
 
+    @cached_property
+    def config(self) -> ModelConfig:
+        """The model's settings."""
+        return ModelConfig(self.model, self.hops, self.operator, self.basis, **self.settings)
+
     @property
     def coefficients(self) -> type[Model]:
         """The model, which knows where c_0 .. c_k come from."""
-        return MODELS[self.model]
+        return self.config.kind
 
     @property
     def size(self) -> int:
@@ -272,7 +282,7 @@ class FunctionClass:
     @property
     def _hop_weights(self) -> np.ndarray:
         """w_i, the largest ``|c_i|``: (k + 1,)."""
-        found = self.coefficients.largest(self.coefficient_bound, self.hops)
+        found = self.coefficients.largest(self.coefficient_bound, self.config)
         assert found is not None  # see __post_init__
         return found
 
@@ -309,7 +319,11 @@ class FunctionClass:
         return list(self._new_blocks())
 
     def _blocks(self) -> Iterator[np.ndarray]:
-        """w_i p_i(S) X on the nodes, a block of features at a time: (hops, L, block)."""
+        """w_i p_i(S) X on the nodes, a block of features at a time: (hops, L, block).
+
+        Of a fixed filter, whose coefficients no function of the class may change, it is the one
+        signal sum_i c_i p_i(S) X: (1, L, block).
+        """
         columns = self.graph.num_features + self.bias
         if 8 * (self.hops + 1) * self.size * columns <= KEPT_BYTES:
             return iter(self._kept)
@@ -318,9 +332,10 @@ class FunctionClass:
     def _new_blocks(self) -> Iterator[np.ndarray]:
         from torch import as_tensor
 
+        numbers = self.coefficients.numbers(self.config)
         used = np.flatnonzero(self._hop_weights)
         used = used if used.size else np.array([0])  # a = 0 leaves only the bias
-        weights = self._hop_weights[used, None, None]
+        weights = (self._hop_weights if numbers is None else numbers)[used, None, None]
         width = max(1, BLOCK_BYTES // (8 * (self.hops + 1) * self.size))
         owner, rows = self._propagation, as_tensor(self.nodes)
         for start in range(0, self.graph.num_features, width):
@@ -330,6 +345,8 @@ class FunctionClass:
             block = hops.numpy()[used]
             with np.errstate(over="ignore", invalid="ignore"):
                 block = block * weights
+                if numbers is not None:
+                    block = block.sum(axis=0, keepdims=True)
             if not np.abs(block).max(initial=0.0) < LARGEST:
                 raise ConfigError(
                     f"the features after {self.hops} hops are too large to compute with; "
@@ -337,7 +354,7 @@ class FunctionClass:
                 )
             yield block
         if self.bias:  # a feature of ones that is not propagated
-            constant = np.zeros((len(used), self.size, 1))
+            constant = np.zeros((1 if self.coefficients.fixed else len(used), self.size, 1))
             constant[0] = 1.0  # of the lowest hop that is used
             yield constant
 
@@ -352,9 +369,23 @@ class FunctionClass:
         return one_norm(self._matrix)
 
 
+def other_settings(config: ModelConfig) -> dict[str, Any]:
+    """What a FunctionClass takes as ``settings``: those that it has no argument for.
+
+    >>> other_settings(ModelConfig("ppr", hops=4)), other_settings(ModelConfig("lgc"))
+    ({'alpha': 0.1}, {})
+    """
+    if not config.kind.fixed:
+        return {}
+    known = {"model", *(field.name for field in dataclasses.fields(FunctionClass)), "standardize"}
+    return {name: value for name, value in config.as_dict().items() if name not in known}
+
+
 def known_models() -> str:
     """The models of which the theory knows something, for a message."""
-    names = [model.name for model in MODELS.values() if model.largest(1.0, 0) is not None]
+    names = [
+        model.name for model in MODELS.values() if model.largest(1.0, model.Settings()) is not None
+    ]
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 

@@ -15,7 +15,7 @@ from hoplite.graph import Graph
 from hoplite.models.alignment import aligned_graph, labels_in
 from hoplite.models.trained import TrainedModel
 from hoplite.theory.complexity import DRAWS
-from hoplite.theory.function_class import FunctionClass, known_models
+from hoplite.theory.function_class import FunctionClass, known_models, other_settings
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
 RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
@@ -86,7 +86,9 @@ def generalization(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Generalization:
-    """Bound the error of a trained sgc, egc or lgc on unseen nodes with probability 1 - delta.
+    """Bound the error of a trained model on unseen nodes with probability 1 - delta.
+
+    It is an sgc, egc, lgc or fixed filter.
 
     The probability is over the L training nodes, as if drawn independently from the nodes that
     the error is asked for; the graph and the features are given. For every r, with C = 2^(r/2) and
@@ -130,6 +132,7 @@ def generalization(
         coefficient_bound=coefficient_limit,
         bias="bias" in model.weights,
         outputs=model.num_classes,
+        settings=other_settings(config),
     )
     risk = RISK_OF_DRAWS * delta
     sampled = unit.estimate(draws, seed=seed, confidence=1 - risk)
@@ -165,9 +168,9 @@ def generalization(
 
 
 def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
-    """``||alpha||_inf`` (``|beta|`` for egc, 1 for sgc), and ``||Theta||_1`` of every class."""
+    """``||alpha||_inf`` (``|beta|`` for egc, else 1), and ``||Theta||_1`` of every class."""
     found = model.config.kind
-    if found.largest(1.0, 0) is None:
+    if found.largest(1.0, model.config) is None:
         raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")
     if model.relations:
         raise ConfigError(

@@ -383,7 +383,7 @@ def train(
     graph : Graph with a split, the name or path of a dataset, or a hop store or its path
         A graph of another library, or a pair of frames, is converted as :func:`hoplite.open_data`
         does. For a store its own hops, operator and basis are the default, and dropout 0.
-    model : {"sgc", "egc", "lgc", "hlgc", "gcn", "gat"}
+    model : str, such as "sgc" or "lgc"; all are in docs/models.md
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     progress : called after every epoch

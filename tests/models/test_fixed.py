@@ -1,0 +1,220 @@
+"""Fixed filters: their numbers are those of the definitions, wherever they are evaluated."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.linalg
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests import pyg
+from tests.commands import hoplite as command
+from tests.examples import examples
+
+import hoplite
+from hoplite import ConfigError, Graph
+from hoplite.explain import explain
+from hoplite.models import MODELS, ModelConfig, build_model
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.engine import Propagation
+from hoplite.selection import read_space
+from hoplite.store import propagate
+from hoplite.theory import FunctionClass
+
+FIXED = [name for name, model in MODELS.items() if model.fixed]
+
+
+def filter_matrix(config, S):
+    """The filter as its authors write it, (n, n), none of it as a sum of powers."""
+    n, k = len(S), config.hops
+    eye = np.eye(n)
+    if config.model == "s2gc":
+        power, total = eye, np.zeros((n, n))
+        for _ in range(k):
+            power = S @ power
+            total += (1 - config.alpha) * power + config.alpha * eye
+        return total / k if k else eye
+    if config.model == "ppr":
+        walk = eye
+        for _ in range(k):
+            walk = (1 - config.alpha) * S @ walk + config.alpha * eye
+        return walk
+    if config.model == "heat":
+        assert k > 6 * config.time + 20  # so that nothing is cut
+        return scipy.linalg.expm(-config.time * (eye - S))
+    step = config.time / k if k else 0.0
+    return np.linalg.matrix_power((1 - step) * eye + step * S, k)
+
+
+@st.composite
+def problems(draw):
+    """A fixed filter with drawn settings on an untidy graph, and scattered rows."""
+    n, d = draw(st.integers(2, 24)), draw(st.integers(1, 5))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    edges = rng.integers(0, n, (draw(st.integers(0, 3 * n)), 2))  # loops and doubles, too
+    graph = Graph.from_edges(
+        edges, rng.normal(size=(n, d)), weights=rng.uniform(0.01, 30, len(edges))
+    )
+    model = draw(st.sampled_from(FIXED))
+    own = {"operator": draw(st.sampled_from(["renormalized", "adjacency"]))}
+    if model in ("s2gc", "ppr"):
+        own |= {"hops": draw(st.integers(0, 9)), "alpha": draw(st.floats(0, 1))}
+    elif model == "heat":
+        own |= {"hops": 80, "time": draw(st.floats(0, 9))}
+    else:
+        hops = draw(st.integers(0, 300))
+        own |= {"hops": hops, "time": draw(st.floats(0, min(hops, 9))) if hops else 3.0}
+    rows = rng.permutation(n)[: draw(st.integers(1, n))]
+    return graph, ModelConfig(model, **own), rows, rng
+
+
+@examples(150)
+@given(problem=problems())
+def test_equal_to_their_definitions(dense, problem):
+    graph, config, rows, rng = problem
+    S = dense.basis(graph, config.operator, "monomial", 1)[1]
+    wanted = filter_matrix(config, S)
+    built = build_model(config, graph.num_features, 3)
+    theta = torch.from_numpy(rng.normal(size=(2, graph.num_features, 3)))
+    propagation = Propagation(graph, config.operator, hops=config.hops, dtype=np.float64)
+    dropout = Dropout((0.5, 0.2), (7, 8), epoch=3)
+    for hops_first in (False, True):
+        for nodes in (None, rows):
+            view = propagation.view(nodes, hops_first=hops_first)
+            some = slice(None) if nodes is None else nodes
+            for _ in range(2):  # the second time from what was kept
+                found = built.logits({"theta": theta}, view).numpy()
+                for r in range(2):
+                    expected = wanted @ dense.features(graph) @ theta[r].numpy()
+                    np.testing.assert_allclose(found[:, r], expected[some], atol=1e-9)
+            found = built.logits({"theta": theta}, view, dropout).numpy()
+            for r in range(2):
+                dropped = propagation.features.dense(dropout, r).numpy()
+                expected = wanted @ dropped @ theta[r].numpy()
+                np.testing.assert_allclose(found[:, r], expected[some], atol=1e-9)
+    every = built.coefficients({"theta": theta}).numpy()
+    powers = dense.basis(graph, config.operator, "monomial", config.hops)
+    total = sum(c * power for c, power in zip(every[0], powers, strict=True))
+    np.testing.assert_allclose(total, wanted, atol=1e-9)
+
+
+@examples(60)
+@given(problem=problems(), bias=st.booleans())
+def test_their_complexity_is_that_of_the_filtered_features(dense, problem, bias):
+    graph, config, rows, rng = problem
+    rows = rows[:7]
+    own = {name: getattr(config, name) for name in ("alpha", "time") if hasattr(config, name)}
+    chosen = FunctionClass(
+        graph, config.model, config.hops, config.operator, nodes=rows, settings=own, bias=bias,
+        coefficient_bound=float(rng.uniform(0, 9)),
+    )  # fmt: skip
+    S = dense.basis(graph, config.operator, "monomial", 1)[1]
+    signal = (filter_matrix(config, S) @ dense.features(graph))[np.sort(rows)]
+    if bias:
+        signal = np.hstack([signal, np.ones((len(rows), 1))])
+    signs = 1 - 2 * ((np.arange(2 ** len(rows))[:, None] >> np.arange(len(rows))) & 1)
+    wanted = np.abs(signs @ signal).max(axis=1).mean() / len(rows)
+    found = chosen.estimate()
+    assert found.exact
+    assert found.value == pytest.approx(wanted, rel=1e-6, abs=1e-12)
+    for name, bound in chosen.bounds().items():
+        assert found.value <= bound * (1 + 1e-9) + 1e-100, name  # whose square is 0
+
+
+@pytest.mark.parametrize(("model", "layer"), [("s2gc", "SSGConv"), ("ppr", "APPNP")])
+def test_equal_to_pytorch_geometric(graphs, model, layer):
+    nn = pyg.layers()
+    graph = graphs(n=30, d=6)
+    links = np.argwhere(graph.adjacency.toarray())
+    graph = Graph.from_edges(links, np.asarray(graph.features))  # loops weigh 1, as there
+    config = ModelConfig(model, hops=5, alpha=0.15)
+    built = build_model(config, 6, 4)
+    theta = built.initial(torch.Generator().manual_seed(1))["theta"].double()
+    data = graph.to_pyg()
+    x = torch.from_numpy(np.asarray(graph.features, np.float64))
+    if model == "s2gc":
+        reference = nn.SSGConv(6, 4, alpha=0.15, K=5, bias=False).double()
+        reference.lin.weight.data = theta.T.contiguous()
+        wanted = reference(x, data.edge_index)
+    else:
+        wanted = nn.APPNP(K=5, alpha=0.15)(x @ theta, data.edge_index)
+    view = Propagation(graph, hops=5, dtype=np.float64).view()
+    found = built.logits({"theta": theta.unsqueeze(0)}, view)[:, 0]
+    np.testing.assert_allclose(found, wanted.detach(), atol=1e-9)
+
+
+OWN = {"s2gc": {"alpha": 0.2}, "ppr": {"alpha": 0.2}, "heat": {"time": 1.5}, "dgc": {"time": 1.5}}
+
+
+@pytest.mark.parametrize("model", FIXED)
+def test_trained_saved_stored_and_explained(graphs, tmp_path, model):
+    graph = graphs(n=80, d=7, dtype=np.float32, density=0.1)
+    options = {"hops": 3, "dropout": 0, "epochs": 12, "lr": 0.1, "bias": True, **OWN[model]}
+    orders = [
+        hoplite.train(graph, model, order=order, **options).model
+        for order in ("hops-first", "weights-first")
+    ]
+    np.testing.assert_allclose(orders[0].logits(graph), orders[1].logits(graph), atol=2e-4)
+    store = propagate(graph, tmp_path / "store", hops=3)
+    stored = hoplite.train(store, model, **options | {"hops": 3}).model
+    np.testing.assert_allclose(stored.logits(store), orders[0].logits(graph), atol=2e-4)
+    batched = hoplite.train(graph, model, batch=5, **options).model
+    assert np.isfinite(batched.logits(graph)).all()
+    read = hoplite.TrainedModel.load(orders[0].save(tmp_path / "model"))
+    assert read.config == orders[0].config
+    np.testing.assert_array_equal(read.logits(graph), orders[0].logits(graph))
+    found = explain(read, graph, graph.node_ids[5])
+    assert found.by_hop.sum() + found.constant == pytest.approx(found.logit, abs=1e-6)
+
+
+def test_many_steps_cost_few_hops():
+    built = build_model(ModelConfig("dgc", hops=900, time=6.0), 3, 2)
+    assert built.last_hop < 60
+    assert len(built.coefficients({"theta": torch.zeros(1, 3, 2)})[0]) == 901
+    assert build_model(ModelConfig("ppr", hops=10, alpha=1.0), 3, 2).last_hop == 0
+    assert build_model(ModelConfig("dgc", hops=7, time=7.0), 3, 2).last_hop == 7  # SGC
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "word"),
+    [
+        ("heat", {"time": -1.0}, "time"),
+        ("dgc", {"hops": 5, "time": 5.5}, "at least 6 hops"),
+        ("dgc", {"time": -0.1}, "time"),
+        ("ppr", {"alpha": 1.5}, "alpha"),
+        ("s2gc", {"alpha": -0.5}, "alpha"),
+        ("ppr", {"operator": "laplacian"}, "adjacency"),
+        ("lgc", {"alpha": 0.3}, "s2gc or ppr"),
+        ("ppr", {"basis": "chebyshev"}, "basis"),
+    ],
+)
+def test_bad_settings_get_one_sentence(model, options, word):
+    with pytest.raises(ConfigError) as caught:
+        ModelConfig(model, **options)
+    assert word in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("model", FIXED)
+def test_published_settings(model):
+    space = read_space("published")
+    for dataset in ("cora", "citeseer", "pubmed", "mine"):
+        (one,) = space.configurations(dataset, model)
+        assert one["dropout"] == 0
+        assert {"alpha", "time"} & one.keys()
+
+
+def test_in_commands(tmp_path):
+    found = command("bounds", "cora", "--model", "ppr", "--alpha", "0.3", "--draws", "20", "--json")
+    values = json.loads(found.stdout)
+    assert (values["model"], values["alpha"], values["hops"]) == ("ppr", 0.3, 10)
+    assert values["estimate"]["value"] <= values["bound"]
+    grid = tmp_path / "grid.toml"
+    grid.write_text("[any]\nepochs = 3\ndropout = 0.0\nalpha = [0.1, 0.2]\n")
+    out = tmp_path / "search"
+    words = ("--model", "s2gc", "--grid", grid, "--seeds", 1, "--out", out)
+    assert command("search", "cora", *words).returncode == 0
+    found = command("bounds", "cora", "--trained", out / "model", "--draws", 20)
+    assert found.returncode == 0, found.stderr
+    assert "s2gc, 16 hops" in found.stdout
