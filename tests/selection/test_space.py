@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from hoplite.errors import ConfigError, GridError
 from hoplite.models import MODELS
 from hoplite.models.hlgc import GATES
+from hoplite.selection import search
 from hoplite.selection.dimensions import Distribution
-from hoplite.selection.space import parse_space, read_space
+from hoplite.selection.space import parse_space, read_space, usual_space
 
 CITATION = ("citeseer", "cora", "pubmed")
 
@@ -29,6 +30,25 @@ def test_paper_sizes(dataset):
         expected = 3 * 3 * 3 * 4 if model in ("gcn", "gat") else 3 * 3 * 3 * 7
         assert len(space.configurations(dataset, model)) == expected
         assert space.cut(dataset, model) is None
+
+
+def test_a_space_for_any_graph():
+    assert [usual_space(name) for name in ("cora", "my/cora", "club")] == [
+        "paper",
+        "usual",
+        "usual",
+    ]
+    for model in MODELS:
+        found = read_space("usual").configurations("club", model)
+        assert len(found) == 3 * 4 * (2 if model in ("gcn", "gat") else 4)
+        assert all("bias" in one for one in found) == (model not in ("gcn", "gat"))
+
+
+def test_a_search_without_a_grid(graphs, tmp_path):
+    graph = graphs(n=40, d=4)
+    found = search(graph, "sgc", out=tmp_path / "search", samples=3, seeds=1, epochs=2)
+    assert found.best.options["bias"]
+    assert found.best.options["hops"] in (0, 2, 5, 10)
 
 
 def test_paper_values_on_cora():

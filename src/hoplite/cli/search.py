@@ -41,11 +41,12 @@ def search(
     ],
     model: ModelOption = USUAL_MODEL,
     grid: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="paper, reduced, quick, published, or a TOML file of your own (docs/search.md)."
+            help="paper, reduced, quick, published, usual, or a TOML file of your own "
+            "(docs/search.md).  [default: usual, or paper for its datasets]"
         ),
-    ] = "paper",
+    ] = None,
     protocol: Annotated[
         str,
         typer.Option(

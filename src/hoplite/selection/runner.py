@@ -23,7 +23,7 @@ from hoplite.models import address_of, find_model
 from hoplite.selection.cells import CellWork, search_settings, train_on_cluster
 from hoplite.selection.ledger import SCREEN, Ledger
 from hoplite.selection.ranking import SearchResult, check_protocol, choose, rank
-from hoplite.selection.space import read_space
+from hoplite.selection.space import read_space, usual_space
 from hoplite.selection.workers import LOOK_SECONDS, train_in_processes
 from hoplite.store import open_data
 from hoplite.tasks import task_of
@@ -44,7 +44,7 @@ def search(
     graph: Any,
     model: str = "lgc",
     *,
-    grid: str | Path = "paper",
+    grid: str | Path | None = None,
     out: str | os.PathLike[str],
     protocol: str = "validation",
     seeds: int | Sequence[int] = 5,
@@ -62,11 +62,12 @@ def search(
 
     The same call on the same ``out`` continues what was interrupted, and one with a larger grid
     trains what is new in it; see :func:`run_search`.
+    Without a ``grid`` it is the paper's, or on other graphs than the paper's ``"usual"``.
     ``graph`` is all that ``train`` takes; its ``fixed`` options hold for all configurations.
     """
     check_protocol(protocol)
     model = find_model(model).name
-    space = read_space(grid)
+    space = None if grid is None else read_space(grid)  # a mistake in it is told before any work
     data = open_data(graph, task=task).in_memory()
     learned = task_of(data.labels)
     if protocol == "test" and not learned.exclusive:
@@ -75,6 +76,7 @@ def search(
             f"{learned.labels.task}; leave it out."
         )
     name = str(graph) if isinstance(graph, str | os.PathLike) else data.name
+    space = space or read_space(usual_space(name))
     if samples is None:
         configurations = space.configurations(name, model, fixed)
     else:
