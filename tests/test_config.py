@@ -23,6 +23,7 @@ OTHER = {
     "gate": "node",
     "hidden": 5,
     "heads": 2,
+    "gamma": 0.5,
     "alpha": 0.3,
     "time": 1.5,
     "bias": True,

@@ -33,6 +33,7 @@ from hoplite.models import (
     Heat,
     HopBlocks,
     HyperLGC,
+    JacobiConv,
     Model,
     PersonalisedPageRank,
     build_model,
@@ -60,6 +61,7 @@ FORMULAS: dict[type[Model], str] = {
     EGC: "sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta.",
     LGC: "sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop.",
     HyperLGC: "LGC whose coefficients are gated per node.",
+    JacobiConv: "LGC with a filter of its own for every class.",
     S2GC: "A linear model on the mean of the hops and a share of the node's own features.",
     PersonalisedPageRank: "A linear model on features smoothed by personalised PageRank.",
     Heat: "A linear model on features after exp(-t (I - S)), a diffusion of time t.",
@@ -312,6 +314,10 @@ class HopBlocksClassifier(NodeClassifier):
     kind = HopBlocks
 
 
+class JacobiConvClassifier(NodeClassifier):
+    kind = JacobiConv
+
+
 class S2GCClassifier(NodeClassifier):
     kind = S2GC
 
@@ -409,6 +415,10 @@ class HyperLGCRegressor(NodeRegressor):
 
 class HopBlocksRegressor(NodeRegressor):
     kind = HopBlocks
+
+
+class JacobiConvRegressor(NodeRegressor):
+    kind = JacobiConv
 
 
 class S2GCRegressor(NodeRegressor):

@@ -30,7 +30,7 @@ from hoplite.models.hlgc import GATES
 from hoplite.operators import OPERATORS
 from hoplite.preparation import AS_THEY_ARE
 
-MODELS = [(name, "class") for name in ("sgc", "egc", "lgc", "blocks")]
+MODELS = [(name, "class") for name in ("sgc", "egc", "lgc", "blocks", "jacobiconv")]
 MODELS += [("hlgc", gate) for gate in GATES]
 CASES = [
     (model, gate, basis)
@@ -38,6 +38,7 @@ CASES = [
     for basis in {
         "lgc": EXAMPLES,
         "blocks": EXAMPLES[-1:],
+        "jacobiconv": EXAMPLES[-1:],
         "hlgc": (EXAMPLES[0], EXAMPLES[-1]),
     }.get(model, ("monomial",))
 ]
@@ -48,6 +49,10 @@ def untrained(config, graph, seed=0, classes=("a", "b", "c"), names=None):
     weights = model.initial(torch.Generator().manual_seed(seed))
     if "bias" in weights:
         weights["bias"] += torch.tensor([0.5, -1.0, 2.0])
+    for name in ("class_filter", "decay"):  # which start alike for all classes and hops
+        if name in weights:
+            drawn = torch.Generator().manual_seed(seed + 1)
+            weights[name] += torch.randn(weights[name].shape, generator=drawn)
     return TrainedModel(config, weights, graph.num_features, tuple(classes), names)
 
 
@@ -132,6 +137,10 @@ def test_parts_equal_dense_algebra(graphs, dense, model, gate, basis, operator):
     features = dense.features(graph)
     theta = trained.weights["theta"].double().numpy()[..., c]
     theta = np.broadcast_to(theta, (hops + 1, 5))  # blocks have one for each hop
+    if model == "jacobiconv":
+        w = {name: value.double().numpy() for name, value in trained.weights.items()}
+        steps = np.cumprod([1, *np.tanh(w["decay"])])
+        theta = theta * (steps * w["class_filter"][:, c])[:, None]
     coefficients = np.broadcast_to(found.coefficients.reshape(hops + 1, -1), (hops + 1, 5))
     if model != "hlgc":
         np.testing.assert_allclose(found.coefficients, trained.coefficients_, rtol=1e-6)

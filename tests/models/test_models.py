@@ -25,6 +25,7 @@ CASES = [
         for model, gate in [
             ("lgc", "class"),
             ("blocks", "class"),
+            ("jacobiconv", "class"),
             ("hlgc", "node"),
             ("hlgc", "class"),
             ("hlgc", "feature"),
@@ -52,6 +53,10 @@ def dense_logits(config, weights, features, powers):
         values = sum(w.alpha[i] * hops[i] for i in range(k + 1)) @ w.theta
     elif config.model == "blocks":
         values = sum(hops[i] @ w.theta[i] for i in range(k + 1))
+    elif config.model == "jacobiconv":
+        steps = config.gamma * np.tanh(w.decay)
+        each = [np.prod(steps[:i]) * w.class_filter[i] for i in range(k + 1)]
+        values = sum(each[i] * (hops[i] @ w.theta) for i in range(k + 1))
     elif config.gate == "node":
         values = 0
         for i in range(k + 1):
@@ -80,6 +85,10 @@ def stacked_weights(model, seeds, dtype=torch.float64):
     for r, run in enumerate(runs):
         if "bias" in run:
             run["bias"] += r + 1
+        for name in ("class_filter", "decay"):  # which start alike for all classes and hops
+            if name in run:
+                drawn = torch.Generator().manual_seed(r)
+                run[name] += torch.randn(run[name].shape, generator=drawn)
     return runs, {name: torch.stack([run[name] for run in runs]).to(dtype) for name in runs[0]}
 
 

@@ -70,3 +70,18 @@ def test_numbers_count_with_their_size(graphs):
         model = build_model(ModelConfig("lgc", 3), graph.num_features, graph.num_classes)
         sizes.append(run_bytes(model, Propagation(graph, hops=3)))
     assert sizes[1] == 2 * sizes[0] > 0
+
+
+def test_a_theta_of_all_hops_meets_the_features_once():
+    """JacobiConv has a map per hop, but they are one Theta, scaled; hop blocks have k + 1."""
+    sizes = {
+        model: plan("cora", model, hops=20, dropout=0, seeds=1).problem
+        for model in ("lgc", "jacobiconv", "blocks")
+    }
+    assert {name: (one.maps, one.inputs) for name, one in sizes.items()} == {
+        "lgc": (1, 1),
+        "jacobiconv": (21, 1),
+        "blocks": (21, 21),
+    }
+    first = sizes["lgc"].weights_first_work()
+    assert sizes["jacobiconv"].weights_first_work() == first < sizes["blocks"].weights_first_work()

@@ -22,6 +22,7 @@ MODELS = [
     ("gcn", "class", "monomial"),
     ("gat", "class", "monomial"),
     *[("lgc", "class", basis) for basis in BASES],
+    *[("jacobiconv", "class", basis) for basis in (BASES[0], BASES[-1])],
     *[("blocks", "class", basis) for basis in (BASES[0], BASES[-1])],
     *[("hlgc", gate, basis) for gate in GATES for basis in (BASES[0], BASES[-1])],
 ]

@@ -15,6 +15,7 @@ from hoplite.models.gat import GAT
 from hoplite.models.gcn import GCN
 from hoplite.models.heat import Heat
 from hoplite.models.hlgc import HyperLGC
+from hoplite.models.jacobiconv import JacobiConv
 from hoplite.models.lgc import LGC
 from hoplite.models.pagerank import PersonalisedPageRank
 from hoplite.models.polynomial import Polynomial, PolynomialSettings
@@ -39,6 +40,7 @@ for model in (
     EGC,
     LGC,
     HyperLGC,
+    JacobiConv,
     HopBlocks,
     S2GC,
     PersonalisedPageRank,
@@ -61,6 +63,7 @@ __all__ = [
     "Heat",
     "HopBlocks",
     "HyperLGC",
+    "JacobiConv",
     "Model",
     "ModelConfig",
     "PersonalisedPageRank",

@@ -30,7 +30,8 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     kind, config = model.config.kind, model.config
     if not kind.linear or kind.gated or kind.coefficient_per != "hop":
         raise ConfigError(
-            f"a {config.model} is no linear map of hop features; export an sgc, egc, lgc or blocks."
+            f"a {config.model} is no linear map of hop features; export one whose hops have the "
+            "same coefficients for all nodes, such as an lgc."
         )
     if model.relations:
         raise ConfigError(

@@ -53,10 +53,10 @@ class StartSettings(PolynomialSettings):
     )
 
 
-def basis_setting() -> Any:
+def basis_setting(usual: str = "monomial") -> Any:
     """Of polynomials in any basis."""
     return setting(
-        "monomial",
+        usual,
         f"{basis_choices()}.",
         lambda name, value: str(find_basis(value, name)),
         store="a store's own",

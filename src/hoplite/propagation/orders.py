@@ -41,13 +41,14 @@ class Problem:
     epochs: int = 500
     runs: int = 1
     maps: int = 1  # Theta of all hops together, or k + 1 if every hop has one
+    inputs: int = 1  # of these, those that X is multiplied with, weights first
     dropout: bool = False
     passes: int = 2  # of an epoch: forward and backward, or one that nothing is learned from
     itemsize: int = 4  # bytes of a number: 4 of float32, 8 of float64
 
     def weights_first_work(self) -> int:
         """Multiply-adds of a whole training, weights first."""
-        per_pass = self.maps * self.feature_nonzeros + self.hops * self.operator_nonzeros
+        per_pass = self.inputs * self.feature_nonzeros + self.hops * self.operator_nonzeros
         columns = max(self.runs * self.classes, LEAST_COLUMNS)
         return self.passes * self.epochs * columns * per_pass
 

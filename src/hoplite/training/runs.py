@@ -202,6 +202,7 @@ def plan_runs(
     Or, if nothing ``learns`` there, for scoring them: one pass, in which nothing is dropped.
     """
     features = propagation.features
+    maps = propagation.hops + 1 if model.map_per_hop else 1
     problem = Problem(
         nodes=features.shape[0],
         features=features.shape[1],
@@ -213,7 +214,8 @@ def plan_runs(
         rows=rows,
         epochs=runs[0].config.epochs,
         runs=len(runs),
-        maps=propagation.hops + 1 if model.map_per_hop else 1,
+        maps=maps,
+        inputs=1 if model.input_weights else maps,
         dropout=learns and any(run.config.dropout for run in runs),
         passes=2 if learns else 1,
         itemsize=features.dtype.itemsize,
