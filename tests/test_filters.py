@@ -105,7 +105,7 @@ def test_hop_blocks_have_no_single_response():
     model = TrainedModel(
         ModelConfig("blocks", hops=1), {"theta": torch.ones(2, 3, 2)}, 3, ("a", "b")
     )
-    with pytest.raises(ConfigError, match="has a filter of its own for every feature and class"):
+    with pytest.raises(ConfigError, match="has a filter of its own for every class"):
         frequency_response(model)
     assert frequency_response(model.maps_[:, 0, 1], [0.5]).tolist() == [1.5]
 

@@ -207,7 +207,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     Attributes
     ----------
     classes_ : the distinct values of y, sorted
-    coefficients_ : (hops + 1,) the learned filter in the model's basis; 1 of hop blocks
+    coefficients_ : (hops + 1,) the filter in the model's basis; 1 of hop blocks and JacobiConv
     coef_ : (classes, features) the learned weights, Theta transposed; of hop blocks (classes,
         (hops + 1) features), hop 0 first
     model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
@@ -350,7 +350,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     Attributes
     ----------
-    coefficients_ : (hops + 1,) the learned filter in the model's basis; 1 of hop blocks
+    coefficients_ : (hops + 1,) the filter in the model's basis; 1 of hop blocks and JacobiConv
     coef_ : (features,), of hop blocks ((hops + 1) features,), the learned weights in units of y
     model_ : the TrainedModel, with ``save``; its ``predict`` gives values
     history_ : loss, R^2 and mean absolute error per epoch

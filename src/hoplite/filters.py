@@ -55,8 +55,8 @@ def frequency_response(
     if hasattr(source, "coefficients_"):
         if source.config.kind.map_per_hop:
             raise ConfigError(
-                f"a {source.config.model} has a filter of its own for every feature and class, "
-                "whose coefficients are in maps_; give those of one pair."
+                f"a {source.config.model} has a filter of its own for every class, or every "
+                "feature and class, whose coefficients are in maps_; give those of one pair."
             )
         coefficients, basis, operator = (
             source.coefficients_,

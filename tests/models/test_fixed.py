@@ -18,7 +18,7 @@ from hoplite.explain import explain
 from hoplite.models import MODELS, ModelConfig, build_model
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import Propagation
-from hoplite.selection import read_space
+from hoplite.selection import read_space, train_command
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass
 
@@ -182,6 +182,7 @@ def test_many_steps_cost_few_hops():
         ("heat", {"time": -1.0}, "time"),
         ("dgc", {"hops": 5, "time": 5.5}, "at least 6 hops"),
         ("dgc", {"time": -0.1}, "time"),
+        ("heat", {"hops": 10, "time": 200.0}, "give about 243 hops"),
         ("ppr", {"alpha": 1.5}, "alpha"),
         ("s2gc", {"alpha": -0.5}, "alpha"),
         ("ppr", {"operator": "laplacian"}, "adjacency"),
@@ -205,6 +206,26 @@ def test_published_settings(model):
         assert {"alpha", "time"} & one.keys()
 
 
+def test_commands_name_what_is_not_the_models_own_default():
+    again = train_command("cora", "ppr", {"hops": 10, "alpha": 0.05}, 5)  # s2gc's default
+    assert "--alpha 0.05" in again
+    assert "--time 5.0" in train_command("cora", "dgc", {"time": 5.0}, 5)
+    assert "--basis monomial" in train_command("cora", "jacobiconv", {"basis": "monomial"}, 5)
+    assert "--alpha" not in train_command("cora", "ppr", {"alpha": 0.1}, 5)
+
+
+@pytest.mark.parametrize("model", [name for name, kind in MODELS.items() if kind.linear])
+def test_no_hops_is_logistic_regression_on_the_features(graphs, model):
+    graph = graphs(n=40, d=4)
+    options = {"hops": 0, "dropout": 0, "epochs": 5, "bias": True}
+    trained = hoplite.train(graph, model, **options).model
+    found = trained.logits(graph)
+    assert np.isfinite(found).all()
+    if not trained.config.kind.gated:
+        expected = trained.coefficients_[0] * np.asarray(graph.features) @ trained.maps_[0]
+        np.testing.assert_allclose(found, expected + trained.weights["bias"].numpy(), atol=1e-5)
+
+
 def test_in_commands(tmp_path):
     found = command("bounds", "cora", "--model", "ppr", "--alpha", "0.3", "--draws", "20", "--json")
     values = json.loads(found.stdout)
@@ -218,3 +239,5 @@ def test_in_commands(tmp_path):
     found = command("bounds", "cora", "--trained", out / "model", "--draws", 20)
     assert found.returncode == 0, found.stderr
     assert "s2gc, 16 hops" in found.stdout
+    assert "alpha 0." in found.stdout
+    assert "no complexity is known" in command("bounds", "cora", "--model", "gcn").stderr

@@ -182,11 +182,14 @@ def _print(values: dict[str, Any]) -> None:
         low = paper is not None and paper < estimate["low"]
         note = "too low here: it does not hold" if low else "as stated; it need not hold"
         rows.append([f"the paper's theorem {theorem}", _figure(paper), note])
+    kind = MODELS[values["model"]]
     of = f"{values['operator']}, {values['basis']}"
+    limit = f"a = {values['coefficient_bound']:.4g}"
+    if kind.fixed:
+        limit = ", ".join(f"{name} {values[name]}" for name in ("alpha", "time") if name in values)
     title = (
-        f"{values['dataset']}: {values['model']}, {values['hops']} hops, {of}, "
-        f"a = {values['coefficient_bound']:.4g}, b = {values['weight_bound']:.4g}, "
-        f"{values['nodes']:,} nodes"
+        f"{values['dataset']}: {values['model']}, {values['hops']} hops, {of}, {limit}, "
+        f"b = {values['weight_bound']:.4g}, {values['nodes']:,} nodes"
     )
     print_table(title, ["Rademacher complexity", "value", ""], rows)
     ratio = values["bound"] / estimate["value"] if estimate["value"] else 1.0

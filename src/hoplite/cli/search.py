@@ -104,6 +104,7 @@ def search(
     from hoplite.predictions import write_table
     from hoplite.selection import search as run
     from hoplite.selection import train_command
+    from hoplite.selection.space import usual_space
 
     reading = {"structural": structural, **tables}
     graph = open_data(dataset, seed=split_seed, split=split_index, **reading).in_memory()
@@ -111,7 +112,7 @@ def search(
         result = run(
             graph,
             model,
-            grid=grid,
+            grid=grid or usual_space(dataset),
             out=out,
             protocol=protocol,
             seeds=seeds,

@@ -14,7 +14,14 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from hoplite.errors import ConfigError
-from hoplite.models import MODELS, ModelConfig, all_settings, find_model, models_with
+from hoplite.models import (
+    MODELS,
+    ModelConfig,
+    all_settings,
+    find_model,
+    models_with,
+    usual_options,
+)
 from hoplite.preparation import TableOptions
 
 FEW = 2  # models that have a setting: they are named in its help
@@ -120,7 +127,10 @@ def _option(field: Field[Any], defaults: bool) -> Parameter:
     text = f"{' and '.join(names)} only: {about['help']}" if len(names) <= FEW else about["help"]
     kind = type(field.default)
     flags = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
-    usual = f"{field.default}; {about['store']}" if about["store"] else str(field.default)
+    own = {name: usual_options(name)[field.name] for name in names}
+    others = ", ".join(f"{name} {value}" for name, value in own.items() if value != field.default)
+    usual = f"{field.default} ({others})" if others else str(field.default)
+    usual = f"{usual}; {about['store']}" if about["store"] else usual
     shown = usual if defaults and not flags else False
     option = typer.Option(*flags, help=text, show_default=shown)
     return Parameter(

@@ -133,8 +133,9 @@ def _within_reach(whole: ExactModel, node: int) -> tuple[np.ndarray, ExactModel]
                 "all, and only the graph in memory tells how; give the dataset itself."
             )
         return np.arange(whole.data.num_nodes), whole
-    distance, _ = whole.rows.distances(node, whole.trained.config.hops + 1)
-    inside = np.flatnonzero((distance >= 0) & (distance <= whole.trained.config.hops))
+    hops = whole.model.last_hop
+    distance, _ = whole.rows.distances(node, hops + 1)
+    inside = np.flatnonzero((distance >= 0) & (distance <= hops))
     nodes = np.flatnonzero(distance >= 0)
     return nodes, ExactModel(whole.trained, whole.rows.ball(inside, nodes))
 
@@ -299,7 +300,7 @@ class Field:
     def __init__(self, exact: ExactModel, node: int) -> None:
         config, graph = exact.trained.config, exact.data.in_memory()
         operator = find_operator(config.operator)
-        self.exact, self.node, self.hops = exact, node, config.hops
+        self.exact, self.node, self.hops = exact, node, exact.model.last_hop
         self.basis = find_basis(config.basis)
         # S = shift I + sign N, in the form (S - middle I) / half that the basis needs
         middle, half = self.basis.mapping(*operator.spectrum)

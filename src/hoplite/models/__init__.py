@@ -31,6 +31,7 @@ from hoplite.models.settings import (
     models_with,
     register_model,
     split_options,
+    usual_options,
     without_idle,
 )
 from hoplite.models.sgc import SGC
@@ -82,5 +83,6 @@ __all__ = [
     "number_setting",
     "register_model",
     "split_options",
+    "usual_options",
     "without_idle",
 ]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     from hoplite.lazy import torch
 
-NEGLIGIBLE = 2.0**-40  # of the largest coefficient: far below float32's rounding, and float64's
+NEGLIGIBLE = 2.0**-60  # of the largest coefficient: below float64's rounding
 SMOOTH_AT_ONE = tuple(name for name, one in OPERATORS.items() if one.sign > 0)
 
 

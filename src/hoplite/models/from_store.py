@@ -41,7 +41,7 @@ def stored_logits(
     ``weights`` are of one run, with a run axis. ``columns`` are those of :func:`aligned_columns`.
     ``memory`` is the peak of the whole process, such as ``"700MB"``.
     """
-    hops = model.config.hops
+    hops = model.last_hop
     wanted = [hops] if model.kept_hops == "last" else list(range(hops + 1))
     step = _rows_at_a_time(
         model, len(wanted) * max(stored.num_features, model.num_features), memory

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaln, xlogy
 
 from hoplite.config import number_setting
+from hoplite.errors import ConfigError
 from hoplite.models.fixed import FixedFilter, FixedSettings
 from hoplite.models.settings import ModelConfig
 
 MOST_TIME = 600.0  # e^-t is a float64 that is not 0
+LEAST_SHARE = 1e-3  # of the diffusion that the hops hold
 
 
 class Heat(FixedFilter):
@@ -33,6 +36,16 @@ class Heat(FixedFilter):
     @dataclass(frozen=True)
     class Settings(FixedSettings):
         time: float = number_setting(5.0, "How long the diffusion lasts, 0 or more.", 0, MOST_TIME)
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            share = float(Heat.numbers(self).sum())
+            if share < LEAST_SHARE:
+                raise ConfigError(
+                    f"time is {self.time:g} and hops {self.hops}, which hold {share:.1g} of the "
+                    f"diffusion; give about {math.ceil(self.time + 3 * math.sqrt(self.time))} "
+                    "hops, or a shorter time."
+                )
 
     @classmethod
     def numbers(cls, config: ModelConfig) -> np.ndarray:

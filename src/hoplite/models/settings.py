@@ -203,6 +203,16 @@ def all_settings() -> dict[str, dataclasses.Field[Any]]:
     return found | TRAINING
 
 
+def usual_options(model: str) -> dict[str, Any]:
+    """The defaults of ``model``, which may be others than another's; then those that it lacks.
+
+    >>> [usual_options(model)["hops"] for model in ("lgc", "s2gc", "gcn")]
+    [10, 16, 10]
+    """
+    own = {field.name: field for field in dataclasses.fields(find_model(model).Settings)}
+    return {name: field.default for name, field in (all_settings() | own).items()}
+
+
 def models_with(name: str) -> list[str]:
     """The models that have the setting ``name``.
 
@@ -215,8 +225,8 @@ def models_with(name: str) -> list[str]:
 def idle_settings(model: Any) -> set[str]:
     """The settings that ``model`` does not have; none for a name that is not a model's.
 
-    >>> sorted(idle_settings("gcn"))
-    ['basis', 'bias', 'gate', 'heads', 'hops', 'order', 'start']
+    >>> sorted(idle_settings("gcn") & {"hidden", "hops", "lr"})
+    ['hops']
     """
     return set(all_settings()) - MODELS[model].settings() if model in MODELS else set()
 

@@ -59,6 +59,9 @@ class Filter(Protocol):
     kept_hops: ClassVar[str]
     num_classes: int
 
+    @property
+    def last_hop(self) -> int: ...
+
     def filtered(
         self, weights: dict[str, Tensor], view: RowView, dropout: Dropout | None
     ) -> Tensor: ...

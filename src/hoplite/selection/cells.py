@@ -24,7 +24,7 @@ from hoplite.config import TrainingConfig
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
-from hoplite.models import ModelConfig, all_settings, build_model, split_options
+from hoplite.models import ModelConfig, all_settings, build_model, split_options, usual_options
 from hoplite.models.settings import without_idle
 from hoplite.propagation.relations import propagation_of
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
@@ -53,8 +53,8 @@ def search_settings(
     full = [full_options(model, options) for options in configurations]
     # two spellings of one basis are one configuration
     full = list({tuple(options.items()): options for options in full}.values())
-    named, known = {name for options in full for name in options}, all_settings()
-    full = [o | {name: known[name].default for name in sorted(named - o.keys())} for o in full]
+    named, usual = {name for options in full for name in options}, usual_options(model)
+    full = [o | {name: usual[name] for name in sorted(named - o.keys())} for o in full]
     if len({options.get("monitor") for options in full}) > 1:
         raise ConfigError("monitor has several values; a search compares by one, so give one.")
     return Settings(

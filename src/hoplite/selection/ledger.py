@@ -32,7 +32,7 @@ from hoplite.config import MOST_SEED
 from hoplite.errors import HopliteWarning, LedgerError
 from hoplite.files import locked, read_regular
 from hoplite.json_files import parse_json, read_json, to_json, write_json
-from hoplite.models import all_settings, without_idle
+from hoplite.models import usual_options, without_idle
 from hoplite.selection.dimensions import MOST_CONFIGURATIONS
 from hoplite.version import source_hash
 
@@ -333,7 +333,8 @@ def _continued(there: Settings, here: Settings) -> Settings:
     two names is at its default in the other. If ``here`` lacks a configuration it stays as it is.
     """
     named = {name for one in (*there.configurations, *here.configurations) for name in one}
-    usual = {name: field.default for name, field in all_settings().items() if name in named}
+    defaults = usual_options(here.model)
+    usual = {name: value for name, value in defaults.items() if name in named}
     old, new = ([usual | one for one in s.configurations] for s in (there, here))
     if any(one not in new for one in old):
         return here

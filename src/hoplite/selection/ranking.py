@@ -25,7 +25,7 @@ import pyarrow as pa
 from hoplite.errors import HopliteError, LedgerError, check_choice
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
-from hoplite.models import all_settings, idle_settings, without_idle
+from hoplite.models import idle_settings, usual_options, without_idle
 from hoplite.models.saved import CONFIG_FILE
 from hoplite.models.trained import TrainedModel
 from hoplite.selection.ledger import Count, Ledger, RecordedRun, Settings
@@ -324,7 +324,7 @@ def train_command(
 
     ``tables`` are the options by which the dataset was read, None where they were not given.
     """
-    usual = {name: field.default for name, field in all_settings().items()}
+    usual = usual_options(model)
     idle = idle_settings(model)
     shown = {"hops", "hidden", "lr", "weight_decay", "dropout"}
     words = ["hoplite", "train", dataset, "--model", model]

@@ -217,7 +217,7 @@ class Space:
 
 def usual_space(dataset: str | Path) -> str:
     """The space of a search that names none: the paper's for its datasets, else ``usual``."""
-    return "paper" if str(dataset) in PAPER_DATASETS else "usual"
+    return "paper" if str(dataset).lower() in PAPER_DATASETS else "usual"
 
 
 def read_space(source: str | Path) -> Space:

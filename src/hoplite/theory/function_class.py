@@ -18,7 +18,7 @@ from hoplite.datasets import load
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.graph_checks import as_node_indices
-from hoplite.models import MODELS, Model, ModelConfig
+from hoplite.models import MODELS, Model, ModelConfig, find_model
 from hoplite.operators import Operator, find_operator
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.orders import free_memory
@@ -96,13 +96,14 @@ class FunctionClass:
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        config = self.config
-        object.__setattr__(self, "basis", config.basis)
-        object.__setattr__(self, "model", config.model)  # also of package.module:Class
-        if self.coefficients.largest(1.0, config) is None:
+        kind = find_model(self.model)
+        if kind.largest(1.0, kind.Settings()) is None:
             raise ConfigError(
                 f"model is {self.model!r}, for which no complexity is known; use {known_models()}."
             )
+        config = self.config
+        object.__setattr__(self, "basis", config.basis)
+        object.__setattr__(self, "model", config.model)  # also of package.module:Class
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
         check_number("hops", self.hops, 0, MOST_HOPS, whole=True)

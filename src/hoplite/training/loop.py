@@ -347,6 +347,8 @@ class _Batch:
         self.epochs[active] = epoch + 1
         diverged = ~np.isfinite(self.history["train_loss"][active, epoch])
         for value in self.weights.values():  # the step itself may have been the one too far
+            if not value.numel():  # of no hops
+                continue
             flat = value.detach().reshape(len(active), -1)
             diverged |= ~np.isfinite(torch.linalg.vector_norm(flat, torch.inf, dim=1).numpy())
         if "val" in self.scored:

@@ -88,7 +88,7 @@ class StoredPropagation:
         self.team = team
         self.first, self.stop = team.shard(store.num_nodes)
         last = model.kept_hops == "last"
-        wanted = [self.hops] if last else list(range(self.hops + 1))
+        wanted = [self.hops] if last else list(range(model.last_hop + 1))
         row_bytes = 4 * len(wanted) * max(store.num_features, 1)
         self.tile_rows = max(1, TILE_BYTES // row_bytes)
         least = 4 * min(self.tile_rows, 16) * row_bytes
@@ -242,7 +242,8 @@ class LinearTiles(Tiles):
     def __init__(self, model: Filter, weights: Weights) -> None:
         self._weights = {name: value.detach().requires_grad_() for name, value in weights.items()}
         with torch.enable_grad():
-            self._learned = model.coefficients(self._weights)
+            every = model.coefficients(self._weights)
+            self._learned = None if every is None else every[:, : model.last_hop + 1]
         self._theta = weights["theta"].detach()
         self._by_theta = torch.zeros_like(self._theta, dtype=torch.float64)
         self._coefficients = None if self._learned is None else self._learned.detach()
