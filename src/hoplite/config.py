@@ -24,11 +24,14 @@ LOSSES = ("auto", "squared", "huber")
 TIES = ("auto", "first", "loss")
 PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")  # where its rule for epochs is usual
 THRESHOLDS = ("half", "balanced", "f1")
+# what needs X itself in every step, so that hop features are not enough
+NEED_FEATURES = ("dropout", "drop_nodes", "output_dropout", "consistency")
 ORDERS = ("auto", "weights-first", "hops-first")
 TABLE_FORMATS = (".parquet", ".csv")
 MOST_HOPS = 100_000
 MOST_LBFGS_RATE = 1e12  # its line search goes up to 1e25 times as far, and float32 up to 3e38
 MOST_SEED = 2**63 - 1
+MOST_DRAWS = 1000
 MOST_COUNT = 2**53  # of epochs, rows
 ClassWeights = tuple[tuple[str, float], ...]  # pairs of a class name and its weight
 LARGEST = sys.float_info.max  # a whole number beyond it is no float, and neither is infinity
@@ -60,6 +63,7 @@ def number_setting(
     *,
     open_ends: str = "",
     store: str = "",
+    late: bool = False,
 ) -> Any:
     """A number of [least, most], whole if the default is; ends as in :func:`check_number`."""
 
@@ -67,7 +71,7 @@ def number_setting(
         check_number(name, value, least, most, whole=type(default) is int, open_ends=open_ends)
         return type(default)(value)
 
-    return setting(default, help, check, store=store)
+    return setting(default, help, check, store=store, late=late)
 
 
 def choice_setting(
@@ -133,8 +137,20 @@ class TrainingConfig(Checked):
     ----------
     lr, weight_decay : float
         Learning rate, and the factor of the penalty ``weight_decay / 2 * ||weights||^2``.
-    dropout : float
-        Probability in [0, 1) that an entry of X is set to 0 in a training step.
+    filter_lr_factor, filter_decay_factor : float
+        The learning rate and the penalty of a learned filter, as multiples of those of Theta.
+    dropout, drop_nodes, output_dropout : float
+        Probabilities in [0, 1) that an entry of X, a whole row of X, or an entry of X Theta is set
+        to 0 in a training step; what is kept is scaled so that expectations stay.
+    draws : int
+        Draws of what is dropped in one step; the loss is their mean.
+    consistency : float
+        Factor of the penalty that lets all nodes, labelled or not, be predicted alike in all draws,
+        see :mod:`hoplite.training.consistency`.
+    sharpen : float
+        Temperature of the common prediction that the draws are drawn to; 0 for its largest class.
+    confidence : float
+        A node counts in that penalty where the common prediction has such a probability or more.
     optimizer : {"adam", "lbfgs"}
         Adam as in the paper, or full-batch L-BFGS (one epoch is one call of up to 20 iterations).
     epochs, patience : int
@@ -167,6 +183,28 @@ class TrainingConfig(Checked):
     weight_decay: float = number_setting(5e-4, "L2 penalty.", 0)
     dropout: float = number_setting(
         0.5, "Dropout of the features, 0 to below 1.", 0, 1, open_ends="m", store="0 for a store"
+    )
+    drop_nodes: float = number_setting(
+        0.0, "Dropout of whole nodes' features, 0 to below 1.", 0, 1, open_ends="m", late=True
+    )
+    output_dropout: float = number_setting(
+        0.0, "Dropout of X Theta, 0 to below 1.", 0, 1, open_ends="m", late=True
+    )
+    draws: int = number_setting(1, "Draws of what is dropped in a step.", 1, MOST_DRAWS, late=True)
+    consistency: float = number_setting(
+        0.0, "Penalty of differences between the draws, over all nodes.", 0, late=True
+    )
+    sharpen: float = number_setting(
+        0.5, "Temperature of what the draws are drawn to; 0: its largest class.", 0, 1, late=True
+    )
+    confidence: float = number_setting(
+        0.0, "Least probability with which a node counts in that penalty.", 0, 1, late=True
+    )
+    filter_lr_factor: float = number_setting(
+        1.0, "Learning rate of the filter, as a multiple of --lr.", 0, open_ends="l", late=True
+    )
+    filter_decay_factor: float = number_setting(
+        1.0, "L2 penalty of the filter, as a multiple of --weight-decay.", 0, late=True
     )
     optimizer: str = choice_setting("adam", "adam or lbfgs.", OPTIMIZERS)
     epochs: int = number_setting(500, "At most so many epochs.", 1, MOST_COUNT)
@@ -206,8 +244,14 @@ class TrainingConfig(Checked):
         super().__post_init__()
         if self.optimizer == "lbfgs":
             check_number("lr", self.lr, 0, MOST_LBFGS_RATE, open_ends="l")
+            self._check_lbfgs()
         if self.batch:
             self._check_batch()
+
+    @property
+    def drops(self) -> bool:
+        """Whether a step drops anything, so that no two steps see the same features."""
+        return bool(self.dropout or self.drop_nodes or self.output_dropout)
 
     @property
     def trades_accuracy(self) -> bool:
@@ -234,10 +278,18 @@ class TrainingConfig(Checked):
             return self
         return dataclasses.replace(self, tie="first" if dataset in PAPER_DATASETS else "loss")
 
+    def _check_lbfgs(self) -> None:
+        for option, needed in (("consistency", 0), ("filter_lr_factor", 1)):
+            if getattr(self, option) != needed:
+                raise ConfigError(
+                    f"{option} is {getattr(self, option)} but optimizer is 'lbfgs', which has none;"
+                    f" leave it out, or set optimizer to 'adam'."
+                )
+
     def _check_batch(self) -> None:
         for option, value, needed in (
             ("optimizer", self.optimizer, ("adam",)),
-            ("dropout", self.dropout, (0,)),
+            *((name, getattr(self, name), (0,)) for name in NEED_FEATURES),
             ("order", self.order, ("auto", "hops-first")),
         ):
             if value not in needed:

@@ -29,6 +29,7 @@ else:
     from hoplite.lazy import torch
 
 Weights = dict[str, "Tensor"]
+OF_FILTERS = frozenset({"filter_lr_factor", "filter_decay_factor"})
 
 
 class Model(ABC):
@@ -67,6 +68,8 @@ class Model(ABC):
     columns: ClassVar[str] = "classes"  # what it propagates under dropout: "classes" or "features"
     # The weights by whose products with X alone it reads X, (d, m) each; none if it needs X itself
     input_weights: ClassVar[tuple[str, ...]] = ()
+
+    map_weights: ClassVar[tuple[str, ...]] = ("theta", "bias")  # all others are the filter's
 
     # What the theory knows of its coefficients, see hoplite.theory.FunctionClass
     learned: ClassVar[str | None] = None  # the weight that they come from

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hoplite.models.base import Weights, uniform
+from hoplite.models.base import OF_FILTERS, Weights, uniform
 from hoplite.models.polynomial import Polynomial, PolynomialSettings, basis_setting
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class HopBlocks(Polynomial):
     title = "Hop blocks"
     map_per_hop = True
     input_weights = ()
+    idle = OF_FILTERS
 
     @dataclass(frozen=True)
     class Settings(PolynomialSettings):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hoplite.config import choice_setting
-from hoplite.models.base import Weights
+from hoplite.models.base import OF_FILTERS, Weights
 from hoplite.models.polynomial import Polynomial, PolynomialSettings
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS
@@ -52,6 +52,7 @@ class FixedFilter(Polynomial):
 
     Settings = FixedSettings
     fixed = True
+    idle = OF_FILTERS
 
     @classmethod
     @abstractmethod

@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 from hoplite.config import number_setting
 from hoplite.errors import ConfigError
-from hoplite.models.base import Model, Weights, glorot
+from hoplite.models.base import OF_FILTERS, Model, Weights, glorot
 from hoplite.models.gcn import MOST_UNITS, hidden_setting
 from hoplite.models.settings import ModelConfig
 
@@ -35,7 +35,7 @@ class GAT(Model):
 
     name = "gat"
     title = "GAT"
-    idle = frozenset({"order"})
+    idle = frozenset({"order", "output_dropout"}) | OF_FILTERS
     size = "{0.heads} heads of {0.hidden} hidden units"
     growth = "hidden"
     many_at_once = False  # nothing is gained but the memory of every run's messages

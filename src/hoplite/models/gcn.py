@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hoplite.config import number_setting
-from hoplite.models.base import Model, Weights, glorot
+from hoplite.models.base import OF_FILTERS, Model, Weights, glorot
 from hoplite.models.polynomial import OperatorSettings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class GCN(Model):
 
     name = "gcn"
     title = "GCN"
-    idle = frozenset({"order"})
+    idle = frozenset({"order", "output_dropout"}) | OF_FILTERS
     size = "{0.hidden} hidden units, {0.operator}"
     growth = "hidden"
 

@@ -48,6 +48,7 @@ class HyperLGC(Polynomial):
     variants = GATES
     gated = True
     input_weights = ()
+    idle = frozenset({"output_dropout"})  # its gates read hop features, which have no outputs
 
     @dataclass(frozen=True)
     class Settings(BasisSettings):

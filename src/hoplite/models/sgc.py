@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hoplite.models.base import Weights
+from hoplite.models.base import OF_FILTERS, Weights
 from hoplite.models.polynomial import Polynomial
 from hoplite.models.settings import ModelConfig
 
@@ -24,6 +24,7 @@ class SGC(Polynomial):
     name = "sgc"
     title = "SGC"
     kept_hops = "last"
+    idle = OF_FILTERS
 
     def coefficients(self, weights: Weights) -> Tensor | None:
         return None

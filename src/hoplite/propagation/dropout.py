@@ -2,6 +2,12 @@
 
 Whether run r keeps element e = row * d + column at an epoch depends on (seed_r, epoch, e) and the
 rate alone: not on the other runs, the threads, the backend, or whether X is stored sparse or dense.
+
+Three things may be dropped, each kept one scaled by 1 / (1 - rate), so that expectations stay:
+
+    entries of X   X[v, f]             n x d    the paper's dropout
+    nodes          X[v, :]             n        whole rows of X (DropNode)
+    outputs        (X Theta)[v, c]     n x m    before they are propagated
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from hoplite.errors import ConfigError
 
 _WORD = (1 << 32) - 1
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+NODES, OUTPUTS = 64, 65  # layers of masks, beyond those of any model
 
 
 @dataclass(frozen=True)
@@ -28,6 +35,7 @@ class Dropout:
     rates : per run the probability of dropping an element, 0 <= rate < 1
     seeds : per run the seed, any integer
     epoch : a number that changes with every step; the same (seed, epoch) gives the same mask
+    nodes, outputs : per run the probability of dropping a node, an output; nothing if empty
 
     >>> dropout = Dropout(rates=(0.5, 0.0), seeds=(7, 8), epoch=3)
     >>> dropout.mask(torch.arange(8), run=0).tolist() == Dropout((0.5,), (7,), 3).mask(
@@ -40,17 +48,36 @@ class Dropout:
     rates: tuple[float, ...]
     seeds: tuple[int, ...]
     epoch: int = 0
+    nodes: tuple[float, ...] = ()
+    outputs: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         _constants(tuple(self.rates), tuple(self.seeds))  # checks them
 
     def layer(self, index: int) -> Dropout:
-        """Independent masks for another layer of the same step; layer 0 is this one."""
+        """Independent masks of entries for another layer of the same step; 0 has this one's."""
         return Dropout(self.rates, self.seeds, self.epoch + (index << 32))
 
     def of_run(self, run: int) -> Dropout:
         """One run's alone."""
-        return Dropout(self.rates[run : run + 1], self.seeds[run : run + 1], self.epoch)
+        own = slice(run, run + 1)
+        return Dropout(
+            self.rates[own], self.seeds[own], self.epoch, self.nodes[own], self.outputs[own]
+        )
+
+    @cached_property
+    def of_nodes(self) -> Dropout | None:
+        """The masks of nodes, with a node's number for its element; None if all are kept."""
+        if not any(self.nodes):
+            return None
+        return Dropout(self.nodes, self.seeds, self.epoch + (NODES << 32))
+
+    @cached_property
+    def of_outputs(self) -> Dropout | None:
+        """The masks of outputs, row * m + column for each; None if all are kept."""
+        if not any(self.outputs):
+            return None
+        return Dropout(self.outputs, self.seeds, self.epoch + (OUTPUTS << 32))
 
     @property
     def runs(self) -> int:
@@ -59,7 +86,7 @@ class Dropout:
 
     @property
     def active(self) -> bool:
-        """Whether any run drops anything."""
+        """Whether any run drops entries."""
         return bool(self._constants[0].any())
 
     @property

@@ -232,10 +232,11 @@ class RowView:
                 hops = self._hop_features[: coefficients.shape[1]].squeeze(2)
                 mixed = torch.tensordot(coefficients, hops, dims=1)
             return _narrow_product(mixed, theta).transpose(0, 1)
-        if self._owner.features.shape[1] < theta.shape[-1]:  # fewer columns to propagate
+        few = self._owner.features.shape[1] < theta.shape[-1]  # columns to propagate
+        if few and (dropout is None or dropout.of_outputs is None):
             inputs = self._dropped_features(theta.shape[0], dropout)
             return torch.einsum("nrd,rdm->nrm", self._filtered(inputs, coefficients), theta)
-        return self._filtered(self._owner.features.times(theta, dropout), coefficients)
+        return self._filtered(self._owner.features.outputs(theta, dropout), coefficients)
 
     def sum_of_blocks(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
         """sum_i p_i(S) X Theta_i on the rows, for theta (R, k + 1, d, m)."""
@@ -245,7 +246,7 @@ class RowView:
             found = _narrow_product(self._hop_features.squeeze(2), wide).sum(dim=0)
             return found.view(-1, runs, outputs)
         near = self.near(blocks - 1)
-        signal = near.features.times(theta.transpose(1, 2).flatten(2), dropout)
+        signal = near.features.outputs(theta.transpose(1, 2).flatten(2), dropout)
         signals = signal.unflatten(2, (blocks, outputs)).permute(2, 0, 1, 3)
         return near.pick(block_sum(near.matrix, self._owner.basis, signals))
 
@@ -280,7 +281,7 @@ class RowView:
             return _products(known, theta)
         hops = self._owner.hops if known is None else len(known) - 1
         near = self.near(hops)
-        signal = near.features.times(theta, dropout)
+        signal = near.features.outputs(theta, dropout)
         return hop_stack(near.matrix, self._owner.basis, signal, hops, near.rows)
 
     def hop_output(self, hop: int, theta: Tensor, dropout: Dropout | None, known: Tensor) -> Tensor:

@@ -102,7 +102,8 @@ class Features:
             out[row, r, :] = sum_f  keep_r(row, f) / (1 - rate_r)  X[row, f]  theta[r, f, :]
 
         theta is [R, d, m], the result [n, R, m]. The dropped matrix is never stored; with the
-        C++ core and sparse X, a run's bits do not depend on the runs beside it.
+        C++ core and sparse X, a run's bits do not depend on the runs beside it. Rows of nodes that
+        are dropped are 0.
         """
         if theta.dim() != 3 or theta.shape[1] != self.shape[1]:
             raise GraphError(
@@ -116,12 +117,31 @@ class Features:
                 f"dropout is for {dropout.runs} runs but theta holds {theta.shape[0]}; "
                 "pass one rate and seed per run."
             )
-        if dropout is not None and not dropout.active:
-            dropout = None
-        return _Times.apply(theta, self, dropout)  # pyright: ignore[reportReturnType]
+        entries = dropout.layer(0) if dropout is not None and dropout.active else None
+        found: Tensor = _Times.apply(theta, self, entries)  # pyright: ignore[reportAssignmentType]
+        rows = None if dropout is None else dropout.of_nodes
+        return found if rows is None else found * self._row_factors(rows).unsqueeze(2)
+
+    def outputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """As :meth:`times`, with each run's dropout of the result: what is propagated."""
+        found = self.times(theta, dropout)
+        dropped = None if dropout is None else dropout.of_outputs
+        if dropped is None:
+            return found
+        signals = found.transpose(0, 1).contiguous()
+        return drop_signals(signals, dropped, self._row_numbers).transpose(0, 1)
+
+    def _row_factors(self, dropout: Dropout) -> Tensor:
+        """What each run's rows are multiplied with, 0 or 1 / (1 - rate): [n, R]."""
+        every = Features(torch.ones(self.shape[0], 1, dtype=self.dtype), self._row_numbers)
+        return torch.cat([every.dense(dropout, run) for run in range(dropout.runs)], dim=1)
 
     def dense(self, dropout: Dropout | None = None, run: int = 0) -> Tensor:
         """X, or drop(X) of one run, as a dense n x d tensor (X itself if nothing is dropped)."""
+        rows = None if dropout is None else dropout.of_nodes
+        if dropout is not None and rows is not None:
+            whole = self.dense(dropout.layer(0), run)
+            return whole * self._row_factors(rows.of_run(run))
         store = self._storage
         if dropout is not None and int(dropout.rules[run, 2]) == 0:
             dropout = None
@@ -176,7 +196,11 @@ class Features:
 
     def transposed_times(self, signal: Tensor, dropout: Dropout | None = None) -> Tensor:
         """Every run's drop(X)^T times its signal: (n, R, c) -> (R, d, c), without gradients."""
-        return self._apply(signal, dropout, transposed=True)
+        rows = None if dropout is None else dropout.of_nodes
+        if rows is not None:
+            signal = signal * self._row_factors(rows).unsqueeze(2)
+        entries = None if dropout is None else dropout.layer(0)
+        return self._apply(signal, entries, transposed=True)
 
     def _positions(self, transposed: bool = False) -> tuple[Tensor, Tensor]:
         """Row and column of every nonzero of sparse X, in the order of X or of its transpose."""

@@ -32,11 +32,14 @@ from hoplite.selection.workers import LOOK_SECONDS
 from hoplite.tasks import task_of
 from hoplite.training.loop import fit_runs
 from hoplite.training.results import number, scored_run
-from hoplite.training.runs import Run, node_sets, run_bytes, weighted_sets
+from hoplite.training.runs import Run, batch_kind, node_sets, run_bytes, weighted_sets
 from hoplite.version import VERSION
 
 CELL_RUNS = 45  # at most: more hardly train faster, and a crash costs less
 CELL_BYTES = 2**30
+# settings in which runs that train together may differ
+OWN = ("lr", "weight_decay", "filter_lr_factor", "filter_decay_factor", "dropout", "drop_nodes")
+OWN += ("output_dropout", "consistency", "sharpen", "confidence")
 GRAPH = "graph.npz"  # for the workers of a cluster
 
 
@@ -87,16 +90,17 @@ def cells_of(
 ) -> list[list[int]]:
     """Positions of the configurations that train together: of one shape, not too many."""
     groups: dict[Any, list[int]] = {}
+    usual = dataclasses.asdict(TrainingConfig())
     for position, options in enumerate(configurations):
         config, training = split_options(model, options)
-        together = dataclasses.replace(training, lr=1.0, weight_decay=0.0, dropout=0.0)
-        groups.setdefault((config, together, training.dropout == 0), []).append(position)
+        together = dataclasses.replace(training, **{name: usual[name] for name in OWN})
+        groups.setdefault((config, together, batch_kind(training)), []).append(position)
     cells = []
     for (config, training, _), positions in groups.items():
         outputs = task_of(graph.labels).outputs(graph.labels, graph.class_names)
         shape = build_model(config, graph.num_features, outputs, graph.relation_weights)
         propagation = propagation_of(graph, config.operator, config.basis, config.hops)
-        most = min(CELL_RUNS, CELL_BYTES // run_bytes(shape, propagation))
+        most = min(CELL_RUNS, CELL_BYTES // run_bytes(shape, propagation, training.draws))
         if training.optimizer == "lbfgs" or not shape.many_at_once:
             most = 1
         step = max(1, most // seeds)
@@ -219,7 +223,7 @@ class CellWork:
         for cell in self.ledger.settings.cells:
             config, training = self._configs(cell[0])
             grown = getattr(config, config.kind.growth)
-            per_run = (20 + grown) * (3 if training.dropout else 1)
+            per_run = (20 + grown) * (3 * training.draws if training.drops else 1)
             costs.append(len(cell) * per_run)
         return np.array(costs, dtype=np.float64)
 

@@ -25,6 +25,7 @@ from hoplite.propagation.backend import threads_for
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import View
 from hoplite.tasks import USUAL, Task, find_task
+from hoplite.training.consistency import disagreement, drawn, dropped, mean_of_draws
 from hoplite.training.optimizers import LBFGS, Adam, Optimizer
 from hoplite.training.runs import (
     AnyPropagation,
@@ -52,6 +53,7 @@ SHARED = (
     "tie",
     "loss",
     "class_weight",
+    "draws",
 )
 
 
@@ -97,6 +99,11 @@ def fit_runs(
     else:
         warn_of_overflow(model.config, source)
     task = find_task(task)
+    if any(config.consistency for config in configs) and not task.exclusive:
+        raise ConfigError(
+            f"consistency is for nodes of one class each, and these labels are for "
+            f"{task.labels.task}; leave it out."
+        )
     monitor = task.monitor(configs[0].monitor)
     whole = not task.adds_up or monitor.name not in task.curves
     if whole and team_of(source).size > 1:
@@ -107,7 +114,7 @@ def fit_runs(
     results: dict[int, RunResult] = {}
     for batch in batches_of(model, source, runs):
         done, waiting = len(results), len(runs) - len(results) - len(batch)
-        with threads_for(len(batch) * signal_size(model, source)):
+        with threads_for(len(batch) * configs[0].draws * signal_size(model, source)):
             trained = _Batch(model, source, task, [runs[r] for r in batch], train, val, watch)
             for state in trained.fit():
                 if progress is not None:
@@ -153,8 +160,16 @@ class ScoredRows:
 
     @classmethod
     def of(
-        cls, model: Model, source: AnyPropagation, task: Task, part: NodeSet, order: str
+        cls,
+        model: Model,
+        source: AnyPropagation,
+        task: Task,
+        part: NodeSet,
+        order: str,
+        *,
+        all_nodes: bool = False,
     ) -> ScoredRows:
+        """``all_nodes``: whether the view holds the others, too, as standardisation needs it."""
         team = team_of(source)
         first, stop = team.shard(source.num_nodes)
         nodes = np.array(part.nodes, np.int64)
@@ -166,7 +181,7 @@ class ScoredRows:
         if part.weights is not None:
             weights = torch.from_numpy(part.weights[mine]).to(source.dtype)
         rows: Tensor | None = None
-        if model.config.standardize:  # mean and deviation are over all nodes
+        if model.config.standardize or all_nodes:  # mean and deviation are over all nodes
             rows = torch.from_numpy(nodes - first)
             view: View = source.view(hops_first=hops_first)
         else:
@@ -237,13 +252,14 @@ class _Batch:
         self.team = team_of(source)
         scored = {"val": val, "test": watch}
         # the passes may take different orders; `watch` must not change them
+        unlabelled = any(run.config.consistency for run in runs)
         rows, score_rows = (
-            source.num_nodes if model.config.standardize else len(part)
-            for part in (train, train if val is None else val)
+            source.num_nodes if model.config.standardize or whole else len(part)
+            for part, whole in ((train, unlabelled), (train if val is None else val, False))
         )
         order = order_of(model, source, runs, rows)
         score_order = order_of(model, source, runs, score_rows, learns=False)
-        self.train_rows = ScoredRows.of(model, source, task, train, order)
+        self.train_rows = ScoredRows.of(model, source, task, train, order, all_nodes=unlabelled)
         self.scored = {
             name: ScoredRows.of(model, source, task, part, score_order)
             for name, part in scored.items()
@@ -260,7 +276,8 @@ class _Batch:
         self.best = {name: value.detach().clone() for name, value in self.weights.items()}
         self.active = np.arange(len(runs))
         kind = LBFGS if runs[0].config.optimizer == "lbfgs" else Adam
-        self.optimizer: Optimizer = kind(self.weights, [run.config for run in runs])
+        filters = self.weights.keys() - set(model.map_weights)
+        self.optimizer: Optimizer = kind(self.weights, [run.config for run in runs], filters)
         count = len(runs)
         self.monitor = task.monitor(runs[0].config.monitor)
         self.history = {
@@ -292,8 +309,7 @@ class _Batch:
 
     def _train(self, epoch: int) -> None:
         runs = [self.runs[r] for r in self.active.tolist()]
-        rates = tuple(run.config.dropout for run in runs)
-        dropout = Dropout(rates, tuple(run.seed for run in runs), epoch) if any(rates) else None
+        dropout = dropped(runs, epoch)
         steps = self.train_rows.batches(runs[0].config.batch, runs[0].seed, epoch)
         found = [self._step(rows, dropout) for rows in steps]
         self._record("train", epoch, [sum(values) for values in zip(*found, strict=True)])
@@ -312,7 +328,20 @@ class _Batch:
         return [share * value.numpy() for value in evaluated[0]]
 
     def _measure(self, rows: ScoredRows, dropout: Dropout | None) -> tuple[Tensor, ...]:
-        return rows.measure(self.weights, dropout)
+        """The loss, with the penalty if there is one, and the task's metrics of every run."""
+        runs = [self.runs[r] for r in self.active.tolist()]
+        draws = runs[0].config.draws
+        weights = drawn(self.weights, draws)
+        factors = [run.config.consistency for run in runs]
+        if not any(factors):
+            loss, *metrics = rows.measure(weights, dropout)
+        else:
+            logits = rows.model.logits(weights, rows.view, dropout)
+            loss, *metrics = rows.measured(logits[rows.rows])
+        loss, *metrics = (mean_of_draws(value, draws) for value in (loss, *metrics))
+        if any(factors):
+            loss = loss + logits.new_tensor(factors) * disagreement(logits, runs)
+        return loss, *metrics
 
     def _make_room(self, epoch: int) -> None:
         """Let the curves grow in steps: most runs stop long before the last epoch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 import torch
@@ -28,16 +28,25 @@ class Optimizer(Protocol):
 
 
 class Adam:
-    """Adam with its own learning rate and weight decay per run.
+    """Adam with its own learning rate and weight decay per run, and for the filter.
 
     As torch.optim.Adam: g <- g + wd w; m <- 0.9 m + 0.1 g; v <- 0.999 v + 0.001 g^2;
     w <- w - lr m^ / (sqrt(v^) + 1e-8). Runs never mix: row r of each tensor sees only row r.
     """
 
-    def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
+    def __init__(
+        self, weights: Weights, configs: Sequence[TrainingConfig], filters: Collection[str] = ()
+    ) -> None:
         self._weights = weights
-        self._lr = torch.tensor([config.lr for config in configs], dtype=torch.float64)
-        self._decay = torch.tensor([config.weight_decay for config in configs], dtype=torch.float64)
+        rates = [[c.lr, c.weight_decay] for c in configs]
+        factors = [[c.filter_lr_factor, c.filter_decay_factor] for c in configs]
+        own, times = (
+            torch.tensor(pairs, dtype=torch.float64).view(-1, 2) for pairs in (rates, factors)
+        )
+        # of each weight (2, R): learning rates and penalties
+        self._rates = {
+            name: (own * times if name in filters else own).T.contiguous() for name in weights
+        }
         self._mean = {name: torch.zeros_like(value) for name, value in weights.items()}
         self._square = {name: torch.zeros_like(value) for name, value in weights.items()}
         self._steps = 0
@@ -55,20 +64,29 @@ class Adam:
                 # the C++ core goes through all of them as through one list of numbers
                 listed = all(tensor.is_contiguous() for tensor in (value, mean, square))
                 update = self._by_core if listed and uses_native(value) else self._by_torch
-                update(gradient.contiguous(), value, mean, square)
+                lr, decay = self._rates[name]
+                update(gradient.contiguous(), value, mean, square, lr, decay)
 
     def keep(self, weights: Weights, runs: Tensor) -> None:
         self._weights = weights
-        self._lr, self._decay = self._lr[runs], self._decay[runs]
+        self._rates = {name: rates[:, runs] for name, rates in self._rates.items()}
         self._mean = {name: value[runs] for name, value in self._mean.items()}
         self._square = {name: value[runs] for name, value in self._square.items()}
 
-    def _by_core(self, gradient: Tensor, value: Tensor, mean: Tensor, square: Tensor) -> None:
+    def _by_core(
+        self,
+        gradient: Tensor,
+        value: Tensor,
+        mean: Tensor,
+        square: Tensor,
+        lr: Tensor,
+        decay: Tensor,
+    ) -> None:
         assert native is not None  # uses_native said so
         runs = value.shape[0]
         if not runs:
             return
-        tensors = (gradient, value, mean, square, self._lr, self._decay)
+        tensors = (gradient, value, mean, square, lr, decay)
         native.adam(
             value.dtype == torch.float32,
             runs,
@@ -78,9 +96,17 @@ class Adam:
             get_num_threads(),
         )
 
-    def _by_torch(self, gradient: Tensor, value: Tensor, mean: Tensor, square: Tensor) -> None:
+    def _by_torch(
+        self,
+        gradient: Tensor,
+        value: Tensor,
+        mean: Tensor,
+        square: Tensor,
+        lr: Tensor,
+        decay: Tensor,
+    ) -> None:
         per_run = (-1, *[1] * (value.dim() - 1))  # (R,) -> (R, 1, ..., 1)
-        lr, decay = (rates.to(value.dtype).view(per_run) for rates in (self._lr, self._decay))
+        lr, decay = (rates.to(value.dtype).view(per_run) for rates in (lr, decay))
         gradient = torch.addcmul(gradient, decay, value)
         mean.lerp_(gradient, 0.1)
         square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
@@ -91,10 +117,15 @@ class Adam:
 class LBFGS:
     """torch's L-BFGS with a strong Wolfe line search, for a batch of one run."""
 
-    def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
+    def __init__(
+        self, weights: Weights, configs: Sequence[TrainingConfig], filters: Collection[str] = ()
+    ) -> None:
         (config,) = configs
         self._weights = list(weights.values())
-        self._decay = config.weight_decay
+        self._decays = [
+            config.weight_decay * (config.filter_decay_factor if name in filters else 1)
+            for name in weights
+        ]
         self._optimizer = torch.optim.LBFGS(
             self._weights, config.lr, LBFGS_ITERATIONS, line_search_fn="strong_wolfe"
         )
@@ -102,8 +133,8 @@ class LBFGS:
     def step(self, losses: Losses) -> None:
         def objective() -> Tensor:
             self._optimizer.zero_grad()
-            penalty = sum(value.square().sum() for value in self._weights)
-            loss = losses().sum() + self._decay / 2 * penalty
+            pairs = zip(self._decays, self._weights, strict=True)
+            loss = losses().sum() + sum(decay / 2 * value.square().sum() for decay, value in pairs)
             loss.backward()
             return loss
 

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from hoplite.bases import find_basis
-from hoplite.config import TrainingConfig
+from hoplite.config import NEED_FEATURES, TrainingConfig
 from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
 from hoplite.graph import PARTS
 from hoplite.models import Model, ModelConfig, Weights
@@ -213,10 +213,10 @@ def plan_runs(
         kept_hops=1 if model.kept_hops == "last" or model.fixed else propagation.slices,
         rows=rows,
         epochs=runs[0].config.epochs,
-        runs=len(runs),
+        runs=len(runs) * (runs[0].config.draws if learns else 1),
         maps=maps,
         inputs=1 if model.input_weights else maps,
-        dropout=learns and any(run.config.dropout for run in runs),
+        dropout=learns and any(run.config.drops for run in runs),
         passes=2 if learns else 1,
         itemsize=features.dtype.itemsize,
     )
@@ -248,11 +248,13 @@ def order_of(
 
 def check_stored(config: TrainingConfig) -> None:
     """Raise ConfigError unless hop features are enough for such a training."""
-    if config.dropout:
-        raise ConfigError(
-            f"dropout is {config.dropout} but a store holds hop features, which were propagated "
-            "from features that none were dropped from; set dropout to 0, or train on the graph."
-        )
+    for name in NEED_FEATURES:
+        if getattr(config, name):
+            raise ConfigError(
+                f"{name} is {getattr(config, name)} but a store holds hop features, which were "
+                f"propagated from features that none were dropped from; set {name} to 0, or train "
+                "on the graph."
+            )
     if config.order == "weights-first":
         raise ConfigError(
             "order is 'weights-first' but a store holds hop features; leave it out, or train on "
@@ -265,21 +267,27 @@ def batches_of(model: Model, source: AnyPropagation, runs: Sequence[Run]) -> lis
 
     L-BFGS trains one at a time, and so do models that would gain nothing but the memory of every
     run's signals; so do mini-batches, which every run draws by itself. Runs
-    without dropout have a batch of their own, because they may be evaluated hops first. No batch
-    takes more than a quarter of the free memory, or than a store's source has room for.
+    without dropout have a batch of their own, because they may be evaluated hops first, and so have
+    those with a consistency penalty, which need all nodes. No batch takes more than a quarter of
+    the free memory, or than a store's source has room for.
     """
     config = runs[0].config
     if config.optimizer == "lbfgs" or not model.many_at_once or config.batch:
         return [[r] for r in range(len(runs))]
     if source.stored is False:
-        most = max(1, free_memory() // 4 // run_bytes(model, source))
+        most = max(1, free_memory() // 4 // run_bytes(model, source, config.draws))
     else:
         most = source.runs
     groups = [
-        [r for r, run in enumerate(runs) if bool(run.config.dropout) is dropped]
-        for dropped in (True, False)
+        [r for r, run in enumerate(runs) if batch_kind(run.config) == kind]
+        for kind in sorted({batch_kind(run.config) for run in runs}, reverse=True)
     ]
     return [group[i : i + most] for group in groups for i in range(0, len(group), most)]
+
+
+def batch_kind(config: TrainingConfig) -> tuple[bool, bool]:
+    """What runs of one batch share: whether they drop, and whether they use unlabelled nodes."""
+    return config.drops, config.consistency > 0
 
 
 def signal_size(model: Model, source: AnyPropagation) -> int:
@@ -288,13 +296,14 @@ def signal_size(model: Model, source: AnyPropagation) -> int:
     return source.num_nodes * columns
 
 
-def run_bytes(model: Model, propagation: Propagation) -> int:
+def run_bytes(model: Model, propagation: Propagation, draws: int = 1) -> int:
     """About the memory of one run in a batch: weights, gradient, two moments, the best weights,
-    and a dozen signals (for gates on features, and for a map per hop, one per hop)."""
+    and a dozen signals of each draw (for gates on features, and for a map per hop, one per hop)."""
     weights = sum(value.numel() for value in model.initial(torch.Generator()).values())
     per_hop = model.map_per_hop or model.columns != "classes"
     signals = 12 + propagation.hops if per_hop else 12
-    return propagation.dtype.itemsize * (6 * weights + signals * signal_size(model, propagation))
+    signals *= draws * signal_size(model, propagation)
+    return propagation.dtype.itemsize * ((5 + draws) * weights + signals)
 
 
 def warn_of_overflow(config: ModelConfig, source: Propagation) -> None:
