@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hoplite.bases import basis_choices
+from hoplite.bases import basis_choices, find_basis
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -183,7 +183,7 @@ def _print(summary: dict[str, Any]) -> None:
     print_line(
         f"{summary['out']}: hops 0 to {summary['hops']} of {summary['dataset']} "
         f"({summary['nodes']:,} nodes, {summary['features']:,} features, {summary['operator']}, "
-        f"{summary['basis']}), {show_bytes(summary['bytes'])} in {summary['row_blocks']:,} row "
+        f"{find_basis(summary['basis']).title}), {show_bytes(summary['bytes'])} in {summary['row_blocks']:,} row "
         f"blocks x {summary['panels']:,} panels"
     )
     print_line(f"{summary['seconds']:.1f} s, peak memory {show_bytes(summary['peak_memory'])}")
