@@ -65,6 +65,7 @@ class Basis(ABC):
 
     def check_hops(self, hops: int) -> None:
         """Raise ConfigError if there is no step for each of them; most bases have all."""
+        return
 
     def growth(self, norm: float, hops: int) -> np.ndarray:
         """Upper bounds of ``||p_i(M)||``, i = 0 .. hops, in any norm in which M has ``norm``.

@@ -23,7 +23,8 @@ from hoplite.bases.base import Basis, Product, Step
 from hoplite.bases.recurrence import Recurrence
 from hoplite.errors import ConfigError
 
-SMALLEST = 1e-6  # of the length of X: what a further hop adds below it is rounding in float32
+ROUNDING = 2.0**-24  # of float32, in which most hop features are computed
+MOST_OVERLAP = 0.01  # of a hop with one before it, where they should be orthogonal
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,11 @@ class Optimal(Basis):
             V_0 = X / ||X||,        W = M V_i - g V_{i-1} - b V_i,    b = <M V_i, V_i>
             V_{i+1} = W / ||W||     a_i = 1 / ||W||,  b_i = -b / ||W||,  g_i = g / ||W||
 
-        and g = ||W|| for the next step. Where W is no more than rounding, all polynomials of the
-        features are combinations of p_0 .. p_i, and further ones are 0: their numbers are. Two
-        matrices of the size of X are in memory, in float64.
+        and g = ||W|| for the next step. Where W is 0, all polynomials of the features are
+        combinations of p_0 .. p_i; near there a recurrence magnifies its rounding. So where, in
+        float32, V_{i+1} would overlap with an earlier one by more than a hundredth, the further
+        polynomials are 0: their numbers are, and their hops add nothing. Two matrices of the size
+        of X are in memory, in float64.
         """
         now = [np.array(block, dtype=np.float64) for block in blocks]
         scale = max((float(np.abs(block).max(initial=0.0)) for block in now), default=0.0)
@@ -57,6 +60,7 @@ class Optimal(Basis):
             _divide(now, scale)  # so that no square is too large or too small for a number
             _divide(now, _length(now))
         before, g = [np.zeros((0, 0))] * len(now), 0.0
+        overlaps = _Overlaps()
         while scale and len(steps) < max(hops, 1):  # one step at least, for a text
             b = 0.0
             for i, block in enumerate(now):
@@ -68,7 +72,7 @@ class Optimal(Basis):
             for block, ahead in zip(now, before, strict=True):
                 ahead -= b * block
             length = _length(before)
-            if length <= SMALLEST:
+            if not length or overlaps.add(b, length) > MOST_OVERLAP:
                 break
             _divide(before, length)
             steps.append((1 / length, -b / length, g / length))
@@ -86,6 +90,34 @@ class Optimal(Basis):
             f"basis is {self.name!r}, which has no numbers before it is fitted to a graph in "
             "memory; train there, and take the basis of the trained model's configuration."
         )
+
+
+class _Overlaps:
+    """How far rounding makes <V_i, V_j>, j < i, differ from 0, by Simon's recurrence
+
+        g_{i+1} w_{i+1,j} = g_{j+1} w_{i,j+1} + (b_j - b_i) w_{i,j} + g_j w_{i,j-1} - g_i w_{i-1,j}
+                            + rounding (g_{i+1} + g_{j+1}),     w_{i,i} = 1,  g_{i+1} = ||W||
+
+    (The Lanczos algorithm with partial reorthogonalization, Mathematics of Computation 42, 1984).
+    """
+
+    def __init__(self) -> None:
+        self._b: list[float] = []
+        self._g = [0.0]
+        self._now, self._before = [1.0], [0.0]
+
+    def add(self, b: float, g: float) -> float:
+        """The largest of the next hop's, whose step has these numbers."""
+        self._b.append(b)
+        self._g.append(g)
+        i, now, found = len(self._b) - 1, self._now, []
+        for j in range(i):
+            value = self._g[j + 1] * now[j + 1] + (self._b[j] - b) * now[j]
+            value += self._g[j] * now[j - 1] - self._g[i] * self._before[j]
+            found.append((value + math.copysign(ROUNDING * (self._g[j + 1] + g), value)) / g)
+        found.append(ROUNDING / g)
+        self._now, self._before = [*found, 1.0], now
+        return max(map(abs, found))
 
 
 def _length(blocks: list[np.ndarray]) -> float:

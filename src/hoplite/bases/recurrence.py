@@ -40,10 +40,12 @@ class Recurrence(Basis):
         # plain numbers, whose text reads back; 0.0 makes 0 of -0
         steps = tuple((float(a) + 0.0, float(b) + 0.0, float(g) + 0.0) for a, b, g in self.numbers)
         object.__setattr__(self, "numbers", steps)
-        if not steps or not np.isfinite(steps).all() or steps[0][2]:
+        wrong = [step for step in steps if not np.isfinite(step).all()]
+        if not steps or steps[0][2] or wrong:
+            came = "no step" if not steps else f"the step {','.join(map(str, (wrong or steps)[0]))}"
             raise ConfigError(
-                f"basis is {str(self) if steps else self.name!r}; give it at least one step "
-                "A,B,G of finite numbers, the first with a G of 0."
+                f"basis is a recurrence with {came}; give it one or more A,B,G of finite numbers, "
+                "the first with a G of 0."
             )
 
     @classmethod
