@@ -1,10 +1,13 @@
 """The optimal basis: orthonormal on dense algebra, fitted once, the same wherever it is used."""
 
+import json
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.commands import hoplite
 from tests.untidy import UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
@@ -17,6 +20,7 @@ from hoplite import (
     Split,
     TrainedModel,
     frequency_response,
+    load,
     open_data,
     search,
     train,
@@ -56,7 +60,7 @@ def alive(basis):
 @ALL
 @pytest.mark.parametrize("sparse", [False, True])
 def test_forty_hops_are_orthonormal(graphs, dense, operator, sparse):
-    graph = graphs(120, 6, seed=3, density=0.05, isolated=15, sparse=sparse)
+    graph = graphs(300, 6, seed=3, density=0.02, isolated=40, sparse=sparse)
     basis = fitted_basis(graph, operator, "optimal", 40)
     assert alive(basis) == 41
     found = products(graph, dense, operator, basis, 40)
@@ -306,3 +310,30 @@ def test_what_a_file_says_is_checked(bad):
     assert ModelConfig.from_dict(values).as_dict() == values
     with pytest.raises(ConfigError, match="basis"):
         ModelConfig.from_dict(values | {"basis": bad})
+
+
+@pytest.mark.parametrize("model", ["lgc", "jacobiconv", "blocks"])
+def test_the_commands(model, tmp_path):
+    few = ["--hops", 4, "--epochs", 5, "--seeds", 1, "--dropout", 0]
+    done = hoplite(
+        *("train", "cora", "--model", model, "--basis", "optimal", *few),
+        *("--out", "model", "--json"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    graph, trained = load("cora"), TrainedModel.load(tmp_path / "model")
+    basis = json.loads(done.stdout)["config"]["basis"]
+    assert trained.config.basis == basis
+    assert basis == str(fitted_basis(graph, "renormalized", "optimal", 4))
+    done = hoplite("predict", "model", "cora", "--out", "labels.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    given = train(graph, model, hops=4, basis=basis, epochs=5, dropout=0).model
+    np.testing.assert_array_equal(given.logits(graph), trained.logits(graph))
+    assert hoplite("explain", "model", "cora", "--node", 3, cwd=tmp_path).returncode == 0
+
+
+def test_bounds(tmp_path):
+    words = ["--model", "lgc", "--hops", 3, "--basis", "optimal", "--draws", 20]
+    done = hoplite("bounds", "cora", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "recurrence:" in done.stdout
