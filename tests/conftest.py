@@ -82,15 +82,28 @@ def dense_basis(graph: Graph, operator: str, basis: str, hops: int) -> list[np.n
 
 
 def polynomial(basis: str, degree: int, points: np.ndarray) -> np.ndarray:
-    """p_degree as SciPy has it."""
+    """p_degree as SciPy has it; of a recurrence, the determinant of its tridiagonal matrix."""
     name, _, settings = basis.partition(":")
     twins = {
         "monomial": lambda i, x: x**i,
         "chebyshev": eval_chebyt,
         "legendre": eval_legendre,
         "jacobi": lambda i, x: eval_jacobi(i, *map(float, settings.split(",")), x),
+        "recurrence": lambda i, x: tridiagonal(settings, i, x),
     }
     return twins[name](degree, points)
+
+
+def tridiagonal(settings: str, size: int, points: np.ndarray) -> np.ndarray:
+    """det of the matrix with a_i x + b_i on the diagonal, g_i above and 1 below it."""
+    parts = settings.removesuffix("/...").split("/")
+    steps = [tuple(map(float, parts[min(i, len(parts) - 1)].split(","))) for i in range(size)]
+    matrices = np.zeros((len(points), size, size))
+    for i, (a, b, g) in enumerate(steps):
+        matrices[:, i, i] = a * points + b
+        if i:
+            matrices[:, i - 1, i], matrices[:, i, i - 1] = g, 1.0
+    return np.linalg.det(matrices)
 
 
 def dense_features(graph: Graph) -> np.ndarray:

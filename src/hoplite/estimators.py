@@ -42,6 +42,7 @@ from hoplite.models import (
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
 from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.propagation.engine import Propagation
+from hoplite.propagation.fitted import fitted_basis
 from hoplite.propagation.relations import propagation_of
 from hoplite.tasks import Task, find_task, task_of
 from hoplite.training.loop import fit_runs
@@ -132,7 +133,7 @@ class NodeEstimator(BaseEstimator):
             name: getattr(self, name) for name in sorted(self.kind.settings() - self.lacking)
         }
         model_config, training_config = split_options(self.kind.name, options)
-        training_config = training_config.on(graph.name)
+        model_config, training_config = model_config.fitted(graph), training_config.on(graph.name)
         training_config.check_validated(val is not None, "pass validation=(nodes, y)")
         task = task.with_loss(training_config.loss).fitted(train.labels, len(names))
         sets = {"train": train} | ({} if val is None else {"val": val})
@@ -447,7 +448,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
     ----------
     graph : as for the classifiers
     hops : int
-    operator, basis : those of LGC
+    operator, basis : those of LGC; one that comes from a signal is fitted by ``fit``
     stack : bool
         False: (nodes, d), the last hop. True: (nodes, (hops + 1) d), hop 0 first.
 
@@ -468,6 +469,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
         as_nodes(nodes, graph)
         check_hops(self.hops)
         check_flag("stack", self.stack)
+        self.basis_ = fitted_basis(graph, self.operator, self.basis, self.hops)
         self.n_features_out_ = graph.num_features * (self.hops + 1 if self.stack else 1)
         self._fitted = self.graph, graph
         return self
@@ -484,7 +486,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
             known = before.num_features, before.feature_names, before.loop_weight
             graph = aligned_graph(graph, *known)
         nodes, hops = as_nodes(nodes, graph), check_hops(self.hops)
-        view = Propagation(graph, self.operator, self.basis, hops).view(nodes)
+        view = Propagation(graph, self.operator, self.basis_, hops).view(nodes)
         if not self.stack:
             return view.last_hop_features().numpy()
         stacked = view.hop_features()[:, :, 0].transpose(0, 1)

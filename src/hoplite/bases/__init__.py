@@ -7,7 +7,6 @@ explanations.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 
 from hoplite.bases.base import Basis
@@ -15,6 +14,8 @@ from hoplite.bases.chebyshev import Chebyshev
 from hoplite.bases.jacobi import Jacobi
 from hoplite.bases.legendre import Legendre
 from hoplite.bases.monomial import Monomial
+from hoplite.bases.optimal import Optimal
+from hoplite.bases.recurrence import Recurrence
 from hoplite.errors import ConfigError, nearest_hint
 
 KNOWN: tuple[type[Basis], ...] = (
@@ -22,8 +23,10 @@ KNOWN: tuple[type[Basis], ...] = (
     Chebyshev,
     Legendre,
     Jacobi,
+    Recurrence,
+    Optimal,
 )
-EXAMPLES = tuple(kind.example_text() for kind in KNOWN)  # one of each
+EXAMPLES = tuple(kind.example_text() for kind in KNOWN if not kind.of_signal)  # one of each
 
 
 def find_basis(text: str | Basis, argument: str = "basis") -> Basis:
@@ -59,17 +62,13 @@ def _find(text: str, argument: str) -> Basis:
         hint = nearest_hint(name, kinds)
         raise ConfigError(f"{argument} is {text!r}; it must be one of {_spellings()}.{hint}")
     kind = kinds[name]
-    count = len(dataclasses.fields(kind))
-    try:
-        numbers = [float(part) for part in rest.split(",")] if colon else []
-    except ValueError:
-        numbers = None
-    if numbers is None or len(numbers) != count:
+    found = kind.read(rest if colon else None)
+    if found is None:
         raise ConfigError(
             f"{argument} is {text!r}; write it as {kind.spelling()}"
-            + (f", such as {kind.example_text()}." if count else ", which has no settings.")
+            + (f", such as {kind.example_text()}." if kind.settings else ", which has no settings.")
         )
-    return kind(*numbers)
+    return found
 
 
 def _spellings() -> str:

@@ -19,13 +19,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
 
 Step = tuple[float, float, float]  # a_i, b_i, g_i
+Product = Callable[[np.ndarray], np.ndarray]  # M times a signal
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ class Basis(ABC):
     settings: ClassVar[str] = ""  # how they are written behind the name, for people
     example: ClassVar[str] = ""  # of settings
     powers: ClassVar[bool] = False  # p_i(S) = S^i: what SGC, EGC and the paper's theorems are about
+    of_signal: ClassVar[bool] = False  # its numbers come from M and X, see fitted
 
     @abstractmethod
     def step(self, i: int) -> Step:
@@ -52,6 +54,18 @@ class Basis(ABC):
 
         The interval lies in the domain, if there is one. infinity is a bound, too.
         """
+
+    def fitted(self, product: Product, blocks: Iterable[np.ndarray], hops: int) -> Basis:
+        """The basis with numbers for ``hops`` hops; itself, unless it is one ``of_signal``.
+
+        ``product`` is that with M, in the form that the basis needs, and ``blocks`` are X: n x d, a
+        few columns at a time.
+        """
+        return self
+
+    def check_hops(self, hops: int) -> None:
+        """Raise ConfigError if there is no step for each of them; most bases have all."""
+        return
 
     def growth(self, norm: float, hops: int) -> np.ndarray:
         """Upper bounds of ``||p_i(M)||``, i = 0 .. hops, in any norm in which M has ``norm``.
@@ -109,6 +123,15 @@ class Basis(ABC):
         return map(tuple, self.table(hops).tolist())
 
     @classmethod
+    def read(cls, text: str | None) -> Basis | None:
+        """The basis of these settings, None without; None if they are not written so."""
+        try:
+            numbers = [] if text is None else [float(part) for part in text.split(",")]
+        except ValueError:
+            return None
+        return cls(*numbers) if len(numbers) == len(dataclasses.fields(cls)) else None
+
+    @classmethod
     def spelling(cls) -> str:
         """How it is written, with letters for its settings."""
         return f"{cls.name}:{cls.settings}" if cls.settings else cls.name
@@ -118,10 +141,15 @@ class Basis(ABC):
         """One that :func:`hoplite.bases.find_basis` takes."""
         return f"{cls.name}:{cls.example}" if cls.example else cls.name
 
+    @property
+    def title(self) -> str:
+        """The same for people, who need not read every number."""
+        return str(self)
+
     def __str__(self) -> str:
         """The one text that stands for it in files and messages."""
         values = [getattr(self, field.name) for field in dataclasses.fields(self)]
-        return f"{self.name}:{','.join(map(_short, values))}" if values else self.name
+        return f"{self.name}:{','.join(map(short_number, values))}" if values else self.name
 
 
 @functools.lru_cache(maxsize=32)
@@ -131,10 +159,10 @@ def _table(basis: Basis, hops: int) -> np.ndarray:
     return found
 
 
-def _short(value: float) -> str:
+def short_number(value: float) -> str:
     """The shortest text that reads back as this number.
 
-    >>> _short(1.0), _short(-0.25)
+    >>> short_number(1.0), short_number(-0.25)
     ('1', '-0.25')
     """
     return repr(int(value)) if value == int(value) else repr(value)

@@ -183,7 +183,7 @@ def _print(values: dict[str, Any]) -> None:
         note = "too low here: it does not hold" if low else "as stated; it need not hold"
         rows.append([f"the paper's theorem {theorem}", _figure(paper), note])
     kind = MODELS[values["model"]]
-    of = f"{values['operator']}, {values['basis']}"
+    of = f"{values['operator']}, {find_basis(values['basis']).title}"
     limit = f"a = {values['coefficient_bound']:.4g}"
     if kind.fixed:
         limit = ", ".join(f"{name} {values[name]}" for name in ("alpha", "time") if name in values)

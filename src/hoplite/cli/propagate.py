@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from hoplite.bases import basis_choices
+from hoplite.bases import basis_choices, find_basis
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -180,10 +180,11 @@ def _refuse(given: dict[str, Any]) -> None:
 def _print(summary: dict[str, Any]) -> None:
     from hoplite.memory import show_bytes
 
+    basis = find_basis(summary["basis"]).title
     print_line(
         f"{summary['out']}: hops 0 to {summary['hops']} of {summary['dataset']} "
         f"({summary['nodes']:,} nodes, {summary['features']:,} features, {summary['operator']}, "
-        f"{summary['basis']}), {show_bytes(summary['bytes'])} in {summary['row_blocks']:,} row "
+        f"{basis}), {show_bytes(summary['bytes'])} in {summary['row_blocks']:,} row "
         f"blocks x {summary['panels']:,} panels"
     )
     print_line(f"{summary['seconds']:.1f} s, peak memory {show_bytes(summary['peak_memory'])}")

@@ -43,6 +43,10 @@ class PolynomialSettings(OperatorSettings):
     )
     bias: bool = flag_setting(False, "Add a bias.")
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        find_basis(self.basis).check_hops(self.hops)
+
 
 @dataclass(frozen=True)
 class StartSettings(PolynomialSettings):
@@ -74,7 +78,7 @@ class Polynomial(Model):
     """A model whose coefficients do not depend on the node."""
 
     Settings = PolynomialSettings
-    size = "{0.hops} hops, {0.operator}, {0.basis}"
+    size = "{0.hops} hops, {0.operator}, {0.basis_title}"
     growth = "hops"
     linear = True
     rows_alone = True

@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from hoplite.bases import find_basis
 from hoplite.config import Checked, TrainingConfig, flag_setting
 from hoplite.errors import ConfigError, check_choice, nearest_hint
 from hoplite.preparation import TableOptions
 
 if TYPE_CHECKING:
+    from hoplite.graph import Graph
     from hoplite.models.base import Model
 
     ModelClass = TypeVar("ModelClass", bound=type[Model])
@@ -32,7 +34,7 @@ TAKEN = {
     *("grid", "protocol", "samples", "sample_seed", "workers", "cluster", "export", "fixed"),
     *("dataset", "split_seed", "split_index", "structural", "threads", "out", "overwrite"),
     *("json", "settings", "help"),
-    *("kind", "variant", "size", "as_dict", "from_dict"),
+    *("kind", "variant", "size", "basis_title", "fitted", "as_dict", "from_dict"),
 }
 # the order in which ModelConfig takes settings without their names
 PLACES = ("model", "hops", "operator", "basis", "start", "gate", "hidden", "heads", "bias")
@@ -94,6 +96,26 @@ class ModelConfig(Checked, metaclass=_ByName):
     def size(self) -> str:
         """What is told of the settings beside the model's name."""
         return re.sub(r"\b1 (hidden unit|\w+?)s\b", r"1 \1", self.kind.size.format(self))
+
+    @property
+    def basis_title(self) -> str:
+        """The basis for people, see :attr:`hoplite.bases.Basis.title`."""
+        return find_basis(self.basis).title
+
+    def fitted(self, graph: Graph) -> ModelConfig:
+        """The same, with the numbers of a basis that comes from a signal: here, from ``graph``'s.
+
+        >>> from hoplite import Graph
+        >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [0.0]])
+        >>> ModelConfig("lgc", 1, "adjacency", "optimal").fitted(g).basis
+        'recurrence:1,0,0'
+        """
+        if not find_basis(self.basis).of_signal:
+            return self
+        from hoplite.propagation.fitted import fitted_basis
+
+        basis = fitted_basis(graph, self.operator, self.basis, self.hops)
+        return dataclasses.replace(self, basis=str(basis))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values: the model's name, and its settings."""

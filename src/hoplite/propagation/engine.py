@@ -22,12 +22,13 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from hoplite.bases import Basis, find_basis
+from hoplite.bases import Basis
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.operators import Operator, find_operator
 from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.features import Features
+from hoplite.propagation.fitted import fitted_basis
 from hoplite.propagation.orders import DENSE_GAIN
 from hoplite.propagation.polynomial import (
     block_sum,
@@ -90,7 +91,8 @@ class View(Protocol):
 class Propagation:
     """S (in the form that the basis needs) and X of ``graph``, for polynomials of degree ``hops``.
 
-    Both are of the features' number type, or of ``dtype``.
+    Both are of the features' number type, or of ``dtype``. A basis that comes from a signal is
+    fitted to X, see :mod:`hoplite.propagation.fitted`.
 
     >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> Propagation(g, "adjacency", hops=1).view().hop_features().flatten().tolist()
@@ -108,7 +110,7 @@ class Propagation:
         dtype: Any = None,
     ) -> None:
         graph.refuse_relations("this")
-        self.basis = find_basis(basis)
+        self.basis = fitted_basis(graph, operator, basis, hops)
         dtype = graph.features.dtype if dtype is None else np.dtype(dtype)
         matrix = find_operator(operator).matrix(graph, dtype, self.basis)
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)

@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from hoplite.bases import Basis, find_basis
+from hoplite.bases import Basis
 from hoplite.graph import Graph
 from hoplite.operators import Operator, find_operator
 from hoplite.propagation.engine import Numbers, Propagation, RowView
 from hoplite.propagation.features import Features
+from hoplite.propagation.fitted import fitted_basis
 from hoplite.propagation.spmm import SparseMatrix
 
 
@@ -54,7 +55,7 @@ class RelationPropagation(Propagation):
         hops: int = 2,
         dtype: Any = None,
     ) -> None:
-        self.basis, self.hops = find_basis(basis), hops
+        self.basis, self.hops = fitted_basis(graph, operator, basis, hops), hops
         dtype = graph.features.dtype if dtype is None else np.dtype(dtype)
         self.features = Features.from_graph_array(graph.features.astype(dtype, copy=False))
         chosen = find_operator(operator)

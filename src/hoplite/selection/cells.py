@@ -168,7 +168,7 @@ class CellWork:
         started = time.process_time()  # on a shared machine, waiting is not work
         positions, seeds = self.ledger.settings.cells[cell], self.ledger.settings.seeds
         both = [self._configs(position) for position in positions]
-        config = both[0][0]
+        config = both[0][0].fitted(self.graph)
         runs = [Run(training, seed) for _, training in both for seed in seeds]
         graph, task = self.graph, task_of(self.graph.labels).with_loss(both[0][1].loss)
         outputs = task.outputs(graph.labels, graph.class_names)

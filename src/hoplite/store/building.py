@@ -94,7 +94,9 @@ def propagate(
     find_operator(operator)
     check_choice("dtype", dtype, DTYPES)
     tell = progress or (lambda what, share: None)
-    settings = {"hops": hops, "operator": operator, "basis": str(find_basis(basis)), "dtype": dtype}
+    chosen = find_basis(basis)
+    chosen.table(hops)  # that it has the numbers is known before any work
+    settings = {"hops": hops, "operator": operator, "basis": str(chosen), "dtype": dtype}
     # to predict with a model, S must be the model's; otherwise it is the graph's own
     settings["loop_weight"] = getattr(options.get("prepare"), "loop_weight", None)
     with clear_disk_errors(folder), claimed(folder), _workers(cluster, folder, budget) as workers:

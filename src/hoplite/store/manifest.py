@@ -80,7 +80,9 @@ class Manifest:
                 object.__setattr__(self, field, tuple(map(str, names)))
         for value, allowed in ((self.operator, OPERATORS), (self.dtype, DTYPES)):
             check_choice("a setting", value, allowed)
-        object.__setattr__(self, "basis", str(find_basis(self.basis, "a setting")))
+        basis = find_basis(self.basis, "a setting")
+        basis.check_hops(self.hops)
+        object.__setattr__(self, "basis", str(basis))
         edges = [0, *(stop for _, stop in self.panels)]
         if (
             tuple(itertools.pairwise(edges)) != tuple(self.panels)

@@ -102,7 +102,6 @@ class FunctionClass:
                 f"model is {self.model!r}, for which no complexity is known; use {known_models()}."
             )
         config = self.config
-        object.__setattr__(self, "basis", config.basis)
         object.__setattr__(self, "model", config.model)  # also of package.module:Class
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
@@ -111,6 +110,9 @@ class FunctionClass:
         check_flag("bias", self.bias)
         if isinstance(self.graph, str):
             object.__setattr__(self, "graph", load(self.graph))
+        config = config.fitted(self.graph)
+        object.__setattr__(self, "basis", config.basis)
+        object.__setattr__(self, "config", config)
         train = self.graph.split.train
         chosen = (
             (train if train.size else range(self.graph.num_nodes))

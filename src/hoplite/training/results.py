@@ -432,6 +432,8 @@ def train(
     parts = weighted_sets(parts, learned, training_config, data.class_names, each)
     training_config.check_validated(len(parts["val"]) > 0, "give the graph some")
     learned.check_calibrate(training_config.calibrate)
+    if store is None:
+        model_config = model_config.fitted(data.in_memory())
     built = build_model(model_config, data.num_features, outputs, data.relation_weights)
     if store is None:
         source = propagation_of(
@@ -480,7 +482,7 @@ def plan(graph: Any, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **op
     """
     model_config, training_config = split_options(model, options)
     data = open_data(graph).in_memory()
-    split = data.split
+    model_config, split = model_config.fitted(data), data.split
     rows = data.num_nodes if model_config.standardize else split.train.size
     return plan_runs(
         build_model(

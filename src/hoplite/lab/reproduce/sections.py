@@ -157,7 +157,7 @@ def spectrum(name: str, graph: Graph, found: list[Found], kept: Spectrum | None 
         learned = one.seen.coefficients
         if one.job.dataset != name or learned is None:
             continue
-        config, _ = split_options(one.job.model, one.options)
+        config = split_options(one.job.model, one.options)[0].fitted(graph)
         each = [
             _scaled(frequency_response(c, points, basis=config.basis, operator=config.operator))
             for c in _aligned(learned.runs)

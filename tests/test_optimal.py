@@ -1,0 +1,339 @@
+"""The optimal basis: orthonormal on dense algebra, fitted once, the same wherever it is used."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.commands import hoplite
+from tests.untidy import UNTRAINED
+from tests.untidy import graphs as untidy_graphs
+
+from hoplite import (
+    ConfigError,
+    Graph,
+    HopFeatures,
+    LGCClassifier,
+    ModelConfig,
+    Split,
+    TrainedModel,
+    frequency_response,
+    load,
+    open_data,
+    search,
+    train,
+)
+from hoplite.bases import find_basis
+from hoplite.bases.recurrence import Recurrence
+from hoplite.explain import explain
+from hoplite.operators import OPERATORS
+from hoplite.propagation import fitted
+from hoplite.propagation.engine import Propagation
+from hoplite.propagation.fitted import fitted_basis
+from hoplite.store import propagate
+from hoplite.theory import FunctionClass
+from hoplite.training.results import plan
+
+ALL = pytest.mark.parametrize("operator", sorted(OPERATORS))
+
+
+def products(graph, dense, operator, basis, hops):
+    """<p_i, p_j> from the eigendecomposition of S: (k + 1, k + 1)."""
+    values, vectors = np.linalg.eigh(dense.operator(graph, operator))
+    values = values - OPERATORS[operator].shift
+    shares = np.square(vectors.T @ dense.features(graph)).sum(axis=1)
+    found = basis.values(values, hops)
+    return found.T @ (found * (shares / shares.sum())[:, None])
+
+
+def alive(basis):
+    """How many polynomials there are before they are 0."""
+    steps = basis.table(len(basis.numbers))
+    count = int((steps[:, 0] > 0).sum())
+    assert (steps[:count, 0] > 0).all()
+    assert not steps[count:].any()
+    return count + 1
+
+
+@ALL
+@pytest.mark.parametrize("sparse", [False, True])
+def test_forty_hops_are_orthonormal(graphs, dense, operator, sparse):
+    graph = graphs(300, 6, seed=3, density=0.02, isolated=40, sparse=sparse)
+    basis = fitted_basis(graph, operator, "optimal", 40)
+    assert alive(basis) == 41
+    found = products(graph, dense, operator, basis, 40)
+    np.testing.assert_allclose(found, np.eye(41), atol=1e-9)
+    # and so they are for the loop that evaluates them, in float32, too
+    for dtype, rounding in ((np.float64, 1e-9), (np.float32, 0.02)):
+        hops = Propagation(graph, operator, basis, 40, dtype).view().hop_features()
+        flat = hops.flatten(1).double().numpy()
+        np.testing.assert_allclose(flat @ flat.T / (flat[0] @ flat[0]), np.eye(41), atol=rounding)
+
+
+@settings(max_examples=40, deadline=None)
+@given(graph=untidy_graphs(), operator=st.sampled_from(sorted(OPERATORS)), hops=st.integers(1, 30))
+@pytest.mark.filterwarnings(UNTRAINED)
+def test_what_there_is_is_orthonormal_on_any_graph(dense, graph, operator, hops):
+    """Of small graphs with more hops than eigenvalues; float32 hops never blow up."""
+    if not dense.features(graph).any():
+        return
+    basis = fitted_basis(graph, operator, "optimal", hops)
+    assert len(basis.numbers) == hops
+    count = alive(basis)
+    found = products(graph, dense, operator, basis, hops)
+    np.testing.assert_allclose(found[:count, :count], np.eye(count), atol=1e-6)
+    assert not found[count:].any()
+    sizes = Propagation(graph, operator, basis, hops).view().hop_features().flatten(1).norm(dim=1)
+    assert (sizes <= 1.5 * sizes[0]).all()
+
+
+@ALL
+def test_as_many_polynomials_as_the_features_have_eigenvalues(dense, operator):
+    """A star of 6 nodes and 2 isolated ones: few eigenvalues, so soon there is nothing new."""
+    rng = np.random.default_rng(2)
+    edges = [(5, i) for i in (0, 2, 3, 6, 7)]
+    graph = Graph.from_edges(edges, features=rng.random((8, 3)))
+    basis = fitted_basis(graph, operator, "optimal", 12)
+    distinct = len(np.unique(np.linalg.eigvalsh(dense.operator(graph, operator)).round(8)))
+    assert alive(basis) == distinct < 8
+
+
+def test_by_hand():
+    """A path of two nodes, X = (1, 1): S X = X, so p_0 is all there is; of (1, 3) two."""
+    for values, count in (([[1.0], [1.0]], 1), ([[1.0], [3.0]], 2), ([[0.0], [0.0]], 1)):
+        graph = Graph.from_edges([(0, 1)], features=np.array(values))
+        assert alive(fitted_basis(graph, "adjacency", "optimal", 3)) == count
+    # the measure has 0.8 at 1 and 0.2 at -1: mean 0.6, deviation 0.8
+    graph = Graph.from_edges([(0, 1)], features=np.array([[1.0], [3.0]]))
+    (a, b, g), *others = fitted_basis(graph, "adjacency", "optimal", 3).numbers
+    np.testing.assert_allclose((a, b, g), (1 / 0.8, -0.6 / 0.8, 0), rtol=1e-12)
+    assert others == [(0.0, 0.0, 0.0)] * 2
+
+
+def test_wide_features_in_blocks_are_the_same(graphs, monkeypatch):
+    graph = graphs(40, 30, sparse=True)
+    whole = fitted_basis(graph, "renormalized", "optimal", 8)
+    monkeypatch.setattr(fitted, "COLUMNS", 7)
+    pieces = fitted_basis(copy_of(graph), "renormalized", "optimal", 8)
+    np.testing.assert_allclose(pieces.table(8), whole.table(8), rtol=1e-12)
+
+
+def copy_of(graph):
+    """Another graph with the same data, for which nothing is known yet."""
+    return Graph(graph.adjacency, graph.features, graph.labels, split=graph.split)
+
+
+def test_fewer_hops_are_the_first_ones(graphs):
+    graph = graphs(40, 5)
+    long = fitted_basis(graph, "laplacian", "optimal", 9)
+    assert fitted_basis(graph, "laplacian", "optimal", 4).numbers == long.numbers[:4]
+    assert fitted_basis(graph, "laplacian", "optimal", 0).numbers == long.numbers[:1]
+    assert fitted_basis(graph, "laplacian", "optimal", 9) is long  # found once
+    for scale in (1e-200, 1e200):  # the length of X is no matter, nor that of its squares
+        scaled = Graph(graph.adjacency, graph.features * scale)
+        found = fitted_basis(scaled, "laplacian", "optimal", 9)
+        np.testing.assert_allclose(found.table(9), long.table(9), rtol=1e-9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(
+        st.tuples(*[st.floats(allow_nan=False, allow_infinity=False)] * 3), min_size=1, max_size=5
+    ),
+    st.booleans(),
+)
+def test_a_text_has_every_bit(steps, repeats):
+    steps[0] = (*steps[0][:2], 0.0)
+    made = Recurrence(tuple(steps), repeats)
+    assert find_basis(str(made)) == made
+    assert made.table(len(steps)).tobytes() == find_basis(str(made)).table(len(steps)).tobytes()
+    np.testing.assert_array_equal(made.table(len(steps)), steps)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        ":",
+        ":...",
+        ":/...",
+        ":a",
+        ":1,0",
+        ":1,0,0/",
+        ":1,0,0,0",
+        ":1,0,0;2,0,1",
+        ":1,0,0/.../...",
+    ],
+)
+def test_junk_is_told_the_right_form(text):
+    with pytest.raises(ConfigError, match=r"write it as recurrence:A,B,G/A,B,G/..., such as"):
+        find_basis(f"recurrence{text}")
+
+
+@pytest.mark.parametrize("text", ["nan,0,0", "1,inf,0", "1,0,0/1,0,-inf", "1,0,1", "1,0,nan"])
+def test_numbers_that_cannot_be_are_refused(text):
+    with pytest.raises(ConfigError, match="finite numbers, the first with a G of 0"):
+        find_basis(f"recurrence:{text}")
+
+
+def test_as_many_hops_as_steps(graphs, tmp_path):
+    basis = "recurrence:1,0,0/2,0,1"
+    said = "hops is 3 but basis has the numbers of 2"
+    assert ModelConfig(hops=2, basis=basis).basis == basis
+    for call in (
+        lambda: ModelConfig(hops=3, basis=basis),
+        lambda: find_basis(basis).table(3),
+        lambda: propagate(graphs(20, 4, dtype=np.float32), tmp_path / "s", hops=3, basis=basis),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            call()
+    repeated = find_basis(f"{basis}/...")
+    np.testing.assert_array_equal(repeated.table(30), find_basis("chebyshev").table(30))
+    assert repeated.title == str(repeated)
+    assert find_basis("recurrence:" + "/".join(["1,0,0"] * 9)).title == "recurrence of 9 steps"
+
+
+@ALL
+@pytest.mark.parametrize("model", ["lgc", "jacobiconv", "blocks", "hlgc"])
+def test_a_model_keeps_the_numbers(graphs, tmp_path, operator, model):
+    """Saved, read and used on a grown graph it evaluates the same polynomials."""
+    graph = graphs(50, 6, dtype=np.float32)
+    options = {"hops": 4, "operator": operator, "epochs": 3, "dropout": 0.0}
+    result = train(graph, model, basis="optimal", **options)
+    basis = fitted_basis(graph, operator, "optimal", 4)
+    assert result.model.config.basis == str(basis)
+    assert "recurrence of 4 steps" in repr(result.model)
+    given = train(graph, model, basis=str(basis), **options).model
+    for name, value in result.model.weights.items():
+        assert torch.equal(value, given.weights[name])
+    result.model.save(tmp_path / "m")
+    read = TrainedModel.load(tmp_path / "m")
+    assert read.config == result.model.config
+    grown = graphs(70, 6, seed=8, dtype=np.float32)
+    assert fitted_basis(grown, operator, "optimal", 4) != basis
+    for data in (graph, grown):
+        np.testing.assert_array_equal(read.logits(data), result.model.logits(data))
+
+
+def test_every_command_has_the_same_numbers(graphs):
+    graph = graphs(40, 6, dtype=np.float32)
+    text = str(fitted_basis(graph, "renormalized", "optimal", 3))
+    options = {"hops": 3, "basis": "optimal"}
+    classifier = LGCClassifier(graph, epochs=3, **options)
+    nodes = graph.split.train
+    classifier.fit(nodes, graph.labels[nodes])
+    assert classifier.model_.config.basis == text
+    assert classifier.get_params()["basis"] == "optimal"
+    assert plan(graph, "lgc", **options).order
+    function_class = FunctionClass(graph, "lgc", **options)
+    assert function_class.basis == function_class.config.basis == text
+    twin = FunctionClass(graph, "lgc", hops=3, basis=text)
+    assert function_class.bounds() == twin.bounds()
+    assert function_class.estimate(50).value <= function_class.bound() * (1 + 1e-9)
+    model = train(graph, "lgc", epochs=3, **options).model
+    shown = explain(model, graph, graph.node_ids[7])
+    assert abs(shown.residual) <= 1e-5 * (abs(shown.logit) + np.abs(shown.hop_node).sum())
+    assert np.isfinite(frequency_response(model, np.linspace(-1, 1, 5))).all()
+
+
+def test_hop_features_are_fitted_once(graphs):
+    graph, other = graphs(40, 6), graphs(40, 6, seed=9)
+    made = HopFeatures(graph, hops=3, operator="adjacency", basis="optimal", stack=True).fit([0])
+    basis = fitted_basis(graph, "adjacency", "optimal", 3)
+    np.testing.assert_array_equal(
+        made.set_params(graph=other).transform([0, 5]),
+        HopFeatures(other, 3, "adjacency", str(basis), stack=True).fit_transform([0, 5]),
+    )
+
+
+def test_a_search_keeps_the_name(graphs, tmp_path):
+    graph = graphs(40, 6, dtype=np.float32)
+    grid = tmp_path / "grid.toml"
+    grid.write_text('[any]\nbasis = ["monomial", "optimal"]\nhops = [2, 3]\nepochs = 4\n')
+    found = search(graph, "lgc", grid=grid, seeds=2, out=tmp_path / "s")
+    assert [one["basis"] for one in found.ledger.settings.configurations] == [
+        *["monomial"] * 2,
+        *["optimal"] * 2,
+    ]
+    for candidate in found.ranking:
+        alone = train(graph, "lgc", seeds=2, **candidate.options)
+        assert [run.val_accuracy for run in alone.runs] == pytest.approx(candidate.val)
+    again = search(graph, "lgc", grid=grid, seeds=2, out=tmp_path / "s")
+    assert again.best.options == found.best.options
+
+
+def test_where_there_is_nothing_to_fit_to(graphs, tmp_path):
+    graph = graphs(20, 4, dtype=np.float32)
+    said = "basis is 'optimal', which has no numbers before it is fitted"
+    for call in (
+        lambda: propagate(graph, tmp_path / "s", hops=2, basis="optimal"),
+        lambda: frequency_response([1.0, 1.0], basis="optimal"),
+        lambda: find_basis("optimal").largest(-1, 1, 3),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            call()
+    assert not (tmp_path / "s").exists()
+    propagate(graph, tmp_path / "s", hops=2)
+    with pytest.raises(ConfigError, match=r"basis is 'optimal' but .* made with 'monomial'"):
+        train(tmp_path / "s", "lgc", basis="optimal")
+    model = train(graph, "lgc", basis="optimal", hops=2, epochs=2).model
+    propagate(graph, tmp_path / "own", hops=2, basis=model.config.basis)
+    store = open_data(tmp_path / "own")
+    np.testing.assert_allclose(model.logits(store), model.logits(graph), atol=1e-5)
+
+
+def test_relations_are_refused():
+    rng = np.random.default_rng(0)
+    split = Split([0, 5, 7], [1, 2], [3])
+    graph = Graph.from_edges(
+        rng.integers(0, 9, (20, 2)),
+        rng.random((9, 3)),
+        [0, 1, 0, 1, 0, 1, 0, 1, -1],
+        split=split,
+        directed=True,
+    )
+    with pytest.raises(ConfigError, match="basis 'optimal' takes one kind of edges"):
+        train(graph, "lgc", basis="optimal", epochs=1)
+
+
+def test_too_little_memory_is_told(graphs, monkeypatch):
+    monkeypatch.setattr(fitted, "free_memory", lambda: 1000)
+    with pytest.raises(ConfigError, match=r"20 nodes with 4 features takes .* 1 kB are free"):
+        fitted_basis(graphs(20, 4), "renormalized", "optimal", 2)
+
+
+@pytest.mark.parametrize("bad", ["recurrence:1,0,0", "recurrence:nan,0,0/1,0,0", "recurrence:x"])
+def test_what_a_file_says_is_checked(bad):
+    values = ModelConfig(hops=2, basis="recurrence:1,0,0/2,0,1").as_dict()
+    assert ModelConfig.from_dict(values).as_dict() == values
+    with pytest.raises(ConfigError, match="basis"):
+        ModelConfig.from_dict(values | {"basis": bad})
+
+
+@pytest.mark.parametrize("model", ["lgc", "jacobiconv", "blocks"])
+def test_the_commands(model, tmp_path):
+    few = ["--hops", 4, "--epochs", 5, "--seeds", 1, "--dropout", 0]
+    done = hoplite(
+        *("train", "cora", "--model", model, "--basis", "optimal", *few),
+        *("--out", "model", "--json"),
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    graph, trained = load("cora"), TrainedModel.load(tmp_path / "model")
+    basis = json.loads(done.stdout)["config"]["basis"]
+    assert trained.config.basis == basis
+    assert basis == str(fitted_basis(graph, "renormalized", "optimal", 4))
+    done = hoplite("predict", "model", "cora", "--out", "labels.csv", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    given = train(graph, model, hops=4, basis=basis, epochs=5, dropout=0).model
+    np.testing.assert_array_equal(given.logits(graph), trained.logits(graph))
+    assert hoplite("explain", "model", "cora", "--node", 3, cwd=tmp_path).returncode == 0
+
+
+def test_bounds(tmp_path):
+    words = ["--model", "lgc", "--hops", 3, "--basis", "optimal", "--draws", 20]
+    done = hoplite("bounds", "cora", *words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "recurrence:" in done.stdout
