@@ -23,6 +23,7 @@ from hoplite.models import (
     usual_options,
 )
 from hoplite.preparation import TableOptions
+from hoplite.strategies import STRATEGIES
 
 FEW = 2  # models that have a setting: they are named in its help
 USUAL_MODEL = ModelConfig().model
@@ -102,7 +103,8 @@ def know_model(arguments: Sequence[str]) -> None:
     for argument, value in zip(arguments, [*arguments[1:], ""], strict=True):
         if argument.startswith("--model="):
             argument, value = argument.split("=", 1)
-        if argument == "--model" and value and not value.startswith("-") and value not in MODELS:
+        known = value.startswith("-") or value in MODELS or value in STRATEGIES
+        if argument == "--model" and value and not known:
             if ":" in value:
                 sys.path.append(str(Path.cwd()))
             with suppress(*[ConfigError] if "--help" in arguments else []):
