@@ -30,7 +30,8 @@ USUAL_MODEL = ModelConfig().model
 ModelOption = Annotated[
     str,
     typer.Option(
-        help=f"{', '.join([*MODELS][:-1])} or {[*MODELS][-1]}, or your own as PACKAGE.MODULE:CLASS."
+        help=f"{', '.join([*MODELS][:-1])} or {[*MODELS][-1]}, or your own as "
+        f"PACKAGE.MODULE:CLASS; of train also {', '.join(STRATEGIES)}, which chooses one."
     ),
 ]
 Command = TypeVar("Command", bound=Callable[..., None])

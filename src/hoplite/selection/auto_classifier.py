@@ -69,7 +69,9 @@ class AutoClassifier(NodeClassifier):
 
     result_: AutoResult
 
-    def fit(self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None) -> Any:
+    def fit(  # pyright: ignore[reportIncompatibleMethodOverride] - searches weigh no samples
+        self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None
+    ) -> Any:
         """Choose by the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
 
         Without ``validation=(nodes, y)`` a part of every class is held out to choose by.
@@ -143,5 +145,5 @@ def _labelled(graph: Graph, parts: Sequence[NodeSet], names: tuple[str, ...]) ->
     labels = np.full((graph.num_nodes, *first.shape[1:]), -1, dtype=first.dtype)
     for part in parts:
         labels[part.nodes] = part.labels
-    split = Split(*(np.unique(part.nodes) for part in parts))
-    return graph.with_labels(labels, names).with_split(split)
+    train, val = (np.unique(part.nodes) for part in parts)
+    return graph.with_labels(labels, names).with_split(Split(train, val))

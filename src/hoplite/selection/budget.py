@@ -26,12 +26,13 @@ def parse_seconds(value: Any, argument: str = "budget") -> float:
     >>> parse_seconds("60s"), parse_seconds("1.5m"), parse_seconds(7)
     (60.0, 90.0, 7.0)
     """
-    found = _TIME.fullmatch(value.lower()) if isinstance(value, str) else None
-    if found is not None and found[2] in UNITS:
-        seconds = float(found[1]) * UNITS[found[2]]
-    else:
-        plain = isinstance(value, int | float) and not isinstance(value, bool)
-        seconds = float(value) if plain and abs(value) <= LARGEST else 0.0
+    seconds = 0.0
+    if isinstance(value, str):
+        found = _TIME.fullmatch(value.lower())
+        if found is not None and found[2] in UNITS:
+            seconds = float(found[1]) * UNITS[found[2]]
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
+        seconds = float(value)
     if not 0 < seconds < math.inf:
         raise ConfigError(
             f"{argument} is {value!r}; give a time such as 60s, 5m or 1h, above 0, or seconds."

@@ -2,9 +2,9 @@
 
 Three rungs, of n0 >= n1 >= n2 candidates, in the order of :mod:`hoplite.selection.trials`:
 
-    rung 0    n0 candidates, one seed, 30 epochs    the n1 best go on
-    rung 1    n1 candidates, one seed, 100 epochs   the n2 best go on
-    rung 2    n2 finalists, all seeds, all epochs   one is chosen, see :func:`decide`
+    rung 0    n0 candidates, one seed, 50 epochs    the n1 best go on
+    rung 1    n1 candidates, one seed, 150 epochs   the n2 best go on
+    rung 2    n2 finalists, all seeds, all epochs   one is chosen: :func:`~hoplite.selection.simplest.decide`
 
 A rung that would let everybody through is left out. The chosen one is trained again, and only then
 the test nodes are read: the rungs train on a graph whose split has none.
@@ -21,26 +21,23 @@ is short. They are recorded, and ``trials="48/16/6"`` repeats the choice.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import json
 import math
 import os
-import shutil
-import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning, LedgerError, plural
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning, plural
 from hoplite.graph import Graph, Split
-from hoplite.json_files import parse_json, read_json, to_json, without_nan, write_json
+from hoplite.json_files import without_nan
 from hoplite.labels import AUTO
 from hoplite.models import split_options
 from hoplite.models.saved import CHOICE, check_target
@@ -54,9 +51,19 @@ from hoplite.selection.budget import (
     usual_sizes,
 )
 from hoplite.selection.cells import full_options, graph_digest
-from hoplite.selection.ranking import Candidate, by_validation, candidates
+from hoplite.selection.plan import (
+    FORMAT,
+    PLAN,
+    RESULT,
+    Plan,
+    choice_folder,
+    opened_plan,
+    write,
+)
+from hoplite.selection.ranking import candidates
 from hoplite.selection.runner import SearchProgress, check_validated, run_search
-from hoplite.selection.trials import Trial, list_trials
+from hoplite.selection.simplest import Scored, decide
+from hoplite.selection.trials import Trial, list_trials, possible
 from hoplite.store import open_data
 from hoplite.tasks import Metric, task_of
 from hoplite.tasks.base import title_of
@@ -65,37 +72,14 @@ from hoplite.training.results import TrainingResult, as_seeds, number, train
 from hoplite.version import VERSION
 
 BUDGET = "60s"
-EPOCHS = (30, 100)  # of the first two rungs
+EPOCHS = (50, 150)  # of the first two rungs
 STEPS = {"lbfgs": LBFGS_ITERATIONS}  # of an epoch, where it is more than one
-PLAN, RESULT = "plan.json", "auto.json"
-FORMAT = 1
 # Shares of the budget: no table of rung 0 begins after the first, and what is being trained stops
 # at the second; rung 1 is made to end by the third and stops at the fourth; all ends by the last.
 FIRST, FIRST_STOP, SECOND, SECOND_STOP, LAST = 0.35, 0.45, 0.6, 0.7, 0.93
 SLOWER = 1.3  # an estimate of time, times this: the machine may become busier
 
 Tell = Callable[[str, float], None]
-
-
-@dataclass(frozen=True)
-class Scored:
-    """A candidate's figures of one rung."""
-
-    trial: Trial
-    rung: int
-    figures: Candidate
-    seconds: float
-    epochs: int  # of all seeds
-
-    @property
-    def scores(self) -> np.ndarray:
-        """What is compared, a value per seed, larger is better."""
-        return np.array(self.figures.scores or self.figures.val)
-
-    @property
-    def order(self) -> tuple[float, ...]:
-        """What sorts them, the best first; of equals, the first in the file."""
-        return *by_validation(self.figures), self.trial.position
 
 
 @dataclass(frozen=True)
@@ -112,24 +96,6 @@ class Tried:
     chosen: bool = False
 
 
-@dataclass(frozen=True)
-class Plan:
-    """``plan.json``."""
-
-    format: int
-    hoplite: str
-    graph: str  # a fingerprint
-    budget: float | None
-    trials: list[int] | None  # that were asked for
-    seeds: list[int]
-    options: dict[str, Any]
-    candidates: list[str]
-    sizes: list[int] = field(default_factory=list)  # that are decided
-    shortened: list[str] = field(default_factory=list)  # what time did not allow
-    spent: float = 0.0
-    final: dict[str, int] = field(default_factory=dict)  # seeds and epochs, if fewer than asked
-
-
 @dataclass(frozen=True, eq=False)
 class AutoResult:
     """What ``auto`` chose, and what it tried."""
@@ -143,7 +109,7 @@ class AutoResult:
     budget: float | None
     seconds: float
     shortened: list[str]  # what the time did not allow
-    left_out: list[str]  # candidates that the given options make impossible
+    left_out: list[str]  # candidates that the given options, or the graph, make impossible
 
     @property
     def model(self) -> TrainedModel:
@@ -208,14 +174,14 @@ def auto(
     """
     if out is not None:
         there = (Path(out) / CHOICE / PLAN).is_file()  # then the model is this call's own
-        check_target(out, overwrite=there)
+        check_target(Path(out), overwrite=there)
     result = run(
         graph, budget=budget, trials=trials, seeds=seeds, out=out, candidates=candidates,
         progress=progress, task=task, **options,
     )  # fmt: skip
     if out is not None:
         kept = result.trained.summary() | {"auto": result.summary()}
-        result.model.save(out, overwrite=True, result=kept)
+        result.model.save(Path(out), overwrite=True, result=kept)
     return result
 
 
@@ -247,6 +213,8 @@ def run(
     chosen_seeds, (listed, left_out) = as_seeds(seeds), list_trials(candidates, options)
     data = open_data(graph, task=task).in_memory()
     check_validated(data)
+    listed, impossible = possible(listed, data)
+    left_out += impossible
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was told before
         blind = data.with_split(Split(data.split.train, data.split.val))
@@ -260,8 +228,8 @@ def run(
         options=options,
         candidates=[f"{one.model} {json.dumps(one.options, default=str)}" for one in listed],
     )
-    with _folder(out) as folder:
-        plan = _opened(folder, plan, anew=anew)
+    with choice_folder(out) as folder:
+        plan = opened_plan(folder, plan, anew=anew)
         race = _Race(
             blind, listed, folder, plan, Clock(seconds, plan.spent + spent), progress or _silent
         )
@@ -282,44 +250,8 @@ def run(
             left_out=left_out,
         )
         race.keep()
-        _write(folder / RESULT, result.summary())
+        write(folder / RESULT, result.summary())
     return result
-
-
-def decide(
-    finalists: Sequence[Scored], graph: Graph, monitor: Metric
-) -> tuple[Scored, Scored, float]:
-    """The simplest of the finalists that are as good as the best; the best; what counts as equal.
-
-    A finalist is as good as the best if the best's lead in mean score over the r seeds is at most
-
-        max( sqrt(s_best^2 / r + s_other^2 / r),  1 / n_val )
-
-    that is the standard error of the difference by the seeds, and, of shares of the nodes such as
-    the accuracy, one validation node. Simple is what :meth:`Trial.simplicity` says.
-
-    Why not the binomial error of one accuracy: all finalists are judged on the same nodes, and are
-    wrong at mostly the same ones, which says nothing of their difference. What does is the number
-    D of nodes where only one of two is right, with an error of sqrt(D) / n_val: a lead of one node
-    is never more than that, whatever D is, and larger ones may be.
-    """
-    ranked = sorted(finalists, key=lambda one: one.order)
-    best = ranked[0]
-    whole = [one for one in ranked if one.figures.lost == best.figures.lost]
-    node = 1 / len(graph.split.val) if monitor.percent else 0.0
-    margins = {id(one): max(_error(best.scores, one.scores), node) for one in whole}
-    lead = {id(one): float(np.nanmean(best.scores) - np.nanmean(one.scores)) for one in whole}
-    equal = [one for one in whole if one is best or lead[id(one)] <= margins[id(one)] + 1e-9]
-    chosen = min(equal, key=lambda one: one.trial.simplicity(graph))
-    return chosen, best, margins[id(chosen)]
-
-
-def _error(one: np.ndarray, other: np.ndarray) -> float:
-    """Standard error of the difference of two means over the seeds; 0 for a single seed."""
-    if len(one) < 2:
-        return 0.0
-    found = math.sqrt((np.nanvar(one, ddof=1) + np.nanvar(other, ddof=1)) / len(one))
-    return found if math.isfinite(found) else 0.0
 
 
 class _Race:
@@ -395,8 +327,7 @@ class _Race:
                 found += self._train(0, trials, lambda: None)
             return self._ranked(found)
         found, stopped = [], ""
-        tables = _by_table(self.trials)
-        for i, trials in enumerate(tables):
+        for trials in _by_table(self.trials):
             if found and self.clock.left(FIRST) < 0:
                 stopped = f"{len(found)} of {len(self.trials)} candidates were tried"
                 break
@@ -405,8 +336,6 @@ class _Race:
             except OutOfTimeError:
                 stopped = f"{len(found) or 1} of {len(self.trials)} candidates were tried"
                 break
-            self.keep()
-            self.tell(f"rung 0, table {i + 1} of {len(tables)}", self.clock.elapsed)
         standing = self._ranked(found) or self.trials[:1]
         self.keep(sizes=list(usual_sizes(len(standing))), shortened=stopped)
         return standing
@@ -538,7 +467,7 @@ class _Race:
             final=self.plan.final if final is None else final,
             spent=self.clock.elapsed,
         )
-        _write(self.folder / PLAN, self.plan)
+        write(self.folder / PLAN, self.plan)
 
     def _decided(self, rung: int) -> bool:
         """Whether an earlier call began this rung, with the sizes that it had."""
@@ -598,6 +527,7 @@ class _Race:
             seconds, epochs = sum(run.seconds for run in own), sum(run.epochs for run in own)
             found.append(Scored(trial, rung, one, seconds, epochs))
             self.known.setdefault(trial.position, []).append(found[-1])
+        self.keep()
         return found
 
     def _share(self, rung: int, trial: Trial, share: float) -> float:
@@ -626,70 +556,3 @@ def _by_table(trials: Sequence[Trial]) -> list[list[Trial]]:
 
 def _silent(what: str, share: float) -> None:
     """Nobody watches."""
-
-
-@contextlib.contextmanager
-def _folder(out: str | os.PathLike[str] | None) -> Iterator[Path]:
-    """Where the ledgers are: in ``out``, or for as long as the choice lasts."""
-    if out is not None:
-        yield Path(out) / CHOICE
-        return
-    with tempfile.TemporaryDirectory(prefix="hoplite-auto-") as folder:
-        yield Path(folder)
-
-
-def _opened(folder: Path, plan: Plan, *, anew: bool) -> Plan:
-    """``plan``, or the same one that an earlier call left in ``folder``."""
-    path = folder / PLAN
-    plan = parse_json(to_json(_plain(plan)).encode(), Plan)
-    if path.exists():
-        there = _read_plan(path)
-        differs = _difference(there, plan)
-        if not anew or not (differs or (folder / RESULT).exists()):
-            if differs:
-                raise LedgerError(
-                    f"{folder} holds a choice with other settings: {differs}. Give another folder, "
-                    "or delete this one."
-                )
-            return there
-        shutil.rmtree(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise LedgerError(f"cannot keep a choice in {folder}: {error.strerror}.") from error
-    _write(path, plan)
-    return plan
-
-
-def _plain(plan: Plan) -> Mapping[str, Any]:
-    return json.loads(json.dumps(dataclasses.asdict(plan), default=str))
-
-
-def _read_plan(path: Path) -> Plan:
-    try:
-        found = read_json(path, Plan)
-        if len(found.sizes) not in (0, 3) or min(found.sizes, default=1) < 1:
-            raise ValueError("its sizes are not three")
-    except OSError as error:
-        raise LedgerError(f"cannot read {path}: {error.strerror}.") from error
-    except ValueError as error:
-        raise LedgerError(
-            f"{path} is damaged; delete the folder and choose again ({error})."
-        ) from error
-    return found
-
-
-def _difference(there: Plan, here: Plan) -> str:
-    """The first setting in which they differ; empty if they are of the same call."""
-    for name in ("format", "hoplite", "graph", "budget", "trials", "seeds", "options"):
-        old, new = getattr(there, name), getattr(here, name)
-        if old != new:
-            return f"{name} is {old!r} there and {new!r} here"
-    return "" if there.candidates == here.candidates else "the candidates are others"
-
-
-def _write(path: Path, content: Any) -> None:
-    try:
-        write_json(path, content)
-    except OSError as error:
-        raise LedgerError(f"cannot write {path}: {error.strerror}.") from error

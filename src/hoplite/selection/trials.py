@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 import os
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 from hoplite.errors import ConfigError, GridError, nearest_hint
 from hoplite.files import read_regular
 from hoplite.graph import Graph
-from hoplite.models import all_settings, build_model, find_model, split_options
+from hoplite.models import Model, all_settings, build_model, find_model, split_options
 from hoplite.selection.cells import full_options
 from hoplite.selection.dimensions import (
     MOST_CONFIGURATIONS,
@@ -66,11 +66,15 @@ class Trial:
         simpler than a learned one, that simpler than one for every class, and hop blocks, a map for
         every hop, are the least simple.
         """
+        built = self.built(graph)
+        learned = sum(math.prod(shape) for shape in built.shapes().values())
+        return learned, built.config.hops, self.position
+
+    def built(self, graph: Graph) -> Model:
+        """The model; ConfigError if it is not one for this graph."""
         config, _ = split_options(self.model, self.options)
         outputs = task_of(graph.labels).outputs(graph.labels, graph.class_names)
-        built = build_model(config, graph.num_features, outputs, graph.relation_weights)
-        learned = sum(math.prod(shape) for shape in built.shapes().values())
-        return learned, config.hops, self.position
+        return build_model(config, graph.num_features, outputs, graph.relation_weights)
 
 
 def _shown(value: Any) -> str:
@@ -121,6 +125,22 @@ def list_trials(
     if not trials:
         raise errors[0][1]
     return list(trials.values()), list(dict.fromkeys(told for told, _ in errors))
+
+
+def possible(trials: Sequence[Trial], graph: Graph) -> tuple[list[Trial], list[str]]:
+    """Those of ``trials`` whose model knows the graph's relations, and why others are left out."""
+    found: list[Trial] = []
+    errors: dict[str, ConfigError] = {}
+    for trial in trials:
+        try:
+            trial.built(graph)
+        except ConfigError as error:
+            errors[f"{trial.model}: {error}"] = error
+        else:
+            found.append(replace(trial, position=len(found)))
+    if not found:
+        raise next(iter(errors.values()))
+    return found, list(errors)
 
 
 def _works(model: str, options: Mapping[str, Any]) -> bool:
@@ -181,8 +201,6 @@ def _parse(text: str, name: str) -> list[tuple[str, list[dict[str, Any]]]]:
             if not isinstance(dimension, Choices):
                 raise GridError(f"{where}: {key} is a distribution; list its values.")
         if count_configurations([dimensions]) > MOST_CONFIGURATIONS:
-            raise GridError(
-                f"{where} has more than {MOST_CONFIGURATIONS:,} candidates; list less."
-            )
+            raise GridError(f"{where} has more than {MOST_CONFIGURATIONS:,} candidates; list less.")
         found.append((model, list_configurations([dimensions])[0]))
     return found
