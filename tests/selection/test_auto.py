@@ -124,7 +124,7 @@ def test_rung_one_without_time_never_was(graph, file, monkeypatch):
 
     def train(self, rung, trials, check):
         batches.append(rung)
-        if batches.count(1) == 2:
+        if rung == 1 and batches.count(1) == 2:
             raise OutOfTimeError
         return before(self, rung, trials, check)
 
@@ -243,7 +243,7 @@ def test_killed_again_and_again_it_ends_with_the_same_choice(tmp_path):
     whole = commands.hoplite(*words, tmp_path / "whole")
     assert whole.returncode == 0, whole.stderr
     out, left = tmp_path / "killed", []
-    for at in (2, 1, 2, 1):
+    for at in (2, 1, 3):
         killed = commands.hoplite(*words, out, before=KILL.format(at=at))
         assert killed.returncode == -signal.SIGKILL
         left.append(len(list(out.rglob("cells/*.json"))))

@@ -4,7 +4,7 @@ Three rungs, of n0 >= n1 >= n2 candidates, in the order of :mod:`hoplite.selecti
 
     rung 0    n0 candidates, one seed, 50 epochs    the n1 best go on
     rung 1    n1 candidates, one seed, 150 epochs   the n2 best go on
-    rung 2    n2 finalists, all seeds, all epochs   one is chosen: :func:`~hoplite.selection.simplest.decide`
+    rung 2    n2 finalists, all seeds, all epochs   the simplest of equals is chosen
 
 A rung that would let everybody through is left out. The chosen one is trained again, and only then
 the test nodes are read: the rungs train on a graph whose split has none.
