@@ -50,7 +50,8 @@ if TYPE_CHECKING:
     from hoplite.node_data import NodeData
     from hoplite.preparation import Preparation, TableOptions
     from hoplite.propagation.backend import set_num_threads
-    from hoplite.selection import search
+    from hoplite.selection import auto, search
+    from hoplite.selection.auto_classifier import AutoClassifier
     from hoplite.spectrum import spectral_density
     from hoplite.store import HopStore, open_data, propagate, update_store
     from hoplite.training import TrainingResult, train
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     __version__: str
 
 _HOMES = {
+    "AutoClassifier": "selection.auto_classifier",
     "ConfigError": "errors",
     "DGCClassifier": "estimators",
     "DGCRegressor": "estimators",
@@ -96,6 +98,7 @@ _HOMES = {
     "TrainedModel": "models.trained",
     "TrainingConfig": "config",
     "TrainingResult": "training",
+    "auto": "selection",
     "frequency_response": "filters",
     "load": "datasets",
     "open_data": "store",
@@ -126,6 +129,7 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "AutoClassifier",
     "ConfigError",
     "DGCClassifier",
     "DGCRegressor",
@@ -164,6 +168,7 @@ __all__ = [
     "TrainedModel",
     "TrainingConfig",
     "TrainingResult",
+    "auto",
     "datasets",
     "frequency_response",
     "load",

@@ -172,13 +172,17 @@ class NodeEstimator(BaseEstimator):
                     threshold=training_config.threshold,
                     calibrate=training_config.calibrate,
                 )
+        self._keep(graph, result.history, result.epochs)
+
+    def _keep(self, graph: Graph, history: dict[str, np.ndarray], epochs: int) -> None:
+        """What is told of ``model_``, which was fitted on ``graph``."""
         if not isinstance(self.graph, Graph):
             self._converted = self.graph, self.model_, graph
         self.coefficients_ = self.model_.coefficients_
         maps = self.model_.maps_
         self.coef_ = maps.reshape(-1, maps.shape[-1]).T
-        self.history_ = result.history
-        self.n_iter_ = result.epochs
+        self.history_ = history
+        self.n_iter_ = epochs
 
     def _logits(self, nodes: Any) -> np.ndarray:
         check_is_fitted(self, "model_")

@@ -23,13 +23,15 @@ from hoplite.models import (
     usual_options,
 )
 from hoplite.preparation import TableOptions
+from hoplite.strategies import STRATEGIES
 
 FEW = 2  # models that have a setting: they are named in its help
 USUAL_MODEL = ModelConfig().model
 ModelOption = Annotated[
     str,
     typer.Option(
-        help=f"{', '.join([*MODELS][:-1])} or {[*MODELS][-1]}, or your own as PACKAGE.MODULE:CLASS."
+        help=f"{', '.join([*MODELS][:-1])} or {[*MODELS][-1]}, or your own as "
+        f"PACKAGE.MODULE:CLASS; of train also {', '.join(STRATEGIES)}, which chooses one."
     ),
 ]
 Command = TypeVar("Command", bound=Callable[..., None])
@@ -102,7 +104,8 @@ def know_model(arguments: Sequence[str]) -> None:
     for argument, value in zip(arguments, [*arguments[1:], ""], strict=True):
         if argument.startswith("--model="):
             argument, value = argument.split("=", 1)
-        if argument == "--model" and value and not value.startswith("-") and value not in MODELS:
+        known = value.startswith("-") or value in MODELS or value in STRATEGIES
+        if argument == "--model" and value and not known:
             if ":" in value:
                 sys.path.append(str(Path.cwd()))
             with suppress(*[ConfigError] if "--help" in arguments else []):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,19 +22,23 @@ from hoplite.cli.console import (
     print_line,
     print_table,
     report_and_fail,
+    steps_bar,
     training_bar,
 )
 from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
-from hoplite.errors import HopliteError, plural
+from hoplite.errors import ConfigError, HopliteError, plural
 from hoplite.models import split_options
 from hoplite.processes import held
 from hoplite.stopping import stopping
+from hoplite.strategies import STRATEGIES
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
+    from hoplite.selection import AutoResult
     from hoplite.training import TrainingResult
 
 LARGE = 1000  # figures in units of the labels may be of any size
 MOST_CLASSES = 20  # that are told one by one
+MOST_TRIED = 20  # candidates, likewise
 
 
 @with_settings(defaults=True)
@@ -40,6 +46,14 @@ def train(
     dataset: DatasetArgument,
     model: ModelOption = USUAL_MODEL,
     seeds: Annotated[int, typer.Option(min=1, help="Number of runs: seeds 0, 1, 2, ...")] = 5,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="Of auto: wall time such as 60s, 5m or 1h.", show_default="60s"),
+    ] = None,
+    trials: Annotated[
+        str | None,
+        typer.Option(help="Of auto: how many candidates instead, or 48/16/6 for each rung."),
+    ] = None,
     split_seed: SplitSeedOption = 0,
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
@@ -61,10 +75,26 @@ def train(
 ) -> None:
     """Train a model on DATASET and score it on the test nodes.
 
+    With --model auto the models are tried and one is chosen on the validation nodes; --out/auto
+    keeps what was tried, and the same command goes on where it was.
+
     Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
     """
     tables = table_options(settings)
     options = {name: value for name, value in settings.items() if value is not None}
+    reading = {"seed": split_seed, "split": split_index, "structural": structural, **tables}
+    if model in STRATEGIES:
+        if memory is not None:
+            raise ConfigError(f"--memory is for hop stores, which {model} does not read.")
+        bounds = {"budget": budget, "trials": trials, "seeds": seeds, "threads": threads}
+        _choose(dataset, model, reading, options | bounds, out, overwrite=overwrite, json=json)
+        return
+    if budget is not None or trials is not None:
+        given = "--budget" if trials is None else "--trials"
+        raise ConfigError(
+            f"{given} is for a choice among models, not for {model}; leave it out, or give "
+            f"--model {' or '.join(STRATEGIES)}."
+        )
     if not Path(dataset, "manifest.json").is_file():  # the rest comes from a store's manifest
         split_options(model, options)  # wrong settings are told before any work
     from hoplite import open_data, set_num_threads  # only now: importing torch takes a second
@@ -78,8 +108,7 @@ def train(
             check_target(out, overwrite=overwrite)  # before hours of training, not after
         if threads is not None:
             set_num_threads(threads)
-        reading = {"split": split_index, "structural": structural, **tables}
-        data = open_data(dataset, seed=split_seed, **reading)
+        data = open_data(dataset, **reading)
         bar = (
             training_bar(f"{data.name} {model}, {plural(seeds, 'seed')}")
             if speaks
@@ -92,10 +121,55 @@ def train(
         _tell(result, out, overwrite=overwrite, json=json)
 
 
-def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bool) -> None:
+def _choose(
+    dataset: str,
+    model: str,
+    reading: dict[str, Any],
+    options: dict[str, Any],
+    out: Path | None,
+    *,
+    overwrite: bool,
+    json: bool,
+) -> None:
+    """Run the strategy that is called ``model``, within its time: all of this process's."""
+    import psutil
+
+    begun = psutil.Process().create_time()
+    from hoplite import open_data, set_num_threads
+    from hoplite.models.saved import check_target
+
+    if out is not None:
+        check_target(out, overwrite=overwrite)
+    if (threads := options.pop("threads")) is not None:
+        set_num_threads(threads)
+    run = import_module(STRATEGIES[model].module).run
+    data = open_data(dataset, **reading)
+    with steps_bar(f"{data.name} {model}") as progress:
+        found = run(
+            data,
+            out=out,
+            anew=overwrite,
+            progress=progress,
+            spent=max(0.0, time.time() - begun),
+            **options,
+        )
+    _tell(found.trained, out, overwrite=overwrite, json=json, found=found)
+
+
+def _tell(
+    result: TrainingResult,
+    out: Path | None,
+    *,
+    overwrite: bool,
+    json: bool,
+    found: AutoResult | None = None,
+) -> None:
+    """Save and print the result, and how it was ``found`` if it was chosen among models."""
     from hoplite.training.results import number
 
     summary, failure = result.summary(), None
+    if found is not None:
+        summary["auto"] = found.summary()
     preparation = result.graph.preparation
     if preparation is not None and (told := preparation.summary()):
         summary["prepared"] = told
@@ -117,8 +191,35 @@ def _tell(result: TrainingResult, out: Path | None, *, overwrite: bool, json: bo
     if json:
         print_json(summary)
     else:
+        if found is not None:
+            _print_choice(found)
         _print(result, summary)
     report_and_fail(failure)
+
+
+def _print_choice(found: AutoResult) -> None:
+    """What was tried and why one was chosen."""
+    shown = found.tried[:MOST_TRIED]
+    rows = [
+        [
+            f"{'> ' if one.chosen else ''}{one.candidate}",
+            str(one.rung),
+            found.monitor.shown(one.val),
+            str(one.seeds),
+            f"{one.seconds:.1f}",
+        ]
+        for one in shown
+    ]
+    columns = ["candidate", "rung", f"val {found.monitor.title}", "seeds", "seconds"]
+    print_table(f"tried, rungs of {found.trials}", columns, rows)
+    if len(found.tried) > len(shown):
+        print_line(f"And {len(found.tried) - len(shown)} more, which --json tells.")
+    print_line(f"Why: {found.why}")
+    for told in found.shortened:
+        print_line(f"Time: {told}")
+    for told in found.left_out:
+        print_line(f"Left out: {told}")
+    print_line(f"Again: --trials {found.trials} gives the same choice")
 
 
 def _spread(found: dict[str, Any], show: Callable[[Any], str], runs: int) -> str:

@@ -3,6 +3,7 @@
     config.json            settings, names, and the SHA-256 of the weights
     weights.safetensors
     result.json            the figures of the training, if they were given
+    auto/                  how it was chosen, if it was; not touched here
 
 Three files cannot be replaced in one step, so a save goes through a sub-folder NEW:
 
@@ -52,6 +53,7 @@ FORMATS = (1, 2)  # earlier versions read 1 alone, the classes that they know
 CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE = "config.json", "weights.safetensors", "result.json"
 NEW, UNFINISHED = ".hoplite-new", ".hoplite-new.tmp"
 NO_RESULT, REPLACED = "no-result", "replaced"
+CHOICE = "auto"  # the folder in which a choice among models is kept, beside the chosen one
 VISIBLE = {CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE}
 # What earlier versions left in a folder when they were killed.
 EARLIER = re.compile(
@@ -111,7 +113,7 @@ def check_target(folder: str | Path, *, overwrite: bool) -> Path:
     replaced.
     """
     given, folder = Path(folder), Path(os.path.realpath(folder))
-    if _names(given) - VISIBLE:
+    if _names(given) - VISIBLE - {CHOICE}:
         with _held(folder), contextlib.suppress(OSError):
             _settle(folder)
     _check_free(given, overwrite)
@@ -131,7 +133,7 @@ def _names(folder: Path) -> set[str]:
         raise ModelFileError(f"{folder} is a file; choose a folder for the model.") from None
     except OSError as error:
         raise ModelFileError(f"{folder} cannot be used: {error.strerror}.") from None
-    own = VISIBLE | {NEW, UNFINISHED}
+    own = VISIBLE | {NEW, UNFINISHED, CHOICE}
     others = sorted(name for name in names - own if not EARLIER.fullmatch(name))
     if others:
         raise ModelFileError(

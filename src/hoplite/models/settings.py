@@ -17,6 +17,7 @@ from hoplite.bases import find_basis
 from hoplite.config import Checked, TrainingConfig, flag_setting
 from hoplite.errors import ConfigError, check_choice, nearest_hint
 from hoplite.preparation import TableOptions
+from hoplite.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from hoplite.graph import Graph
@@ -33,7 +34,7 @@ TAKEN = {
     *("graph", "model", "seeds", "seed", "record_test", "progress", "memory", "team", *TRAINING),
     *("grid", "protocol", "samples", "sample_seed", "workers", "cluster", "export", "fixed"),
     *("dataset", "split_seed", "split_index", "structural", "threads", "out", "overwrite"),
-    *("json", "settings", "help"),
+    *("json", "settings", "help", "budget", "trials"),
     *("kind", "variant", "size", "basis_title", "fitted", "as_dict", "from_dict"),
 }
 # the order in which ModelConfig takes settings without their names
@@ -146,6 +147,8 @@ def register_model(model: ModelClass) -> ModelClass:
     name, place = getattr(model, "name", None), (model.__module__, model.__qualname__)
     if not isinstance(name, str) or not name.isidentifier():
         raise ConfigError(f"the name of {place[1]} is {name!r}; give it one of letters and digits.")
+    if name in STRATEGIES:
+        raise ConfigError(f"the name {name!r} belongs to Hoplite; choose another.")
     there = MODELS.get(name)
     if there is not None and (there.__module__, there.__qualname__) != place:
         raise ConfigError(f"the name {name!r} belongs to {there.__module__}; choose another.")
@@ -179,6 +182,8 @@ def find_model(name: str) -> type[Model]:
     >>> find_model("lgc").title
     'LGC'
     """
+    if isinstance(name, str) and name in STRATEGIES:
+        raise ConfigError(STRATEGIES[name].instead)
     if not isinstance(name, str) or name in MODELS:
         return MODELS[check_choice("model", name, MODELS)]
     if ":" in name:

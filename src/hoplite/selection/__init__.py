@@ -1,6 +1,7 @@
 """Model selection: which settings are tried, how they are compared, what is kept of each trial."""
 
 from hoplite.selection.cells import full_options
+from hoplite.selection.halving import AutoResult, auto
 from hoplite.selection.ledger import Ledger
 from hoplite.selection.ranking import (
     PROTOCOLS,
@@ -15,10 +16,12 @@ from hoplite.selection.space import Space, parse_space, read_space
 
 __all__ = [
     "PROTOCOLS",
+    "AutoResult",
     "Ledger",
     "SearchProgress",
     "SearchResult",
     "Space",
+    "auto",
     "choose",
     "full_options",
     "parse_space",

@@ -81,7 +81,7 @@ def rank(ledger: Ledger, protocol: str) -> list[Candidate]:
     test = check_protocol(protocol) == "test"
     if ledger.waiting(test=test):
         raise LedgerError(f"the search in {ledger.folder} is not finished; run it again first.")
-    found = _candidates(ledger, test)
+    found = candidates(ledger, test)
     if all(candidate.lost == len(candidate.val) for candidate in found):
         raise HopliteError(
             f"every run of the search in {ledger.folder} diverged, so there is nothing to choose; "
@@ -89,10 +89,17 @@ def rank(ledger: Ledger, protocol: str) -> list[Candidate]:
         )
     if test:
         return sorted(found, key=lambda c: (c.lost, -_exact(c.test), -_exact(c.val), c.val_loss))
-    return sorted(found, key=lambda c: (c.lost, -_exact(c.scores or c.val), c.val_loss))
+    return sorted(found, key=by_validation)
 
 
-def _candidates(ledger: Ledger, test: bool) -> list[Candidate]:
+def by_validation(candidate: Candidate) -> tuple[float, float, float]:
+    """What sorts candidates, those of several ledgers too, the best first."""
+    score = _exact(candidate.scores or candidate.val)
+    return candidate.lost, -score, candidate.val_loss
+
+
+def candidates(ledger: Ledger, test: bool = False) -> list[Candidate]:
+    """The configurations that have finished runs, in the order of the ledger."""
     runs = ledger.runs(test=test)
     hidden = ledger.test_accuracies() if test else []
     numbers: dict[int, list[int]] = {}

@@ -128,7 +128,7 @@ def run_search(
     """
     check_number("workers", workers, 1, 1024, whole=True)
     test = check_protocol(protocol) == "test"
-    _check_split(graph, test)
+    check_validated(graph, test)
     name, seeds, folder = find_model(model).name, as_seeds(seeds), Path(folder)
     tell = progress or (lambda state: None)
     if screen is not None:
@@ -200,7 +200,8 @@ def _train(
     return ledger
 
 
-def _check_split(graph: Graph, test: bool) -> None:
+def check_validated(graph: Graph, test: bool = False) -> None:
+    """GraphError unless the split has training and validation nodes (for ``test``, test too)."""
     needed = ("train", "val", "test") if test else ("train", "val")
     for part in needed:
         if not getattr(graph.split, part).size:

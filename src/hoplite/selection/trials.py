@@ -1,0 +1,206 @@
+"""The candidates of ``auto``: a TOML file of tables, each a model with values of its settings.
+
+    [[try]]
+    model = "ppr"
+    hops = 10
+    weight_decay = [1e-5, 5e-4]
+
+A table is the product of its lists, the last key varying fastest. The order of the tables is the
+order of trial: whoever tries N candidates tries the first N. Keys are the options of ``train``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from hoplite.errors import ConfigError, GridError, nearest_hint
+from hoplite.files import read_regular
+from hoplite.graph import Graph
+from hoplite.models import Model, all_settings, build_model, find_model, split_options
+from hoplite.selection.cells import full_options
+from hoplite.selection.dimensions import (
+    MOST_CONFIGURATIONS,
+    Choices,
+    count_configurations,
+    list_configurations,
+    read_dimension,
+    shorten,
+)
+from hoplite.selection.space import MOST_BYTES
+from hoplite.tasks import task_of
+
+TABLES = "try"
+BUILT_IN = "auto"
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One candidate: options of ``train`` for ``model``."""
+
+    position: int  # in the order of trial
+    table: int  # of the file, from 0
+    model: str
+    options: dict[str, Any]
+    told: tuple[str, ...] = ()  # the options that its table gives
+
+    def __str__(self) -> str:
+        """What tells it from the others.
+
+        >>> str(Trial(0, 0, "ppr", {"hops": 10, "weight_decay": 1e-5}, ("hops", "weight_decay")))
+        'ppr: hops 10, weight decay 1e-05'
+        """
+        shown = (f"{name.replace('_', ' ')} {_shown(self.options[name])}" for name in self.told)
+        return f"{self.model}: {', '.join(shown)}".removesuffix(": ")
+
+    def simplicity(self, graph: Graph) -> tuple[int, int, int]:
+        """The smaller, the simpler: numbers that are learned, then hops, then place in the file.
+
+        A map of d features to m outputs is d m numbers, and a filter is a few; so a fixed filter is
+        simpler than a learned one, that simpler than one for every class, and hop blocks, a map for
+        every hop, are the least simple.
+        """
+        built = self.built(graph)
+        learned = sum(math.prod(shape) for shape in built.shapes().values())
+        return learned, built.config.hops, self.position
+
+    def built(self, graph: Graph) -> Model:
+        """The model; ConfigError if it is not one for this graph."""
+        config, _ = split_options(self.model, self.options)
+        outputs = task_of(graph.labels).outputs(graph.labels, graph.class_names)
+        return build_model(config, graph.num_features, outputs, graph.relation_weights)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def list_trials(
+    source: str | Path | None = None, fixed: Mapping[str, Any] | None = None
+) -> tuple[list[Trial], list[str]]:
+    """The candidates of a file, those that come with Hoplite if none is given, in their order.
+
+    ``fixed`` options replace the file's wherever the model has them. What they make equal is tried
+    once, and what cannot be with them is left out: why is the second value.
+
+    >>> trials, _ = list_trials()
+    >>> trials[0].model, trials[0].options["hops"]
+    ('sgc', 0)
+    """
+    fixed = dict(fixed or {})
+    _check_fixed(fixed)
+    name, text = _read(source)
+    listed = _parse(text, name)
+    models = list(dict.fromkeys(model for model, _ in listed))
+    for option in fixed:
+        if not any(option in find_model(model).settings() for model in models):
+            raise ConfigError(
+                f"{option} is given, but none of the candidates has it ({', '.join(models)}); "
+                "leave it out, or train a model that has it."
+            )
+    trials: dict[Any, Trial] = {}
+    errors: list[tuple[str, ConfigError]] = []
+    tables = [(t, model, options) for t, (model, table) in enumerate(listed) for options in table]
+    for t, model, options in tables:
+        own = find_model(model).settings()
+        chosen = options | {option: value for option, value in fixed.items() if option in own}
+        try:
+            full = full_options(model, chosen)
+        except ConfigError as error:
+            if not fixed or not _works(model, options):
+                raise GridError(f"candidates {name}, {model}: {error}") from error
+            errors.append((f"{model}: {error}", error))
+            continue
+        key = model, tuple((option, repr(value)) for option, value in full.items())
+        if key not in trials:
+            trials[key] = Trial(len(trials), t, model, chosen, tuple(options))
+    if not trials:
+        raise errors[0][1]
+    return list(trials.values()), list(dict.fromkeys(told for told, _ in errors))
+
+
+def possible(trials: Sequence[Trial], graph: Graph) -> tuple[list[Trial], list[str]]:
+    """Those of ``trials`` whose model knows the graph's relations, and why others are left out."""
+    found: list[Trial] = []
+    errors: dict[str, ConfigError] = {}
+    for trial in trials:
+        try:
+            trial.built(graph)
+        except ConfigError as error:
+            errors[f"{trial.model}: {error}"] = error
+        else:
+            found.append(replace(trial, position=len(found)))
+    if not found:
+        raise next(iter(errors.values()))
+    return found, list(errors)
+
+
+def _works(model: str, options: Mapping[str, Any]) -> bool:
+    try:
+        split_options(model, options)
+    except ConfigError:
+        return False
+    return True
+
+
+def _check_fixed(fixed: Mapping[str, Any]) -> None:
+    """ConfigError for an option that is unknown, or whose value no model takes."""
+    known = all_settings()
+    for name, value in fixed.items():
+        if name not in known:
+            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
+        known[name].metadata["check"](name, value)
+
+
+def _read(source: str | Path | None) -> tuple[str, str]:
+    if source is None:
+        file = resources.files("hoplite.selection") / "grids" / f"{BUILT_IN}.toml"
+        return BUILT_IN, file.read_text(encoding="utf-8")
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(f"candidates is a {type(source).__name__}; give the path of a file.")
+    try:
+        return str(source), read_regular(Path(source), MOST_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as error:  # ValueError: also a path with a null character
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"candidates {str(source)!r} cannot be read: {why}; give the path of a TOML file in "
+            "UTF-8."
+        ) from error
+
+
+def _parse(text: str, name: str) -> list[tuple[str, list[dict[str, Any]]]]:
+    """For every table its model and its configurations."""
+    try:
+        content = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise GridError(f"candidates {name} is not valid TOML: {error}.") from error
+    tables = content.pop(TABLES, None)
+    content.pop("note", None)
+    if content or not isinstance(tables, list) or not all(isinstance(t, dict) for t in tables):
+        what = f"has {shorten(min(content))}" if content else "has none"
+        raise GridError(
+            f"candidates {name} {what}; give tables [[{TABLES}]], and nothing else but a note."
+        )
+    found = []
+    for number, table in enumerate(tables):
+        where = f"candidates {name}, table {number + 1}"
+        if not isinstance(table.get("model"), str):
+            raise GridError(f"{where} has no model; add one, such as model = 'ppr'.")
+        given = {key: value for key, value in table.items() if key != "model"}
+        model = find_model(table["model"]).name
+        dimensions = {key: read_dimension(key, value, where) for key, value in given.items()}
+        for key, dimension in dimensions.items():
+            if not isinstance(dimension, Choices):
+                raise GridError(f"{where}: {key} is a distribution; list its values.")
+        if count_configurations([dimensions]) > MOST_CONFIGURATIONS:
+            raise GridError(f"{where} has more than {MOST_CONFIGURATIONS:,} candidates; list less.")
+        found.append((model, list_configurations([dimensions])[0]))
+    return found
