@@ -42,7 +42,7 @@ from hoplite.models import (
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
 from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.propagation.engine import Propagation
-from hoplite.propagation.relations import propagation_of
+from hoplite.propagation.relations import propagation_for
 from hoplite.tasks import Task, find_task, task_of
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import (
@@ -138,9 +138,7 @@ class NodeEstimator(BaseEstimator):
         sets = {"train": train} | ({} if val is None else {"val": val})
         sets = weighted_sets(sets, task, training_config, texts)
         each = checked_weights(sample_weight, len(train))
-        propagation = propagation_of(
-            graph, model_config.operator, model_config.basis, model_config.hops
-        )
+        propagation = propagation_for(graph, model_config)
         (result,) = fit_runs(
             build_model(model_config, graph.num_features, len(names), graph.relation_weights),
             propagation,
@@ -188,7 +186,7 @@ class NodeEstimator(BaseEstimator):
         graph = aligned_graph(
             graph, model.num_features, model.feature_names, model.loop_weight, model.relations
         )
-        propagation = propagation_of(graph, config.operator, config.basis, config.hops)
+        propagation = propagation_for(graph, config)
         return model.logits_from(propagation)[nodes]
 
 

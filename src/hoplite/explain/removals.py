@@ -106,10 +106,15 @@ def flips(
         raise ConfigError("the model knows one class only, so no removal changes a prediction.")
     whole = ExactModel(model, data, None if memory is None else parse_bytes(memory))
     index = node_index(whole.data, node)
-    if whole.trained.relations:
+    if whole.trained.parts_:
         raise NoRemovals(
-            "the model has an operator for each direction or type of edges, and removals are "
-            "computed for one operator alone."
+            "the model has an operator for each direction or type of edges, or channel, and "
+            "removals are computed for one operator alone."
+        )
+    if not find_operator(model.config.operator).symmetric:
+        raise NoRemovals(
+            f"the model's operator {model.config.operator} is not symmetric, and removals are "
+            "computed for those that are."
         )
     nodes, exact = _within_reach(whole, index)
 

@@ -30,9 +30,9 @@ TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 TAKEN = {
     *("graph", "model", "seeds", "seed", "record_test", "progress", "memory", "team", *TRAINING),
     *("grid", "protocol", "samples", "sample_seed", "workers", "cluster", "export", "fixed"),
-    *("dataset", "split_seed", "split_index", "structural", "threads", "out", "overwrite"),
-    *("json", "settings", "help"),
-    *("kind", "variant", "size", "as_dict", "from_dict"),
+    *("dataset", "split_seed", "split_index", "structural", "link", "threads", "out"),
+    *("overwrite", "json", "settings", "help"),
+    *("kind", "operators", "variant", "size", "as_dict", "from_dict"),
 }
 # the order in which ModelConfig takes settings without their names
 PLACES = ("model", "hops", "operator", "basis", "start", "gate", "hidden", "heads", "bias")
@@ -85,6 +85,11 @@ class ModelConfig(Checked, metaclass=_ByName):
     def model(self) -> str:
         """The name of the model."""
         return self.kind.name
+
+    @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators whose hops it reads side by side: one, but of models with channels."""
+        return (self.operator,)
 
     @property
     def variant(self) -> str | None:
