@@ -296,7 +296,9 @@ def test_other_graphs_at_prediction() -> None:
 @pytest.mark.parametrize("model", ["sgc", "egc", "hlgc", "gcn", "gat", "jacobiconv"])
 def test_models_of_one_operator_say_so(model: str) -> None:
     graph = arcs_graph(np.random.default_rng(0))
-    with pytest.raises(ConfigError, match=rf"\(call:out, .*\), and {model} has one .*; use lgc or blocks"):
+    with pytest.raises(
+        ConfigError, match=rf"\(call:out, .*\), and {model} has one .*; use lgc or blocks"
+    ):
         hoplite.train(graph, model, epochs=1)
 
 

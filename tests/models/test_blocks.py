@@ -172,8 +172,9 @@ def test_no_relations_are_one_undirected_type() -> None:
     ends = np.column_stack([entries.row[upper], entries.col[upper]])
     weights = entries.data[upper]
     plain, typed = (
-        Graph.from_edges(ends, graph.features, graph.labels, weights=weights, split=graph.split,
-                         types=types)  # fmt: skip
+        Graph.from_edges(
+            ends, graph.features, graph.labels, weights=weights, split=graph.split, types=types
+        )
         for types in (None, ["t"] * len(ends))
     )
     for options in ({"dropout": 0.4}, {"batch": 3, "dropout": 0.0}, {"order": "weights-first"}):
@@ -243,9 +244,7 @@ def test_searched_and_fitted(tmp_path: Path) -> None:
     found = hoplite.search(graph, "blocks", out=tmp_path / "s", **options)
     assert hoplite.search(graph, "blocks", out=tmp_path / "s", **options).val == found.val
     nodes = graph.split.train
-    fitted = hoplite.HopBlocksClassifier(
-        graph, hops=1, channels="adjacency,random_walk", epochs=3
-    )
+    fitted = hoplite.HopBlocksClassifier(graph, hops=1, channels="adjacency,random_walk", epochs=3)
     fitted.fit(nodes, graph.labels[nodes])
     np.testing.assert_allclose(
         fitted.predict_proba(nodes), fitted.model_.predict_proba(graph)[nodes], rtol=1e-6
@@ -265,7 +264,7 @@ def test_searched_and_fitted(tmp_path: Path) -> None:
 def test_bad_channels(channels: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         ModelConfig("blocks", channels=channels)
-    with pytest.raises(ConfigError, match="channels is .* but lgc has no channels|channels"):
+    with pytest.raises(ConfigError, match="channels"):
         hoplite.train("cora", "lgc", channels=channels)
 
 

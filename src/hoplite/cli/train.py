@@ -13,6 +13,7 @@ import typer
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
+    LinkOption,
     SplitIndexOption,
     SplitSeedOption,
     StructuralOption,
@@ -43,6 +44,7 @@ def train(
     split_seed: SplitSeedOption = 0,
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
+    link: LinkOption = False,
     memory: Annotated[
         str | None,
         typer.Option(help="For a store: peak memory of the process.", show_default="4GB"),
@@ -78,7 +80,7 @@ def train(
             check_target(out, overwrite=overwrite)  # before hours of training, not after
         if threads is not None:
             set_num_threads(threads)
-        reading = {"split": split_index, "structural": structural, **tables}
+        reading = {"split": split_index, "structural": structural, "link": link, **tables}
         data = open_data(dataset, seed=split_seed, **reading)
         bar = (
             training_bar(f"{data.name} {model}, {plural(seeds, 'seed')}")

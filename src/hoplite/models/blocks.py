@@ -74,7 +74,7 @@ class HopBlocks(Polynomial):
     @dataclass(frozen=True)
     class Settings(PolynomialSettings):
         basis: str = basis_setting()
-        channels: str = setting(  # noqa: RUF009 - it makes a field
+        channels: str = setting(
             "",
             "Operators whose hops stand side by side, such as renormalized,random_walk; only "
             "--operator if not given.",
