@@ -207,7 +207,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     classes_ : the distinct values of y, sorted
     coefficients_ : (hops + 1,) the filter in the model's basis; 1 of hop blocks and JacobiConv
     coef_ : (classes, features) the learned weights, Theta transposed; of hop blocks (classes,
-        (hops + 1) features), hop 0 first
+        (hops + 1) features), hop 0 first, then those of every one of ``model_.parts_``
     model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
         its classes have the graph's names, otherwise those that ``str`` gives y's values
     history_ : loss and accuracy per epoch
