@@ -68,12 +68,18 @@ def dense_operator(graph: Graph, name: str) -> np.ndarray:
     degrees = weights.sum(axis=1)
     normal = np.zeros_like(weights)
     for i, j in np.argwhere(weights):
-        normal[i, j] = weights[i, j] / np.sqrt(degrees[i] * degrees[j])
+        other = degrees[i] if name == "random_walk" else degrees[j]
+        normal[i, j] = weights[i, j] / np.sqrt(degrees[i] * other)
     return np.eye(len(weights)) - normal if name == "laplacian" else normal
 
 
 def dense_basis(graph: Graph, operator: str, basis: str, hops: int) -> list[np.ndarray]:
-    """p_0(S) .. p_k(S) from the eigendecomposition of S."""
+    """p_0(S) .. p_k(S) from the eigendecomposition of S; D^-1 A is similar to D^-1/2 A D^-1/2."""
+    if operator == "random_walk":
+        degrees = graph.adjacency.toarray().astype(np.float64).sum(axis=1)
+        roots = np.sqrt(np.where(degrees > 0, degrees, 1.0))
+        twin = dense_basis(graph, "adjacency", basis, hops)
+        return [p * roots / roots[:, None] for p in twin]
     values, vectors = np.linalg.eigh(dense_operator(graph, operator))
     if operator == "laplacian" and basis != "monomial":
         values = values - 1

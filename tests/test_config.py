@@ -26,6 +26,7 @@ OTHER = {
     "gamma": 0.5,
     "alpha": 0.3,
     "time": 1.5,
+    "channels": "adjacency,laplacian",
     "bias": True,
     "order": "weights-first",
     "output_dropout": 0.4,

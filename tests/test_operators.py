@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hoplite import ConfigError, Graph
 from hoplite.csr_rows import CsrMemory
-from hoplite.operators import OPERATORS, Operator, find_operator
+from hoplite.operators import OPERATORS, SYMMETRIC, Operator, find_operator
 
 
 @pytest.mark.parametrize("name", OPERATORS)
@@ -44,6 +44,23 @@ def test_isolated_node():
     np.testing.assert_array_equal(last["adjacency"], [0, 0, 0])
     np.testing.assert_array_equal(last["laplacian"], [0, 0, 1])
     np.testing.assert_array_equal(last["renormalized"], [0, 0, 1])
+    np.testing.assert_array_equal(last["random_walk"], [0, 0, 0])
+
+
+def test_a_random_walk(graphs):
+    """Rows sum to 1 (0 if isolated); the eigenvalues are those of its symmetric twin."""
+    graph = graphs(weighted=True)
+    walk = find_operator("random_walk")
+    matrix, degrees = walk.matrix(graph).toarray(), graph.adjacency.sum(axis=1)
+    assert (degrees == 0).any()
+    assert abs(matrix - matrix.T).max() > 0.01
+    np.testing.assert_allclose(matrix.sum(axis=1), degrees > 0, atol=1e-12)
+    twin = walk.similar.matrix(graph).toarray()
+    ours, theirs = np.linalg.eigvals(matrix), np.linalg.eigvalsh(twin)
+    np.testing.assert_allclose(np.sort(ours.real), theirs, atol=1e-9)
+    assert abs(ours.imag).max() < 1e-9
+    with pytest.raises(ConfigError, match=r"is 'random_walk', which is not symmetric.*; use renor"):
+        walk.norm(graph)
 
 
 def test_graph_without_edges():
@@ -59,7 +76,7 @@ def test_invariants(graphs, seed, n, density):
     roots = np.sqrt(graph.adjacency.sum(axis=1))
     laplacian = find_operator("laplacian").matrix(graph)
     np.testing.assert_allclose(laplacian @ roots, 0, atol=1e-12)  # L sqrt(d) = 0
-    for name in OPERATORS:
+    for name in SYMMETRIC:
         operator = find_operator(name)
         matrix = operator.matrix(graph)
         values = np.linalg.eigvalsh(matrix.toarray())

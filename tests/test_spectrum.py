@@ -33,7 +33,7 @@ def test_exact_is_the_smoothed_eigenvalues(graphs, dense, operator, dtype):
     graph = graphs(60, 2, dtype=dtype)
     grid, density = spectral_density(graph, operator, points=101, moments=120)
     assert np.array_equal(grid, np.linspace(*OPERATORS[operator].spectrum, 101))
-    values = np.linalg.eigvalsh(dense.operator(graph, operator))
+    values = np.linalg.eigvals(dense.operator(graph, operator)).real
     expected = smoothed(values, grid, OPERATORS[operator].spectrum, 6 / 120)
     tolerance = 1e-9 if dtype == np.float64 else 1e-4
     np.testing.assert_allclose(density, expected, rtol=0, atol=tolerance)
@@ -62,9 +62,9 @@ def test_moments_are_traces(graphs, dense, operator, count):
         def choice(self, signs, shape):
             return hadamard
 
-    mapped = OPERATORS[operator].matrix(graph, basis="chebyshev")
+    mapped = OPERATORS[operator].similar.matrix(graph, basis="chebyshev")
     matrix = SparseMatrix.from_scipy(mapped, symmetric=True)
-    values = np.linalg.eigvalsh(dense.operator(graph, operator)) - (operator == "laplacian")
+    values = np.linalg.eigvals(dense.operator(graph, operator)).real - (operator == "laplacian")
     traces = np.polynomial.chebyshev.chebvander(values, count - 1).mean(axis=0)
     found = _moments(matrix, count, 16, Columns())
     np.testing.assert_allclose(found, traces, atol=1e-10)

@@ -30,9 +30,10 @@ from hoplite.datasets.tables import (
     read_edges,
 )
 from hoplite.datasets.text_keys import IdIndex
-from hoplite.errors import ConfigError, DatasetError, HopliteWarning
+from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
 from hoplite.graph import Graph, Split
 from hoplite.labels import kind_of, known_labels
+from hoplite.link import links_among
 from hoplite.node_data import NodeData
 from hoplite.preparation import LIST, Preparation, chosen_preparation
 from hoplite.structural import structural_count, structural_names, with_structural
@@ -96,6 +97,11 @@ def extended(
     """
     if tables is None:
         graph.refuse_relations("adding nodes without its tables")
+    if links_among(graph.feature_names) is not None:
+        raise GraphError(
+            "the graph has links as features, which are those of its own nodes, so none can be "
+            "added; train a model without link, or load the grown graph and train again."
+        )
     count = structural_count(graph.feature_names)
     if count is not None:  # they change with the edges
         own = graph.num_features - len(structural_names(count))

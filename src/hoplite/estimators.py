@@ -43,7 +43,7 @@ from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, cl
 from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.fitted import fitted_basis
-from hoplite.propagation.relations import propagation_of
+from hoplite.propagation.relations import propagation_for
 from hoplite.tasks import Task, find_task, task_of
 from hoplite.training.loop import fit_runs
 from hoplite.training.runs import (
@@ -139,9 +139,7 @@ class NodeEstimator(BaseEstimator):
         sets = {"train": train} | ({} if val is None else {"val": val})
         sets = weighted_sets(sets, task, training_config, texts)
         each = checked_weights(sample_weight, len(train))
-        propagation = propagation_of(
-            graph, model_config.operator, model_config.basis, model_config.hops
-        )
+        propagation = propagation_for(graph, model_config)
         (result,) = fit_runs(
             build_model(model_config, graph.num_features, len(names), graph.relation_weights),
             propagation,
@@ -193,7 +191,7 @@ class NodeEstimator(BaseEstimator):
         graph = aligned_graph(
             graph, model.num_features, model.feature_names, model.loop_weight, model.relations
         )
-        propagation = propagation_of(graph, config.operator, config.basis, config.hops)
+        propagation = propagation_for(graph, config)
         return model.logits_from(propagation)[nodes]
 
 
@@ -214,7 +212,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     classes_ : the distinct values of y, sorted
     coefficients_ : (hops + 1,) the filter in the model's basis; 1 of hop blocks and JacobiConv
     coef_ : (classes, features) the learned weights, Theta transposed; of hop blocks (classes,
-        (hops + 1) features), hop 0 first
+        (hops + 1) features), hop 0 first, then those of every one of ``model_.parts_``
     model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
         its classes have the graph's names, otherwise those that ``str`` gives y's values
     history_ : loss and accuracy per epoch

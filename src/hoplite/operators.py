@@ -3,17 +3,19 @@
     adjacency      D^-1/2 A D^-1/2            spectrum in [-1, 1]
     renormalized   D~^-1/2 (A + w I) D~^-1/2  spectrum in [-1, 1], D~ the degrees of A + w I
     laplacian      I - D^-1/2 A D^-1/2        spectrum in [0, 2]
+    random_walk    D^-1 A                     spectrum in [-1, 1], rows sum to 1, not symmetric
 
 w is the graph's ``loop_weight``: the mean weight of its edges, so 1 without weights. All operators
 stay the same if all weights are multiplied by one number: euros and cents give the same model.
 
-An isolated node has D^-1/2 = 0: its adjacency row is zero, and L_ii = renormalized S_ii = 1.
+An isolated node has D^-1/2 = 0: its adjacency and random_walk rows are zero, and L_ii =
+renormalized S_ii = 1.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +24,7 @@ import scipy.sparse as sp
 
 from hoplite.bases import Basis, find_basis
 from hoplite.csr_rows import CsrMemory, CsrRows, row_ranges
-from hoplite.errors import check_choice
+from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph
 from hoplite.relations import Relation
 
@@ -36,12 +38,15 @@ class Operator:
     w is the graph's ``loop_weight``. N is similar to D^-1 (A + loop w I), whose absolute row sums
     are 1 (or 0 at an isolated node), so its eigenvalues lie in [-1, 1], and 1 belongs to the
     smoothest signal, the vector sqrt(d).
+
+    If it is not ``symmetric``, N is D^-1 (A + loop w I) itself, whose smoothest signal is constant.
     """
 
     name: str
     loop: float = 0.0
     shift: float = 0.0
     sign: float = 1.0  # of a low-pass filter's coefficients, from one hop to the next
+    symmetric: bool = True
 
     @property
     def spectrum(self) -> tuple[float, float]:
@@ -50,8 +55,24 @@ class Operator:
 
     @property
     def norm_bound(self) -> float:
-        """An upper bound of the spectral norm ||S||_2 on every graph."""
+        """An upper bound of the spectral norm ||S||_2 on every graph.
+
+        If S is not symmetric, of its largest absolute row sum ||S||_inf instead: ||S||_2 has none.
+        """
         return max(abs(end) for end in self.spectrum)
+
+    @property
+    def similar(self) -> Operator:
+        """The symmetric one with the same eigenvalues on every graph."""
+        return dataclasses.replace(self, symmetric=True)
+
+    def require_symmetric(self, what: str) -> None:
+        """ConfigError unless S is symmetric, which ``what`` needs."""
+        if not self.symmetric:
+            raise ConfigError(
+                f"operator is {self.name!r}, which is not symmetric, and {what} one that is; use "
+                f"{' or '.join(SYMMETRIC)}."
+            )
 
     @property
     def normalized(self) -> Operator:
@@ -59,7 +80,11 @@ class Operator:
         return dataclasses.replace(self, shift=0.0, sign=1.0)
 
     def norm(self, graph: Graph) -> float:
-        """``||S||_2`` of ``graph`` or more, never less; without an edge S is a multiple of I."""
+        """``||S||_2`` of ``graph`` or more, never less; without an edge S is a multiple of I.
+
+        ConfigError if S is not symmetric.
+        """
+        self.require_symmetric("a known spectral norm needs")
         if graph.num_edges:
             return self.norm_bound
         return abs(self.shift + self.sign * self.loop) if graph.num_nodes else 0.0
@@ -126,7 +151,10 @@ class Operator:
         """
         n = adjacency.rows
         left = _roots(adjacency, loop, most_entries)
-        right = left if turned is None else _roots(turned, loop, most_entries)
+        if not self.symmetric:
+            left, right = left * left, np.ones(n)
+        else:
+            right = left if turned is None else _roots(turned, loop, most_entries)
         for start, stop in row_ranges(adjacency, most_entries):
             rows = _weights(adjacency, start, stop, loop)
             rows.data *= np.repeat(self.sign * left[start:stop], np.diff(rows.indptr))
@@ -152,14 +180,17 @@ class Operator:
         return moved
 
 
+Operators = str | Operator | Sequence[str | Operator]  # one, or several side by side
 OPERATORS = {
     operator.name: operator
     for operator in (
         Operator("renormalized", loop=1.0),
         Operator("adjacency"),
         Operator("laplacian", shift=1.0, sign=-1.0),
+        Operator("random_walk", symmetric=False),
     )
 }
+SYMMETRIC = tuple(name for name, operator in OPERATORS.items() if operator.symmetric)
 
 
 def find_operator(name: str | Operator) -> Operator:
@@ -171,6 +202,11 @@ def find_operator(name: str | Operator) -> Operator:
     return (
         name if isinstance(name, Operator) else OPERATORS[check_choice("operator", name, OPERATORS)]
     )
+
+
+def listed(operators: Operators) -> list[str | Operator]:
+    """One or several as a list."""
+    return [operators] if isinstance(operators, str | Operator) else list(operators)
 
 
 def _roots(adjacency: CsrRows, loop: float, most_entries: int) -> np.ndarray:

@@ -90,7 +90,7 @@ def spectral_density(
     n = graph.num_nodes
     if n == 0:
         raise GraphError("the graph has no nodes, so no spectrum; pass a graph with nodes.")
-    chosen = find_operator(operator)
+    chosen = find_operator(operator).similar
     mapped = SparseMatrix.from_scipy(chosen.matrix(graph, basis=MOMENTS_OF), symmetric=True)
     if probes is None and n <= DENSE_NODES:
         nodes, weights = _eigenvalues(mapped), np.full(n, 1 / n)

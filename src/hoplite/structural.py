@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.config import check_number
+from hoplite.config import check_flag, check_number
 from hoplite.csr_rows import mean_weight
 from hoplite.errors import HopliteWarning
 from hoplite.graph import Graph
+from hoplite.link import with_link
 from hoplite.operators import find_operator
 
 NAMES = ("degree", "log degree")
@@ -21,11 +22,15 @@ MOST = 1024  # vectors
 DENSE_NODES = 512  # below that, or for more than a half of all vectors, LAPACK finds them
 
 
-def with_structural(graph: Graph, count: int | None = None) -> Graph:
-    """``graph`` with ``count`` structural features beside its own.
+def with_structural(graph: Graph, count: int | None = None, *, link: bool = False) -> Graph:
+    """``graph`` with ``count`` structural features beside its own, and before them its ``link``.
 
-    If None, a graph without features gets 32, and a warning; any other stays as it is.
+    If None, a graph without features gets 32, and a warning; any other stays as it is. What links
+    are is in :mod:`hoplite.link`.
     """
+    check_flag("link", link)
+    if link:
+        graph = with_link(graph)
     if count is None and graph.num_features:
         return graph
     if count is None:

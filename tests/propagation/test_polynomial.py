@@ -11,9 +11,8 @@ from hoplite.propagation.spmm import SparseMatrix
 
 
 def matrix_of(graph, operator, basis):
-    return SparseMatrix.from_scipy(
-        find_operator(operator).matrix(graph, basis=basis), symmetric=True
-    )
+    chosen = find_operator(operator)
+    return SparseMatrix.from_scipy(chosen.matrix(graph, basis=basis), symmetric=chosen.symmetric)
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

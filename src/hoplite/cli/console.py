@@ -51,6 +51,10 @@ SplitIndexOption = Annotated[
     int | None,
     typer.Option(min=0, help="Which split counts, from 0, of a .npz file that holds several."),
 ]
+LinkOption = Annotated[
+    bool,
+    typer.Option("--link", help="Add the rows of the adjacency to the features (linear LINK)."),
+]
 StructuralOption = Annotated[
     int | None,
     typer.Option(

@@ -12,6 +12,7 @@ import typer
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
+    LinkOption,
     SplitIndexOption,
     SplitSeedOption,
     StructuralOption,
@@ -74,6 +75,7 @@ def search(
     split_seed: SplitSeedOption = 0,
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
+    link: LinkOption = False,
     json: JsonOption = False,
     **settings: Any,
 ) -> None:
@@ -106,7 +108,7 @@ def search(
     from hoplite.selection import train_command
     from hoplite.selection.space import usual_space
 
-    reading = {"structural": structural, **tables}
+    reading = {"structural": structural, "link": link, **tables}
     graph = open_data(dataset, seed=split_seed, split=split_index, **reading).in_memory()
     with search_bar(f"{graph.name} {model}") as progress:
         result = run(

@@ -15,6 +15,7 @@ import typer
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
+    LinkOption,
     SplitIndexOption,
     SplitSeedOption,
     StructuralOption,
@@ -57,6 +58,7 @@ def train(
     split_seed: SplitSeedOption = 0,
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
+    link: LinkOption = False,
     memory: Annotated[
         str | None,
         typer.Option(help="For a store: peak memory of the process.", show_default="4GB"),
@@ -82,7 +84,8 @@ def train(
     """
     tables = table_options(settings)
     options = {name: value for name, value in settings.items() if value is not None}
-    reading = {"seed": split_seed, "split": split_index, "structural": structural, **tables}
+    reading = {"seed": split_seed, "split": split_index, "structural": structural, "link": link}
+    reading |= tables
     if model in STRATEGIES:
         if memory is not None:
             raise ConfigError(f"--memory is for hop stores, which {model} does not read.")

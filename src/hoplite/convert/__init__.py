@@ -14,6 +14,7 @@ from typing import Any
 from hoplite.convert.arrays import from_dgl, from_pyg, from_scipy
 from hoplite.convert.attributes import from_frames, from_igraph, from_networkx, is_frame
 from hoplite.errors import ConfigError
+from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
 from hoplite.structural import count_of_model
 
@@ -46,6 +47,7 @@ def converted(source: Any, *, seed: int = 0, prepare: Any = None, **options: Any
         return source
     if options.get("structural") is None:  # those of a model
         options["structural"] = count_of_model(prepare)
+    options["link"] = options.get("link", False) or link_of_model(prepare)
     if (library is None or library in COLUMNS) and prepare is not None:
         options["prepare"] = prepare
     if library is None:

@@ -33,6 +33,7 @@ def from_scipy(
     split: Split | None = None,
     seed: int = 0,
     structural: int | None = None,
+    link: bool = False,
     task: str | None = None,
     directed: bool = False,
     **names: Any,
@@ -50,15 +51,15 @@ def from_scipy(
     classes, class_names = coded_labels(labels, task)
     options: dict[str, Any] = {"class_names": class_names} | names
     graph = Graph(matrix, features, classes, split=split, relations=relations, **options)
-    return finished(graph.for_task(task), seed, structural)
+    return finished(graph.for_task(task), seed, structural, link)
 
 
-def finished(graph: Graph, seed: int, structural: int | None) -> Graph:
+def finished(graph: Graph, seed: int, structural: int | None, link: bool) -> Graph:
     """With a split if there are labels and none is given, and features if there are none."""
     known = known_labels(graph.labels).any()
     if known and not any(graph.split.sizes().values()):
         graph = graph.with_split(stratified_split(graph.labels, seed))
-    return with_structural(graph, structural)
+    return with_structural(graph, structural, link=link)
 
 
 def coded_labels(
@@ -102,6 +103,7 @@ def from_pyg(
     split: int | None = None,
     seed: int = 0,
     structural: int | None = None,
+    link: bool = False,
     task: str | None = None,
     directed: bool = False,
     type: str | None = None,
@@ -126,7 +128,7 @@ def from_pyg(
     masks = {part: data.get(f"{part}_mask") for part in PARTS}
     return _tensors_graph(
         pairs, weights, data.get("x"), data.get("y"), masks, data.num_nodes, split, seed,
-        structural, task, directed=directed, types=_edge_types(data, type),
+        structural, link, task, directed=directed, types=_edge_types(data, type),
     )  # fmt: skip
 
 
@@ -139,6 +141,7 @@ def from_dgl(
     split: int | None = None,
     seed: int = 0,
     structural: int | None = None,
+    link: bool = False,
     task: str | None = None,
     directed: bool = False,
     type: str | None = None,
@@ -150,7 +153,7 @@ def from_dgl(
     masks = {part: values.get(f"{part}_mask") for part in PARTS}
     return _tensors_graph(
         torch.stack(graph.edges()), edge_values.get(weight), values.get(features),
-        values.get(label), masks, graph.num_nodes(), split, seed, structural, task,
+        values.get(label), masks, graph.num_nodes(), split, seed, structural, link, task,
         directed=directed, types=_edge_types(edge_values, type),
     )  # fmt: skip
 
@@ -175,6 +178,7 @@ def _tensors_graph(
     split: int | None,
     seed: int,
     structural: int | None,
+    link: bool,
     task: str | None,
     **relations: Any,
 ) -> Graph:
@@ -205,7 +209,7 @@ def _tensors_graph(
         class_names=names,
         **relations,
     )
-    return finished(graph.for_task(task), seed, structural)
+    return finished(graph.for_task(task), seed, structural, link)
 
 
 def array_of(tensor: torch.Tensor) -> Any:

@@ -38,6 +38,7 @@ def from_frames(
     features: Sequence[str] | None = None,
     seed: int = 0,
     structural: int | None = None,
+    link: bool = False,
     name: str = "graph",
     **preparing: Any,
 ) -> Graph:
@@ -58,7 +59,7 @@ def from_frames(
                     f"column {role!r} of {argument} ", f"column {own!r} of {argument} "
                 )
         raise DatasetError(text) from error
-    return with_structural(graph, structural)
+    return with_structural(graph, structural, link=link)
 
 
 def is_frame(value: Any) -> bool:

@@ -21,6 +21,7 @@ from hoplite.datasets.synthetic import REDDIT_LIKE, REDDIT_SIZE, reddit_like
 from hoplite.datasets.tables import TABLES
 from hoplite.errors import ConfigError, DatasetError, nearest_hint
 from hoplite.graph import Graph
+from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
 from hoplite.structural import count_of_model, with_structural
 
@@ -51,6 +52,7 @@ def load(
     seed: int = 0,
     split: int | None = None,
     structural: int | None = None,
+    link: bool = False,
     prepare: Any = None,
     **options: Any,
 ) -> Graph:
@@ -79,7 +81,8 @@ def load(
     A name wins over a folder that is called the same; write ``./cora`` for the folder. A graph
     without features gets structural ones, ``structural`` vectors or 32, and any graph does if
     ``structural`` is given, see :func:`hoplite.structural.structural_features`. If ``prepare`` is a
-    model that has such features, there are as many again.
+    model that has such features, there are as many again. With ``link``, which such a model knows
+    too, the rows of the adjacency are features, see :mod:`hoplite.link`.
 
     >>> load("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
@@ -87,8 +90,9 @@ def load(
     check_number("seed", seed, 0, whole=True)
     if structural is None:  # those of a model
         structural = count_of_model(prepare)
+    link = link or link_of_model(prepare)
     graph = _load(source, seed, split, prepare, options)
-    return with_structural(graph, structural).for_task(options.get("task"))
+    return with_structural(graph, structural, link=link).for_task(options.get("task"))
 
 
 def _load(

@@ -24,6 +24,7 @@ import scipy.sparse as sp
 
 from hoplite.explain.exact import ExactModel
 from hoplite.explain.summary import Changes, ValueFlip
+from hoplite.link import links_among
 from hoplite.preparation import MISSING_CELL, PreparedColumn
 from hoplite.structural import NAMES, structural_count
 
@@ -86,7 +87,8 @@ def _cells(exact: ExactModel, features: Sequence[int]) -> list[_Cell]:
         start += len(column.names())
     vectors = structural_count(names)
     most = exact.trained.num_features - (0 if vectors is None else len(NAMES) + vectors)
-    for f in (f for f in features if f not in columns and f < most):
+    links = links_among(names) or ()
+    for f in (f for f in features if f not in columns and f < most and f not in links):
         name = f"feature {f}" if names is None else str(names[f])
         columns[f] = _Cell(f, 0, PreparedColumn(name, "number"))
     return [columns[f] for f in features if f in columns]

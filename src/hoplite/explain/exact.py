@@ -2,7 +2,7 @@
 
     logits(v) = sum_i c_i(v) * (p_i(S) X)[v] Theta (+ b),    (p_i(S) X)[v] = R_i X
 
-with R_i the row v of p_i(S). S is symmetric, so all R_i come from k products with one column.
+with R_i the row v of p_i(S): all R_i come from k products of S transposed with one column.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hoplite.models.alignment import (
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.propagation.engine import KnownRows
-from hoplite.propagation.relations import propagation_of
+from hoplite.propagation.relations import propagation_for
 from hoplite.store import open_data
 
 COMPARED_IDS = 50_000  # node ids among which the nearest to a wrong one is looked for
@@ -172,7 +172,7 @@ class ExactModel:
     @cached_property
     def _every_logit(self) -> np.ndarray:
         config = self.trained.config
-        own = propagation_of(self.data.in_memory(), config.operator, config.basis, config.hops)
+        own = propagation_for(self.data.in_memory(), config)
         return self.trained.logits_from(own)
 
 

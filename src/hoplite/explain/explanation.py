@@ -218,11 +218,11 @@ class Explanation:
 
     @property
     def hops(self) -> list[tuple[int, str | None]]:
-        """Which hop of which relation the parts of :attr:`by_hop` are.
+        """Which hop of which relation, or channel, the parts of :attr:`by_hop` are.
 
-        Without relations hop 0 to k; with R relations 1 + R k of them, since all share hop 0.
+        Without these hop 0 to k; with P of them 1 + P k, since all share hop 0.
         """
-        names, steps = self.exact.trained.relations or [None], self.exact.trained.config.hops
+        names, steps = self.exact.trained.parts_ or [None], self.exact.trained.config.hops
         return [(0, None), *((i, name) for name in names for i in range(1, steps + 1))]
 
     @cached_property

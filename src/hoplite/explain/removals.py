@@ -41,6 +41,7 @@ from hoplite.explain.exact import ExactModel, node_id, node_index
 from hoplite.explain.rows import NoRemovals
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
+from hoplite.link import links_among
 from hoplite.memory import parse_bytes
 from hoplite.models import Weights
 from hoplite.models.trained import TrainedModel
@@ -106,10 +107,20 @@ def flips(
         raise ConfigError("the model knows one class only, so no removal changes a prediction.")
     whole = ExactModel(model, data, None if memory is None else parse_bytes(memory))
     index = node_index(whole.data, node)
-    if whole.trained.relations:
+    if whole.trained.parts_:
         raise NoRemovals(
-            "the model has an operator for each direction or type of edges, and removals are "
-            "computed for one operator alone."
+            "the model has an operator for each direction or type of edges, or channel, and "
+            "removals are computed for one operator alone."
+        )
+    if links_among(model.feature_names) is not None:
+        raise NoRemovals(
+            "the model has links as features, which a removal changes, and removals are computed "
+            "for features that stay as they are."
+        )
+    if not find_operator(model.config.operator).symmetric:
+        raise NoRemovals(
+            f"the model's operator {model.config.operator} is not symmetric, and removals are "
+            "computed for those that are."
         )
     nodes, exact = _within_reach(whole, index)
 

@@ -23,11 +23,12 @@ from hoplite.errors import StoreError
 from hoplite.graph import Graph
 from hoplite.memory import release_memory, show_bytes, used_memory
 from hoplite.models import ModelConfig
+from hoplite.models.alignment import check_channels
 from hoplite.node_data import NodeData, StoredHops
 from hoplite.propagation.backend import threads_for
 from hoplite.propagation.engine import KnownRows, Propagation, RowView
 from hoplite.propagation.polynomial import next_hop
-from hoplite.propagation.relations import propagation_of
+from hoplite.propagation.relations import propagation_for
 from hoplite.propagation.spmm import SparseMatrix
 
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
@@ -98,7 +99,7 @@ class GraphRows:
     @cached_property
     def _propagation(self) -> Propagation:
         config = self._config
-        return propagation_of(self.data, config.operator, config.basis, config.hops, np.float64)
+        return propagation_for(self.data, config, np.float64)
 
     def reach(self, node: int) -> np.ndarray:
         with threads_for(self.data.num_nodes):
@@ -142,6 +143,7 @@ class StoredRows:
     def __init__(
         self, store: StoredHops, config: ModelConfig, columns: np.ndarray | None, memory: int | None
     ) -> None:
+        check_channels(config, store.folder)
         for setting in ("operator", "basis"):
             own, wanted = getattr(store, setting), getattr(config, setting)
             if own != wanted:

@@ -155,6 +155,7 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
             f"model is {config.model!r}, which needs the graph's edges in every step; a hop store "
             f"serves {', '.join(serves[:-1])} and {serves[-1]}."
         )
+    check_channels(config, stored.folder)
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(stored, option):
             raise ConfigError(
@@ -166,6 +167,15 @@ def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | N
         raise ConfigError(
             f"hops is {config.hops} but {stored.folder} has {stored.hops}; "
             f"add more with `hoplite propagate ... --hops {config.hops} --out {stored.folder}`."
+        )
+
+
+def check_channels(config: ModelConfig, folder: object) -> None:
+    """ConfigError if a model reads the hops of several operators: a store has those of one."""
+    if len(config.operators) > 1:
+        raise ConfigError(
+            f"the model reads hops of {' and '.join(config.operators)}, and {folder} holds those "
+            "of one operator; give the dataset itself, or leave out channels."
         )
 
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from hoplite.errors import ConfigError, some_of
-from hoplite.models.settings import TRAINING, ModelConfig
+from hoplite.models.settings import MODELS, TRAINING, ModelConfig
 
 if TYPE_CHECKING:
     import torch
@@ -216,8 +216,9 @@ def build_model(
     if relations and not kind.takes_relations:
         raise ConfigError(
             f"the graph keeps directions or types of edges ({some_of(relations)}), and "
-            f"{config.model} has one operator for all; use lgc, or load the graph without directed "
-            "and type."
+            f"{config.model} has one operator for all; use "
+            f"{' or '.join(kind.name for kind in MODELS.values() if kind.takes_relations)}, or "
+            "load the graph without directed and type."
         )
     if not relations:
         return kind(config, num_features, num_classes)

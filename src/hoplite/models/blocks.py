@@ -1,16 +1,25 @@
-"""Hop blocks: sum_i p_i(S) X Theta_i, a map of its own for every hop.
+"""Hop blocks: sum_i p_i(S) X Theta_i, a map of its own for every hop of every matrix.
 
 It is SIGN, or TAGConv, without an activation: logistic regression on all hop features side by
-side, with (k + 1) d m weights and a convex loss, for which L-BFGS is the natural optimizer.
+side, with a convex loss, for which L-BFGS is the natural optimizer. With the relations of a graph
+and several operators (channels) there are P matrices, and the blocks are those of linear FSGNN:
+
+    [X | p_1(S_1) X .. p_k(S_1) X | p_1(S_2) X .. p_k(S_2) X | ..]        (1 + P k) d columns
+
+The matrices are, for each relation (such as ``out`` and ``in``), all channels; see
+:mod:`hoplite.propagation.relations`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hoplite.config import setting
+from hoplite.errors import ConfigError, check_choice
 from hoplite.models.base import OF_FILTERS, Weights, uniform
 from hoplite.models.polynomial import Polynomial, PolynomialSettings, basis_setting
+from hoplite.operators import OPERATORS
 
 if TYPE_CHECKING:
     import torch
@@ -22,30 +31,89 @@ else:
     from hoplite.lazy import torch
 
 
+def check_channels(name: str, value: Any) -> str:
+    """Operators with commas between them, none twice; nothing stands for the one ``operator``.
+
+    >>> check_channels("channels", "adjacency, random_walk")
+    'adjacency,random_walk'
+    """
+    if not isinstance(value, str):
+        raise ConfigError(
+            f"{name} is {value!r}; it must be operators with commas between them, such as "
+            "'renormalized,random_walk'."
+        )
+    found = [one.strip() for one in value.split(",")] if value.strip() else []
+    for one in found:
+        if one in ("out", "in"):
+            raise ConfigError(
+                f"{name} has {one!r}, which is a direction and no operator; load the graph with "
+                "directed (--directed), and every channel has blocks for both directions."
+            )
+        check_choice(name, one, OPERATORS)
+    if len(set(found)) < len(found):
+        raise ConfigError(f"{name} is {value!r}, which has an operator twice; name each once.")
+    return ",".join(found)
+
+
 class HopBlocks(Polynomial):
-    """c_i = 1, and ``theta`` is (k + 1, d, m): block i is Theta_i, that of hop i.
+    """c_i = 1, and ``theta`` is (1 + P k, d, m): Theta of hop 0, then of every hop of every matrix.
 
     >>> HopBlocks(HopBlocks.Settings(hops=2), 3, 4).shapes()
     {'theta': (3, 3, 4)}
+    >>> HopBlocks(HopBlocks.Settings(hops=2, channels="adjacency,random_walk"), 3, 4).shapes()
+    {'theta': (5, 3, 4)}
     """
 
     name = "blocks"
     title = "Hop blocks"
+    size = "{0.hops} hops, {0.shown_operators}, {0.basis_title}"
     map_per_hop = True
+    takes_relations = True
     input_weights = ()
     idle = OF_FILTERS
 
     @dataclass(frozen=True)
     class Settings(PolynomialSettings):
         basis: str = basis_setting()
+        channels: str = setting(
+            "",
+            "Operators whose hops stand side by side, such as renormalized,random_walk; only "
+            "--operator if not given.",
+            check_channels,
+            late=True,
+        )
+
+        def __post_init__(self) -> None:
+            super().__post_init__()
+            if self.channels and self.operator != PolynomialSettings.operator:
+                raise ConfigError(
+                    f"operator is {self.operator!r} but channels, {self.channels!r}, says which "
+                    "operators count; leave out one of them."
+                )
+            if self.channels in OPERATORS:  # one channel is the operator
+                object.__setattr__(self, "operator", self.channels)
+                object.__setattr__(self, "channels", "")
+
+        @property
+        def operators(self) -> tuple[str, ...]:
+            return tuple(self.channels.split(",")) if self.channels else (self.operator,)
+
+        @property
+        def shown_operators(self) -> str:
+            return " and ".join(self.operators)
+
+    @property
+    def blocks(self) -> int:
+        """1 + P k."""
+        return 1 + self.relations * len(self.config.operators) * self.config.hops
 
     def initial_map(self, generator: torch.Generator | None) -> Tensor:
-        """Theta_i ~ U(-1/sqrt((k + 1) d), 1/sqrt((k + 1) d)), as torch.nn.Linear's of all hops."""
-        shape = (self.config.hops + 1, self.num_features, self.num_classes)
+        """Theta_i ~ U(-1/sqrt(B d), 1/sqrt(B d)) of B blocks, as torch.nn.Linear's of all."""
+        shape = (self.blocks, self.num_features, self.num_classes)
         return uniform(shape, max(shape[0] * shape[1], 1), generator)
 
     def coefficients(self, weights: Weights) -> Tensor:
-        return weights["theta"].new_ones(len(weights["theta"]), self.config.hops + 1)
+        return weights["theta"].new_ones(len(weights["theta"]), self.blocks)
 
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
         return view.sum_of_blocks(weights["theta"], dropout)

@@ -33,10 +33,10 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
             f"a {config.model} is no linear map of hop features; export one whose hops have the "
             "same coefficients for all nodes, such as an lgc."
         )
-    if model.relations:
+    if model.parts_:
         raise ConfigError(
-            "the model has a polynomial for each direction or type of edges, of which no hop "
-            "features are exported; train one without directed and type to export it."
+            "the model has a polynomial for each direction or type of edges, or channel, of which "
+            "no hop features are exported; train one without directed, type and channels."
         )
     if config.standardize:
         raise ConfigError(

@@ -41,7 +41,7 @@ class FixedSettings(PolynomialSettings):
 
     operator: str = choice_setting(
         "renormalized",
-        "renormalized or adjacency.",
+        f"{', '.join(SMOOTH_AT_ONE[:-1])} or {SMOOTH_AT_ONE[-1]}.",
         SMOOTH_AT_ONE,
         store="a store's own",
     )

@@ -30,7 +30,10 @@ class OperatorSettings(ModelConfig):
     """Of models that propagate by an operator."""
 
     operator: str = choice_setting(
-        "renormalized", "renormalized, adjacency or laplacian.", OPERATORS, store="a store's own"
+        "renormalized",
+        f"{', '.join([*OPERATORS][:-1])} or {[*OPERATORS][-1]}.",
+        OPERATORS,
+        store="a store's own",
     )
 
 

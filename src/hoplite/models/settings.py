@@ -33,9 +33,9 @@ TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 TAKEN = {
     *("graph", "model", "seeds", "seed", "record_test", "progress", "memory", "team", *TRAINING),
     *("grid", "protocol", "samples", "sample_seed", "workers", "cluster", "export", "fixed"),
-    *("dataset", "split_seed", "split_index", "structural", "threads", "out", "overwrite"),
-    *("json", "settings", "help", "budget", "trials"),
-    *("kind", "variant", "size", "basis_title", "fitted", "as_dict", "from_dict"),
+    *("dataset", "split_seed", "split_index", "structural", "link", "threads", "out"),
+    *("overwrite", "json", "settings", "help", "budget", "trials"),
+    *("kind", "operators", "variant", "size", "basis_title", "fitted", "as_dict", "from_dict"),
 }
 # the order in which ModelConfig takes settings without their names
 PLACES = ("model", "hops", "operator", "basis", "start", "gate", "hidden", "heads", "bias")
@@ -90,6 +90,11 @@ class ModelConfig(Checked, metaclass=_ByName):
         return self.kind.name
 
     @property
+    def operators(self) -> tuple[str, ...]:
+        """The operators whose hops it reads side by side: one, but of models with channels."""
+        return (self.operator,)
+
+    @property
     def variant(self) -> str | None:
         """The reading of the model, such as hLGC's gate; None if it has only one."""
         return getattr(self, self.kind.variant) if self.kind.variant else None
@@ -115,7 +120,7 @@ class ModelConfig(Checked, metaclass=_ByName):
             return self
         from hoplite.propagation.fitted import fitted_basis
 
-        basis = fitted_basis(graph, self.operator, self.basis, self.hops)
+        basis = fitted_basis(graph, self.operators, self.basis, self.hops)
         return dataclasses.replace(self, basis=str(basis))
 
     def as_dict(self) -> dict[str, Any]:

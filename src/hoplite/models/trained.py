@@ -33,7 +33,7 @@ from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation
 from hoplite.propagation.engine import Propagation
-from hoplite.propagation.relations import propagation_of
+from hoplite.propagation.relations import part_names, propagation_for
 from hoplite.tasks import USUAL, Conformal, Task, find_task
 
 TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
@@ -108,24 +108,32 @@ class TrainedModel:
         return tuple(name for name in found if isinstance(name, str))
 
     @property
+    def parts_(self) -> list[str]:
+        """The matrices whose hops stand side by side, by relation and operator; none if one."""
+        return part_names(self.relations, self.config.operators)
+
+    @property
     def coefficients_(self) -> np.ndarray:
         """c_0 .. c_k in the model's basis; the baselines have none.
 
         For hLGC the ungated alpha; its feature gate has none, so there they are 1, and so they are
-        for hop blocks, whose filters are in :attr:`maps_`. With relations a row for each,
-        (R, k + 1), all of which have the c_0 that they share.
+        for hop blocks, whose filters are in :attr:`maps_`. With relations or channels a row for
+        each of :attr:`parts_`, (P, k + 1), all of which have the c_0 that they share.
         """
         many = self._model().coefficients(self._stacked())
         values = torch.eye(self.config.hops + 1)[-1] if many is None else many[0]
         values = values.detach().numpy().copy()
-        if not self.relations:
+        if not self.parts_:
             return values
-        own = values[1:].reshape(len(self.relations), -1)
+        own = values[1:].reshape(len(self.parts_), -1)
         return np.column_stack([np.full(len(own), values[0]), own])
 
     @property
     def maps_(self) -> np.ndarray:
-        """Theta of every hop: (k + 1, d, m), or (1, d, m) if it is the same for all."""
+        """Theta of every hop: (k + 1, d, m), or (1, d, m) if it is the same for all.
+
+        Of hop blocks with P :attr:`parts_` (1 + P k, d, m): hop 0, then those of every part.
+        """
         return self._model().maps(self._stacked())[0].detach().numpy()
 
     def logits(self, data: NodeData) -> np.ndarray:
@@ -170,7 +178,7 @@ class TrainedModel:
                 self.loop_weight,
                 self.relations,
             )
-            own = propagation_of(graph, config.operator, config.basis, config.hops)
+            own = propagation_for(graph, config)
             yield 0, self.logits_from(own)
 
     def logits_from(self, propagation: Propagation) -> np.ndarray:

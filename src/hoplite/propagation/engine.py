@@ -112,8 +112,9 @@ class Propagation:
         graph.refuse_relations("this")
         self.basis = fitted_basis(graph, operator, basis, hops)
         dtype = graph.features.dtype if dtype is None else np.dtype(dtype)
-        matrix = find_operator(operator).matrix(graph, dtype, self.basis)
-        self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
+        chosen = find_operator(operator)
+        matrix = chosen.matrix(graph, dtype, self.basis)
+        self.matrix = SparseMatrix.from_scipy(matrix, symmetric=chosen.symmetric)
         self.features = Features.from_graph_array(graph.features.astype(dtype, copy=False))
         self.hops = hops
 
@@ -439,19 +440,13 @@ class Near:
     def of(cls, owner: Propagation, rows: Tensor | None, hops: int) -> Near:
         if rows is None:
             return cls(owner.matrix, owner.features, None)
-        whole = owner.matrix.to_scipy()
-        reached = np.zeros(owner.num_nodes, bool)
-        reached[rows.numpy()] = True
-        linked = sp.csr_array((np.ones(whole.nnz, bool), whole.indices, whole.indptr), whole.shape)
-        for _ in range(hops):
-            reached |= reached @ linked  # what the rows of these read, in whichever direction
+        reached = nodes_near(owner.matrix, rows, hops)
         if reached.sum() > MOST_NEAR * len(reached):
             return cls(owner.matrix, owner.features, rows)
         nodes = np.flatnonzero(reached)
-        some = sp.csr_array(whole[nodes][:, nodes])
-        matrix = SparseMatrix.from_scipy(some, symmetric=owner.matrix.symmetric)
         places = torch.from_numpy(np.searchsorted(nodes, rows.numpy()))
-        return cls(matrix, owner.features.rows(nodes), places, torch.from_numpy(nodes))
+        features = owner.features.rows(nodes)
+        return cls(owner.matrix.among(nodes), features, places, torch.from_numpy(nodes))
 
     def propagate(self, signal: Tensor) -> Tensor:
         """S times a signal on these nodes: (nodes, R, c) -> (nodes, R, c), differentiable."""
@@ -486,6 +481,17 @@ class KnownRows(RowView):
     @cached_property
     def _row_features(self) -> Features:
         return Features(self._hop_features[0, :, 0])  # p_0(S) X = X
+
+
+def nodes_near(matrix: SparseMatrix, rows: Tensor, hops: int) -> np.ndarray:
+    """Whether ``hops`` hops of ``rows`` read each node: (n,) of bool."""
+    whole = matrix.to_scipy()
+    reached = np.zeros(whole.shape[0], bool)
+    reached[rows.numpy()] = True
+    linked = sp.csr_array((np.ones(whole.nnz, bool), whole.indices, whole.indptr), whole.shape)
+    for _ in range(hops):
+        reached |= reached @ linked  # what the rows of these read, in whichever direction
+    return reached
 
 
 def _products(hops: Tensor, theta: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from hoplite.bases import Basis, find_basis
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.memory import show_bytes
-from hoplite.operators import Operator, find_operator
+from hoplite.operators import Operator, Operators, find_operator, listed
 from hoplite.propagation.features import Features
 from hoplite.propagation.orders import free_memory
 from hoplite.propagation.spmm import SparseMatrix, spmm
@@ -22,19 +22,25 @@ Key = tuple[Operator, Basis, int]
 _known: WeakKeyDictionary[Graph, dict[Key, Basis]] = WeakKeyDictionary()  # a graph never changes
 
 
-def fitted_basis(graph: Graph, operator: str | Operator, basis: str | Basis, hops: int) -> Basis:
+def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: int) -> Basis:
     """The basis itself, or, if its numbers come from a signal, what it is for X of ``graph``.
 
-    In float64, whatever the type of X; found once for a graph.
+    In float64, whatever the type of X; found once for a graph. It is one of a symmetric operator.
 
     >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [0.0]])
     >>> [str(fitted_basis(g, "adjacency", basis, 1)) for basis in ("optimal", "legendre")]
     ['recurrence:1,0,0', 'legendre']
     """
-    chosen, acting = find_basis(basis), find_operator(operator)
+    chosen = find_basis(basis)
     if not chosen.of_signal:
         return chosen
     graph.refuse_relations(f"basis {str(chosen)!r}")
+    acting, *others = [find_operator(one) for one in listed(operator)]
+    if others or not acting.symmetric:
+        raise ConfigError(
+            f"basis is {str(chosen)!r}, which is fitted to one symmetric operator, and this is "
+            f"{' and '.join(map(str, listed(operator)))}; use another basis or operator."
+        )
     known = _known.setdefault(graph, {})
     key = acting, chosen, hops
     if key not in known:

@@ -103,6 +103,11 @@ class SparseMatrix:
             self._transposed._transposed = self
         return self._transposed
 
+    def among(self, nodes: np.ndarray) -> SparseMatrix:
+        """The rows and columns of ``nodes`` alone, in that order."""
+        some = sp.csr_array(self._matrix[nodes][:, nodes])
+        return SparseMatrix.from_scipy(some, symmetric=self.symmetric)
+
     @property
     def handle(self) -> Any:
         """The matrix of the C++ core (made and checked at the first use)."""

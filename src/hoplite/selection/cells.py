@@ -26,7 +26,7 @@ from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
 from hoplite.models import ModelConfig, all_settings, build_model, split_options, usual_options
 from hoplite.models.settings import without_idle
-from hoplite.propagation.relations import propagation_of
+from hoplite.propagation.relations import propagation_for
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
 from hoplite.tasks import task_of
@@ -99,7 +99,7 @@ def cells_of(
     for (config, training, _), positions in groups.items():
         outputs = task_of(graph.labels).outputs(graph.labels, graph.class_names)
         shape = build_model(config, graph.num_features, outputs, graph.relation_weights)
-        propagation = propagation_of(graph, config.operator, config.basis, config.hops)
+        propagation = propagation_for(graph, config)
         most = min(CELL_RUNS, CELL_BYTES // run_bytes(shape, propagation, training.draws))
         if training.optimizer == "lbfgs" or not shape.many_at_once:
             most = 1
@@ -173,7 +173,7 @@ class CellWork:
         graph, task = self.graph, task_of(self.graph.labels).with_loss(both[0][1].loss)
         outputs = task.outputs(graph.labels, graph.class_names)
         model = build_model(config, graph.num_features, outputs, graph.relation_weights)
-        propagation = propagation_of(graph, config.operator, config.basis, config.hops)
+        propagation = propagation_for(graph, config)
         parts = node_sets(graph)
         task = task.fitted(parts["train"].labels, outputs)
         parts = weighted_sets(parts, task, both[0][1], self.graph.class_names)

@@ -91,7 +91,7 @@ def propagate(
     [[[2.0, 0.0, 0.0]], [[1.0, 0.0, 1.0]]]
     """
     hops, budget, folder = check_hops(hops), parse_bytes(memory), Path(out)
-    find_operator(operator)
+    find_operator(operator).require_symmetric("what is read of a hop store needs")
     check_choice("dtype", dtype, DTYPES)
     tell = progress or (lambda what, share: None)
     chosen = find_basis(basis)

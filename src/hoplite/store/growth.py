@@ -49,6 +49,7 @@ from hoplite.csr_rows import (
 from hoplite.datasets.id_files import IDS, JoinedIds, ids_crc32, write_ids
 from hoplite.datasets.splits import split_crc32, write_split
 from hoplite.errors import StoreError
+from hoplite.link import links_among
 from hoplite.memory import parse_bytes, release_memory, used_memory
 from hoplite.operators import find_operator
 from hoplite.propagation.polynomial import next_hop
@@ -139,7 +140,8 @@ class _Update:
                 f"{store.folder} does not know its edge weights any more, as it was made by an "
                 "earlier version; make it anew with `hoplite propagate`."
             )
-        if structural_count(store.feature_names) is not None:
+        names = store.feature_names
+        if structural_count(names) is not None or links_among(names) is not None:
             raise StoreError(
                 f"{store.folder} has structural features, which change everywhere with every edge; "
                 "make a store of the grown graph with `hoplite propagate`."

@@ -16,7 +16,7 @@ from hoplite.config import MOST_HOPS
 from hoplite.errors import StoreError, check_choice
 from hoplite.files import read_regular
 from hoplite.json_files import MOST_BYTES, parse_json, write_json
-from hoplite.operators import OPERATORS
+from hoplite.operators import SYMMETRIC
 from hoplite.preparation import Preparation
 
 FORMAT = "hoplite hop store 1"
@@ -78,7 +78,7 @@ class Manifest:
                 if not all(isinstance(name, str | int) for name in names):
                     raise ValueError(f"{field} are not all text")
                 object.__setattr__(self, field, tuple(map(str, names)))
-        for value, allowed in ((self.operator, OPERATORS), (self.dtype, DTYPES)):
+        for value, allowed in ((self.operator, SYMMETRIC), (self.dtype, DTYPES)):
             check_choice("a setting", value, allowed)
         basis = find_basis(self.basis, "a setting")
         basis.check_hops(self.hops)

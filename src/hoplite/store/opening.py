@@ -36,6 +36,7 @@ def open_data(
     seed: int = 0,
     split: int | None = None,
     structural: int | None = None,
+    link: bool = False,
     prepare: Any = None,
     **options: Any,
 ) -> NodeData:
@@ -44,7 +45,7 @@ def open_data(
     A hop store stays on disk, see :class:`HopStore`; a graph on disk is read into memory. A graph
     of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames (nodes, edges), is
     converted as ``Graph.from_...`` does. All else is what :func:`hoplite.load` takes, with its
-    ``seed``, ``split``, ``structural``, ``prepare`` and ``options`` of tables; of these the first
+    ``seed``, ``split``, ``structural``, ``link``, ``prepare`` and ``options`` of tables; the first
     two, and a Graph itself, know only ``seed`` and ``prepare``, which mean nothing to them.
     ``task`` may be given for all: what the labels are, see :meth:`hoplite.Graph.for_task`.
 
@@ -52,7 +53,8 @@ def open_data(
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     task = check_task(options.get("task"))
-    chosen = {"structural": structural} | ({} if split is None else {"split": split}) | options
+    chosen: dict[str, Any] = {"structural": structural} | options
+    chosen |= ({} if split is None else {"split": split}) | ({"link": link} if link else {})
     if not isinstance(source, str | os.PathLike) and hasattr(source, "stored"):
         _refuse(source.name, chosen)
         return _for_task(source, task)
@@ -156,7 +158,7 @@ def large_tables(source: Any, budget: int) -> bool:
 
 def _refuse(source: Any, options: dict[str, Any]) -> None:
     """ConfigError if there are ``options`` that a hop store or a graph on disk cannot follow."""
-    for name in ("split", "structural"):
+    for name in ("split", "structural", "link"):
         if options.get(name) is not None:
             raise ConfigError(
                 f"{name} is {options[name]}, but {source} has its split and its features already; "

@@ -103,6 +103,7 @@ class FunctionClass:
             )
         config = self.config
         object.__setattr__(self, "model", config.model)  # also of package.module:Class
+        self._operator.require_symmetric("the bounds need")
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
         check_number("hops", self.hops, 0, MOST_HOPS, whole=True)

@@ -172,7 +172,7 @@ def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     found = model.config.kind
     if found.largest(1.0, model.config) is None:
         raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")
-    if model.relations:
+    if model.parts_:
         raise ConfigError(
             "the model has a polynomial for each direction or type of edges, for which no bound is "
             "known; train one without directed and type."

@@ -20,7 +20,7 @@ from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.preparation import TableOptions
 from hoplite.propagation.orders import Plan
-from hoplite.propagation.relations import propagation_of
+from hoplite.propagation.relations import propagation_for
 from hoplite.store import open_data
 from hoplite.tasks import LOSS, USUAL, Evaluation, Task, find_task, task_of
 from hoplite.tasks.base import TITLES
@@ -436,9 +436,7 @@ def train(
         model_config = model_config.fitted(data.in_memory())
     built = build_model(model_config, data.num_features, outputs, data.relation_weights)
     if store is None:
-        source = propagation_of(
-            data.in_memory(), model_config.operator, model_config.basis, model_config.hops
-        )
+        source = propagation_for(data.in_memory(), model_config)
     else:
         source = StoredPropagation(
             store,
@@ -491,7 +489,7 @@ def plan(graph: Any, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **op
             task_of(data.labels).outputs(data.labels, data.class_names),
             data.relation_weights,
         ),
-        propagation_of(data, model_config.operator, model_config.basis, model_config.hops),
+        propagation_for(data, model_config),
         [Run(training_config, seed) for seed in as_seeds(seeds)],
         rows,
     )

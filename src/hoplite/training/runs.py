@@ -202,7 +202,7 @@ def plan_runs(
     Or, if nothing ``learns`` there, for scoring them: one pass, in which nothing is dropped.
     """
     features = propagation.features
-    maps = propagation.hops + 1 if model.map_per_hop else 1
+    maps = propagation.slices if model.map_per_hop else 1
     problem = Problem(
         nodes=features.shape[0],
         features=features.shape[1],
@@ -301,7 +301,7 @@ def run_bytes(model: Model, propagation: Propagation, draws: int = 1) -> int:
     and a dozen signals of each draw (for gates on features, and for a map per hop, one per hop)."""
     weights = sum(value.numel() for value in model.initial(torch.Generator()).values())
     per_hop = model.map_per_hop or model.columns != "classes"
-    signals = 12 + propagation.hops if per_hop else 12
+    signals = 11 + propagation.slices if per_hop else 12
     signals *= draws * signal_size(model, propagation)
     return propagation.dtype.itemsize * ((5 + draws) * weights + signals)
 
@@ -317,7 +317,8 @@ def warn_of_overflow(config: ModelConfig, source: Propagation) -> None:
     1.3e154 for float64. It is an upper bound: what exceeds it may still train well.
     """
     basis = find_basis(config.basis)
-    ends = basis.mapped(*find_operator(config.operator).spectrum)
+    each = [basis.mapped(*find_operator(one).spectrum) for one in config.operators]
+    ends = max(each, key=lambda ends: basis.largest(*ends, config.hops).max())
     growth, largest = float(basis.largest(*ends, config.hops).max()), source.features.largest()
     bound = math.log10(largest) + math.log10(growth) if largest else -math.inf
     limit = math.log10(torch.finfo(source.dtype).max) / 2

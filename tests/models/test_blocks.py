@@ -1,0 +1,295 @@
+"""Hop blocks of directions and channels: values, gradients and explanations are dense algebra's."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+from tests.test_relations import arcs_graph, dense_hops
+from tests.untidy import SEEDS
+
+import hoplite
+from hoplite import Graph, ModelConfig
+from hoplite.errors import ConfigError
+from hoplite.explain import Explainer, flips
+from hoplite.models import build_model
+from hoplite.operators import OPERATORS
+from hoplite.propagation import engine, relations
+from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.relations import propagation_for, propagation_of
+from hoplite.relations import relations_of
+
+CHANNELS = ("", "random_walk", "renormalized,adjacency,random_walk", "random_walk,laplacian")
+GRAPHS = ("plain", "directed", "types")
+
+
+def untidy_graph(seed: int, kind: str, dtype: Any = np.float64) -> Graph:
+    """Weights over magnitudes, doubles, loops, sinks, sources and nodes without any edge."""
+    directed = kind == "directed"
+    return arcs_graph(np.random.default_rng(seed), directed=directed, types=kind == "types",
+                      dtype=dtype)  # fmt: skip
+
+
+def dense_blocks(graph: Graph, config: ModelConfig) -> torch.Tensor:
+    """I, then p_1 .. p_k of every matrix, relation by relation: (1 + P k, n, n)."""
+    if not graph.relations:  # as the only relation
+        (whole,) = relations_of(graph.adjacency, directed=False)
+        graph = graph.with_features(graph.features)
+        object.__setattr__(graph, "relations", (whole.with_loop_weight(graph.loop_weight),))
+    every = [dense_hops(graph, one, config.basis, config.hops) for one in config.operators]
+    found, k = [every[0][:1]], config.hops
+    for r in range(len(graph.relations)):
+        found += [one[1 + r * k : 1 + (r + 1) * k] for one in every]
+    return torch.cat(found)
+
+
+@examples(40)
+@given(
+    seed=SEEDS,
+    kind=st.sampled_from(GRAPHS),
+    channels=st.sampled_from(CHANNELS),
+    basis=st.sampled_from(["monomial", "chebyshev", "jacobi:1,0.5"]),
+    hops=st.integers(0, 3),
+    rows=st.sampled_from([None, [7], [3, 0, 3, 11, 24]]),
+    near=st.booleans(),
+    dropped=st.booleans(),
+)
+def test_values_and_gradients(
+    seed: int,
+    kind: str,
+    channels: str,
+    basis: str,
+    hops: int,
+    rows: list[int] | None,
+    near: bool,
+    dropped: bool,
+) -> None:
+    """Weights first, and hops first without dropout, of scattered rows."""
+    graph = untidy_graph(seed, kind)
+    config = ModelConfig("blocks", hops, basis=basis, channels=channels)
+    model = build_model(config, 4, 3, graph.relation_weights)
+    powers = dense_blocks(graph, config)
+    assert model.shapes() == {"theta": (len(powers), 4, 3)}
+    generator = torch.Generator().manual_seed(seed % 2**31)
+    shape = (2, len(powers), 4, 3)
+    theta = torch.randn(shape, generator=generator, dtype=torch.float64).requires_grad_()
+    gradient, dropout = None, Dropout((0.5, 0.0), (seed % 99, 2)) if dropped else None
+    owner = propagation_for(graph, config)
+    assert owner.slices == len(powers)
+    for hops_first in (False, True) if not dropped else (False,):
+        with pytest.MonkeyPatch.context() as patch:
+            for module in (engine, relations):  # whether far nodes are left out
+                patch.setattr(module, "MOST_NEAR", 1.0 if near else 0.0)
+            view = owner.view(rows, hops_first=hops_first)
+            found = model.filtered({"theta": theta}, view, dropout)
+        wanted = torch.stack(
+            [
+                torch.einsum("knu,ud,kdm->nm", powers, owner.features.dense(dropout, r), theta[r])
+                for r in range(2)
+            ],
+            dim=1,
+        )
+        wanted = wanted if rows is None else wanted[rows]
+        if gradient is None:
+            gradient = torch.randn(found.shape, generator=generator, dtype=torch.float64)
+        np.testing.assert_allclose(found.detach(), wanted.detach(), rtol=1e-8, atol=1e-8)
+        (ours,) = torch.autograd.grad(found, theta, gradient)
+        (theirs,) = torch.autograd.grad(wanted, theta, gradient)
+        np.testing.assert_allclose(ours, theirs, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", sorted(OPERATORS))
+@pytest.mark.parametrize("kind", ["plain", "directed"])
+def test_finite_differences(name: str, kind: str) -> None:
+    """Of every way in which a view propagates; a symmetric adjoint of D^-1 A would fail."""
+    graph = untidy_graph(4, kind)
+    owner = propagation_of(graph, name, "chebyshev", 2)
+    theta = torch.randn(1, owner.slices, 4, 2, dtype=torch.float64, requires_grad=True)
+    one = torch.randn(1, 4, 2, dtype=torch.float64, requires_grad=True)
+    c = torch.randn(1, owner.slices, dtype=torch.float64, requires_grad=True)
+    for rows in (None, [11, 2, 2]):
+        view = owner.view(rows)
+        assert torch.autograd.gradcheck(view.sum_of_blocks, (theta,))
+        assert torch.autograd.gradcheck(view.combine, (one, c))
+        if kind == "plain":
+            assert torch.autograd.gradcheck(view.hop_outputs, (one,))
+
+
+@pytest.mark.parametrize("kind", GRAPHS)
+@pytest.mark.parametrize("channels", CHANNELS)
+@pytest.mark.parametrize("standardize", [False, True])
+def test_explanations_add_up(kind: str, channels: str, standardize: bool, tmp_path: Path) -> None:
+    graph = untidy_graph(6, kind)
+    options: dict[str, Any] = {"hops": 2, "channels": channels, "standardize": standardize}
+    model = hoplite.train(graph, "blocks", epochs=5, bias=True, **options).model
+    again = hoplite.TrainedModel.load(model.save(tmp_path / "m"))
+    np.testing.assert_array_equal(again.logits(graph), model.logits(graph))
+    powers = dense_blocks(graph, model.config).numpy()
+    theta, x = again.weights["theta"].double().numpy(), graph.features
+    explainer = Explainer(again, graph)
+    logits = again.logits(graph)
+    spread = np.einsum("knu,ud,kdm->nm", powers, x, theta).std(axis=0) if standardize else 1.0
+    for node in (0, 7, 24):
+        found = explainer.explain(graph.node_ids[node], alone=True)
+        c = again.class_names.index(found.class_)
+        wanted = np.einsum("ku,ud,kd->k", powers[:, node], x, theta[..., c])
+        np.testing.assert_allclose(found.by_hop, wanted / np.atleast_1d(spread)[c * standardize],
+                                   atol=1e-9)  # fmt: skip
+        total = found.constant + found.by_hop.sum()
+        np.testing.assert_allclose(total, logits[node, c], atol=1e-6)
+        assert abs(found.residual) < 1e-9
+        np.testing.assert_allclose(found.by_node.sum(), found.by_hop.sum(), atol=1e-9)
+        np.testing.assert_allclose(found.by_feature.sum(), found.by_hop.sum(), atol=1e-9)
+        parts = [(part["hop"], part.get("relation")) for part in found.to_dict()["hops"]]
+        assert parts == found.hops
+        assert len(set(parts)) == len(powers)
+    names = {
+        ("plain", CHANNELS[2]): ["renormalized", "adjacency", "random_walk"],
+        ("directed", ""): ["out", "in"],
+        ("directed", CHANNELS[3]): [
+            "out random_walk", "out laplacian", "in random_walk", "in laplacian",
+        ],
+    }  # fmt: skip
+    assert again.parts_ == names.get((kind, channels), again.parts_)
+    assert again.coefficients_.shape == ((len(again.parts_), 3) if again.parts_ else (3,))
+    if again.parts_ or channels == "random_walk":
+        with pytest.raises(hoplite.HopliteError, match="removals are computed for"):
+            flips(again, graph, graph.node_ids[0])
+
+
+def test_no_relations_are_one_undirected_type() -> None:
+    """To the bit, together and alone, with dropout and in batches."""
+    graph = untidy_graph(3, "plain", np.float32)
+    entries = graph.adjacency.tocoo()
+    upper = entries.row < entries.col
+    ends = np.column_stack([entries.row[upper], entries.col[upper]])
+    weights = entries.data[upper]
+    plain, typed = (
+        Graph.from_edges(
+            ends, graph.features, graph.labels, weights=weights, split=graph.split, types=types
+        )
+        for types in (None, ["t"] * len(ends))
+    )
+    for options in ({"dropout": 0.4}, {"batch": 3, "dropout": 0.0}, {"order": "weights-first"}):
+        settings: dict[str, Any] = {"hops": 2, "epochs": 6, "seeds": [3, 4], "dropout": 0.0}
+        ours, theirs = (
+            hoplite.train(one, "blocks", **settings | options) for one in (plain, typed)
+        )
+        for one, other in zip(ours.runs, theirs.runs, strict=True):
+            np.testing.assert_array_equal(one.model.logits(plain), other.model.logits(typed))
+
+
+@pytest.mark.parametrize("options", [{}, {"dropout": 0.4}, {"batch": 4}, {"standardize": True}])
+@pytest.mark.parametrize("kind", ["plain", "directed"])
+def test_runs_together_are_runs_alone(kind: str, options: dict[str, Any]) -> None:
+    graph = untidy_graph(2, kind, np.float32)
+    settings = {"hops": 2, "epochs": 6, "bias": True, "dropout": 0.0} | options
+    settings["channels"] = "adjacency,random_walk"
+    together = hoplite.train(graph, "blocks", seeds=[3, 4], **settings)
+    for run, seed in zip(together.runs, (3, 4), strict=True):
+        alone = hoplite.train(graph, "blocks", seeds=[seed], **settings)
+        np.testing.assert_allclose(
+            run.model.logits(graph), alone.model.logits(graph), rtol=1e-4, atol=1e-5
+        )
+
+
+def test_directions_tell_more_than_none() -> None:
+    """A class that two hops along the arcs tell: no other block does."""
+    rng = np.random.default_rng(0)
+    sign, after = rng.integers(0, 2, 400), rng.permutation(400)
+    edges, labels = np.column_stack([np.arange(400), after]), sign[after[after]]
+    split = hoplite.Split(range(150), range(150, 250), range(250, 400))
+    settings: dict[str, Any] = {"hops": 2, "operator": "adjacency", "optimizer": "lbfgs"}
+    found = {}
+    for directed in (True, False):
+        x = 2.0 * sign[:, None] - 1
+        graph = Graph.from_edges(edges, x, labels, directed=directed, split=split)
+        result = hoplite.train(graph, "blocks", epochs=20, seeds=1, dropout=0.0, **settings)
+        found[directed] = result.val_accuracy
+        if directed:
+            sizes = np.abs(result.model.maps_).sum(axis=(1, 2))
+            assert sizes.argmax() == 2  # hop 2 of out, of X | out 1, 2 | in 1, 2
+            assert sizes[2] > 5 * np.delete(sizes, 2).max()
+    assert found[True] == 1.0
+    assert found[False] < 0.95
+
+
+def test_lbfgs_converges_to_the_one_minimum() -> None:
+    """The loss is convex: from two starts the outputs are the same, and it never rises."""
+    graph = untidy_graph(5, "directed")
+    options: dict[str, Any] = {"hops": 2, "channels": "renormalized,random_walk", "bias": True}
+    options |= {"optimizer": "lbfgs", "lr": 1.0, "weight_decay": 0.05, "dropout": 0.0}
+    found = hoplite.train(graph.with_split(hoplite.Split(graph.split.train)), "blocks", seeds=2,
+                          epochs=40, **options)  # fmt: skip
+    one, other = (run.model.logits(graph) for run in found.runs)
+    np.testing.assert_allclose(one, other, atol=1e-3)
+    for run in found.runs:
+        losses = run.history["train_loss"]
+        assert all(after <= before + 1e-9 for before, after in pairwise(losses))
+
+
+def test_searched_and_fitted(tmp_path: Path) -> None:
+    graph = untidy_graph(8, "directed")
+    (tmp_path / "grid.toml").write_text(
+        '[any.blocks]\nhops = [1, 2]\nchannels = ["", "adjacency,random_walk"]\n'
+    )
+    options = {"grid": tmp_path / "grid.toml", "seeds": 2, "epochs": 3}
+    found = hoplite.search(graph, "blocks", out=tmp_path / "s", **options)
+    assert hoplite.search(graph, "blocks", out=tmp_path / "s", **options).val == found.val
+    nodes = graph.split.train
+    fitted = hoplite.HopBlocksClassifier(graph, hops=1, channels="adjacency,random_walk", epochs=3)
+    fitted.fit(nodes, graph.labels[nodes])
+    np.testing.assert_allclose(
+        fitted.predict_proba(nodes), fitted.model_.predict_proba(graph)[nodes], rtol=1e-6
+    )
+
+
+@pytest.mark.parametrize(
+    ("channels", "message"),
+    [
+        ("renormalized,walk", "channels is 'walk'; it must be one of"),
+        ("adjacency,adjacency", "which has an operator twice"),
+        ("adjacency,,laplacian", "channels is ''; it must be"),
+        ("out,in", r"channels has 'out', which is a direction .*; load the graph with"),
+        (3, "channels is 3; it must be operators with commas"),
+    ],
+)
+def test_bad_channels(channels: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        ModelConfig("blocks", channels=channels)
+    with pytest.raises(ConfigError, match="channels"):
+        hoplite.train("cora", "lgc", channels=channels)
+
+
+def test_what_takes_one_operator_says_so(tmp_path: Path) -> None:
+    graph = untidy_graph(1, "plain", np.float32)
+    with pytest.raises(ConfigError, match=r"operator is 'laplacian' but channels, .*; leave out"):
+        ModelConfig("blocks", operator="laplacian", channels="adjacency,random_walk")
+    assert ModelConfig("blocks", channels=" adjacency , laplacian ").operators == (
+        "adjacency", "laplacian",
+    )  # fmt: skip
+    alone = ModelConfig("blocks", channels="laplacian")
+    assert alone == ModelConfig("blocks", operator="laplacian")
+    assert ModelConfig.from_dict(alone.as_dict()) == alone
+    store = hoplite.propagate(graph, tmp_path / "s", hops=1)
+    options: dict[str, Any] = {"hops": 1, "epochs": 2, "channels": "renormalized,random_walk"}
+    with pytest.raises(ConfigError, match=r"hops of renormalized and random_walk, .* one operator"):
+        hoplite.train(store, "blocks", **options)
+    model = hoplite.train(graph, "blocks", dropout=0.0, **options).model
+    for call in (lambda: model.logits(store), lambda: Explainer(model, store)):
+        with pytest.raises(ConfigError, match="reads hops of renormalized and random_walk"):
+            call()
+    with pytest.raises(ConfigError, match="or channel, of which no hop features are exported"):
+        model.to_arrays()
+    with pytest.raises(ConfigError, match=r"'random_walk', which is not symmetric, and what is re"):
+        hoplite.propagate(graph, tmp_path / "w", hops=1, operator="random_walk")
+    walk = hoplite.train(graph, "lgc", hops=1, epochs=2, operator="random_walk").model
+    with pytest.raises(ConfigError, match="which is not symmetric, and the bounds need"):
+        hoplite.theory.generalization(walk, graph)
