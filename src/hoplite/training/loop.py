@@ -97,6 +97,9 @@ def fit_runs(
     else:
         warn_of_overflow(model.config, source)
     task = find_task(task)
+    targets = task.targets(np.asarray(train.labels), model.num_classes)
+    each = None if train.weights is None else torch.from_numpy(train.weights)
+    model = model.shown(source.num_nodes, train.nodes, targets, each)
     monitor = task.monitor(configs[0].monitor)
     whole = not task.adds_up or monitor.name not in task.curves
     if whole and team_of(source).size > 1:
@@ -280,17 +283,23 @@ class _Batch:
     def fit(self) -> Iterator[Callable[[], TrainingProgress]]:
         """Train, and after each epoch give what tells how far that is."""
         config = self.runs[0].config
-        for epoch in range(config.epochs):
+        epochs = config.epochs if self.train_rows.model.learns else 1
+        for epoch in range(epochs):
             self._make_room(epoch)
             self._train(epoch)
             self._score(epoch)
             self._choose(epoch, config.patience)
             self.team.check_agreement(self.weights)
-            yield partial(self._progress, epoch, config.epochs)
+            yield partial(self._progress, epoch, epochs)
             if not len(self.active):
                 break
 
     def _train(self, epoch: int) -> None:
+        if not self.train_rows.model.learns:
+            with torch.no_grad():
+                found = self.train_rows.measure(self.weights)
+            self._record("train", epoch, [value.numpy() for value in found])
+            return
         runs = [self.runs[r] for r in self.active.tolist()]
         rates = tuple(run.config.dropout for run in runs)
         dropout = Dropout(rates, tuple(run.seed for run in runs), epoch) if any(rates) else None
@@ -380,7 +389,8 @@ class _Batch:
                 HopliteWarning,
                 stacklevel=2,
             )
-        stays = ~diverged
+        lasts = np.array([self.runs[r].last or epoch + 2 for r in active.tolist()])
+        stays = ~diverged & (lasts > epoch + 1)
         if "val" in self.scored:
             stays &= epoch - self.best_epoch[active] < patience
         if not stays.all():
