@@ -180,10 +180,16 @@ class TrainedModel:
             own = propagation_of(graph, config.operator, config.basis, config.hops)
             yield 0, self.logits_from(own, graph)
 
-    def logits_from(self, propagation: Propagation, graph: Graph) -> np.ndarray:
-        """Logits of every node from a propagation of ``graph`` that is already set up: (n, m)."""
-        if self.places is not None:
-            self.places.check(graph)
+    def logits_from(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
+        """Logits of every node from a propagation of ``graph`` that is already set up: (n, m).
+
+        The graph itself is needed by models that keep labels of its nodes.
+        """
+        if self.places is None:
+            return _checked(self.raw_logits(propagation))
+        if graph is None:
+            raise ConfigError("the model keeps labels of its graph's nodes; give the graph, too.")
+        self.places.check(graph)
         return self.finished(graph, _checked(self.raw_logits(propagation)))
 
     def finished(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
