@@ -67,8 +67,9 @@ class CorrectSmooth:
 
     @classmethod
     def of(cls, nodes: np.ndarray, labels: np.ndarray) -> CorrectSmooth:
-        """Of these nodes, with neither step."""
-        return cls(tuple(np.asarray(nodes).tolist()), tuple(np.asarray(labels).tolist()))
+        """Of these nodes, with neither step; a node that comes twice has its first label."""
+        nodes, first = np.unique(nodes, return_index=True)
+        return cls(tuple(nodes.tolist()), tuple(np.asarray(labels)[first].tolist()))
 
     @property
     def idle(self) -> bool:

@@ -84,7 +84,7 @@ class LabelPropagation(Model):
         found = copy.copy(self)
         place = torch.from_numpy(np.array(nodes, np.int64))
         found._labels = {
-            name: torch.zeros(num_nodes, value.shape[1]).index_copy_(0, place, value)
+            name: torch.zeros(num_nodes, value.shape[1]).index_add_(0, place, value)
             for name, value in labels.items()
         }
         return found

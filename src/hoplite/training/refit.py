@@ -56,6 +56,9 @@ def refit_runs(
         for r in again
     ]
     both = weighted(union(parts["train"], parts["val"]))
+    order = np.argsort(both.nodes, kind="stable")  # as the nodes of a split are
+    weights = None if both.weights is None else both.weights[order]
+    both = NodeSet(both.nodes[order], both.labels[order], weights)
     made = fit_runs(model, source, runs, both, progress=progress, task=task)
     found = dict(zip(again, made, strict=True))
     return [

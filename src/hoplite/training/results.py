@@ -299,7 +299,8 @@ def train(
     if store is not None:
         names = {"hops", "operator", "basis"} & find_model(model).settings()
         usual = {name: getattr(store, name) for name in names}
-        options = usual | {"dropout": 0.0} | options
+        undropped = {"dropout": 0.0} if find_model(model).learns else {}
+        options = usual | undropped | options
     model_config, training_config = split_options(model, options)
     training_config = training_config.on(data.name)
     if store is None and (memory is not None or team.size > 1):
