@@ -10,6 +10,7 @@ from tests.commands import hoplite as command
 import hoplite
 from hoplite import ConfigError, Graph, Split, TrainedModel
 from hoplite.models import find_model
+from hoplite.store import propagate
 
 OPTIONS = {"hops": 3, "epochs": 30, "lr": 0.1, "dropout": 0.3, "weight_decay": 1e-3}
 
@@ -165,3 +166,16 @@ def test_in_commands(tmp_path):
     assert "Protocol: refit on training and validation labels" in found.stdout
     values = json.loads(command("train", *words, "--json").stdout)
     assert values["protocol"] == "refit on training and validation labels"
+
+
+def test_from_a_store_as_from_the_graph(graphs, tmp_path):
+    graph = graphs(n=50, seed=4, dtype=np.float32)
+    store = propagate(graph, tmp_path / "store", hops=2)
+    options = {"epochs": 20, "lr": 0.1, "seeds": 3, "refit": True}
+    stored = hoplite.train(store, "sgc", **options)
+    result = hoplite.train(graph, "sgc", hops=2, dropout=0.0, **options)
+    for one, other in zip(stored.runs, result.runs, strict=True):
+        assert one.scores == other.scores
+        np.testing.assert_allclose(
+            one.model.weights["theta"], other.model.weights["theta"], atol=1e-5
+        )
