@@ -33,13 +33,34 @@ OTHER = {
     "filter_lr_factor": 3.0,
     "filter_decay_factor": 1e5,
 }
+# what nothing learns by is idle where nothing is learned
+STEPS = {
+    "lr": 0.2,
+    "weight_decay": 0.1,
+    "dropout": 0.2,
+    "optimizer": "lbfgs",
+    "epochs": 2,
+    "patience": 3,
+    "tie": "loss",
+    "loss": "huber",
+    "class_weight": "balanced",
+    "batch": 3,
+    "drop_nodes": 0.3,
+    "draws": 2,
+    "consistency": 0.5,
+    "sharpen": 0.1,
+    "confidence": 0.7,
+}
 
 
 @pytest.mark.parametrize("model", MODELS)
 def test_an_idle_setting_is_refused_unless_it_is_the_default(model):
     usual = {name: field.default for name, field in all_settings().items()}
-    assert set(OTHER) == {name for name in usual if len(models_with(name)) < len(MODELS)}
-    for name, value in OTHER.items():
+    idle = {name for name in usual if len(models_with(name)) < len(MODELS)}
+    assert set(OTHER) | set(STEPS) == idle
+    learning = {name for name, kind in MODELS.items() if kind.learns}
+    assert all(set(models_with(name)) == learning for name in STEPS)
+    for name, value in (OTHER if MODELS[model].learns else OTHER | STEPS).items():
         assert value != usual[name]
         split_options(model, {name: usual[name]})
         if name in idle_settings(model):
@@ -54,6 +75,7 @@ def test_a_setting_that_is_not_idle_changes_the_model(graphs, model):
     """The table tells the truth: what it calls a model's own setting changes its weights."""
     graph = graphs(n=20, d=6)
     options = {"hops": 2, "epochs": 4, "dropout": 0.0, "lr": 0.1, "hidden": 4}
+    options["operator"] = "renormalized"
     options = {k: v for k, v in options.items() if k not in idle_settings(model)}
     if model == "gat":
         pyg.layers()

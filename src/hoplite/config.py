@@ -172,6 +172,12 @@ class TrainingConfig(Checked):
     calibrate : bool
         Divide the outputs by the temperature of the least log loss on the validation nodes, before
         they become probabilities; no prediction changes.
+    correct_smooth : bool
+        Correct and Smooth the probabilities of classes by the training nodes' labels, with settings
+        that the validation nodes choose, see :mod:`hoplite.models.correct_smooth`.
+    refit : bool
+        Train again on the training and the validation labels, for as many epochs as were best; the
+        validation figures stay those of the first training. It is another protocol.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one. GCN and GAT have one order only.
     batch : int
@@ -237,6 +243,14 @@ class TrainingConfig(Checked):
     calibrate: bool = flag_setting(
         False, "Fit a temperature of the probabilities on the validation nodes.", late=True
     )
+    correct_smooth: bool = flag_setting(
+        False, "Of classes: Correct and Smooth, its settings chosen by validation.", late=True
+    )
+    refit: bool = flag_setting(
+        False,
+        "Train again on training and validation labels, with the epochs that were best.",
+        late=True,
+    )
     order: str = choice_setting("auto", "auto, weights-first or hops-first.", ORDERS)
     batch: int = number_setting(0, "Training rows in one step of Adam; 0 for all.", 0, MOST_COUNT)
 
@@ -260,7 +274,8 @@ class TrainingConfig(Checked):
 
     def check_validated(self, has_validation: bool, give: str) -> None:
         """ConfigError if a setting needs validation nodes and there are none; ``give`` some."""
-        wanted = {"threshold": self.threshold != "half", "calibrate": self.calibrate}
+        flags = {name: getattr(self, name) for name in ("calibrate", "correct_smooth", "refit")}
+        wanted = {"threshold": self.threshold != "half", **flags}
         for name, needs in wanted.items():
             if needs and not has_validation:
                 raise ConfigError(

@@ -34,18 +34,21 @@ from hoplite.models import (
     HopBlocks,
     HyperLGC,
     JacobiConv,
+    LabelPropagation,
     Model,
     PersonalisedPageRank,
     build_model,
     split_options,
 )
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
+from hoplite.models.places import Places
 from hoplite.models.trained import TASK_STATE, TrainedModel
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.fitted import fitted_basis
 from hoplite.propagation.relations import propagation_for
 from hoplite.tasks import Task, find_task, task_of
 from hoplite.training.loop import fit_runs
+from hoplite.training.refit import refit_runs
 from hoplite.training.runs import (
     NodeSet,
     Run,
@@ -53,6 +56,7 @@ from hoplite.training.runs import (
     require_result,
     weighted_sets,
 )
+from hoplite.training.scoring import check_after, refitted, scored_outputs
 
 PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by their names
 
@@ -67,6 +71,7 @@ FORMULAS: dict[type[Model], str] = {
     PersonalisedPageRank: "A linear model on features smoothed by personalised PageRank.",
     Heat: "A linear model on features after exp(-t (I - S)), a diffusion of time t.",
     DGC: "A linear model on features after k steps of a diffusion of time T.",
+    LabelPropagation: "sum_i c_i S^i Y: the labels of the nodes of ``fit``, carried k hops.",
 }
 
 
@@ -136,20 +141,24 @@ class NodeEstimator(BaseEstimator):
         model_config, training_config = model_config.fitted(graph), training_config.on(graph.name)
         training_config.check_validated(val is not None, "pass validation=(nodes, y)")
         task = task.with_loss(training_config.loss).fitted(train.labels, len(names))
-        sets = {"train": train} | ({} if val is None else {"val": val})
-        sets = weighted_sets(sets, task, training_config, texts)
+        check_after(training_config, task)
         each = checked_weights(sample_weight, len(train))
+
+        def weighted(nodes: NodeSet) -> NodeSet:
+            found = weighted_sets({"train": nodes}, task, training_config, texts)["train"]
+            own = each if each is None else np.append(each, np.ones(len(nodes) - len(train)))
+            return found.weighted(found.weights, own)
+
+        sets = {"train": train} | ({} if val is None else {"val": val})
+        sets = weighted_sets(sets, task, training_config, texts) | {"train": weighted(train)}
         propagation = propagation_for(graph, model_config)
-        (result,) = fit_runs(
-            build_model(model_config, graph.num_features, len(names), graph.relation_weights),
-            propagation,
-            [Run(training_config, self.seed)],
-            sets["train"].weighted(sets["train"].weights, each),
-            sets.get("val"),
-            task=task,
-        )
-        require_result([result])
+        built = build_model(model_config, graph.num_features, len(names), graph.relation_weights)
+        runs = [Run(training_config, self.seed)]
+        results = fit_runs(built, propagation, runs, sets["train"], sets.get("val"), task=task)
+        require_result(results)
+        (result,) = results
         known = {"dataset": graph.name, "seed": self.seed, "task": task.name}
+        bound = self.kind.bound or training_config.correct_smooth
         self.model_ = TrainedModel(
             model_config,
             result.weights,
@@ -160,16 +169,19 @@ class NodeEstimator(BaseEstimator):
             graph.preparation,
             graph.loop_weight,
             graph.relation_weights,
+            Places.of(graph) if bound else None,
         )
-        if val is not None and len(val):
-            logits = self.model_.raw_logits(propagation)[val.nodes]
-            if np.isfinite(logits).all():
-                self.model_.settle(
-                    val.labels,
-                    logits,
-                    threshold=training_config.threshold,
-                    calibrate=training_config.calibrate,
-                )
+        self.model_, outputs = scored_outputs(self.model_, graph, result, propagation, sets, task)
+        if "val" in outputs:
+            self.model_.settle(
+                *outputs["val"],
+                threshold=training_config.threshold,
+                calibrate=training_config.calibrate,
+            )
+        if training_config.refit:
+            again = refit_runs(built, propagation, results, sets, weighted, task=task)
+            require_result(again)
+            self.model_ = refitted(self.model_, again[0], sets)
         self._keep(graph, result.history, result.epochs)
 
     def _keep(self, graph: Graph, history: dict[str, np.ndarray], epochs: int) -> None:
@@ -177,8 +189,9 @@ class NodeEstimator(BaseEstimator):
         if not isinstance(self.graph, Graph):
             self._converted = self.graph, self.model_, graph
         self.coefficients_ = self.model_.coefficients_
-        maps = self.model_.maps_
-        self.coef_ = maps.reshape(-1, maps.shape[-1]).T
+        if self.model_.config.kind.learns:
+            maps = self.model_.maps_
+            self.coef_ = maps.reshape(-1, maps.shape[-1]).T
         self.history_ = history
         self.n_iter_ = epochs
 
@@ -191,8 +204,7 @@ class NodeEstimator(BaseEstimator):
         graph = aligned_graph(
             graph, model.num_features, model.feature_names, model.loop_weight, model.relations
         )
-        propagation = propagation_for(graph, config)
-        return model.logits_from(propagation)[nodes]
+        return model.logits_from(propagation_for(graph, config), graph)[nodes]
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
@@ -212,7 +224,8 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     classes_ : the distinct values of y, sorted
     coefficients_ : (hops + 1,) the filter in the model's basis; 1 of hop blocks and JacobiConv
     coef_ : (classes, features) the learned weights, Theta transposed; of hop blocks (classes,
-        (hops + 1) features), hop 0 first, then those of every one of ``model_.parts_``
+        (hops + 1) features), hop 0 first, then those of every one of ``model_.parts_``; none of
+        label propagation
     model_ : the TrainedModel, with ``save``; where y are the graph's labels, by number or by name,
         its classes have the graph's names, otherwise those that ``str`` gives y's values
     history_ : loss and accuracy per epoch
@@ -337,6 +350,10 @@ class DGCClassifier(NodeClassifier):
     kind = DGC
 
 
+class LabelPropagationClassifier(NodeClassifier):
+    kind = LabelPropagation
+
+
 class NodeRegressor(RegressorMixin, NodeEstimator):
     """What the regressors share; one of your own has the class of your own model as ``kind``.
 
@@ -360,7 +377,9 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     n_iter_ : epochs trained
     """
 
-    lacking: ClassVar[frozenset[str]] = frozenset({"class_weight", "threshold", "calibrate"})
+    lacking: ClassVar[frozenset[str]] = frozenset(
+        {"class_weight", "threshold", "calibrate", "correct_smooth"}
+    )
 
     def fit(
         self,

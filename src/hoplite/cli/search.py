@@ -154,6 +154,7 @@ def search(
 def _print(result: SearchResult, summary: Summary) -> None:
     """The best configurations, by the settings in which they differ, and the chosen one."""
     from hoplite.tasks.base import title_of
+    from hoplite.training.refit import PROTOCOL
 
     options = [candidate.options for candidate in result.ranking]
     varied = [name for name in options[0] if len({str(one[name]) for one in options}) > 1]
@@ -195,6 +196,8 @@ def _print(result: SearchResult, summary: Summary) -> None:
             on_val = monitor.shown(result.monitored(result.best))
             told = f"test{by} {own}, validation {on_val}; {told}"
     print_line(f"Chosen by {summary.protocol}{by}: {told}")
+    if summary.config.get("refit"):
+        print_line(f"The test figures are of models {PROTOCOL}, after the choice")
     if summary.figures is not None:
         told, spread = summary.figures.mean, summary.figures.std
         rows = [

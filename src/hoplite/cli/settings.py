@@ -26,6 +26,7 @@ from hoplite.preparation import TableOptions
 from hoplite.strategies import STRATEGIES
 
 FEW = 2  # models that have a setting: they are named in its help
+SOME = 4  # likewise, if it means another thing to each
 USUAL_MODEL = ModelConfig().model
 ModelOption = Annotated[
     str,
@@ -125,9 +126,23 @@ def _add_options(command: Any, defaults: bool) -> None:
     command.__signature__ = written.replace(parameters=parameters)  # which typer reads
 
 
+def _each(setting: str, names: Sequence[str]) -> str:
+    """What the setting means to each of the models; empty if that is the same for all."""
+    told: dict[str, list[str]] = {}
+    for name in names:
+        for field in fields(MODELS[name].Settings):
+            if field.name == setting:
+                told.setdefault(field.metadata["help"].rstrip("."), []).append(name)
+    if len(told) < 2:
+        return ""
+    return "; ".join(f"{' and '.join(of)}: {text}" for text, of in told.items()) + "."
+
+
 def _option(field: Field[Any], defaults: bool) -> Parameter:
     about, names = field.metadata, models_with(field.name)
     text = f"{' and '.join(names)} only: {about['help']}" if len(names) <= FEW else about["help"]
+    if FEW < len(names) <= SOME:
+        text = _each(field.name, names) or text
     kind = type(field.default)
     flags = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
     own = {name: usual_options(name)[field.name] for name in names}

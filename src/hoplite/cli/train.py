@@ -269,6 +269,13 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
         print_line(f"Prepared: {summary['prepared']}")
     if "relations" in summary:
         print_line(f"Edges: {', '.join(summary['relations'])}, with a polynomial each")
+    if (after := result.model.after) is not None:
+        print_line(f"Correct and Smooth: {after.told()}")
+    if "protocol" in summary:
+        print_line(
+            f"Protocol: {summary['protocol']}; the validation figures are of the training before, "
+            "which chose the epochs"
+        )
     if (threshold := result.best_run.threshold) is not None:
         how = f"by {result.training_config.threshold} on the validation nodes"
         print_line(f"Threshold: {threshold:.3f}, chosen {how}")

@@ -61,6 +61,7 @@ class ExactModel:
                 f"the model is a {config.model}, which is not linear, so its logits are no sums "
                 f"over hops, nodes and features; use an {', '.join(linear[:-1])} or {linear[-1]}."
             )
+        trained.refuse_after("sums over hops, nodes and features that make its outputs")
         if not trained.task.exclusive:
             raise ConfigError(
                 f"the model is one of {trained.task.labels.task}, and explanations are of nodes "
@@ -172,8 +173,8 @@ class ExactModel:
     @cached_property
     def _every_logit(self) -> np.ndarray:
         config = self.trained.config
-        own = propagation_for(self.data.in_memory(), config)
-        return self.trained.logits_from(own)
+        graph = self.data.in_memory()
+        return self.trained.logits_from(propagation_for(graph, config), graph)
 
 
 def node_index(data: NodeData, node: Any) -> int:

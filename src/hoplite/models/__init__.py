@@ -16,6 +16,7 @@ from hoplite.models.gcn import GCN
 from hoplite.models.heat import Heat
 from hoplite.models.hlgc import HyperLGC
 from hoplite.models.jacobiconv import JacobiConv
+from hoplite.models.labelprop import LabelPropagation
 from hoplite.models.lgc import LGC
 from hoplite.models.pagerank import PersonalisedPageRank
 from hoplite.models.polynomial import Polynomial, PolynomialSettings
@@ -47,6 +48,7 @@ for model in (
     PersonalisedPageRank,
     Heat,
     DGC,
+    LabelPropagation,
     GCN,
     GAT,
 ):
@@ -65,6 +67,7 @@ __all__ = [
     "HopBlocks",
     "HyperLGC",
     "JacobiConv",
+    "LabelPropagation",
     "Model",
     "ModelConfig",
     "PersonalisedPageRank",

@@ -64,6 +64,8 @@ class Model(ABC):
     fixed: ClassVar[bool] = False  # whether its coefficients are known numbers of its settings
     map_per_hop: ClassVar[bool] = False  # whether every hop has a Theta of its own: (k + 1, d, m)
     many_at_once: ClassVar[bool] = True  # whether runs gain from training together
+    learns: ClassVar[bool] = True  # whether there are steps; if not, one epoch scores it as it is
+    bound: ClassVar[bool] = False  # whether its weights belong to the nodes of its own graph
     kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
     columns: ClassVar[str] = "classes"  # what it propagates under dropout: "classes" or "features"
     # The weights by whose products with X alone it reads X, (d, m) each; none if it needs X itself
@@ -133,6 +135,24 @@ class Model(ABC):
         except RuntimeError as error:
             raise ConfigError(f"such a model is too large for any memory ({error}).") from error
         return {name: tuple(value.shape) for name, value in first.items()}
+
+    def shown(
+        self, num_nodes: int, nodes: np.ndarray, targets: Tensor, weights: Tensor | None
+    ) -> Model:
+        """The model with what its first weights take of the training ``nodes``; mostly nothing.
+
+        ``targets`` are those of the task, (rows, ...), and ``weights`` the nodes', (rows,).
+        """
+        return self
+
+    def expected(
+        self, there: dict[str, tuple[int, ...]], num_nodes: int
+    ) -> dict[str, tuple[int, ...]]:
+        """The shapes that saved weights must have where there are those of ``there``.
+
+        ``num_nodes`` is that of its graph, where it is ``bound`` to one.
+        """
+        return self.shapes()
 
     def refusal(self, shapes: dict[str, tuple[int, ...]]) -> str | None:
         """Why saved weights of these shapes are an earlier version's that mean something else."""

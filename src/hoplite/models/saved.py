@@ -46,10 +46,12 @@ from hoplite.errors import ModelFileError
 from hoplite.files import lock, open_regular, read_regular, sync_folder
 from hoplite.json_files import MOST_BYTES, parse_json, to_json, without_nan
 from hoplite.models.base import Weights
+from hoplite.models.correct_smooth import CorrectSmooth
+from hoplite.models.places import Places
 from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
 
-FORMATS = (1, 2)  # earlier versions read 1 alone, the classes that they know
+FORMATS = (1, 2, 3)  # earlier versions read 1 alone, or 1 and 2; 3 has labels inside
 CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE = "config.json", "weights.safetensors", "result.json"
 NEW, UNFINISHED = ".hoplite-new", ".hoplite-new.tmp"
 NO_RESULT, REPLACED = "no-result", "replaced"
@@ -80,9 +82,11 @@ class ModelFile:
     preparation: Preparation | None = None  # of the columns of tables
     loop_weight: Annotated[float, Meta(gt=0)] | None = 1.0  # None: of any graph, its own
     relations: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
+    places: Places | None = None  # the nodes that labels inside belong to
+    correct_smooth: CorrectSmooth | None = None
     module: str = ""  # that makes the model known, if it is not one of Hoplite's own
     weights_sha256: str = ""  # written by :func:`write_folder`
-    format: Literal[1, 2] = 1
+    format: Literal[1, 2, 3] = 1
 
     def __post_init__(self) -> None:
         names = self.feature_names
@@ -91,6 +95,11 @@ class ModelFile:
         made = () if self.preparation is None else self.preparation.names
         if made and (names or ())[: len(made)] != made:
             raise ValueError("the preparation makes other features")
+        after, places = self.correct_smooth, self.places
+        if after is not None:
+            count, classes = 0 if places is None else places.count, len(self.class_names)
+            if max(after.nodes, default=-1) >= count or max(after.labels, default=-1) >= classes:
+                raise ValueError("the labels of Correct and Smooth are of no node, or no class")
 
     @cached_property
     def config(self) -> ModelConfig:
@@ -172,7 +181,7 @@ def write_folder(
     model = dataclasses.replace(model, weights_sha256=hashlib.sha256(data).hexdigest())
     try:
         config = {"format": model.format} | dataclasses.asdict(model)
-        for name in ("module", "preparation"):
+        for name in ("module", "preparation", "places", "correct_smooth"):
             if not config[name]:
                 del config[name]
         files = {WEIGHTS_FILE: data, CONFIG_FILE: _json(config, 2)}

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from hoplite.convert import converted
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError
-from hoplite.graph import Split
+from hoplite.graph import Graph, Split
 from hoplite.models import Model, ModelConfig, Weights, build_model
 from hoplite.models.alignment import (
     LEFT_OUT,
@@ -27,8 +27,10 @@ from hoplite.models.alignment import (
     check_relations,
     check_stored,
 )
+from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.export import hop_arrays, hop_module, write_onnx
 from hoplite.models.from_store import stored_logits
+from hoplite.models.places import Places
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation
@@ -57,6 +59,8 @@ class TrainedModel:
     preparation : how the features come from the columns of tables, if they did
     loop_weight : of the self-loops in S, for every graph; None for each graph's own
     relations : the relations that it knows, with the weights of their self-loops; none for most
+    places : the nodes that labels inside belong to, if it keeps some
+    after : what is made of its outputs by the labels of its training nodes; None for nothing
     """
 
     config: ModelConfig
@@ -68,6 +72,8 @@ class TrainedModel:
     preparation: Preparation | None = None
     loop_weight: float | None = None
     relations: dict[str, float] = field(default_factory=dict)
+    places: Places | None = None
+    after: CorrectSmooth | None = None
 
     @property
     def num_classes(self) -> int:
@@ -160,6 +166,7 @@ class TrainedModel:
         check_prepared(data, self.preparation)
         if stored is not None:
             check_stored(stored, config, self.loop_weight)
+            self.refuse_after("predictions from a hop store, which has no edges")
             check_relations((), self.relations)
             columns = aligned_columns(stored, self.num_features, self.feature_names)
             rows = stored_logits(self._model(), self._stacked(), stored, columns, memory)
@@ -178,15 +185,34 @@ class TrainedModel:
                 self.loop_weight,
                 self.relations,
             )
-            own = propagation_for(graph, config)
-            yield 0, self.logits_from(own)
+            yield 0, self.logits_from(propagation_for(graph, config), graph)
 
-    def logits_from(self, propagation: Propagation) -> np.ndarray:
-        """Logits of every node from a propagation that is already set up: (n, m)."""
-        return _checked(self.raw_logits(propagation))
+    def logits_from(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
+        """Logits of every node from a propagation of ``graph`` that is already set up: (n, m).
+
+        The graph itself is needed by models that keep labels of its nodes.
+        """
+        if self.places is None:
+            return _checked(self.raw_logits(propagation))
+        if graph is None:
+            raise ConfigError("the model keeps labels of its graph's nodes; give the graph, too.")
+        self.places.check(graph)
+        return self.finished(graph, _checked(self.raw_logits(propagation)))
+
+    def finished(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
+        """What is told of all nodes, where the model itself says ``logits``: (n, m)."""
+        return logits if self.after is None else self.after.outputs(graph, logits)
+
+    def refuse_after(self, what: str) -> None:
+        """ConfigError if Correct and Smooth changes the outputs, so that there is no ``what``."""
+        if self.after is not None and not self.after.idle:
+            raise ConfigError(
+                f"the model is followed by Correct and Smooth, so there are no {what}; train one "
+                "without correct_smooth."
+            )
 
     def raw_logits(self, propagation: Propagation) -> np.ndarray:
-        """As :meth:`logits_from`, with infinity and NaN where that overflows."""
+        """The model's own outputs, with infinity and NaN where they overflow."""
         weights = {name: value.to(propagation.dtype) for name, value in self._stacked().items()}
         with torch.no_grad():
             return self._model().logits(weights, propagation.view())[:, 0].numpy()
@@ -227,7 +253,7 @@ class TrainedModel:
         if state is None:
             raise ConfigError(
                 "the model keeps no scores of validation nodes, of which prediction sets are made; "
-                "train it again, on a graph with validation nodes."
+                "train it again, on a graph with validation nodes and without refit."
             )
         kept = Conformal.restored(state)
         if by_class:
@@ -270,8 +296,10 @@ class TrainedModel:
             self.preparation,
             self.loop_weight,
             self.relations,
+            self.places,
+            self.after,
             "" if module.startswith("hoplite.models.") else module,
-            format=self.task.saved_as,
+            format=self.task.saved_as if self.places is None else 3,
         )
         write_folder(folder, model, self.weights, result, overwrite=overwrite)
         return Path(folder)
@@ -317,6 +345,8 @@ class TrainedModel:
             found.preparation,
             found.loop_weight,
             found.relations,
+            found.places,
+            found.correct_smooth,
         )
 
     def _model(self) -> Model:
@@ -356,13 +386,14 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
 
 def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
     """The shapes that the weights must have; None if those that are there are far too few."""
-    if found.num_features > sum(math.prod(shape) for shape in there.values()) + MOST_IDLE:
+    held = sum(math.prod(shape) for shape in there.values())
+    if found.config.kind.learns and found.num_features > held + MOST_IDLE:
         return None
     model = build_model(found.config, found.num_features, len(found.class_names), found.relations)
     refusal = model.refusal(there)
     if refusal is not None:
         raise ModelFileError(f"the model was saved by an earlier version: {refusal}.")
     try:
-        return model.shapes()
+        return model.expected(there, 0 if found.places is None else found.places.count)
     except ConfigError:  # too large for any memory
         return None

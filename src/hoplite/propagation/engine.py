@@ -319,6 +319,18 @@ class RowView:
             return features.dense().unsqueeze(1).repeat(1, runs, 1)
         return torch.stack([features.dense(dropout, run) for run in range(runs)], dim=1)
 
+    def smoothed(self, signal: Tensor, numbers: Numbers) -> Tensor:
+        """sum_i c_i p_i(S) of any signal on all nodes, on the rows: (n, R, c) -> (rows, R, c).
+
+        A signal of fewer rows is of the first nodes, and 0 at the others.
+        """
+        owner, (_, runs, columns) = self._owner, signal.shape
+        known = signal.flatten(1)
+        whole = known.new_zeros(owner.num_nodes, known.shape[1])
+        whole[: len(known)] = known
+        found = _summed(owner.matrix, owner.basis, whole, numbers)
+        return self.pick(found).view(-1, runs, columns)
+
     def inputs(self, theta: Tensor, dropout: Dropout | None = None) -> Tensor:
         """X Theta on the rows: (rows, R, m)."""
         return self._row_features.times(theta, dropout)

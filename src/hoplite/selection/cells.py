@@ -31,8 +31,8 @@ from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Setting
 from hoplite.selection.workers import LOOK_SECONDS
 from hoplite.tasks import task_of
 from hoplite.training.loop import fit_runs
-from hoplite.training.results import number, scored_run
 from hoplite.training.runs import Run, batch_kind, node_sets, run_bytes, weighted_sets
+from hoplite.training.scoring import check_after, number, scored_run
 from hoplite.version import VERSION
 
 CELL_RUNS = 45  # at most: more hardly train faster, and a crash costs less
@@ -60,6 +60,13 @@ def search_settings(
     full = [o | {name: usual[name] for name in sorted(named - o.keys())} for o in full]
     if len({options.get("monitor") for options in full}) > 1:
         raise ConfigError("monitor has several values; a search compares by one, so give one.")
+    if len({options.get("refit") for options in full}) > 1:
+        raise ConfigError(
+            "refit has several values, but validation nodes cannot compare them: a refit learns "
+            "from these; give one, and the configuration that is chosen is trained so."
+        )
+    if any(options.get("correct_smooth") for options in full):
+        check_after(TrainingConfig(correct_smooth=True), task_of(graph.labels))
     return Settings(
         format=FORMAT,
         hoplite=VERSION,
@@ -195,16 +202,20 @@ class CellWork:
         monitor = task.monitor(runs[0].config.monitor)
         curve = f"val_{monitor.name}"
         found, test = [], []
+        unseen = {name: part for name, part in parts.items() if name != "test"}
         for i, result in enumerate(results):
+            accuracy = result.best("val_accuracy")
+            figure, loss = result.best(curve), result.best("val_loss")
+            if result.run.config.correct_smooth:  # it is part of what is compared
+                after = scored_run(graph, config, result, propagation, unseen, task)
+                accuracy, (figure, loss) = after.scores["val_accuracy"], after.judged
             found.append(
                 RecordedRun(
                     configuration=positions[i // len(seeds)],
                     seed=result.run.seed,
-                    val_accuracy=number(result.best("val_accuracy")),
-                    val_score=None
-                    if curve == "val_accuracy"
-                    else number(monitor.rank(result.best(curve))),
-                    val_loss=number(result.best("val_loss")),
+                    val_accuracy=number(accuracy),
+                    val_score=None if curve == "val_accuracy" else number(monitor.rank(figure)),
+                    val_loss=number(loss),
                     best_epoch=result.best_epoch,
                     epochs=result.epochs,
                     diverged=result.diverged,

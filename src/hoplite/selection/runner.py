@@ -129,6 +129,11 @@ def run_search(
     check_number("workers", workers, 1, 1024, whole=True)
     test = check_protocol(protocol) == "test"
     check_validated(graph, test)
+    if test and any(one.get("refit") for one in configurations):
+        raise ConfigError(
+            "refit is True and protocol is 'test', which compares models that have learned from "
+            "the training labels alone; leave one of them out."
+        )
     name, seeds, folder = find_model(model).name, as_seeds(seeds), Path(folder)
     tell = progress or (lambda state: None)
     if screen is not None:

@@ -182,7 +182,7 @@ class Space:
         branches = []
         for variant in self._variants(dataset, model, fixed):
             outer, *inner = self._layers(dataset, model, variant)
-            idle = idle_settings(model) & SHARED
+            idle = idle_settings(model) & (SHARED | find_model(model).idle)
             branch = {k: v for k, v in outer.dimensions.items() if k not in idle}
             for layer in inner:
                 branch.update(layer.dimensions)

@@ -3,8 +3,9 @@
 from hoplite.propagation.engine import Propagation
 from hoplite.training.distributed import connected
 from hoplite.training.loop import fit_runs
-from hoplite.training.results import ScoredRun, TrainingResult, as_seeds, plan, scored_run, train
+from hoplite.training.results import TrainingResult, as_seeds, plan, train
 from hoplite.training.runs import NodeSet, Run, RunResult, TrainingProgress
+from hoplite.training.scoring import ScoredRun, scored_run
 from hoplite.training.streamed import StoredPropagation
 
 __all__ = [

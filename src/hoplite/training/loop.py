@@ -104,6 +104,9 @@ def fit_runs(
             f"consistency is for nodes of one class each, and these labels are for "
             f"{task.labels.task}; leave it out."
         )
+    targets = task.targets(np.asarray(train.labels), model.num_classes)
+    each = None if train.weights is None else torch.from_numpy(train.weights)
+    model = model.shown(source.num_nodes, train.nodes, targets, each)
     monitor = task.monitor(configs[0].monitor)
     whole = not task.adds_up or monitor.name not in task.curves
     if whole and team_of(source).size > 1:
@@ -297,17 +300,23 @@ class _Batch:
     def fit(self) -> Iterator[Callable[[], TrainingProgress]]:
         """Train, and after each epoch give what tells how far that is."""
         config = self.runs[0].config
-        for epoch in range(config.epochs):
+        epochs = config.epochs if self.train_rows.model.learns else 1
+        for epoch in range(epochs):
             self._make_room(epoch)
             self._train(epoch)
             self._score(epoch)
             self._choose(epoch, config.patience)
             self.team.check_agreement(self.weights)
-            yield partial(self._progress, epoch, config.epochs)
+            yield partial(self._progress, epoch, epochs)
             if not len(self.active):
                 break
 
     def _train(self, epoch: int) -> None:
+        if not self.train_rows.model.learns:
+            with torch.no_grad():
+                found = self.train_rows.measure(self.weights)
+            self._record("train", epoch, [value.numpy() for value in found])
+            return
         runs = [self.runs[r] for r in self.active.tolist()]
         dropout = dropped(runs, epoch)
         steps = self.train_rows.batches(runs[0].config.batch, runs[0].seed, epoch)
@@ -334,14 +343,12 @@ class _Batch:
         weights = drawn(self.weights, draws)
         factors = [run.config.consistency for run in runs]
         if not any(factors):
-            loss, *metrics = rows.measure(weights, dropout)
-        else:
-            logits = rows.model.logits(weights, rows.view, dropout)
-            loss, *metrics = rows.measured(logits[rows.rows])
-        loss, *metrics = (mean_of_draws(value, draws) for value in (loss, *metrics))
-        if any(factors):
-            loss = loss + logits.new_tensor(factors) * disagreement(logits, runs)
-        return loss, *metrics
+            found = rows.measure(weights, dropout)
+            return tuple(mean_of_draws(value, draws) for value in found)
+        logits = rows.model.logits(weights, rows.view, dropout)
+        found = rows.measured(logits[rows.rows])
+        loss, *metrics = (mean_of_draws(value, draws) for value in found)
+        return loss + logits.new_tensor(factors) * disagreement(logits, runs), *metrics
 
     def _make_room(self, epoch: int) -> None:
         """Let the curves grow in steps: most runs stop long before the last epoch."""
@@ -409,7 +416,8 @@ class _Batch:
                 HopliteWarning,
                 stacklevel=2,
             )
-        stays = ~diverged
+        lasts = np.array([self.runs[r].last or epoch + 2 for r in active.tolist()])
+        stays = ~diverged & (lasts > epoch + 1)
         if "val" in self.scored:
             stays &= epoch - self.best_epoch[active] < patience
         if not stays.all():

@@ -4,45 +4,42 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice
 from hoplite.labels import AUTO
 from hoplite.models import ModelConfig, build_model, find_model, split_options
-from hoplite.models.trained import SPLIT, TASK_STATE, TrainedModel, split_facts
+from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.preparation import TableOptions
 from hoplite.propagation.orders import Plan
 from hoplite.propagation.relations import propagation_for
 from hoplite.store import open_data
-from hoplite.tasks import LOSS, USUAL, Evaluation, Task, find_task, task_of
+from hoplite.tasks import LOSS, Evaluation, Task, task_of
 from hoplite.tasks.base import TITLES
 from hoplite.training.distributed import ALONE, Team
-from hoplite.training.loop import fit_runs, outputs_of
+from hoplite.training.loop import fit_runs
+from hoplite.training.refit import PROTOCOL, refit_runs
 from hoplite.training.runs import (
-    AnyPropagation,
     NodeSet,
     Run,
     RunResult,
     TrainingProgress,
-    at_best,
     checked_weights,
     node_sets,
     plan_runs,
     require_result,
     weighted_sets,
 )
+from hoplite.training.scoring import SCORED, ScoredRun, check_after, number, scored_run
 from hoplite.training.streamed import StoredPropagation
 
 MOST_RUNS = 100_000
-SCORED = ("val", "test")
 CLEAR = 0.05  # a figure so much above the baseline's is no accident
 
 
@@ -71,107 +68,6 @@ class Figures:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ScoredRun:
-    """One seed's trained model with its scores; the test set was read once, at the end.
-
-    ``scores`` holds the task's metrics on the validation nodes, at the best epoch, and on the test
-    nodes: ``val_accuracy`` and ``test_accuracy`` of classes.
-    ``diverged``: a loss or a weight became infinite or NaN, and the model is the best one before
-    that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
-    ``outputs`` are the labels and the outputs of the validation and the test nodes, where there are
-    some and all are finite.
-    """
-
-    seed: int
-    model: TrainedModel
-    scores: dict[str, float]
-    best_epoch: int
-    epochs: int
-    diverged: bool
-    seconds: float
-    history: dict[str, np.ndarray]
-    task: Task
-    outputs: dict[str, tuple[np.ndarray, np.ndarray]]
-
-    @cached_property
-    def val_metrics(self) -> Evaluation | None:
-        """All figures of the validation nodes; None if there are none, or no result."""
-        return self._evaluated("val")
-
-    @cached_property
-    def test_metrics(self) -> Evaluation | None:
-        """All figures of the test nodes; None if there are none, or no result."""
-        return self._evaluated("test")
-
-    def metrics(self, part: str) -> Evaluation | None:
-        """Those of the nodes of ``part``, "val" or "test"."""
-        check_choice("part", part, SCORED)
-        return self.val_metrics if part == "val" else self.test_metrics
-
-    def _evaluated(self, part: str) -> Evaluation | None:
-        if part not in self.outputs:
-            return None
-        return self.task.evaluate(*self.outputs[part], self.model.class_names)
-
-    @cached_property
-    def calibration(self) -> dict[str, Any] | None:
-        """The ``temperature``, and for ``val`` and ``test`` the calibration error ``before`` and
-        ``after``; None if the model is not calibrated."""
-        first = self.task.uncalibrated()
-        if first is None:
-            return None
-        found: dict[str, Any] = {"temperature": self.task.state()["temperature"]}
-        for part, outputs in self.outputs.items():
-            tasks = {"before": first, "after": self.task}
-            found[part] = {
-                when: task.figure("calibration_error", *outputs) for when, task in tasks.items()
-            }
-        return found
-
-    @property
-    def threshold(self) -> float | None:
-        """The probability from which on the positive class is told; None if it was not chosen."""
-        chosen = self.model.training.get("threshold", "half") != "half" and "val" in self.outputs
-        return self.task.state()["threshold"] if chosen else None
-
-    def best(self, curve: str) -> float:
-        """The value of a curve of the history at the best epoch; NaN if there is none."""
-        return at_best(self.history, curve, self.best_epoch)
-
-    @property
-    def val_accuracy(self) -> float:
-        """Accuracy on the validation nodes."""
-        return self.scores["val_accuracy"]
-
-    @property
-    def test_accuracy(self) -> float:
-        """Accuracy on the test nodes."""
-        return self.scores["test_accuracy"]
-
-    def __repr__(self) -> str:
-        test = [f", {k}={v:.3f}" for k, v in self.scores.items() if k.startswith("test_")]
-        return f"ScoredRun(seed={self.seed}{''.join(test)})"
-
-    def summary(self) -> dict[str, Any]:
-        """The figures, without weights and curves."""
-        return {
-            "seed": self.seed,
-            **{name: number(value) for name, value in self.scores.items()},
-            "best_epoch": self.best_epoch,
-            "epochs": self.epochs,
-            "diverged": self.diverged,
-            "seconds": self.seconds,
-            **({} if self.threshold is None else {"threshold": self.threshold}),
-            **({} if self.calibration is None else {"calibration": self.calibration}),
-            "metrics": {
-                part: found.as_dict()
-                for part in SCORED
-                if (found := self.metrics(part)) is not None
-            },
-        }
-
-
-@dataclass(frozen=True, eq=False, repr=False)
 class TrainingResult:
     """The runs of one configuration on one graph, or on the hop store of one."""
 
@@ -192,9 +88,10 @@ class TrainingResult:
         monitor = self.task.monitor(self.training_config.monitor)
 
         def rank(run: ScoredRun) -> tuple[float, float]:
-            value = np.nan_to_num(monitor.rank(run.best(f"val_{monitor.name}")), nan=-np.inf)
+            figure, loss = run.judged
+            value = np.nan_to_num(monitor.rank(figure), nan=-np.inf)
             first = self.training_config.tie == "first"
-            return value, 0.0 if first else -np.nan_to_num(run.best("val_loss"), nan=np.inf)
+            return value, 0.0 if first else -np.nan_to_num(loss, nan=np.inf)
 
         return max([run for run in self.runs if run.best_epoch], key=rank)
 
@@ -311,16 +208,18 @@ class TrainingResult:
     def __repr__(self) -> str:
         score = self.task.score
         val, test = (score.shown(self._all(f"{p}_{score.name}").mean()) for p in SCORED)
+        how = f", {PROTOCOL}" if self.training_config.refit else ""
         return (
             f"TrainingResult({self.model_config.model} on {self.graph.name}, {len(self.runs)} "
-            f"runs, {score.name.replace('_', ' ')}: validation {val}, test {test})"
+            f"runs{how}, {score.name.replace('_', ' ')}: validation {val}, test {test})"
         )
 
     @property
     def ms_per_epoch(self) -> float:
         """Milliseconds per run and epoch: training step, validation, and a share of the set-up."""
         seconds = sum(run.seconds for run in self.runs)
-        return 1000 * seconds / sum(run.epochs for run in self.runs)
+        again = sum(run.best_epoch for run in self.runs) if self.training_config.refit else 0
+        return 1000 * seconds / (again + sum(run.epochs for run in self.runs))
 
     def summary(self) -> dict[str, Any]:
         """Everything but weights and curves, as plain JSON values; std is over the runs (n)."""
@@ -340,6 +239,7 @@ class TrainingResult:
             | dataclasses.asdict(self.training_config)
             | {"seeds": [run.seed for run in self.runs]},
             "split": split_facts(self.graph.split),
+            **({"protocol": PROTOCOL} if self.training_config.refit else {}),
             **means,
             "metrics": {
                 part: {
@@ -356,11 +256,6 @@ class TrainingResult:
             "ms_per_epoch": self.ms_per_epoch,
             "runs": [run.summary() for run in self.runs],
         }
-
-
-def number(value: float) -> float | None:
-    """A float for JSON, which has no NaN and no infinity: None stands for them."""
-    return float(value) if np.isfinite(value) else None
 
 
 def train(
@@ -404,7 +299,8 @@ def train(
     if store is not None:
         names = {"hops", "operator", "basis"} & find_model(model).settings()
         usual = {name: getattr(store, name) for name in names}
-        options = usual | {"dropout": 0.0} | options
+        undropped = {"dropout": 0.0} if find_model(model).learns else {}
+        options = usual | undropped | options
     model_config, training_config = split_options(model, options)
     training_config = training_config.on(data.name)
     if store is None and (memory is not None or team.size > 1):
@@ -432,6 +328,7 @@ def train(
     parts = weighted_sets(parts, learned, training_config, data.class_names, each)
     training_config.check_validated(len(parts["val"]) > 0, "give the graph some")
     learned.check_calibrate(training_config.calibrate)
+    check_after(training_config, learned, stored=store is not None)
     if store is None:
         model_config = model_config.fitted(data.in_memory())
     built = build_model(model_config, data.num_features, outputs, data.relation_weights)
@@ -457,8 +354,17 @@ def train(
         task=learned,
     )
     require_result(results)
+    again: Sequence[RunResult | None] = [None] * len(results)
+    if training_config.refit:
+
+        def weighted(both: NodeSet) -> NodeSet:
+            sets = {"train": both}
+            return weighted_sets(sets, learned, training_config, data.class_names, each)["train"]
+
+        again = refit_runs(built, source, results, parts, weighted, progress=progress, task=learned)
     runs = tuple(
-        scored_run(data, model_config, result, source, parts, learned) for result in results
+        scored_run(data, model_config, result, source, parts, learned, second)
+        for result, second in zip(results, again, strict=True)
     )
     del source  # and the memory of its hop features, before the metrics need some
     result = TrainingResult(data, model_config, training_config, runs, learned)
@@ -505,100 +411,3 @@ def as_seeds(seeds: Any) -> list[int]:
         return [int(seed) for seed in seeds]
     check_number("seeds", seeds, 1, MOST_RUNS, whole=True)
     return list(range(int(seeds)))
-
-
-def scored_run(
-    data: NodeData,
-    config: ModelConfig,
-    result: RunResult,
-    source: AnyPropagation,
-    parts: Mapping[str, NodeSet],
-    task: str | Task = USUAL,
-) -> ScoredRun:
-    """A finished run with its model, scored on the ``test`` nodes of ``parts``.
-
-    Scores are NaN without test nodes, without a result, or with outputs that are not finite.
-    """
-    task = find_task(task)
-    scores = {f"val_{metric.name}": result.best(f"val_{metric.name}") for metric in task.metrics}
-    trained = TrainedModel(
-        config=config,
-        weights=result.weights,
-        num_features=data.num_features,
-        class_names=task.output_names(data.class_names),
-        feature_names=data.feature_names or None,
-        preparation=data.preparation,
-        loop_weight=data.loop_weight,
-        relations=data.relation_weights,
-        training={
-            "dataset": data.name,
-            "task": task.name,
-            TASK_STATE: task.state(),
-            SPLIT: split_facts(data.split),
-            "seed": result.run.seed,
-            "best_epoch": result.best_epoch,
-            **{name: number(value) for name, value in scores.items()},
-            **dataclasses.asdict(result.run.config),
-        },
-    )
-    outputs = _outputs(trained, result, source, parts, task)
-    if "val" in outputs:
-        chosen = result.run.config
-        task = trained.settle(
-            *outputs["val"], threshold=chosen.threshold, calibrate=chosen.calibrate
-        )
-        if chosen.threshold != "half":
-            scores |= _measured(task, outputs, "val")
-            trained.training.update({name: number(value) for name, value in scores.items()})
-    scores |= _measured(task, outputs, "test")
-    return ScoredRun(
-        seed=result.run.seed,
-        model=trained,
-        scores=scores,
-        best_epoch=result.best_epoch,
-        epochs=result.epochs,
-        diverged=result.diverged,
-        seconds=result.seconds,
-        history=result.history,
-        task=task,
-        outputs=outputs,
-    )
-
-
-def _measured(
-    task: Task, outputs: Mapping[str, tuple[np.ndarray, np.ndarray]], part: str
-) -> dict[str, float]:
-    """The task's metrics of a part; NaN if its outputs are not known."""
-    found: Sequence[Any] = [np.nan] * len(task.metrics)
-    if part in outputs:
-        labels, logits = outputs[part]
-        targets = task.targets(labels, logits.shape[1])
-        found = task.measure(torch.from_numpy(logits).unsqueeze(1), targets, len(labels))
-    return {f"{part}_{m.name}": float(v) for m, v in zip(task.metrics, found, strict=True)}
-
-
-def _outputs(
-    model: TrainedModel,
-    result: RunResult,
-    source: AnyPropagation,
-    parts: Mapping[str, NodeSet],
-    task: Task,
-) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Labels and outputs of the validation and test nodes, where they are finite."""
-    scored = {name: parts[name] for name in SCORED if name in parts and len(parts[name])}
-    if not result.best_epoch or not scored:
-        return {}
-    if source.stored is False:
-        logits = model.raw_logits(source)
-        found = {name: logits[part.nodes] for name, part in scored.items()}
-    else:
-        built = build_model(model.config, model.num_features, model.num_classes)
-        found = {
-            name: outputs_of(built, source, task, result.weights, part)
-            for name, part in scored.items()
-        }
-    return {
-        name: (np.asarray(scored[name].labels), rows)
-        for name, rows in found.items()
-        if np.isfinite(rows).all()
-    }

@@ -29,10 +29,11 @@ AnyPropagation = Propagation | StoredPropagation  # of a graph, or the hop featu
 
 @dataclass(frozen=True)
 class Run:
-    """One training: its settings and its seed."""
+    """One training: its settings, its seed, and the epoch that it ends with, if that is known."""
 
     config: TrainingConfig
     seed: int
+    last: int | None = None
 
 
 @dataclass(frozen=True)

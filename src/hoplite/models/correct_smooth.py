@@ -1,0 +1,174 @@
+"""Correct and Smooth: what a trained model missed at the training nodes, carried to the others.
+
+Huang et al., Combining label propagation and simple models out-performs graph neural networks,
+2021. With S = D^-1/2 A D^-1/2, Z (n, m) the probabilities of any model of classes, and Y its
+training nodes' labels, one-hot:
+
+    walk_a(G)   G_0 = G,  G_{t+1} = a S G_t + (1 - a) G,  k steps
+    correct     E = Y - Z at the training nodes, else 0;   E^ = walk_a1(E);   Z' = Z + s E^
+    smooth      G = Z' with the training rows replaced by Y;   Z'' = walk_a2(G)
+
+s is a number, or by ``autoscale`` one for each node: sigma / ||E^_i||_1, sigma the mean of
+||E_i||_1 over the training nodes; where that is above 1000, hardly anything arrived, and s = 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import torch
+from msgspec import Meta
+from torch import Tensor
+
+from hoplite.bases import find_basis
+from hoplite.graph import Graph
+from hoplite.models.labelprop import LEAST_SHARE, walk
+from hoplite.operators import find_operator
+from hoplite.propagation.polynomial import weighted_sum
+from hoplite.propagation.spmm import SparseMatrix
+
+OPERATOR, BASIS = "adjacency", "monomial"
+STEPS = 50
+MOST_SCALE = 1000.0
+# The grid, of which validation nodes choose; None is autoscale
+ALPHAS = (0.5, 0.8, 0.95)
+SCALES = (None, 1.0)
+
+Share = Annotated[float, Meta(ge=0, le=1)]
+
+
+@dataclass(frozen=True)
+class CorrectSmooth:
+    """The labels that it carries, and its settings; with neither step it changes nothing.
+
+    Parameters
+    ----------
+    nodes, labels : the training nodes and their classes
+    correct, smooth : the alpha of each step; None leaves it out
+    scale : s; None is autoscale
+
+    >>> CorrectSmooth((0,), (1,), correct=0.8).told()
+    'correct with alpha 0.8 (autoscale)'
+    """
+
+    nodes: tuple[Annotated[int, Meta(ge=0)], ...]
+    labels: tuple[Annotated[int, Meta(ge=0)], ...]
+    correct: Share | None = None
+    smooth: Share | None = None
+    scale: Annotated[float, Meta(gt=0)] | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.nodes) != len(self.labels) or len(set(self.nodes)) != len(self.nodes):
+            raise ValueError("Correct and Smooth needs one label for each of its nodes")
+
+    @classmethod
+    def of(cls, nodes: np.ndarray, labels: np.ndarray) -> CorrectSmooth:
+        """Of these nodes, with neither step; a node that comes twice has its first label."""
+        nodes, first = np.unique(nodes, return_index=True)
+        return cls(tuple(nodes.tolist()), tuple(np.asarray(labels)[first].tolist()))
+
+    @property
+    def idle(self) -> bool:
+        """Whether it changes nothing."""
+        return self.correct is None and self.smooth is None
+
+    def told(self) -> str:
+        """The settings in words."""
+        how = "autoscale" if self.scale is None else f"scale {self.scale:g}"
+        steps = [] if self.correct is None else [f"correct with alpha {self.correct:g} ({how})"]
+        steps += [] if self.smooth is None else [f"smooth with alpha {self.smooth:g}"]
+        return ", ".join(steps) or "neither, which was as good on the validation nodes"
+
+    def settings(self) -> dict[str, float | str | None]:
+        """The settings as plain values."""
+        scale = None if self.correct is None else self.scale or "auto"
+        return {"correct": self.correct, "scale": scale, "smooth": self.smooth}
+
+    def outputs(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
+        """log Z'' of a model's ``logits`` on all nodes of ``graph``: (n, m) -> (n, m).
+
+        Entries of Z'' are kept above 2^-40; its softmax is then Z'' divided by its rows' sums.
+        """
+        if self.idle:
+            return logits
+        at = _Signals(graph, logits, self)
+        found = at.probabilities
+        if self.correct is not None:
+            found = at.corrected(at.errors((self.correct,))[0], self.scale)
+        if self.smooth is not None:
+            found = at.smoothed(found, (self.smooth,))[0]
+        return found.clamp_min(LEAST_SHARE).log().numpy()
+
+    def chosen(
+        self, graph: Graph, logits: np.ndarray, rank: Callable[[np.ndarray], float]
+    ) -> CorrectSmooth:
+        """The settings of the grid whose outputs (n, m) ``rank`` highest; of equals the simplest.
+
+        Simpler is: neither step, smooth alone, correct alone, both; then the earlier in the grid.
+        """
+        found: list[tuple[CorrectSmooth, float]] = [(self, rank(logits))]
+        for one, signal in self._tried(_Signals(graph, logits, self)):
+            found.append((one, rank(signal.clamp_min(LEAST_SHARE).log().numpy())))
+
+        def key(pair: tuple[CorrectSmooth, float]) -> tuple[float, int]:
+            one, value = pair
+            steps = 2 * (one.correct is not None) + (one.smooth is not None)
+            return (-value if np.isfinite(value) else np.inf), steps
+
+        return min(found, key=key)[0]
+
+    def _tried(self, at: _Signals) -> Iterator[tuple[CorrectSmooth, Tensor]]:
+        """Every other point of the grid with its Z''."""
+        starts = [(self, at.probabilities)]
+        for alpha, error in zip(ALPHAS, at.errors(ALPHAS), strict=True):
+            for scale in SCALES:
+                one = dataclasses.replace(self, correct=alpha, scale=scale)
+                starts.append((one, at.corrected(error, scale)))
+        for one, signal in starts:
+            if not one.idle:
+                yield one, signal
+            for alpha, found in zip(ALPHAS, at.smoothed(signal, ALPHAS), strict=True):
+                yield dataclasses.replace(one, smooth=alpha), found
+
+
+class _Signals:
+    """Z, Y and S of one model on one graph."""
+
+    def __init__(self, graph: Graph, logits: np.ndarray, known: CorrectSmooth) -> None:
+        matrix = find_operator(OPERATOR).matrix(graph, logits.dtype, BASIS)
+        self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
+        self.probabilities = torch.tensor(logits).softmax(dim=1)
+        self.nodes = torch.tensor(known.nodes, dtype=torch.int64)
+        one_hot = torch.eye(logits.shape[1], dtype=self.probabilities.dtype)
+        self.labels = one_hot[torch.tensor(known.labels, dtype=torch.int64)]
+        self.missed = torch.zeros_like(self.probabilities)
+        self.missed[self.nodes] = self.labels - self.probabilities[self.nodes]
+
+    def walked(self, signal: Tensor, alphas: Sequence[float]) -> list[Tensor]:
+        """walk_a of a signal (n, m) for each alpha, in one pass over the hops."""
+        columns = signal.shape[1]
+        numbers = signal.new_tensor(np.stack([walk(alpha, STEPS) for alpha in alphas], axis=1))
+        scales = numbers.repeat_interleave(columns, dim=1)
+        wide = signal.repeat(1, len(alphas))
+        found = weighted_sum(self.matrix, find_basis(BASIS), wide, scales)
+        return [part.contiguous() for part in found.split(columns, dim=1)]
+
+    def errors(self, alphas: Sequence[float]) -> list[Tensor]:
+        return self.walked(self.missed, alphas)
+
+    def corrected(self, error: Tensor, scale: float | None) -> Tensor:
+        if scale is not None:
+            return self.probabilities + scale * error
+        sigma = self.missed.abs().sum() / len(self.nodes)
+        each = sigma / error.abs().sum(dim=1, keepdim=True)
+        each = torch.where(each <= MOST_SCALE, each, torch.ones_like(each))
+        return self.probabilities + each * error
+
+    def smoothed(self, signal: Tensor, alphas: Sequence[float]) -> list[Tensor]:
+        start = signal.clone()
+        start[self.nodes] = self.labels
+        return self.walked(start, alphas)

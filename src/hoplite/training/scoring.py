@@ -1,0 +1,320 @@
+"""One run, scored: its model, its figures on validation and test nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from hoplite.config import TrainingConfig
+from hoplite.errors import ConfigError, check_choice
+from hoplite.graph import Graph
+from hoplite.models import ModelConfig, build_model
+from hoplite.models.correct_smooth import CorrectSmooth
+from hoplite.models.places import Places
+from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
+from hoplite.node_data import NodeData
+from hoplite.tasks import LOSS, USUAL, Evaluation, Metric, Task, find_task
+from hoplite.training.loop import outputs_of
+from hoplite.training.refit import union
+from hoplite.training.runs import AnyPropagation, NodeSet, RunResult, at_best
+
+SCORED = ("val", "test")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ScoredRun:
+    """One seed's trained model with its scores; the test set was read once, at the end.
+
+    ``scores`` holds the task's metrics on the validation nodes, at the best epoch, and on the test
+    nodes: ``val_accuracy`` and ``test_accuracy`` of classes.
+    ``diverged``: a loss or a weight became infinite or NaN, and the model is the best one before
+    that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
+    ``outputs`` are the labels and the outputs of the validation and the test nodes, where there are
+    some and all are finite. ``judged`` are the monitor's figure of the validation nodes and their
+    loss, by which runs are compared.
+    """
+
+    seed: int
+    model: TrainedModel
+    scores: dict[str, float]
+    best_epoch: int
+    epochs: int
+    diverged: bool
+    seconds: float
+    history: dict[str, np.ndarray]
+    task: Task
+    outputs: dict[str, tuple[np.ndarray, np.ndarray]]
+    judged: tuple[float, float]
+
+    @cached_property
+    def val_metrics(self) -> Evaluation | None:
+        """All figures of the validation nodes; None if there are none, or no result."""
+        return self._evaluated("val")
+
+    @cached_property
+    def test_metrics(self) -> Evaluation | None:
+        """All figures of the test nodes; None if there are none, or no result."""
+        return self._evaluated("test")
+
+    def metrics(self, part: str) -> Evaluation | None:
+        """Those of the nodes of ``part``, "val" or "test"."""
+        check_choice("part", part, SCORED)
+        return self.val_metrics if part == "val" else self.test_metrics
+
+    def _evaluated(self, part: str) -> Evaluation | None:
+        if part not in self.outputs:
+            return None
+        return self.task.evaluate(*self.outputs[part], self.model.class_names)
+
+    @cached_property
+    def calibration(self) -> dict[str, Any] | None:
+        """The ``temperature``, and for ``val`` and ``test`` the calibration error ``before`` and
+        ``after``; None if the model is not calibrated."""
+        first = self.task.uncalibrated()
+        if first is None:
+            return None
+        found: dict[str, Any] = {"temperature": self.task.state()["temperature"]}
+        for part, outputs in self.outputs.items():
+            tasks = {"before": first, "after": self.task}
+            found[part] = {
+                when: task.figure("calibration_error", *outputs) for when, task in tasks.items()
+            }
+        return found
+
+    @property
+    def threshold(self) -> float | None:
+        """The probability from which on the positive class is told; None if it was not chosen."""
+        chosen = self.model.training.get("threshold", "half") != "half" and "val" in self.outputs
+        return self.task.state()["threshold"] if chosen else None
+
+    def best(self, curve: str) -> float:
+        """The value of a curve of the history at the best epoch; NaN if there is none."""
+        return at_best(self.history, curve, self.best_epoch)
+
+    @property
+    def val_accuracy(self) -> float:
+        """Accuracy on the validation nodes."""
+        return self.scores["val_accuracy"]
+
+    @property
+    def test_accuracy(self) -> float:
+        """Accuracy on the test nodes."""
+        return self.scores["test_accuracy"]
+
+    def __repr__(self) -> str:
+        test = [f", {k}={v:.3f}" for k, v in self.scores.items() if k.startswith("test_")]
+        return f"ScoredRun(seed={self.seed}{''.join(test)})"
+
+    def summary(self) -> dict[str, Any]:
+        """The figures, without weights and curves."""
+        return {
+            "seed": self.seed,
+            **{name: number(value) for name, value in self.scores.items()},
+            "best_epoch": self.best_epoch,
+            "epochs": self.epochs,
+            "diverged": self.diverged,
+            "seconds": self.seconds,
+            **({} if self.model.after is None else {"correct_smooth": self.model.after.settings()}),
+            **({} if self.threshold is None else {"threshold": self.threshold}),
+            **({} if self.calibration is None else {"calibration": self.calibration}),
+            "metrics": {
+                part: found.as_dict()
+                for part in SCORED
+                if (found := self.metrics(part)) is not None
+            },
+        }
+
+
+def number(value: float) -> float | None:
+    """A float for JSON, which has no NaN and no infinity: None stands for them."""
+    return float(value) if np.isfinite(value) else None
+
+
+def scored_run(
+    data: NodeData,
+    config: ModelConfig,
+    result: RunResult,
+    source: AnyPropagation,
+    parts: Mapping[str, NodeSet],
+    task: str | Task = USUAL,
+    again: RunResult | None = None,
+) -> ScoredRun:
+    """A finished run with its model, scored on the ``test`` nodes of ``parts``.
+
+    Scores are NaN without test nodes, without a result, or with outputs that are not finite. If the
+    run was trained ``again`` on training and validation labels, the test nodes judge that model,
+    and they alone: all that validation nodes choose and tell is of the first training.
+    """
+    task, settings = find_task(task), result.run.config
+    scores = {f"val_{metric.name}": result.best(f"val_{metric.name}") for metric in task.metrics}
+    trained = TrainedModel(
+        config=config,
+        weights=result.weights,
+        num_features=data.num_features,
+        class_names=task.output_names(data.class_names),
+        feature_names=data.feature_names or None,
+        preparation=data.preparation,
+        loop_weight=data.loop_weight,
+        relations=data.relation_weights,
+        places=Places.of(data) if config.kind.bound or settings.correct_smooth else None,
+        training={
+            "dataset": data.name,
+            "task": task.name,
+            TASK_STATE: task.state(),
+            SPLIT: split_facts(data.split),
+            "seed": result.run.seed,
+            "best_epoch": result.best_epoch,
+            **{name: number(value) for name, value in scores.items()},
+            **dataclasses.asdict(settings),
+        },
+    )
+    first = {name: part for name, part in parts.items() if again is None or name != "test"}
+    trained, outputs = scored_outputs(trained, data, result, source, first, task)
+    monitor = task.monitor(settings.monitor)
+    judged = result.best(f"val_{monitor.name}"), result.best("val_loss")
+    if "val" in outputs:
+        task = trained.settle(
+            *outputs["val"], threshold=settings.threshold, calibrate=settings.calibrate
+        )
+        if settings.threshold != "half" or trained.after is not None:
+            scores |= _measured(task, outputs, "val")
+            trained.training.update({name: number(value) for name, value in scores.items()})
+        if trained.after is not None:
+            judged = judge(task, monitor, parts["val"], outputs["val"][1])
+    if again is not None:
+        trained = refitted(trained, again, parts)
+        last = {name: part for name, part in parts.items() if name == "test"}
+        outputs |= scored_outputs(trained, data, again, source, last, task)[1]
+    scores |= _measured(task, outputs, "test")
+    return ScoredRun(
+        seed=result.run.seed,
+        model=trained,
+        scores=scores,
+        best_epoch=result.best_epoch,
+        epochs=result.epochs,
+        diverged=result.diverged or (again is not None and again.diverged),
+        seconds=result.seconds + (0 if again is None else again.seconds),
+        history=result.history,
+        task=task,
+        outputs=outputs,
+        judged=judged,
+    )
+
+
+def judge(task: Task, monitor: Metric, part: NodeSet, logits: np.ndarray) -> tuple[float, float]:
+    """What ``monitor`` says of outputs (rows, m) of ``part``, and their loss."""
+    targets = task.targets(np.asarray(part.labels), logits.shape[1])
+    weights = None if part.weights is None else torch.from_numpy(part.weights)
+    values = torch.from_numpy(logits).double().unsqueeze(1)
+    loss = float(task.loss(values, targets, len(part), weights))
+    if monitor is LOSS:
+        return loss, loss
+    if monitor in task.metrics:  # far quicker than an evaluation
+        return float(task.measure(values, targets, len(part))[task.metrics.index(monitor)]), loss
+    return task.figure(monitor.name, np.asarray(part.labels), logits), loss
+
+
+def _measured(
+    task: Task, outputs: Mapping[str, tuple[np.ndarray, np.ndarray]], part: str
+) -> dict[str, float]:
+    """The task's metrics of a part; NaN if its outputs are not known."""
+    found: Sequence[Any] = [np.nan] * len(task.metrics)
+    if part in outputs:
+        labels, logits = outputs[part]
+        targets = task.targets(labels, logits.shape[1])
+        found = task.measure(torch.from_numpy(logits).unsqueeze(1), targets, len(labels))
+    return {f"{part}_{m.name}": float(v) for m, v in zip(task.metrics, found, strict=True)}
+
+
+def scored_outputs(
+    model: TrainedModel,
+    data: NodeData,
+    result: RunResult,
+    source: AnyPropagation,
+    parts: Mapping[str, NodeSet],
+    task: Task,
+) -> tuple[TrainedModel, dict[str, tuple[np.ndarray, np.ndarray]]]:
+    """Labels and outputs of the validation and test nodes of ``parts``, where they are finite.
+
+    And the model, with what Correct and Smooth is to do, if the run's settings want it and nobody
+    has chosen yet.
+    """
+    scored = {name: parts[name] for name in SCORED if name in parts and len(parts[name])}
+    if not result.best_epoch or not scored:
+        return model, {}
+    if source.stored is False:
+        logits = model.raw_logits(source)
+        if result.run.config.correct_smooth and np.isfinite(logits).all():
+            graph = data.in_memory()
+            model = _with_after(model, graph, logits, parts, result.run.config, task)
+            logits = model.finished(graph, logits)
+        found = {name: logits[part.nodes] for name, part in scored.items()}
+    else:
+        built = build_model(model.config, model.num_features, model.num_classes)
+        found = {
+            name: outputs_of(built, source, task, result.weights, part)
+            for name, part in scored.items()
+        }
+    return model, {
+        name: (np.asarray(scored[name].labels), rows)
+        for name, rows in found.items()
+        if np.isfinite(rows).all()
+    }
+
+
+def _with_after(
+    model: TrainedModel,
+    graph: Graph,
+    logits: np.ndarray,
+    parts: Mapping[str, NodeSet],
+    config: TrainingConfig,
+    task: Task,
+) -> TrainedModel:
+    """The model with the Correct and Smooth that is best on the validation nodes."""
+    if model.after is not None:
+        return model
+    train, val, monitor = parts["train"], parts["val"], task.monitor(config.monitor)
+    known = CorrectSmooth.of(train.nodes, train.labels)
+
+    def rank(outputs: np.ndarray) -> float:
+        return float(monitor.rank(judge(task, monitor, val, outputs[val.nodes])[0]))
+
+    chosen = known.chosen(graph, logits, rank)
+    if chosen.idle:  # no label is needed, and the model may have others for its own
+        places = model.places if model.config.kind.bound else None
+        return dataclasses.replace(model, after=CorrectSmooth((), ()), places=places)
+    return dataclasses.replace(model, after=chosen)
+
+
+def refitted(model: TrainedModel, again: RunResult, parts: Mapping[str, NodeSet]) -> TrainedModel:
+    """The model with the weights of the second training, whose labels are those of validation, too.
+
+    What validation nodes have chosen stays. Their scores do not: prediction sets need nodes that
+    the model has not learned from.
+    """
+    both, after = union(parts["train"], parts["val"]), model.after
+    if after is not None and not after.idle:
+        labels = CorrectSmooth.of(both.nodes, both.labels)
+        after = dataclasses.replace(after, nodes=labels.nodes, labels=labels.labels)
+    training = {name: value for name, value in model.training.items() if name != CONFORMAL}
+    return dataclasses.replace(model, weights=again.weights, training=training, after=after)
+
+
+def check_after(config: TrainingConfig, task: Task, *, stored: bool = False) -> None:
+    """ConfigError, before any work, if the outputs cannot be corrected and smoothed."""
+    if config.correct_smooth and not task.exclusive:
+        raise ConfigError(
+            f"correct_smooth is True, but it is for nodes with one class each, and these labels "
+            f"are for {task.labels.task}; leave it out."
+        )
+    if config.correct_smooth and stored:
+        raise ConfigError(
+            "correct_smooth is True, but a hop store has no edges to carry labels along; train on "
+            "the graph, or leave it out."
+        )

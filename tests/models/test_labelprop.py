@@ -1,0 +1,243 @@
+"""Label propagation: the recurrence, the shares that it tells, and the graph that it is of."""
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from tests import pyg, untidy
+from tests.commands import hoplite as command
+from tests.examples import examples
+
+import hoplite
+from hoplite import ConfigError, Graph, ModelFileError, Split, TrainedModel
+from hoplite.explain import explain
+from hoplite.store import propagate
+from hoplite.theory import FunctionClass
+
+
+def spread(S, Y, alpha, hops):
+    """F_k step by step."""
+    found = Y
+    for _ in range(hops):
+        found = alpha * S @ found + (1 - alpha) * Y
+    return found
+
+
+def shares(S, Y, u, alpha, hops):
+    """Of the labels that reach a node; the training nodes' where none does."""
+    mass = spread(S, u, alpha, hops)
+    usual = Y.sum(axis=0) / u.sum()
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(mass[:, None] > 0, spread(S, Y, alpha, hops) / mass[:, None], usual)
+
+
+@pytest.mark.filterwarnings(untidy.UNTRAINED)
+@pytest.mark.filterwarnings("ignore:on the .* nodes:hoplite.HopliteWarning")
+@examples(60)
+@given(
+    graph=untidy.graphs(),
+    hops=st.integers(0, 12),
+    alpha=st.floats(0, 1),
+    operator=st.sampled_from(["renormalized", "adjacency"]),
+)
+def test_equal_to_the_recurrence(dense, graph, hops, alpha, operator):
+    known = graph.labels[graph.labels >= 0]
+    assume(len(known) < 3 or np.bincount(known).max() > 1)  # or there is nothing to learn
+    result = hoplite.train(graph, "labelprop", hops=hops, alpha=alpha, operator=operator)
+    train, m = graph.split.train, len(graph.class_names)
+    Y, u = np.zeros((graph.num_nodes, m)), np.zeros(graph.num_nodes)
+    Y[train, graph.labels[train]], u[train] = 1, 1
+    wanted = shares(dense.operator(graph, operator), Y, u, alpha, hops)
+    found = result.model.predict_proba(graph)
+    tiny = spread(dense.operator(graph, operator), u, alpha, hops) < 1e-30  # float32 may lose it
+    np.testing.assert_allclose(found[~tiny], wanted[~tiny], atol=1e-5)
+    assert result.runs[0].epochs == 1
+    assert (result.model.weights["signal"].numpy() == Y).all()
+
+
+def test_a_node_that_nothing_reaches_has_the_shares_of_the_training_nodes():
+    graph = Graph.from_edges([(0, 1)], np.eye(5), [1, 0, 0, 1, 0], split=Split([0, 2, 4], [1], [3]))
+    model = hoplite.train(graph, "labelprop", hops=3, alpha=0.5).model
+    np.testing.assert_allclose(model.predict_proba(graph)[3], [2 / 3, 1 / 3], atol=1e-6)
+    assert model.predict(graph).tolist() == [1, 1, 0, 0, 0]
+
+
+def test_several_labels_are_shares_of_the_nodes_that_have_them(dense):
+    rng = np.random.default_rng(3)
+    n = 30
+    edges = rng.integers(0, n - 2, (60, 2))  # loops and doubles, and the last two are isolated
+    labels = (rng.random((n, 3)) < [0.7, 0.3, 0.1]).astype(np.int8)
+    order = rng.permutation(n)
+    labels[order[0]] = 1
+    graph = Graph.from_edges(
+        edges, rng.normal(size=(n, 2)), labels, split=Split(order[:10], order[10:20], order[20:])
+    )
+    model = hoplite.train(graph, "labelprop", hops=7, alpha=0.8).model
+    Y, u = np.zeros((n, 3)), np.zeros(n)
+    Y[order[:10]], u[order[:10]] = labels[order[:10]], 1
+    wanted = shares(dense.operator(graph, "adjacency"), Y, u, 0.8, 7)
+    np.testing.assert_allclose(model.predict_proba(graph), wanted, atol=1e-6)
+
+
+def test_numbers_are_refused(graphs):
+    graph = graphs()
+    values = np.linspace(0, 1, graph.num_nodes)
+    numbers = Graph(graph.adjacency, graph.features, values, split=graph.split)
+    with pytest.raises(ConfigError, match="spreads classes, but the labels are numbers"):
+        hoplite.train(numbers, "labelprop")
+
+
+def test_equal_to_pytorch_geometric(graphs):
+    pyg.layers()
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+    from torch_geometric.nn.models import LabelPropagation
+
+    graph = graphs(n=40, classes=4)
+    entries = sp.coo_array(graph.adjacency)
+    edges = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+    weights = torch.from_numpy(entries.data.astype(np.float64))
+    edges, weights = gcn_norm(edges, weights, 40, add_self_loops=False)
+    labels = torch.from_numpy(np.array(graph.labels))
+    train = torch.zeros(40, dtype=torch.bool)
+    train[torch.from_numpy(np.array(graph.split.train))] = True
+    peer = LabelPropagation(num_layers=9, alpha=0.7)
+    one_hot = torch.nn.functional.one_hot(labels.clamp_min(0), 4).double()
+    found = peer(one_hot, edges, train, weights, post_step=lambda y: y).numpy()
+    reached = found.sum(axis=1) > 0
+    model = hoplite.train(graph, "labelprop", hops=9, alpha=0.7).model
+    wanted = found[reached] / found[reached].sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(model.predict_proba(graph)[reached], wanted, atol=1e-9)
+
+
+def test_saved_models_are_of_their_own_nodes(graphs, tmp_path):
+    graph = graphs(n=30)
+    result = hoplite.train(graph, "labelprop", hops=5, seeds=[3, 8])
+    one, other = (run.model.logits(graph) for run in result.runs)
+    assert (one == other).all()  # nothing is drawn
+    folder = result.model.save(tmp_path / "model")
+    back = TrainedModel.load(folder)
+    assert (back.logits(graph) == one).all()
+
+    with pytest.raises(ModelFileError, match=r"labels of the 30 nodes .* has 12; predict on"):
+        back.logits(graphs(n=12))
+    with pytest.raises(ModelFileError, match="have other ids, or another order"):
+        back.logits(graphs(n=30, seed=9))
+
+    text = (folder / "config.json").read_text()
+    for change, message in (
+        (lambda c: c.pop("places"), "do not fit a labelprop"),
+        (lambda c: c["places"].update(count=29), "do not fit a labelprop"),
+        (lambda c: c["places"].update(count=-1), "is damaged"),
+    ):
+        content = json.loads(text)
+        content.pop("checksum")
+        change(content)
+        (folder / "config.json").write_text(json.dumps(content))
+        with pytest.raises(ModelFileError, match=message):
+            TrainedModel.load(folder)
+
+
+def test_nodes_that_arrive_later_are_behind_and_have_no_label(dense):
+    rng = np.random.default_rng(5)
+    ids = [f"ü{i}" for i in rng.permutation(25)]
+    labels = ["xy"[i % 2] if i % 5 else None for i in range(20)]
+    nodes = pa.table({"id": ids[:20], "age": rng.normal(size=20), "label": labels})
+    ends = rng.integers(0, 20, (40, 2))
+    edges = pa.table({"source": [ids[a] for a, _ in ends], "target": [ids[b] for _, b in ends]})
+    graph = Graph.from_frames(nodes, edges)
+    graph = Graph(
+        graph.adjacency,
+        graph.features,
+        graph.labels,
+        split=Split(np.flatnonzero(graph.labels >= 0)[:9], np.flatnonzero(graph.labels >= 0)[9:]),
+        class_names=graph.class_names,
+        feature_names=graph.feature_names,
+        node_ids=graph.node_ids,
+        preparation=graph.preparation,
+    )
+    model = hoplite.train(graph, "labelprop", hops=6, alpha=0.6).model
+    new = pa.table({"id": ids[20:], "age": rng.normal(size=5)})
+    more = pa.table({"source": ids[20:24], "target": [ids[0], ids[20], ids[1], ids[2]]})
+    later = graph.extended((new, more))
+    train = graph.split.train
+    Y, u = np.zeros((25, 2)), np.zeros(25)
+    Y[train, graph.labels[train]], u[train] = 1, 1
+    wanted = shares(dense.operator(later, "adjacency"), Y, u, 0.6, 6)
+    np.testing.assert_allclose(model.predict_proba(later), wanted, atol=1e-6)
+
+
+def test_without_ids_the_number_of_nodes_must_be_the_same():
+    labels, split = [0, 1, 0, 1], Split([0, 1], [2], [3])
+    graph = Graph.from_edges([(0, 2), (1, 3)], np.eye(4), labels, split=split)
+    model = hoplite.train(graph, "labelprop").model
+    with pytest.raises(ModelFileError, match="has 5; predict on the graph of the training"):
+        model.logits(Graph.from_edges([(0, 2)], np.zeros((5, 4)), [0, 1, 0, 1, 1]))
+
+
+def test_what_it_cannot_do_is_said_in_a_sentence(graphs, tmp_path):
+    graph = graphs()
+    model = hoplite.train(graph, "labelprop").model
+    with pytest.raises(ConfigError, match="is a labelprop, which is not linear"):
+        explain(model, graph, graph.node_ids[0])
+    with pytest.raises(ConfigError, match="a labelprop is no linear map"):
+        model.to_arrays()
+    with pytest.raises(ConfigError, match="a labelprop has no Theta"):
+        _ = model.maps_
+    with pytest.raises(ConfigError, match="needs the graph's edges in every step"):
+        hoplite.train(propagate(graph, tmp_path / "store", hops=2), "labelprop")
+    with pytest.raises(ConfigError, match=r"lr is 0\.3 but labelprop has no lr"):
+        hoplite.train(graph, "labelprop", lr=0.3)
+    with pytest.raises(ConfigError, match="labelprop"):
+        FunctionClass(graph, "labelprop", hops=3)
+    with pytest.raises(ConfigError, match=r"alpha is 1\.5; it must be a number"):
+        hoplite.train(graph, "labelprop", alpha=1.5)
+
+
+def test_the_estimator_and_its_weights(graphs, dense):
+    graph = graphs(n=40)
+    train, val = graph.split.train, graph.split.val
+    nodes, y = train, graph.labels[train]
+    estimator = clone(hoplite.LabelPropagationClassifier(graph, hops=6, alpha=0.7))
+    estimator.fit(nodes, y, validation=(val, graph.labels[val]))
+    whole = hoplite.train(graph, "labelprop", hops=6, alpha=0.7).model
+    np.testing.assert_allclose(
+        estimator.predict_proba(np.arange(40)), whole.predict_proba(graph), atol=1e-12
+    )
+    assert estimator.coefficients_.shape == (7,)
+    assert not hasattr(estimator, "coef_")
+    weights = 10.0 ** np.random.default_rng(0).uniform(-2, 2, len(nodes))
+    estimator.fit(nodes, y, sample_weight=weights)
+    Y, u = np.zeros((40, 3)), np.zeros(40)
+    Y[nodes, y], u[nodes] = weights, weights
+    wanted = shares(dense.operator(graph, "adjacency"), Y, u, 0.7, 6)
+    np.testing.assert_allclose(estimator.predict_proba(np.arange(40)), wanted, atol=1e-6)
+    grid = GridSearchCV(estimator, {"alpha": [0.2, 0.9]}, cv=2).fit(nodes, y)
+    assert grid.best_params_["alpha"] in (0.2, 0.9)
+
+
+def test_in_commands_and_in_a_search(tmp_path):
+    out = tmp_path / "model"
+    words = ("--model", "labelprop", "--hops", 50, "--alpha", 0.9, "--seeds", 1, "--json")
+    found = command("train", "cora", *words, "--out", out)
+    assert found.returncode == 0, found.stderr
+    values = json.loads(found.stdout)
+    assert values["config"]["alpha"] == 0.9
+    assert values["val_accuracy_mean"] > 0.6
+    table = tmp_path / "table.csv"
+    assert command("predict", out, "cora", "--out", table).returncode == 0
+    found = command("predict", out, "citeseer", "--out", tmp_path / "other.csv")
+    assert found.returncode == 1
+    assert "the model was trained on 1,433 features" in found.stderr
+    grid = tmp_path / "grid.toml"
+    grid.write_text("[any]\nlr = [0.1, 0.2]\nhops = [2, 20]\nalpha = [0.5, 0.9]\n")
+    words = ("--model", "labelprop", "--grid", grid, "--seeds", 1, "--json")
+    found = command("search", "cora", *words, "--out", tmp_path / "search")
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["configurations"] == 4

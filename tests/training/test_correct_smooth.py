@@ -1,0 +1,259 @@
+"""Correct and Smooth: its formulas, the choice on validation nodes, what a model keeps of it."""
+
+import json
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests import pyg, untidy
+from tests.commands import hoplite as command
+from tests.examples import examples
+
+import hoplite
+from hoplite import ConfigError, Graph, ModelFileError, Split, TrainedModel
+from hoplite.explain import explain
+from hoplite.models.correct_smooth import ALPHAS, SCALES, STEPS, CorrectSmooth
+from hoplite.store import propagate
+
+OPTIONS = {"hops": 2, "dropout": 0.0, "epochs": 8, "lr": 0.1}
+
+
+def walk(S, G, alpha):
+    found = G
+    for _ in range(STEPS):
+        found = alpha * S @ found + (1 - alpha) * G
+    return found
+
+
+def softmax(logits):
+    found = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def by_hand(S, Z, nodes, labels, settings):
+    """Z'' as the paper writes it, in dense float64."""
+    Y = np.eye(Z.shape[1])[labels]
+    if settings.correct is not None:
+        E = np.zeros_like(Z)
+        E[nodes] = Y - Z[nodes]
+        found = walk(S, E, settings.correct)
+        size = np.abs(found).sum(axis=1, keepdims=True)
+        with np.errstate(divide="ignore"):
+            scale = np.abs(E[nodes]).sum(axis=1).mean() / size
+        scale[scale > 1000] = 1
+        Z = Z + (scale if settings.scale is None else settings.scale) * found
+    if settings.smooth is not None:
+        Z = Z.copy()
+        Z[nodes] = Y
+        Z = walk(S, Z, settings.smooth)
+    return Z
+
+
+@pytest.mark.filterwarnings(untidy.UNTRAINED)
+@examples(60)
+@given(
+    graph=untidy.graphs(),
+    correct=st.none() | st.floats(0, 1),
+    smooth=st.none() | st.floats(0, 1),
+    scale=st.none() | st.floats(0.1, 3),
+    seed=untidy.SEEDS,
+)
+def test_equal_to_the_formulas(dense, graph, correct, smooth, scale, seed):
+    m, train = len(graph.class_names), graph.split.train
+    logits = np.random.default_rng(seed).normal(0, 3, (graph.num_nodes, m))
+    known = CorrectSmooth.of(train, graph.labels[train])
+    settings = CorrectSmooth(known.nodes, known.labels, correct, smooth, scale)
+    found = settings.outputs(graph, logits)
+    S = dense.operator(graph, "adjacency")
+    wanted = by_hand(S, softmax(logits), train, graph.labels[train], settings)
+    if settings.idle:
+        assert found is logits
+    else:
+        np.testing.assert_allclose(np.exp(found), np.maximum(wanted, 2.0**-40), atol=1e-9)
+
+
+def test_equal_to_pytorch_geometric():
+    """On a ring with chords nothing is large enough for its clamps."""
+    pyg.layers()
+    from torch_geometric.nn.conv.gcn_conv import gcn_norm
+    from torch_geometric.nn.models import CorrectAndSmooth
+
+    rng, n = np.random.default_rng(0), 40
+    ring = [(i, (i + step) % n) for i in range(n) for step in (1, 7)]
+    graph = Graph.from_edges(ring, np.eye(n), rng.integers(0, 3, n))
+    nodes = rng.permutation(n)[:12]
+    logits = rng.normal(0, 2, (n, 3))
+    known = CorrectSmooth.of(nodes, graph.labels[nodes])
+    correct = CorrectSmooth(known.nodes, known.labels, correct=0.8)
+    smooth = CorrectSmooth(known.nodes, known.labels, smooth=0.5)
+    entries = sp.coo_array(graph.adjacency)
+    edges = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
+    edges, weights = gcn_norm(edges, torch.ones(edges.shape[1]).double(), n, add_self_loops=False)
+    peer = CorrectAndSmooth(STEPS, 0.8, STEPS, 0.5, autoscale=True)
+    y, mask = torch.from_numpy(np.array(graph.labels[nodes])), torch.from_numpy(nodes)
+    Z = torch.from_numpy(softmax(logits))
+    wanted = peer.correct(Z, y, mask, edges, weights).clamp_min(2.0**-40)
+    found = np.exp(correct.outputs(graph, logits))
+    np.testing.assert_allclose(found, wanted, atol=1e-9)
+    wanted = peer.smooth(Z, y, mask, edges, weights)
+    np.testing.assert_allclose(np.exp(smooth.outputs(graph, logits)), wanted, atol=1e-9)
+
+
+def test_validation_chooses_from_the_whole_grid_and_ties_go_to_the_simplest(graphs, dense):
+    graph = graphs(n=60, classes=3)
+    split, labels = graph.split, graph.labels
+    S = dense.operator(graph, "adjacency")
+    known = CorrectSmooth.of(split.train, labels[split.train])
+    grid = [known]
+    for correct, scale in [(None, None), *((a, s) for a in ALPHAS for s in SCALES)]:
+        steps = [one for one in (None, *ALPHAS) if one is not None or correct is not None]
+        grid += [CorrectSmooth(known.nodes, known.labels, correct, one, scale) for one in steps]
+    grid.sort(key=lambda one: 2 * (one.correct is not None) + (one.smooth is not None))
+    assert len(grid) == 28
+    for seed in range(6):
+        logits = np.random.default_rng(seed).normal(0, 1, (60, 3))
+
+        def right(outputs):
+            return float((outputs[split.val].argmax(axis=1) == labels[split.val]).mean())
+
+        values = [
+            right(by_hand(S, softmax(logits), split.train, labels[split.train], one))
+            for one in grid
+        ]
+        chosen = known.chosen(graph, logits, right)
+        assert chosen == grid[int(np.argmax(values))]
+    assert known.chosen(graph, logits, lambda outputs: 0.5).idle
+    assert known.chosen(graph, logits, lambda outputs: float("nan")).idle
+
+
+@pytest.mark.parametrize("model", ["sgc", "lgc", "gcn", "labelprop"])
+def test_a_model_keeps_it(graphs, tmp_path, model):
+    graph = graphs(n=60, seed=2)
+    own = {k: v for k, v in OPTIONS.items() if k in hoplite.models.find_model(model).settings()}
+    plain = hoplite.train(graph, model, seeds=3, **own)
+    result = hoplite.train(graph, model, seeds=3, correct_smooth=True, **own)
+    split, labels = graph.split, graph.labels
+    for run, before in zip(result.runs, plain.runs, strict=True):
+        after = run.model.after
+        assert run.val_accuracy >= before.val_accuracy  # neither is among the choices
+        base = before.model.logits(graph)
+        if after.idle:
+            assert (run.model.logits(graph) == base).all()
+            continue
+        assert after.nodes == tuple(sorted(split.train.tolist()))
+        wanted = after.outputs(graph, base)
+        found = run.model.logits(graph)
+        np.testing.assert_allclose(found, wanted, atol=1e-9)
+        for part in ("val", "test"):
+            nodes = getattr(split, part)
+            share = (found[nodes].argmax(axis=1) == labels[nodes]).mean()
+            assert run.scores[f"{part}_accuracy"] == pytest.approx(share)
+        back = TrainedModel.load(run.model.save(tmp_path / f"{model} {run.seed}"))
+        assert back.after == after
+        assert (back.logits(graph) == found).all()
+    best = max(result.runs, key=lambda run: (run.judged[0], -run.judged[1]))
+    assert result.best_run is best
+    one = hoplite.train(graph, model, seeds=[1], correct_smooth=True, **own).runs[0]
+    together = result.runs[1]
+    assert one.model.after == together.model.after
+    np.testing.assert_allclose(one.model.logits(graph), together.model.logits(graph), atol=1e-5)
+
+
+def changed(graph, seed=0, **options):
+    """A model that Correct and Smooth does change."""
+    for n in range(40):
+        model = hoplite.train(
+            graph,
+            "sgc",
+            seeds=[seed + n],
+            correct_smooth=True,
+            **(OPTIONS | {"epochs": 1} | options),
+        ).model
+        if not model.after.idle:
+            return model
+    raise AssertionError("validation never wants it")
+
+
+def test_what_it_cannot_do_is_said_in_a_sentence(graphs, tmp_path):
+    graph = graphs(n=60, seed=2)
+    model = changed(graph)
+    with pytest.raises(ConfigError, match=r"followed by Correct and Smooth.*train one without"):
+        explain(model, graph, graph.node_ids[0])
+    with pytest.raises(ConfigError, match="followed by Correct and Smooth"):
+        model.to_arrays()
+    store = propagate(graph, tmp_path / "store", hops=2)
+    with pytest.raises(ConfigError, match="followed by Correct and Smooth"):
+        model.logits(store)
+    with pytest.raises(ConfigError, match="correct_smooth is True, but a hop store has no edges"):
+        hoplite.train(store, "sgc", correct_smooth=True)
+    with pytest.raises(ModelFileError, match="labels of the 60 nodes"):
+        model.logits(graphs(n=12))
+    alone = Graph(graph.adjacency, graph.features, graph.labels, split=Split(graph.split.train))
+    with pytest.raises(ConfigError, match="correct_smooth is True, which validation nodes choose"):
+        hoplite.train(alone, "sgc", correct_smooth=True)
+    numbers = Graph(graph.adjacency, graph.features, np.arange(60) / 7, split=graph.split)
+    with pytest.raises(ConfigError, match="it is for nodes with one class each"):
+        hoplite.train(numbers, "sgc", correct_smooth=True)
+
+
+def test_damaged_files_are_told(graphs, tmp_path):
+    folder = changed(graphs(n=60, seed=2)).save(tmp_path / "model")
+    text = (folder / "config.json").read_text()
+    for change in (
+        lambda c: c["correct_smooth"]["nodes"].pop(),
+        lambda c: c["correct_smooth"]["nodes"].__setitem__(0, 60),
+        lambda c: c["correct_smooth"]["nodes"].__setitem__(0, c["correct_smooth"]["nodes"][1]),
+        lambda c: c["correct_smooth"]["labels"].__setitem__(0, 3),
+        lambda c: c["correct_smooth"].update(smooth=1.5),
+        lambda c: c["correct_smooth"].update(scale="auto"),
+        lambda c: c.pop("places"),
+    ):
+        content = json.loads(text)
+        content.pop("checksum")
+        change(content)
+        (folder / "config.json").write_text(json.dumps(content))
+        with pytest.raises(ModelFileError, match="is damaged"):
+            TrainedModel.load(folder)
+
+
+def test_the_estimator(graphs):
+    graph = graphs(n=60, seed=2)
+    train, val = graph.split.train, graph.split.val
+    model = changed(graph)
+    estimator = hoplite.SGCClassifier(
+        graph, seed=model.training["seed"], correct_smooth=True, **(OPTIONS | {"epochs": 1})
+    )
+    estimator.fit(train, graph.labels[train], validation=(val, graph.labels[val]))
+    assert estimator.model_.after == model.after
+    np.testing.assert_allclose(
+        estimator.predict_proba(np.arange(60)), model.predict_proba(graph), atol=1e-9
+    )
+    assert "correct_smooth" not in hoplite.SGCRegressor(graph).get_params()
+
+
+def test_a_search_compares_what_it_makes(graphs, tmp_path):
+    graph = graphs(n=60, seed=2)
+    grid = tmp_path / "grid.toml"
+    grid.write_text(
+        "[any]\nhops = [1, 2]\nepochs = 1\ndropout = 0.0\ncorrect_smooth = [false, true]\n"
+    )
+    found = hoplite.search(graph, "sgc", grid=grid, seeds=2, out=tmp_path / "search")
+    assert len(found.ranking) == 4
+    for candidate in found.ranking:
+        again = hoplite.train(graph, "sgc", seeds=2, **candidate.options)
+        assert candidate.val_mean == pytest.approx(again.val_accuracy)
+    assert found.best.val_mean == max(one.val_mean for one in found.ranking)
+
+
+def test_in_commands(tmp_path):
+    words = ("--model", "sgc", "--hops", 2, "--epochs", 5, "--seeds", 1, "--correct-smooth")
+    found = command("train", "cora", *words, "--out", tmp_path / "model")
+    assert found.returncode == 0, found.stderr
+    assert "Correct and Smooth: " in found.stdout
+    table = tmp_path / "table.csv"
+    assert command("predict", tmp_path / "model", "cora", "--out", table).returncode == 0
+    values = json.loads(command("train", "cora", *words, "--json").stdout)
+    assert set(values["runs"][0]["correct_smooth"]) == {"correct", "scale", "smooth"}
