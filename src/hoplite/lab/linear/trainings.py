@@ -39,7 +39,7 @@ from hoplite.models import find_model
 from hoplite.selection import Ledger, run_search
 from hoplite.selection.ledger import SETTINGS, RecordedRun
 from hoplite.selection.workers import LOOK_SECONDS
-from hoplite.training.results import number, train
+from hoplite.training.results import ScoredRun, number, train
 from hoplite.version import VERSION
 
 JOBS, SEARCHES = "jobs", "searches"
@@ -329,9 +329,10 @@ class Test:
             seeds = [seed for _, seed in pairs]
             result = train(self.graph(choice.reading, split), model, seeds=seeds, **config)
             for run in result.runs:
-                val.append(_figure(run.val_metrics, score))
-                test.append(_figure(run.test_metrics, score))
-            least.append(_figure(result.baseline(), score))
+                val.append(_figure(run, "val", score))
+                test.append(_figure(run, "test", score))
+            majority = result.baseline()
+            least.append(None if majority is None else number(majority[score]))
             epochs += [run.epochs for run in result.runs]
             times += [run.seconds for run in result.runs]
         found = Outcome(
@@ -458,8 +459,9 @@ def _mean(runs: list[RecordedRun], value: Callable[[RecordedRun], float | None])
     return float(np.mean(known)) if known and len(known) == len(found) else None
 
 
-def _figure(found: Any, name: str) -> float | None:
-    return None if found is None else number(found[name])
+def _figure(run: ScoredRun, part: str, name: str) -> float | None:
+    """None if the run has no result, or there are no such nodes."""
+    return number(run.task.figure(name, *run.outputs[part])) if part in run.outputs else None
 
 
 def tasks_of(cell: Cell, variants: dict[str, dict[str, Any]]) -> Iterator[Task]:

@@ -168,9 +168,7 @@ def headline(table: LinearTable) -> str:
                 reached += max(known, default=0.0) >= one.reach - 0.05
     figures = plural(len(table.figures), "figure")
     methods = plural(len({one.method for one in table.figures}), "method")
-    return (
-        f"{figures} of {methods}; {reached} of {total} figures to reach are reached by a linear one."
-    )
+    return f"{figures} of {methods}; {reached} of {total} to reach are reached by a linear one."
 
 
 def _majority(table: LinearTable, column: Column) -> float | None:
