@@ -132,7 +132,7 @@ class Problem:
 
 
 def _few(name: str, *groups: str) -> Problem:
-    return Problem(name, name, ("few", *groups), 1, _own, name.capitalize())
+    return Problem(f"{name}-public", name, ("few", *groups), 1, _own, name.capitalize())
 
 
 def _sixty_of(dataset: str, title: str, *groups: str) -> Problem:
@@ -172,7 +172,7 @@ def chosen_problems(names: Sequence[str] | None) -> list[Problem]:
     """All, or those that are called so: a problem, all problems of a dataset, or of a group.
 
     >>> [one.name for one in chosen_problems(["cora", "texas"])]
-    ['cora', 'cora-60', 'texas']
+    ['cora-public', 'cora-60', 'texas']
     """
     for name in names or ():
         check_choice("datasets", name, NAMES)

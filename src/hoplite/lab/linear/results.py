@@ -153,7 +153,7 @@ class Published(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def published() -> dict[str, Published]:
     """By problem; quoted, not measured.
 
-    >>> published()["cora"].linear
+    >>> published()["cora-public"].linear
     Quoted(figure=83.6, by='GGCM')
     """
     text = (resources.files("hoplite.lab.linear") / "published.toml").read_text(encoding="utf-8")

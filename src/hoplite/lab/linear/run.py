@@ -26,7 +26,7 @@ from hoplite.lab.linear.results import (
 )
 from hoplite.lab.linear.text import write_markdown
 from hoplite.lab.linear.trainings import JOBS, Cell, Outcome, Stages, Task, Test, tasks_of
-from hoplite.lab.machine import describe
+from hoplite.lab.machine import Machine, describe
 from hoplite.lab.reproduce.comparison import paired
 from hoplite.lab.results import FILE as OTHER_TABLE
 from hoplite.lab.results import Provenance
@@ -101,7 +101,7 @@ def linear_table(
     growing.table = replace(
         old,
         command=_command(folder, place, methods) if not (some and old.command) else old.command,
-        provenance=Provenance(datetime.date.today().isoformat(), describe(CORES)),
+        provenance=Provenance(datetime.date.today().isoformat(), _machine(workers or CORES)),
         note=plan.note,
         reference=plan.reference,
         protocol=_protocol_words(plan),
@@ -140,6 +140,11 @@ def linear_table(
         raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
     report("done", 1.0)
     return table
+
+
+def _machine(threads: int) -> Machine:
+    """This one; its bandwidth is not measured, as no time here is compared with another's."""
+    return replace(describe(threads, floats=1), bandwidth_gb_s=None)
 
 
 def _cell(plan: Plan, method: Method, problem: Problem, graphs: Path | None) -> Cell | None:
@@ -245,7 +250,7 @@ def _columns(plan: Plan) -> list[Column]:
             if one.group == group.name:
                 found.append(Column(one.name, one.title, *about, one.score))
             elif one.splits == 1 and group.name == RANDOM:
-                found.append(Column(f"{one.name}-{RANDOM}", one.title, *about, one.score, False))
+                found.append(Column(f"{one.dataset}-{RANDOM}", one.title, *about, one.score, False))
     for variant, options in plan.variants.items():
         told = ", ".join(f"{name} = {str(value).lower()}" for name, value in options.items())
         about = (
@@ -255,7 +260,7 @@ def _columns(plan: Plan) -> list[Column]:
             f"on the public split, trained once more with {told}.",
         )
         found += [
-            Column(f"{one.name}-{variant}", one.title, *about, one.score, False)
+            Column(f"{one.dataset}-{variant}", one.title, *about, one.score, False)
             for one in PROBLEMS.values()
             if one.splits == 1
         ]

@@ -359,7 +359,7 @@ class Again(Test):
 
     @property
     def problem(self) -> str:
-        return f"{self.cell.problem.name}-{self.ending}"
+        return f"{self.cell.problem.dataset}-{self.ending}"
 
     @property
     def needs(self) -> list[Any]:
