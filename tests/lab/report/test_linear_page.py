@@ -14,7 +14,7 @@ HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 
 
 def figure(method: str, problem: str, mean: float, splits: list[int]) -> Figure:
-    test = [mean + 0.001 * s for s in range(3)]
+    test: list[float | None] = [mean + 0.001 * s for s in range(3)]
     gap = Difference(
         to="lgc", splits=3, pairs=1, mean=0.01, low=0.0, high=0.02, low_all=0.0, high_all=0.02
     )
