@@ -25,9 +25,12 @@ def report(
     check_page(out)
     from hoplite.lab.report import check_libraries, terminal_tables, write_report
     from hoplite.lab.report.findings import busy_line, findings, headline, missing
-    from hoplite.lab.results import load_results
+    from hoplite.lab.results import FILE, load_results
 
     check_libraries()
+    if (folder / "linear.json").exists() and not (folder / FILE).exists():
+        _linear(folder, out, json)
+        return
     results = load_results(folder)
     try:
         write_report(results, out)
@@ -44,4 +47,21 @@ def report(
     print_line(headline(results))
     for line in missing(results):
         print_line(f"Not in this run: {line}")
+    print_line(f"Page: {out}")
+
+
+def _linear(folder: Path, out: Path, json: bool) -> None:
+    """The page of the second table."""
+    from hoplite.lab.linear import read_linear, terminal_tables, write_page
+
+    table = read_linear(folder)
+    try:
+        write_page(table, out)
+    except OSError as error:
+        raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
+    if json:
+        print_json({"out": str(out), "figures": len(table.figures), "missing": table.missing})
+        return
+    for title, columns, rows in terminal_tables(table):
+        print_table(title, columns, rows)
     print_line(f"Page: {out}")

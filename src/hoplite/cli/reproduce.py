@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
-from hoplite.errors import HopliteError, require_extra
+from hoplite.errors import HopliteError, check_choice, require_extra
 from hoplite.files import read_regular
 
 MOST_NOTES = 1 << 24  # bytes
@@ -21,14 +22,36 @@ def reproduce(
         bool,
         typer.Option("--quick", help="Train given settings without a search, within 3 minutes."),
     ] = False,
+    table: Annotated[
+        str,
+        typer.Option(
+            metavar="paper|linear",
+            help="The paper's experiments, or every linear model on many graphs.",
+        ),
+    ] = "paper",
+    graphs: Annotated[
+        Path | None,
+        typer.Option(
+            help="For --table linear: folder of .npz files of graphs; see docs/report.md."
+        ),
+    ] = None,
+    methods: Annotated[
+        Path | None,
+        typer.Option(help="For --table linear: a file of methods and grids instead of our own."),
+    ] = None,
     dataset: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only cora, citeseer or pubmed (repeatable)."),
+        typer.Option(
+            metavar="NAME",
+            help="Only cora, citeseer or pubmed, or another dataset, problem or group of --table "
+            "linear (repeatable).",
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="Only this model's part; the others' results stay (repeatable)."
+            metavar="NAME",
+            help="Only this model's, or method's, part; the others' results stay (repeatable).",
         ),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 5,
@@ -49,8 +72,21 @@ def reproduce(
     """Run the paper's experiments and show every figure beside the paper's.
 
     Writes results.json, report.html, RESULTS.md and runs.parquet to --out. The full run takes
-    hours of processor time and may be interrupted: the same command goes on.
+    hours of processor time and may be interrupted: the same command goes on. So does --table
+    linear, which writes linear.json, LINEAR.md and report.html.
     """
+    check_choice("table", table, ("paper", "linear"))
+    if table == "linear":
+        if quick or comparison or seeds != 5 or notes is not None:
+            raise HopliteError(
+                "--table linear has no --quick, --comparison, --seeds or --notes; leave them out."
+            )
+        _linear(out, graphs, methods, dataset, model, workers, json)
+        return
+    if graphs is not None or methods is not None:
+        raise HopliteError(
+            "--graphs and --methods are for --table linear; add it, or leave them out."
+        )
     if comparison and (quick or dataset or model or seeds != 5):
         raise HopliteError(
             "--comparison takes its models and datasets from --out; leave the others out."
@@ -92,4 +128,39 @@ def reproduce(
         print_table(title, columns, rows)
     print_line(f"Took {(time.monotonic() - started) / 60:.1f} minutes")
     print_line(f"Results: {out / 'RESULTS.md'}")
+    print_line(f"Report: {page}")
+
+
+def _linear(
+    out: Path,
+    graphs: Path | None,
+    methods: Path | None,
+    dataset: list[str] | None,
+    model: list[str] | None,
+    workers: int | None,
+    json: bool,
+) -> None:
+    """The second table."""
+    require_extra("lab", "hoplite reproduce", "jinja2", "plotly")
+    from hoplite.lab.linear import linear_table, terminal_tables  # only now: torch takes a second
+
+    with steps_bar("reproduce") as progress:
+        found = linear_table(
+            out,
+            graphs=graphs,
+            methods=methods,
+            datasets=dataset,
+            models=model,
+            workers=workers,
+            progress=progress,
+        )
+    page = out / "report.html"
+    if json:
+        print_json({**asdict(found), "report": str(page)})
+        return
+    for title, columns, rows in terminal_tables(found):
+        print_table(title, columns, rows)
+    if found.absent:
+        print_line(f"Left out, as their files were not given: {', '.join(found.absent)}")
+    print_line(f"Results: {out / 'LINEAR.md'}")
     print_line(f"Report: {page}")

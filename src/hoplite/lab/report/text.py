@@ -62,17 +62,17 @@ def markdown(results: Results, *, notes: str = "") -> str:
     known = ", ".join(f"{name} {value}" for name, value in versions) or "unknown"
     parts = [
         "# Results",
-        f"Written by {_code(command(results))} on {_text(when(results))}; do not edit.",
+        f"Written by {code_span(command(results))} on {plain_text(when(results))}; do not edit.",
         "\n".join(
             [
                 *[f"- {QUICK}"] * results.quick,
-                f"- Machine: {_text(machine_line(results))}",
-                f"- Versions: {_text(known)}",
-                *[f"- {_text(line)}" for line in [origins(results)] if line],
+                f"- Machine: {plain_text(machine_line(results))}",
+                f"- Versions: {plain_text(known)}",
+                *[f"- {plain_text(line)}" for line in [origins(results)] if line],
             ]
         ),
-        f"**{_text(headline(results))}**",
-        "\n".join(f"- {_text(line)}" for line in findings(results)),
+        f"**{plain_text(headline(results))}**",
+        "\n".join(f"- {plain_text(line)}" for line in findings(results)),
         *_accuracy(results, "validation"),
         *_differences(results, "validation"),
         *(["### Notes", notes.strip()] if notes.strip() else []),
@@ -104,20 +104,20 @@ def _accuracy(results: Results, protocol: str) -> list[str]:
         )
     )
     rows = [
-        [f"{'↳ ' if row.part else ''}{_text(row.label)}", *map(_cell, row.cells)]
+        [f"{'↳ ' if row.part else ''}{plain_text(row.label)}", *map(_cell, row.cells)]
         for row in table.rows
         if any(row.cells)
     ]
     gates = {row.model for row in table.rows if row.part}
     note = f"The hLGC row is, on each dataset, the gate with the best {protocol} accuracy."
-    columns = ["model", *[_text(dataset_name(d)) for d in table.datasets]]
-    return [title, text, _grid(columns, rows), note if "hlgc" in gates else ""]
+    columns = ["model", *[plain_text(dataset_name(d)) for d in table.datasets]]
+    return [title, text, grid(columns, rows), note if "hlgc" in gates else ""]
 
 
 def _cell(cell: Cell | None) -> str:
     if cell is None:
         return NOTHING
-    gate = f", {_text(cell.gate)}" if cell.gate else ""
+    gate = f", {plain_text(cell.gate)}" if cell.gate else ""
     if cell.paper is None:
         return f"**{score(cell.ours)}**{gate}"
     mark = " ▼" if cell.verdict == "below" else ""
@@ -129,8 +129,8 @@ def _differences(results: Results, protocol: str) -> list[str]:
     if not cells:
         return []
     lines = [
-        f"- **{_text(cell.entry.name)}: {signed(cell.difference)} points** "
-        f"({score(cell.ours)}; paper {score(cell.paper)}). {_text(' '.join(reasons))}"
+        f"- **{plain_text(cell.entry.name)}: {signed(cell.difference)} points** "
+        f"({score(cell.ours)}; paper {score(cell.paper)}). {plain_text(' '.join(reasons))}"
         for cell, reasons in differences(results, protocol)
     ]
     limit = f"more than {TOLERANCE:.1f} point below the paper"
@@ -146,16 +146,16 @@ def _comparison(results: Results) -> list[str]:
     if not results.comparison:
         return []
     table, first = splits_table(results), results.comparison[0]
-    rows = [[_text(row.label), *map(_on_splits, row.cells)] for row in table.rows]
-    again = f"Made, and continued, by {_code(first.command)}." if first.command else ""
+    rows = [[plain_text(row.label), *map(_on_splits, row.cells)] for row in table.rows]
+    again = f"Made, and continued, by {code_span(first.command)}." if first.command else ""
     return [
         "## hLGC against LGC on random splits",
-        f"**{_text(claim(results))}**" if claim(results) else "",
+        f"**{plain_text(claim(results))}**" if claim(results) else "",
         f"{COMPARED} {again}",
         f"Test accuracy in percent, mean ± population standard deviation over {len(first.test)} "
         "splits; below it the mean of the difference from LGC, split by split, in points, with its "
         "95 % t-interval, and the interval that holds for all pairs at once (Bonferroni).",
-        _grid(["model", *[_text(dataset_name(d)) for d in table.datasets]], rows),
+        grid(["model", *[plain_text(dataset_name(d)) for d in table.datasets]], rows),
     ]
 
 
@@ -172,7 +172,7 @@ def _cuts(results: Results) -> list[str]:
     found = cuts(results)
     if not found:
         return []
-    lines = [f"- {_text(names)}: {_text(reason)}" for names, reason in found]
+    lines = [f"- {plain_text(names)}: {plain_text(reason)}" for names, reason in found]
     return ["## Searches smaller than the paper's grid", "\n".join(lines)]
 
 
@@ -180,15 +180,15 @@ def _timing(results: Results) -> list[str]:
     if not results.timing:
         return []
     table = timing_table(results)
-    rows = [[_text(row.label), *map(_time, row.cells)] for row in table.rows if any(row.cells)]
+    rows = [[plain_text(row.label), *map(_time, row.cells)] for row in table.rows if any(row.cells)]
     return [
         "## Milliseconds per epoch",
-        _text(busy_line(results)),
+        plain_text(busy_line(results)),
         "Median (quartiles) on the machine above, against the paper's mean on a "
         f"{paper.figures()['machine'].split(',')[0]}; each with the setting it was measured for. "
         "Below stands the same model by others, in turn with ours, the strongest first; their "
         "set-up does not count, a share of ours does.",
-        _grid(["model", *[_text(dataset_name(d)) for d in table.datasets]], rows),
+        grid(["model", *[plain_text(dataset_name(d)) for d in table.datasets]], rows),
     ]
 
 
@@ -199,12 +199,12 @@ def _time(cell: TimeCell | None) -> str:
     ours = f"**{milliseconds(entry.ms_median)}**"
     if entry.ms_low is not None and entry.ms_high is not None:
         ours += f" ({milliseconds(entry.ms_low)} to {milliseconds(entry.ms_high)})"
-    lines = [f"{ours}, {_text(size(entry))}"]
+    lines = [f"{ours}, {plain_text(size(entry))}"]
     if cell.paper is not None:
         settings = ", ".join(setting(name, value) for name, value in cell.paper.setting.items())
         lines.append(_than(f"paper {milliseconds(cell.paper.ms)}, {settings}", cell.faster))
     for peer, faster in cell.peers:
-        lines.append(_than(f"{_text(peer.name)} {milliseconds(peer.ms_median)}", faster))
+        lines.append(_than(f"{plain_text(peer.name)} {milliseconds(peer.ms_median)}", faster))
     return "<br>".join(lines)
 
 
@@ -213,7 +213,7 @@ def _than(theirs: str, faster: str) -> str:
 
 
 def _missing(results: Results) -> list[str]:
-    lines = [f"- {_text(line)}" for line in missing(results)]
+    lines = [f"- {plain_text(line)}" for line in missing(results)]
     return ["## Not in this run", "\n".join(lines)] if lines else []
 
 
@@ -226,7 +226,7 @@ def _every_number(results: Results) -> list[str]:
             label = chosen(results, protocol) + (" (BIASED)" if protocol == "test" else "")
             parts += [
                 f"### {label[0].upper()}{label[1:]}",
-                _grid(columns, [_number(cell) for cell in cells]),
+                grid(columns, [_number(cell) for cell in cells]),
             ]
     known = any(entry.minutes is not None for entry in results.accuracy)
     note = (
@@ -240,35 +240,35 @@ def _every_number(results: Results) -> list[str]:
 def _number(cell: Cell) -> list[str]:
     entry = cell.entry
     return [
-        _text(cell.entry.name),
+        plain_text(cell.entry.name),
         score(cell.validation),
         score(cell.ours),
-        _text(entry.grid or NOTHING),
+        plain_text(entry.grid or NOTHING),
         ", ".join(searched(entry)) or NOTHING,
         " ".join(map(str, entry.seeds)),
-        _code(entry.command) if entry.command else NOTHING,
+        code_span(entry.command) if entry.command else NOTHING,
     ]
 
 
-def _grid(columns: list[str], rows: list[list[str]]) -> str:
+def grid(columns: list[str], rows: list[list[str]]) -> str:
     lines = [columns, ["---", *["---:"] * (len(columns) - 1)], *rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def _text(value: str) -> str:
+def plain_text(value: str) -> str:
     """Text that Markdown shows as it is.
 
-    >>> _text("<b>a|b</b>")
+    >>> plain_text("<b>a|b</b>")
     '&lt;b&gt;a\\\\|b&lt;/b&gt;'
     """
     value = html.escape(" ".join(value.split()), quote=False)
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", value)
 
 
-def _code(value: str) -> str:
+def code_span(value: str) -> str:
     """A code span around any text, also in a cell of a table.
 
-    >>> _code("a ` b | c")
+    >>> code_span("a ` b | c")
     '`` a ` b \\\\| c ``'
     """
     value = " ".join(value.split()).replace("|", "\\|")

@@ -134,7 +134,7 @@ def compare(
 
 
 def paired(
-    ours: Sequence[float | None], base: Sequence[float | None], pairs: int
+    ours: Sequence[float | None], base: Sequence[float | None], pairs: int, to: str = BASE
 ) -> Difference | None:
     """The mean of ``ours - base`` over the splits that have both, with its intervals.
 
@@ -152,6 +152,6 @@ def paired(
         for count in (1, pairs)
     )
     return Difference(
-        to=BASE, splits=len(values), pairs=pairs, mean=mean,
+        to=to, splits=len(values), pairs=pairs, mean=mean,
         low=mean - half, high=mean + half, low_all=mean - wide, high_all=mean + wide,
     )  # fmt: skip

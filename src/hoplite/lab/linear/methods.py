@@ -1,0 +1,265 @@
+"""The rows of the second table, and what is tried of each: ``methods.toml``, read and checked.
+
+    reference = "lgc"            the method that others are compared with, split by split
+    [protocol]                   how often what is trained, see :class:`Protocol`
+    [protocol.on.large]          other values for a group of problems, a dataset or a problem
+    [common.any]                 settings of all methods that have them
+    [common.heterophilous]       the same, on some problems
+    [variants.NAME]              options with which the settings chosen on a public split are
+                                 trained once more, in a table of their own
+    [methods.NAME]               title, model, linear, only (some problems), grid
+    [methods.NAME.on]            for a group, dataset or problem: a table replaces the grid's keys,
+                                 a list of tables replaces the grid
+
+A grid is a table, or a list of them: lists of values of options of ``train`` and of ``load`` (such
+as ``structural`` or ``scale``), of which the full product is tried.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
+from hoplite.files import read_regular
+from hoplite.lab.linear.problems import NAMES, RANDOM, Problem
+from hoplite.models import all_settings, find_model, idle_settings, split_options, usual_options
+from hoplite.preparation import TableOptions
+from hoplite.selection import full_options
+from hoplite.selection.dimensions import (
+    Choices,
+    count_configurations,
+    list_configurations,
+    read_dimension,
+)
+
+MOST_BYTES = 1 << 17
+MOST_SETTINGS = 1000  # of a method on a problem
+Table = dict[str, Any]
+Tables = Table | list[Table]
+Count = Annotated[int, Meta(ge=1, le=1000)]
+
+
+class RandomSplits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many, and their sizes."""
+
+    splits: Count = 20
+    per_class: Count = 20
+    val: Count = 500
+    test: Annotated[int, Meta(ge=1)] = 1000
+
+
+class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How often what is trained.
+
+    ``seeds``: of every setting on a problem with one split; ``final_seeds``: of the chosen one.
+    ``screen_splits``: splits that every setting is trained on; ``screen``: settings that are then
+    trained on all splits; if it is 1, the screen chooses. ``random``: splits of the chosen setting,
+    and their sizes.
+    """
+
+    seeds: Count = 3
+    final_seeds: Count = 10
+    screen_splits: Count = 2
+    screen: Count = 4
+    random: RandomSplits = RandomSplits()
+
+
+class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A row: ``model`` is a name or ``package.module:Class``."""
+
+    model: str
+    title: str
+    linear: bool = True
+    only: list[str] = []
+    grid: Tables = {}
+    on: dict[str, Tables] = {}
+    name: str = ""
+
+    def takes(self, problem: Problem) -> bool:
+        """Whether it is for this problem."""
+        return not self.only or bool({*self.only} & {*problem.names})
+
+
+class _File(msgspec.Struct, forbid_unknown_fields=True):
+    methods: dict[str, Table]
+    reference: str = ""
+    note: str = ""
+    protocol: Table = {}
+    common: dict[str, Table] = {}
+    variants: dict[str, Table] = {}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One that is tried: how the graph is read, and options of ``train``."""
+
+    reading: dict[str, Any]
+    options: dict[str, Any]
+
+    def key(self, model: str) -> str:
+        """The same for the same setting, whichever defaults it names.
+
+        >>> Setting({}, {"hops": 10}).key("lgc") == Setting({}, {"lr": 0.05}).key("lgc")
+        True
+        """
+        own = usual_options(model) | self.options
+        kept = {name: own[name] for name in sorted(own) if name not in idle_settings(model)}
+        return json.dumps([sorted(self.reading.items()), kept], default=list)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a file of methods says."""
+
+    note: str
+    reference: str
+    methods: dict[str, Method]
+    variants: dict[str, Table]
+    common: dict[str, Table]
+    protocol_tables: Table
+
+    def protocol(self, problem: Problem) -> Protocol:
+        """How often what is trained on this problem."""
+        return _protocol(self.protocol_tables, problem.names)
+
+    def settings(self, method: Method, problem: Problem) -> list[Setting]:
+        """All that is tried of a method on a problem, each once, checked."""
+        where = f"methods, {method.name} on {problem.name}"
+        model = find_model(method.model).name
+        shared: Table = {}
+        for name in ("any", *problem.names):
+            shared |= self.common.get(name, {})
+        shared = {k: v for k, v in shared.items() if k not in idle_settings(model)}
+        grids = method.grid if isinstance(method.grid, list) else [method.grid]
+        for name in problem.names:
+            over = method.on.get(name)
+            if isinstance(over, list):
+                grids = over
+            elif over is not None:
+                grids = [grid | over for grid in grids]
+        found: dict[str, Setting] = {}
+        for grid in grids:
+            for setting in _product({**shared, **grid, **problem.fixed}, where):
+                _check(model, setting.options, where)
+                setting = Setting(setting.reading, full_options(model, setting.options))
+                found.setdefault(setting.key(model), setting)
+        for name, options in self.variants.items() if problem.splits == 1 else ():
+            _check(model, next(iter(found.values())).options | options, f"{where}, variant {name}")
+        if not 0 < len(found) <= MOST_SETTINGS:
+            raise GridError(f"{where}: {len(found):,} settings; give 1 to {MOST_SETTINGS:,}.")
+        return list(found.values())
+
+
+def read_methods(path: str | os.PathLike[str] | None = None) -> Plan:
+    """The methods of a file, or of the one that comes with Hoplite.
+
+    >>> plan = read_methods()
+    >>> plan.reference in plan.methods
+    True
+    """
+    if path is None:
+        text = (resources.files("hoplite.lab.linear") / "methods.toml").read_text(encoding="utf-8")
+        return parse_methods(text)
+    try:
+        return parse_methods(read_regular(Path(path), MOST_BYTES).decode("utf-8-sig"))
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise GridError(f"methods {str(path)!r} cannot be read: {why}.") from error
+
+
+def parse_methods(text: str) -> Plan:
+    """The plan that ``text``, in TOML, describes."""
+    try:
+        file = msgspec.convert(tomllib.loads(text), _File)
+        methods = {}
+        for name, table in file.methods.items():
+            if not re.fullmatch(r"[a-z0-9_]+", name):
+                raise ValueError(f"{name!r} is no name of small letters, digits and _")
+            one = msgspec.convert({"title": name} | table, Method)
+            methods[name] = msgspec.structs.replace(one, name=name)
+    except (ValueError, RecursionError) as error:  # msgspec's and tomllib's are ValueErrors
+        raise GridError(f"methods cannot be read: {error}.") from error
+    if not methods:
+        raise GridError("methods has no method; add [methods.NAME].")
+    if file.reference and file.reference not in methods:
+        hint = nearest_hint(file.reference, methods)
+        raise GridError(f"methods: reference is {file.reference!r}, which is none of them.{hint}")
+    places = {
+        "common": [name for name in file.common if name != "any"],
+        "protocol.on": [*file.protocol.get("on", {})],
+    }
+    for name, one in methods.items():
+        places |= {f"{name}.only": one.only, f"{name}.on": [*one.on]}
+    for where, names in places.items():
+        for name in names:
+            if name not in NAMES:
+                hint = nearest_hint(name, NAMES)
+                raise GridError(
+                    f"methods, {where}: {name!r} is no problem, dataset or group.{hint}"
+                )
+    for name, options in file.variants.items():
+        if not re.fullmatch(r"[a-z0-9_]+", name) or name == RANDOM or name in NAMES:
+            raise GridError(f"methods: the variant {name!r} cannot be called so; choose another.")
+        if not options:
+            raise GridError(f"methods: the variant {name!r} has no options; add some.")
+    _protocol(file.protocol, tuple(NAMES))
+    return Plan(file.note, file.reference, methods, file.variants, file.common, file.protocol)
+
+
+def chosen_methods(plan: Plan, names: Sequence[str] | None) -> list[Method]:
+    """All, or those of these names."""
+    for name in names or ():
+        check_choice("models", name, plan.methods)
+    return [one for one in plan.methods.values() if names is None or one.name in names]
+
+
+def _protocol(tables: Table, names: Sequence[str]) -> Protocol:
+    try:
+        found = {k: v for k, v in tables.items() if k != "on"}
+        for name in names:
+            found |= tables.get("on", {}).get(name, {})
+        return msgspec.convert(found, Protocol)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise GridError(f"methods: protocol cannot be read: {error}.") from error
+
+
+def _product(grid: Mapping[str, Any], where: str) -> list[Setting]:
+    """The full product of a grid; options that only ``load`` has say how the graph is read."""
+    of_load = {"structural", "link", *TableOptions.names()} - all_settings().keys()
+    readings = [
+        [(name, value) for value in (given if isinstance(given, list) else [given])]
+        for name, given in grid.items()
+        if name in of_load
+    ]
+    branch = {k: read_dimension(k, v, where) for k, v in grid.items() if k not in of_load}
+    for name, dimension in branch.items():
+        if not isinstance(dimension, Choices):
+            raise GridError(f"{where}: {name} is a distribution; list its values.")
+    if count_configurations([branch]) > MOST_SETTINGS:
+        raise GridError(f"{where}: more than {MOST_SETTINGS:,} settings; list less.")
+    listed, _ = list_configurations([branch])
+    return [
+        Setting(dict(reading), options)
+        for reading in itertools.product(*readings)
+        for options in listed
+    ]
+
+
+def _check(model: str, options: Mapping[str, Any], where: str) -> None:
+    try:
+        split_options(model, options)
+    except ConfigError as error:
+        values = ", ".join(f"{name} = {value!r}" for name, value in options.items())
+        raise GridError(f"{where}: {error} (setting: {values})") from error
