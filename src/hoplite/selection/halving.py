@@ -171,8 +171,8 @@ def auto(
 
     >>> import hoplite
     >>> found = hoplite.auto("cora", trials=4, seeds=1, epochs=20, hops=2)
-    >>> found.chosen.model, found.trials
-    ('sgc', '4/3/3')
+    >>> found.trials, len(found.tried), [one.rung for one in found.tried]
+    ('4/3/3', 4, [2, 2, 2, 0])
     """
     if out is not None:
         there = (Path(out) / CHOICE / PLAN).is_file()  # then the model is this call's own
