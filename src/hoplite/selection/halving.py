@@ -77,6 +77,8 @@ STEPS = {"lbfgs": LBFGS_ITERATIONS}  # of an epoch, where it is more than one
 # Shares of the budget: no table of rung 0 begins after the first, and what is being trained stops
 # at the second; rung 1 is made to end by the third and stops at the fourth; all ends by the last.
 FIRST, FIRST_STOP, SECOND, SECOND_STOP, LAST = 0.35, 0.45, 0.6, 0.7, 0.93
+LEAST_SHARE = 0.2  # of the budget that the race has, however long it took to begin
+LEAST_EPOCHS = 20  # of the chosen one: with fewer it would be no model
 SLOWER = 1.3  # an estimate of time, times this: the machine may become busier
 
 Tell = Callable[[str, float], None]
@@ -169,8 +171,8 @@ def auto(
 
     >>> import hoplite
     >>> found = hoplite.auto("cora", trials=4, seeds=1, epochs=20, hops=2)
-    >>> found.chosen.model, found.trials
-    ('sgc', '4/3/3')
+    >>> found.trials, len(found.tried), [one.rung for one in found.tried]
+    ('4/3/3', 4, [2, 2, 2, 0])
     """
     if out is not None:
         there = (Path(out) / CHOICE / PLAN).is_file()  # then the model is this call's own
@@ -201,6 +203,8 @@ def run(
 ) -> AutoResult:
     """:func:`auto` without saving the model; ``spent`` seconds of the budget are gone already.
 
+    These are the start of a process; what an earlier call has used is in its folder.
+
     With ``anew``, a choice that is finished or of other settings is removed from ``out`` first.
     """
     if budget is not None and trials is not None:
@@ -230,9 +234,9 @@ def run(
     )
     with choice_folder(out) as folder:
         plan = opened_plan(folder, plan, anew=anew)
-        race = _Race(
-            blind, listed, folder, plan, Clock(seconds, plan.spent + spent), progress or _silent
-        )
+        # to end, a process needs about half of what it needed to begin
+        racing = None if seconds is None else max(seconds - 1.5 * spent, LEAST_SHARE * seconds)
+        race = _Race(blind, listed, folder, plan, Clock(racing, plan.spent), progress or _silent)
         choice, why = race.run()
         final = race.last_training(choice)
         race.tell(f"{choice.model}, the chosen one", 0.97)
@@ -245,7 +249,7 @@ def run(
             why=why,
             monitor=race.monitor,
             budget=seconds,
-            seconds=race.clock.elapsed,
+            seconds=race.clock.elapsed + spent,
             shortened=race.plan.shortened,
             left_out=left_out,
         )
@@ -408,7 +412,7 @@ class _Race:
         if not self.plan.final and self.clock.budget is not None and not measured:
             runs = max(0.0, self.clock.left(LAST)) / max(self._rate(trial), 1e-9)  # run-epochs
             fewer = min(len(seeds), max(1, int(runs // min(epochs, config.patience + EPOCHS[1]))))
-            most = max(1, min(epochs, int(runs / fewer))) if fewer == 1 else epochs
+            most = min(epochs, max(LEAST_EPOCHS, int(runs))) if fewer == 1 else epochs
             if (fewer, most) != (len(seeds), epochs):
                 told = f"the chosen one has {plural(fewer, 'seed')} and at most {most} epochs"
                 self.keep(final={"seeds": fewer, "epochs": most}, shortened=told)
