@@ -32,6 +32,14 @@ ModelOption = Annotated[
         help=f"{', '.join([*MODELS][:-1])} or {[*MODELS][-1]}, or your own as PACKAGE.MODULE:CLASS."
     ),
 ]
+OwnClassOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="PACKAGE.MODULE:CLASS",
+        help="The class of a model of your own, if no installed package names it.",
+    ),
+]
 Command = TypeVar("Command", bound=Callable[..., None])
 _commands: list[tuple[Callable[..., None], bool]] = []
 
@@ -126,8 +134,10 @@ def _option(field: Field[Any], defaults: bool) -> Parameter:
     about, names = field.metadata, models_with(field.name)
     text = f"{' and '.join(names)} only: {about['help']}" if len(names) <= FEW else about["help"]
     kind = type(field.default)
-    flags = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
     own = {name: usual_options(name)[field.name] for name in names}
+    flags = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
+    if any(value is True for value in own.values()):  # there must be a way to say no
+        flags = [f"{flags[0]}/--no-{flags[0][2:]}"]
     others = ", ".join(f"{name} {value}" for name, value in own.items() if value != field.default)
     usual = f"{field.default} ({others})" if others else str(field.default)
     usual = f"{usual}; {about['store']}" if about["store"] else usual

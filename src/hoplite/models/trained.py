@@ -252,7 +252,6 @@ class TrainedModel:
 
         The folder appears complete or not at all; with ``overwrite`` it may replace a model.
         """
-        module = self.config.kind.__module__
         model = ModelFile(
             self.config.as_dict(),
             self.num_features,
@@ -262,7 +261,7 @@ class TrainedModel:
             self.preparation,
             self.loop_weight,
             self.relations,
-            "" if module.startswith("hoplite.models.") else module,
+            self.config.kind.source(),
             format=self.task.saved_as,
         )
         write_folder(folder, model, self.weights, result, overwrite=overwrite)

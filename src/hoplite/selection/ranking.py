@@ -332,7 +332,8 @@ def train_command(
         if name not in idle and (name in shown or value != usual[name]):
             if isinstance(value, tuple | list):  # weights of classes
                 value = ",".join(f"{class_}={weight:g}" for class_, weight in value)
-            words += _option(name, value)
+            off = [f"--no-{name.replace('_', '-')}"]  # of a flag that is usually on
+            words += off if value is False else _option(name, value)
     words += ["--split-seed", str(split_seed)] if split_seed else []
     for name, value in (tables or {}).items():
         words += [] if value is None else _option(name, value)

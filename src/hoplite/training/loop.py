@@ -250,9 +250,11 @@ class _Batch:
             if part is not None
         }
         first = [model.initial(torch.Generator().manual_seed(run.seed)) for run in runs]
+        unlearned = model.unlearned
         self.weights: Weights = {
             name: torch.nn.Parameter(
-                torch.stack([weights[name] for weights in first]).to(source.dtype)
+                torch.stack([weights[name] for weights in first]).to(source.dtype),
+                requires_grad=name not in unlearned,
             )
             for name in first[0]
         }
@@ -293,7 +295,8 @@ class _Batch:
     def _train(self, epoch: int) -> None:
         runs = [self.runs[r] for r in self.active.tolist()]
         rates = tuple(run.config.dropout for run in runs)
-        dropout = Dropout(rates, tuple(run.seed for run in runs), epoch) if any(rates) else None
+        drawn = any(rates) or self.train_rows.model.draws
+        dropout = Dropout(rates, tuple(run.seed for run in runs), epoch) if drawn else None
         steps = self.train_rows.batches(runs[0].config.batch, runs[0].seed, epoch)
         found = [self._step(rows, dropout) for rows in steps]
         self._record("train", epoch, [sum(values) for values in zip(*found, strict=True)])
@@ -387,7 +390,7 @@ class _Batch:
             self.active = active[stays]
             kept_rows = torch.from_numpy(stays.nonzero()[0])
             self.weights = {
-                name: torch.nn.Parameter(value.detach()[kept_rows])
+                name: torch.nn.Parameter(value.detach()[kept_rows], value.requires_grad)
                 for name, value in self.weights.items()
             }
             if len(kept_rows):

@@ -17,6 +17,11 @@ Losses = Callable[[], Tensor]  # one loss per run, (R,), freshly evaluated
 LBFGS_ITERATIONS = 20  # per epoch
 
 
+def learned(weights: Weights) -> Weights:
+    """Those that have a gradient; no penalty pulls at the others, such as running means."""
+    return {name: value for name, value in weights.items() if value.requires_grad}
+
+
 class Optimizer(Protocol):
     """Changes weights (run axis first) in place to lower each run's loss."""
 
@@ -35,7 +40,7 @@ class Adam:
     """
 
     def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
-        self._weights = weights
+        self._weights = weights = learned(weights)
         self._lr = torch.tensor([config.lr for config in configs], dtype=torch.float64)
         self._decay = torch.tensor([config.weight_decay for config in configs], dtype=torch.float64)
         self._mean = {name: torch.zeros_like(value) for name, value in weights.items()}
@@ -58,7 +63,7 @@ class Adam:
                 update(gradient.contiguous(), value, mean, square)
 
     def keep(self, weights: Weights, runs: Tensor) -> None:
-        self._weights = weights
+        self._weights = learned(weights)
         self._lr, self._decay = self._lr[runs], self._decay[runs]
         self._mean = {name: value[runs] for name, value in self._mean.items()}
         self._square = {name: value[runs] for name, value in self._square.items()}
@@ -93,7 +98,7 @@ class LBFGS:
 
     def __init__(self, weights: Weights, configs: Sequence[TrainingConfig]) -> None:
         (config,) = configs
-        self._weights = list(weights.values())
+        self._weights = list(learned(weights).values())
         self._decay = config.weight_decay
         self._optimizer = torch.optim.LBFGS(
             self._weights, config.lr, LBFGS_ITERATIONS, line_search_fn="strong_wolfe"

@@ -365,7 +365,7 @@ def number(value: float) -> float | None:
 
 def train(
     graph: Any,
-    model: str = "lgc",
+    model: str | type = "lgc",
     *,
     seeds: int | Sequence[int] = 1,
     record_test: bool = False,
@@ -384,6 +384,7 @@ def train(
         A graph of another library, or a pair of frames, is converted as :func:`hoplite.open_data`
         does. For a store its own hops, operator and basis are the default, and dropout 0.
     model : str, such as "sgc" or "lgc"; all are in docs/models.md
+        Or a class of your own, see docs/your-own-model.md.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     progress : called after every epoch
