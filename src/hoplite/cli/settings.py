@@ -136,7 +136,7 @@ def _option(field: Field[Any], defaults: bool) -> Parameter:
     kind = type(field.default)
     own = {name: usual_options(name)[field.name] for name in names}
     flags = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
-    if any(value is True for value in own.values()):  # there must be a way to say no
+    if flags and any(find_model(name).source() for name in names):  # others' may be on as they are
         flags = [f"{flags[0]}/--no-{flags[0][2:]}"]
     others = ", ".join(f"{name} {value}" for name, value in own.items() if value != field.default)
     usual = f"{field.default} ({others})" if others else str(field.default)

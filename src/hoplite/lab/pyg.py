@@ -27,32 +27,37 @@ with quiet():
 
 
 class TwoLayers(nn.Module):
-    """Two layers that know the weights of edges."""
+    """Two layers with an activation between them."""
 
     def __init__(self, first: nn.Module, second: nn.Module, rate: float) -> None:
         super().__init__()
         self.first, self.second, self.rate = first, second, rate
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> Tensor:
-        weights = [] if edge_weight is None else [edge_weight]
-        hidden = self.first(dropout(x, self.rate, self.training), edge_index, *weights)
+    def both(self, x: Tensor, *edges: Tensor) -> Tensor:
+        hidden = self.first(dropout(x, self.rate, self.training), *edges)
         hidden = dropout(self.activation(hidden), self.rate, self.training)
-        return self.second(hidden, edge_index, *weights)
+        return self.second(hidden, *edges)
 
     def activation(self, hidden: Tensor) -> Tensor:
         return relu(hidden)
 
 
+class Weighted(TwoLayers):
+    """Its layers know the weights of edges."""
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        weights = [] if edge_weight is None else [edge_weight]
+        return self.both(x, edge_index, *weights)
+
+
 class Unweighted(TwoLayers):
-    """Two layers that do not."""
+    """Its layers do not."""
 
     def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
-        return super().forward(x, edge_index)
+        return self.both(x, edge_index)
 
 
-class GCN(TwoLayers):
+class GCN(Weighted):
     """Kipf and Welling's."""
 
     title = "GCN (PyG)"
@@ -60,7 +65,10 @@ class GCN(TwoLayers):
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5
     ) -> None:
-        layers = pyg.GCNConv(in_channels, hidden_channels), pyg.GCNConv(hidden_channels, out_channels)
+        layers = (
+            pyg.GCNConv(in_channels, hidden_channels),
+            pyg.GCNConv(hidden_channels, out_channels),
+        )
         super().__init__(*layers, dropout)
 
 
@@ -119,7 +127,7 @@ class GIN(Unweighted):
         super().__init__(first, second, dropout)
 
 
-class ARMA(TwoLayers):
+class ARMA(Weighted):
     """Bianchi and others': the mean of ``num_stacks`` recursions of ``num_layers`` steps."""
 
     title = "ARMA (PyG)"
@@ -140,7 +148,7 @@ class ARMA(TwoLayers):
         super().__init__(first, second, dropout)
 
 
-class ChebNet(TwoLayers):
+class ChebNet(Weighted):
     """Defferrard and others': Chebyshev polynomials of degree ``hops``, a matrix for each."""
 
     title = "ChebNet (PyG)"
@@ -157,7 +165,7 @@ class ChebNet(TwoLayers):
         super().__init__(first, pyg.ChebConv(hidden_channels, out_channels, hops + 1), dropout)
 
 
-class TAG(TwoLayers):
+class TAG(Weighted):
     """Du and others': powers of the adjacency up to ``hops``, a matrix for each."""
 
     title = "TAGConv (PyG)"
@@ -190,9 +198,7 @@ class SSG(nn.Module):
         super().__init__()
         self.layer, self.rate = pyg.SSGConv(in_channels, out_channels, alpha, hops), dropout
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return self.layer(dropout(x, self.rate, self.training), edge_index, edge_weight)
 
 
@@ -215,9 +221,7 @@ class APPNP(nn.Module):
         self.second = nn.Linear(hidden_channels, out_channels)
         self.propagation, self.rate = pyg.APPNP(hops, alpha), dropout
 
-    def forward(
-        self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         hidden = relu(self.first(dropout(x, self.rate, self.training)))
         outputs = self.second(dropout(hidden, self.rate, self.training))
         return self.propagation(outputs, edge_index, edge_weight)
@@ -226,7 +230,7 @@ class APPNP(nn.Module):
 class GPRGNN(APPNP):
     """Chien and others': as APPNP, but what each hop counts, gamma (k + 1,), is learned.
 
-        logits = sum_{i=0..k} gamma_i S^i H,    gamma_i = a (1 - a)^i at first, the last (1 - a)^k
+    logits = sum_{i=0..k} gamma_i S^i H,    gamma_i = a (1 - a)^i at first, the last (1 - a)^k
     """
 
     title = "GPR-GNN (PyG)"
@@ -254,9 +258,7 @@ class _Hops(nn.Module):
         self.hop = pyg.APPNP(1, 0.0, normalize=False)
 
     def forward(self, signal: Tensor, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor:
-        edge_index, edge_weight = gcn_norm(
-            edge_index, edge_weight, len(signal), dtype=signal.dtype
-        )
+        edge_index, edge_weight = gcn_norm(edge_index, edge_weight, len(signal), dtype=signal.dtype)
         total = self.gamma[0] * signal
         for share in self.gamma[1:]:
             signal = self.hop(signal, edge_index, edge_weight)

@@ -146,7 +146,10 @@ class ModuleModel(Model):
             made = self.module(**given)
             lazy = [name for name, value in made.named_parameters() if _is_lazy(value)]
             if lazy:
-                raise ConfigError(f"the shapes of {some_of(lazy)} are not known before its forward")
+                raise ConfigError(
+                    f"{self.title} does not know the shapes of {some_of(lazy)} before its forward; "
+                    "give the sizes to its layers."
+                )
         return made
 
     @cached_property
@@ -171,7 +174,7 @@ def as_model(found: type) -> type[Model] | None:
     """The model of a class of torch.nn.Module; None for any other, ConfigError if it cannot be one.
 
     >>> class Net(torch.nn.Linear):
-    ...     def __init__(self, in_channels, out_channels, hidden_channels, act="relu", act_kwargs=None):
+    ...     def __init__(self, in_channels, out_channels, hidden_channels, act="relu", norm=None):
     ...         super().__init__(in_channels, out_channels)
     ...     def forward(self, x, edge_index): ...
     >>> model = as_model(Net)
@@ -190,8 +193,8 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
     missing = [name for name in SIZES if name not in arguments]
     if missing:
         raise ConfigError(
-            f"{module.__qualname__} has no argument {' and '.join(missing)}; the number of features "
-            f"and of outputs are given to its __init__ as {' and '.join(SIZES)}."
+            f"{module.__qualname__} has no argument {' and '.join(missing)}; the numbers of "
+            f"features and outputs are given to its __init__ as {' and '.join(SIZES)}."
         )
     fields = {}
     for name, argument in arguments.items():
@@ -202,7 +205,7 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
     needed = [name for name in needed if name not in (*SIZES, DROPOUT, *fields)]
     if needed:
         raise ConfigError(
-            f"{module.__qualname__} needs {' and '.join(needed)}, of which no usual value is known; "
+            f"{module.__qualname__} needs {' and '.join(needed)}, and no usual value is known; "
             "give each a default in its __init__ that is a number, a flag or a text."
         )
     about = {"__module__": module.__module__, "__qualname__": module.__qualname__}
@@ -218,7 +221,7 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
         "name": _name(module),
         "title": title if isinstance(title, str) else module.__name__,
         "idle": frozenset({"order"} if DROPOUT in arguments else {"order", DROPOUT}),
-        "size": ", ".join(f"{name} {{0.{name}}}" for name in sizes) or "no sizes",
+        "size": ", ".join(f"{name} {{0.{name}}}" for name in sizes) or "a torch module",
         "growth": sizes[0] if sizes else "hops",
         "module": module,
         "weighted": _takes_weights(module),
@@ -236,7 +239,7 @@ def _arguments(module: type[torch.nn.Module]) -> dict[str, Parameter]:
 
 def _setting(name: str, argument: Parameter) -> Any:
     """The setting that an argument is; None if its default is no number, flag or text."""
-    default = argument.default
+    default: Any = argument.default
     if default is Parameter.empty:
         default = USUAL.get(name)
     if type(default) is int and argument.annotation in FLOATS:

@@ -286,8 +286,10 @@ def split_options(
 ) -> tuple[ModelConfig, TrainingConfig]:
     """Sort ``options`` into the two configurations."""
     own = own_options(model, options)
-    config = find_model(model).Settings(**{k: v for k, v in own.items() if k not in TRAINING})
-    training = TrainingConfig(**{k: v for k, v in own.items() if k in TRAINING})
+    kind = find_model(model)
+    config = kind.Settings(**{k: v for k, v in own.items() if k not in TRAINING})
+    nothing = {"dropout": 0.0} if "dropout" in kind.idle else {}
+    training = TrainingConfig(**nothing, **{k: v for k, v in own.items() if k in TRAINING})
     check_batch(config, training)
     return config, training
 

@@ -403,9 +403,9 @@ def train(
     data = open_data(graph, task=task)
     store = data.stored
     if store is not None:
-        names = {"hops", "operator", "basis"} & find_model(model).settings()
-        usual = {name: getattr(store, name) for name in names}
-        options = usual | {"dropout": 0.0} | options
+        own = find_model(model).settings()
+        usual = {name: getattr(store, name) for name in {"hops", "operator", "basis"} & own}
+        options = usual | ({"dropout": 0.0} if "dropout" in own else {}) | options
     model_config, training_config = split_options(model, options)
     training_config = training_config.on(data.name)
     if store is None and (memory is not None or team.size > 1):
