@@ -334,6 +334,29 @@ class Plain(nn.Module):
         return self.map(x)
 
 
+def test_buffers_of_any_type_and_frozen_parameters_stay(graphs):
+    class Kept(Plain):
+        def __init__(self, in_channels, out_channels, model="own", lr=0.5, standardize=None):
+            super().__init__(in_channels, out_channels)
+            assert (model, lr, standardize) == ("own", 0.5, None)  # names of Hoplite's own
+            self.register_buffer("places", torch.arange(in_channels).flip(0))
+            self.register_buffer("mask", torch.arange(in_channels) != 1)
+            self.scale = nn.Parameter(torch.full((in_channels,), 3.0), requires_grad=False)
+
+        def forward(self, x, edge_index):
+            assert (self.places.dtype, self.mask.dtype) == (torch.int64, torch.bool)
+            return self.map(x[:, self.places] * self.mask * self.scale)
+
+    graph = graphs(n=30, d=5)
+    found = train(graph, Kept, epochs=5, weight_decay=0.5)
+    weights = found.model.weights
+    assert weights["scale"].tolist() == [3.0] * 5
+    assert weights["places"].tolist() == [4, 3, 2, 1, 0]
+    x = parts(graph)[0][:, [4, 3, 2, 1, 0]] * torch.tensor([3, 0, 3, 3, 3])
+    own = x @ weights["map.weight"].T + weights["map.bias"]
+    np.testing.assert_allclose(found.model.logits(graph), own, atol=1e-10)
+
+
 def test_classes_that_cannot_be_models():
     class Sizes(nn.Module):
         def __init__(self, in_channels, classes): ...

@@ -16,7 +16,7 @@ import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import make_dataclass
+from dataclasses import fields, make_dataclass
 from functools import cache, cached_property
 from inspect import Parameter
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -73,7 +73,7 @@ class ModuleModel(Model):
         with _seeded(generator.initial_seed()):
             first = _tensors(self._make())
         for name, value in first.items():
-            if not value.is_floating_point() and (value.abs() > MOST_WHOLE).any():
+            if not value.is_floating_point() and (value.long().abs() > MOST_WHOLE).any():
                 raise ConfigError(
                     f"the buffer {name!r} of {self.title} holds whole numbers beyond 2^24, which "
                     "are not kept; make it one of floats, or no buffer."
@@ -137,8 +137,8 @@ class ModuleModel(Model):
         return built[rate]
 
     def _make(self, rate: float = 0.0) -> torch.nn.Module:
-        settings = self.config.as_dict()
-        given = {name: settings[name] for name in settings.keys() & _arguments(self.module).keys()}
+        names = {field.name for field in fields(self.config)} - NO_SETTINGS
+        given = {name: getattr(self.config, name) for name in names}
         given |= dict(zip(SIZES, (self.num_features, self.num_classes), strict=True))
         if DROPOUT in self.settings():
             given[DROPOUT] = rate
@@ -196,13 +196,14 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
             f"{module.__qualname__} has no argument {' and '.join(missing)}; the numbers of "
             f"features and outputs are given to its __init__ as {' and '.join(SIZES)}."
         )
-    fields = {}
-    for name, argument in arguments.items():
-        if name not in (*SIZES, DROPOUT, *NO_SETTINGS):
-            fields[name] = _setting(name, argument)
-    fields = {name: made for name, made in fields.items() if made is not None}
+    own = {
+        name: _setting(name, argument)
+        for name, argument in arguments.items()
+        if name not in (*SIZES, DROPOUT, *NO_SETTINGS)
+    }
+    own = {name: made for name, made in own.items() if made is not None}
     needed = [name for name, one in arguments.items() if one.default is Parameter.empty]
-    needed = [name for name in needed if name not in (*SIZES, DROPOUT, *fields)]
+    needed = [name for name in needed if name not in (*SIZES, DROPOUT, *own)]
     if needed:
         raise ConfigError(
             f"{module.__qualname__} needs {' and '.join(needed)}, and no usual value is known; "
@@ -210,7 +211,7 @@ def _model(module: type[torch.nn.Module]) -> type[Model]:
         )
     about = {"__module__": module.__module__, "__qualname__": module.__qualname__}
     inner = about | {"__qualname__": f"{module.__qualname__}.Settings"}
-    listed = [(name, type(made.default), made) for name, made in fields.items()]
+    listed = [(name, type(made.default), made) for name, made in own.items()]
     settings = make_dataclass(
         "Settings", listed, bases=(ModelConfig,), namespace=inner, frozen=True
     )
