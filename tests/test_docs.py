@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests import pyg
 
 from hoplite.models import MODELS
 
@@ -19,6 +20,8 @@ def test_python_blocks_run(page, tmp_path, monkeypatch):
     for module in ("pandas", "networkx", "onnx"):  # which Hoplite itself does not need
         if module in "\n".join(blocks):
             pytest.importorskip(module)
+    if "torch_geometric" in "\n".join(blocks):
+        pyg.layers()
     try:
         for block in blocks:
             exec(compile(block, page.name, "exec"), {})

@@ -20,8 +20,9 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
-from hoplite.cli.settings import table_options, with_tables
+from hoplite.cli.settings import OwnClassOption, table_options, with_tables
 from hoplite.errors import HopliteError
+from hoplite.models import find_model
 
 if TYPE_CHECKING:  # they need torch, which takes a second to import
     from hoplite import NodeData, TrainedModel
@@ -66,6 +67,7 @@ def explain(
         str, typer.Option(help="For a store: peak memory of the process, such as 700MB.")
     ] = "4GB",
     split_seed: SplitSeedOption = 0,
+    own_class: OwnClassOption = None,
     json: JsonOption = False,
     **tables: Any,
 ) -> None:
@@ -85,6 +87,8 @@ def explain(
     from hoplite.explain.exact import class_index
     from hoplite.explain.text import terminal_explanation
 
+    if own_class is not None:
+        find_model(own_class)
     model = TrainedModel.load(model_dir)
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:

@@ -19,9 +19,10 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
-from hoplite.cli.settings import table_options, with_tables
+from hoplite.cli.settings import OwnClassOption, table_options, with_tables
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, HopliteError
+from hoplite.models import find_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,6 +56,7 @@ def predict(
         typer.Option(help="For a store: peak memory of the process, such as 700MB."),
     ] = None,
     split_seed: SplitSeedOption = 0,
+    own_class: OwnClassOption = None,
     add: Annotated[
         Path | None,
         typer.Option(
@@ -91,6 +93,8 @@ def predict(
     from hoplite.predictions import predictions, write_batches
     from hoplite.store.opening import open_extended
 
+    if own_class is not None:
+        find_model(own_class)
     model = TrainedModel.load(model_dir)
     given = table_options(tables)
     if add is None:

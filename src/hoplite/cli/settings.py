@@ -35,6 +35,14 @@ ModelOption = Annotated[
         f"PACKAGE.MODULE:CLASS; of train also {', '.join(STRATEGIES)}, which chooses one."
     ),
 ]
+OwnClassOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="PACKAGE.MODULE:CLASS",
+        help="The class of a model of your own, if no installed package names it.",
+    ),
+]
 Command = TypeVar("Command", bound=Callable[..., None])
 _commands: list[tuple[Callable[..., None], bool]] = []
 
@@ -144,8 +152,10 @@ def _option(field: Field[Any], defaults: bool) -> Parameter:
     if FEW < len(names) <= SOME:
         text = _each(field.name, names) or text
     kind = type(field.default)
-    flags = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
     own = {name: usual_options(name)[field.name] for name in names}
+    flags = [f"--{field.name.replace('_', '-')}"] if kind is bool else []
+    if flags and any(find_model(name).source() for name in names):  # others' may be on as they are
+        flags = [f"{flags[0]}/--no-{flags[0][2:]}"]
     others = ", ".join(f"{name} {value}" for name, value in own.items() if value != field.default)
     usual = f"{field.default} ({others})" if others else str(field.default)
     usual = f"{usual}; {about['store']}" if about["store"] else usual

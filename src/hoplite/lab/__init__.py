@@ -3,6 +3,7 @@
     reproduce   the paper's experiments, one after the other
     report      results and explanations -> HTML pages, RESULTS.md, tables
     bench       Hoplite and its peers, measured in turn
+    pyg         networks of PyTorch Geometric, to be searched as any model
 
 Its libraries come with ``pip install "hoplite[lab]"``; the rest of Hoplite does without them.
 """

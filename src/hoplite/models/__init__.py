@@ -18,10 +18,12 @@ from hoplite.models.hlgc import HyperLGC
 from hoplite.models.jacobiconv import JacobiConv
 from hoplite.models.labelprop import LabelPropagation
 from hoplite.models.lgc import LGC
+from hoplite.models.module import as_model
 from hoplite.models.pagerank import PersonalisedPageRank
 from hoplite.models.polynomial import Polynomial, PolynomialSettings
 from hoplite.models.s2gc import S2GC
 from hoplite.models.settings import (
+    ADAPTERS,
     MODELS,
     ModelConfig,
     address_of,
@@ -53,6 +55,7 @@ for model in (
     GAT,
 ):
     register_model(model)
+ADAPTERS.append(as_model)
 
 __all__ = [
     "DGC",

@@ -68,6 +68,10 @@ class Model(ABC):
     bound: ClassVar[bool] = False  # whether its weights belong to the nodes of its own graph
     kept_hops: ClassVar[str] = "all"  # which hop features the model reads: "all" or "last"
     columns: ClassVar[str] = "classes"  # what it propagates under dropout: "classes" or "features"
+    # Whether a training step draws at random even where no feature is dropped: it always gets a
+    # Dropout then, whose seeds and epoch tell what to draw
+    random_steps: ClassVar[bool] = False
+    own_bias: ClassVar[bool] = False  # whether ``filtered`` adds a weight called bias itself
     # The weights by whose products with X alone it reads X, (d, m) each; none if it needs X itself
     input_weights: ClassVar[tuple[str, ...]] = ()
 
@@ -102,6 +106,16 @@ class Model(ABC):
         """The names of all settings that it has, of its own and of its training."""
         own = {field.name for field in dataclasses.fields(cls.Settings)}
         return own | (set(TRAINING) - cls.idle)
+
+    @classmethod
+    def source(cls) -> str:
+        """What makes it known elsewhere: the module to import; nothing for Hoplite's own."""
+        return "" if cls.__module__.startswith("hoplite.models.") else cls.__module__
+
+    @property
+    def unlearned(self) -> frozenset[str]:
+        """The weights that no step of an optimiser changes, such as running means."""
+        return frozenset()
 
     @classmethod
     def reading(cls, config: ModelConfig) -> type[Model]:
@@ -181,7 +195,7 @@ class Model(ABC):
         if scale is not None:
             spread, mean = scale
             values = (values - mean) / spread.clamp_min(torch.finfo(values.dtype).eps)
-        if "bias" in weights:
+        if "bias" in weights and not self.own_bias:
             values = values + weights["bias"]
         return values
 

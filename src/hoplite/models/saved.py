@@ -84,7 +84,7 @@ class ModelFile:
     relations: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
     places: Places | None = None  # the nodes that labels inside belong to
     correct_smooth: CorrectSmooth | None = None
-    module: str = ""  # that makes the model known, if it is not one of Hoplite's own
+    module: str = ""  # that makes the model known (or package.module:Class), if it is not our own
     weights_sha256: str = ""  # written by :func:`write_folder`
     format: Literal[1, 2, 3] = 1
 
@@ -338,8 +338,8 @@ def _read_config(path: Path) -> ModelFile:
         found = msgspec.convert(content, ModelFile)
         if found.module and not is_known(settings.get("model")):
             raise ModelFileError(
-                f"{path} is a model {settings.get('model')!r}, which is not known here; import "
-                f"{found.module} first, or install its package with an entry point in the group "
+                f"{path} is a model {settings.get('model')!r}, which is not known here; "
+                f"{_remedy(found.module)}, or install its package with an entry point in the group "
                 "'hoplite.models'."
             )
         _ = found.config
@@ -348,6 +348,13 @@ def _read_config(path: Path) -> ModelFile:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
     except ValueError as error:
         raise ModelFileError(f"{path} is damaged ({error}); train the model again.") from None
+
+
+def _remedy(source: str) -> str:
+    """How the model that :meth:`Model.source` tells of is made known."""
+    if ":" not in source:
+        return f"import {source} first"
+    return f"give its class to hoplite.register_model first, or the command --model {source}"
 
 
 def _read_weights(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
     from hoplite.graph import Graph
     from hoplite.models.base import Model
 
-    ModelClass = TypeVar("ModelClass", bound=type[Model])
+    ModelClass = TypeVar("ModelClass", bound=type)
 
 GROUP = "hoplite.models"  # of the entry points by which installed packages name their models
 MODELS: dict[str, type[Model]] = {}  # those that are known, by name
+# What makes a Model of a class of another library's, None of what it does not know
+ADAPTERS: list[Callable[[type], type[Model] | None]] = []
 TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 # What no model's setting may be called: arguments of train, search and the estimators, options of
 # their commands, and what ModelConfig itself has.
@@ -145,7 +147,18 @@ class ModelConfig(Checked, metaclass=_ByName):
 
 
 def register_model(model: ModelClass) -> ModelClass:
-    """Make ``model`` known by its name, everywhere; to be used as a decorator, too."""
+    """Make ``model`` known by its name, everywhere; to be used as a decorator, too.
+
+    It may also be a class of torch.nn.Module, see :mod:`hoplite.models.module`.
+    """
+    _registered(model)
+    return model
+
+
+def _registered(found: Any) -> type[Model]:
+    """``found``, or the Model that an adapter makes of it, which is known from now on."""
+    made = (adapter(found) for adapter in ADAPTERS) if isinstance(found, type) else ()
+    model = next((one for one in made if one is not None), found)
     settings = getattr(model, "Settings", None)
     if not (isinstance(settings, type) and issubclass(settings, ModelConfig)):
         raise ConfigError(f"{model!r} is not a Model; derive it from hoplite.models.Model.")
@@ -181,14 +194,18 @@ def is_known(name: Any) -> bool:
     return name in MODELS or any(entry.name == name for entry in entry_points(group=GROUP))
 
 
-def find_model(name: str) -> type[Model]:
+def find_model(name: str | type) -> type[Model]:
     """The model of this name: known, of an installed package, or ``package.module:Class``.
+
+    It may also be a class itself.
 
     >>> find_model("lgc").title
     'LGC'
     """
     if isinstance(name, str) and name in STRATEGIES:
         raise ConfigError(STRATEGIES[name].instead)
+    if isinstance(name, type):
+        return _registered(name)
     if not isinstance(name, str) or name in MODELS:
         return MODELS[check_choice("model", name, MODELS)]
     if ":" in name:
@@ -197,11 +214,11 @@ def find_model(name: str) -> type[Model]:
                 return model
         module, _, path = name.partition(":")
         entry = EntryPoint(name, f"{module}:{path}", GROUP)
-        return register_model(_loaded(entry, "write it as package.module:Class"))
+        return _registered(_loaded(entry, "write it as package.module:Class"))
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
         check_choice("model", name, [*MODELS, *entries])
-    found = register_model(_loaded(entries[name], "mend its package, or remove it"))
+    found = _registered(_loaded(entries[name], "mend its package, or remove it"))
     if found.name != name:
         raise ConfigError(f"model is {name!r}, but {entries[name].value} is {found.name!r}.")
     return found
@@ -272,7 +289,7 @@ def without_idle(model: Any, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in idle}
 
 
-def own_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` without those that ``model`` does not have.
 
     One that it would ignore is a mistake, not a wish, unless it is the default of the models that
@@ -296,11 +313,15 @@ def own_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name in own}
 
 
-def split_options(model: str, options: Mapping[str, Any]) -> tuple[ModelConfig, TrainingConfig]:
+def split_options(
+    model: str | type, options: Mapping[str, Any]
+) -> tuple[ModelConfig, TrainingConfig]:
     """Sort ``options`` into the two configurations."""
     own = own_options(model, options)
-    config = find_model(model).Settings(**{k: v for k, v in own.items() if k not in TRAINING})
-    training = TrainingConfig(**{k: v for k, v in own.items() if k in TRAINING})
+    kind = find_model(model)
+    config = kind.Settings(**{k: v for k, v in own.items() if k not in TRAINING})
+    nothing = {"dropout": 0.0} if "dropout" in kind.idle else {}
+    training = TrainingConfig(**nothing, **{k: v for k, v in own.items() if k in TRAINING})
     check_batch(config, training)
     return config, training
 

@@ -286,7 +286,6 @@ class TrainedModel:
 
         The folder appears complete or not at all; with ``overwrite`` it may replace a model.
         """
-        module = self.config.kind.__module__
         model = ModelFile(
             self.config.as_dict(),
             self.num_features,
@@ -298,7 +297,7 @@ class TrainedModel:
             self.relations,
             self.places,
             self.after,
-            "" if module.startswith("hoplite.models.") else module,
+            self.config.kind.source(),
             format=self.task.saved_as if self.places is None else 3,
         )
         write_folder(folder, model, self.weights, result, overwrite=overwrite)

@@ -40,6 +40,7 @@ from hoplite.propagation.polynomial import (
     weighted_sum,
 )
 from hoplite.propagation.spmm import SparseMatrix, matmul
+from hoplite.propagation.whole import WholeGraph
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
 FEW_ROWS = 64  # up to one row in so many, keeping every hop's rows is cheaper than a second pass
@@ -117,6 +118,7 @@ class Propagation:
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=chosen.symmetric)
         self.features = Features.from_graph_array(graph.features.astype(dtype, copy=False))
         self.hops = hops
+        self._adjacency = graph.adjacency
 
     @property
     def num_nodes(self) -> int:
@@ -167,6 +169,11 @@ class Propagation:
         order = np.lexsort((sources, targets))
         return torch.from_numpy(np.stack([sources, targets])[:, order].astype(np.int64))
 
+    @cached_property
+    def whole(self) -> WholeGraph:
+        """The graph as networks of other libraries take it."""
+        return WholeGraph.of(self._adjacency, self.features)
+
 
 class RowView:
     """The outputs of a Propagation at some nodes, in one of the two evaluation orders."""
@@ -197,6 +204,11 @@ class RowView:
     def edges(self) -> Tensor:
         """All edges of the graph, see :attr:`Propagation.edges`."""
         return self._owner.edges
+
+    @property
+    def whole(self) -> WholeGraph:
+        """All nodes and edges of the graph, see :attr:`Propagation.whole`."""
+        return self._owner.whole
 
     def at(self, nodes: Tensor | None) -> RowView:
         """The same graph at other nodes."""

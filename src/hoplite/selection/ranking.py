@@ -22,10 +22,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hoplite.errors import HopliteError, LedgerError, check_choice
+from hoplite.errors import ConfigError, HopliteError, LedgerError, check_choice
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
-from hoplite.models import idle_settings, usual_options, without_idle
+from hoplite.models import all_settings, idle_settings, usual_options, without_idle
 from hoplite.models.saved import CONFIG_FILE
 from hoplite.models.trained import TrainedModel
 from hoplite.selection.ledger import Count, Ledger, RecordedRun, Settings
@@ -331,15 +331,19 @@ def train_command(
 
     ``tables`` are the options by which the dataset was read, None where they were not given.
     """
-    usual = usual_options(model)
+    try:
+        usual = usual_options(model)
+    except ConfigError:  # a model of somebody's own, that is not known here
+        usual = {name: field.default for name, field in all_settings().items()}
     idle = idle_settings(model)
     shown = {"hops", "hidden", "lr", "weight_decay", "dropout"}
     words = ["hoplite", "train", dataset, "--model", model]
     for name, value in options.items():
-        if name not in idle and (name in shown or value != usual[name]):
+        if name not in idle and (name in shown or value != usual.get(name)):
             if isinstance(value, tuple | list):  # weights of classes
                 value = ",".join(f"{class_}={weight:g}" for class_, weight in value)
-            words += _option(name, value)
+            off = [f"--no-{name.replace('_', '-')}"]  # of a flag that is usually on
+            words += off if value is False else _option(name, value)
     words += ["--split-seed", str(split_seed)] if split_seed else []
     for name, value in (tables or {}).items():
         words += [] if value is None else _option(name, value)

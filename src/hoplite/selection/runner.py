@@ -42,7 +42,7 @@ class SearchProgress:
 
 def search(
     graph: Any,
-    model: str = "lgc",
+    model: str | type = "lgc",
     *,
     grid: str | Path | None = None,
     out: str | os.PathLike[str],

@@ -29,10 +29,13 @@ from hoplite.training.runs import Run
 DRAW = 48  # the bit of a seed from which on the number of a draw stands
 
 
-def dropped(runs: Sequence[Run], epoch: int) -> Dropout | None:
-    """What every draw of every run drops in a step, the draws of a run side by side."""
+def dropped(runs: Sequence[Run], epoch: int, *, always: bool = False) -> Dropout | None:
+    """What every draw of every run drops in a step, the draws of a run side by side.
+
+    None if that is nothing, unless it is ``always`` asked for.
+    """
     draws = runs[0].config.draws
-    if not any(run.config.drops for run in runs):
+    if not (always or any(run.config.drops for run in runs)):
         return None
 
     def rates(name: str) -> tuple[float, ...]:

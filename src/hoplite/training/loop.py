@@ -269,9 +269,11 @@ class _Batch:
             if part is not None
         }
         first = [model.initial(torch.Generator().manual_seed(run.seed)) for run in runs]
+        unlearned = model.unlearned
         self.weights: Weights = {
             name: torch.nn.Parameter(
-                torch.stack([weights[name] for weights in first]).to(source.dtype)
+                torch.stack([weights[name] for weights in first]).to(source.dtype),
+                requires_grad=name not in unlearned,
             )
             for name in first[0]
         }
@@ -318,7 +320,7 @@ class _Batch:
             self._record("train", epoch, [value.numpy() for value in found])
             return
         runs = [self.runs[r] for r in self.active.tolist()]
-        dropout = dropped(runs, epoch)
+        dropout = dropped(runs, epoch, always=self.train_rows.model.random_steps)
         steps = self.train_rows.batches(runs[0].config.batch, runs[0].seed, epoch)
         found = [self._step(rows, dropout) for rows in steps]
         self._record("train", epoch, [sum(values) for values in zip(*found, strict=True)])
@@ -424,7 +426,7 @@ class _Batch:
             self.active = active[stays]
             kept_rows = torch.from_numpy(stays.nonzero()[0])
             self.weights = {
-                name: torch.nn.Parameter(value.detach()[kept_rows])
+                name: torch.nn.Parameter(value.detach()[kept_rows], value.requires_grad)
                 for name, value in self.weights.items()
             }
             if len(kept_rows):

@@ -17,6 +17,11 @@ Losses = Callable[[], Tensor]  # one loss per run, (R,), freshly evaluated
 LBFGS_ITERATIONS = 20  # per epoch
 
 
+def learned(weights: Weights) -> Weights:
+    """Those that have a gradient; no penalty pulls at the others, such as running means."""
+    return {name: value for name, value in weights.items() if value.requires_grad}
+
+
 class Optimizer(Protocol):
     """Changes weights (run axis first) in place to lower each run's loss."""
 
@@ -37,7 +42,7 @@ class Adam:
     def __init__(
         self, weights: Weights, configs: Sequence[TrainingConfig], filters: Collection[str] = ()
     ) -> None:
-        self._weights = weights
+        self._weights = weights = learned(weights)
         rates = [[c.lr, c.weight_decay] for c in configs]
         factors = [[c.filter_lr_factor, c.filter_decay_factor] for c in configs]
         own, times = (
@@ -68,7 +73,7 @@ class Adam:
                 update(gradient.contiguous(), value, mean, square, lr, decay)
 
     def keep(self, weights: Weights, runs: Tensor) -> None:
-        self._weights = weights
+        self._weights = learned(weights)
         self._rates = {name: rates[:, runs] for name, rates in self._rates.items()}
         self._mean = {name: value[runs] for name, value in self._mean.items()}
         self._square = {name: value[runs] for name, value in self._square.items()}
@@ -121,6 +126,7 @@ class LBFGS:
         self, weights: Weights, configs: Sequence[TrainingConfig], filters: Collection[str] = ()
     ) -> None:
         (config,) = configs
+        weights = learned(weights)
         self._weights = list(weights.values())
         self._decays = [
             config.weight_decay * (config.filter_decay_factor if name in filters else 1)

@@ -260,7 +260,7 @@ class TrainingResult:
 
 def train(
     graph: Any,
-    model: str = "lgc",
+    model: str | type = "lgc",
     *,
     seeds: int | Sequence[int] = 1,
     record_test: bool = False,
@@ -279,6 +279,7 @@ def train(
         A graph of another library, or a pair of frames, is converted as :func:`hoplite.open_data`
         does. For a store its own hops, operator and basis are the default, and dropout 0.
     model : str, such as "sgc" or "lgc"; all are in docs/models.md
+        Or a class of your own, see docs/your-own-model.md.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     progress : called after every epoch
@@ -297,10 +298,9 @@ def train(
     data = open_data(graph, task=task)
     store = data.stored
     if store is not None:
-        names = {"hops", "operator", "basis"} & find_model(model).settings()
-        usual = {name: getattr(store, name) for name in names}
-        undropped = {"dropout": 0.0} if find_model(model).learns else {}
-        options = usual | undropped | options
+        own = find_model(model).settings()
+        usual = {name: getattr(store, name) for name in {"hops", "operator", "basis"} & own}
+        options = usual | ({"dropout": 0.0} if "dropout" in own else {}) | options
     model_config, training_config = split_options(model, options)
     training_config = training_config.on(data.name)
     if store is None and (memory is not None or team.size > 1):
