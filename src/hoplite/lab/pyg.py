@@ -196,7 +196,9 @@ class SSG(nn.Module):
         dropout: float = 0.5,
     ) -> None:
         super().__init__()
-        self.layer, self.rate = pyg.SSGConv(in_channels, out_channels, alpha, hops), dropout
+        # without dropout the mean of the hops never changes, as the authors have it
+        self.layer = pyg.SSGConv(in_channels, out_channels, alpha, hops, cached=not dropout)
+        self.rate = dropout
 
     def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
         return self.layer(dropout(x, self.rate, self.training), edge_index, edge_weight)

@@ -7,7 +7,7 @@
     [common.heterophilous]       the same, on some problems
     [variants.NAME]              options with which the settings chosen on a public split are
                                  trained once more, in a table of their own
-    [methods.NAME]               title, model, linear, only (some problems), grid
+    [methods.NAME]               title, model, linear, again, only (some problems), grid
     [methods.NAME.on]            for a group, dataset or problem: a table replaces the grid's keys,
                                  a list of tables replaces the grid
 
@@ -77,11 +77,15 @@ class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A row: ``model`` is a name or ``package.module:Class``."""
+    """A row: ``model`` is a name or ``package.module:Class``.
+
+    ``again``: whether the setting chosen on a public split goes to random splits and variants, too.
+    """
 
     model: str
     title: str
     linear: bool = True
+    again: bool = True
     only: list[str] = []
     grid: Tables = {}
     on: dict[str, Tables] = {}

@@ -468,7 +468,7 @@ def tasks_of(cell: Cell, variants: dict[str, dict[str, Any]]) -> Iterator[Task]:
     """The trainings of a cell, in an order in which each has what it needs."""
     yield from cell.searches()
     yield Test(cell)
-    if cell.one_split:
+    if cell.one_split and cell.method.again:
         yield OnRandomSplits(cell)
         for name, options in variants.items():
             yield Again(cell, name, tuple(options.items()))
