@@ -272,5 +272,7 @@ def test_models_without_a_filter_have_no_rate_for_it(graphs):
 def test_numbers_do_not_agree():
     graph = hoplite.Graph.from_edges([(0, 1), (1, 2)], np.eye(3), np.array([0.5, 1.5, 2.5]))
     graph = graph.with_split(hoplite.Split([0, 1], [2], []))
-    with pytest.raises(ConfigError, match="consistency is for nodes of one class each"):
+    with pytest.raises(
+        ConfigError, match=r"consistency is 1, which is for nodes of one class each"
+    ):
         hoplite.train(graph, "lgc", consistency=1.0)

@@ -128,12 +128,14 @@ def list_trials(
 
 
 def possible(trials: Sequence[Trial], graph: Graph) -> tuple[list[Trial], list[str]]:
-    """Those of ``trials`` whose model knows the graph's relations, and why others are left out."""
+    """Those of ``trials`` that can be on the graph, and why the others are left out."""
     found: list[Trial] = []
+    task = task_of(graph.labels)
     errors: dict[str, ConfigError] = {}
     for trial in trials:
         try:
             trial.built(graph)
+            task.check_consistency(split_options(trial.model, trial.options)[1].consistency)
         except ConfigError as error:
             errors[f"{trial.model}: {error}"] = error
         else:

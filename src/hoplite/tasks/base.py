@@ -170,6 +170,14 @@ class Task(ABC):
         self.check_calibrate(True)
         return self
 
+    def check_consistency(self, consistency: float) -> None:
+        """ConfigError if draws cannot agree on such labels."""
+        if consistency and not self.exclusive:
+            raise ConfigError(
+                f"consistency is {consistency:g}, which is for nodes of one class each, and these "
+                f"labels are for {self.labels.task}; leave it out."
+            )
+
     def check_calibrate(self, calibrate: bool) -> None:
         """ConfigError, before any work, if :meth:`calibrated` is asked for and cannot be done."""
         if calibrate and type(self).calibrated is Task.calibrated:

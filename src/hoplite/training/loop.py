@@ -99,11 +99,7 @@ def fit_runs(
     else:
         warn_of_overflow(model.config, source)
     task = find_task(task)
-    if any(config.consistency for config in configs) and not task.exclusive:
-        raise ConfigError(
-            f"consistency is for nodes of one class each, and these labels are for "
-            f"{task.labels.task}; leave it out."
-        )
+    task.check_consistency(max(config.consistency for config in configs))
     targets = task.targets(np.asarray(train.labels), model.num_classes)
     each = None if train.weights is None else torch.from_numpy(train.weights)
     model = model.shown(source.num_nodes, train.nodes, targets, each)
