@@ -108,8 +108,11 @@ def _table_parameters(reading: bool) -> list[Parameter]:
 def know_model(arguments: Sequence[str]) -> None:
     """If the command line names a model that is not known yet, find it and add its options.
 
-    A module may lie in the current folder.
+    A module may lie in the current folder. Whether the name is wrong is for commands to say where
+    --model means something else, such as a row of a table.
     """
+    own = {command.__name__ for command, _ in _commands}
+    strict = bool(own & {*arguments[1:2]}) and "--help" not in arguments
     for argument, value in zip(arguments, [*arguments[1:], ""], strict=True):
         if argument.startswith("--model="):
             argument, value = argument.split("=", 1)
@@ -117,7 +120,7 @@ def know_model(arguments: Sequence[str]) -> None:
         if argument == "--model" and value and not known:
             if ":" in value:
                 sys.path.append(str(Path.cwd()))
-            with suppress(*[ConfigError] if "--help" in arguments else []):
+            with suppress(*[] if strict else [ConfigError]):
                 find_model(value)
             for command, defaults in _commands:
                 _add_options(command, defaults)
