@@ -11,6 +11,16 @@ import scipy.sparse as sp
 from scipy.special import eval_chebyt, eval_jacobi, eval_legendre
 
 from hoplite import Graph, HopliteWarning, Split, load
+from hoplite.models import MODELS
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _models_as_they_were():
+    """What a file's tests make known, such as modules by their address, others must not meet."""
+    known = dict(MODELS)
+    yield
+    MODELS.clear()
+    MODELS.update(known)
 
 
 def make_graph(
