@@ -89,7 +89,7 @@ class FamilySize:
 
 
 # many short rounds, since a ratio is taken within one
-QUICK = FamilySize(10, Effort(5, 4))
+QUICK = FamilySize(10, Effort(3, 3))
 FULL = FamilySize(100, Effort(15, 120))
 
 

@@ -374,8 +374,10 @@ def sign(data: PeerData, hops: int) -> Peer:
     features only the rows are kept that training and validation read.
     """
     pyg: Any = find("torch_geometric")
-    graph = pyg.data.Data(x=data.X, edge_index=data.edge_index)
-    graph = pyg.transforms.SIGN(hops)(pyg.transforms.AddSelfLoops()(graph))
+    weights = as_tensor(data.graph.adjacency.data).to(data.X.dtype)
+    graph = pyg.data.Data(x=data.X, edge_index=data.edge_index, edge_weight=weights)
+    loops = pyg.transforms.AddSelfLoops(fill_value=data.graph.loop_weight)
+    graph = pyg.transforms.SIGN(hops)(loops(graph))
     features = [graph.x, *(graph[f"x{i}"] for i in range(1, hops + 1))]
     maps = [torch.nn.Linear(data.d, data.m, bias=False) for _ in features]
 
@@ -390,5 +392,5 @@ def sign(data: PeerData, hops: int) -> Peer:
 
         return logits
 
-    weights: list[Tensor] = [layer.weight for layer in maps]
-    return Peer(data, weights, logits_at(data.train), logits_at(data.val))
+    thetas: list[Tensor] = [layer.weight for layer in maps]
+    return Peer(data, thetas, logits_at(data.train), logits_at(data.val))
