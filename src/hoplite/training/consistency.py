@@ -63,7 +63,8 @@ def disagreement(logits: Tensor, runs: Sequence[Run]) -> Tensor:
     >>> from hoplite.config import TrainingConfig
     >>> one = Run(TrainingConfig(draws=2, sharpen=1.0), seed=0)
     >>> p = torch.tensor([[[0.25, 0.75], [0.75, 0.25]]])  # one node, two draws
-    >>> disagreement(p.log(), [one]).tolist()  # from the mean, each is 0.25 away in both classes
+    >>> found = disagreement(p.log(), [one])  # from the mean, each is 0.25 away in both classes
+    >>> [round(value, 6) for value in found.tolist()]
     [0.125]
     """
     return _Disagreement.apply(logits, runs)  # pyright: ignore[reportReturnType]
