@@ -63,9 +63,9 @@ def disagreement(logits: Tensor, runs: Sequence[Run]) -> Tensor:
     >>> from hoplite.config import TrainingConfig
     >>> one = Run(TrainingConfig(draws=2, sharpen=1.0), seed=0)
     >>> p = torch.tensor([[[0.25, 0.75], [0.75, 0.25]]])  # one node, two draws
-    >>> found = disagreement(p.log(), [one])  # each is 0.25 away from the mean, in both classes
-    >>> round(float(found), 6)
-    0.125
+    >>> found = disagreement(p.log(), [one])  # from the mean, each is 0.25 away in both classes
+    >>> [round(value, 6) for value in found.tolist()]
+    [0.125]
     """
     return _Disagreement.apply(logits, runs)  # pyright: ignore[reportReturnType]
 
@@ -73,39 +73,41 @@ def disagreement(logits: Tensor, runs: Sequence[Run]) -> Tensor:
 class _Disagreement(torch.autograd.Function):
     """With D_s = w (P_s - Q), d/dZ_s = 2 / (S n) P_s * (D_s - sum_c D_s[:, c] P_s[:, c]).
 
-    torch's softmax of few columns takes most of a step, so that both come from one pass.
+    torch's softmax of few columns takes most of a step, so that both come from one pass, and the
+    classes stand first: sums over them are then sums of long rows, in less than half the time.
     """
 
     @staticmethod
     def forward(ctx: Any, logits: Tensor, runs: Sequence[Run]) -> Tensor:
         draws, nodes = runs[0].config.draws, len(logits)
-        found = (logits - logits.amax(dim=2, keepdim=True)).exp_()
-        found /= found.sum(dim=2, keepdim=True)
-        found = found.view(nodes, len(runs), draws, -1)
-        common = found.mean(dim=2)  # (n, R, m)
-        sure = common.amax(dim=2) >= common.new_tensor([run.config.confidence for run in runs])
+        found = logits.permute(2, 1, 0).contiguous()  # (m, R S, n)
+        found = (found - found.amax(dim=0)).exp_()
+        found /= found.sum(dim=0)
+        found = found.view(-1, len(runs), draws, nodes)
+        common = found.mean(dim=2)  # (m, R, n)
+        least = common.new_tensor([run.config.confidence for run in runs])
+        sure = common.amax(dim=0) >= least.unsqueeze(1)
         target = _sharpened(common, [run.config.sharpen for run in runs])
-        apart = found - target.unsqueeze(2)  # (n, R, S, m)
-        apart *= sure.view(nodes, -1, 1, 1)
+        apart = found - target.unsqueeze(2)  # (m, R, S, n)
+        apart *= sure.unsqueeze(1)
         distances = apart.square().sum(dim=(0, 2, 3))
-        apart -= (apart * found).sum(dim=3, keepdim=True)
+        apart -= (apart * found).sum(dim=0)
         ctx.gradient = apart.mul_(found).mul_(2 / (draws * nodes))
         return distances / (draws * nodes)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
         found = ctx.gradient * gradients[0].view(1, -1, 1, 1)
-        return found.flatten(1, 2), None
+        return found.flatten(1, 2).permute(2, 1, 0), None
 
 
 def _sharpened(common: Tensor, temperatures: Sequence[float]) -> Tensor:
-    """Q of the mean prediction (n, R, m); one-hot, of equal classes the first, for T = 0."""
-    largest = common.amax(dim=2, keepdim=True)
+    """Q of the mean prediction (m, R, n); one-hot, of equal classes the first, for T = 0."""
     if not any(temperatures):
-        return torch.zeros_like(common).scatter_(2, common.argmax(dim=2, keepdim=True), 1.0)
+        return torch.zeros_like(common).scatter_(0, common.argmax(dim=0, keepdim=True), 1.0)
     given = common.new_tensor(temperatures).view(1, -1, 1)
-    found = (common / largest) ** (1 / given.clamp_min(1e-30))
-    found /= found.sum(dim=2, keepdim=True)
+    found = (common / common.amax(dim=0)) ** (1 / given.clamp_min(1e-30))
+    found /= found.sum(dim=0)
     if all(temperatures):
         return found
     return torch.where(given > 0, found, _sharpened(common, [0.0] * len(temperatures)))

@@ -384,7 +384,8 @@ class _Batch:
             if not value.numel():  # of no hops
                 continue
             flat = value.detach().reshape(len(active), -1)
-            diverged |= ~np.isfinite(torch.linalg.vector_norm(flat, torch.inf, dim=1).numpy())
+            # a NaN goes through; torch's norm of infinity takes 10 times as long
+            diverged |= ~np.isfinite(flat.abs().amax(dim=1).numpy())
         if "val" in self.scored:
             diverged |= ~np.isfinite(self.history["val_loss"][active, epoch])
         self.diverged[active] = diverged

@@ -13,7 +13,7 @@ from tests import untidy
 from torch.nn.functional import cross_entropy
 
 from hoplite import HopliteError
-from hoplite.lab.bench import epoch, hyper, many, peers, product, scaling
+from hoplite.lab.bench import epoch, family, hyper, many, peers, product, scaling
 from hoplite.lab.bench.child import peak_share, product_growth
 from hoplite.lab.bench.measure import Context, Effort
 from hoplite.lab.bench.product import power_law_matrix
@@ -228,6 +228,35 @@ def test_plain_torch_is_the_same_model(graph, seed, data):
         torch.testing.assert_close(gradient.flatten(), copy.grad.flatten(), **near)
 
 
+@pytest.mark.filterwarnings(untidy.UNTRAINED)
+@given(graph=untidy.graphs(), seed=untidy.SEEDS, hops=st.integers(0, 4))
+def test_sign_is_the_same_model_as_hop_blocks(graph, seed, hops):
+    """Logits at both sets of nodes, and every gradient, at the same weights."""
+    if peers.find("torch_geometric.nn") is None:
+        pytest.skip("PyTorch Geometric is not installed")
+    ((name, build),) = peers.layers("blocks", 0.0, hops=hops).items()
+    assert name == f"SIGN K={hops}"
+    torch.manual_seed(seed)
+    peer = build(peers.PeerData(graph))
+    ours = build_model(ModelConfig("blocks", hops), graph.num_features, graph.num_classes)
+    theta = torch.stack([weight.detach().T for weight in peer.weights])
+    theta = theta.unsqueeze(0).requires_grad_()
+    propagation = Propagation(graph, ours.config.operator, ours.config.basis, hops)
+
+    def logits(nodes):
+        return ours.logits({"theta": theta}, propagation.view(nodes), None, None)[:, 0]
+
+    targets = torch.from_numpy(np.array(graph.labels)[graph.split.train])
+    theirs, mine = peer.step(), logits(graph.split.train)
+    near = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(theirs, mine, **near)
+    torch.testing.assert_close(peer.check(), logits(graph.split.val), **near)
+    cross_entropy(theirs, targets).backward()
+    cross_entropy(mine, targets).backward()
+    for weight, gradient in zip(peer.weights, theta.grad[0], strict=True):
+        torch.testing.assert_close(weight.grad.T, gradient, **near)
+
+
 def test_plain_dropout_keeps_the_mean_and_drops_alike_in_the_transpose(small):
     torch.manual_seed(0)
     data = peers.PeerData(small)
@@ -288,6 +317,72 @@ def test_hyper(context):
     outcome = hyper.run(context, size)
     assert [figure.passed for figure in outcome.figures] == [True, False, False]
     assert all(figure.ours > 0 for figure in outcome.figures)
+
+
+WALKED = {"sgc": 10, "egc": 10, "jacobiconv": 10, "blocks": 10}
+WALKED |= {"s2gc": 16, "ppr": 10, "heat": 10, "dgc": 100}  # the model, and its usual hops
+DRAWN = ("ppr", "lgc")  # with consistency, too
+
+
+def test_family(context):
+    """Every linear model beside LGC of its hops; hop blocks beside SIGN, and its set-up apart."""
+    if peers.find("torch_geometric.nn") is None:
+        pytest.skip("PyTorch Geometric is not installed")
+    outcome = family.run(context, family.FamilySize(2, Effort(2)))
+    found = [(figure.case, figure.peer, figure.goal.text) for figure in outcome.figures]
+    blocks = "cora, blocks, 2 hops, no dropout, 2 threads"
+    assert sorted(found) == sorted(
+        [
+            (f"cora, {name}, {hops} hops", f"lgc, {hops} hops", f">= {0.2 if wide else 0.5}x")
+            for name, hops in WALKED.items()
+            for wide in [name == "jacobiconv"]
+        ]
+        + [
+            (
+                f"cora, {name}, 10 hops, consistency of 3 draws",
+                "lgc, 10 hops, no dropout",
+                ">= 0.2x",
+            )
+            for name in DRAWN
+        ]
+        + [(f"{blocks}{what}", "SIGN K=2", ">= 1x") for what in ("", ": set-up and first epoch")]
+    )
+    assert all(figure.ours > 0 and figure.ratio > 0 for figure in outcome.figures)
+    assert all(figure.rounds == 2 for figure in outcome.figures)
+
+
+def test_family_without_pyg(context, alone):
+    outcome = family.run(context, family.FamilySize(2, Effort(1)))
+    assert peers.missing_note("PyTorch Geometric") in outcome.notes
+    assert outcome.figures[-1].peer is None
+
+
+def test_family_is_judged_by_the_epochs_of_lgc(context, monkeypatch):
+    """An epoch of LGC takes 1 ms a hop, and another 3 or 6 times as long."""
+    asked = []
+
+    def laps(graph, model, count, **options):
+        asked.append((model, options))
+        drawn = options.get("draws", 1)
+        times = 1 if (model, drawn) == ("lgc", 1) else 6 if (model, drawn) == ("ppr", 3) else 3
+        return 1.0, times * options["hops"] / 1000
+
+    monkeypatch.setattr(epoch, "laps", laps)
+    size = family.FamilySize(2, Effort(3))
+    figures = {f.case: f for f in family.run(context, size).figures if f.peer != family.SIGN}
+    ratios = {case: round(1 / figure.ratio) for case, figure in figures.items()}
+    last = "cora, ppr, 10 hops, consistency of 3 draws"
+    assert ratios == {case: 6 if case == last else 3 for case in figures}
+    passed = {case.split(", ", 1)[1] for case, figure in figures.items() if figure.passed}
+    assert passed == {"jacobiconv, 10 hops", "lgc, 10 hops, consistency of 3 draws"}
+    settings = {"lr": 0.05, "dropout": 0.5}
+    for name, hops in WALKED.items():
+        assert (name, {"hops": hops, **settings}) in asked
+        assert ("lgc", {"hops": hops, **settings}) in asked
+    drawn = {"hops": 10, "lr": 0.05, "dropout": 0.0}
+    assert ("lgc", drawn) in asked
+    drawn |= {"drop_nodes": 0.5, "draws": 3, "consistency": 1.0}
+    assert all((name, drawn) in asked for name in DRAWN)
 
 
 def test_scaling():

@@ -40,6 +40,7 @@ class Cell:
     threads: int | None = None  # as many as the whole run
     ms: float | None = None
     ratios: dict[str, float] = field(default_factory=dict)  # by the peer's name
+    set_up_ratios: dict[str, float] = field(default_factory=dict)  # of set-up and first epoch
     layers: bool = True  # PyTorch Geometric's, too
 
     @property
@@ -119,8 +120,8 @@ def _figures(context: Context, cell: Cell, size: EpochSize, graph: Graph) -> lis
         name: timed(lambda build=build: build(peers.PeerData(graph)).epoch())
         for name, build in builders.items()
     }
-    what, bare = ": set-up and first epoch", replace(cell, ms=None, ratios={})
-    return figures + _beside(context, bare, size, what, lambda: cell.laps(graph, 1)[0], set_ups)
+    what, first = ": set-up and first epoch", replace(cell, ms=None, ratios=cell.set_up_ratios)
+    return figures + _beside(context, first, size, what, lambda: cell.laps(graph, 1)[0], set_ups)
 
 
 def _beside(

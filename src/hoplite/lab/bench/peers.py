@@ -320,6 +320,7 @@ def layers(model: str, rate: float, hops: int = 2, hidden: int = 16) -> dict[str
 
     TAGConv learns one weight matrix per hop where LGC learns one coefficient: it is the layer
     closest to LGC, and is taken with edge_index, its usual input, and with a CSR adjacency.
+    SIGN's features are made once, so that nothing can be dropped from them.
     """
     nn: Any = find("torch_geometric.nn")
     if nn is None:
@@ -361,5 +362,35 @@ def layers(model: str, rate: float, hops: int = 2, hidden: int = 16) -> dict[str
         "sgc": {f"SGConv K={hops}{'' if rate else ', cached'}": peer(sg)},
         "lgc": {f"TAGConv K={hops}": peer(tag), f"TAGConv K={hops}, CSR": peer(tag, csr=True)},
         "gcn": {"GCNConv, 2 layers": peer(first, last)},
+        "blocks": {} if rate else {f"SIGN K={hops}": quietly(partial(sign, hops=hops))},
     }
     return known.get(model, {})
+
+
+def sign(data: PeerData, hops: int) -> Peer:
+    """sum_i S^i X Theta_i by PyTorch Geometric's transform SIGN and a torch.nn.Linear per hop.
+
+    The transform normalises by degrees, so that with loops its S is ``renormalized``. Of the
+    features only the rows are kept that training and validation read.
+    """
+    pyg: Any = find("torch_geometric")
+    weights = as_tensor(data.graph.adjacency.data).to(data.X.dtype)
+    graph = pyg.data.Data(x=data.X, edge_index=data.edge_index, edge_weight=weights)
+    loops = pyg.transforms.AddSelfLoops(fill_value=data.graph.loop_weight)
+    graph = pyg.transforms.SIGN(hops)(loops(graph))
+    features = [graph.x, *(graph[f"x{i}"] for i in range(1, hops + 1))]
+    maps = [torch.nn.Linear(data.d, data.m, bias=False) for _ in features]
+
+    def logits_at(nodes: Tensor) -> Callable[[], Tensor]:
+        rows = [values[nodes] for values in features]
+
+        def logits() -> Tensor:
+            found = maps[0](rows[0])
+            for layer, values in zip(maps[1:], rows[1:], strict=True):
+                found = found + layer(values)
+            return found
+
+        return logits
+
+    thetas: list[Tensor] = [layer.weight for layer in maps]
+    return Peer(data, thetas, logits_at(data.train), logits_at(data.val))

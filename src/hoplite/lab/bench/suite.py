@@ -11,7 +11,7 @@ from typing import Any
 
 from hoplite.errors import ConfigError, check_choice
 from hoplite.lab import machine
-from hoplite.lab.bench import epoch, hyper, large, many, product, scaling, update
+from hoplite.lab.bench import epoch, family, hyper, large, many, product, scaling, update
 from hoplite.lab.bench.measure import Context, Figure, Outcome
 from hoplite.lab.machine import Machine
 from hoplite.propagation.backend import get_num_threads
@@ -42,6 +42,9 @@ BENCHMARKS = (
     Benchmark("epoch", "One epoch on Cora and Pubmed", epoch.run, epoch.QUICK, epoch.FULL),
     Benchmark("many", "Many runs at once on Cora", many.run_many, many.QUICK, many.FULL),
     Benchmark("hyper", "One epoch of hLGC", hyper.run, hyper.QUICK, hyper.FULL),
+    Benchmark(
+        "family-epoch", "One epoch of every linear model", family.run, family.QUICK, family.FULL
+    ),
     Benchmark("grid", "The paper's grid of LGC on Cora", many.run_grid, None, many.GRID),
 )
 LARGE = (
