@@ -349,3 +349,11 @@ def test_bounds(tmp_path):
 def test_it_is_of_one_symmetric_operator(graphs, model, options):
     with pytest.raises(ConfigError, match="fitted to one symmetric operator, and this is"):
         train(graphs(n=20, d=3), model, basis="optimal", **options)
+
+
+def test_another_basis_after_the_fit_counts(graphs):
+    graph = graphs(n=20, d=3)
+    made = HopFeatures(graph, hops=3, operator="adjacency", basis="monomial").fit([0])
+    before = made.transform(range(20))
+    after = made.set_params(basis="chebyshev").transform(range(20))
+    assert abs(before - after).max() > 1e-3

@@ -19,6 +19,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, Transfo
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
+from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
 from hoplite.errors import DatasetError, GraphError
@@ -139,15 +140,18 @@ class NodeEstimator(BaseEstimator):
         }
         model_config, training_config = split_options(self.kind.name, options)
         model_config, training_config = model_config.fitted(graph), training_config.on(graph.name)
-        training_config.check_validated(val is not None, "pass validation=(nodes, y)")
+        known = val is not None and len(val) > 0
+        training_config.check_validated(known, "pass validation=(nodes, y)")
         task = task.with_loss(training_config.loss).fitted(train.labels, len(names))
         check_after(training_config, task)
         each = checked_weights(sample_weight, len(train))
 
         def weighted(nodes: NodeSet) -> NodeSet:
             found = weighted_sets({"train": nodes}, task, training_config, texts)["train"]
-            own = each if each is None else np.append(each, np.ones(len(nodes) - len(train)))
-            return found.weighted(found.weights, own)
+            if each is None:
+                return found
+            others = np.full(len(nodes) - len(train), each.mean())  # whatever the weights' unit
+            return found.weighted(found.weights, np.append(each, others))
 
         sets = {"train": train} | ({} if val is None else {"val": val})
         sets = weighted_sets(sets, task, training_config, texts) | {"train": weighted(train)}
@@ -157,7 +161,7 @@ class NodeEstimator(BaseEstimator):
         results = fit_runs(built, propagation, runs, sets["train"], sets.get("val"), task=task)
         require_result(results)
         (result,) = results
-        known = {"dataset": graph.name, "seed": self.seed, "task": task.name}
+        about = {"dataset": graph.name, "seed": self.seed, "task": task.name}
         bound = self.kind.bound or training_config.correct_smooth
         self.model_ = TrainedModel(
             model_config,
@@ -165,7 +169,7 @@ class NodeEstimator(BaseEstimator):
             graph.num_features,
             names,
             graph.feature_names,
-            known | {TASK_STATE: task.state()},
+            about | {TASK_STATE: task.state()},
             graph.preparation,
             graph.loop_weight,
             graph.relation_weights,
@@ -188,8 +192,10 @@ class NodeEstimator(BaseEstimator):
         """What is told of ``model_``, which was fitted on ``graph``."""
         if not isinstance(self.graph, Graph):
             self._converted = self.graph, self.model_, graph
-        self.coefficients_ = self.model_.coefficients_
-        if self.model_.config.kind.learns:
+        kind = self.model_.config.kind
+        if kind.linear or not kind.learns:
+            self.coefficients_ = self.model_.coefficients_
+        if kind.linear:
             maps = self.model_.maps_
             self.coef_ = maps.reshape(-1, maps.shape[-1]).T
         self.history_ = history
@@ -507,7 +513,9 @@ class HopFeatures(TransformerMixin, BaseEstimator):
             known = before.num_features, before.feature_names, before.loop_weight
             graph = aligned_graph(graph, *known)
         nodes, hops = as_nodes(nodes, graph), check_hops(self.hops)
-        view = Propagation(graph, self.operator, self.basis_, hops).view(nodes)
+        basis = find_basis(self.basis)
+        basis = self.basis_ if basis.of_signal else basis
+        view = Propagation(graph, self.operator, basis, hops).view(nodes)
         if not self.stack:
             return view.last_hop_features().numpy()
         stacked = view.hop_features()[:, :, 0].transpose(0, 1)

@@ -241,3 +241,13 @@ def test_in_commands_and_in_a_search(tmp_path):
     found = command("search", "cora", *words, "--out", tmp_path / "search")
     assert found.returncode == 0, found.stderr
     assert json.loads(found.stdout)["configurations"] == 4
+
+
+@pytest.mark.parametrize("operator", ["adjacency", "renormalized", "random_walk"])
+def test_labels_from_afar_are_not_lost(operator):
+    n = 240
+    y = np.repeat([0, 1], n // 2)
+    split = Split([0, n - 1], [5, n - 6], [70, 90, n - 91, n - 71])
+    path = Graph.from_edges([(i, i + 1) for i in range(n - 1)], np.zeros((n, 1)), y, split=split)
+    found = hoplite.train(path, "labelprop", hops=200, alpha=0.5, operator=operator)
+    assert found.test_accuracy == 1.0

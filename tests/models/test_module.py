@@ -528,3 +528,25 @@ def test_a_network_of_pyg_trains_as_in_a_loop_of_ones_own(graphs):
         losses.append(loss.item())
         optimizer.step()
     np.testing.assert_allclose(found.runs[0].history["train_loss"], losses, rtol=1e-6)
+
+
+class Empty(nn.Module):
+    """It has nothing to learn, or keeps what it could learn from."""
+
+    def __init__(self, in_channels, out_channels, detached=False):
+        super().__init__()
+        self.outputs, self.layer = out_channels, nn.Linear(in_channels, out_channels)
+        if not detached:
+            self.layer.requires_grad_(False)
+
+    def forward(self, x, edge_index):
+        return self.layer(x).detach()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+@pytest.mark.parametrize(
+    ("detached", "said"), [(False, "no weight that can be learned"), (True, "have no gradient")]
+)
+def test_nothing_to_learn_is_told(graphs, optimizer, detached, said):
+    with pytest.raises(ConfigError, match=said):
+        train(graphs(), Empty, detached=detached, optimizer=optimizer, epochs=2)

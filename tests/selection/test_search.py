@@ -292,3 +292,13 @@ def test_a_dask_cluster_gives_the_same_table(graphs, grid, tmp_path) -> None:
         found.append((summary, runs))
     assert len(killed) == 3
     assert found[0] == found[1]
+
+
+def test_mini_batches_are_searched(graphs, tmp_path):
+    (tmp_path / "g.toml").write_text("[any]\nhops = [0, 1]\nlr = [0.1, 0.01]\n")
+    found = hoplite.search(
+        graphs(n=40, d=3), "lgc", grid=tmp_path / "g.toml", out=tmp_path / "s",
+        seeds=1, batch=5, dropout=0.0, epochs=2,
+    )  # fmt: skip
+    assert len(found.ranking) == 4
+    assert {one.options["batch"] for one in found.ranking} == {5}

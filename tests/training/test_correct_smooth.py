@@ -257,3 +257,39 @@ def test_in_commands(tmp_path):
     assert command("predict", tmp_path / "model", "cora", "--out", table).returncode == 0
     values = json.loads(command("train", "cora", *words, "--json").stdout)
     assert set(values["runs"][0]["correct_smooth"]) == {"correct", "scale", "smooth"}
+
+
+def test_no_threshold_is_a_bonus_for_it(tmp_path):
+    """Without edges it changes no validation node, so both settings are equally good."""
+    rng, n = np.random.default_rng(0), 300
+    y = (rng.random(n) < 0.25).astype(int)
+    features = rng.normal(size=(n, 4))
+    features[:, 0] += 1.2 * y
+    order = rng.permutation(n)
+    split = Split(order[:60], order[60:180], order[180:])
+    graph = Graph.from_edges([], features, y, split=split)
+    (tmp_path / "g.toml").write_text(
+        "[any]\nhops = 1\nepochs = 30\ndropout = 0.0\nthreshold = 'balanced'\n"
+        "correct_smooth = [true, false]\n"
+    )
+    found = hoplite.search(graph, "lgc", grid=tmp_path / "g.toml", out=tmp_path / "s", seeds=2)
+    one, other = found.ranking
+    assert one.val == pytest.approx(other.val)
+    assert one.options["correct_smooth"] != other.options["correct_smooth"]
+
+
+@pytest.mark.parametrize("refit", [False, True])
+def test_nodes_of_weight_0_have_no_label(graphs, refit):
+    graph = graphs(n=90, d=4)
+    weights, lost = np.ones(90), graph.split.train[::2]
+    weights[lost] = 0
+    labels = np.array(graph.labels)
+    labels[lost] = (labels[lost] + 1) % graph.num_classes
+    other = Graph(graph.adjacency, graph.features, labels, split=graph.split)
+    options = {"hops": 2, "epochs": 20, "correct_smooth": True, "refit": refit}
+    one, two = (
+        hoplite.train(g, "lgc", sample_weight=weights, **options).model for g in (graph, other)
+    )
+    assert one.after is not None
+    assert not set(one.after.nodes) & set(lost.tolist())
+    np.testing.assert_array_equal(one.predict(graph), two.predict(other))

@@ -179,3 +179,28 @@ def test_from_a_store_as_from_the_graph(graphs, tmp_path):
         np.testing.assert_allclose(
             one.model.weights["theta"], other.model.weights["theta"], atol=1e-5
         )
+
+
+@pytest.mark.parametrize("weight", [1.0, 1e-3, 100.0])
+def test_the_unit_of_sample_weights_is_no_matter(graphs, weight):
+    graph = graphs(n=60, d=4)
+    y, (train, val) = np.asarray(graph.labels), (graph.split.train, graph.split.val)
+    own = np.random.default_rng(1).uniform(0.5, 2, len(train))
+
+    def fitted(weights):
+        model = hoplite.LGCClassifier(graph, hops=2, epochs=30, refit=True, dropout=0.0)
+        model.fit(train, y[train], validation=(val, y[val]), sample_weight=weights)
+        return model.decision_function(graph.split.test)
+
+    np.testing.assert_allclose(fitted(weight * own), fitted(own), rtol=1e-4, atol=1e-5)
+    both = fitted(np.full(len(train), weight))
+    np.testing.assert_allclose(both, fitted(None), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("option", ["refit", "correct_smooth", "calibrate"])
+def test_empty_validation_is_none(graphs, option):
+    graph = graphs(n=30, d=3)
+    nodes = graph.split.train
+    model = hoplite.LGCClassifier(graph, hops=1, epochs=2, **{option: True})
+    with pytest.raises(ConfigError, match=f"{option} is True"):
+        model.fit(nodes, graph.labels[nodes], validation=([], []))

@@ -35,13 +35,18 @@ NEGLIGIBLE = 2.0**-60  # of the largest coefficient: below float64's rounding
 SMOOTH_AT_ONE = tuple(name for name, one in OPERATORS.items() if one.sign > 0)
 
 
+def smooth_choices() -> str:
+    """Their names for people."""
+    return f"{', '.join(SMOOTH_AT_ONE[:-1])} or {SMOOTH_AT_ONE[-1]}."
+
+
 @dataclass(frozen=True)
 class FixedSettings(PolynomialSettings):
     """Of fixed filters."""
 
     operator: str = choice_setting(
         "renormalized",
-        f"{', '.join(SMOOTH_AT_ONE[:-1])} or {SMOOTH_AT_ONE[-1]}.",
+        smooth_choices(),
         SMOOTH_AT_ONE,
         store="a store's own",
     )

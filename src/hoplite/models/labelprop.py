@@ -11,7 +11,7 @@ import numpy as np
 from hoplite.config import MOST_HOPS, choice_setting, number_setting
 from hoplite.errors import ConfigError
 from hoplite.models.base import Model, Weights
-from hoplite.models.fixed import SMOOTH_AT_ONE
+from hoplite.models.fixed import SMOOTH_AT_ONE, smooth_choices
 from hoplite.models.settings import TRAINING, ModelConfig
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ else:
     from hoplite.lazy import torch
 
 LEAST_SHARE = 2.0**-40  # of a class that reaches a node, so that its logarithm is finite
+FAR = 2.0**80
 USED = {"monitor", "threshold", "calibrate", "correct_smooth", "refit"}  # of a training's settings
 
 
@@ -57,7 +58,7 @@ class LabelPropagation(Model):
 
     @dataclass(frozen=True)
     class Settings(ModelConfig):
-        operator: str = choice_setting("adjacency", "renormalized or adjacency.", SMOOTH_AT_ONE)
+        operator: str = choice_setting("adjacency", smooth_choices(), SMOOTH_AT_ONE)
         hops: int = number_setting(50, "Steps k of the walk.", 0, MOST_HOPS)
         alpha: float = number_setting(
             0.9, "Share of the neighbours' labels in every hop, 0 to 1.", 0, 1
@@ -102,7 +103,8 @@ class LabelPropagation(Model):
         numbers = tuple(self.numbers(self.config).tolist())
         signal, labelled = weights["signal"], weights.get("labelled")
         everything = signal if labelled is None else torch.cat([signal, labelled], dim=2)
-        reached = view.smoothed(everything.transpose(0, 1), numbers)
+        # only ratios count, so labels from afar need not vanish below float32's smallest number
+        reached = view.smoothed(FAR * everything.transpose(0, 1), numbers)
         found = reached[..., : self.num_classes]
         mass, most = found.sum(dim=2, keepdim=True), signal.sum(dim=(1, 2), keepdim=True)
         if labelled is not None:

@@ -93,8 +93,9 @@ def make_plan(problem: Problem, order: str = "auto", memory: int | None = None) 
     check_choice("order", order, ORDERS)
     if order == "hops-first" and problem.dropout:
         raise ConfigError(
-            "order is 'hops-first' but dropout is not 0; hop features cannot be computed once when "
-            "the features change in every epoch, so set dropout to 0 or order to 'weights-first'."
+            "order is 'hops-first' but drop_nodes, dropout or output_dropout is not 0; hop "
+            "features cannot be computed once when X changes in every epoch, so set them to 0 or "
+            "order to 'weights-first'."
         )
     if order != "auto":
         return Plan(order, "as asked", problem)

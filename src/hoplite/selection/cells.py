@@ -97,7 +97,7 @@ def cells_of(
 ) -> list[list[int]]:
     """Positions of the configurations that train together: of one shape, not too many."""
     groups: dict[Any, list[int]] = {}
-    usual = dataclasses.asdict(TrainingConfig())
+    usual = dataclasses.asdict(TrainingConfig(dropout=0.0))  # which goes with batches, too
     for position, options in enumerate(configurations):
         config, training = split_options(model, options)
         together = dataclasses.replace(training, **{name: usual[name] for name in OWN})
@@ -208,7 +208,7 @@ class CellWork:
             figure, loss = result.best(curve), result.best("val_loss")
             if result.run.config.correct_smooth:  # it is part of what is compared
                 after = scored_run(graph, config, result, propagation, unseen, task)
-                accuracy, (figure, loss) = after.scores["val_accuracy"], after.judged
+                accuracy, (figure, loss) = after.judged_accuracy, after.judged
             found.append(
                 RecordedRun(
                     configuration=positions[i // len(seeds)],

@@ -26,7 +26,7 @@ from hoplite.propagation.dropout import Dropout
 from hoplite.propagation.engine import View
 from hoplite.tasks import USUAL, Task, find_task
 from hoplite.training.consistency import disagreement, drawn, dropped, mean_of_draws
-from hoplite.training.optimizers import LBFGS, Adam, Optimizer
+from hoplite.training.optimizers import LBFGS, Adam, Optimizer, learned
 from hoplite.training.runs import (
     AnyPropagation,
     NodeSet,
@@ -273,6 +273,8 @@ class _Batch:
             )
             for name in first[0]
         }
+        if model.learns and not learned(self.weights):
+            raise ConfigError(f"{model.title} has no weight that can be learned; give it one.")
         self.objective = self.team.objective(self._measure, self.weights)
         self.best = {name: value.detach().clone() for name, value in self.weights.items()}
         self.active = np.arange(len(runs))

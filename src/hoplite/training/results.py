@@ -387,7 +387,8 @@ def plan(graph: Any, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **op
     model_config, training_config = split_options(model, options)
     data = open_data(graph).in_memory()
     model_config, split = model_config.fitted(data), data.split
-    rows = data.num_nodes if model_config.standardize else split.train.size
+    whole = model_config.standardize or training_config.consistency
+    rows = data.num_nodes if whole else split.train.size
     return plan_runs(
         build_model(
             model_config,

@@ -37,7 +37,7 @@ class ScoredRun:
     that; if there is none, ``best_epoch`` is 0 and the scores are NaN.
     ``outputs`` are the labels and the outputs of the validation and the test nodes, where there are
     some and all are finite. ``judged`` are the monitor's figure of the validation nodes and their
-    loss, by which runs are compared.
+    loss, by which runs are compared, and ``judged_accuracy`` their accuracy, before any threshold.
     """
 
     seed: int
@@ -51,6 +51,7 @@ class ScoredRun:
     task: Task
     outputs: dict[str, tuple[np.ndarray, np.ndarray]]
     judged: tuple[float, float]
+    judged_accuracy: float
 
     @cached_property
     def val_metrics(self) -> Evaluation | None:
@@ -178,6 +179,11 @@ def scored_run(
     trained, outputs = scored_outputs(trained, data, result, source, first, task)
     monitor = task.monitor(settings.monitor)
     judged = result.best(f"val_{monitor.name}"), result.best("val_loss")
+    judged_accuracy = result.best("val_accuracy")
+    if "val" in outputs and trained.after is not None:
+        # before a threshold is tuned there, as epochs and settings are compared without it
+        judged = judge(task, monitor, parts["val"], outputs["val"][1])
+        judged_accuracy = judge(task, task.score, parts["val"], outputs["val"][1])[0]
     if "val" in outputs:
         task = trained.settle(
             *outputs["val"], threshold=settings.threshold, calibrate=settings.calibrate
@@ -185,8 +191,6 @@ def scored_run(
         if settings.threshold != "half" or trained.after is not None:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
-        if trained.after is not None:
-            judged = judge(task, monitor, parts["val"], outputs["val"][1])
     if again is not None:
         trained = refitted(trained, again, parts)
         last = {name: part for name, part in parts.items() if name == "test"}
@@ -204,6 +208,7 @@ def scored_run(
         task=task,
         outputs=outputs,
         judged=judged,
+        judged_accuracy=judged_accuracy,
     )
 
 
@@ -280,7 +285,7 @@ def _with_after(
     if model.after is not None:
         return model
     train, val, monitor = parts["train"], parts["val"], task.monitor(config.monitor)
-    known = CorrectSmooth.of(train.nodes, train.labels)
+    known = _labels_of(train)
 
     def rank(outputs: np.ndarray) -> float:
         return float(monitor.rank(judge(task, monitor, val, outputs[val.nodes])[0]))
@@ -292,15 +297,29 @@ def _with_after(
     return dataclasses.replace(model, after=chosen)
 
 
+def _counted(part: NodeSet) -> NodeSet:
+    """The nodes of ``part`` that count in its loss; those of weight 0 are as if without a label."""
+    if part.weights is None:
+        return part
+    some = part.weights.reshape(len(part), -1).any(axis=1)
+    return NodeSet(part.nodes[some], part.labels[some])
+
+
+def _labels_of(part: NodeSet) -> CorrectSmooth:
+    """What Correct and Smooth knows: the labels that count, each as much as the others."""
+    counted = _counted(part)
+    return CorrectSmooth.of(counted.nodes, counted.labels)
+
+
 def refitted(model: TrainedModel, again: RunResult, parts: Mapping[str, NodeSet]) -> TrainedModel:
     """The model with the weights of the second training, whose labels are those of validation, too.
 
     What validation nodes have chosen stays. Their scores do not: prediction sets need nodes that
     the model has not learned from.
     """
-    both, after = union(parts["train"], parts["val"]), model.after
+    both, after = union(*(_counted(parts[name]) for name in ("train", "val"))), model.after
     if after is not None and not after.idle:
-        labels = CorrectSmooth.of(both.nodes, both.labels)
+        labels = _labels_of(both)
         after = dataclasses.replace(after, nodes=labels.nodes, labels=labels.labels)
     training = {name: value for name, value in model.training.items() if name != CONFORMAL}
     return dataclasses.replace(model, weights=again.weights, training=training, after=after)
