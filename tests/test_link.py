@@ -205,3 +205,16 @@ def test_a_real_graph_is_fast(name: str) -> None:
     found = hoplite.train(graph, "blocks", seeds=1, epochs=2, **options)
     assert time.process_time() - started < 20
     assert 0.3 < found.val_accuracy < 0.6
+
+
+def test_a_column_that_is_called_like_a_link_is_none(tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"n{i},{'ab'[i % 2]},{rng.normal():.3f},{rng.normal():.3f}" for i in range(40)]
+    (tmp_path / "nodes.csv").write_text("id,label,link to home,age\n" + "\n".join(rows) + "\n")
+    edges = [f"n{a},n{b}" for a, b in rng.integers(0, 40, (60, 2)) if a != b]
+    (tmp_path / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
+    model = hoplite.train(tmp_path, "lgc", hops=1, epochs=3).model
+    assert model.feature_names == ("link to home", "age")
+    again = hoplite.open_data(tmp_path, prepare=model).in_memory()
+    assert again.num_features == 2
+    assert len(model.predict(again)) == 40

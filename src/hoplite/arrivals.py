@@ -97,7 +97,7 @@ def extended(
     """
     if tables is None:
         graph.refuse_relations("adding nodes without its tables")
-    if links_among(graph.feature_names) is not None:
+    if links_among(graph.feature_names, graph.preparation) is not None:
         raise GraphError(
             "the graph has links as features, which are those of its own nodes, so none can be "
             "added; train a model without link, or load the grown graph and train again."

@@ -21,6 +21,7 @@ import scipy.sparse as sp
 
 from hoplite.errors import HopliteWarning
 from hoplite.graph import Graph
+from hoplite.preparation import Preparation
 from hoplite.relations import IN, OUT
 
 TO, FROM = "link to", "link from"
@@ -50,20 +51,26 @@ def with_link(graph: Graph) -> Graph:
     return graph.with_features(both, (*own, *names), preparation=graph.preparation)
 
 
-def links_among(names: Sequence[str] | None) -> range | None:
+def links_among(
+    names: Sequence[str] | None, preparation: Preparation | None = None
+) -> range | None:
     """Which features of these names are links, all in a row; None if there are none.
+
+    The first ones are columns of a table, if ``preparation`` made them, whatever they are called.
 
     >>> links_among(["age", "link to a", "link to b", "degree"]), links_among(["age"])
     (range(1, 3), None)
     """
-    found = [j for j, name in enumerate(names or ()) if name.startswith((f"{TO} ", f"{FROM} "))]
+    columns = 0 if preparation is None else len(preparation.names)
+    words = (f"{TO} ", f"{FROM} ")
+    found = [j for j, name in enumerate(names or ()) if j >= columns and name.startswith(words)]
     return range(found[0], found[-1] + 1) if found else None
 
 
 def link_of_model(model: Any) -> bool:
     """Whether ``model``, or None, was trained with links; HopliteWarning if no ids tell which."""
     names = getattr(model, "feature_names", None)
-    found = links_among(names)
+    found = links_among(names, getattr(model, "preparation", None))
     if found is None or names is None:
         return False
     if names[found[0]].split()[:3] == [*TO.split(), "0"]:

@@ -87,7 +87,7 @@ def _cells(exact: ExactModel, features: Sequence[int]) -> list[_Cell]:
         start += len(column.names())
     vectors = structural_count(names)
     most = exact.trained.num_features - (0 if vectors is None else len(NAMES) + vectors)
-    links = links_among(names) or ()
+    links = links_among(names, preparation) or ()
     for f in (f for f in features if f not in columns and f < most and f not in links):
         name = f"feature {f}" if names is None else str(names[f])
         columns[f] = _Cell(f, 0, PreparedColumn(name, "number"))

@@ -112,7 +112,7 @@ def flips(
             "the model has an operator for each direction or type of edges, or channel, and "
             "removals are computed for one operator alone."
         )
-    if links_among(model.feature_names) is not None:
+    if links_among(model.feature_names, model.preparation) is not None:
         raise NoRemovals(
             "the model has links as features, which a removal changes, and removals are computed "
             "for features that stay as they are."

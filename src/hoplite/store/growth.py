@@ -141,7 +141,7 @@ class _Update:
                 "earlier version; make it anew with `hoplite propagate`."
             )
         names = store.feature_names
-        if structural_count(names) is not None or links_among(names) is not None:
+        if structural_count(names) is not None or links_among(names, store.preparation) is not None:
             raise StoreError(
                 f"{store.folder} has structural features, which change everywhere with every edge; "
                 "make a store of the grown graph with `hoplite propagate`."
