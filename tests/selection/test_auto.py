@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import signal
 import tomllib
 from importlib import resources
@@ -516,3 +517,67 @@ def test_class_weights_go_by_the_values_of_y(graph, file):
     plain = clone(weighted).set_params(options={"epochs": 6})
     first, second = (one.fit(nodes, names).predict_proba(nodes)[:, 0] for one in (weighted, plain))
     assert first.mean() > second.mean()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        ("monitor = 'accuracy'", "monitor = 'loss'", "monitor is 'accuracy' in table 1 and 'loss'"),
+        ("", "monitor = ['auto', 'auc']", "monitor is 'auto' in table 1 and 'auc' in table 2"),
+        ("refit = true", "", "refit is True in table 1 and False in table 2"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(graph, tmp_path, first, second, what):
+    path = tmp_path / "c.toml"
+    path.write_text(f"[[try]]\nmodel = 'sgc'\n{first}\n[[try]]\nmodel = 'ppr'\n{second}\n")
+    with pytest.raises(GridError, match=what):
+        hoplite.auto(graph, trials=3, candidates=path, **FEW)
+    given = {what.split()[0]: {"monitor": "auc", "refit": False}[what.split()[0]]}
+    trials, _ = list_trials(path, given)  # one for all: nothing differs
+    assert all(one.options.items() >= given.items() for one in trials)
+
+
+def test_an_option_that_nobody_has_is_told(graph):
+    given = {"channels": "renormalized,adjacency", "hops": 2}
+    with pytest.warns(hoplite.HopliteWarning, match="3 candidates tried none has channels, which"):
+        found = hoplite.auto(graph, trials=3, **given, **FEW)
+    assert "blocks" not in {one.model for one in found.tried}
+    model = hoplite.AutoClassifier(graph, 3, seeds=1, options=given | {"epochs": 4})
+    with pytest.warns(hoplite.HopliteWarning, match="none has channels"):
+        model.fit(graph.split.train, graph.labels[graph.split.train])
+    hoplite.auto(graph, trials=20, **given, **FEW)  # of which some are blocks: warnings are errors
+
+
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"anew": True}, "options has 'anew', which is no setting"),
+        ({"spent": 3}, "options has 'spent'"),
+        ({"progress": None}, "options has 'progress'"),
+        ({"graph": 3}, "options has 'graph'"),
+        ({"task": "regression"}, "options has 'task'"),
+        ({3: 4}, "options has 3"),
+        ({"hop": 4}, "'hop', which is no setting.* 'hops'"),
+        ([1], "options is a list"),
+        ([], "options is a list"),
+        ("epochs", "options is a str"),
+    ],
+)
+def test_the_classifiers_options_are_settings(graph, file, options, what):
+    nodes = graph.split.train
+    model = hoplite.AutoClassifier(graph, 2, candidates=file, options=options)
+    with pytest.raises(ConfigError, match=what):
+        model.fit(nodes, graph.labels[nodes])
+    for name in ("spent", "anew"):  # which are the command line's
+        with pytest.raises(ConfigError, match=f"'{name}' is not an option"):
+            hoplite.auto(graph, trials=1, **{name: 1})
+
+
+def test_several_processes_are_refused(tmp_path):
+    words = ["train", "cora", "--model", "auto", "--trials", "1", "--out", tmp_path / "m"]
+    for size, what in (("2", "WORLD_SIZE is 2"), ("two", "WORLD_SIZE is 'two'")):
+        team = {"WORLD_SIZE": size, "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
+        told = commands.hoplite(*words, env=os.environ | team)
+        assert (told.returncode, what in told.stderr) == (2, True)
+        assert len(told.stderr.strip().splitlines()) == 1
+        assert not (tmp_path / "m").exists()

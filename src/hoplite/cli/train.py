@@ -140,7 +140,13 @@ def _choose(
     begun = psutil.Process().create_time()
     from hoplite import open_data, set_num_threads
     from hoplite.models.saved import check_target
+    from hoplite.training.distributed import team_size
 
+    if (size := team_size()) > 1:
+        raise ConfigError(
+            f"--model {model} chooses in one process, but WORLD_SIZE is {size}; start it without "
+            "torchrun, and then train what it chose with it."
+        )
     if out is not None:
         check_target(out, overwrite=overwrite)
     if (threads := options.pop("threads")) is not None:

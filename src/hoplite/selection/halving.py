@@ -51,6 +51,7 @@ from hoplite.selection.budget import (
     usual_sizes,
 )
 from hoplite.selection.cells import full_options, graph_digest
+from hoplite.selection.ledger import SETTINGS, Ledger
 from hoplite.selection.plan import (
     FORMAT,
     PLAN,
@@ -63,7 +64,7 @@ from hoplite.selection.plan import (
 from hoplite.selection.ranking import candidates
 from hoplite.selection.runner import SearchProgress, check_validated, run_search
 from hoplite.selection.simplest import Scored, decide
-from hoplite.selection.trials import Trial, list_trials, possible
+from hoplite.selection.trials import Trial, check_fixed, list_trials, possible, warn_of_idle
 from hoplite.store import open_data
 from hoplite.tasks import Metric, task_of
 from hoplite.tasks.base import title_of
@@ -174,6 +175,7 @@ def auto(
     >>> found.trials, len(found.tried), [one.rung for one in found.tried]
     ('4/3/3', 4, [2, 2, 2, 0])
     """
+    check_fixed(options)  # not all that ``run`` takes is one
     if out is not None:
         there = (Path(out) / CHOICE / PLAN).is_file()  # then the model is this call's own
         check_target(Path(out), overwrite=there)
@@ -234,8 +236,10 @@ def run(
     )
     with choice_folder(out) as folder:
         plan = opened_plan(folder, plan, anew=anew)
-        # to end, a process needs about half of what it needed to begin
-        racing = None if seconds is None else max(seconds - 1.5 * spent, LEAST_SHARE * seconds)
+        racing = None  # what is decided stays so, however late it is
+        if seconds is not None and not plan.final and not (folder / RESULT).exists():
+            # to end, a process needs about half of what it needed to begin
+            racing = max(seconds - 1.5 * spent, LEAST_SHARE * seconds)
         race = _Race(blind, listed, folder, plan, Clock(racing, plan.spent), progress or _silent)
         choice, why = race.run()
         final = race.last_training(choice)
@@ -282,6 +286,7 @@ class _Race:
             asked = [min(size, len(self.trials)) for size in self.plan.trials]
             self.keep(sizes=asked)
         standing = self._first()
+        warn_of_idle(self.plan.options, [one.model for one in self.trials[: self.sizes[0]]])
         standing = self._second(standing)
         finalists = self._finals(standing)
         n0 = self.sizes[0]
@@ -324,7 +329,7 @@ class _Race:
         """Rung 0: those that were tried, best first."""
         if self.plan.sizes:
             n0, n1, _ = self.plan.sizes
-            if n0 == n1:
+            if n0 == n1 and not self._finished(0, self.trials[0]):  # a budget may have ranked them
                 return self.trials[:n0]
             found = []
             for trials in _by_table(self.trials[:n0]):
@@ -332,7 +337,7 @@ class _Race:
             return self._ranked(found)
         found, stopped = [], ""
         for trials in _by_table(self.trials):
-            if found and self.clock.left(FIRST) < 0:
+            if found and self.clock.left(FIRST) < 0 and not self._finished(0, trials[0]):
                 stopped = f"{len(found)} of {len(self.trials)} candidates were tried"
                 break
             try:
@@ -382,7 +387,7 @@ class _Race:
                 self.clock.check(LAST, max(dearest, time.monotonic() - begun))
 
             try:
-                if found:
+                if found and not self._finished(2, trial):
                     self.clock.check(LAST, SLOWER * dearest)
                 found += self._train(2, [trial], check)
             except OutOfTimeError:
@@ -404,22 +409,21 @@ class _Race:
         """The options of the chosen one's training, within what is left of the budget.
 
         If it is certain to take longer, there are fewer seeds, and if one is too many, too few
-        epochs; that is recorded.
+        epochs. Its sizes are recorded first, so that it is the same again, whatever happens.
         """
         config = split_options(trial.model, trial.options)[1]
         seeds, epochs = self.plan.seeds, config.epochs
-        measured = any(one.rung == 2 for one in self.known.get(trial.position, []))
-        if not self.plan.final and self.clock.budget is not None and not measured:
+        fewer, most, told = len(seeds), epochs, ""
+        if self.clock.budget is not None and not self._finished(2, trial):  # else time is set aside
             runs = max(0.0, self.clock.left(LAST)) / max(self._rate(trial), 1e-9)  # run-epochs
             fewer = min(len(seeds), max(1, int(runs // min(epochs, config.patience + EPOCHS[1]))))
             most = min(epochs, max(LEAST_EPOCHS, int(runs))) if fewer == 1 else epochs
             if (fewer, most) != (len(seeds), epochs):
                 told = f"the chosen one has {plural(fewer, 'seed')} and at most {most} epochs"
-                self.keep(final={"seeds": fewer, "epochs": most}, shortened=told)
+        if not self.plan.final:
+            self.keep(final={"seeds": fewer, "epochs": most}, shortened=told)
         final = self.plan.final
-        seeds = seeds[: final["seeds"]] if final else seeds
-        changed = {"epochs": final["epochs"]} if final else {}
-        return trial.options | changed | {"seeds": seeds}
+        return trial.options | {"epochs": final["epochs"], "seeds": seeds[: final["seeds"]]}
 
     def tried(self, choice: Trial, trained: TrainingResult) -> list[Tried]:
         """Every candidate that was tried, those that came furthest first, then the best."""
@@ -477,6 +481,16 @@ class _Race:
         """Whether an earlier call began this rung, with the sizes that it had."""
         return (self.folder / f"rung-{rung}").exists()
 
+    def _ledger(self, rung: int, first: Trial) -> Path:
+        """The folder of a batch: of a table, and in the last rung of a finalist."""
+        number = f"{first.table:02d}" if rung < 2 else f"{first.position:03d}"
+        return self.folder / f"rung-{rung}" / f"{number}-{first.model}"
+
+    def _finished(self, rung: int, first: Trial) -> bool:
+        """Whether all of a batch is recorded: then it is only read, and the clock has no say."""
+        folder = self._ledger(rung, first)
+        return (folder / SETTINGS).is_file() and not Ledger.read(folder).waiting()
+
     def _ranked(self, found: list[Scored]) -> list[Trial]:
         return [one.trial for one in sorted(found, key=lambda one: one.order)]
 
@@ -495,7 +509,6 @@ class _Race:
     def _train(self, rung: int, trials: list[Trial], check: Callable[[], None]) -> list[Scored]:
         """Train candidates of one model together, or read what the ledger has of them."""
         model, first = trials[0].model, trials[0]
-        name = f"{first.table:02d}-{model}" if rung < 2 else f"{first.position:03d}-{model}"
         seeds = self.plan.seeds if rung == 2 else self.plan.seeds[:1]
         configurations = [one.options | {"epochs": self._epochs(one, rung)} for one in trials]
         work = sum(one["epochs"] for one in configurations) * len(seeds)
@@ -503,7 +516,7 @@ class _Race:
 
         def look(state: SearchProgress) -> None:
             self.tell(f"rung {rung}: {model}", self._share(rung, first, state.share))
-            if state.share < 1:
+            if state.done < state.total:
                 try:
                     check()
                 except OutOfTimeError:
@@ -515,7 +528,7 @@ class _Race:
             self.graph,
             model,
             configurations,
-            self.folder / f"rung-{rung}" / name,
+            self._ledger(rung, first),
             seeds=seeds,
             progress=look,
         )

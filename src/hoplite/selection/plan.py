@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hoplite.errors import LedgerError
+from hoplite.errors import ConfigError, LedgerError
 from hoplite.json_files import parse_json, read_json, to_json, write_json
 from hoplite.models.saved import CHOICE
+from hoplite.selection.budget import parse_trials
 
 FORMAT = 1
 PLAN, RESULT = "plan.json", "auto.json"
+FINAL = {"seeds", "epochs"}
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,15 @@ class Plan:
     sizes: list[int] = field(default_factory=list)  # that are decided
     shortened: list[str] = field(default_factory=list)  # what time did not allow
     spent: float = 0.0
-    final: dict[str, int] = field(default_factory=dict)  # seeds and epochs, if fewer than asked
+    final: dict[str, int] = field(default_factory=dict)  # seeds and epochs of the last training
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What of ``auto.json`` the same call takes over."""
+
+    trials: str
+    shortened: list[str]
 
 
 @contextlib.contextmanager
@@ -62,7 +72,7 @@ def opened_plan(folder: Path, plan: Plan, *, anew: bool) -> Plan:
                     f"{folder} holds a choice with other settings: {differs}. Give another folder, "
                     "or delete this one."
                 )
-            return there
+            return _as_recorded(folder / RESULT, there)
         shutil.rmtree(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,6 +91,8 @@ def _read_plan(path: Path) -> Plan:
         found = read_json(path, Plan)
         if len(found.sizes) not in (0, 3) or min(found.sizes, default=1) < 1:
             raise ValueError("its sizes are not three")
+        if found.final and (found.final.keys() != FINAL or min(found.final.values()) < 1):
+            raise ValueError("its last training is not of some seeds and epochs")
     except OSError as error:
         raise LedgerError(f"cannot read {path}: {error.strerror}.") from error
     except ValueError as error:
@@ -88,6 +100,20 @@ def _read_plan(path: Path) -> Plan:
             f"{path} is damaged; delete the folder and choose again ({error})."
         ) from error
     return found
+
+
+def _as_recorded(path: Path, plan: Plan) -> Plan:
+    """``plan`` with the sizes of the result at ``path``, if there is one: it is decided."""
+    if not path.exists():
+        return plan
+    try:
+        found = read_json(path, Recorded)
+        sizes = list(parse_trials(found.trials))
+    except OSError as error:
+        raise LedgerError(f"cannot read {path}: {error.strerror}.") from error
+    except (ValueError, ConfigError) as error:
+        raise LedgerError(f"{path} is damaged; delete it and choose again ({error}).") from error
+    return dataclasses.replace(plan, sizes=sizes, shortened=found.shortened)
 
 
 def _difference(there: Plan, here: Plan) -> str:

@@ -14,13 +14,14 @@ from __future__ import annotations
 import math
 import os
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from hoplite.errors import ConfigError, GridError, nearest_hint
+from hoplite.errors import ConfigError, GridError, HopliteWarning, nearest_hint, plural
 from hoplite.files import read_regular
 from hoplite.graph import Graph
 from hoplite.models import Model, all_settings, build_model, find_model, split_options
@@ -38,6 +39,7 @@ from hoplite.tasks import task_of
 
 TABLES = "try"
 BUILT_IN = "auto"
+COMMON = ("monitor", "refit")  # without them, validation nodes do not compare candidates
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def list_trials(
     ('sgc', 0)
     """
     fixed = dict(fixed or {})
-    _check_fixed(fixed)
+    check_fixed(fixed)
     name, text = _read(source)
     listed = _parse(text, name)
     models = list(dict.fromkeys(model for model, _ in listed))
@@ -124,6 +126,7 @@ def list_trials(
             trials[key] = Trial(len(trials), t, model, chosen, tuple(options))
     if not trials:
         raise errors[0][1]
+    _check_common(list(trials.values()), name)
     return list(trials.values()), list(dict.fromkeys(told for told, _ in errors))
 
 
@@ -145,6 +148,31 @@ def possible(trials: Sequence[Trial], graph: Graph) -> tuple[list[Trial], list[s
     return found, list(errors)
 
 
+def warn_of_idle(options: Mapping[str, Any], models: Sequence[str]) -> None:
+    """Warn of given options that none of the candidates, of ``models``, has."""
+    idle = [o for o in options if not any(o in find_model(m).settings() for m in models)]
+    if idle:
+        warnings.warn(
+            f"of {plural(len(models), 'candidate')} tried none has {' or '.join(idle)}, which is "
+            "given; try more, or leave it out.",
+            HopliteWarning,
+            stacklevel=2,
+        )
+
+
+def _check_common(trials: Sequence[Trial], name: str) -> None:
+    """GridError unless all candidates are judged alike."""
+    for option in COMMON:
+        values = [getattr(split_options(o.model, o.options)[1], option) for o in trials]
+        for trial, value in zip(trials, values, strict=True):
+            if value != values[0]:
+                raise GridError(
+                    f"candidates {name}: {option} is {values[0]!r} in table {trials[0].table + 1} "
+                    f"and {value!r} in table {trial.table + 1}, but validation nodes compare only "
+                    "what has the same; give one for all."
+                )
+
+
 def _works(model: str, options: Mapping[str, Any]) -> bool:
     try:
         split_options(model, options)
@@ -153,7 +181,7 @@ def _works(model: str, options: Mapping[str, Any]) -> bool:
     return True
 
 
-def _check_fixed(fixed: Mapping[str, Any]) -> None:
+def check_fixed(fixed: Mapping[str, Any]) -> None:
     """ConfigError for an option that is unknown, or whose value no model takes."""
     known = all_settings()
     for name, value in fixed.items():

@@ -150,10 +150,11 @@ def connected(shares: Sequence[float] | None = None, *, timeout: float = TIMEOUT
     (1, (0, 10))
     """
     check_number("timeout", timeout, 0, open_ends="l")
-    if _from_environment("WORLD_SIZE", 1) == 1:
+    size = team_size()
+    if size == 1:
         yield ALONE
         return
-    rank, size = _from_environment("RANK"), _from_environment("WORLD_SIZE")
+    rank = _from_environment("RANK")
     try:
         dist.init_process_group(
             "gloo", rank=rank, world_size=size, timeout=timedelta(seconds=timeout)
@@ -173,6 +174,11 @@ def connected(shares: Sequence[float] | None = None, *, timeout: float = TIMEOUT
             gc.collect()
             with contextlib.suppress(RuntimeError):  # the others may be gone
                 dist.destroy_process_group()
+
+
+def team_size() -> int:
+    """How many processes the environment describes, without a word to the others."""
+    return _from_environment("WORLD_SIZE", 1)
 
 
 def _is_of_network(error: Exception) -> bool:
