@@ -222,7 +222,7 @@ def test_directed_settings_without_a_file_are_named(graphs, tmp_path):
     }
     told = {"all on texas", "all on cora-public"}
     told |= {"2 settings of some on texas", "2 settings of some on cora-public"}
-    assert told <= {*table.left_out}
+    assert told == {one for one in table.left_out if " " in one}
     for text in (markdown(table), page(table)):
         assert "2 settings of some on texas" in re.sub(r"\\", "", text)
     whole = tmp_path / "graphs"

@@ -104,10 +104,11 @@ class LinearTable:
     @property
     def left_out(self) -> list[str]:
         """What has no file of its graph: problems, methods on them, and some of their settings."""
+        searched = {column.name for column in self.columns if column.searched}
         some = (
             f"{plural(one.unread, 'setting')} of {one.method} on {one.problem}"
             for one in self.figures
-            if one.unread
+            if one.unread and one.problem in searched
         )
         return [*self.absent, *some]
 

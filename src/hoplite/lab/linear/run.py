@@ -377,7 +377,7 @@ def _each(plan: Plan, splits: int, words: Callable[[Protocol], str]) -> str:
 
 
 def _of_ten(one: Protocol) -> str:
-    first = f"every setting is trained on the first {one.screen_splits}"
+    first = f"every setting is trained on the first {min(one.screen_splits, SPLITS)}"
     if one.screen == 1:
         return f"{first}, which choose"
     return f"{first} and the best {one.screen} on all ten, of which the best is chosen"
