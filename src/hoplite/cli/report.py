@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hoplite.cli.console import JsonOption, check_page, print_json, print_line, print_table
-from hoplite.errors import HopliteError
+from hoplite.errors import HopliteError, plural
 
 
 def report(
@@ -64,4 +64,6 @@ def _linear(folder: Path, out: Path, json: bool) -> None:
         return
     for title, columns, rows in terminal_tables(table):
         print_table(title, columns, rows)
+    if table.missing:
+        print_line(f"Still to come: {plural(table.missing, 'figure')}. Continue: {table.command}")
     print_line(f"Page: {out}")

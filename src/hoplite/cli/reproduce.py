@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
-from hoplite.errors import HopliteError, check_choice, require_extra
+from hoplite.errors import HopliteError, check_choice, plural, require_extra
 from hoplite.files import read_regular
 
 MOST_NOTES = 1 << 24  # bytes
@@ -160,7 +160,10 @@ def _linear(
         return
     for title, columns, rows in terminal_tables(found):
         print_table(title, columns, rows)
-    if found.absent:
-        print_line(f"Left out, as their files were not given: {', '.join(found.absent)}")
+    if found.left_out:
+        left = ", ".join(found.left_out)
+        print_line(f"Left out, as no file of their graph was given: {left}")
+    if found.missing:
+        print_line(f"Still to come: {plural(found.missing, 'figure')}. Continue: {found.command}")
     print_line(f"Results: {out / 'LINEAR.md'}")
     print_line(f"Report: {page}")

@@ -23,7 +23,7 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +31,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from hoplite.config import check_flag, check_number
 from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
 from hoplite.files import read_regular
 from hoplite.lab.linear.problems import NAMES, RANDOM, Problem
@@ -43,6 +44,7 @@ from hoplite.selection.dimensions import (
     list_configurations,
     read_dimension,
 )
+from hoplite.structural import MOST as MOST_STRUCTURAL
 
 MOST_BYTES = 1 << 17
 MOST_SETTINGS = 1000  # of a method on a problem
@@ -58,6 +60,10 @@ class RandomSplits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     per_class: Count = 20
     val: Count = 500
     test: Annotated[int, Meta(ge=1)] = 1000
+
+    def sizes(self) -> dict[str, int]:
+        """Of one split."""
+        return {"per_class": self.per_class, "val": self.val, "test": self.test}
 
 
 class Protocol(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -90,6 +96,17 @@ class Method(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     grid: Tables = {}
     on: dict[str, Tables] = {}
     name: str = ""
+
+    def grids(self, problem: Problem) -> list[Table]:
+        """Those of a problem."""
+        found = self.grid if isinstance(self.grid, list) else [self.grid]
+        for name in problem.names:
+            over = self.on.get(name)
+            if isinstance(over, list):
+                found = over
+            elif over is not None:
+                found = [grid | over for grid in found]
+        return found
 
     def takes(self, problem: Problem) -> bool:
         """Whether it is for this problem."""
@@ -133,6 +150,7 @@ class Plan:
     variants: dict[str, Table]
     common: dict[str, Table]
     protocol_tables: Table
+    own: bool = False  # whether it is the one that comes with Hoplite
 
     def protocol(self, problem: Problem) -> Protocol:
         """How often what is trained on this problem."""
@@ -142,20 +160,12 @@ class Plan:
         """All that is tried of a method on a problem, each once, checked."""
         where = f"methods, {method.name} on {problem.name}"
         model = find_model(method.model).name
-        shared: Table = {}
-        for name in ("any", *problem.names):
-            shared |= self.common.get(name, {})
-        shared = {k: v for k, v in shared.items() if k not in idle_settings(model)}
-        grids = method.grid if isinstance(method.grid, list) else [method.grid]
-        for name in problem.names:
-            over = method.on.get(name)
-            if isinstance(over, list):
-                grids = over
-            elif over is not None:
-                grids = [grid | over for grid in grids]
+        idle = idle_settings(model)
+        shared = {k: v for k, v in self._shared(problem).items() if k not in idle}
         found: dict[str, Setting] = {}
-        for grid in grids:
+        for grid in method.grids(problem):
             for setting in _product({**shared, **grid, **problem.fixed}, where):
+                _check_reading(problem, setting.reading, where)
                 _check(model, setting.options, where)
                 setting = Setting(setting.reading, full_options(model, setting.options))
                 found.setdefault(setting.key(model), setting)
@@ -164,6 +174,24 @@ class Plan:
         if not 0 < len(found) <= MOST_SETTINGS:
             raise GridError(f"{where}: {len(found):,} settings; give 1 to {MOST_SETTINGS:,}.")
         return list(found.values())
+
+    def columns(self, method: Method, problem: Problem, graphs: Path | None) -> list[str]:
+        """Those that a method gets from a problem: none without a file of its graph.
+
+        This needs no import of the method's model.
+        """
+        shared = self._shared(problem)
+        readings = [one for grid in method.grids(problem) for one in _readings({**shared, **grid})]
+        if not (method.takes(problem) and any(problem.path(graphs, one) for one in readings)):
+            return []
+        more = [RANDOM, *self.variants] if problem.splits == 1 and method.again else []
+        return [problem.name, *(f"{problem.dataset}-{ending}" for ending in more)]
+
+    def _shared(self, problem: Problem) -> Table:
+        found: Table = {}
+        for name in ("any", *problem.names):
+            found |= self.common.get(name, {})
+        return found
 
 
 def read_methods(path: str | os.PathLike[str] | None = None) -> Plan:
@@ -175,7 +203,7 @@ def read_methods(path: str | os.PathLike[str] | None = None) -> Plan:
     """
     if path is None:
         text = (resources.files("hoplite.lab.linear") / "methods.toml").read_text(encoding="utf-8")
-        return parse_methods(text)
+        return replace(parse_methods(text), own=True)
     try:
         return parse_methods(read_regular(Path(path), MOST_BYTES).decode("utf-8-sig"))
     except (OSError, UnicodeDecodeError) as error:
@@ -202,7 +230,7 @@ def parse_methods(text: str) -> Plan:
         raise GridError(f"methods: reference is {file.reference!r}, which is none of them.{hint}")
     places = {
         "common": [name for name in file.common if name != "any"],
-        "protocol.on": [*file.protocol.get("on", {})],
+        "protocol.on": [*_elsewhere(file.protocol)],
     }
     for name, one in methods.items():
         places |= {f"{name}.only": one.only, f"{name}.on": [*one.on]}
@@ -218,7 +246,8 @@ def parse_methods(text: str) -> Plan:
             raise GridError(f"methods: the variant {name!r} cannot be called so; choose another.")
         if not options:
             raise GridError(f"methods: the variant {name!r} has no options; add some.")
-    _protocol(file.protocol, tuple(NAMES))
+    for names in ((), *((name,) for name in _elsewhere(file.protocol))):
+        _protocol(file.protocol, names)
     return Plan(file.note, file.reference, methods, file.variants, file.common, file.protocol)
 
 
@@ -229,24 +258,45 @@ def chosen_methods(plan: Plan, names: Sequence[str] | None) -> list[Method]:
     return [one for one in plan.methods.values() if names is None or one.name in names]
 
 
+def changed_options(model: str, config: Mapping[str, Any]) -> list[str]:
+    """The settings of ``config`` that are not the model's defaults.
+
+    >>> changed_options("lgc", {"hops": 3, "lr": 0.05, "bias": True})
+    ['hops', 'bias']
+    """
+    usual, idle = usual_options(model), idle_settings(model)
+    # as JSON keeps them: a tuple is a list there
+    same = {name for name, value in config.items() if _plain(usual.get(name)) == _plain(value)}
+    return [name for name in config if name not in same and name not in idle]
+
+
+def _plain(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
+
+
 def _protocol(tables: Table, names: Sequence[str]) -> Protocol:
     try:
         found = {k: v for k, v in tables.items() if k != "on"}
         for name in names:
-            found |= tables.get("on", {}).get(name, {})
+            found |= _elsewhere(tables).get(name, {})
         return msgspec.convert(found, Protocol)
-    except (ValueError, TypeError, AttributeError) as error:
+    except ValueError as error:
         raise GridError(f"methods: protocol cannot be read: {error}.") from error
+
+
+def _elsewhere(tables: Table) -> dict[str, Table]:
+    """Other values of the protocol, by problem, dataset or group."""
+    try:
+        return msgspec.convert(tables.get("on", {}), dict[str, Table])
+    except ValueError as error:
+        raise GridError(
+            f"methods: protocol cannot be read: {error}; write [protocol.on.NAME]."
+        ) from error
 
 
 def _product(grid: Mapping[str, Any], where: str) -> list[Setting]:
     """The full product of a grid; options that only ``load`` has say how the graph is read."""
-    of_load = {"structural", "link", *TableOptions.names()} - all_settings().keys()
-    readings = [
-        [(name, value) for value in (given if isinstance(given, list) else [given])]
-        for name, given in grid.items()
-        if name in of_load
-    ]
+    of_load = _of_load()
     branch = {k: read_dimension(k, v, where) for k, v in grid.items() if k not in of_load}
     for name, dimension in branch.items():
         if not isinstance(dimension, Choices):
@@ -254,11 +304,35 @@ def _product(grid: Mapping[str, Any], where: str) -> list[Setting]:
     if count_configurations([branch]) > MOST_SETTINGS:
         raise GridError(f"{where}: more than {MOST_SETTINGS:,} settings; list less.")
     listed, _ = list_configurations([branch])
-    return [
-        Setting(dict(reading), options)
-        for reading in itertools.product(*readings)
-        for options in listed
-    ]
+    return [Setting(reading, options) for reading in _readings(grid) for options in listed]
+
+
+def _of_load() -> set[str]:
+    return {"structural", "link", *TableOptions.names()} - all_settings().keys()
+
+
+def _readings(grid: Mapping[str, Any]) -> list[Table]:
+    """The ways of reading the graph that a grid has."""
+    given = {name: value for name, value in grid.items() if name in _of_load()}
+    lists = [value if isinstance(value, list) else [value] for value in given.values()]
+    return [dict(zip(given, values, strict=True)) for values in itertools.product(*lists)]
+
+
+def _check_reading(problem: Problem, reading: Mapping[str, Any], where: str) -> None:
+    """As ``load`` will check it."""
+    try:
+        about = {name: value for name, value in reading.items() if name in TableOptions.names()}
+        TableOptions(**about)
+        for name in TableOptions.only_for_tables(about):
+            if name not in problem.options:
+                raise ConfigError(
+                    f"{name} says how tables are read, which it is not; leave it out."
+                )
+        if "structural" in reading:
+            check_number("structural", reading["structural"], 0, MOST_STRUCTURAL, whole=True)
+        check_flag("link", reading.get("link", False))
+    except ConfigError as error:
+        raise GridError(f"{where}: {error}") from error
 
 
 def _check(model: str, options: Mapping[str, Any], where: str) -> None:

@@ -28,7 +28,8 @@ def page(table: LinearTable) -> str:
         machine=machine_line(Results(provenance=table.provenance)),
         quoted=text.QUOTED,
         reference=next((r.title for r in table.rows if r.name == table.reference), table.reference),
-        settings=lambda figure: view.settings(table, figure),
+        coming=view.coming(table),
+        settings=view.settings,
         table=table,
         versions=table.provenance.machine.versions,
     )

@@ -23,12 +23,14 @@ import scipy.sparse as sp
 
 from hoplite.datasets import load
 from hoplite.datasets.load import EMBEDDED
+from hoplite.datasets.masks_npz import MATRIX_OPTIONS
 from hoplite.datasets.splits import stratified_split
 from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph, Split
 from hoplite.version import VERSION
 
 DIRECTED = "_directed"  # how the file of the same graph with directions is called
+UNDIRECTED = ("directed", False)  # is the usual, and not said: graphs without columns refuse it
 SPLITS = 10
 SPARSE = 0.1  # the share of values that are not 0, up to which features are kept as sparse rows
 RANDOM = "random"
@@ -54,7 +56,7 @@ GROUPS = {
         ),
         Group(
             RANDOM,
-            "Random splits of the same sizes",
+            "Random splits",
             "The settings that were chosen on the public split, on splits that nothing was chosen "
             "on: split s with seed s, the same for all methods. Deviations are over splits.",
         ),
@@ -112,6 +114,11 @@ class Problem:
         """All that a grid may call it, the widest first."""
         return (*self.groups, self.dataset, self.name)
 
+    @property
+    def options(self) -> tuple[str, ...]:
+        """The options of tables that its graph is read with."""
+        return ("directed",) if self.dataset in EMBEDDED else MATRIX_OPTIONS
+
     def path(self, folder: Path | None, reading: Reading) -> Path | None:
         """Where its graph is, one with directions if ``reading`` says so; None if nowhere."""
         if self.dataset in EMBEDDED:
@@ -127,7 +134,8 @@ class Problem:
         path = self.path(folder, reading)
         if path is None:
             raise ConfigError(f"graphs is {str(folder)!r}, which has no graph for {self.name}.")
-        graph = _read(str(path), tuple(sorted(reading.items())))
+        given = {name: value for name, value in reading.items() if (name, value) != UNDIRECTED}
+        graph = _read(str(path), tuple(sorted(given.items())))
         return graph.with_split(self.deal(graph, path, number))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from hoplite.errors import HopliteError
 from hoplite.json_files import read_json, write_json
 from hoplite.lab.results import Amount, Count, Difference, Provenance, Share
+from hoplite.words import plural
 
 FORMAT = 1
 FILE = "linear.json"
@@ -49,6 +50,9 @@ class Figure:
     seconds: Amount | None = None
     difference: Difference | None = None
     hoplite: str
+    changed: list[str] | None = None  # settings that are not the model's defaults; None: not known
+    sizes: dict[str, Count] = field(default_factory=dict)  # of splits that were made
+    unread: Count = 0  # settings that were left out, as their graph has no file
 
 
 @dataclass(frozen=True)
@@ -89,12 +93,24 @@ class LinearTable:
     figures: list[Figure] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     missing: Count = 0  # figures that are still to come
+    coming: dict[str, list[str]] = field(default_factory=dict)  # their methods, by column
     minutes: Amount = 0.0
 
     def figure(self, method: str, problem: str) -> Figure | None:
         """That of a method on a problem, if there is one."""
         same = (one for one in self.figures if (one.method, one.problem) == (method, problem))
         return next(same, None)
+
+    @property
+    def left_out(self) -> list[str]:
+        """What has no file of its graph: problems, methods on them, and some of their settings."""
+        searched = {column.name for column in self.columns if column.searched}
+        some = (
+            f"{plural(one.unread, 'setting')} of {one.method} on {one.problem}"
+            for one in self.figures
+            if one.unread and one.problem in searched
+        )
+        return [*self.absent, *some]
 
 
 def read_linear(folder: str | os.PathLike[str]) -> LinearTable:

@@ -11,9 +11,24 @@ from dataclasses import replace
 from pathlib import Path
 
 from hoplite.errors import ConfigError, HopliteError
-from hoplite.lab.linear.methods import Method, Plan, chosen_methods, read_methods
+from hoplite.lab.linear.methods import (
+    Method,
+    Plan,
+    Protocol,
+    RandomSplits,
+    changed_options,
+    chosen_methods,
+    read_methods,
+)
 from hoplite.lab.linear.page import write_page
-from hoplite.lab.linear.problems import GROUPS, PROBLEMS, RANDOM, Problem, chosen_problems
+from hoplite.lab.linear.problems import (
+    GROUPS,
+    PROBLEMS,
+    RANDOM,
+    SPLITS,
+    Problem,
+    chosen_problems,
+)
 from hoplite.lab.linear.results import (
     FILE,
     Column,
@@ -31,6 +46,7 @@ from hoplite.lab.reproduce.comparison import paired
 from hoplite.lab.results import FILE as OTHER_TABLE
 from hoplite.lab.results import Provenance
 from hoplite.selection.workers import train_in_processes
+from hoplite.words import listing, plural
 
 CORES = os.cpu_count() or 1
 WRITE_SECONDS = 10.0  # between two looks at what is finished
@@ -90,6 +106,7 @@ def linear_table(
             "in the folder of graphs (--graphs)."
         )
     tasks = [task for cell in cells for task in tasks_of(cell, plan.variants)]
+    now = {(task.cell.method.name, task.problem) for task in tasks if isinstance(task, Test)}
     jobs = folder / JOBS
     try:
         jobs.mkdir(parents=True, exist_ok=True)
@@ -97,8 +114,7 @@ def linear_table(
         raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
     old = read_linear(folder) if (folder / FILE).exists() else LinearTable()
     some = datasets is not None or models is not None
-    growing = _Growing(folder, jobs, old, tasks, report)
-    growing.table = replace(
+    table = replace(
         old,
         command=_command(folder, place, methods) if not (some and old.command) else old.command,
         provenance=Provenance(datetime.date.today().isoformat(), _machine(workers or CORES)),
@@ -107,8 +123,9 @@ def linear_table(
         protocol=_protocol_words(plan),
         rows=[Row(one.name, one.title, one.model, one.linear) for one in plan.methods.values()],
         columns=_columns(plan),
-        absent=[one.name for one in PROBLEMS.values() if one.path(place, {}) is None],
+        figures=[one for one in _still_true(old, plan) if some and _place_of(one) not in now],
     )
+    growing = _Growing(folder, jobs, table, tasks, _Whole(plan, place), report)
     work = Stages(jobs, tasks)
     growing.look()
     if growing.left:
@@ -119,27 +136,76 @@ def linear_table(
             work.work(growing.look)
             work.tidy()
     growing.gather()
-    now = {(task.cell.method.name, task.problem) for task in tasks if isinstance(task, Test)}
-    names = {row.name for row in growing.table.rows}, {c.name for c in growing.table.columns}
-    table = replace(
-        growing.table,
-        figures=[
-            one
-            for one in growing.table.figures
-            if (one.method, one.problem) in now
-            or (some and one.method in names[0] and one.problem in names[1])
-        ],
-        minutes=old.minutes + (time.monotonic() - started) / 60,
-    )
-    table = compared(table)
-    write_linear(table, folder)
+    minutes = old.minutes + (time.monotonic() - started) / 60
+    table = compared(replace(growing.table, minutes=minutes))
+    _write(table, folder)
     try:
-        write_markdown(table, folder / MARKDOWN)
         write_page(table, folder / PAGE)
     except OSError as error:
         raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
     report("done", 1.0)
     return table
+
+
+def _write(table: LinearTable, folder: Path) -> None:
+    write_linear(table, folder)
+    try:
+        write_markdown(table, folder / MARKDOWN)
+    except OSError as error:
+        raise HopliteError(f"cannot write to {folder}: {error.strerror}.") from error
+
+
+def _place_of(figure: Figure) -> tuple[str, str]:
+    return figure.method, figure.problem
+
+
+def _still_true(old: LinearTable, plan: Plan) -> list[Figure]:
+    """Figures of an earlier call whose method has its model, and whose splits have their sizes."""
+    models = {row.name: row.model for row in old.rows}
+    sizes = {
+        f"{one.dataset}-{RANDOM}": plan.protocol(one).random.sizes()
+        for one in PROBLEMS.values()
+        if one.splits == 1
+    }
+    columns = {column.name for column in _columns(plan)}
+    return [
+        one
+        for one in old.figures
+        if one.method in plan.methods
+        and plan.methods[one.method].model == models.get(one.method)
+        and one.problem in columns
+        and one.sizes in ({}, sizes.get(one.problem))
+    ]
+
+
+class _Whole:
+    """What the whole table is to have, whichever part of it a call makes."""
+
+    def __init__(self, plan: Plan, graphs: Path | None) -> None:
+        self._expected: list[tuple[str, str]] = []
+        self._absent: list[tuple[str, str]] = []  # the method is "" if the problem has no file
+        for problem in PROBLEMS.values():
+            there = problem.path(graphs, {}) is not None
+            self._absent += [] if there else [("", problem.name)]
+            for method in plan.methods.values():
+                columns = plan.columns(method, problem, graphs)
+                self._expected += [(method.name, column) for column in columns]
+                if there and method.takes(problem) and not columns:
+                    self._absent.append((method.name, problem.name))
+
+    def told(self, table: LinearTable) -> LinearTable:
+        """The table, with what is still to come and what has no file; never what has a figure."""
+        known = {place for one in table.figures for place in (_place_of(one), ("", one.problem))}
+        left = [place for place in self._expected if place not in known]
+        coming: dict[str, list[str]] = {}
+        for method, column in left:
+            coming.setdefault(column, []).append(method)
+        absent = [
+            f"{method} on {problem}" if method else problem
+            for method, problem in self._absent
+            if (method, problem) not in known
+        ]
+        return replace(table, missing=len(left), coming=coming, absent=absent)
 
 
 def _machine(threads: int) -> Machine:
@@ -155,16 +221,24 @@ def _cell(plan: Plan, method: Method, problem: Problem, graphs: Path | None) -> 
     readable = [one for one in settings if problem.path(graphs, one.reading) is not None]
     if not readable:
         return None
-    return Cell(method, problem, tuple(readable), plan.protocol(problem), graphs)
+    unread = len(settings) - len(readable)
+    return Cell(method, problem, tuple(readable), plan.protocol(problem), graphs, unread)
 
 
 class _Growing:
     """The table while it is made: what is finished is in it, and on disk."""
 
     def __init__(
-        self, folder: Path, jobs: Path, old: LinearTable, tasks: Sequence[Task], report: Report
+        self,
+        folder: Path,
+        jobs: Path,
+        table: LinearTable,
+        tasks: Sequence[Task],
+        whole: _Whole,
+        report: Report,
     ) -> None:
-        self.table = old
+        self.table, self._whole = whole.told(table), whole
+        _write(compared(self.table), folder)  # so that a report knows it from the start
         self.left = [task for task in tasks if isinstance(task, Test)]
         self._folder, self._jobs, self._report = folder, jobs, report
         self._waiting, self._count = list(tasks), len(tasks)
@@ -184,11 +258,10 @@ class _Growing:
         pairs = [(task, task.kept(self._jobs)) for task in self.left]
         self.left = [task for task, outcome in pairs if outcome is None]
         new = [_figure(task, outcome) for task, outcome in pairs if outcome is not None]
-        replaced = {(one.method, one.problem) for one in new}
-        kept = [one for one in self.table.figures if (one.method, one.problem) not in replaced]
-        self.table = replace(self.table, figures=[*kept, *new], missing=len(self.left))
         if new:
-            write_linear(self.table, self._folder)
+            table = replace(self.table, figures=[*self.table.figures, *new])
+            self.table = self._whole.told(table)
+            _write(compared(self.table), self._folder)
 
 
 def _figure(task: Test, found: Outcome) -> Figure:
@@ -214,6 +287,9 @@ def _figure(task: Test, found: Outcome) -> Figure:
         ms_per_epoch=found.ms_per_epoch,
         seconds=found.seconds,
         hoplite=found.choice.hoplite,
+        changed=changed_options(task.cell.model, found.config),
+        sizes=found.sizes or task.sizes(),
+        unread=task.cell.unread,
     )
 
 
@@ -246,6 +322,8 @@ def _columns(plan: Plan) -> list[Column]:
     found = []
     for group in GROUPS.values():
         about = (group.name, group.title, group.words)
+        if group.name == RANDOM:
+            about = _about_random(plan)
         for one in PROBLEMS.values():
             if one.group == group.name:
                 found.append(Column(one.name, one.title, *about, one.score))
@@ -267,24 +345,65 @@ def _columns(plan: Plan) -> list[Column]:
     return found
 
 
+def _about_random(plan: Plan) -> tuple[str, str, str]:
+    """The group of random splits, with the sizes that they have."""
+    group = GROUPS[RANDOM]
+    same = all(
+        plan.protocol(one).random.sizes() == RandomSplits().sizes()
+        for one in PROBLEMS.values()
+        if one.splits == 1
+    )
+    title = f"{group.title} of the same sizes" if same else group.title
+    sizes = _each(
+        plan,
+        1,
+        lambda one: (
+            f"{one.random.per_class} nodes a class to train, {one.random.val:,} to "
+            f"validate, {one.random.test:,} to test"
+        ),
+    )
+    return group.name, title, f"{group.words} {sizes[0].upper()}{sizes[1:]}."
+
+
+def _each(plan: Plan, splits: int, words: Callable[[Protocol], str]) -> str:
+    """What is true of the problems with so many splits; if not of all, with their titles."""
+    found: dict[str, list[str]] = {}
+    for one in PROBLEMS.values():
+        if one.splits == splits:
+            found.setdefault(words(plan.protocol(one)), []).append(one.title)
+    if len(found) == 1:
+        return next(iter(found))
+    return "; ".join(f"{said} ({listing(titles)})" for said, titles in found.items())
+
+
+def _of_ten(one: Protocol) -> str:
+    first = f"every setting is trained on the first {min(one.screen_splits, SPLITS)}"
+    if one.screen == 1:
+        return f"{first}, which choose"
+    return f"{first} and the best {one.screen} on all ten, of which the best is chosen"
+
+
 def _protocol_words(plan: Plan) -> list[str]:
-    first = next(iter(PROBLEMS.values()))
-    few, many = plan.protocol(first), plan.protocol(PROBLEMS["texas"])
-    large = plan.protocol(PROBLEMS["tolokers"])
+    seeds = _each(
+        plan,
+        1,
+        lambda one: (
+            f"every setting is trained with {plural(one.seeds, 'seed')}, and the chosen "
+            f"one with {one.final_seeds}"
+        ),
+    )
+    random = _each(plan, 1, lambda one: plural(one.random.splits, "split"))
     return [
-        "The grids stand in methods.toml and were written before the run.",
+        "The grids are those of Hoplite's own methods.toml, as committed."
+        if plan.own
+        else "The grids are those of a file that was given (--methods).",
         "No search reads the test set: settings are compared by the mean validation score, equal "
         "ones by the validation loss. The choice is written down, and then the test set is read, "
         "once.",
-        f"On a public split every setting is trained with {few.seeds} seeds, and the chosen one "
-        f"with {few.final_seeds}.",
-        f"On ten splits every setting is trained on the first {many.screen_splits} and the best "
-        f"{many.screen} on all ten, split s with seed s; the best of these is chosen. On large "
-        f"graphs (Pubmed, Photo, Computers, Actor, Minesweeper, Tolokers) the numbers are "
-        f"{large.screen_splits} and {large.screen}"
-        f"{'; there the screen itself chooses.' if large.screen == 1 else '.'}",
-        f"On random splits the settings of the public split are trained on "
-        f"{few.random.splits} splits that nothing was chosen on.",
+        f"On a public split {seeds}.",
+        f"On ten splits, split s with seed s, {_each(plan, SPLITS, _of_ten)}.",
+        f"On random splits that nothing was chosen on, the settings of the public split are "
+        f"trained: {random}.",
     ]
 
 

@@ -6,7 +6,7 @@ import os
 
 from hoplite.files import atomic_write_text
 from hoplite.lab.linear.results import LinearTable
-from hoplite.lab.linear.view import Entry, Section, headline, sections, settings
+from hoplite.lab.linear.view import Entry, Section, coming, headline, sections, settings
 from hoplite.lab.report.findings import machine_line
 from hoplite.lab.report.text import code_span, grid, plain_text
 from hoplite.lab.results import Results
@@ -36,7 +36,8 @@ def markdown(table: LinearTable) -> str:
     parts = [
         "# The second table: linear graph convolutions",
         f"Written by {code_span(table.command)} on {plain_text(made.date or 'an unknown date')}; "
-        "do not edit. The same command goes on with what is missing.",
+        "do not edit.",
+        _coming(table),
         f"**{plain_text(headline(table))}**",
         plain_text(table.note),
         "\n".join(f"- {plain_text(line)}" for line in table.protocol),
@@ -55,13 +56,20 @@ def _facts(table: LinearTable, versions: str) -> list[str]:
         f"Versions: {plain_text(versions or 'unknown')}",
         QUOTED,
     ]
-    if table.missing:
-        lines.append(f"Still to come: {plural(table.missing, 'figure')}.")
-    if table.absent:
-        lines.append(
-            f"Left out, as their files were not given: {plain_text(', '.join(table.absent))}."
-        )
+    if table.left_out:
+        left = plain_text(", ".join(table.left_out))
+        lines.append(f"Left out, as no file of their graph was given: {left}.")
     return lines
+
+
+def _coming(table: LinearTable) -> str:
+    if not table.missing:
+        return ""
+    told = (
+        f"Still to come: {plural(table.missing, 'figure')}. {code_span(table.command)} continues."
+    )
+    lines = [f"- {plain_text(line)}" for line in coming(table)]
+    return "\n".join([f"**{told}**", *([""] if lines else []), *lines])
 
 
 def _section(table: LinearTable, section: Section) -> list[str]:
@@ -76,8 +84,8 @@ def _section(table: LinearTable, section: Section) -> list[str]:
     ]
     parts = [
         f"## {plain_text(section.title)}",
-        f"{plain_text(section.words)} {section.measure}; the best linear method in bold, those "
-        "that are not linear in italics.",
+        f"{plain_text(section.words)} {section.measure}; the best linear classifier in bold, "
+        "methods that are none in italics.",
         grid(columns, rows),
     ]
     differences = section.difference_rows()
@@ -107,7 +115,7 @@ def _chosen(table: LinearTable, found: list[Section]) -> list[str]:
             continue
         rows = [
             [plain_text(row.title), plain_text(column.title),
-             plain_text(settings(table, entry.figure)), _validation(entry)]
+             plain_text(settings(entry.figure)), _validation(entry)]
             for row, entries in section.rows
             for column, entry in zip(section.columns, entries, strict=True)
             if entry is not None

@@ -21,7 +21,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +58,7 @@ class Searched:
     seconds: Amount
     runs: Count
     diverged: Count
+    model: str = ""  # as the method names it; earlier versions do not tell
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,7 @@ class Choice:
     runs: Count
     diverged: Count
     seconds: Amount  # of processor time, of all searches
+    model: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ class Outcome:
     epochs: Amount
     ms_per_epoch: Amount | None
     seconds: Amount | None  # of a whole training
+    sizes: dict[str, Count] = field(default_factory=dict)  # of splits that were made; or not told
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,7 @@ class Cell:
     settings: tuple[Setting, ...]
     protocol: Protocol
     graphs: Path | None
+    unread: int = 0  # settings that are left out, as their graph has no file
 
     @property
     def name(self) -> str:
@@ -110,6 +114,10 @@ class Cell:
     def model(self) -> str:
         """The name of its model, which is then known in this process, too."""
         return find_model(self.method.model).name
+
+    def made_by(self, model: str) -> bool:
+        """Whether a file tells this model, or is of a time when files did not tell any."""
+        return model in ("", self.method.model)
 
     @functools.cached_property
     def keys(self) -> list[str]:
@@ -193,6 +201,7 @@ class Cell:
             runs=sum(one.runs for one in found),
             diverged=sum(one.diverged for one in found),
             seconds=sum(one.seconds for one in found),
+            model=self.method.model,
         )
 
 
@@ -225,6 +234,7 @@ class Search:
         keys = [cell.keys[i] for i in cell.wanted(folder, self.split)]
         seeds = cell.search_seeds(self.split)
         same = (found.hoplite, found.data, found.seeds) == (VERSION, cell.all_data, seeds)
+        same = same and cell.made_by(found.model)
         return found if same and {*keys} <= {*found.settings} else None
 
     def run(self, folder: Path) -> Searched:
@@ -255,6 +265,7 @@ class Search:
             seconds=seconds,
             runs=len(runs),
             diverged=sum(run.diverged for run in runs),
+            model=cell.method.model,
         )
         write_json(folder / f"{self.name}.json", found, indent=None)
         return found
@@ -263,14 +274,19 @@ class Search:
         """The ledger of settings that read the graph alike; what it has stays in it."""
         cell, reading = self.cell, group[0].reading
         seeds = cell.search_seeds(self.split)
-        text = repr((VERSION, sorted(reading.items()), cell.data(reading), seeds))
-        place = hashlib.sha256(text.encode()).hexdigest()[:8]
-        path = folder.parent / SEARCHES / f"{self.name}-{place}"
+        about = (VERSION, sorted(reading.items()), cell.data(reading), seeds)
+        path = self._place(folder, about)  # where earlier versions kept that of any model
+        if not (path / SETTINGS).is_file() or Ledger.read(path).settings.model != cell.model:
+            path = self._place(folder, (*about, cell.method.model))
         options = [setting.options for setting in group]
         if (path / SETTINGS).is_file():
             options = [*Ledger.read(path).settings.configurations, *options]
         graph = cell.graph(reading, self.split)
         return run_search(graph, cell.model, options, path, seeds=seeds, protocol="validation")
+
+    def _place(self, folder: Path, about: tuple[Any, ...]) -> Path:
+        place = hashlib.sha256(repr(about).encode()).hexdigest()[:8]
+        return folder.parent / SEARCHES / f"{self.name}-{place}"
 
 
 @dataclass(frozen=True)
@@ -302,7 +318,9 @@ class Test:
         before = (found.choice.hoplite, found.choice.data, found.choice.reading, found.config)
         after = (choice.hoplite, choice.data, choice.reading, self.config(choice))
         pairs = list(zip(found.splits, found.seeds, strict=True))
-        return found if before == after and pairs == self.pairs() else None
+        same = before == after and pairs == self.pairs()
+        same = same and self.cell.made_by(found.choice.model) and found.sizes in ({}, self.sizes())
+        return found if same else None
 
     def choice(self, folder: Path) -> Choice:
         return self.cell.choose(folder)
@@ -315,6 +333,10 @@ class Test:
         if self.cell.one_split:
             return [(0, seed) for seed in range(self.cell.protocol.final_seeds)]
         return [(split, split) for split in range(self.cell.problem.splits)]
+
+    def sizes(self) -> dict[str, int]:
+        """Of the splits, if they are made here."""
+        return {}
 
     def graph(self, reading: dict[str, Any], split: int) -> Graph:
         return self.cell.graph(reading, split)
@@ -346,6 +368,7 @@ class Test:
             epochs=float(np.mean(epochs)) if epochs else 0.0,
             ms_per_epoch=1000 * sum(times) / sum(epochs) if times else None,
             seconds=float(np.mean(times)) if times else None,
+            sizes=self.sizes(),
         )
         write_json(folder / f"{self.name}.json", found)
         return found
@@ -378,11 +401,12 @@ class OnRandomSplits(Again):
     def pairs(self) -> list[tuple[int, int]]:
         return [(s, s) for s in range(self.cell.protocol.random.splits)]
 
+    def sizes(self) -> dict[str, int]:
+        return self.cell.protocol.random.sizes()
+
     def graph(self, reading: dict[str, Any], split: int) -> Graph:
-        made = self.cell.protocol.random
         graph = self.cell.graph(reading, 0)
-        sizes = {"per_class": made.per_class, "val": made.val, "test": made.test}
-        return graph.with_split(random_split(graph.labels, split, **sizes))
+        return graph.with_split(random_split(graph.labels, split, **self.sizes()))
 
 
 Task = Search | Test
