@@ -69,29 +69,22 @@ class Adam:
                 # the C++ core goes through all of them as through one list of numbers
                 listed = all(tensor.is_contiguous() for tensor in (value, mean, square))
                 update = self._by_core if listed and uses_native(value) else self._by_torch
-                lr, decay = self._rates[name]
-                update(gradient.contiguous(), value, mean, square, lr, decay)
+                update(gradient.contiguous(), value, mean, square, self._rates[name])
 
     def keep(self, weights: Weights, runs: Tensor) -> None:
         self._weights = learned(weights)
-        self._rates = {name: rates[:, runs] for name, rates in self._rates.items()}
+        self._rates = {name: rates[:, runs].contiguous() for name, rates in self._rates.items()}
         self._mean = {name: value[runs] for name, value in self._mean.items()}
         self._square = {name: value[runs] for name, value in self._square.items()}
 
     def _by_core(
-        self,
-        gradient: Tensor,
-        value: Tensor,
-        mean: Tensor,
-        square: Tensor,
-        lr: Tensor,
-        decay: Tensor,
+        self, gradient: Tensor, value: Tensor, mean: Tensor, square: Tensor, rates: Tensor
     ) -> None:
         assert native is not None  # uses_native said so
         runs = value.shape[0]
         if not runs:
             return
-        tensors = (gradient, value, mean, square, lr, decay)
+        tensors = (gradient, value, mean, square, *rates)  # each of the rates is a row
         native.adam(
             value.dtype == torch.float32,
             runs,
@@ -102,16 +95,10 @@ class Adam:
         )
 
     def _by_torch(
-        self,
-        gradient: Tensor,
-        value: Tensor,
-        mean: Tensor,
-        square: Tensor,
-        lr: Tensor,
-        decay: Tensor,
+        self, gradient: Tensor, value: Tensor, mean: Tensor, square: Tensor, rates: Tensor
     ) -> None:
         per_run = (-1, *[1] * (value.dim() - 1))  # (R,) -> (R, 1, ..., 1)
-        lr, decay = (rates.to(value.dtype).view(per_run) for rates in (lr, decay))
+        lr, decay = (rate.view(per_run) for rate in rates.to(value.dtype))
         gradient = torch.addcmul(gradient, decay, value)
         mean.lerp_(gradient, 0.1)
         square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
