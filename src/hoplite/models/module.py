@@ -111,7 +111,8 @@ class ModuleModel(Model):
                 module, own | state, (whole.features, whole.edge_index), given
             )
         self._check(found, len(whole.features))
-        if dropout is not None and torch.is_grad_enabled() and not found.requires_grad:
+        learns = torch.is_grad_enabled() and any(value.requires_grad for value in own.values())
+        if learns and dropout is not None and not found.requires_grad:
             raise ConfigError(
                 f"the outputs of {self.title} have no gradient, so nothing can be learned; let its "
                 "forward neither detach them nor run under no_grad."
