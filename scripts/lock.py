@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LOCK = ROOT / "constraints.txt"
-EXTRAS = ("test", "dev", "lab")
+EXTRAS = ("test", "dev")
 BUILD_TOOLS = ("scikit-build-core", "nanobind", "cmake", "ninja")  # the build is not isolated
 APART = re.compile(r"^(torch|triton|cuda-\w+|nvidia-[\w-]+)==.*(\n +.*)*\n", re.MULTILINE)
 HEAD = "# Written by `python scripts/lock.py`.\n"

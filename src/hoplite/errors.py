@@ -50,14 +50,14 @@ class HopliteWarning(UserWarning):
 def require_extra(extra: str, what: str, *modules: str) -> None:
     """HopliteError unless the ``modules`` that ``what`` needs are installed: those of an extra.
 
-    >>> require_extra("lab", "a page", "no_such_module")
+    >>> require_extra("lab", "a page", "no_module")
     Traceback (most recent call last):
-    hoplite.errors.HopliteError: a page needs no_such_module; run `pip install "hoplite[lab]"`.
+    hoplite.errors.HopliteError: a page needs no_module; run `pip install "hoplite-graph[lab]"`.
     """
     missing = [name for name in modules if find_spec(name) is None]
     if missing:
         names = " and ".join(missing)
-        raise HopliteError(f'{what} needs {names}; run `pip install "hoplite[{extra}]"`.')
+        raise HopliteError(f'{what} needs {names}; run `pip install "hoplite-graph[{extra}]"`.')
 
 
 _SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")

@@ -7,7 +7,7 @@ import hashlib
 from importlib import metadata
 from pathlib import Path
 
-VERSION = metadata.version("hoplite")
+VERSION = metadata.version("hoplite-graph")
 
 
 @functools.cache

@@ -130,5 +130,5 @@ def test_what_needs_it_says_so(without, command: str, code: int, names: str) -> 
     found, out, err, _ = without[command]
     assert (found, out) == (code, "")
     sentence = " ".join(err.split())
-    assert f'needs {names}; run `pip install "hoplite[lab]"`.' in sentence
+    assert f'needs {names}; run `pip install "hoplite-graph[lab]"`.' in sentence
     assert sentence.count(".") == 1

@@ -176,7 +176,7 @@ def test_without_pytorch_geometric(graphs, tmp_path, monkeypatch):
     graph = graphs(dtype=np.float32)
     folder = train(graph, "gat", hidden=4, epochs=1).model.save(tmp_path / "m")
     monkeypatch.setattr("hoplite.peers.find", lambda module: None)
-    sentence = r'gat needs PyTorch Geometric; run `pip install "hoplite\[lab\]"`'
+    sentence = r'gat needs PyTorch Geometric; run `pip install "hoplite-graph\[lab\]"`'
     with pytest.raises(ConfigError, match=sentence):
         train(graph, "gat", hidden=4, epochs=1)
     model = TrainedModel.load(folder)  # reading it is possible, using it is not

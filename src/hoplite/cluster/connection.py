@@ -83,7 +83,7 @@ def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator
     count = _local_size(where)
     if importlib.util.find_spec("distributed") is None:
         raise ConfigError(
-            "cluster needs Dask, which is not installed; pip install 'hoplite[cluster]'."
+            "cluster needs Dask, which is not installed; pip install 'hoplite-graph[cluster]'."
         )
     with contextlib.ExitStack() as stack:
         warm_up(where)
@@ -264,7 +264,7 @@ def _started(count: int) -> Iterator[_LocalWorkers]:
     except ImportError as error:
         raise ConfigError(
             "cluster local:N needs cryptography, which is not installed; "
-            "pip install 'hoplite[cluster]'."
+            "pip install 'hoplite-graph[cluster]'."
         ) from error
     with (
         tempfile.TemporaryDirectory(prefix="hoplite-", ignore_cleanup_errors=True) as scratch,

@@ -5,5 +5,5 @@
     bench       Hoplite and its peers, measured in turn
     pyg         networks of PyTorch Geometric, to be searched as any model
 
-Its libraries come with ``pip install "hoplite[lab]"``; the rest of Hoplite does without them.
+Its libraries come with ``pip install "hoplite-graph[lab]"``; the rest of Hoplite does without them.
 """

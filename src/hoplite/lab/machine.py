@@ -15,8 +15,9 @@ import torch
 
 from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
 from hoplite.propagation.backend import native
+from hoplite.version import VERSION
 
-PACKAGES = ("hoplite", "torch", "numpy", "scipy", "torch_geometric", "dgl")
+PACKAGES = ("torch", "numpy", "scipy", "torch_geometric", "dgl")
 TRIAD_FLOATS = 2**25  # 128 MiB an array: far larger than the caches
 QUIET = 0.1  # others may use this share of the CPU before times mean little
 
@@ -93,7 +94,7 @@ def triad_bandwidth(threads: int, floats: int = TRIAD_FLOATS) -> float:
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    found = {"hoplite": VERSION}
     for package in PACKAGES:
         try:
             found[package] = version(package)

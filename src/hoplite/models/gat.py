@@ -92,7 +92,9 @@ class GAT(Model):
 
         nn = find("torch_geometric.nn")
         if nn is None:
-            raise ConfigError('gat needs PyTorch Geometric; run `pip install "hoplite[lab]"`.')
+            raise ConfigError(
+                'gat needs PyTorch Geometric; run `pip install "hoplite-graph[lab]"`.'
+            )
         with torch.device("meta"):  # so that nothing is drawn from torch's own generator
             first = nn.GATConv(1, self.config.hidden, self.config.heads, add_self_loops=False)
             second = nn.GATConv(1, self.num_classes, bias=False, add_self_loops=False)
