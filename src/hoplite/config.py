@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, check_choice
+from hoplite.errors import ConfigError, HopliteWarning, check_choice
 
 OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
@@ -282,6 +283,33 @@ class TrainingConfig(Checked):
                     f"{name} is {getattr(self, name)!r}, which validation nodes choose, but there "
                     f"are none; {give}, or leave it out."
                 )
+
+    def warn_of_nothing(self) -> None:
+        """Say which settings have no effect, as another one that they need is not given.
+
+        A grid may hold them for its other cells; a single training should not.
+
+        >>> with warnings.catch_warnings(record=True, action="always") as said:
+        ...     TrainingConfig(sharpen=0.2).warn_of_nothing()
+        >>> str(said[0].message)
+        'sharpen is 0.2, which does nothing without consistency; give consistency, such as 1.'
+        """
+        if not self.consistency:
+            for name in ("sharpen", "confidence"):
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    warnings.warn(
+                        f"{name} is {getattr(self, name):g}, which does nothing without "
+                        "consistency; give consistency, such as 1.",
+                        HopliteWarning,
+                        stacklevel=3,
+                    )
+        if self.draws > 1 and not self.drops:
+            warnings.warn(
+                f"draws is {self.draws}, but nothing is dropped, so that all draws are the same; "
+                "give dropout, drop_nodes or output_dropout.",
+                HopliteWarning,
+                stacklevel=3,
+            )
 
     def on(self, dataset: str) -> TrainingConfig:
         """The settings with what ``tie`` means for the dataset of this name.
