@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hoplite.cli.completion import BENCHMARKS, offered
 from hoplite.cli.console import (
     JsonOption,
     print_json,
@@ -31,8 +32,8 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Run this one (repeatable): spmm, spmm-reddit, scaling, epoch, many, hyper, grid, "
-            "large-hops, large-store, large-budget, large-train, large-update, large-cost.",
+            help=f"Run this one (repeatable): {', '.join(BENCHMARKS)}.",
+            autocompletion=offered(BENCHMARKS),
         ),
     ] = None,
     large: Annotated[
@@ -61,9 +62,10 @@ def bench(
                 f"--out {out} cannot be a file there; give one in an existing folder."
             )
     # only now: importing torch takes a second
-    from hoplite.lab.bench.suite import BENCHMARKS, LARGE, markdown, run_suite
+    from hoplite.lab.bench.suite import BENCHMARKS as USUAL
+    from hoplite.lab.bench.suite import LARGE, markdown, run_suite
 
-    available = LARGE if large else (*BENCHMARKS, *LARGE) if only else BENCHMARKS
+    available = LARGE if large else (*USUAL, *LARGE) if only else USUAL
     with steps_bar("bench") as progress:
         result = run_suite(quick, only or (), threads, progress, available)
     command = _command(large, quick, only or [], threads, out)

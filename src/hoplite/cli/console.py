@@ -26,6 +26,7 @@ from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from hoplite.cli.completion import some_dataset
 from hoplite.config import TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteWarning, check_choice
 from hoplite.json_files import without_nan
@@ -41,7 +42,8 @@ DatasetArgument = Annotated[
     typer.Argument(
         help="A name (see `hoplite datasets`), or the path of a folder with node and edge tables, "
         "of Planetoid files, of a .npz, .graphml or .mtx file or a list of edges, or of a hop "
-        "store (see `hoplite propagate`)."
+        "store (see `hoplite propagate`).",
+        autocompletion=some_dataset,
     ),
 ]
 SplitSeedOption = Annotated[

@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 
+from hoplite.cli.completion import PROBLEMS, offered
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
 from hoplite.errors import HopliteError, check_choice, plural, require_extra
 from hoplite.files import read_regular
 
+TABLES = ("paper", "linear")
 MOST_NOTES = 1 << 24  # bytes
 
 
@@ -27,6 +29,7 @@ def reproduce(
         typer.Option(
             metavar="paper|linear",
             help="The paper's experiments, or every linear model on many graphs.",
+            autocompletion=offered(TABLES),
         ),
     ] = "paper",
     graphs: Annotated[
@@ -45,6 +48,7 @@ def reproduce(
             metavar="NAME",
             help="Only cora, citeseer or pubmed, or another dataset, problem or group of --table "
             "linear (repeatable).",
+            autocompletion=offered(PROBLEMS),
         ),
     ] = None,
     model: Annotated[
@@ -75,7 +79,7 @@ def reproduce(
     hours of processor time and may be interrupted: the same command goes on. So does --table
     linear, which writes linear.json, LINEAR.md and report.html.
     """
-    check_choice("table", table, ("paper", "linear"))
+    check_choice("table", table, TABLES)
     if table == "linear":
         if quick or comparison or seeds != 5 or notes is not None:
             raise HopliteError(

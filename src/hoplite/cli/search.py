@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hoplite.cli.completion import GRIDS, PROTOCOLS, offered
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -45,14 +46,16 @@ def search(
         str | None,
         typer.Option(
             help="paper, reduced, quick, published, usual, or a TOML file of your own "
-            "(docs/search.md).  [default: usual, or paper for its datasets]"
+            "(docs/search.md).  [default: usual, or paper for its datasets]",
+            autocompletion=offered(GRIDS),
         ),
     ] = None,
     protocol: Annotated[
         str,
         typer.Option(
             help="validation: the test set is read once, for the chosen one. "
-            "test: the paper's appendix, biased."
+            "test: the paper's appendix, biased.",
+            autocompletion=offered(PROTOCOLS),
         ),
     ] = "validation",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 5,
