@@ -68,7 +68,7 @@ def test_the_other_shells_are_answered_in_their_ways():
     assert offered("hoplite train cor", "zsh") == """_arguments '*: :(("cora"))'\n"""
     assert offered("hoplite train ./", "zsh") == "_files\n"
     assert "--task\tWhat the labels are" in offered("hoplite train --tas", "fish")
-    assert offered("hoplite tra", "fish") == f"train\t{SUMMARIES['train']}\n"
+    assert offered("hoplite tra", "fish").startswith("train\tTrain a model on DATASET")
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
