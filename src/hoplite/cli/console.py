@@ -113,13 +113,6 @@ def _write(text: str, stream: TextIO) -> None:
     stream.flush()
 
 
-def check_page(out: Path) -> None:
-    """Raise ConfigError unless ``out`` can be an HTML page, before any work is done for it."""
-    check_choice("the ending of --out", out.suffix.lower(), [".html", ".htm"])
-    if not out.absolute().parent.is_dir() or out.is_dir():
-        raise ConfigError(f"--out {out} cannot be a file there; give one in an existing folder.")
-
-
 def check_table(option: str, out: Path, dataset: str) -> None:
     """Raise ConfigError unless ``out`` can be a table, and replaces no file of the dataset."""
     check_choice(f"the ending of {option}", out.suffix.lower(), TABLE_FORMATS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,8 +23,11 @@ from hoplite.cli.console import (
     print_table,
     search_bar,
 )
+from hoplite.cli.defaults import python_default
+from hoplite.cli.outputs import check_new, digest
 from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
 from hoplite.errors import plural
+from hoplite.json_files import read_json, write_json
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.selection import SearchResult
@@ -32,6 +35,7 @@ if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.tasks import Metric
 
 LARGE = 1000  # figures in units of the labels may be of any size
+EXPORTED = "export.json"
 SHOWN = 5  # configurations in the table of the best
 
 
@@ -64,7 +68,11 @@ def search(
     ] = None,
     sample_seed: Annotated[int, typer.Option(min=0, help="Seed of that draw.")] = 0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; one per core if not given.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes; one per core if not given." + python_default("search", "workers"),
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -75,6 +83,10 @@ def search(
     export: Annotated[
         Path | None, typer.Option(help="Write every run to FILE.csv or FILE.parquet.")
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace --export if this search did not write it."),
+    ] = False,
     split_seed: SplitSeedOption = 0,
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
@@ -94,6 +106,7 @@ def search(
     """
     if export is not None:
         check_table("--export", export, dataset)
+        check_new(export, overwrite=overwrite, own=lambda path: digest(path) in _exported(out))
     tables = table_options(settings)
     fixed = {name: value for name, value in settings.items() if value is not None}
     workers = workers or os.cpu_count() or 1
@@ -144,6 +157,7 @@ def search(
         places["saved"] = str(result.save_model())
     if export is not None:
         write_table(result.table(), export)
+        write_json(out / EXPORTED, Exported(digest(export)))
         places["export"] = str(export)
     if json:
         print_json(asdict(summary) | places)
@@ -152,6 +166,20 @@ def search(
     titles = {"command": "Again", "out": "Ledger", "saved": "Model", "export": "Runs"}
     for name, place in places.items():
         print_line(f"{titles[name]}: {place}")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What the search wrote last with --export, so that it may write it again."""
+
+    sha256: str
+
+
+def _exported(out: Path) -> list[str]:
+    try:
+        return [read_json(out / EXPORTED, Exported).sha256]
+    except (OSError, ValueError):  # there is none, or it is damaged: then nothing is its own
+        return []
 
 
 def _print(result: SearchResult, summary: Summary) -> None:
