@@ -217,10 +217,10 @@ def _folders() -> dict[str, Path]:
 
 def _free(path: Path) -> dict[str, Any]:
     try:
-        free = shutil.disk_usage(path).free
+        told, free = str(path.absolute()), shutil.disk_usage(path).free
     except OSError:  # the working folder may be gone
-        free = None
-    return {"path": str(path.absolute()), "free": free, "writable": os.access(path, os.W_OK)}
+        told, free = str(path), None
+    return {"path": told, "free": free, "writable": os.access(path, os.W_OK)}
 
 
 def _data() -> dict[str, Any]:
