@@ -45,14 +45,16 @@ def setting(
     *,
     store: str = "",
     late: bool = False,
+    choices: Iterable[str] = (),
 ) -> Any:
     """A field of :class:`Checked`.
 
     ``check`` takes the name and a value, and gives the value as it is kept or raises ConfigError;
     ``store`` says what the default is where hop features come from a store, if it is another one;
-    ``late``, that ledgers of searches exist that do not name it, so they leave out its default.
+    ``late``, that ledgers of searches exist that do not name it, so they leave out its default;
+    ``choices``, the texts that it may be, for shells that complete them.
     """
-    about = {"help": help, "check": check, "store": store, "late": late}
+    about = {"help": help, "check": check, "store": store, "late": late, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata=about)
 
 
@@ -84,7 +86,7 @@ def choice_setting(
     def check(name: str, value: Any) -> str:
         return check_choice(name, value, names)
 
-    return setting(default, help, check, store=store, late=late)
+    return setting(default, help, check, store=store, late=late, choices=names)
 
 
 def flag_setting(default: bool, help: str, *, late: bool = False) -> Any:
@@ -234,6 +236,7 @@ class TrainingConfig(Checked):
         "Weights of classes in the loss: balanced, or NAME=WEIGHT,...",
         check_class_weight,
         late=True,
+        choices=("none", "balanced"),
     )
     threshold: str = choice_setting(
         "half",

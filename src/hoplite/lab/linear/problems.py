@@ -22,8 +22,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.dataset_names import EMBEDDED
 from hoplite.datasets import load
-from hoplite.datasets.load import EMBEDDED
 from hoplite.datasets.masks_npz import MATRIX_OPTIONS
 from hoplite.datasets.splits import even_split, stratified_split
 from hoplite.errors import ConfigError, check_choice
