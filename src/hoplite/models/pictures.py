@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hoplite.node_data import NodeData
 
 ALL = "all"  # every node with a label
+WORDS = {"train": "training", "val": "validation"}
 
 
 def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
@@ -75,7 +76,7 @@ def evaluated(model: TrainedModel, data: NodeData, nodes: Any) -> tuple[Evaluati
     if isinstance(nodes, str):
         check_choice("nodes", nodes, (*PARTS, ALL))
         chosen = np.arange(len(labels)) if nodes == ALL else getattr(data.split, nodes)
-        known = "labelled" if nodes == ALL else nodes
+        known = "labelled" if nodes == ALL else WORDS.get(nodes, nodes)
     else:
         chosen = as_node_indices(nodes, "nodes")
         if chosen.size and chosen.max() >= len(labels):

@@ -14,7 +14,7 @@ from hoplite.config import MOST_SEED, TrainingConfig, check_number
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice
 from hoplite.labels import AUTO
 from hoplite.models import ModelConfig, build_model, find_model, split_options
-from hoplite.models.pictures import check_exclusive, confusion_figure, reliability_figure
+from hoplite.models.pictures import WORDS, check_exclusive, confusion_figure, reliability_figure
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.preparation import TableOptions
@@ -254,7 +254,7 @@ class TrainingResult:
                 "'test'."
             )
         count = len(self.best_run.outputs[part][0])
-        return found, self.model.class_names, f"{count:,} {part} nodes"
+        return found, self.model.class_names, f"{count:,} {WORDS.get(part, part)} nodes"
 
     @property
     def ms_per_epoch(self) -> float:
