@@ -10,6 +10,7 @@ from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.filters import RESPONSE_POINTS, frequency_response
 from hoplite.graph import PARTS, Graph
 from hoplite.graph_checks import as_node_indices
+from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of
 from hoplite.operators import find_operator
 from hoplite.plots.base import Drawing, finite, safe, stroke_of
 from hoplite.plots.confusion import confusion
@@ -123,13 +124,11 @@ def reliability_figure(found: Evaluation, who: str) -> Figure:
 def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
     """The classes of the nodes by the model's own numbers; -1 for those that it does not know."""
     names, labels = data.class_names, np.asarray(data.labels)
-    if not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
+    if kind_of(labels) is not CLASSES:
         raise GraphError(
             "the graph's labels are no classes, and the model was trained for classes; use its own "
             "graph, or graph.for_task('classification')."
         )
-    if all(name.isdigit() for name in names) or names == model.class_names:
-        return np.where(labels < model.num_classes, labels, -1)
-    place = {name: i for i, name in enumerate(model.class_names)}
-    own = np.array([place.get(name, -1) for name in names] + [-1])
-    return own[labels]
+    if names == tuple(map(str, range(len(names)))):  # the graph does not name its classes
+        return np.where(labels < model.num_classes, labels, UNKNOWN_LABEL)
+    return CLASSES.moved(labels, names, model.class_names)
