@@ -41,7 +41,7 @@ def graph_shown(graph: Graph) -> Shown:
 
 
 def _filled(graph: Graph) -> str:
-    if not sp.issparse(graph.features):
+    if not isinstance(graph.features, sp.csr_array):
         return ""
     cells = max(graph.num_nodes * graph.num_features, 1)
     return f", sparse: {100 * graph.features.nnz / cells:.2g} % are not 0"
