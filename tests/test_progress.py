@@ -1,5 +1,6 @@
 """progress=True: bars where there is a terminal, quiet elsewhere; and what the log tells."""
 
+import contextlib
 import io
 import logging
 import subprocess
@@ -19,34 +20,38 @@ def graph():
     return untidy()
 
 
+class Terminal(io.StringIO):
+    """What a terminal was sent."""
+
+    def isatty(self):
+        return True
+
+
 @pytest.fixture
 def terminal(monkeypatch):
-    """Standard error as a terminal, and what it was sent."""
-    out = io.StringIO()
-    out.isatty = lambda: True
-    monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "160")
-    return out
+    return Terminal()
 
 
-def test_training_searching_choosing_and_storing_have_bars(graph, terminal, tmp_path, capfd):
-    result = train(graph, "sgc", hops=1, epochs=5, progress=True)
-    assert "sgc, 1 seed" in terminal.getvalue()
-    assert "epoch 5" in terminal.getvalue()
+def test_training_searching_choosing_and_storing_have_bars(graph, terminal, tmp_path, capsys):
     (tmp_path / "mine.toml").write_text("[any]\nlr = [0.01, 0.1]\n")
     options = {"grid": tmp_path / "mine.toml", "seeds": 1, "epochs": 3, "hops": 1}
-    search(graph, "sgc", out=tmp_path / "found", progress=True, **options)
-    assert "2 of 2 runs done" in terminal.getvalue()
-    auto(graph, trials=2, seeds=1, progress=True)
-    assert "the chosen one" in terminal.getvalue()
-    store = propagate(graph, tmp_path / "store", hops=1, progress=True)
-    assert "hop 1" in terminal.getvalue()
-    predict_table(result.model, store, progress=True)
-    assert "predict" in terminal.getvalue()
-    flips(result.model, graph, graph.node_ids[3], progress=True)
+    with contextlib.redirect_stderr(terminal):  # pytest sets standard error after its fixtures
+        result = train(graph, "sgc", hops=1, epochs=5, progress=True)
+        assert "sgc, 1 seed" in terminal.getvalue()
+        assert "epoch 5" in terminal.getvalue()
+        search(graph, "sgc", out=tmp_path / "found", progress=True, **options)
+        assert "2 of 2 runs done" in terminal.getvalue()
+        auto(graph, trials=2, seeds=1, progress=True)
+        assert "the chosen one" in terminal.getvalue()
+        store = propagate(graph, tmp_path / "store", hops=1, progress=True)
+        assert "hop 1" in terminal.getvalue()
+        predict_table(result.model, store, progress=True)
+        assert "predict" in terminal.getvalue()
+        flips(result.model, graph, graph.node_ids[3], progress=True)
     assert "\u202e" not in terminal.getvalue()
-    assert capfd.readouterr().out == ""
+    assert capsys.readouterr().out == ""
 
 
 def test_nothing_is_told_unless_asked(graph, capfd, tmp_path):
@@ -82,10 +87,17 @@ def test_anything_else_is_refused(graph):
 
 
 def test_an_error_ends_the_bar(graph, terminal):
-    with pytest.raises(RuntimeError), watched(True, steps_bar, "work") as report:
-        report("half", 0.5)
-        raise RuntimeError
-    train(graph, "sgc", hops=1, epochs=1, progress=True)  # a live bar that was left would refuse
+    def work():
+        with watched(True, steps_bar, "work") as report:
+            report("half", 0.5)
+            raise RuntimeError
+
+    with contextlib.redirect_stderr(terminal):
+        with pytest.raises(RuntimeError):
+            work()
+        train(graph, "sgc", hops=1, epochs=1, progress=True)
+    assert "half" in terminal.getvalue()
+    assert terminal.getvalue().count("\x1b[?25h") == 2  # the cursor is shown again after each
 
 
 def test_the_log_tells_what_was_done(graph, caplog, tmp_path):

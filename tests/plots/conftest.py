@@ -15,7 +15,7 @@ NAMES = [
 
 
 def untidy(seed: int = 5, n: int = 140) -> Graph:
-    """Weights over magnitudes, isolated nodes, uneven classes, a scattered split, unknown labels."""
+    """Weights over magnitudes, isolated nodes, uneven classes, a scattered split, gaps."""
     rng = np.random.default_rng(seed)
     labels = rng.choice(4, n, p=[0.5, 0.3, 0.15, 0.05])
     labels[:4] = range(4)

@@ -43,7 +43,7 @@ def test_neighbourhood_and_classes(found):
     assert isinstance(found.plot("neighbourhood"), go.Figure)
     (bars,) = found.plot("classes").data
     assert sum(bars.x) == pytest.approx(100, abs=1e-3)
-    with pytest.raises(ConfigError, match="by is 'hop'.*Did you mean 'hops'"):
+    with pytest.raises(ConfigError, match=r"by is 'hop'.*Did you mean 'hops'"):
         found.plot("hop")
 
 

@@ -126,9 +126,10 @@ def test_a_result_draws_what_its_model_draws(graph, trained):
 
 def test_classes_in_another_order_are_found_by_name(graph, trained):
     order = np.array([2, 0, 3, 1])
+    labels = np.where(graph.labels < 0, -1, np.argsort(order)[graph.labels])
     swapped = Graph(
-        graph.adjacency, graph.features, np.where(graph.labels < 0, -1, np.argsort(order)[graph.labels]),
-        graph.split, [graph.class_names[c] for c in order], graph.feature_names, graph.node_ids,
+        graph.adjacency, graph.features, labels, graph.split,
+        [graph.class_names[c] for c in order], graph.feature_names, graph.node_ids,
     )  # fmt: skip
     found = trained["lgc"].model
     assert found.plot_confusion(swapped).data[0].text == found.plot_confusion(graph).data[0].text
@@ -136,7 +137,7 @@ def test_classes_in_another_order_are_found_by_name(graph, trained):
 
 def test_wrong_nodes_are_told(graph, trained):
     found = trained["lgc"].model
-    with pytest.raises(ConfigError, match="nodes is 'tset'.*Did you mean 'test'"):
+    with pytest.raises(ConfigError, match=r"nodes is 'tset'.*Did you mean 'test'"):
         found.plot_confusion(graph, "tset")
     with pytest.raises(GraphError, match="nodes has 900"):
         found.plot_confusion(graph, [900])
