@@ -35,6 +35,7 @@ def page(results: Results, *, mark: str = "") -> str:
     """
     plots = {
         "accuracy": figures.accuracy_figures(results),
+        "mistakes": figures.mistake_figures(results),
         "comparison": figures.comparison_figures(results),
         "curves": figures.curve_figures(results),
         "coefficients": figures.coefficient_figures(results),
