@@ -1,6 +1,6 @@
 """Build the sdist, from it the wheel, and use the wheel where there is no compiler: `make wheel`.
 
-python scripts/test_wheel.py            # writes results/wheel.json, which the README's sizes are from
+python scripts/test_wheel.py            # writes results/wheel.json and the README's sizes
 python scripts/test_wheel.py --json     # the same as one JSON object
 python scripts/test_wheel.py --core     # without the second environment, of hoplite-graph[all]
 
@@ -25,6 +25,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from hoplite.files import atomic_write_text
 from hoplite.json_files import write_json
 from hoplite.memory import show_bytes
 
@@ -228,6 +229,26 @@ def _hint(core: Environment, folder: Path) -> None:
         raise Failed(f"`hoplite reproduce` does not name its extra: {done.stderr[-500:]}")
 
 
+def sizes_for_readme(found: dict[str, Any]) -> str:
+    """What the README says of the sizes, from what was measured."""
+    core, full = (show_bytes(found[what]["bytes"]) for what in ("core", "all"))
+    torch = show_bytes(found["core"]["torch_bytes"])
+    return (
+        f"Measured by `make wheel` (torch {found['torch']}): the core with all that it needs "
+        f"takes {core},\nof which torch is {torch}; `hoplite-graph[all]` takes {full}. "
+        f"The wheel itself has {show_bytes(found['wheel_bytes'])}."
+    )
+
+
+def update_readme(found: dict[str, Any]) -> None:
+    """Put them between its marks."""
+    path = ROOT / "README.md"
+    begin, end = "<!-- sizes: results/wheel.json -->\n", "\n<!-- end of sizes -->"
+    before, rest = path.read_text(encoding="utf-8").split(begin)
+    after = rest.split(end, 1)[1]
+    atomic_write_text(path, f"{before}{begin}{sizes_for_readme(found)}{end}{after}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -256,6 +277,7 @@ def main() -> None:
             sys.exit(f"error: {error}")
     if not options.core:
         write_json(RESULTS, found)
+        update_readme(found)
     if options.json:
         print(json.dumps(found, indent=2))
         return

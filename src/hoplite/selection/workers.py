@@ -112,7 +112,9 @@ class _File:
         if hasattr(reduction, "DupFd"):
             return _handle, (reduction.DupFd(self._handle),)
         with mmap.mmap(self._handle, 0, access=mmap.ACCESS_READ) as content:
-            return _written, (bytes(content),)  # Windows: handles do not travel, what is in them does
+            return _written, (
+                bytes(content),
+            )  # Windows: handles do not travel, what is in them does
 
 
 def _handle(copy: Any) -> int:

@@ -1,0 +1,150 @@
+"""Systems that lack what Linux has: no POSIX, no C++ core, no extras. The core works."""
+
+import ast
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from multiprocessing import reduction
+from pathlib import Path
+
+import pytest
+
+from hoplite import files, processes
+from hoplite.selection import workers
+
+ROOT = Path(__file__).parent.parent
+POSIX = ("fcntl", "resource", "pwd", "grp", "termios", "multiprocessing.forkserver")
+EXTRAS = ("plotly", "jinja2", "torch_geometric", "pandas", "polars", "igraph", "networkx", "onnx")
+EXTRAS += ("distributed", "dask", "cryptography", "starlette", "uvicorn", "optuna")
+CORE = {"numpy", "scipy", "sklearn", "torch", "safetensors", "pyarrow", "typer", "rich"}
+CORE |= {"msgspec", "psutil", "filelock"}
+
+# What Windows lacks goes after torch and its like are imported, which look for themselves.
+WITHOUT_POSIX = """
+import os, signal, sys
+import torch, scipy.sparse, sklearn.base, pyarrow, filelock, multiprocessing, tempfile, subprocess
+import torch.distributed, torch.nn.parallel
+for name in ("SIGHUP", "SIGALRM", "setitimer", "ITIMER_REAL", "pthread_sigmask", "alarm"):
+    delattr(signal, name)
+for name in ("fork", "register_at_fork", "pwrite", "pread", "getuid", "sched_getaffinity",
+             "O_NONBLOCK", "O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC", "killpg", "mkfifo", "uname"):
+    delattr(os, name)
+"""
+BLOCKED = "import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
+COMMAND = "import sys, hoplite.__main__\nsys.argv[1:] = {words!r}\nhoplite.__main__.main()\n"
+
+
+def hoplite(prelude, *words, cwd):
+    code = prelude + COMMAND.format(words=[*words, "--json"])
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "prelude",
+    [
+        BLOCKED.format(names=(*POSIX, *EXTRAS)) + WITHOUT_POSIX,
+        BLOCKED.format(names=("hoplite._native",)),
+    ],
+    ids=["neither POSIX nor extras", "no C++ core"],
+)
+def test_train_predict_and_explain(prelude, tmp_path):
+    setting = ("--hops", "3", "--epochs", "30", "--seeds", "2", "--lr", "0.2")
+    trained = hoplite(prelude, "train", "cora", *setting, "--out", "model", cwd=tmp_path)
+    hoplite(prelude, "predict", "model", "cora", "--out", "labels.csv", cwd=tmp_path)
+    assert len((tmp_path / "labels.csv").read_text(encoding="utf-8").splitlines()) == 2709
+    why = hoplite(prelude, "explain", "model", "cora", "--node", "17", cwd=tmp_path)
+    usual = hoplite("", "train", "cora", *setting, "--out", "usual", cwd=tmp_path)
+    same = "validation_accuracy"
+    assert trained[same] == pytest.approx(usual[same], abs=0.02)
+    assert why
+
+
+def test_what_processes_train_on_travels_without_handles(monkeypatch, tmp_path):
+    """On Windows a file's handle means nothing in another process; nor is there a fork server."""
+    monkeypatch.delattr(reduction, "DupFd")
+    with (tmp_path / "task").open("w+b") as file:
+        file.write(b"the task")
+        file.flush()
+        sent = pickle.dumps(workers._File(file.fileno()))
+    handle = pickle.loads(sent)
+    try:
+        assert os.pread(handle, 100, 0) == b"the task"
+    finally:
+        os.close(handle)
+
+
+def test_signals_are_held_where_they_cannot_be_masked(monkeypatch):
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    heard = []
+    monkeypatch.setattr(processes, "ENDING", (signal.SIGUSR1,))
+    before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+    try:
+        with processes.births():
+            signal.raise_signal(signal.SIGUSR1)
+            assert heard == []
+        assert heard == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_file_is_closed_before_it_is_renamed_where_it_must_be(tmp_path, monkeypatch):
+    """Windows renames and removes no open file."""
+    monkeypatch.setattr(files, "RENAMES_OPEN_FILES", False)
+    opened = []
+
+    def refusing(method):
+        def checked(self, *arguments, **options):
+            assert all(file.closed for file in opened), "it is open"
+            return method(self, *arguments, **options)
+
+        return checked
+
+    monkeypatch.setattr(Path, "replace", refusing(Path.replace))
+    monkeypatch.setattr(Path, "unlink", refusing(Path.unlink))
+    target = tmp_path / "a.json"
+    for content in (b"old", b"new"):
+        with files.atomic_write(target) as file:
+            opened.append(file)
+            file.write(content)
+        assert target.read_bytes() == content
+
+    def fail():
+        with files.atomic_write(target) as file:
+            opened.append(file)
+            file.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert target.read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    with files.atomic_write(target) as first, files.atomic_write(target) as second:
+        opened.clear()  # two at once, each with a file of its own
+        assert first.name != second.name
+        first.write(b"first")
+        second.write(b"second")
+    assert target.read_bytes() == b"first"
+
+
+def test_what_is_imported_at_once_is_in_the_core():
+    """Outside of the lab, only what every install has is imported at a module's top."""
+    own = sys.stdlib_module_names | CORE | {"hoplite"}
+    for path in (ROOT / "src" / "hoplite").rglob("*.py"):
+        if "lab" in path.relative_to(ROOT / "src" / "hoplite").parts:
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                assert name.split(".")[0] in own, f"{path} imports {name}"
+                assert name not in POSIX, f"{path} imports {name}, which Windows has not"
