@@ -20,14 +20,8 @@ from hoplite.selection import workers
 ROOT = Path(__file__).parent.parent
 POSIX = ("fcntl", "resource", "pwd", "grp", "termios", "multiprocessing.forkserver")
 EXTRAS = ("plotly", "jinja2", "torch_geometric", "polars", "igraph", "networkx", "onnx")
-EXTRAS += (
-    "distributed",
-    "dask",
-    "cryptography",
-    "starlette",
-    "uvicorn",
-    "optuna",
-)  # not pandas: PyArrow takes the None for it
+# not pandas: PyArrow takes the None for it
+EXTRAS += ("distributed", "dask", "cryptography", "starlette", "uvicorn", "optuna")
 CORE = {"numpy", "scipy", "sklearn", "torch", "safetensors", "pyarrow", "typer", "rich"}
 CORE |= {"msgspec", "psutil", "filelock"}
 
