@@ -2,6 +2,7 @@
 # make test   creates the environment, installs Hoplite, runs every test
 # make lint   formatting, lint and types
 # make sanitize   the kernels' tests and fuzzer with AddressSanitizer and UBSan
+# make wheel      sdist, wheel, and what the wheel does where there is no compiler (minutes)
 # make fuzz       random calls of the C++ core against NumPy (SECONDS=60, SEED=0)
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint sanitize fuzz clean browser
+.PHONY: run test lint sanitize wheel fuzz clean browser
 
 run: $(STAMP)
 	$(BIN)/hoplite reproduce --quick --out runs/quick
@@ -38,6 +39,9 @@ lint: $(STAMP)
 
 sanitize: $(STAMP)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/sanitize.py
+
+wheel: $(STAMP)
+	$(BIN)/python scripts/test_wheel.py
 
 SECONDS ?= 60
 SEED ?= 0
