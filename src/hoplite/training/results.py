@@ -6,7 +6,7 @@ import dataclasses
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from hoplite.config import MOST_SEED, TrainingConfig, check_number
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice
 from hoplite.labels import AUTO
 from hoplite.models import ModelConfig, build_model, find_model, split_options
+from hoplite.models.pictures import check_exclusive, confusion_figure, reliability_figure
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.preparation import TableOptions
@@ -24,6 +25,7 @@ from hoplite.tasks import LOSS, Evaluation, Task, task_of
 from hoplite.tasks.base import TITLES
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.loop import fit_runs
+from hoplite.training.pictures import history_figure
 from hoplite.training.refit import PROTOCOL, refit_runs
 from hoplite.training.runs import (
     NodeSet,
@@ -38,6 +40,9 @@ from hoplite.training.runs import (
 )
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, number, scored_run
 from hoplite.training.streamed import StoredPropagation
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 MOST_RUNS = 100_000
 CLEAR = 0.05  # a figure so much above the baseline's is no accident
@@ -54,8 +59,8 @@ class Spread(NamedTuple):
 class Figures:
     """What is told of the ``nodes`` ("test", or "val" without any) beside a score; None for NaN.
 
-    ``mean`` and ``std`` are over the runs; ``classes`` and ``confusion`` of the run with ``seed``,
-    which was chosen.
+    ``mean`` and ``std`` are over the runs; ``classes``, ``confusion`` and ``reliability`` of the
+    run with ``seed``, which was chosen.
     """
 
     nodes: str
@@ -65,6 +70,7 @@ class Figures:
     baseline: dict[str, float | None]
     classes: dict[str, dict[str, float | None]] = field(default_factory=dict)
     confusion: list[list[int]] | None = None
+    reliability: list[list[float]] = field(default_factory=list)  # earlier versions kept none
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,6 +137,7 @@ class TrainingResult:
             {name: number(value) for name, value in least.figures.items()},
             told.get("classes", {}),
             told.get("confusion"),
+            best.reliability,
         )
 
     def shortfall(self) -> str | None:
@@ -213,6 +220,41 @@ class TrainingResult:
             f"TrainingResult({self.model_config.model} on {self.graph.name}, {len(self.runs)} "
             f"runs{how}, {score.name.replace('_', ' ')}: validation {val}, test {test})"
         )
+
+    def plot_history(self) -> Figure:
+        """Loss and score of every run by epoch; the kept epoch and an early stop are marked.
+
+        It needs the extra ``plot``, as all pictures do.
+        """
+        return history_figure(self)
+
+    def plot_filter(self, *, density: bool = False) -> Figure:
+        """:meth:`TrainedModel.plot_filter` of the chosen model.
+
+        ``density``: with the density of the eigenvalues of the graph it was trained on.
+        """
+        return self.model.plot_filter(self.graph.in_memory() if density else None)
+
+    def plot_confusion(self, part: str = "test") -> Figure:
+        """Who the chosen model takes for whom, of the test (or "val") nodes."""
+        return confusion_figure(*self._judged(part))
+
+    def plot_reliability(self, part: str = "test") -> Figure:
+        """Whether the chosen model's probabilities are honest, of the test (or "val") nodes."""
+        found, _, who = self._judged(part)
+        return reliability_figure(found, who)
+
+    def _judged(self, part: str) -> tuple[Evaluation, tuple[str, ...], str]:
+        """The figures of ``part``, the names of the classes, and what its nodes are called."""
+        check_exclusive(self.task)
+        found = self.best_run.metrics(part)
+        if found is None:
+            raise GraphError(
+                f"there are no {part} nodes with a result to draw; name the other part, 'val' or "
+                "'test'."
+            )
+        count = len(self.best_run.outputs[part][0])
+        return found, self.model.class_names, f"{count:,} {part} nodes"
 
     @property
     def ms_per_epoch(self) -> float:

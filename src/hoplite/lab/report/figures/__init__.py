@@ -2,7 +2,7 @@
 
 from hoplite.lab.report.figures.base import Figure
 from hoplite.lab.report.figures.contributions import class_figure, contribution_figure
-from hoplite.lab.report.figures.neighbourhood import neighbourhood_figure, strongest
+from hoplite.lab.report.figures.neighbourhood import neighbourhood_figure
 from hoplite.lab.report.figures.results import (
     accuracy_figures,
     coefficient_figures,
@@ -23,5 +23,4 @@ __all__ = [
     "curves_note",
     "neighbourhood_figure",
     "spectrum_figures",
-    "strongest",
 ]
