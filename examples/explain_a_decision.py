@@ -34,16 +34,24 @@ people = pd.DataFrame(
         "job": jobs,
     }
 )
-links = pd.DataFrame({"source": people["id"][vouch[0]].values, "target": people["id"][vouch[1]].values})
+source, target = people["id"].to_numpy()[vouch]
+links = pd.DataFrame({"source": source, "target": target})
 graph = hoplite.Graph.from_frames(people, links)
 result = hoplite.train(graph, "lgc", hops=2, operator="adjacency", bias=True, dropout=0, epochs=200)
 print(result)
 print(f"the larger class for all: {result.baseline('test')['accuracy']:.1%}")
 
 # %%
+# Somebody is refused, and asks why.
+scores = result.model.predict_proba(graph)[:, result.model.class_names.index("pays")]
+node = min(graph.split.test, key=lambda node: abs(scores[node] - 0.35))
+person = graph.node_ids[node]
+print(f"{person} pays it back with a probability of {scores[node]:.0%}")
+
+# %%
 # What is explained is the lead of the predicted class over the other one: the difference of their
 # logits. Here are the hops, people and columns that give most to it.
-why = explain(result.model, graph, "p7")
+why = explain(result.model, graph, person)
 print(why)
 
 # %%
@@ -59,7 +67,14 @@ for change in why.changes().found:
 
 # %%
 # or a link, or a neighbour, that was not there. Every removal is computed, not estimated.
-print(flips(result.model, graph, "p7"))
+found = flips(result.model, graph, person)
+for edge in found.edges.found[:3]:
+    print(f"without the link {edge.source.id} - {edge.target.id}: {edge.becomes}")
+for node in found.nodes.found[:3]:
+    print(f"without {node.node.id}: {node.becomes}")
+print(
+    f"{found.edges.checked} of {found.edges.of} links and {found.nodes.checked} people were tried"
+)
 
 # %%
 # The same as a picture:

@@ -24,6 +24,14 @@ for name, result in (("as trained", plain), ("calibrated", honest)):
     )
 
 # %%
+# Of the nodes that got a probability, how many are right? Before,
+plain.plot_reliability()
+
+# %%
+# and after:
+honest.plot_reliability()
+
+# %%
 # Sets by split conformal prediction. The promise is a probability over draws of validation nodes:
 # with 500 of them 90 % are 90 % give or take 1.3.
 model, test = honest.model, graph.split.test
@@ -31,7 +39,9 @@ truth = graph.labels[test]
 for coverage in (0.8, 0.9, 0.95):
     sets = model.prediction_sets(graph, coverage)[test]
     covered = sets[range(len(test)), truth].mean()
-    print(f"asked {coverage:.0%}: covered {covered:.1%}, {sets.sum(axis=1).mean():.2f} classes in a set")
+    print(
+        f"asked {coverage:.0%}: covered {covered:.1%}, {sets.sum(axis=1).mean():.2f} classes in a set"
+    )
 
 # %%
 # A node where the model is sure, and one where it is not:

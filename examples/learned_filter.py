@@ -18,11 +18,16 @@ models = {
     "personalised PageRank": hoplite.train(graph, "ppr", hops=10, alpha=0.1).model,
     "LGC, learned": hoplite.train(graph, "lgc", hops=10, lr=0.2).model,
 }
-print("what LGC learned:", models["LGC, learned"].coefficients_.round(2))
+lgc = models["LGC, learned"]
+print("what LGC learned:", lgc.coefficients_.round(2))
 
 # %%
-# The responses, each divided by its value at 1, and in grey where the eigenvalues of Cora are: a
-# filter matters only there.
+# (If all of them are negative, so is the map behind them: only their product counts.)
+lgc.plot_filter()
+
+# %%
+# Beside two filters that are fixed: the responses, each divided by its value at 1, and in grey where the
+# eigenvalues of Cora are, since a filter matters only there.
 eigenvalues, density = hoplite.spectral_density(graph)
 figure = go.Figure()
 figure.add_scatter(
@@ -36,6 +41,7 @@ for name, model in models.items():
     response = hoplite.frequency_response(model, eigenvalues)
     figure.add_scatter(x=eigenvalues, y=response / response[-1], name=name)
 figure.update_layout(xaxis_title="eigenvalue: rough to smooth", yaxis_title="response")
+figure
 
 # %%
 # All of them keep what is smooth: papers cite papers of their own field. How much of the rough half
@@ -46,7 +52,6 @@ for name, model in models.items():
 
 # %%
 # The filter is what the model computes: the coefficients, evaluated by hand, are the response.
-lgc = models["LGC, learned"]
 by_hand = np.polynomial.polynomial.polyval(eigenvalues, lgc.coefficients_)
 difference = np.abs(by_hand - hoplite.frequency_response(lgc, eigenvalues)).max()
 print(f"largest difference to the polynomial by hand: {difference:.0e}")

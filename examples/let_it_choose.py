@@ -26,6 +26,12 @@ for one in found.tried:
 for name, one in best.items():
     print(f"{name}: {one.val:.1%} validation, came to rung {one.rung}")
 
+figure = go.Figure()
+figure.add_bar(x=[one.val for one in best.values()], y=list(best), orientation="h")
+figure.update_layout(xaxis_title="validation accuracy", xaxis_tickformat=".0%")
+figure.update_yaxes(autorange="reversed")
+figure
+
 # %%
 # A budget depends on the machine, a number of trials does not: this repeats the choice anywhere.
 print(f'hoplite.auto("citeseer", trials="{found.trials}")')

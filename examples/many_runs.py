@@ -12,8 +12,6 @@ import tempfile
 import time
 from pathlib import Path
 
-import plotly.graph_objects as go
-
 import hoplite
 from hoplite import ModelConfig, TrainingConfig
 from hoplite.models import build_model
@@ -45,7 +43,9 @@ print(f"{len(runs)} runs at once: {at_once:.1f} s; one by one about {one_by_one:
 # %%
 # The same runs, alone and together:
 for one, same in list(zip(alone, together, strict=False))[:2]:
-    print(f"best validation accuracy {one.best('val_accuracy'):.4f} {same.best('val_accuracy'):.4f}")
+    print(
+        f"best validation accuracy {one.best('val_accuracy'):.4f} {same.best('val_accuracy'):.4f}"
+    )
 
 # %%
 # ``hoplite.search`` does this for a grid from a file, in as many processes as there are cores, and
@@ -59,3 +59,7 @@ with tempfile.TemporaryDirectory() as folder:
     )
 print({name: found.best.options[name] for name in ("hops", "lr", "weight_decay")})
 print(f"validation {found.best.val_mean:.1%}, test {found.test_accuracy:.1%}")
+
+# %%
+# All twelve settings, by their validation accuracy:
+found.plot()

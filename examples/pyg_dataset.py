@@ -32,6 +32,7 @@ print(data)
 # %%
 result = hoplite.train(data, "lgc", hops=10, lr=0.2, epochs=epochs, seeds=3)
 print(result)
+result.plot_history()
 
 
 # %%
@@ -51,7 +52,7 @@ class Sage(torch.nn.Module):
 network = hoplite.train(data, Sage, hidden_channels=16, lr=0.01, epochs=epochs // 2, seeds=1)
 for name, one in (("LGC", result), ("GraphSAGE", network)):
     weights = sum(value.numel() for value in one.model.weights.values())
-    print(f"{name}: test {one.test_accuracy:.1%}, {one.ms_per_epoch:.1f} ms an epoch, {weights:,} weights")
+    print(f"{name}: test {one.test_accuracy:.1%}, {weights:,} weights")
 
 # %%
 # Back again: the trained map is a ``torch.nn.Linear`` on the hop features.

@@ -31,3 +31,6 @@ for name, result in (("labelled nodes alone", usual), ("and the others", consist
 # The price is time: every step looks at all nodes, three times.
 for name, result in (("labelled nodes alone", usual), ("and the others", consistent)):
     print(f"{name}: {result.ms_per_epoch:.1f} ms an epoch")
+
+# %%
+consistent.plot_history()
