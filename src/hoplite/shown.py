@@ -15,6 +15,7 @@ from typing import Any
 from hoplite.printable import printable
 
 LONGEST = 80  # characters of a name in a sentence or a table
+FACT = 300  # characters of a fact
 MOST_ROWS = 12  # of a table; what follows is counted
 
 
@@ -65,19 +66,19 @@ class Shown:
 
     def text(self) -> str:
         """Plain text, in columns."""
-        lines = [_cell(self.title)]
-        lines += _aligned([[name, _cell(value)] for name, value in self.facts.items()], left=2)
+        lines = [printable(self.title)]
+        lines += _aligned([[name, _fact(value)] for name, value in self.facts.items()], left=2)
         for table in self.tables:
             lines += [f"  {_cell(table.title)}"] if table.title else []
             lines += _aligned([[_cell(c) for c in table.columns], *table.cut], left=1)
-        return "\n".join([*lines, *(f"  {_cell(note)}" for note in self.notes)])
+        return "\n".join([*lines, *(f"  {printable(note)}" for note in self.notes)])
 
     def html(self) -> str:
         """A piece of HTML without colours of its own, for light and dark pages alike."""
-        parts = [f"<strong>{_escaped(self.title)}</strong>"]
+        parts = [f"<strong><bdi>{html.escape(printable(self.title))}</bdi></strong>"]
         if self.facts:
             rows = [
-                f"<tr>{_th(name, 'row')}<td style='text-align:left'>{_escaped(value)}</td></tr>"
+                f"<tr>{_th(name, 'row')}<td style='text-align:left'>{_escaped(value, FACT)}</td></tr>"
                 for name, value in self.facts.items()
             ]
             parts.append(f"<table>{''.join(rows)}</table>")
@@ -91,7 +92,7 @@ class Shown:
             ]
             title = f"<caption>{_escaped(table.title)}</caption>" if table.title else ""
             parts.append(f"<table>{title}<tr>{head}</tr>{''.join(rows)}</table>")
-        parts += [f"<p>{_escaped(note)}</p>" for note in self.notes]
+        parts += [f"<p>{html.escape(printable(note))}</p>" for note in self.notes]
         return f"<div class='hoplite'>{''.join(parts)}</div>"
 
     def rich(self) -> Any:
@@ -100,11 +101,11 @@ class Shown:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        parts: list[Any] = [Text(_cell(self.title), style="bold")]
+        parts: list[Any] = [Text(printable(self.title), style="bold")]
         if self.facts:
             grid = RichTable.grid(padding=(0, 2))
             for name, value in self.facts.items():
-                grid.add_row(Text(name, style="dim"), Text(_cell(value)))
+                grid.add_row(Text(name, style="dim"), Text(_fact(value)))
             parts.append(grid)
         for table in self.tables:
             drawn = RichTable(title=Text(_cell(table.title)) if table.title else None)
@@ -113,7 +114,7 @@ class Shown:
             for row in table.cut:
                 drawn.add_row(*map(Text, row))
             parts.append(drawn)
-        return Group(*parts, *(Text(_cell(note)) for note in self.notes))
+        return Group(*parts, *(Text(printable(note)) for note in self.notes))
 
 
 class Displayed:
@@ -134,9 +135,13 @@ def _cell(value: str) -> str:
     return short(printable(value))
 
 
-def _escaped(text: str) -> str:
+def _fact(value: str) -> str:
+    return short(printable(value), FACT)
+
+
+def _escaped(text: str, longest: int = LONGEST) -> str:
     """Isolated, so that a name that is written from the right turns nothing around it."""
-    return f"<bdi>{html.escape(_cell(text))}</bdi>"
+    return f"<bdi>{html.escape(short(printable(text), longest))}</bdi>"
 
 
 def _th(text: str, scope: str) -> str:

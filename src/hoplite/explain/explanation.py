@@ -23,7 +23,7 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
 from hoplite.explain.changes import value_changes
 from hoplite.explain.exact import ExactModel, class_index, node_id, node_index
-from hoplite.explain.pictures import VIEWS, explanation_figure
+from hoplite.explain.pictures import HEADINGS, VIEWS, explanation_figure
 from hoplite.explain.summary import (
     Changes,
     ClassScore,
@@ -39,10 +39,12 @@ from hoplite.explain.summary import (
     StrongestPairs,
     Summary,
 )
+from hoplite.explain.text import exactness, headline, parts, parts_table, title
 from hoplite.labels import kind_of
 from hoplite.memory import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
+from hoplite.shown import Displayed, Shown, Table
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -186,7 +188,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class Explanation(Displayed):
     """Why ``node`` has the logit it has, exactly; made by :func:`hoplite.explain.explain`.
 
         logit = constant + by_hop.sum() + residual
@@ -380,6 +382,15 @@ class Explanation:
             shown = ", ".join(f"{_short(part.name)} {part.contribution:+.3g}" for part in parts)
             lines.append(f"  {kind:<9}{shown or 'nothing'}")
         return "\n".join(lines)
+
+    def _shown(self) -> Shown:
+        values = self.summary(5)
+        tables = [
+            Table(*parts_table(values, by), heading)
+            for by, heading in HEADINGS.items()
+            if parts(values, by)
+        ]
+        return Shown(title(values), {}, tables, [headline(values), exactness(values)])
 
     @cached_property
     def _signal(self) -> np.ndarray:

@@ -10,6 +10,7 @@ from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.filters import RESPONSE_POINTS, frequency_response
 from hoplite.graph import PARTS, Graph
 from hoplite.graph_checks import as_node_indices
+from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of
 from hoplite.operators import find_operator
 from hoplite.plots.base import Drawing, finite, safe, stroke_of
 from hoplite.plots.confusion import confusion
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from hoplite.node_data import NodeData
 
 ALL = "all"  # every node with a label
+WORDS = {"train": "training", "val": "validation"}
 
 
 def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
@@ -75,7 +77,7 @@ def evaluated(model: TrainedModel, data: NodeData, nodes: Any) -> tuple[Evaluati
     if isinstance(nodes, str):
         check_choice("nodes", nodes, (*PARTS, ALL))
         chosen = np.arange(len(labels)) if nodes == ALL else getattr(data.split, nodes)
-        known = "labelled" if nodes == ALL else nodes
+        known = "labelled" if nodes == ALL else WORDS.get(nodes, nodes)
     else:
         chosen = as_node_indices(nodes, "nodes")
         if chosen.size and chosen.max() >= len(labels):
@@ -122,13 +124,11 @@ def reliability_figure(found: Evaluation, who: str) -> Figure:
 def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
     """The classes of the nodes by the model's own numbers; -1 for those that it does not know."""
     names, labels = data.class_names, np.asarray(data.labels)
-    if not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
+    if kind_of(labels) is not CLASSES:
         raise GraphError(
             "the graph's labels are no classes, and the model was trained for classes; use its own "
             "graph, or graph.for_task('classification')."
         )
-    if all(name.isdigit() for name in names) or names == model.class_names:
-        return np.where(labels < model.num_classes, labels, -1)
-    place = {name: i for i, name in enumerate(model.class_names)}
-    own = np.array([place.get(name, -1) for name in names] + [-1])
-    return own[labels]
+    if names == tuple(map(str, range(len(names)))):  # the graph does not name its classes
+        return np.where(labels < model.num_classes, labels, UNKNOWN_LABEL)
+    return CLASSES.moved(labels, names, model.class_names)

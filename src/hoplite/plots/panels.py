@@ -8,7 +8,7 @@ from typing import Any
 
 from hoplite.plots.base import Drawing
 
-GAP = 0.11  # of the width, between two panels
+GAP = 0.13  # of the width, between two panels
 
 
 def beside(drawings: Sequence[Drawing], headings: Sequence[str]) -> Drawing:
@@ -25,8 +25,14 @@ def beside(drawings: Sequence[Drawing], headings: Sequence[str]) -> Drawing:
     for i, (drawing, heading) in enumerate(zip(drawings, headings, strict=True)):
         number = "" if i == 0 else str(i + 1)
         start = i * (width + GAP)
-        data += [{**t, "xaxis": f"x{number}", "yaxis": f"y{number}"} for t in drawing.data]
-        own = drawing.layout
+        own, right = drawing.layout, f"{len(drawings) + i + 1}"
+        for trace in drawing.data:  # some belong to an axis of their own at the right side
+            y = f"y{right}" if trace.get("yaxis") == "y2" else f"y{number}"
+            data.append({**trace, "xaxis": f"x{number}", "yaxis": y})
+        if "yaxis2" in own:
+            look[f"yaxis{right}"] = {
+                **own["yaxis2"], "overlaying": f"y{number}", "anchor": f"x{number}"
+            }  # fmt: skip
         look[f"xaxis{number}"] = {
             **own["xaxis"], "domain": [start, start + width], "anchor": f"y{number}"
         }  # fmt: skip

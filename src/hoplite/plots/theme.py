@@ -19,7 +19,7 @@ COLOURS = {
     "axis": "#8c8c8c",
     "grid": "rgba(128,128,128,0.2)",
     "density": "#8a919b",
-    "card": "#ffffff",
+    "card": "rgba(128,128,128,0)",  # what is behind the figure
     "zero": "#b9b8b4",
     "sgc": "#12a67e",
     "gat": "#cc79a8",
@@ -53,6 +53,7 @@ def figure(drawing: Drawing, title: str, *, height: int | None = None, **options
         own["height"] = height
     own |= {"dragmode": "zoom", "title": {"text": safe(title), "font": {"size": 15}}}
     own["margin"] = {**own["margin"], "t": 56}
+    own["template"] = "none"  # Plotly's usual one draws lines around bars, in its own colours
     return Figure(themed(drawing.data), themed({**own, **options}))
 
 

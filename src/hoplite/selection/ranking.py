@@ -31,6 +31,8 @@ from hoplite.models.trained import TrainedModel
 from hoplite.plots.search import scores
 from hoplite.plots.theme import figure
 from hoplite.selection.ledger import Count, Ledger, RecordedRun, Settings
+from hoplite.selection.shown import search_repr, search_shown
+from hoplite.shown import Displayed, Shown
 from hoplite.tasks import Metric, Task, find_task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.results import Figures, TrainingResult, number, train
@@ -173,8 +175,8 @@ class Summary:
     figures: Figures | None = None  # all others of the chosen one
 
 
-@dataclass(frozen=True, eq=False)
-class SearchResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class SearchResult(Displayed):
     """What a search found under one protocol.
 
     ``test`` holds the chosen configuration's test accuracies, a value per seed: under
@@ -301,6 +303,12 @@ class SearchResult:
             monitor_mean=number(self.monitored(self.best)),
             figures=self.figures,
         )
+
+    def __repr__(self) -> str:
+        return search_repr(self)
+
+    def _shown(self) -> Shown:
+        return search_shown(self)
 
     def table(self) -> pa.Table:
         """Every run as a row: its configuration, seed and figures (no test but in ``test``)."""

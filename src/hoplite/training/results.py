@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -11,15 +13,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural
 from hoplite.labels import AUTO
 from hoplite.models import ModelConfig, build_model, find_model, split_options
-from hoplite.models.pictures import check_exclusive, confusion_figure, reliability_figure
+from hoplite.models.pictures import WORDS, check_exclusive, confusion_figure, reliability_figure
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.preparation import TableOptions
+from hoplite.printable import printable
+from hoplite.progress import training_bar, watched
 from hoplite.propagation.orders import Plan
 from hoplite.propagation.relations import propagation_for
+from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
 from hoplite.tasks import LOSS, Evaluation, Task, task_of
 from hoplite.tasks.base import TITLES
@@ -39,10 +44,13 @@ from hoplite.training.runs import (
     weighted_sets,
 )
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, number, scored_run
+from hoplite.training.shown import result_shown
 from hoplite.training.streamed import StoredPropagation
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
+
+log = logging.getLogger("hoplite.training")
 
 MOST_RUNS = 100_000
 CLEAR = 0.05  # a figure so much above the baseline's is no accident
@@ -74,7 +82,7 @@ class Figures:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainingResult:
+class TrainingResult(Displayed):
     """The runs of one configuration on one graph, or on the hop store of one."""
 
     graph: NodeData
@@ -221,6 +229,9 @@ class TrainingResult:
             f"runs{how}, {score.name.replace('_', ' ')}: validation {val}, test {test})"
         )
 
+    def _shown(self) -> Shown:
+        return result_shown(self)
+
     def plot_history(self) -> Figure:
         """Loss and score of every run by epoch; the kept epoch and an early stop are marked.
 
@@ -254,7 +265,7 @@ class TrainingResult:
                 "'test'."
             )
         count = len(self.best_run.outputs[part][0])
-        return found, self.model.class_names, f"{count:,} {part} nodes"
+        return found, self.model.class_names, f"{count:,} {WORDS.get(part, part)} nodes"
 
     @property
     def ms_per_epoch(self) -> float:
@@ -306,7 +317,7 @@ def train(
     *,
     seeds: int | Sequence[int] = 1,
     record_test: bool = False,
-    progress: Callable[[TrainingProgress], None] | None = None,
+    progress: bool | Callable[[TrainingProgress], None] | None = False,
     memory: str | int | None = None,
     team: Team = ALONE,
     sample_weight: Any = None,
@@ -324,7 +335,7 @@ def train(
         Or a class of your own, see docs/your-own-model.md.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
-    progress : called after every epoch
+    progress : True for a bar on standard error, or in a notebook; or called after every epoch
     memory : for a store: peak of this process, such as "4GB" (the default)
     team : for a store: the processes that share its rows, see :mod:`hoplite.training.distributed`
     sample_weight : (n,) what each node counts in the loss, 1 if not given
@@ -385,31 +396,45 @@ def train(
             training=training_config,
             runs=len(chosen),
         )
-    results = fit_runs(
-        built,
-        source,
-        [Run(training_config, seed) for seed in chosen],
-        parts["train"],
-        parts["val"] if len(parts["val"]) else None,
-        watch=parts["test"] if record_test and len(parts["test"]) else None,
-        progress=progress,
-        task=learned,
-    )
-    require_result(results)
-    again: Sequence[RunResult | None] = [None] * len(results)
-    if training_config.refit:
+    began = time.perf_counter()
+    title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
+    log.info("training %s: %s", printable(title), data)
+    with watched(progress, training_bar, title) as tell:
+        results = fit_runs(
+            built,
+            source,
+            [Run(training_config, seed) for seed in chosen],
+            parts["train"],
+            parts["val"] if len(parts["val"]) else None,
+            watch=parts["test"] if record_test and len(parts["test"]) else None,
+            progress=tell,
+            task=learned,
+        )
+        require_result(results)
+        again: Sequence[RunResult | None] = [None] * len(results)
+        if training_config.refit:
 
-        def weighted(both: NodeSet) -> NodeSet:
-            sets = {"train": both}
-            return weighted_sets(sets, learned, training_config, data.class_names, each)["train"]
+            def weighted(both: NodeSet) -> NodeSet:
+                sets = {"train": both}
+                return weighted_sets(sets, learned, training_config, data.class_names, each)[
+                    "train"
+                ]
 
-        again = refit_runs(built, source, results, parts, weighted, progress=progress, task=learned)
+            again = refit_runs(built, source, results, parts, weighted, progress=tell, task=learned)
     runs = tuple(
         scored_run(data, model_config, result, source, parts, learned, second)
         for result, second in zip(results, again, strict=True)
     )
     del source  # and the memory of its hop features, before the metrics need some
     result = TrainingResult(data, model_config, training_config, runs, learned)
+    if log.isEnabledFor(logging.INFO):
+        score = learned.score
+        log.info(
+            "trained %s in %.1f s: validation %s %s, best epoch %d of %d",
+            printable(title), time.perf_counter() - began, score.name,
+            score.shown(result._all(f"val_{score.name}").mean()),
+            result.best_run.best_epoch, result.best_run.epochs,
+        )  # fmt: skip
     shortfall = result.shortfall()
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)

@@ -10,10 +10,10 @@ import pytest
 
 from hoplite.explain import Flips, Summary
 from hoplite.explain import text as words
+from hoplite.explain.neighbourhood import positions
 from hoplite.explain.summary import NodePart, Removals
 from hoplite.explain.text import terminal_explanation
 from hoplite.lab.report import explanation_page, write_explanation
-from hoplite.explain.neighbourhood import positions
 from hoplite.lab.report.figures import class_figure, contribution_figure, neighbourhood_figure
 from hoplite.words import MINUS, NOTHING
 

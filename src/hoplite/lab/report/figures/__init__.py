@@ -2,6 +2,7 @@
 
 from hoplite.lab.report.figures.base import Figure
 from hoplite.lab.report.figures.contributions import class_figure, contribution_figure
+from hoplite.lab.report.figures.mistakes import mistake_figures
 from hoplite.lab.report.figures.neighbourhood import neighbourhood_figure
 from hoplite.lab.report.figures.results import (
     accuracy_figures,
@@ -21,6 +22,7 @@ __all__ = [
     "contribution_figure",
     "curve_figures",
     "curves_note",
+    "mistake_figures",
     "neighbourhood_figure",
     "spectrum_figures",
 ]
