@@ -262,6 +262,7 @@ class Preparation:
 
     @property
     def fitted(self) -> tuple[PreparedColumn, ...]:
+        """The columns with what was learned of each; empty before any table was read."""
         return self.columns or ()
 
     @property
