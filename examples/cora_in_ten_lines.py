@@ -29,7 +29,10 @@ print(f"one field for all: {result.baseline('test')['accuracy']:.1%}")
 # words: ``hoplite.TrainedModel.load(folder).predict(graph)``.
 model = result.model
 print(model)
-print("fields of the first papers:", [model.class_names[c] for c in model.predict(graph)[:3]])
+print(
+    "fields of the first papers:",
+    [model.class_names[c] for c in model.predict(graph)[:3]],
+)
 
 # %%
 # How the training went:

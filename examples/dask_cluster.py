@@ -18,7 +18,9 @@ import hoplite
 from hoplite.datasets import synthetic
 
 nodes = 2_000 if os.environ.get("HOPLITE_EXAMPLES") == "small" else 40_000
-graph = synthetic(nodes=nodes, edges=8 * nodes, features=64, classes=5, homophily=0.4, seed=0)
+graph = synthetic(
+    nodes=nodes, edges=8 * nodes, features=64, classes=5, homophily=0.4, seed=0
+)
 
 # %%
 # A scheduler and two workers, each a process of its own. On machines of yours that is
@@ -28,13 +30,18 @@ scratch = tempfile.TemporaryDirectory()
 folder = Path(scratch.name)
 with (
     SubprocessCluster(
-        n_workers=2, threads_per_worker=1, dashboard_address=None, worker_kwargs={"memory_limit": 0}
+        n_workers=2,
+        threads_per_worker=1,
+        dashboard_address=None,
+        worker_kwargs={"memory_limit": 0},
     ) as cluster,
     Client(cluster) as client,
 ):
     client.wait_for_workers(2)
     print("workers:", len(client.scheduler_info()["workers"]))
-    store = hoplite.propagate(graph, folder / "cluster", hops=3, cluster=cluster.scheduler_address)
+    store = hoplite.propagate(
+        graph, folder / "cluster", hops=3, cluster=cluster.scheduler_address
+    )
 print(store)
 
 # %%
@@ -46,6 +53,8 @@ print("the same numbers as from one process:", equal)
 # %%
 # Training from it is as from any store.
 result = hoplite.train(store, "lgc", optimizer="lbfgs", lr=1, epochs=5)
-print(f"test {result.test_accuracy:.1%}, the largest class {result.baseline()['accuracy']:.1%}")
+print(
+    f"test {result.test_accuracy:.1%}, the largest class {result.baseline()['accuracy']:.1%}"
+)
 scratch.cleanup()
 result.plot_history()

@@ -24,7 +24,9 @@ jobs = rng.choice(["clerk", "driver", "nurse", "teacher"], n)
 friends = np.zeros(n)
 np.add.at(friends, vouch[0], income[vouch[1]] - 2800)
 np.add.at(friends, vouch[1], income[vouch[0]] - 2800)
-pays = (income - 2800) / 700 + (age - 45) / 25 + friends / 2500 + rng.normal(0, 0.8, n) > 0
+pays = (income - 2800) / 700 + (age - 45) / 25 + friends / 2500 + rng.normal(
+    0, 0.8, n
+) > 0
 people = pd.DataFrame(
     {
         "id": [f"p{i}" for i in range(n)],
@@ -37,7 +39,9 @@ people = pd.DataFrame(
 source, target = people["id"].to_numpy()[vouch]
 links = pd.DataFrame({"source": source, "target": target})
 graph = hoplite.Graph.from_frames(people, links)
-result = hoplite.train(graph, "lgc", hops=2, operator="adjacency", bias=True, dropout=0, epochs=200)
+result = hoplite.train(
+    graph, "lgc", hops=2, operator="adjacency", bias=True, dropout=0, epochs=200
+)
 print(result)
 print(f"the larger class for all: {result.baseline('test')['accuracy']:.1%}")
 
@@ -56,14 +60,22 @@ print(why)
 
 # %%
 # The parts add up. What is left is the rounding of 32-bit numbers.
-for kind, parts in (("hops", why.by_hop), ("people", why.by_node), ("columns", why.by_feature)):
-    print(f"{kind}: {why.constant:+.4f} {parts.sum():+.4f} = {why.constant + parts.sum():.4f}")
+for kind, parts in (
+    ("hops", why.by_hop),
+    ("people", why.by_node),
+    ("columns", why.by_feature),
+):
+    print(
+        f"{kind}: {why.constant:+.4f} {parts.sum():+.4f} = {why.constant + parts.sum():.4f}"
+    )
 print(f"the model's own lead: {why.logit:.4f}, so the residual is {why.residual:.0e}")
 
 # %%
 # What would change the decision? A value of the person itself, at exactly this number:
 for change in why.changes().found:
-    print(f"{change.name} {change.value} -> {change.to} {change.side}: {change.becomes}")
+    print(
+        f"{change.name} {change.value} -> {change.to} {change.side}: {change.becomes}"
+    )
 
 # %%
 # or a link, or a neighbour, that was not there. Every removal is computed, not estimated.
@@ -77,5 +89,9 @@ print(
 )
 
 # %%
-# The same as a picture:
-why.plot()
+# The same as pictures: the columns,
+why.plot("features")
+
+# %%
+# and the people around, by their distance:
+why.plot("neighbourhood")

@@ -36,7 +36,10 @@ print(f"test {search.score(test, y_test):.1%}")
 
 # %%
 scores, spread = (search.cv_results_[f"{what}_test_score"] for what in ("mean", "std"))
-told = [f"{p['hops']} hops, decay {p['weight_decay']:g}" for p in search.cv_results_["params"]]
+told = [
+    f"{p['hops']} hops, decay {p['weight_decay']:g}"
+    for p in search.cv_results_["params"]
+]
 figure = go.Figure()
 figure.add_bar(x=scores, y=told, orientation="h", error_x={"array": spread})
 figure.update_layout(xaxis_title="cross-validated accuracy", xaxis_tickformat=".0%")
@@ -46,7 +49,9 @@ figure
 # Hop features as a step of a pipeline: whatever comes behind them learns from the neighbourhood.
 for hops in (0, 4):
     pipeline = make_pipeline(
-        hoplite.HopFeatures(graph, hops), StandardScaler(), LogisticRegression(C=0.01, max_iter=500)
+        hoplite.HopFeatures(graph, hops),
+        StandardScaler(),
+        LogisticRegression(C=0.01, max_iter=500),
     )
     pipeline.fit(nodes, y)
     print(f"logistic regression on hop {hops}: test {pipeline.score(test, y_test):.1%}")

@@ -25,18 +25,34 @@ shares = (0.1, 0.9) if small else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 models = {
     "features alone": ("sgc", {"hops": 0}),
     "SGC, smooths": ("sgc", {"hops": 1}),
-    "LGC, learns the filter": ("lgc", {"hops": 4, "operator": "adjacency", "start": "lowpass"}),
+    "LGC, learns the filter": (
+        "lgc",
+        {"hops": 4, "operator": "adjacency", "start": "lowpass"},
+    ),
     "hop blocks": ("blocks", {"hops": 2, "operator": "adjacency"}),
 }
 found = {name: [] for name in models}
 coefficients = {}
 for share in shares:
     graph = synthetic(
-        nodes=1500, edges=9000, features=16, classes=3, homophily=share, separation=1.5, misfits=0
+        nodes=1500,
+        edges=9000,
+        features=16,
+        classes=3,
+        homophily=share,
+        separation=1.5,
+        misfits=0,
     )
     for name, (model, options) in models.items():
         result = hoplite.train(
-            graph, model, optimizer="lbfgs", lr=1, dropout=0, bias=True, epochs=10, **options
+            graph,
+            model,
+            optimizer="lbfgs",
+            lr=1,
+            dropout=0,
+            bias=True,
+            epochs=10,
+            **options,
         )
         found[name].append(result.test_accuracy)
         coefficients[name, share] = result.model.coefficients_
@@ -47,8 +63,8 @@ for name, accuracies in found.items():
     print(f"{name:24}", *(f"{100 * one:5.1f}" for one in accuracies))
 
 # %%
-# What does LGC do where neighbours are unlike? It weighs even hops (friends of friends, who are alike
-# again) up, and odd ones down.
+# What does LGC do where neighbours are unlike? It weighs even hops up (friends of friends,
+# who are alike again), and odd ones down.
 for share in (shares[0], shares[-1]):
     values = coefficients["LGC, learns the filter", share]
     print(f"{share:.0%} within a class: coefficients {values.round(2)}")

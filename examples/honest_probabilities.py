@@ -39,14 +39,17 @@ truth = graph.labels[test]
 for coverage in (0.8, 0.9, 0.95):
     sets = model.prediction_sets(graph, coverage)[test]
     covered = sets[range(len(test)), truth].mean()
-    print(
-        f"asked {coverage:.0%}: covered {covered:.1%}, {sets.sum(axis=1).mean():.2f} classes in a set"
-    )
+    size = sets.sum(axis=1).mean()
+    print(f"asked {coverage:.0%}: covered {covered:.1%}, {size:.2f} classes in a set")
 
 # %%
 # A node where the model is sure, and one where it is not:
 sets = model.prediction_sets(graph, 0.9)
 for size in (1, 2):
     node = test[sets[test].sum(axis=1) == size][0]
-    classes = [name for name, inside in zip(model.class_names, sets[node], strict=True) if inside]
+    classes = [
+        name
+        for name, inside in zip(model.class_names, sets[node], strict=True)
+        if inside
+    ]
     print(f"node {node}: {' or '.join(classes)}")

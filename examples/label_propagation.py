@@ -19,15 +19,19 @@ for name in ("cora",) if small else ("cora", "citeseer", "pubmed"):
     found[name] = {
         "labels alone": hoplite.train(graph, "labelprop", hops=50, alpha=0.9),
         "words alone": hoplite.train(graph, "sgc", hops=0, bias=True),
-        "words, then labels": hoplite.train(graph, "sgc", hops=0, bias=True, correct_smooth=True),
+        "words, then labels": hoplite.train(
+            graph, "sgc", hops=0, bias=True, correct_smooth=True
+        ),
         "words over 2 hops": hoplite.train(graph, "sgc", hops=2, bias=True),
     }
 
 # %%
-# Label propagation reads no word and learns nothing, so it takes a few milliseconds. It is the first
-# thing to try: if it does well, the edges say much.
+# Label propagation reads no word and learns nothing, so it takes a few milliseconds. It is the
+# first thing to try: if it does well, the edges say much.
 for name, results in found.items():
-    told = ", ".join(f"{how} {result.test_accuracy:.1%}" for how, result in results.items())
+    told = ", ".join(
+        f"{how} {result.test_accuracy:.1%}" for how, result in results.items()
+    )
     print(f"{name}: {told}")
 
 # %%
@@ -39,6 +43,10 @@ for name, results in found.items():
 # %%
 figure = go.Figure()
 for how in found["cora"]:
-    figure.add_bar(x=list(found), y=[found[name][how].test_accuracy for name in found], name=how)
-figure.update_layout(barmode="group", yaxis_title="test accuracy", yaxis_tickformat=".0%")
+    figure.add_bar(
+        x=list(found), y=[found[name][how].test_accuracy for name in found], name=how
+    )
+figure.update_layout(
+    barmode="group", yaxis_title="test accuracy", yaxis_tickformat=".0%"
+)
 figure

@@ -19,7 +19,9 @@ import hoplite
 from hoplite.datasets import synthetic
 
 nodes = 2_000 if os.environ.get("HOPLITE_EXAMPLES") == "small" else 50_000
-graph = synthetic(nodes=nodes, edges=4 * nodes, features=32, classes=8, homophily=0.5, seed=0)
+graph = synthetic(
+    nodes=nodes, edges=4 * nodes, features=32, classes=8, homophily=0.5, seed=0
+)
 names = [f"feature {i}" for i in range(32)]
 graph = graph.with_features(graph.features, names)  # by which new rows are matched
 scratch = tempfile.TemporaryDirectory()
@@ -38,7 +40,9 @@ options = {"hops": 3, "optimizer": "lbfgs", "lr": 1, "dropout": 0, "epochs": 5}
 stored = hoplite.train(store, "lgc", memory="4GB", **options)
 in_memory = hoplite.train(graph, "lgc", **options)
 model = stored.model
-print(f"test: {stored.test_accuracy:.2%} from disk, {in_memory.test_accuracy:.2%} in memory")
+print(
+    f"test: {stored.test_accuracy:.2%} from disk, {in_memory.test_accuracy:.2%} in memory"
+)
 print(f"the largest class for all: {stored.baseline('test')['accuracy']:.2%}")
 difference = np.abs(model.logits(store) - model.logits(graph)).max()
 print(f"one model on both, largest difference of a logit: {difference:.0e}")
@@ -48,7 +52,8 @@ print(f"one model on both, largest difference of a logit: {difference:.0e}")
 # that of the grown graph.
 rng = np.random.default_rng(0)
 arrived = pa.table(
-    {"id": nodes + np.arange(3)} | {name: rng.standard_normal(3).astype("f4") for name in names}
+    {"id": nodes + np.arange(3)}
+    | {name: rng.standard_normal(3).astype("f4") for name in names}
 )
 edges = pa.table({"source": nodes + np.arange(3), "target": [7, 7, 11]})
 store = hoplite.update_store((arrived, edges), folder)
@@ -59,7 +64,8 @@ print(f"{store}: largest difference of a logit to the grown graph {difference:.0
 # %%
 # What is in the folder, by megabytes:
 parts = {
-    part.name: sum(file.stat().st_size for file in part.rglob("*") if file.is_file()) / 1e6
+    part.name: sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
+    / 1e6
     for part in [folder / "operator", *sorted((folder / "hops").iterdir())]
 }
 figure = go.Figure(go.Bar(x=list(parts.values()), y=list(parts), orientation="h"))

@@ -26,8 +26,8 @@ print("what LGC learned:", lgc.coefficients_.round(2))
 lgc.plot_filter()
 
 # %%
-# Beside two filters that are fixed: the responses, each divided by its value at 1, and in grey where the
-# eigenvalues of Cora are, since a filter matters only there.
+# Beside two filters that are fixed: the responses, each divided by its value at 1, and in grey
+# where the eigenvalues of Cora are, since a filter matters only there.
 eigenvalues, density = hoplite.spectral_density(graph)
 figure = go.Figure()
 figure.add_scatter(
@@ -48,7 +48,9 @@ figure
 # is left, as a share of the whole (in the square)?
 for name, model in models.items():
     power = density * hoplite.frequency_response(model, eigenvalues) ** 2
-    print(f"{name}: {power[eigenvalues < 0].sum() / power.sum():.1%} from eigenvalues below 0")
+    print(
+        f"{name}: {power[eigenvalues < 0].sum() / power.sum():.1%} from eigenvalues below 0"
+    )
 
 # %%
 # The filter is what the model computes: the coefficients, evaluated by hand, are the response.

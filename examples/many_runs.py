@@ -21,7 +21,10 @@ small = os.environ.get("HOPLITE_EXAMPLES") == "small"
 epochs, seeds = (10, 2) if small else (100, 5)
 
 graph = hoplite.load("cora")
-train, val = (NodeSet(nodes, graph.labels[nodes]) for nodes in (graph.split.train, graph.split.val))
+train, val = (
+    NodeSet(nodes, graph.labels[nodes])
+    for nodes in (graph.split.train, graph.split.val)
+)
 model = build_model(ModelConfig("lgc", hops=10), graph.num_features, graph.num_classes)
 propagation = Propagation(graph, hops=10)
 runs = [
@@ -53,7 +56,9 @@ for one, same in list(zip(alone, together, strict=False))[:2]:
 # once.
 with tempfile.TemporaryDirectory() as folder:
     grid = Path(folder) / "grid.toml"
-    grid.write_text("[any]\nhops = [5, 10]\nlr = [0.2, 0.05]\nweight_decay = [5e-3, 5e-4, 5e-5]\n")
+    grid.write_text(
+        "[any]\nhops = [5, 10]\nlr = [0.2, 0.05]\nweight_decay = [5e-3, 5e-4, 5e-5]\n"
+    )
     found = hoplite.search(
         graph, "lgc", grid=grid, epochs=epochs, seeds=seeds, out=Path(folder) / "ledger"
     )

@@ -18,7 +18,7 @@ old = np.setdiff1d(np.arange(cora.num_nodes), late)
 
 # %%
 # As tables: a paper has an id, a list of numbers for its words, a label and a part of the split.
-# Any other column would do as well; see :doc:`your_own_tables`.
+# Any other columns would do as well.
 words = cora.features.toarray()
 part = np.full(cora.num_nodes, None)
 for name in ("train", "val", "test"):

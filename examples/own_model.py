@@ -24,8 +24,12 @@ class Damped(Polynomial):
     title = "Damped"  # in tables
 
     @dataclass(frozen=True)
-    class Settings(PolynomialSettings):  # hops, operator, bias and standardize are inherited
-        damping: float = number_setting(0.5, "What is left of a signal after a hop.", 0, 1)
+    class Settings(
+        PolynomialSettings
+    ):  # hops, operator, bias and standardize are inherited
+        damping: float = number_setting(
+            0.5, "What is left of a signal after a hop.", 0, 1
+        )
 
     def initial_filter(self, generator):
         """First values of what is learned beside Theta, for one run."""
@@ -44,7 +48,9 @@ graph = hoplite.load("cora")
 for damping in (0.2, 0.5, 0.8):
     result = hoplite.train(graph, "damped", hops=5, damping=damping, lr=0.2, epochs=100)
     share = float(result.model.weights["share"])
-    print(f"damping {damping}: validation {result.val_accuracy:.1%}, own share {share:+.2f}")
+    print(
+        f"damping {damping}: validation {result.val_accuracy:.1%}, own share {share:+.2f}"
+    )
 
 # %%
 # The last one is the best on validation, so its test figure is read:

@@ -49,7 +49,9 @@ class Sage(torch.nn.Module):
         return self.second(self.dropout(hidden), edge_index)
 
 
-network = hoplite.train(data, Sage, hidden_channels=16, lr=0.01, epochs=epochs // 2, seeds=1)
+network = hoplite.train(
+    data, Sage, hidden_channels=16, lr=0.01, epochs=epochs // 2, seeds=1
+)
 for name, one in (("LGC", result), ("GraphSAGE", network)):
     weights = sum(value.numel() for value in one.model.weights.values())
     print(f"{name}: test {one.test_accuracy:.1%}, {weights:,} weights")

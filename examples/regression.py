@@ -20,9 +20,17 @@ place = rng.random((n, 2))
 street = np.sin(5 * place[:, 0]) + np.cos(7 * place[:, 1])  # hidden
 size = rng.normal(110 + 15 * street, 25, n).clip(35).round()
 built = rng.integers(1900, 2024, n)
-price = (2500 * size + 800 * (built - 1960) + 60_000 * street + rng.normal(0, 20_000, n)).round(-3)
+price = (
+    2500 * size + 800 * (built - 1960) + 60_000 * street + rng.normal(0, 20_000, n)
+).round(-3)
 houses = pd.DataFrame(
-    {"id": range(n), "price": price, "size": size, "built": built, "rooms": (size // 28)}
+    {
+        "id": range(n),
+        "price": price,
+        "size": size,
+        "built": built,
+        "rooms": (size // 28),
+    }
 )
 near = KDTree(place).query(place, 6)[1][:, 1:]  # the five nearest
 streets = pd.DataFrame({"source": np.repeat(np.arange(n), 5), "target": near.ravel()})
@@ -31,20 +39,28 @@ streets = pd.DataFrame({"source": np.repeat(np.arange(n), 5), "target": near.rav
 # ``task="regression"``; everything else is as with classes. Numbers are scaled inside, and the
 # predictions are in euros.
 graph = hoplite.Graph.from_frames(houses, streets, label="price", task="regression")
-options = {"bias": True, "optimizer": "lbfgs", "lr": 1, "dropout": 0, "weight_decay": 1e-3}
+options = {
+    "bias": True,
+    "optimizer": "lbfgs",
+    "lr": 1,
+    "dropout": 0,
+    "weight_decay": 1e-3,
+}
 result = hoplite.train(graph, "blocks", hops=4, operator="adjacency", **options)
 alone = hoplite.train(graph, "sgc", hops=0, **options)
 for name, figures in (
     ("with the neighbours", result.metrics("test")),
     ("the house alone", alone.metrics("test")),
 ):
-    told = ", ".join(f"{figure} {spread.mean:,.2f}" for figure, spread in figures.items())
+    told = ", ".join(
+        f"{figure} {spread.mean:,.2f}" for figure, spread in figures.items()
+    )
     print(f"{name}: {told}")
 print("the mean price for all:", result.baseline("test").figures)
 
 # %%
-# Intervals that hold the price of nine houses in ten, by the same argument as in
-# :doc:`honest_probabilities`:
+# Intervals that hold the price of nine houses in ten, by split conformal prediction on the
+# validation houses:
 test = graph.split.test
 low, high = result.model.prediction_sets(graph, 0.9)[test].T
 inside = (low <= price[test]) & (price[test] <= high)
@@ -53,7 +69,9 @@ print(f"covered: {inside.mean():.1%}, width {np.mean(high - low):,.0f}")
 # %%
 predicted = result.model.predict(graph)[test]
 figure = go.Figure()
-figure.add_scatter(x=predicted, y=price[test], mode="markers", name="test houses", opacity=0.5)
+figure.add_scatter(
+    x=predicted, y=price[test], mode="markers", name="test houses", opacity=0.5
+)
 ends = [price.min(), price.max()]
 figure.add_scatter(x=ends, y=ends, mode="lines", name="equal", line={"dash": "dot"})
 figure.update_layout(xaxis_title="predicted price", yaxis_title="price")

@@ -31,7 +31,9 @@ accounts = pd.DataFrame(
     {
         "account": names,
         "balance": np.exp(rng.normal(7, 1.5, n) - 0.8 * fraud).round(2),
-        "income": np.where(rng.random(n) < 0.15, np.nan, rng.normal(3000, 900, n).round()),
+        "income": np.where(
+            rng.random(n) < 0.15, np.nan, rng.normal(3000, 900, n).round()
+        ),
         "opened": opened.astype(str),
         "logins": rng.poisson(9 + 4 * fraud),
         "verified": rng.random(n) > 0.15 + 0.2 * fraud,
@@ -85,9 +87,15 @@ print(f"labelled: {(graph.labels >= 0).sum()}, of them {graph.split.sizes()}")
 # is known. An average precision of 0.04 is what guessing gets.
 unknown = graph.labels < 0
 yes = result.model.class_names.index("yes")
-for told, model in (("columns and transfers", result.model), ("columns alone", columns.model)):
+for told, model in (
+    ("columns and transfers", result.model),
+    ("columns alone", columns.model),
+):
     score = model.predict_proba(graph)[unknown, yes]
-    auc, ap = roc_auc_score(fraud[unknown], score), average_precision_score(fraud[unknown], score)
+    auc, ap = (
+        roc_auc_score(fraud[unknown], score),
+        average_precision_score(fraud[unknown], score),
+    )
     print(f"{told}: ROC AUC {auc:.3f}, average precision {ap:.2f}")
 
 # %%
