@@ -27,6 +27,7 @@ extensions = [
     "api_pages",
     "command_pages",
     "executed",
+    "figures",
     "formulas",
     "pictures",
     "references",

@@ -7,6 +7,26 @@ from pathlib import Path
 from typing import Any
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
+# From the first steps to what is special.
+ORDER = (
+    "cora_in_ten_lines",
+    "your_own_tables",
+    "new_nodes",
+    "explain_a_decision",
+    "learned_filter",
+    "let_it_choose",
+    "heterophily",
+    "honest_probabilities",
+    "regression",
+    "label_propagation",
+    "unlabelled_nodes",
+    "many_runs",
+    "grid_search_cv",
+    "pyg_dataset",
+    "larger_than_memory",
+    "dask_cluster",
+    "own_model",
+)
 TITLED = re.compile(r'\A(?:#!.*\n)?r?"""\n?(\S[^\n]*)\n=+\n')
 
 
@@ -17,6 +37,18 @@ def in_gallery(path: Path) -> bool:
     return TITLED.match(path.read_text(encoding="utf-8")) is not None
 
 
+class Order:
+    """A key to sort the examples of a folder by, as sphinx-gallery wants it."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def __call__(self, name: str) -> tuple[int, str]:
+        """Its place in ORDER; what is not there comes behind."""
+        stem = Path(name).stem
+        return (ORDER.index(stem) if stem in ORDER else len(ORDER)), stem
+
+
 def gallery_conf() -> dict[str, Any]:
     """The settings of sphinx-gallery."""
     others = [re.escape(path.name) for path in EXAMPLES.rglob("*.py") if not in_gallery(path)]
@@ -25,7 +57,7 @@ def gallery_conf() -> dict[str, Any]:
         "gallery_dirs": ["gallery"],
         "filename_pattern": r"\.py$",
         "ignore_pattern": "|".join([r"__init__\.py", *(rf"^{name}$" for name in others)]),
-        "image_scrapers": (),
+        "image_scrapers": ("figures.thumbnail",),
         "reset_modules": (),
         "capture_repr": ("_repr_html_", "__repr__"),
         "download_all_examples": False,
@@ -35,5 +67,5 @@ def gallery_conf() -> dict[str, Any]:
         "min_reported_time": 1,
         "remove_config_comments": True,
         "abort_on_example_error": False,
-        "within_subsection_order": "FileNameSortKey",
+        "within_subsection_order": "gallery.Order",
     }

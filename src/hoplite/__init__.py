@@ -2,8 +2,11 @@
 
 Names are imported at their first use, so that ``import hoplite`` and ``hoplite --help`` do not wait
 for torch and scikit-learn.
+
+What is done is told to ``logging`` under the name ``hoplite``, silently unless somebody listens.
 """
 
+import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -58,6 +61,8 @@ if TYPE_CHECKING:
     from hoplite.training import TrainingResult, train
 
     __version__: str
+
+logging.getLogger("hoplite").addHandler(logging.NullHandler())
 
 _HOMES = {
     "AutoClassifier": "selection.auto_classifier",

@@ -31,9 +31,11 @@ from hoplite.graph_checks import (
     checked_labels,
     frozen,
 )
+from hoplite.graph_facts import graph_shown
 from hoplite.labels import CLASSES, kind_of, relabelled
 from hoplite.preparation import Preparation
 from hoplite.relations import Relation, check_relations, edge_relations, like
+from hoplite.shown import Displayed, Shown
 from hoplite.sparse_checks import as_csr
 
 if TYPE_CHECKING:
@@ -86,7 +88,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Graph:
+class Graph(Displayed):
     """An undirected graph with node features and (some) node labels.
 
     Parameters
@@ -540,6 +542,9 @@ class Graph:
             f"Graph(nodes={self.num_nodes}, edges={self.num_edges}, "
             f"features={self.num_features}, {what})"
         )
+
+    def _shown(self) -> Shown:
+        return graph_shown(self)
 
 
 def _converter(name: str) -> Any:

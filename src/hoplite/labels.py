@@ -57,6 +57,16 @@ class LabelKind(ABC):
     def moved(self, labels: np.ndarray, names: Sequence[str], to: Sequence[str]) -> np.ndarray:
         """The labels for the names ``to`` instead; what is not among them is unknown."""
 
+    def counts(self, labels: np.ndarray, count: int) -> np.ndarray | None:
+        """How many of these known labels have each of ``count`` names; None if they have none.
+
+        >>> CLASSES.counts(np.array([1, 1]), 3).tolist(), NUMBERS.counts(np.array([2.5]), 0)
+        ([0, 2, 0], None)
+        """
+        if not count:
+            return None
+        return np.bincount(labels, minlength=count) if labels.ndim == 1 else labels.sum(axis=0)
+
     def groups(self, labels: np.ndarray) -> np.ndarray:
         """(n,) what a split deals out evenly, -1 where unknown: all alike unless there are classes.
 

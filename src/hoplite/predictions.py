@@ -19,6 +19,7 @@ from hoplite.files import atomic_write
 from hoplite.graph import PARTS
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData
+from hoplite.progress import Steps, steps_bar, watched
 
 ROWS = 1 << 16  # of the table at a time
 PART_NAMES = pa.array([*PARTS, None])
@@ -32,6 +33,7 @@ def predictions(
     proba: bool = False,
     coverage: float | None = None,
     by_class: bool = False,
+    progress: bool | Steps | None = False,
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     """A table with a row for every node, in their order, a batch at a time.
 
@@ -42,7 +44,8 @@ def predictions(
     - ``split``, where the data states one or has that of the training: train, val, test or null.
     - With ``proba`` the probability of every class, see :func:`class_columns`.
 
-    ``memory`` is for hop stores: the peak of this process, such as ``"700MB"``.
+    ``memory`` is for hop stores: the peak of this process, such as ``"700MB"``. ``progress`` is
+    True for a bar while the batches are made, or called with what is done and its share.
     """
     data = converted(data, prepare=model)
     most = None if coverage is None else model.set_quantile(coverage, by_class=by_class)
@@ -67,14 +70,17 @@ def predictions(
     schema = pa.schema({"id": kind} | {name: pa.array(one).type for name, one in told.items()})
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for start, logits in itertools.chain([first], pieces):
-            for low in range(0, len(logits), ROWS):
-                part = logits[low : low + ROWS]
-                nodes = range(start + low, start + low + len(part))
-                chosen = nodes if ids is None else ids[nodes.start : nodes.stop]
-                names = pa.array(map(str, chosen) if kind == pa.string() else chosen, kind)
-                told = columns(nodes.start, part)
-                yield pa.RecordBatch.from_pydict({"id": names, **told}, schema)
+        with watched(progress, steps_bar, f"predict {data.name}") as report:
+            for start, logits in itertools.chain([first], pieces):
+                for low in range(0, len(logits), ROWS):
+                    part = logits[low : low + ROWS]
+                    nodes = range(start + low, start + low + len(part))
+                    chosen = nodes if ids is None else ids[nodes.start : nodes.stop]
+                    names = pa.array(map(str, chosen) if kind == pa.string() else chosen, kind)
+                    told = columns(nodes.start, part)
+                    yield pa.RecordBatch.from_pydict({"id": names, **told}, schema)
+                    if report is not None:
+                        report(f"predict {data.name}", nodes.stop / data.num_nodes)
 
     return schema, batches()
 

@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 from tests.commands import hoplite
 
-from hoplite import TrainedModel, load
+from hoplite import TrainedModel, load, progress
 from hoplite.cli import console
 from hoplite.training import TrainingProgress
 
@@ -195,7 +195,7 @@ def test_output_that_cannot_be_written():
 
 
 def test_training_tells_a_line_a_minute_without_a_terminal(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(console, "TELL_SECONDS", -1.0)
+    monkeypatch.setattr(progress, "TELL_SECONDS", -1.0)
     with console.training_bar("cora lgc, 1 seed") as report:
         report(TrainingProgress(done=5, total=20, epoch=5, epochs=20, running=1, val_score=0.5))
         report(

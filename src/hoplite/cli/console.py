@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 import sys
-import time
 import warnings
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    ProgressColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.progress import Progress as ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -30,10 +19,9 @@ from hoplite.config import TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteWarning, check_choice
 from hoplite.json_files import without_nan
 from hoplite.printable import FALLBACK, printable
-
-if TYPE_CHECKING:  # it needs torch, which takes a second to import
-    from hoplite.selection import SearchProgress
-    from hoplite.training.runs import TrainingProgress
+from hoplite.progress import search_bar as search_bar
+from hoplite.progress import steps_bar as steps_bar
+from hoplite.progress import training_bar as training_bar
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
 DatasetArgument = Annotated[
@@ -64,10 +52,7 @@ StructuralOption = Annotated[
     ),
 ]
 
-TELL_SECONDS = 60.0
-
 _out = Console()
-_err = Console(stderr=True)
 
 
 def print_json(values: dict[str, Any]) -> None:
@@ -151,103 +136,3 @@ def show_warning(message: Any, category: type[Warning], *place: Any, **options: 
     else:
         for line in warnings.formatwarning(message, category, *place[:2]).splitlines():
             print_note(line)
-
-
-@contextlib.contextmanager
-def training_bar(title: str) -> Iterator[Callable[[TrainingProgress], None]]:
-    """A live bar over seeds and epochs on standard error; yields the function to report to."""
-    columns = (
-        TextColumn("epoch {task.fields[epoch]}, {task.fields[running]} running"),
-        TextColumn("{task.fields[score]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with _bar(title, *columns, total=None, epoch=0, running=0, score="") as (update, tell):
-
-        def report(state: TrainingProgress) -> None:
-            known = state.val_score == state.val_score
-            score = f"validation {state.val_score:.3f}" if known else ""
-            update(
-                completed=state.done,
-                total=state.total,
-                epoch=state.epoch,
-                running=state.running,
-                score=score,
-            )
-            tell(f"{state.done / state.total:.0%}, epoch {state.epoch}, {score}".rstrip(", "))
-
-        yield report
-
-
-@contextlib.contextmanager
-def search_bar(title: str) -> Iterator[Callable[[SearchProgress], None]]:
-    """A live bar over the runs of a search, with the time left; yields whom to report to."""
-    columns = (
-        TextColumn("{task.percentage:>3.0f}%"),
-        TextColumn("{task.fields[done]} runs done"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    started, first = time.monotonic(), -1.0
-    with _bar(title, *columns, done="0", left="") as (update, tell):
-
-        def report(state: SearchProgress) -> None:
-            nonlocal first
-            if first < 0:
-                first = state.share  # what an earlier call had done says nothing of the speed
-            gained, left = state.share - first, ""
-            if gained > 0.001:
-                seconds = (time.monotonic() - started) * (1 - state.share) / gained
-                left = f"{_duration(seconds)} left"
-            done = f"{state.done:,} of {state.total:,}"
-            update(completed=state.share, done=done, left=left)
-            tell(f"{state.share:.0%}, {done} runs done, {left}")
-
-        yield report
-
-
-@contextlib.contextmanager
-def steps_bar(title: str) -> Iterator[Callable[[str, float], None]]:
-    """A live bar over unlike steps on standard error; yields the function to report to."""
-    with _bar(title, TimeElapsedColumn(), TimeRemainingColumn()) as (update, tell):
-
-        def report(what: str, share: float) -> None:
-            update(description=printable(what), completed=share)
-            tell(f"{what} ({share:.0%})")
-
-        yield report
-
-
-@contextlib.contextmanager
-def _bar(
-    title: str, *columns: ProgressColumn, total: float | None = 1.0, **fields: Any
-) -> Iterator[tuple[Callable[..., None], _LineAMinute]]:
-    """A bar, to update, and a line a minute that tells the same where there is no terminal."""
-    with ProgressBar(
-        TextColumn("{task.description}", style="bold", markup=False),
-        BarColumn(),
-        *columns,
-        console=_err,
-        transient=True,
-        disable=not _err.is_terminal,
-    ) as bar:
-        task = bar.add_task(printable(title), total=total, **fields)
-        yield functools.partial(bar.update, task), _LineAMinute(title)
-
-
-class _LineAMinute:
-    """Tells on standard error what a bar would show, where there is no terminal for it."""
-
-    def __init__(self, title: str) -> None:
-        self._title, self._told = title, time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        if not _err.is_terminal and time.monotonic() - self._told > TELL_SECONDS:
-            self._told = time.monotonic()
-            print_note(f"{self._title}: {text}")
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"

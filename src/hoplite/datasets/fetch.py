@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, NoReturn
 from hoplite.datasets.reddit import FILES, reddit_folders
 from hoplite.errors import DatasetError, check_choice
 from hoplite.files import atomic_write, lock
+from hoplite.progress import steps_bar, watched
 
 CHUNK = 1 << 20
 TIMEOUT = 60.0  # seconds without a byte
@@ -53,18 +54,22 @@ ARCHIVES = {
 
 
 def fetch(
-    name: str, folder: str | os.PathLike[str] | None = None, *, progress: Progress | None = None
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    *,
+    progress: bool | Progress | None = False,
 ) -> Path:
     """Download a public dataset (``"reddit"``, 1.4 GB) and return the folder that holds it.
 
     Without ``folder`` it goes where :func:`hoplite.load` looks for it: ``$HOPLITE_DATA/reddit`` if
     that variable is set, else the user's cache. Calling it again after any interruption goes on
-    where it stopped; if the files are there already, nothing is done. ``progress`` is called with
-    what is being done and the share that is complete.
+    where it stopped; if the files are there already, nothing is done. ``progress`` is True for a
+    bar, or called with what is being done and the share that is complete.
     """
     check_choice("fetch", name, ARCHIVES)
     place = reddit_folders()[0] if folder is None else Path(folder)
-    fetch_archive(ARCHIVES[name], place, progress=progress)
+    with watched(progress, steps_bar, f"fetching {name}") as report:
+        fetch_archive(ARCHIVES[name], place, progress=report)
     return place
 
 

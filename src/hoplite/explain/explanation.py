@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -23,6 +23,7 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
 from hoplite.explain.changes import value_changes
 from hoplite.explain.exact import ExactModel, class_index, node_id, node_index
+from hoplite.explain.pictures import HEADINGS, VIEWS, explanation_figure
 from hoplite.explain.summary import (
     Changes,
     ClassScore,
@@ -38,10 +39,15 @@ from hoplite.explain.summary import (
     StrongestPairs,
     Summary,
 )
+from hoplite.explain.text import exactness, headline, parts, parts_table, title
 from hoplite.labels import kind_of
 from hoplite.memory import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
+from hoplite.shown import Displayed, Shown, Table
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 KINDS = ("hops", "nodes", "features", "node_features")
 DRAWN_NODES = 40
@@ -182,7 +188,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation:
+class Explanation(Displayed):
     """Why ``node`` has the logit it has, exactly; made by :func:`hoplite.explain.explain`.
 
         logit = constant + by_hop.sum() + residual
@@ -351,6 +357,17 @@ class Explanation:
             features = [part.index for part in self.top("features")]
         return value_changes(self.exact, self.node, self.reach, self.logits, features)
 
+    def plot(self, by: str | None = None, *, top: int = 10) -> Figure:
+        """What makes the logit: bars of hops, of nodes and of features, side by side.
+
+        Each of them adds up to the logit, with the ``top`` parts and all others together. ``by``
+        names one view: "hops", "nodes", "features", "neighbourhood", the nodes that count on rings
+        by their distance, or "classes", all probabilities. It needs the extra ``plot``.
+        """
+        if by is not None:
+            check_choice("by", by, VIEWS)
+        return explanation_figure(self.summary(top), by)
+
     def to_dict(self, top: int = 10, flips: Flips | None = None) -> dict[str, Any]:
         """:meth:`summary` as plain JSON values."""
         return self.summary(top, flips).to_dict()
@@ -365,6 +382,15 @@ class Explanation:
             shown = ", ".join(f"{_short(part.name)} {part.contribution:+.3g}" for part in parts)
             lines.append(f"  {kind:<9}{shown or 'nothing'}")
         return "\n".join(lines)
+
+    def _shown(self) -> Shown:
+        values = self.summary(5)
+        tables = [
+            Table(*parts_table(values, by), heading)
+            for by, heading in HEADINGS.items()
+            if parts(values, by)
+        ]
+        return Shown(title(values), {}, tables, [headline(values), exactness(values)])
 
     @cached_property
     def _signal(self) -> np.ndarray:

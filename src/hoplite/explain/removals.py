@@ -47,6 +47,7 @@ from hoplite.models import Weights
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
+from hoplite.progress import steps_bar, watched
 from hoplite.propagation.spmm import SparseMatrix, as_tensor, spmm
 
 Report = Callable[[str, float], None]
@@ -67,7 +68,7 @@ def flips(
     budget: int = 500,
     most: int = 5,
     memory: str | int | None = None,
-    progress: Report | None = None,
+    progress: bool | Report | None = False,
 ) -> Flips:
     """The edges and nodes without any one of which ``node`` would be given another class.
 
@@ -83,7 +84,7 @@ def flips(
         that does not know the edges, if they do not fit, or if the model is standardised
     budget : at most so many candidates of each kind are computed
     most : at most so many of each kind are reported, those with the clearest change first
-    progress : called with what is being done and how far all of it is, 0 to 1
+    progress : True for a bar; or called with what is being done and how far all of it is, 0 to 1
 
     The margin of what is found is that of the old class then: below 0, or 0 if it shares the first
     place with a class that is named before it.
@@ -128,7 +129,8 @@ def flips(
         return NodeName(int(nodes[place]), node_id(whole.data, int(nodes[place])))
 
     place = int(np.searchsorted(nodes, index))
-    return _Search(exact, place, named, budget, most, progress).run()
+    with watched(progress, steps_bar, "removals") as report:
+        return _Search(exact, place, named, budget, most, report).run()
 
 
 def _within_reach(whole: ExactModel, node: int) -> tuple[np.ndarray, ExactModel]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from hoplite.explain.summary import Changes, Flips, NodePart, Removals, Summary, ValueFlip
+from hoplite.shown import short as short
 from hoplite.words import NOTHING, dataset_name, listing, model_name, number, plural, signed
 
-LONGEST = 80  # characters of a name in a sentence or a table
 MOST_FLIPS = 5  # removals that are listed, of edges and of nodes
 EXACT = 1e-4  # a residual that is larger, beside the logit, is more than rounding
 
@@ -27,19 +27,6 @@ class Addend:
     contribution: float
     cells: tuple[str, ...]
     kind: str = "one"  # or "rest", or "constant"
-
-
-def short(name: object, longest: int = LONGEST) -> str:
-    """A name of at most ``longest`` characters; what is cut is cut from its middle.
-
-    >>> short("renormalized", 7), short(17)
-    ('ren…zed', '17')
-    """
-    name = str(name)
-    if len(name) <= longest:
-        return name
-    end = (longest - 1) // 2
-    return f"{name[: longest - 1 - end]}…{name[-end:]}"
 
 
 def feature_name(name: str | None, index: int) -> str:

@@ -203,6 +203,21 @@ class Model(ABC):
         """c_0 .. c_k per run, (R, k + 1), without gates; None means one-hot at k."""
         raise ConfigError(f"a {self.name} has no filter coefficients; use a linear model.")
 
+    def filters(self, weights: Weights) -> Tensor:
+        """c_0 .. c_k of the filter of every class, (R, k + 1, m), or of all: (R, k + 1, 1).
+
+        Without gates. ConfigError where there are no filters, or one for every feature and class.
+        """
+        found = self.coefficients(weights)
+        if self.map_per_hop:
+            raise ConfigError(
+                f"a {self.name} has a filter for every feature and class, too many to show; their "
+                "coefficients are in maps_."
+            )
+        if found is None:
+            found = torch.eye(self.config.hops + 1)[-1:]
+        return found.unsqueeze(2)
+
     def maps(self, weights: Weights) -> Tensor:
         """Theta of every hop: (R, k + 1, d, m), or (R, 1, d, m) if it is the same for all."""
         return weights["theta"] if self.map_per_hop else weights["theta"].unsqueeze(1)

@@ -65,6 +65,10 @@ class JacobiConv(Polynomial):
         """All 1, as the maps hold the filters."""
         return weights["theta"].new_ones(len(weights["theta"]), self.config.hops + 1)
 
+    def filters(self, weights: Weights) -> Tensor:
+        """One for each class: (R, k + 1, m)."""
+        return self.class_coefficients(weights)
+
     def maps(self, weights: Weights) -> Tensor:
         return weights["theta"].unsqueeze(1) * self.class_coefficients(weights).unsqueeze(2)
 

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from hoplite.convert import converted
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError
 from hoplite.graph import Graph, Split
-from hoplite.models import Model, ModelConfig, Weights, build_model
+from hoplite.models import Model, ModelConfig, Weights, build_model, pictures
 from hoplite.models.alignment import (
     LEFT_OUT,
     aligned_columns,
@@ -37,6 +37,9 @@ from hoplite.preparation import Preparation
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.relations import part_names, propagation_for
 from hoplite.tasks import USUAL, Conformal, Task, find_task
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
 CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
@@ -134,6 +137,20 @@ class TrainedModel:
             return values
         own = values[1:].reshape(len(self.parts_), -1)
         return np.column_stack([np.full(len(own), values[0]), own])
+
+    @property
+    def filters_(self) -> dict[str, np.ndarray]:
+        """c_0 .. c_k, (k + 1,), of every filter by its name, as :meth:`plot_filter` draws them.
+
+        That is one for all classes, called as the model; or one for each class, or each of
+        :attr:`parts_`, which share c_0. ConfigError for models that have no such filters.
+        """
+        values = self._model().filters(self._stacked())[0].detach().numpy().copy()
+        if values.shape[1] > 1:
+            return dict(zip(self.class_names, values.T, strict=True))
+        if not self.parts_:
+            return {self.config.kind.title: values[:, 0]}
+        return dict(zip(self.parts_, self.coefficients_, strict=True))
 
     @property
     def maps_(self) -> np.ndarray:
@@ -275,6 +292,32 @@ class TrainedModel:
                 stacklevel=2,
             )
         return kept.quantile(coverage)
+
+    def plot_filter(self, graph: Graph | None = None) -> Figure:
+        """The frequency response of the learned filter over the spectrum, and its coefficients.
+
+        A curve for each of :attr:`filters_`, at eigenvalue lambda p(lambda) = sum_i c_i
+        p_i(lambda); with a ``graph`` also the density of its operator's eigenvalues. It needs the
+        extra ``plot``, as all pictures do; ConfigError for models without a filter.
+        """
+        return pictures.filter_figure(self, graph)
+
+    def plot_confusion(self, data: NodeData, nodes: Any = "test") -> Figure:
+        """Who is taken for whom: nodes of the class of a row, predicted as that of a column.
+
+        ``nodes`` is "train", "val", "test", "all" that have a label, or indices or a mask of nodes.
+        ConfigError unless every node has one class.
+        """
+        found, who = pictures.evaluated(self, converted(data, prepare=self), nodes)
+        return pictures.confusion_figure(found, self.class_names, who)
+
+    def plot_reliability(self, data: NodeData, nodes: Any = "test") -> Figure:
+        """Whether probabilities mean what they say: the share of right predictions beside each.
+
+        ``nodes`` as for :meth:`plot_confusion`. The bins are those of the calibration error.
+        """
+        found, who = pictures.evaluated(self, converted(data, prepare=self), nodes)
+        return pictures.reliability_figure(found, who)
 
     def save(
         self,

@@ -24,6 +24,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import logging
 import math
 import os
 import time
@@ -42,6 +43,7 @@ from hoplite.labels import AUTO
 from hoplite.models import split_options
 from hoplite.models.saved import CHOICE, check_target
 from hoplite.models.trained import TrainedModel
+from hoplite.progress import steps_bar, watched
 from hoplite.selection.budget import (
     Clock,
     OutOfTimeError,
@@ -63,14 +65,18 @@ from hoplite.selection.plan import (
 )
 from hoplite.selection.ranking import candidates
 from hoplite.selection.runner import SearchProgress, check_validated, run_search
+from hoplite.selection.shown import auto_shown
 from hoplite.selection.simplest import Scored, decide
 from hoplite.selection.trials import Trial, check_fixed, list_trials, possible, warn_of_idle
+from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
 from hoplite.tasks import Metric, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.optimizers import LBFGS_ITERATIONS
 from hoplite.training.results import TrainingResult, as_seeds, number, train
 from hoplite.version import VERSION
+
+log = logging.getLogger("hoplite.search")
 
 BUDGET = "60s"
 EPOCHS = (50, 150)  # of the first two rungs
@@ -100,7 +106,7 @@ class Tried:
 
 
 @dataclass(frozen=True, eq=False)
-class AutoResult:
+class AutoResult(Displayed):
     """What ``auto`` chose, and what it tried."""
 
     trained: TrainingResult  # the chosen one, with its test scores
@@ -144,6 +150,9 @@ class AutoResult:
     def __repr__(self) -> str:
         return f"AutoResult({self.chosen}; {plural(self.sizes[0], 'trial')})"
 
+    def _shown(self) -> Shown:
+        return auto_shown(self)
+
 
 def auto(
     graph: Any,
@@ -153,7 +162,7 @@ def auto(
     seeds: int | Sequence[int] = 5,
     out: str | os.PathLike[str] | None = None,
     candidates: str | Path | None = None,
-    progress: Tell | None = None,
+    progress: bool | Tell | None = False,
     task: str = AUTO,
     **options: Any,
 ) -> AutoResult:
@@ -167,7 +176,8 @@ def auto(
     seeds : of the finalists and of the chosen one
     out : folder of the model; how it was chosen is in its ``auto``. The same call goes on there
     candidates : a TOML file of what is tried, see docs/search.md; None for Hoplite's own
-    progress : called with what is being done and the share that is done
+    progress : True for a bar on standard error, or in a notebook; or called with what is being
+        done and the share that is done
     task, options : as for ``train``; an option holds for all candidates that have it
 
     >>> import hoplite
@@ -179,10 +189,12 @@ def auto(
     if out is not None:
         there = (Path(out) / CHOICE / PLAN).is_file()  # then the model is this call's own
         check_target(Path(out), overwrite=there)
-    result = run(
-        graph, budget=budget, trials=trials, seeds=seeds, out=out, candidates=candidates,
-        progress=progress, task=task, **options,
-    )  # fmt: skip
+    with watched(progress, steps_bar, "choosing a model") as tell:
+        result = run(
+            graph, budget=budget, trials=trials, seeds=seeds, out=out, candidates=candidates,
+            progress=tell, task=task, **options,
+        )  # fmt: skip
+    log.info("%s", result.why)
     if out is not None:
         kept = result.trained.summary() | {"auto": result.summary()}
         result.model.save(Path(out), overwrite=True, result=kept)

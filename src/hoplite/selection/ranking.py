@@ -17,20 +17,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from hoplite.errors import ConfigError, HopliteError, LedgerError, check_choice
+from hoplite.errors import ConfigError, HopliteError, LedgerError, check_choice, plural
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.models import all_settings, idle_settings, usual_options, without_idle
 from hoplite.models.saved import CONFIG_FILE
 from hoplite.models.trained import TrainedModel
+from hoplite.plots.search import scores
+from hoplite.plots.theme import figure
 from hoplite.selection.ledger import Count, Ledger, RecordedRun, Settings
+from hoplite.selection.shown import search_repr, search_shown
+from hoplite.shown import Displayed, Shown
 from hoplite.tasks import Metric, Task, find_task, task_of
+from hoplite.tasks.base import title_of
 from hoplite.training.results import Figures, TrainingResult, number, train
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
 MODEL = "model"  # the folder of the chosen model, in that of the ledger
 PROTOCOLS = ("validation", "test")
@@ -167,8 +175,8 @@ class Summary:
     figures: Figures | None = None  # all others of the chosen one
 
 
-@dataclass(frozen=True, eq=False)
-class SearchResult:
+@dataclass(frozen=True, eq=False, repr=False)
+class SearchResult(Displayed):
     """What a search found under one protocol.
 
     ``test`` holds the chosen configuration's test accuracies, a value per seed: under
@@ -234,6 +242,40 @@ class SearchResult:
         """Mean test accuracy of the chosen configuration, or score of the task without classes."""
         return float(np.mean(self.test))
 
+    def plot(self) -> Figure:
+        """What validation says of every setting, best first: mean and deviation over the seeds.
+
+        The chosen one has a colour of its own. It needs the extra ``plot``.
+        """
+        each = [
+            self.monitor.rank(np.array(candidate.scores or candidate.val))
+            for candidate in self.ranking
+        ]
+        varied = self.varied
+        told = [
+            ", ".join(f"{name} {candidate.options[name]}" for name in varied) or "the one setting"
+            for candidate in self.ranking
+        ]
+        drawn = scores(
+            [float(values.mean()) for values in each],
+            [float(values.std()) for values in each],
+            told,
+            f"validation {title_of(self.monitor.name)}",
+        )
+        settings = self.ledger.settings
+        title = f"{settings.model} on {settings.dataset}: {plural(len(each), 'setting')}"
+        return figure(drawn, title)
+
+    @property
+    def varied(self) -> list[str]:
+        """The options in which the ranked configurations differ."""
+        first = self.best.options
+        return [
+            name
+            for name, value in first.items()
+            if any(other.options.get(name) != value for other in self.ranking)
+        ]
+
     def summary(self) -> Summary:
         """The choice as it is kept and shown."""
         settings = self.ledger.settings
@@ -261,6 +303,12 @@ class SearchResult:
             monitor_mean=number(self.monitored(self.best)),
             figures=self.figures,
         )
+
+    def __repr__(self) -> str:
+        return search_repr(self)
+
+    def _shown(self) -> Shown:
+        return search_shown(self)
 
     def table(self) -> pa.Table:
         """Every run as a row: its configuration, seed and figures (no test but in ``test``)."""

@@ -6,6 +6,7 @@ and go, take the cells that nobody has yet; this process shows how far they all 
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -16,10 +17,12 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError, GraphError, plural
 from hoplite.graph import Graph
 from hoplite.labels import AUTO
 from hoplite.models import address_of, find_model
+from hoplite.printable import printable
+from hoplite.progress import search_bar, watched
 from hoplite.selection.cells import CellWork, search_settings, train_on_cluster
 from hoplite.selection.ledger import SCREEN, Ledger
 from hoplite.selection.ranking import SearchResult, check_protocol, choose, rank
@@ -28,6 +31,8 @@ from hoplite.selection.workers import LOOK_SECONDS, train_in_processes
 from hoplite.store import open_data
 from hoplite.tasks import task_of
 from hoplite.training.results import as_seeds
+
+log = logging.getLogger("hoplite.search")
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ def search(
     sample_seed: int = 0,
     workers: int = 1,
     cluster: str | None = None,
-    progress: Callable[[SearchProgress], None] | None = None,
+    progress: bool | Callable[[SearchProgress], None] | None = False,
     task: str = AUTO,
     **fixed: Any,
 ) -> SearchResult:
@@ -64,6 +69,7 @@ def search(
     trains what is new in it; see :func:`run_search`.
     Without a ``grid`` it is the paper's, or on other graphs than the paper's ``"usual"``.
     ``graph`` is all that ``train`` takes; its ``fixed`` options hold for all configurations.
+    ``progress`` is True for a bar on standard error, or in a notebook, or a function to call.
     """
     check_protocol(protocol)
     model = find_model(model).name
@@ -81,13 +87,23 @@ def search(
         configurations = space.configurations(name, model, fixed)
     else:
         configurations = space.sample(name, model, samples, sample_seed, fixed)
-    ledger = run_search(
-        data, model, configurations, out,
-        seeds=seeds, screen=space.screen(name, model, fixed), protocol=protocol, workers=workers,
-        cluster=cluster, progress=progress,
+    log.info(
+        "searching %s of %s on %s, in %s",
+        plural(len(configurations), "configuration"), model, printable(name), out,
     )  # fmt: skip
+    with watched(progress, search_bar, f"{name} {model}") as tell:
+        ledger = run_search(
+            data, model, configurations, out,
+            seeds=seeds, screen=space.screen(name, model, fixed), protocol=protocol,
+            workers=workers, cluster=cluster, progress=tell,
+        )  # fmt: skip
     result = choose(data, ledger, protocol, cut=space.cut(name, model, fixed))
     result.save_model()
+    log.info(
+        "chose %s of %s: validation %s %.4f",
+        result.best.options, plural(len(result.ranking), "configuration"), result.monitor.name,
+        result.monitored(result.best),
+    )  # fmt: skip
     return result
 
 

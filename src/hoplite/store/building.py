@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import logging
 import math
 import os
 import shutil
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +22,8 @@ from hoplite.errors import HopliteWarning, check_choice
 from hoplite.graph import Graph
 from hoplite.memory import parse_bytes, release_memory, show_bytes
 from hoplite.operators import find_operator
+from hoplite.printable import printable
+from hoplite.progress import steps_bar, watched
 from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
 from hoplite.store.claim import claimed
 from hoplite.store.errors import DamagedBlock, clear_disk_errors
@@ -29,6 +33,8 @@ from hoplite.store.opening import opened_graph
 from hoplite.store.panel import run_panel
 from hoplite.store.prepare import adopt_manifest, prepare
 from hoplite.store.store import HopStore
+
+log = logging.getLogger("hoplite.store")
 
 Progress = Callable[[str, float], None]
 Task = tuple[int, int]  # panel, hop
@@ -48,7 +54,7 @@ def propagate(
     memory: str | int = "4GB",
     dtype: str = "float32",
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: bool | Progress | None = False,
     cluster: str | None = None,
     **options: Any,
 ) -> HopStore:
@@ -70,8 +76,9 @@ def propagate(
         How hops 1 to k are stored; what that costs is measured, see :meth:`HopStore.errors`.
     seed : int
         Of the split, for node tables without one.
-    progress : callable, optional
-        Called with what is being done and the share that is done.
+    progress : bool or callable
+        True for a bar on standard error, or in a notebook; or called with what is being done and
+        the share that is done.
     cluster : str, optional
         Where the hops are computed: ``"tcp://HOST:PORT"`` of a running Dask scheduler whose workers
         share the folder, or ``"local:N"`` for N processes here (in a script, they need the usual
@@ -93,13 +100,20 @@ def propagate(
     hops, budget, folder = check_hops(hops), parse_bytes(memory), Path(out)
     find_operator(operator).require_symmetric("what is read of a hop store needs")
     check_choice("dtype", dtype, DTYPES)
-    tell = progress or (lambda what, share: None)
     chosen = find_basis(basis)
     chosen.table(hops)  # that it has the numbers is known before any work
     settings = {"hops": hops, "operator": operator, "basis": str(chosen), "dtype": dtype}
     # to predict with a model, S must be the model's; otherwise it is the graph's own
     settings["loop_weight"] = getattr(options.get("prepare"), "loop_weight", None)
-    with clear_disk_errors(folder), claimed(folder), _workers(cluster, folder, budget) as workers:
+    began, name = time.perf_counter(), source if isinstance(source, str | Path) else "a graph"
+    log.info("propagating %s to %s: %d hops, %s, %s", name, folder, hops, operator, chosen)
+    with (
+        clear_disk_errors(folder),
+        claimed(folder),
+        watched(progress, steps_bar, f"propagate {name}") as report,
+        _workers(cluster, folder, budget) as workers,
+    ):
+        tell = logged(report)
         for attempt in range(ATTEMPTS):
             try:
                 _run(source, folder, settings, budget, seed, tell, options, *workers)
@@ -107,7 +121,23 @@ def propagate(
             except DamagedBlock:  # it has been removed, so the next attempt computes it
                 if attempt == ATTEMPTS - 1:
                     raise
+    log.info("the store %s is complete, after %.1f s", folder, time.perf_counter() - began)
     return HopStore.open(folder)
+
+
+def logged(report: Progress | None) -> Progress:
+    """What tells ``report``, and the log of every new thing that is done."""
+    last = ""
+
+    def tell(what: str, share: float) -> None:
+        nonlocal last
+        if report is not None:
+            report(what, share)
+        if what != last and log.isEnabledFor(logging.DEBUG):
+            log.debug("%s (%.0f %%)", printable(what), 100 * share)
+        last = what
+
+    return tell
 
 
 @contextlib.contextmanager

@@ -52,11 +52,12 @@ from hoplite.errors import StoreError
 from hoplite.link import links_among
 from hoplite.memory import parse_bytes, release_memory, used_memory
 from hoplite.operators import find_operator
+from hoplite.progress import steps_bar, watched
 from hoplite.propagation.polynomial import next_hop
 from hoplite.propagation.spmm import SparseMatrix
 from hoplite.store import staging
 from hoplite.store.blocks import Blocks, PanelSums, crc
-from hoplite.store.building import Progress, compute_here, note_error
+from hoplite.store.building import Progress, compute_here, log, logged, note_error
 from hoplite.store.claim import claimed
 from hoplite.store.errors import AGAIN, clear_disk_errors
 from hoplite.store.layout import (
@@ -82,7 +83,7 @@ def update_store(
     out: str | os.PathLike[str],
     *,
     memory: str | int = "4GB",
-    progress: Progress | None = None,
+    progress: bool | Progress | None = False,
     **options: Any,
 ) -> HopStore:
     """Add the nodes and edges of ``new`` to the store in ``out``.
@@ -116,9 +117,13 @@ def update_store(
     """
     folder, budget = Path(out), parse_bytes(memory)
     HopStore.open(folder)  # which says what is missing; a folder is not made here
-    with clear_disk_errors(folder), claimed(folder):
-        store = HopStore.open(folder).require_complete()
-        tell = progress or (lambda what, share: None)
+    log.info("adding to the store %s", folder)
+    with (
+        clear_disk_errors(folder),
+        claimed(folder),
+        watched(progress, steps_bar, f"update {folder}") as report,
+    ):
+        store, tell = HopStore.open(folder).require_complete(), logged(report)
         tell(f"reading {new if isinstance(new, str | Path) else 'what is new'}", 0.0)
         tables = NewTables(new, store, **options)
         digest = tables.digest
@@ -126,7 +131,9 @@ def update_store(
             update = _Update(store, tables, budget, tell)
             if update.brings_anything:
                 update.run(digest)
-    return HopStore.open(folder)
+    grown = HopStore.open(folder)
+    log.info("the store %s has %d nodes now, %d before", folder, grown.num_nodes, store.num_nodes)
+    return grown
 
 
 class _Update:

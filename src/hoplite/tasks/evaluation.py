@@ -25,7 +25,8 @@ ROWS = 1 << 13  # whose logarithms are taken at a time
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """Figures of a set of nodes by name; of classes also those of each class, and who is taken
-    for whom: ``confusion[t, p]`` nodes of class t were predicted as class p.
+    for whom: ``confusion[t, p]`` nodes of class t were predicted as class p; and how honest the
+    probabilities are, see :func:`reliability`.
 
     A figure is NaN where it means nothing, such as a ROC AUC where all nodes have one class.
     """
@@ -33,6 +34,7 @@ class Evaluation:
     figures: dict[str, float]
     classes: dict[str, dict[str, float]] = field(default_factory=dict)
     confusion: np.ndarray | None = None
+    reliability: list[list[float]] = field(default_factory=list)
 
     def __getitem__(self, figure: str) -> float:
         return self.figures[figure]
@@ -103,6 +105,7 @@ def evaluate_classes(
             for c, name in enumerate(names)
         },
         metrics.confusion_matrix(labels, predicted, labels=every),
+        reliability(labels, probabilities),
     )
 
 
@@ -297,8 +300,25 @@ def calibration_error(labels: np.ndarray, probabilities: np.ndarray, bins: int =
     >>> round(calibration_error(np.array([0, 1, 1]), p), 6)  # 2/3 |1/2 - 0.8| + 1/3 |1 - 0.6|
     0.333333
     """
+    found = reliability(labels, probabilities, bins)
+    return sum(count * abs(right - sure) for sure, right, count in found) / len(labels)
+
+
+def reliability(
+    labels: np.ndarray, probabilities: np.ndarray, bins: int = BINS
+) -> list[list[float]]:
+    """Of every B_b of :func:`calibration_error` that has nodes: the mean of their largest
+    probabilities, the share of them that is right, and how many they are.
+
+    >>> p = np.array([[0.8, 0.2], [0.8, 0.2], [0.4, 0.6]])
+    >>> reliability(np.array([0, 1, 1]), p)
+    [[0.6, 1.0, 1.0], [0.8, 0.5, 2.0]]
+    """
     sure = probabilities.max(axis=1).astype(np.float64)
     right = probabilities.argmax(axis=1) == labels
     place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
-    gaps = np.bincount(place, right - sure, bins)
-    return float(np.abs(gaps).sum() / len(labels))
+    counts = np.bincount(place, minlength=bins)
+    sums = np.bincount(place, sure, bins), np.bincount(place, right, bins)
+    filled = counts > 0
+    means = [each[filled] / counts[filled] for each in sums]
+    return np.column_stack([*means, counts[filled]]).tolist()

@@ -7,6 +7,7 @@ not depend on who shares its batch, but for rounding (the order of some sums).
 
 from __future__ import annotations
 
+import logging
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -42,6 +43,9 @@ from hoplite.training.runs import (
 )
 from hoplite.training.stored_rows import shuffled_windows
 
+log = logging.getLogger("hoplite.training")
+
+TOLD_EPOCHS = 10  # of a training, in the log
 LOWEST = -np.finfo(np.float64).max
 SHARED = (
     "optimizer",
@@ -118,9 +122,21 @@ def fit_runs(
             for state in trained.fit():
                 if progress is not None:
                     progress(state().among(done, waiting))
+                if log.isEnabledFor(logging.DEBUG):
+                    _tell(state())
             found = trained.results()
         results |= zip(batch, found, strict=True)
     return [results[r] for r in range(len(runs))]
+
+
+def _tell(state: TrainingProgress) -> None:
+    """Every tenth of the epochs, and the last one, in the log."""
+    step = max(1, state.epochs // TOLD_EPOCHS)
+    if state.epoch == 1 or state.epoch % step == 0 or not state.running:
+        log.debug(
+            "epoch %d of at most %d: %d running, best validation so far %.4f",
+            state.epoch, state.epochs, state.running, state.val_score,
+        )  # fmt: skip
 
 
 def outputs_of(

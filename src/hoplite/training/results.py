@@ -3,27 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
+import time
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural
 from hoplite.labels import AUTO
 from hoplite.models import ModelConfig, build_model, find_model, split_options
+from hoplite.models.pictures import WORDS, check_exclusive, confusion_figure, reliability_figure
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.preparation import TableOptions
+from hoplite.printable import printable
+from hoplite.progress import training_bar, watched
 from hoplite.propagation.orders import Plan
 from hoplite.propagation.relations import propagation_for
+from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
 from hoplite.tasks import LOSS, Evaluation, Task, task_of
 from hoplite.tasks.base import TITLES
 from hoplite.training.distributed import ALONE, Team
 from hoplite.training.loop import fit_runs
+from hoplite.training.pictures import history_figure
 from hoplite.training.refit import PROTOCOL, refit_runs
 from hoplite.training.runs import (
     NodeSet,
@@ -37,7 +44,13 @@ from hoplite.training.runs import (
     weighted_sets,
 )
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, number, scored_run
+from hoplite.training.shown import result_shown
 from hoplite.training.streamed import StoredPropagation
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+log = logging.getLogger("hoplite.training")
 
 MOST_RUNS = 100_000
 CLEAR = 0.05  # a figure so much above the baseline's is no accident
@@ -54,8 +67,8 @@ class Spread(NamedTuple):
 class Figures:
     """What is told of the ``nodes`` ("test", or "val" without any) beside a score; None for NaN.
 
-    ``mean`` and ``std`` are over the runs; ``classes`` and ``confusion`` of the run with ``seed``,
-    which was chosen.
+    ``mean`` and ``std`` are over the runs; ``classes``, ``confusion`` and ``reliability`` of the
+    run with ``seed``, which was chosen.
     """
 
     nodes: str
@@ -65,10 +78,11 @@ class Figures:
     baseline: dict[str, float | None]
     classes: dict[str, dict[str, float | None]] = field(default_factory=dict)
     confusion: list[list[int]] | None = None
+    reliability: list[list[float]] = field(default_factory=list)  # earlier versions kept none
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainingResult:
+class TrainingResult(Displayed):
     """The runs of one configuration on one graph, or on the hop store of one."""
 
     graph: NodeData
@@ -131,6 +145,7 @@ class TrainingResult:
             {name: number(value) for name, value in least.figures.items()},
             told.get("classes", {}),
             told.get("confusion"),
+            best.reliability,
         )
 
     def shortfall(self) -> str | None:
@@ -214,6 +229,44 @@ class TrainingResult:
             f"runs{how}, {score.name.replace('_', ' ')}: validation {val}, test {test})"
         )
 
+    def _shown(self) -> Shown:
+        return result_shown(self)
+
+    def plot_history(self) -> Figure:
+        """Loss and score of every run by epoch; the kept epoch and an early stop are marked.
+
+        It needs the extra ``plot``, as all pictures do.
+        """
+        return history_figure(self)
+
+    def plot_filter(self, *, density: bool = False) -> Figure:
+        """:meth:`TrainedModel.plot_filter` of the chosen model.
+
+        ``density``: with the density of the eigenvalues of the graph it was trained on.
+        """
+        return self.model.plot_filter(self.graph.in_memory() if density else None)
+
+    def plot_confusion(self, part: str = "test") -> Figure:
+        """Who the chosen model takes for whom, of the test (or "val") nodes."""
+        return confusion_figure(*self._judged(part))
+
+    def plot_reliability(self, part: str = "test") -> Figure:
+        """Whether the chosen model's probabilities are honest, of the test (or "val") nodes."""
+        found, _, who = self._judged(part)
+        return reliability_figure(found, who)
+
+    def _judged(self, part: str) -> tuple[Evaluation, tuple[str, ...], str]:
+        """The figures of ``part``, the names of the classes, and what its nodes are called."""
+        check_exclusive(self.task)
+        found = self.best_run.metrics(part)
+        if found is None:
+            raise GraphError(
+                f"there are no {part} nodes with a result to draw; name the other part, 'val' or "
+                "'test'."
+            )
+        count = len(self.best_run.outputs[part][0])
+        return found, self.model.class_names, f"{count:,} {WORDS.get(part, part)} nodes"
+
     @property
     def ms_per_epoch(self) -> float:
         """Milliseconds per run and epoch: training step, validation, and a share of the set-up."""
@@ -264,7 +317,7 @@ def train(
     *,
     seeds: int | Sequence[int] = 1,
     record_test: bool = False,
-    progress: Callable[[TrainingProgress], None] | None = None,
+    progress: bool | Callable[[TrainingProgress], None] | None = False,
     memory: str | int | None = None,
     team: Team = ALONE,
     sample_weight: Any = None,
@@ -282,7 +335,7 @@ def train(
         Or a class of your own, see docs/your-own-model.md.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
-    progress : called after every epoch
+    progress : True for a bar on standard error, or in a notebook; or called after every epoch
     memory : for a store: peak of this process, such as "4GB" (the default)
     team : for a store: the processes that share its rows, see :mod:`hoplite.training.distributed`
     sample_weight : (n,) what each node counts in the loss, 1 if not given
@@ -343,31 +396,45 @@ def train(
             training=training_config,
             runs=len(chosen),
         )
-    results = fit_runs(
-        built,
-        source,
-        [Run(training_config, seed) for seed in chosen],
-        parts["train"],
-        parts["val"] if len(parts["val"]) else None,
-        watch=parts["test"] if record_test and len(parts["test"]) else None,
-        progress=progress,
-        task=learned,
-    )
-    require_result(results)
-    again: Sequence[RunResult | None] = [None] * len(results)
-    if training_config.refit:
+    began = time.perf_counter()
+    title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
+    log.info("training %s: %s", printable(title), data)
+    with watched(progress, training_bar, title) as tell:
+        results = fit_runs(
+            built,
+            source,
+            [Run(training_config, seed) for seed in chosen],
+            parts["train"],
+            parts["val"] if len(parts["val"]) else None,
+            watch=parts["test"] if record_test and len(parts["test"]) else None,
+            progress=tell,
+            task=learned,
+        )
+        require_result(results)
+        again: Sequence[RunResult | None] = [None] * len(results)
+        if training_config.refit:
 
-        def weighted(both: NodeSet) -> NodeSet:
-            sets = {"train": both}
-            return weighted_sets(sets, learned, training_config, data.class_names, each)["train"]
+            def weighted(both: NodeSet) -> NodeSet:
+                sets = {"train": both}
+                return weighted_sets(sets, learned, training_config, data.class_names, each)[
+                    "train"
+                ]
 
-        again = refit_runs(built, source, results, parts, weighted, progress=progress, task=learned)
+            again = refit_runs(built, source, results, parts, weighted, progress=tell, task=learned)
     runs = tuple(
         scored_run(data, model_config, result, source, parts, learned, second)
         for result, second in zip(results, again, strict=True)
     )
     del source  # and the memory of its hop features, before the metrics need some
     result = TrainingResult(data, model_config, training_config, runs, learned)
+    if log.isEnabledFor(logging.INFO):
+        score = learned.score
+        log.info(
+            "trained %s in %.1f s: validation %s %s, best epoch %d of %d",
+            printable(title), time.perf_counter() - began, score.name,
+            score.shown(result._all(f"val_{score.name}").mean()),
+            result.best_run.best_epoch, result.best_run.epochs,
+        )  # fmt: skip
     shortfall = result.shortfall()
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)

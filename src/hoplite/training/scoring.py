@@ -94,6 +94,11 @@ class ScoredRun:
         chosen = self.model.training.get("threshold", "half") != "half" and "val" in self.outputs
         return self.task.state()["threshold"] if chosen else None
 
+    @property
+    def stopped_early(self) -> bool:
+        """Whether it ended before all epochs that were allowed, by patience or divergence."""
+        return self.model.config.kind.learns and self.epochs < self.model.training["epochs"]
+
     def best(self, curve: str) -> float:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
         return at_best(self.history, curve, self.best_epoch)

@@ -10,11 +10,11 @@ import pytest
 
 from hoplite.explain import Flips, Summary
 from hoplite.explain import text as words
+from hoplite.explain.neighbourhood import positions
 from hoplite.explain.summary import NodePart, Removals
 from hoplite.explain.text import terminal_explanation
 from hoplite.lab.report import explanation_page, write_explanation
 from hoplite.lab.report.figures import class_figure, contribution_figure, neighbourhood_figure
-from hoplite.lab.report.figures.neighbourhood import positions
 from hoplite.words import MINUS, NOTHING
 
 SIZES = {"wide": 1280, "narrow": 360}

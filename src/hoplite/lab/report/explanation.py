@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from hoplite.explain import text
+from hoplite.explain.neighbourhood import strongest
 from hoplite.explain.summary import Summary
 from hoplite.files import atomic_write_text
 from hoplite.lab.report import figures
@@ -34,7 +35,7 @@ def explanation_page(values: Summary, *, command: str = "") -> str:
         "explanation.html",
         plots,
         command=command,
-        strongest=figures.strongest(values),
+        strongest=strongest(values),
         values=values,
         words=text,
     )

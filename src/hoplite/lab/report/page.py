@@ -32,6 +32,7 @@ def page(results: Results) -> str:
     """The whole page. Everything from ``results`` is escaped: names are only ever text."""
     plots = {
         "accuracy": figures.accuracy_figures(results),
+        "mistakes": figures.mistake_figures(results),
         "comparison": figures.comparison_figures(results),
         "curves": figures.curve_figures(results),
         "coefficients": figures.coefficient_figures(results),

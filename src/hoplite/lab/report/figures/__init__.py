@@ -2,7 +2,8 @@
 
 from hoplite.lab.report.figures.base import Figure
 from hoplite.lab.report.figures.contributions import class_figure, contribution_figure
-from hoplite.lab.report.figures.neighbourhood import neighbourhood_figure, strongest
+from hoplite.lab.report.figures.mistakes import mistake_figures
+from hoplite.lab.report.figures.neighbourhood import neighbourhood_figure
 from hoplite.lab.report.figures.results import (
     accuracy_figures,
     coefficient_figures,
@@ -21,7 +22,7 @@ __all__ = [
     "contribution_figure",
     "curve_figures",
     "curves_note",
+    "mistake_figures",
     "neighbourhood_figure",
     "spectrum_figures",
-    "strongest",
 ]

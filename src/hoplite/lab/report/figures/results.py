@@ -6,21 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hoplite.lab import paper
-from hoplite.lab.report.figures.base import (
-    DASHES,
-    MARKERS,
-    Figure,
-    axis,
-    band,
-    color,
-    finite,
-    layout,
-    line,
-    peak,
-    safe,
-    spread,
-    thin,
-)
+from hoplite.lab.report.figures.base import DASHES, MARKERS, Figure, color
 from hoplite.lab.report.view import Cell, accuracy_table, interval, order, score, setting
 from hoplite.lab.results import (
     Coefficients,
@@ -32,11 +18,13 @@ from hoplite.lab.results import (
     Results,
     Spectrum,
 )
+from hoplite.plots.base import axis, finite, layout, peak, safe, thin
+from hoplite.plots.filters import Series, coefficients, responses
+from hoplite.plots.history import PARTS, curve, epochs
 from hoplite.words import NOTHING, dataset_name, number, signed
 
 OFFSET = 0.14  # ours above the line of the model, the paper below it
-SPLITS = {"train_loss": ("training", "solid"), "val_loss": ("validation", "dash")}
-SPLITS["test_loss"] = ("test", "dot")
+SPLITS = {f"{part}_loss": look for part, look in PARTS.items()}
 
 
 def accuracy_figures(results: Results) -> list[Figure]:
@@ -211,46 +199,23 @@ def _curve_figure(
     index: int, entry: LossCurves, values: dict[str, Curve], longest: int, top: float
 ) -> Figure:
     tint, best = color(entry.model), entry.best_epoch
-    options = {} if best is None else _best_epoch(best, late=best > longest / 2)
+    lines = [
+        curve(label, values[key], {"color": tint, "dash": dash, "width": 2.0}, _series(entry))
+        for key, (label, dash) in SPLITS.items()
+    ]
+    drawn = epochs(lines, "loss", longest=longest, top=top, best=best)
     return Figure(
         f"curve-{index}",
         entry.name,
         _curve_summary(entry, values),
-        [
-            line(
-                label,
-                list(range(1, len(values[key]) + 1)),
-                values[key],
-                {"color": tint, "dash": dash, "width": 2.0},
-                _series(entry),
-            )
-            for key, (label, dash) in SPLITS.items()
-        ],
-        layout(axis("epoch", range=[0, longest + 1]), axis("loss", range=[0, top]), **options),
+        drawn.data,
+        drawn.layout,
         ["epoch", *[label for label, _ in SPLITS.values()]],
         [
             [str(i + 1), *[number(v[i] if i < len(v) else None, 4) for v in values.values()]]
             for i in thin(max(map(len, values.values())), () if best is None else (best - 1,))
         ],
     )
-
-
-def _best_epoch(best: int, late: bool) -> dict[str, Any]:
-    """Of a layout: a vertical line at the epoch whose weights are kept, and its words."""
-    stroke = {"color": "@muted", "width": 1, "dash": "dashdot"}
-    ends = {"type": "line", "x0": best, "x1": best, "y0": 0, "y1": 1, "yref": "paper"}
-    words = {
-        "x": best,
-        "y": 1,
-        "yref": "paper",
-        "yanchor": "top",
-        "xanchor": "right" if late else "left",
-        "xshift": -4 if late else 4,
-        "text": f"best epoch {best}",
-        "showarrow": False,
-        "font": {"size": 11, "color": "@muted"},
-    }
-    return {"shapes": [{**ends, "line": stroke}], "annotations": [words]}
 
 
 def _curve_summary(entry: LossCurves, values: dict[str, Curve]) -> str:
@@ -279,42 +244,36 @@ def coefficient_figures(results: Results) -> list[Figure]:
 
 
 def _coefficient_figure(index: int, dataset: str, entries: list[Coefficients]) -> Figure:
-    bands, lines = [], []
-    longest = max(len(entry.mean) for entry in entries)
+    series = []
     for entry in entries:
-        mean, std = finite(entry.mean), finite(entry.std)
-        hops = list(range(len(mean)))
-        tint, key = color(entry.model), _series(entry)
-        bands.append(band(hops, *spread(mean, std), color(entry.model, 0.22), key))
-        marker = {
-            "symbol": MARKERS.get(entry.model, "x"),
-            "size": 6 if len(mean) < 30 else 4,
-            "color": tint,
+        tint, nodes = color(entry.model), finite(entry.node_std)
+        error = {
+            "type": "data",
+            "array": nodes,
+            "color": color(entry.model, 0.55),
+            "thickness": 1,
+            "width": 2,
         }
-        stroke = {"color": tint, "width": 2, "dash": DASHES.get(entry.gate, "dashdot")}
-        drawn = line(
-            safe(entry.label), hops, mean, stroke, key, mode="lines+markers", marker=marker
+        series.append(
+            Series(
+                safe(entry.label),
+                _series(entry),
+                finite(entry.mean),
+                {"color": tint, "width": 2, "dash": DASHES.get(entry.gate, "dashdot")},
+                fill=color(entry.model, 0.22),
+                std=finite(entry.std),
+                marker={"symbol": MARKERS.get(entry.model, "x"), "color": tint},
+                error=error if nodes else None,
+            )
         )
-        nodes = finite(entry.node_std)
-        if nodes:
-            drawn["error_y"] = {
-                "type": "data",
-                "array": nodes,
-                "color": color(entry.model, 0.55),
-                "thickness": 1,
-                "width": 2,
-            }
-        lines.append(drawn)
+    drawn = coefficients(series)
     columns = [_column(entry) for entry in entries]
     return Figure(
         f"coefficients-{index}",
         dataset_name(dataset),
         " ".join(_coefficient_sentence(entry) for entry in entries),
-        [*bands, *lines],
-        layout(
-            axis("hop i", range=[-0.6, longest - 0.4], zeroline=False),
-            axis("coefficient of hop i", zeroline=True),
-        ),
+        drawn.data,
+        drawn.layout,
         ["hop", *[entry.label for entry in entries]],
         [
             [str(i), *[column[i] if i < len(column) else "" for column in columns]]
@@ -361,53 +320,33 @@ def _spectrum_figure(index: int, entry: Spectrum) -> Figure:
     points, density = finite(entry.points), finite(entry.density)
     density = density if len(density) == len(points) else []
     scaled = [(r, *_scaled(r, len(points))) for r in entry.responses]
-    data: list[dict[str, Any]] = []
-    if density:
-        data.append(
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": "density",
-                "x": points,
-                "y": density,
-                "yaxis": "y2",
-                "fill": "tozeroy",
-                "fillcolor": "@density/0.35",
-                "line": {"width": 1, "color": "@density"},
-                "hovertemplate": "%{y:.2f}",
-                "meta": {"series": "density"},
-            }
-        )
-    for response, mean, std in scaled:
-        fill = color(response.model, 0.18)
-        data.append(band(points, *spread(mean, std), fill, _series(response)))
-    for response, mean, _ in scaled:
-        dash = DASHES.get(response.gate, "dashdot")
-        stroke = {"color": color(response.model), "width": 2.2, "dash": dash}
-        data.append(line(safe(response.label), points, mean, stroke, _series(response)))
-    low = min([-0.08, *[1.12 * v for _, mean, _ in scaled for v in mean if v is not None]])
+    drawn = responses(
+        points,
+        [
+            Series(
+                safe(response.label),
+                _series(response),
+                mean,
+                {
+                    "color": color(response.model),
+                    "width": 2.2,
+                    "dash": DASHES.get(response.gate, "dashdot"),
+                },
+                fill=color(response.model, 0.18),
+                std=std,
+            )
+            for response, mean, std in scaled
+        ],
+        title="response / its largest",
+        density=density,
+        scaled=True,
+    )
     return Figure(
         f"spectrum-{index}",
         dataset_name(entry.dataset) + (f" ({entry.operator})" if entry.operator else ""),
         " ".join(_spectrum_sentence(r, mean, points) for r, mean, _ in scaled),
-        data,
-        layout(
-            axis("eigenvalue", zeroline=False),
-            axis("response / its largest", range=[low, 1.12], zeroline=True),
-            yaxis2=axis(
-                "density of eigenvalues",
-                overlaying="y",
-                side="right",
-                showgrid=False,
-                zeroline=False,
-                rangemode="tozero",
-                range=[0, 1.08 * peak(density) or 1.0],
-                tickmode="auto",
-                nticks=4,
-            )
-            | {"tickfont": {"size": 10, "color": "@muted"}},
-            margin={"l": 48, "r": 52, "t": 12, "b": 44},
-        ),
+        drawn.data,
+        drawn.layout,
         ["eigenvalue", "density", *[response.label for response, *_ in scaled]],
         [
             [
