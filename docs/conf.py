@@ -55,6 +55,7 @@ napoleon_custom_sections = [("Attributes", "params_style")]
 python_maximum_signature_line_length = 88
 python_use_unqualified_type_names = True
 add_module_names = False
+smartquotes = False  # -- begins an option
 highlight_language = "none"  # formulas and tables stand in blocks without a language
 
 # Every reference must lead somewhere, but for these.
@@ -70,6 +71,8 @@ sphinx_gallery_conf = gallery_conf()
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_selector = "div.highlight pre:not(.output pre)"
 
+pygments_style = "tango"
+pygments_dark_style = "github-dark"
 html_theme = "furo"
 html_title = "Hoplite"
 html_logo = None

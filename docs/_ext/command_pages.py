@@ -14,6 +14,7 @@ from sphinx.application import Sphinx
 from hoplite.cli import app as hoplite_app
 
 EXAMPLE = re.compile(r"^ *(?:Examples?: *)?(hoplite \S.*)$")
+FACTS = re.compile(r"  \[((?:required|default|env var|x|\d).*)\]$")  # as Typer writes them
 NAME = "hoplite"
 
 
@@ -53,6 +54,20 @@ def about(text: str) -> list[str]:
     return found
 
 
+def described(text: str) -> tuple[str, str]:
+    """What an option is, and the facts that the help adds in brackets.
+
+    >>> described("Learning rate.  [default: (0.05)]")
+    ('Learning rate.', 'Default: 0.05')
+    """
+    found = FACTS.search(text)
+    if found is None:
+        return text, ""
+    facts = re.sub(r"default: \((.*?)\)(?=$|; )", r"default: \1", found[1]).strip()
+    said = "" if facts == "default:" else facts[0].upper() + facts[1:]
+    return text[: found.start()], said
+
+
 def page(name: str, command: Any) -> str:
     """The page of one command: its usage, what it does, its arguments and its options."""
     context = command.make_context(name, [], resilient_parsing=True)
@@ -68,7 +83,9 @@ def page(name: str, command: Any) -> str:
             lines += title(heading, "-")
         for flags, text in chosen:
             shown = flags.upper().split()[0] if kind == "argument" else flags
-            lines += [f".. option:: {shown}", "", f"   {escaped(text)}", ""]
+            words, facts = described(text)
+            lines += [f".. option:: {shown}", "", f"   {escaped(words)}", ""]
+            lines += [f"   *{escaped(facts)}*", ""] if facts else []
     if command.epilog:
         lines += about(command.epilog)
     return "\n".join(lines)

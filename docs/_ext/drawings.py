@@ -35,7 +35,7 @@ def bases(alt: str) -> str:
 def filters(alt: str) -> str:
     """Responses of the fixed filters with ten hops and their usual settings."""
     names = ("sgc", "s2gc", "ppr", "heat", "dgc")
-    chart = Chart(44, 20, 620, 260, (-1, 1), (-0.4, 1.1))
+    chart = Chart(44, 20, 620, 260, (-1, 1), (-0.05, 1.05))
     chart.frame("", (-1, -0.5, 0, 0.5, 1), (0, 0.5, 1), "eigenvalue λ of S: rough signals left, smooth ones right")
     for i, name in enumerate(names):
         config = ModelConfig(name, hops=10)
@@ -69,8 +69,8 @@ def learned(alt: str) -> str:
     cora = next(entry for entry in found if entry["dataset"] == "cora")
     xs, density = np.array(cora["points"]), np.array(cora["density"])
     chosen = [one for one in cora["responses"] if one["gate"] is None]
-    chart = Chart(44, 20, 620, 250, (-1, 1), (-0.6, 1.1))
-    chart.frame("", (-1, -0.5, 0, 0.5, 1), (-0.5, 0, 0.5, 1), "eigenvalue λ of S")
+    chart = Chart(44, 20, 620, 250, (-1, 1), (-0.1, 1.05))
+    chart.frame("", (-1, -0.5, 0, 0.5, 1), (0, 0.5, 1), "eigenvalue λ of S")
     chart.area(xs, 0.45 * density / density.max(), 5)
     for i, one in enumerate(chosen):
         mean = np.array(one["mean"])
@@ -156,12 +156,13 @@ def epoch(alt: str) -> str:
     bars += [(name, milliseconds(value)) for name, _, value in (c[2].partition(": ") for c in found)]
     longest, parts = np.log10(max(value for _, value in bars)), []
     for i, (name, value) in enumerate(bars):
-        y, width = 12 + 34 * i, 330 * np.log10(value * 1.6) / longest
-        parts += [text(168, y + 17, name, "label", "end")]
-        parts += [box(178, y, width, 24, "bar c0" if i == 0 else "bar", 3)]
-        parts += [text(186 + width, y + 17, f"{value:,.3g} ms", "label", "start")]
-    parts += [text(178, 34 * len(bars) + 26, "one epoch on Cora, 20 hops, two threads; logarithmic", "tick", "start")]
-    return drawing(640, 34 * len(bars) + 36, parts, alt)
+        y, width = 12 + 34 * i, 220 * np.log10(value * 1.6) / longest
+        parts += [text(138, y + 17, name, "label", "end")]
+        parts += [box(146, y, width, 24, "bar c0" if i == 0 else "bar", 3)]
+        parts += [text(153 + width, y + 17, f"{value:,.4g} ms", "label", "start")]
+    below = 34 * len(bars) + 26
+    parts += [text(146, below, "one epoch, two threads; logarithmic", "tick", "start")]
+    return drawing(480, below + 10, parts, alt)
 
 
 def milliseconds(words: str) -> float:

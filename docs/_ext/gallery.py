@@ -63,6 +63,7 @@ def gallery_conf() -> dict[str, Any]:
         "download_all_examples": False,
         "show_memory": False,
         "show_signature": False,
+        "write_computation_times": False,
         "min_reported_time": 1,
         "remove_config_comments": True,
         "abort_on_example_error": False,

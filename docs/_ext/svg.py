@@ -13,6 +13,9 @@ from html import escape
 import numpy as np
 
 
+SMALL = 500  # units: what is no wider is readable on a phone
+
+
 def text(x: float, y: float, words: str, kind: str = "label", anchor: str = "middle") -> str:
     return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
 
@@ -42,7 +45,8 @@ def drawing(width: float, height: float, parts: Sequence[str], alt: str) -> str:
     """A whole picture; ``alt`` is what it tells those who do not see it."""
     size = f'viewBox="0 0 {width:g} {height:g}" style="max-width: {width:g}px"'
     label = escape(alt, quote=True)
-    return f'<svg class="picture" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
+    kind = "picture" if width > SMALL else "picture small"
+    return f'<svg class="{kind}" {size} role="img" aria-label="{label}">{"".join(parts)}</svg>'
 
 
 @dataclass
