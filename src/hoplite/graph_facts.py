@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -41,10 +41,11 @@ def graph_shown(graph: Graph) -> Shown:
 
 
 def _filled(graph: Graph) -> str:
-    if not sp.issparse(graph.features):
+    features: Any = graph.features  # SciPy has no types
+    if not sp.issparse(features):
         return ""
     cells = max(graph.num_nodes * graph.num_features, 1)
-    return f", sparse: {100 * graph.features.nnz / cells:.2g} % are not 0"
+    return f", sparse: {100 * features.nnz / cells:.2g} % are not 0"
 
 
 def _classes(graph: Graph, known: np.ndarray) -> list[Table]:

@@ -78,7 +78,8 @@ class Shown:
         parts = [f"<strong><bdi>{html.escape(printable(self.title))}</bdi></strong>"]
         if self.facts:
             rows = [
-                f"<tr>{_th(name, 'row')}<td style='text-align:left'>{_escaped(value, FACT)}</td></tr>"
+                f"<tr>{_th(name, 'row')}<td style='text-align:left'>"
+                f"{_escaped(value, FACT)}</td></tr>"
                 for name, value in self.facts.items()
             ]
             parts.append(f"<table>{''.join(rows)}</table>")

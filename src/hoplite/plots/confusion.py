@@ -9,6 +9,7 @@ from hoplite.plots.base import Drawing, axis, layout, safe
 from hoplite.shown import short
 
 NAME = 18  # characters of a name beside the matrix
+FLAT = 4  # classes up to which the names below it lie: of more, Plotly would leave some out
 MOST_NUMBERS = 15  # classes up to which the cells have their counts in them
 
 
@@ -51,7 +52,7 @@ def confusion(counts: Sequence[Sequence[int]], names: Sequence[str]) -> Drawing:
         "zeroline": False,
     }
     look = layout(
-        axis("predicted class", **ticks),
+        axis("predicted class", **ticks, **({"tickangle": 90} if len(names) > FLAT else {})),
         axis("class", **ticks, autorange="reversed"),
         hovermode="closest",
     )

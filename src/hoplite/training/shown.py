@@ -21,13 +21,15 @@ def result_shown(result: TrainingResult) -> Shown:
     parts = [*spreads]
     last = parts[-1] if parts else "val"  # the test nodes, where there are some
     baseline = result.baseline(last)
-    columns = ["figure", *[PARTS[part] for part in parts], "baseline"]
-    rows = [
-        [title_of(name), *[_told(spreads[part][name], len(result.runs)) for part in parts],
-         f"{baseline[name]:.3f}"]
-        for name in (spreads[last] if baseline is not None and parts else ())
-    ]  # fmt: skip
-    tables = [Table(columns, rows)] if rows else []
+    tables = []
+    if baseline is not None and parts:
+        columns = ["figure", *[PARTS[part] for part in parts], "baseline"]
+        rows = [
+            [title_of(name), *[_told(spreads[part][name], len(result.runs)) for part in parts],
+             f"{baseline[name]:.3f}"]
+            for name in spreads[last]
+        ]  # fmt: skip
+        tables = [Table(columns, rows)]
     run = result.best_run
     facts = {
         "model": f"{result.model_config.kind.title}, {result.model_config.size()}",

@@ -11,6 +11,7 @@ from hoplite.lab.report.figures import (
     comparison_figures,
     curve_figures,
     curves_note,
+    mistake_figures,
     spectrum_figures,
 )
 from hoplite.lab.report.page import page, script_json
@@ -93,3 +94,42 @@ def test_script_json_cannot_end_the_script(hostile_text):
     written = script_json({hostile_text: hostile_text})
     assert not re.search("[<>&]", written)
     assert json.loads(written) == {hostile_text: hostile_text}
+
+
+def test_where_the_best_model_errs(hostile_text):
+    names, matrix = [hostile_text, "b"], [[5, 2], [0, 9]]
+    told = {
+        "nodes": "test", "seed": 3, "mean": {"calibration_error": 0.1}, "std": {}, "baseline": {},
+        "classes": {name: {"support": 1.0} for name in names}, "confusion": matrix,
+        "reliability": [[0.6, 0.5, 4.0], [0.9, 1.0, 12.0]],
+    }  # fmt: skip
+    usual = {
+        "dataset": "cora",
+        "protocol": "validation",
+        "config": {},
+        "test_mean": 0.5,
+        "test_std": 0.1,
+    }
+    entries = [
+        usual | {"model": "lgc", "val_mean": 0.8, "figures": told},
+        usual | {"model": "sgc", "val_mean": 0.7, "test_mean": 0.9, "figures": told},
+        usual | {"model": "egc", "val_mean": 0.9},  # keeps no figures
+    ]
+    results = as_results({"format": 1, "accuracy": entries})
+    confusion, reliability = mistake_figures(results)
+    assert confusion.heading == "LGC on Cora: who is taken for whom"  # validation chose it
+    assert confusion.data[0]["text"] == [["5", "2"], ["0", "9"]]
+    assert "14 of 16 nodes" in confusion.summary
+    assert reliability.data[1]["x"] == [0.6, 0.9]
+    assert reliability.rows[1] == ["0.9", "1", "12"]
+    graph_objects = pytest.importorskip("plotly.graph_objects")
+    for figure in (confusion, reliability):
+        graph_objects.Figure(plain(figure))
+    assert "<img" not in json.dumps(confusion.data)
+    assert "Where the best model of each dataset errs" in page(results)
+
+    told["confusion"], told["reliability"] = [[5], [0, 9]], [[0.6, 0.5]]  # a damaged file
+    assert mistake_figures(as_results({"format": 1, "accuracy": entries})) == []
+    del told["reliability"]  # of an earlier version
+    told["confusion"] = matrix
+    assert len(mistake_figures(as_results({"format": 1, "accuracy": entries}))) == 1

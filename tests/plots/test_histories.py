@@ -1,0 +1,69 @@
+"""Pictures of trainings and searches: their curves are the recorded ones."""
+
+import numpy as np
+import pytest
+
+from hoplite import search, train
+
+go = pytest.importorskip("plotly.graph_objects")
+
+
+def lines(figure):
+    return [t for t in figure.data if t.mode == "lines"]
+
+
+def test_curves_are_the_history(graph, trained):
+    result = trained["jacobiconv"]
+    figure = result.plot_history()
+    drawn = {(t.name, t.yaxis): np.array(t.y, dtype=float) for t in lines(figure)}
+    assert len(drawn) == 3 * 4  # seeds; training and validation, loss and accuracy
+    for run in result.runs:
+        for part, told in (("train", "training"), ("val", "validation")):
+            for axis, what in (("y", "loss"), ("y2", "accuracy")):
+                np.testing.assert_array_equal(
+                    drawn[f"{told}, seed {run.seed}", axis], run.history[f"{part}_{what}"]
+                )
+
+
+def test_the_kept_epoch_and_the_stop_are_marked(trained):
+    (run,) = trained["lgc"].runs
+    figure = trained["lgc"].plot_history()
+    marks = {(t.name, t.yaxis): (t.x[0], t.y[0]) for t in figure.data if t.mode == "markers"}
+    for axis, what in (("y", "val_loss"), ("y2", "val_accuracy")):
+        place = marks[f"best epoch {run.best_epoch}", axis]
+        assert place == (run.best_epoch, run.history[what][run.best_epoch - 1])
+        stopped = (f"stopped after epoch {run.epochs}", axis) in marks
+        assert stopped == (run.epochs < 40) == run.stopped_early
+    assert {shape.x0 for shape in figure.layout.shapes} == {run.best_epoch}
+
+
+def test_a_run_with_all_its_epochs_is_not_stopped(graph):
+    result = train(graph, "sgc", hops=1, epochs=4)
+    assert not result.best_run.stopped_early
+    assert not [t for t in result.plot_history().data if "stopped" in (t.name or "")]
+
+
+def test_the_monitor_is_drawn_even_if_only_validation_has_it(graph):
+    result = train(graph, "sgc", hops=1, epochs=5, monitor="auc")
+    (curve,) = (t for t in lines(result.plot_history()) if t.yaxis == "y2")
+    np.testing.assert_array_equal(curve.y, result.best_run.history["val_roc_auc"])
+    assert curve.name == "validation"
+
+
+def test_settings_of_a_search(graph, tmp_path):
+    (tmp_path / "mine.toml").write_text("[any]\nlr = [0.01, 0.1]\nhops = [0, 1]\n")
+    found = search(
+        graph, "sgc", grid=tmp_path / "mine.toml", out=tmp_path / "out", seeds=2, epochs=8
+    )
+    (points,) = found.plot().data
+    assert list(points.y) == [pytest.approx(np.mean(one.val)) for one in found.ranking]
+    assert list(points.y) == sorted(points.y, reverse=True)
+    assert list(points.error_y.array) == [pytest.approx(np.std(one.val)) for one in found.ranking]
+    best = found.best.options
+    assert points.customdata[0] == f"hops {best['hops']}, lr {best['lr']}"
+    assert repr(found).startswith("SearchResult(sgc on <script>alert(1)</script>, 4 configurations")
+    assert len(repr(found)) < 200
+    text = found._shown().text()
+    assert f"hops {best['hops']}, lr {best['lr']}" in text
+    assert f"{np.mean(found.test):.3f} ± {np.std(found.test):.3f} over 2 seeds" in text
+    assert "<script>" not in found._repr_html_()

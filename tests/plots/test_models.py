@@ -1,0 +1,167 @@
+"""Pictures of models: the curves are the filters, the counts those of scikit-learn."""
+
+import numpy as np
+import pytest
+from sklearn.calibration import calibration_curve
+from sklearn.metrics import confusion_matrix
+
+from hoplite import ConfigError, Graph, GraphError, HopliteError, Split, frequency_response, train
+from hoplite.filters import basis_values
+from hoplite.operators import find_operator
+from hoplite.tasks.evaluation import calibration_error
+
+go = pytest.importorskip("plotly.graph_objects")
+
+
+def curves(figure, axis):
+    return {t.name: t for t in figure.data if t.yaxis == axis and t.name != "density"}
+
+
+@pytest.mark.parametrize("model", ["lgc", "ppr", "sgc", "hlgc"])
+def test_the_curve_is_the_frequency_response(model, trained):
+    found = trained[model].model
+    figure = found.plot_filter()
+    assert isinstance(figure, go.Figure)
+    (curve,), (hops,) = curves(figure, "y").values(), curves(figure, "y2").values()
+    np.testing.assert_allclose(curve.y, frequency_response(found, np.array(curve.x)), rtol=1e-6)
+    np.testing.assert_allclose(hops.y, found.coefficients_, rtol=1e-6)
+    assert list(hops.x) == list(range(found.config.hops + 1))
+    ends = find_operator(found.config.operator).spectrum
+    assert (curve.x[0], curve.x[-1]) == ends
+
+
+def test_the_curve_is_what_the_filter_does_to_eigenvectors(graph, trained):
+    """p(S) by dense matrices: its eigenvalues lie on the drawn curve."""
+    found = trained["lgc"].model
+    (curve,) = curves(found.plot_filter(), "y").values()
+    matrix = find_operator("laplacian").matrix(graph).toarray().astype(np.float64)
+    values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    before, now = np.eye(len(values)), matrix - np.eye(len(values))
+    total = found.coefficients_[0] * before + found.coefficients_[1] * now
+    for c in found.coefficients_[2:]:  # Chebyshev polynomials of L - I
+        before, now = now, 2 * (matrix - np.eye(len(values))) @ now - before
+        total += c * now
+    dense = np.diag(vectors.T @ total @ vectors)
+    np.testing.assert_allclose(np.interp(values, curve.x, curve.y), dense, atol=2e-3)
+
+
+def test_a_curve_for_each_class(graph, trained):
+    found = trained["jacobiconv"].model
+    figure = found.plot_filter(graph)
+    drawn, hops = curves(figure, "y"), curves(figure, "y2")
+    assert len(drawn) == len(hops) == graph.num_classes
+    theta, maps = found.weights["theta"].numpy(), found.maps_
+    for c, (curve, coefficients) in enumerate(zip(drawn.values(), hops.values(), strict=True)):
+        own = maps[:, :, c] / theta[:, c]  # Theta_i = Theta diag(a_i), so all features agree
+        np.testing.assert_allclose(own, own[:, :1].repeat(own.shape[1], 1), rtol=1e-3)
+        np.testing.assert_allclose(coefficients.y, own[:, 0], rtol=1e-3)
+        values = basis_values(found.config.basis, found.config.operator, np.array(curve.x), 3)
+        np.testing.assert_allclose(curve.y, values @ np.array(coefficients.y), rtol=1e-4)
+    (density,) = (t for t in figure.data if t.name == "density")
+    assert density.yaxis not in ("y", "y2")
+    assert np.trapezoid(density.y, density.x) == pytest.approx(1, abs=0.02)
+
+
+def test_a_curve_for_each_relation(graph):
+    rng = np.random.default_rng(0)
+    arcs = Graph.from_edges(
+        rng.integers(0, 60, (200, 2)), rng.standard_normal((60, 3)), rng.integers(0, 2, 60),
+        directed=True, split=Split(range(0, 60, 2), range(1, 60, 4), range(3, 60, 4)),
+    )  # fmt: skip
+    found = train(arcs, "lgc", hops=2, epochs=3).model
+    hops = curves(found.plot_filter(), "y2")
+    assert set(hops) == {"out", "in"}
+    for row, curve in zip(found.coefficients_, hops.values(), strict=True):
+        np.testing.assert_allclose(curve.y, row, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("model", "why"), [("gcn", "no filter coefficients"), ("blocks", "maps_")])
+def test_models_without_one_filter_say_so(model, why, graph):
+    options = {"hidden": 4} if model == "gcn" else {"hops": 2}
+    found = train(graph, model, epochs=2, **options).model
+    with pytest.raises(ConfigError, match=why):
+        found.plot_filter()
+
+
+@pytest.mark.parametrize("nodes", ["train", "val", "test", "all", "mask"])
+def test_confusion_and_reliability_are_those_of_scikit_learn(nodes, graph, trained):
+    found, known = trained["lgc"].model, graph.labels >= 0
+    chosen = {
+        "train": graph.split.train, "val": graph.split.val, "test": graph.split.test,
+        "all": np.flatnonzero(known), "mask": np.flatnonzero(np.arange(graph.num_nodes) % 3 == 0),
+    }[nodes]  # fmt: skip
+    given = np.isin(np.arange(graph.num_nodes), chosen) if nodes == "mask" else nodes
+    chosen = chosen[known[chosen]]
+    labels, proba = graph.labels[chosen], found.predict_proba(graph)[chosen]
+    figure = found.plot_confusion(graph, given)
+    expected = confusion_matrix(labels, proba.argmax(axis=1), labels=range(4))
+    (drawn,) = figure.data
+    shares = expected / np.maximum(expected.sum(axis=1, keepdims=True), 1)
+    np.testing.assert_allclose(np.array(drawn.z), shares)
+    assert [[int(t) for t in row] for row in drawn.text] == expected.tolist()
+    assert figure.layout.yaxis.autorange == "reversed"  # the first class at the top
+
+    _, points = found.plot_reliability(graph, given).data
+    sure, right = proba.max(axis=1).astype(float), proba.argmax(axis=1) == labels
+    true, told = calibration_curve(right, sure, n_bins=15)
+    np.testing.assert_allclose(points.x, told, rtol=1e-6)
+    np.testing.assert_allclose(points.y, true, rtol=1e-6)
+    counts = np.array([int(c) for c in points.customdata])
+    assert counts.sum() == len(chosen)
+    gap = (counts * np.abs(np.array(points.x) - np.array(points.y))).sum() / len(chosen)
+    assert gap == pytest.approx(calibration_error(labels, proba))
+
+
+def test_a_result_draws_what_its_model_draws(graph, trained):
+    result = trained["jacobiconv"]
+    one, other = result.plot_confusion(), result.model.plot_confusion(graph)
+    assert one.data[0].text == other.data[0].text
+    assert one.layout.title.text == other.layout.title.text
+    assert (
+        result.plot_reliability("val").data[1].x
+        == result.model.plot_reliability(graph, "val").data[1].x
+    )
+    assert len(result.plot_filter(density=True).data) == len(result.plot_filter().data) + 1
+
+
+def test_classes_in_another_order_are_found_by_name(graph, trained):
+    order = np.array([2, 0, 3, 1])
+    labels = np.where(graph.labels < 0, -1, np.argsort(order)[graph.labels])
+    swapped = Graph(
+        graph.adjacency, graph.features, labels, graph.split,
+        [graph.class_names[c] for c in order], graph.feature_names, graph.node_ids,
+    )  # fmt: skip
+    found = trained["lgc"].model
+    assert found.plot_confusion(swapped).data[0].text == found.plot_confusion(graph).data[0].text
+
+
+def test_wrong_nodes_are_told(graph, trained):
+    found = trained["lgc"].model
+    with pytest.raises(ConfigError, match=r"nodes is 'tset'.*Did you mean 'test'"):
+        found.plot_confusion(graph, "tset")
+    with pytest.raises(GraphError, match="nodes has 900"):
+        found.plot_confusion(graph, [900])
+    unknown = np.flatnonzero(graph.labels < 0)
+    with pytest.raises(GraphError, match="no label that the model knows"):
+        found.plot_reliability(graph, unknown)
+
+
+def test_numbers_and_several_labels_have_no_confusion(graph):
+    numbers = Graph(graph.adjacency, graph.features, graph.labels + 0.5, graph.split)
+    result = train(numbers, "sgc", hops=1, epochs=3)
+    for draw in (result.plot_confusion, result.plot_reliability):
+        with pytest.raises(ConfigError, match="the labels are for regression"):
+            draw()
+    with pytest.raises(ConfigError, match="the labels are for regression"):
+        result.model.plot_confusion(numbers)
+    assert result.plot_history().data
+    assert result.plot_filter().data
+
+
+def test_without_plotly_one_sentence(trained, monkeypatch):
+    import hoplite.errors
+
+    monkeypatch.setattr(hoplite.errors, "find_spec", lambda name: None)
+    for draw in (trained["lgc"].plot_history, trained["lgc"].model.plot_filter):
+        with pytest.raises(HopliteError, match=r"needs plotly; run `pip install .*\[plot\]"):
+            draw()

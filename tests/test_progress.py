@@ -1,0 +1,142 @@
+"""progress=True: bars where there is a terminal, quiet elsewhere; and what the log tells."""
+
+import contextlib
+import io
+import logging
+import subprocess
+import sys
+
+import pytest
+from tests.plots.conftest import untidy
+
+from hoplite import ConfigError, auto, propagate, search, train, update_store
+from hoplite.explain import explain, flips
+from hoplite.predictions import predict_table
+from hoplite.progress import steps_bar, watched
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return untidy()
+
+
+class Terminal(io.StringIO):
+    """What a terminal was sent."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "160")
+    return Terminal()
+
+
+def test_training_searching_choosing_and_storing_have_bars(graph, terminal, tmp_path, capsys):
+    (tmp_path / "mine.toml").write_text("[any]\nlr = [0.01, 0.1]\n")
+    options = {"grid": tmp_path / "mine.toml", "seeds": 1, "epochs": 3, "hops": 1}
+    with contextlib.redirect_stderr(terminal):  # pytest sets standard error after its fixtures
+        result = train(graph, "sgc", hops=1, epochs=5, progress=True)
+        assert "sgc, 1 seed" in terminal.getvalue()
+        assert "epoch 5" in terminal.getvalue()
+        search(graph, "sgc", out=tmp_path / "found", progress=True, **options)
+        assert "2 of 2 runs done" in terminal.getvalue()
+        auto(graph, trials=2, seeds=1, progress=True)
+        assert "the chosen one" in terminal.getvalue()
+        store = propagate(graph, tmp_path / "store", hops=1, progress=True)
+        assert "hop 1" in terminal.getvalue()
+        predict_table(result.model, store, progress=True)
+        assert "predict" in terminal.getvalue()
+        flips(result.model, graph, graph.node_ids[3], progress=True)
+    assert "\u202e" not in terminal.getvalue()
+    assert capsys.readouterr().out == ""
+
+
+def test_nothing_is_told_unless_asked(graph, capfd, tmp_path):
+    train(graph, "sgc", hops=1, epochs=2)
+    train(graph, "sgc", hops=1, epochs=2, progress=None)
+    propagate(graph, tmp_path / "store", hops=1)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_bar_without_a_terminal_is_quiet(graph, capfd):
+    train(graph, "sgc", hops=1, epochs=2, progress=True)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_functions_are_called_as_before(graph):
+    seen = []
+    train(graph, "sgc", hops=1, epochs=3, progress=seen.append)
+    assert [state.epoch for state in seen] == [1, 2, 3]
+    shares = []
+    table = predict_table(
+        train(graph, "sgc", hops=1, epochs=1).model, graph,
+        progress=lambda what, share: shares.append(share),
+    )  # fmt: skip
+    assert shares[-1] == 1.0
+    assert table.num_rows == graph.num_nodes
+
+
+def test_anything_else_is_refused(graph):
+    with pytest.raises(ConfigError, match="progress is 'yes'; give True"):
+        train(graph, "sgc", epochs=1, progress="yes")
+    with pytest.raises(ConfigError, match="progress is 3"), watched(3, steps_bar, "x"):
+        pass
+
+
+def test_an_error_ends_the_bar(graph, terminal):
+    def work():
+        with watched(True, steps_bar, "work") as report:
+            report("half", 0.5)
+            raise RuntimeError
+
+    with contextlib.redirect_stderr(terminal):
+        with pytest.raises(RuntimeError):
+            work()
+        train(graph, "sgc", hops=1, epochs=1, progress=True)
+    assert "half" in terminal.getvalue()
+    assert terminal.getvalue().count("\x1b[?25h") == 2  # the cursor is shown again after each
+
+
+def test_the_log_tells_what_was_done(graph, caplog, tmp_path):
+    with caplog.at_level(logging.DEBUG, logger="hoplite"):
+        result = train(graph, "sgc", hops=1, epochs=50, patience=50)
+        (tmp_path / "mine.toml").write_text("[any]\nlr = [0.01, 0.1]\n")
+        search(graph, "sgc", grid=tmp_path / "mine.toml", seeds=1, epochs=2, out=tmp_path / "found")
+        propagate(graph, tmp_path / "store", hops=1)
+        explain(result.model, graph, graph.node_ids[0])
+    told = [(record.name, record.levelno) for record in caplog.records]
+    for name in ("hoplite.training", "hoplite.search", "hoplite.store"):
+        assert told.count((name, logging.INFO)) >= 2
+    epochs = [record for record in caplog.records if record.getMessage().startswith("epoch")]
+    assert 5 <= len([one for one in epochs if "of at most 50" in one.getMessage()]) <= 12
+    assert all(record.name.startswith("hoplite.") for record in caplog.records)
+    assert "validation accuracy" in caplog.text
+    assert "test accuracy" not in caplog.text
+
+
+def test_an_update_is_told(graph, caplog, tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    propagate(graph, tmp_path / "store", hops=1)
+    nodes = pa.table({"id": ["new"], **{name: [1.0] for name in graph.feature_names}})
+    edges = pa.table({"source": ["new"], "target": [graph.node_ids[0]], "weight": [1.0]})
+    seen = []
+    with caplog.at_level(logging.INFO, logger="hoplite.store"):
+        update_store((nodes, edges), tmp_path / "store", progress=lambda *told: seen.append(told))
+    assert seen
+    assert "has 141 nodes now, 140 before" in caplog.text
+
+
+def test_nobody_hears_the_log_unless_it_is_asked_for():
+    code = (
+        "import logging, numpy as np, hoplite\n"
+        "assert logging.getLogger('hoplite').handlers\n"
+        "g = hoplite.Graph.from_edges([(0, 1)], np.eye(4), [0, 1, 0, 1], "
+        "split=hoplite.Split([0, 1], [2], [3]))\n"
+        "import warnings; warnings.simplefilter('ignore')\n"
+        "hoplite.train(g, 'sgc', hops=1, epochs=1)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

@@ -1,0 +1,126 @@
+"""What objects show of themselves in notebooks and with Rich."""
+
+import io
+
+import numpy as np
+import pytest
+from rich.console import Console
+from tests.plots.conftest import NAMES, untidy
+
+from hoplite import Graph, SGCClassifier, Split, train
+from hoplite.explain import explain
+from hoplite.shown import Shown, Table
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return untidy()
+
+
+@pytest.fixture(scope="module")
+def result(graph):
+    return train(graph, "sgc", hops=1, epochs=20, seeds=2, lr=0.1)
+
+
+def printed(value) -> str:
+    out = io.StringIO()
+    Console(file=out, width=200).print(value)
+    return out.getvalue()
+
+
+def rows(html: str) -> str:
+    return html.replace("<bdi>", "").replace("</bdi>", "")
+
+
+def test_a_graph_tells_its_sizes(graph):
+    alone = int((graph.adjacency.sum(axis=1) == 0).sum())
+    assert alone > 0
+    for shown in (graph._repr_html_(), printed(graph)):
+        assert f"{graph.num_nodes:,}, {alone} without an edge" in shown
+        assert f"{graph.num_edges:,}, weights" in shown
+        assert "train 60, val 30, test 35" in shown
+        assert "sparse" in shown
+    assert "<script>" not in graph._repr_html_()
+    html = rows(graph._repr_html_())
+    for c, name in enumerate(("&lt;b&gt;bold&lt;/b&gt;", "&lt;img src=x onerror=")):
+        count = int((graph.labels == c).sum())
+        own = int((graph.labels[graph.split.train] == c).sum())
+        start = html.index(name)
+        line = html[start : html.index("</tr>", start)]
+        assert f">{count}</td>" in line
+        assert f">{own}</td>" in line
+    assert "\u202e" not in html
+    assert "background" not in html
+    assert "color" not in html
+    assert repr(graph) == f"Graph(nodes=140, edges={graph.num_edges}, features=6, classes=4)"
+
+
+def test_graphs_of_numbers_of_several_labels_and_of_nothing():
+    labels = np.array([0.5, np.nan, 2.5])
+    numbers = Graph.from_edges([(0, 1)], np.eye(3), labels, split=Split(train=[0, 2]))
+    text = numbers._shown().text()
+    assert "regression, 2 nodes of 3" in text
+    assert "mean         1.5    1.5" in text
+    several = Graph.from_edges([(0, 1)], np.eye(2), np.array([[1, 1], [0, 1]], np.int8))
+    assert "1" in several._shown().tables[0].rows[0]
+    assert several._shown().tables[0].rows[1][1] == "2"
+    bare = Graph.from_edges([], np.zeros((0, 2)))
+    assert "nodes     0" in bare._shown().text()
+    assert bare._repr_html_()
+    arcs = Graph.from_edges([(0, 1)], np.eye(2), directed=True)
+    assert "out, in" in arcs._shown().text()
+
+
+def test_a_result_stands_beside_the_baseline(result):
+    text = result._shown().text()
+    spread, least = result.metrics("test")["accuracy"], result.baseline("test")["accuracy"]
+    line = next(line for line in text.splitlines() if line.strip().startswith("accuracy"))
+    assert f"{spread.mean:.3f} ± {spread.std:.3f}" in line
+    assert line.endswith(f"{least:.3f}")
+    found = result.best_run.test_metrics
+    rarest = min(found.classes, key=lambda name: found.classes[name]["support"])
+    assert f"{found.classes[rarest]['recall']:.3f}" in text.split("the rarest first")[1]
+    for name in NAMES[:2]:
+        assert name not in result._repr_html_()
+        assert name in printed(result)
+    assert printed(result).startswith("TrainingResult")
+
+
+def test_even_classes_are_not_listed():
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(
+        rng.integers(0, 60, (120, 2)), rng.standard_normal((60, 3)), np.arange(60) % 2,
+        split=Split(range(20), range(20, 40), range(40, 60)),
+    )  # fmt: skip
+    result = train(graph, "sgc", hops=1, epochs=5)
+    assert len(result._shown().tables) == 1
+    alone = train(graph.with_split(Split(range(20), range(20, 40))), "sgc", hops=1, epochs=5)
+    assert "test" not in alone._shown().tables[0].columns
+
+
+def test_an_explanation(graph, result):
+    found = explain(result.model, graph, graph.node_ids[3])
+    assert "<u>" not in found._repr_html_()
+    assert "<u>node 3</u>" in printed(found)
+    assert "By feature" in printed(found)
+
+
+def test_long_tables_and_names_are_cut():
+    shown = Shown("t", {"fact": "y" * 900}, [Table(["a", "b"], [["x" * 500, "1"]] * 40)])
+    for text in (shown.html(), shown.text(), printed(shown.rich())):
+        assert "and 28 more" in text
+        assert "x" * 90 not in text
+        assert "y" * 400 not in text
+
+
+def test_marks_of_rich_are_text():
+    shown = Shown("[bold]t[/bold]", {"a": "[red]b"}, [Table(["[x]"], [["[/x]"]])], ["[link=x]y"])
+    text = printed(shown.rich())
+    for mark in ("[bold]t[/bold]", "[red]b", "[x]", "[/x]", "[link=x]y"):
+        assert mark in text
+
+
+def test_estimators_keep_the_looks_of_scikit_learn(graph):
+    estimator = SGCClassifier(graph, hops=3)
+    assert repr(estimator).startswith("SGCClassifier(")
+    assert "sk-" in estimator._repr_html_()
