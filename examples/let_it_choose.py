@@ -24,7 +24,7 @@ best = {}
 for one in found.tried:
     best.setdefault(one.model, one)
 for name, one in best.items():
-    print(f"{name}: {one.val:.1%} validation, came to rung {one.rung}")
+    print(f"{name:12} {one.val:.1%} on validation, came to rung {one.rung}")
 
 figure = go.Figure()
 figure.add_bar(x=[one.val for one in best.values()], y=list(best), orientation="h")

@@ -51,14 +51,10 @@ for one, same in list(zip(alone, together, strict=False))[:2]:
     )
 
 # %%
-# ``hoplite.search`` does this for a grid from a file, in as many processes as there are cores, and
-# keeps a ledger: killed, the same call goes on. It chooses on validation and reads the test nodes
-# once.
+# ``hoplite.search`` does this for a grid, in several processes if you like, and keeps a ledger:
+# killed, the same call goes on. It chooses on validation and reads the test nodes once.
+grid = {"hops": [5, 10], "lr": [0.2, 0.05], "weight_decay": [5e-3, 5e-4, 5e-5]}
 with tempfile.TemporaryDirectory() as folder:
-    grid = Path(folder) / "grid.toml"
-    grid.write_text(
-        "[any]\nhops = [5, 10]\nlr = [0.2, 0.05]\nweight_decay = [5e-3, 5e-4, 5e-5]\n"
-    )
     found = hoplite.search(
         graph, "lgc", grid=grid, epochs=epochs, seeds=seeds, out=Path(folder) / "ledger"
     )
