@@ -9,6 +9,7 @@ sys.path.insert(0, str(Path(__file__).parent / "_ext"))
 
 from gallery import gallery_conf
 from measured import measured
+from root_pages import absent
 
 from hoplite.version import VERSION
 
@@ -35,6 +36,7 @@ extensions = [
 ]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 exclude_patterns = ["_ext", "_build", "**/README.*", "gallery/**/*.ipynb", "gallery/**/*.py"]
+exclude_patterns += absent(Path(__file__).parent.resolve())
 suppress_warnings = [
     "config.cache",  # the gallery's settings hold functions, which cannot be kept between builds
 ]

@@ -26,8 +26,11 @@ import distributed.cli.dask_scheduler, distributed.cli.dask_worker
 import rich.markdown, typer.rich_utils
 import hoplite, hoplite.lab.bench.suite, hoplite.cli, hoplite.cluster, hoplite.explain
 import hoplite.predictions, hoplite.lab.report, hoplite.selection, hoplite.store
+from hoplite.cli.commands import SUMMARIES, command_function
 from hoplite.propagation import backend
 
+for name in SUMMARIES:
+    command_function(name)
 with contextlib.redirect_stdout(io.StringIO()):  # what is imported only when a command runs
     hoplite.cli.app(["datasets", "--json"], standalone_mode=False)
 assert threading.active_count() == 1

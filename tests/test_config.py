@@ -7,7 +7,14 @@ import pytest
 from tests import pyg
 from tests.commands import hoplite
 
-from hoplite import ConfigError, HyperLGCClassifier, ModelConfig, TrainedModel, train
+from hoplite import (
+    ConfigError,
+    HopliteWarning,
+    HyperLGCClassifier,
+    ModelConfig,
+    TrainedModel,
+    train,
+)
 from hoplite.config import TrainingConfig
 from hoplite.lab.report.view import settings
 from hoplite.models import MODELS, all_settings, idle_settings, models_with, split_options
@@ -172,3 +179,21 @@ def test_a_number_beyond_all_floats_is_told():
 def test_help_is_shown_whatever_the_model_is_called():
     told = hoplite("train", "--model", "nobody", "--help")
     assert (told.returncode, "--weight-decay" in told.stdout) == (0, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"sharpen": 0.2}, "sharpen is 0.2, which does nothing without consistency"),
+        ({"confidence": 0.9}, "confidence is 0.9, which does nothing without consistency"),
+        ({"draws": 3, "dropout": 0.0}, "draws is 3, but nothing is dropped"),
+    ],
+)
+def test_settings_without_effect_are_told(options, sentence):
+    with pytest.warns(HopliteWarning, match=sentence):
+        train("cora", "ppr", epochs=1, **options)
+
+
+def test_settings_with_an_effect_are_not_told():
+    said = {"consistency": 0.5, "sharpen": 0.2, "confidence": 0.5, "draws": 2}
+    train("cora", "ppr", epochs=1, **said)  # warnings are errors

@@ -11,8 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import hoplite
 from sphinx.application import Sphinx
+
+import hoplite
 
 # The names of hoplite.__all__ by what they are for. What is in no group is listed as "More".
 GROUPS = {
@@ -58,7 +59,7 @@ MODULES = (
 
 def groups() -> dict[str, list[str]]:
     """Every name of ``hoplite.__all__`` under its title, once."""
-    found = {title: [name for name in names] for title, names in GROUPS.items()}
+    found = {title: list(names) for title, names in GROUPS.items()}
     for title in (ESTIMATORS, ERRORS, "More"):
         found[title] = []
     grouped = {name for names in found.values() for name in names}
@@ -132,9 +133,19 @@ def first_sentence(value: Any) -> str:
 def pages() -> dict[str, str]:
     """The text of every page by its name."""
     found: dict[str, str] = {}
-    index = [*title("API reference"), "What ``import hoplite`` gives, by what it is for, and then the modules.", ""]
+    index = [
+        *title("API reference"),
+        "What ``import hoplite`` gives, by what it is for, and then the modules.",
+        "",
+    ]
     for group, names in groups().items():
-        index += [*title(group, "-"), ".. list-table::", "   :class: api-table", "   :widths: 35 65", ""]
+        index += [
+            *title(group, "-"),
+            ".. list-table::",
+            "   :class: api-table",
+            "   :widths: 35 65",
+            "",
+        ]
         for name in names:
             value = getattr(hoplite, name)
             page = f"hoplite.{name}"
@@ -143,7 +154,13 @@ def pages() -> dict[str, str]:
                 text = [*title(page), ".. currentmodule:: hoplite", "", *entry(name)]
                 found[page] = "\n".join(text)
         index += [""]
-    index += [*title("Modules", "-"), ".. list-table::", "   :class: api-table", "   :widths: 35 65", ""]
+    index += [
+        *title("Modules", "-"),
+        ".. list-table::",
+        "   :class: api-table",
+        "   :widths: 35 65",
+        "",
+    ]
     for module in MODULES:
         home = import_module(f"hoplite.{module}")
         index += [f"   * - :doc:`hoplite.{module}`", f"     - {first_sentence(home)}"]

@@ -25,9 +25,12 @@ def commands() -> dict[str, Any]:
 
 def _walk(name: str, command: Any) -> Iterator[tuple[str, Any]]:
     yield name, command
-    for word, inner in getattr(command, "commands", {}).items():
-        if not inner.hidden:
-            yield from _walk(f"{name} {word}", inner)
+    if hasattr(command, "list_commands"):
+        context = command.make_context(name, [], resilient_parsing=True)
+        for word in command.list_commands(context):
+            inner = command.get_command(context, word)
+            if not inner.hidden:
+                yield from _walk(f"{name} {word}", inner)
 
 
 def escaped(text: str) -> str:

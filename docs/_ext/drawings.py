@@ -36,7 +36,12 @@ def filters(alt: str) -> str:
     """Responses of the fixed filters with ten hops and their usual settings."""
     names = ("sgc", "s2gc", "ppr", "heat", "dgc")
     chart = Chart(44, 20, 620, 260, (-1, 1), (-0.05, 1.05))
-    chart.frame("", (-1, -0.5, 0, 0.5, 1), (0, 0.5, 1), "eigenvalue λ of S: rough signals left, smooth ones right")
+    chart.frame(
+        "",
+        (-1, -0.5, 0, 0.5, 1),
+        (0, 0.5, 1),
+        "eigenvalue λ of S: rough signals left, smooth ones right",
+    )
     for i, name in enumerate(names):
         config = ModelConfig(name, hops=10)
         response = hoplite.frequency_response(coefficients(config), POINTS)
@@ -116,10 +121,18 @@ def orders(alt: str) -> str:
     n, d, m = graph.num_nodes, graph.num_features, graph.num_classes
     problem = plan(graph, "lgc", hops=20).problem
     kinds = (
-        ("weights first", f"X Θ: {n:,} × {m}", f"20 products with S, {m} columns each",
-         problem.weights_first_work()),
-        ("hops first", f"S X, S² X, …: {n:,} × {d:,} each", f"once; then rows times Θ: {d:,} × {m}",
-         problem.hops_first_work()),
+        (
+            "weights first",
+            f"X Θ: {n:,} x {m}",
+            f"20 products with S, {m} columns each",
+            problem.weights_first_work(),
+        ),
+        (
+            "hops first",
+            f"S X, S² X, …: {n:,} x {d:,} each",
+            f"once; then rows times Θ: {d:,} x {m}",
+            problem.hops_first_work(),
+        ),
     )
     parts = []
     for i, (name, first, second, work) in enumerate(kinds):
@@ -153,7 +166,9 @@ def epoch(alt: str) -> str:
     """Milliseconds of an epoch of LGC beside its peers, as the benchmark measured them."""
     found = [cells for cells in rows(BENCH) if cells[0] == EPOCH]
     bars = [("Hoplite", milliseconds(found[0][1]))]
-    bars += [(name, milliseconds(value)) for name, _, value in (c[2].partition(": ") for c in found)]
+    bars += [
+        (name, milliseconds(value)) for name, _, value in (c[2].partition(": ") for c in found)
+    ]
     longest, parts = np.log10(max(value for _, value in bars)), []
     for i, (name, value) in enumerate(bars):
         y, width = 12 + 34 * i, 220 * np.log10(value * 1.6) / longest
@@ -172,6 +187,5 @@ def milliseconds(words: str) -> float:
 
 
 DRAWINGS: dict[str, Callable[[str], str]] = {
-    one.__name__: one
-    for one in (bases, filters, spectra, learned, hops, orders, protocols, epoch)
+    one.__name__: one for one in (bases, filters, spectra, learned, hops, orders, protocols, epoch)
 }

@@ -44,7 +44,8 @@ def accuracy(dataset: str, model: str = "lgc") -> str:
     """Test accuracy in percent, its settings chosen on validation: mean and deviation."""
     for entry in json.loads(RESULTS.read_text(encoding="utf-8"))["accuracy"]:
         if (entry["dataset"], entry["model"], entry["protocol"]) == (dataset, model, "validation"):
-            return f"{100 * entry['test_mean']:.1f}\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}{100 * entry['test_std']:.1f}\N{NO-BREAK SPACE}%"
+            mean, deviation = (100 * entry[f"test_{what}"] for what in ("mean", "std"))
+            return f"{mean:.1f} ± {deviation:.1f} %".replace(" ", "\N{NO-BREAK SPACE}")
     raise LookupError(f"{RESULTS} has no accuracy of {model} on {dataset}.")
 
 

@@ -1,9 +1,9 @@
 """The directive `picture`: a drawing of docs/_ext/drawings.py, made by the library at the build.
 
-    :::{picture} bases
-    :alt: what it shows, in a sentence
-    The caption.
-    :::
+:::{picture} bases
+:alt: what it shows, in a sentence
+The caption.
+:::
 """
 
 from __future__ import annotations

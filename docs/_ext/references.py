@@ -37,10 +37,13 @@ def known_names() -> frozenset[str]:
 
 
 def annotated(path: str | None) -> set[str]:
-    """The names that a module imports for its annotations alone."""
+    """The names that a module has for its annotations alone."""
     tree = ast.parse(Path(path or "").read_text(encoding="utf-8"))
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    return {name.asname or name.name for node in imports for name in node.names}
+    found = {name.asname or name.name for node in imports for name in node.names}
+    apart = [inner for node in tree.body if isinstance(node, ast.If) for inner in node.body]
+    assigned = [node.targets for node in apart if isinstance(node, ast.Assign)]
+    return found | {name.id for names in assigned for name in names if isinstance(name, ast.Name)}
 
 
 def is_known(target: str) -> bool:

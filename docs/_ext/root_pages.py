@@ -27,6 +27,12 @@ def included(docs: Path) -> dict[Path, Path]:
     return found
 
 
+def absent(docs: Path) -> list[str]:
+    """Pages of docs/ that would show a file which is not there, such as a changelog: left out."""
+    shown = included(docs).items()
+    return [str(page.relative_to(docs)) for target, page in shown if not target.is_file()]
+
+
 def led(text: str, source: Path, page: Path, docs: Path, shown: dict[Path, Path]) -> str:
     """The text of ``source``, shown as ``page``, with its links led to where they are here."""
 
@@ -56,6 +62,9 @@ def read(app: Sphinx, name: str, content: list[str]) -> None:
 
     text = led(content[0], page, page, docs, shown)
     text = INCLUDE.sub(insert, text)
+    for gone in map(Path, absent(docs)):
+        if docs / gone.parent == page.parent:
+            text = re.sub(rf"^{re.escape(gone.stem)}\n", "", text, flags=re.MULTILINE)
     text = text.replace("@other-guides@", "\n".join(other_guides(docs)))
     content[0] = text
 

@@ -26,7 +26,9 @@ def run_bash(text: str) -> None:
         if line.startswith("hoplite "):
             app(shlex.split(line, comments=True)[1:], standalone_mode=False)
         elif line.strip() and not line.startswith("#"):
-            print(subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout)
+            print(
+                subprocess.run(line, shell=True, check=True, capture_output=True, text=True).stdout
+            )
 
 
 def main() -> None:

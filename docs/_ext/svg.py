@@ -12,19 +12,26 @@ from html import escape
 
 import numpy as np
 
-
 SMALL = 500  # units: what is no wider is readable on a phone
 
 
 def text(x: float, y: float, words: str, kind: str = "label", anchor: str = "middle") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text class="{kind}" {place}>{escape(words)}</text>'
+
+
+def number(value: float) -> str:
+    """With a true minus sign."""
+    return f"{value:g}".replace("-", "\N{MINUS SIGN}")
 
 
 def line(x1: float, y1: float, x2: float, y2: float, kind: str = "axis") -> str:
     return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
 
 
-def box(x: float, y: float, width: float, height: float, kind: str = "box", round_: float = 6) -> str:
+def box(
+    x: float, y: float, width: float, height: float, kind: str = "box", round_: float = 6
+) -> str:
     size = f'width="{width:.1f}" height="{height:.1f}" rx="{round_:g}"'
     return f'<rect class="{kind}" x="{x:.1f}" y="{y:.1f}" {size}/>'
 
@@ -79,12 +86,12 @@ class Chart:
         for y in yticks:
             a, b = self.at(self.xs[0], y), self.at(self.xs[1], y)
             self.parts += [line(*a, *b, "zero" if y == 0 else "grid")]
-            self.parts += [text(self.left - 6, a[1] + 4, f"{y:g}".replace("-", "−"), "tick", "end")]
+            self.parts += [text(self.left - 6, a[1] + 4, number(y), "tick", "end")]
         bottom = self.top + self.height
         for x in xticks:
             place = self.at(x, self.ys[0])[0]
             self.parts += [line(place, bottom, place, bottom + 4)]
-            self.parts += [text(place, bottom + 17, f"{x:g}".replace("-", "−"), "tick")]
+            self.parts += [text(place, bottom + 17, number(x), "tick")]
         self.parts += [line(self.left, bottom, self.left + self.width, bottom)]
         if title:
             self.parts += [text(self.left + self.width / 2, self.top - 9, title, "title")]
@@ -110,7 +117,9 @@ class Chart:
         return self
 
 
-def legend(names: Sequence[str], left: float, top: float, step: float = 90, first: int = 0) -> list[str]:
+def legend(
+    names: Sequence[str], left: float, top: float, step: float = 90, first: int = 0
+) -> list[str]:
     """Names beside the lines of their colours, in a row."""
     parts = []
     for i, name in enumerate(names):

@@ -10,13 +10,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, check_choice
+from hoplite.errors import ConfigError, HopliteWarning, check_choice
 
 OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
@@ -44,14 +45,16 @@ def setting(
     *,
     store: str = "",
     late: bool = False,
+    choices: Iterable[str] = (),
 ) -> Any:
     """A field of :class:`Checked`.
 
     ``check`` takes the name and a value, and gives the value as it is kept or raises ConfigError;
     ``store`` says what the default is where hop features come from a store, if it is another one;
-    ``late``, that ledgers of searches exist that do not name it, so they leave out its default.
+    ``late``, that ledgers of searches exist that do not name it, so they leave out its default;
+    ``choices``, the texts that it may be, for shells that complete them.
     """
-    about = {"help": help, "check": check, "store": store, "late": late}
+    about = {"help": help, "check": check, "store": store, "late": late, "choices": tuple(choices)}
     return dataclasses.field(default=default, metadata=about)
 
 
@@ -83,7 +86,7 @@ def choice_setting(
     def check(name: str, value: Any) -> str:
         return check_choice(name, value, names)
 
-    return setting(default, help, check, store=store, late=late)
+    return setting(default, help, check, store=store, late=late, choices=names)
 
 
 def flag_setting(default: bool, help: str, *, late: bool = False) -> Any:
@@ -233,6 +236,7 @@ class TrainingConfig(Checked):
         "Weights of classes in the loss: balanced, or NAME=WEIGHT,...",
         check_class_weight,
         late=True,
+        choices=("none", "balanced"),
     )
     threshold: str = choice_setting(
         "half",
@@ -282,6 +286,33 @@ class TrainingConfig(Checked):
                     f"{name} is {getattr(self, name)!r}, which validation nodes choose, but there "
                     f"are none; {give}, or leave it out."
                 )
+
+    def warn_of_nothing(self) -> None:
+        """Say which settings have no effect, as another one that they need is not given.
+
+        A grid may hold them for its other cells; a single training should not.
+
+        >>> with warnings.catch_warnings(record=True, action="always") as said:
+        ...     TrainingConfig(sharpen=0.2).warn_of_nothing()
+        >>> str(said[0].message)
+        'sharpen is 0.2, which does nothing without consistency; give consistency, such as 1.'
+        """
+        if not self.consistency:
+            for name in ("sharpen", "confidence"):
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    warnings.warn(
+                        f"{name} is {getattr(self, name):g}, which does nothing without "
+                        "consistency; give consistency, such as 1.",
+                        HopliteWarning,
+                        stacklevel=3,
+                    )
+        if self.draws > 1 and not self.drops:
+            warnings.warn(
+                f"draws is {self.draws}, but nothing is dropped, so that all draws are the same; "
+                "give dropout, drop_nodes or output_dropout.",
+                HopliteWarning,
+                stacklevel=3,
+            )
 
     def on(self, dataset: str) -> TrainingConfig:
         """The settings with what ``tie`` means for the dataset of this name.

@@ -12,13 +12,17 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
-import scipy.sparse as sp
 
 from hoplite.array_files import Closing, NpyRows, growing_npy
 from hoplite.sparse_checks import check_csr
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+else:
+    from hoplite.lazy import sparse as sp
 
 TYPES = {
     "indptr": (np.int64,),

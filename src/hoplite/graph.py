@@ -9,7 +9,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from hoplite.csr_rows import (
     CsrMemory,
@@ -40,8 +39,12 @@ from hoplite.sparse_checks import as_csr
 
 if TYPE_CHECKING:
     from builtins import property as cached_property  # as NodeData has it
+
+    import scipy.sparse as sp
 else:
     from functools import cached_property
+
+    from hoplite.lazy import sparse as sp
 
 PARTS = ("train", "val", "test")
 PIECE = 1 << 22  # numbers of X read at a time

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from hoplite.errors import GraphError
 from hoplite.labels import UNKNOWN_LABEL, kind_of, known_labels
 from hoplite.sparse_checks import NUMBERS, as_csr, as_numbers
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+else:
+    from hoplite.lazy import sparse as sp
 
 CSR = ("indptr", "indices", "data")
 

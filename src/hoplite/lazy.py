@@ -1,4 +1,4 @@
-"""torch, imported at its first use: models are listed, and settings checked, without it.
+"""torch and SciPy, imported at first use: models are listed, and settings checked, without them.
 
 if TYPE_CHECKING:
     import torch
@@ -21,3 +21,5 @@ class _Lazy(ModuleType):
 
 
 torch = _Lazy("torch")
+sparse = _Lazy("scipy.sparse")
+special = _Lazy("scipy.special")

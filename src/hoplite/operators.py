@@ -17,16 +17,20 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from hoplite.bases import Basis, find_basis
 from hoplite.csr_rows import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph
 from hoplite.relations import Relation
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+else:
+    from hoplite.lazy import sparse as sp
 
 PIECE_ENTRIES = 1 << 20  # of the adjacency that are worked on at a time
 

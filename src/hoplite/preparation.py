@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.errors import ConfigError, check_choice
-from hoplite.labels import AUTO, check_task
+from hoplite.labels import AUTO, TASK_WORDS, check_task
 
 SCALES = ("standard", "robust", "log", "none")
 FILL, REFUSE = "fill", "refuse"
@@ -29,8 +29,15 @@ MISSING_CELL = "missing"  # what is shown of a cell that is so
 DIGITS = 6  # of an original value that float32 keeps
 
 
-def _option(default: Any, text: str, *, reading: bool = False, general: bool = False) -> Any:
-    about = {"help": text, "reading": reading, "general": general}
+def _option(
+    default: Any,
+    text: str,
+    *,
+    reading: bool = False,
+    general: bool = False,
+    choices: Sequence[str] = (),
+) -> Any:
+    about = {"help": text, "reading": reading, "general": general, "choices": tuple(choices)}
     return field(default=default, metadata=about)
 
 
@@ -47,13 +54,17 @@ class TableOptions:
     label: str = _option("label", "Column of the labels.", reading=True)
     id: str = _option("id", "Column of the ids.", reading=True)
     task: str = _option(
-        AUTO, "What the labels are: classification, regression or multilabel.", general=True
+        AUTO,
+        "What the labels are: classification, regression or multilabel.",
+        general=True,
+        choices=TASK_WORDS,
     )
     unknown_nodes: str = _option(
         ERROR,
         "Edges to nodes without a row: error, drop (these edges), or create (the nodes, with all "
         "values missing).",
         reading=True,
+        choices=UNKNOWN_NODES,
     )
     directed: bool = _option(
         False, "Keep the direction of edges: one polynomial of each way (lgc, in memory)."
@@ -67,8 +78,13 @@ class TableOptions:
         "standard",
         "Numbers that are not just 0 and 1: standard (mean 0, deviation 1), robust (median and "
         "quartiles), log (standard, of their logarithm) or none.",
+        choices=SCALES,
     )
-    gaps: str = _option(FILL, "Numbers that are missing: fill (and say where) or refuse.")
+    gaps: str = _option(
+        FILL,
+        "Numbers that are missing: fill (and say where) or refuse.",
+        choices=(FILL, REFUSE),
+    )
     categories: int | None = _option(
         50, "Most features of a text column; its rarer values are one of them."
     )

@@ -24,14 +24,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from hoplite.csr_rows import CsrMemory, mean_weight
 from hoplite.errors import GraphError
 from hoplite.graph_checks import checked_arcs, frozen
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+else:
+    from hoplite.lazy import sparse as sp
 
 OUT, IN = "out", "in"
 

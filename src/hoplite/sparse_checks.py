@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import psutil
-import scipy.sparse as sp
 
 from hoplite.errors import GraphError
+
+if TYPE_CHECKING:
+    import scipy.sparse as sp
+else:
+    from hoplite.lazy import sparse as sp
 
 NUMBERS = "fiub"  # kinds of dtypes
 Shape = tuple[int, int]

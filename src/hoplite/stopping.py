@@ -3,6 +3,7 @@
 SIGINT, SIGTERM and SIGHUP raise :class:`Stopped` wherever the main thread is, so that files and
 processes are put away on its way up, and the exit code is 128 + the signal's number. What others
 make of it on that way, errors, warnings and logs of what was cut off, is no news and is not shown.
+A command that goes on where it was, if it is given again, is told with its words.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import signal
 import sys
 import threading
@@ -19,6 +21,8 @@ import time
 import warnings
 from types import FrameType
 from typing import Any
+
+from hoplite.strategies import STRATEGIES
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -30,12 +34,8 @@ WHO = {
     signal.SIGHUP: "because its terminal is gone (SIGHUP)",
 }
 GOES_ON = "run the same command again: it goes on from here"
-REMARKS = {
-    "propagate": GOES_ON,
-    "reproduce": GOES_ON,
-    "search": GOES_ON,
-    "train": "nothing was saved",
-}
+NOTHING = "nothing was saved"
+RESUMED = ("propagate", "reproduce", "search")  # however they are called
 
 
 class Stopped(BaseException):
@@ -47,6 +47,7 @@ class Stopping:
 
     number: int | None = None
     remark = ""  # what the signal means for the command's results
+    again = ""  # what to type to go on
     imported = False  # the command line is there, and what it imports now, it can do without
     over = False  # the command has ended, and nothing is left to interrupt
     _deadline = 0.0
@@ -54,7 +55,10 @@ class Stopping:
     def listen(self, words: list[str]) -> None:
         """Begin, for a command of these words; what ``nohup`` and others ignore stays ignored."""
         command = next((word for word in words if not word.startswith("-")), "")
-        self.remark = REMARKS.get(command, "")
+        if goes_on(command, words):
+            self.remark, self.again = GOES_ON, as_typed(["hoplite", *words])
+        else:
+            self.remark = NOTHING if command == "train" else ""
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._hear)
@@ -71,7 +75,8 @@ class Stopping:
         number = signal.Signals(self.number or signal.SIGTERM)
         try:
             with contextlib.suppress(OSError):  # the terminal may be gone
-                _tell(f"stopped {WHO[number]}{self.remark and '; '}{self.remark}.")
+                sentence = f"stopped {WHO[number]}{self.remark and '; '}{self.remark}."
+                _tell(sentence, self.again if self.remark == GOES_ON else "")
         finally:
             os._exit(128 + number)
 
@@ -103,12 +108,49 @@ class Stopping:
             signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
 
 
-def _tell(sentence: str) -> None:
+def goes_on(command: str, words: list[str]) -> bool:
+    """Whether ``command``, given again with the same words, goes on where it was stopped.
+
+    >>> goes_on("search", []), goes_on("train", ["cora", "--out", "m"])
+    (True, False)
+    >>> goes_on("train", ["cora", "--model=auto", "--out", "m"])
+    True
+    """
+    pairs = [word.partition("=")[::2] if "=" in word else (word, "") for word in words]
+    named = {
+        option: value or following
+        for (option, value), following in zip(pairs, [*words[1:], ""], strict=False)
+    }
+    chosen = command == "train" and named.get("--model") in STRATEGIES and "--out" in named
+    return command in RESUMED or chosen or (command == "datasets" and "--fetch" in named)
+
+
+def as_typed(words: list[str]) -> str:
+    """The words as one types them into a shell, on one line and in plain signs.
+
+    >>> print(as_typed(["hoplite", "train", "my graph", "b\\n"]))
+    hoplite train 'my graph' $'b\\x0a'
+    """
+    return " ".join(map(_quoted, words))
+
+
+def _quoted(word: str) -> str:
+    if word.isprintable():
+        return shlex.quote(word)
+    plain = [
+        chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}"
+        for byte in os.fsencode(word)
+    ]
+    return f"$'{''.join(plain)}'"
+
+
+def _tell(sentence: str, again: str) -> None:
     """As the command line tells errors, which may not be imported yet."""
-    sys.stderr.write(f"error: {sentence}\n")
+    sys.stderr.write(f"error: {sentence}\n" + (f"Again: {again}\n" if again else ""))
     sys.stderr.flush()
     if "--json" in sys.argv:
-        sys.stdout.write(json.dumps({"error": sentence}, indent=2) + "\n")
+        told = {"error": sentence} | ({"command": again} if again else {})
+        sys.stdout.write(json.dumps(told, indent=2) + "\n")
     sys.stdout.flush()
 
 

@@ -18,6 +18,7 @@ from tests.commands import start
 
 from hoplite import Graph, Split
 from hoplite.datasets import write_npz
+from hoplite.stopping import as_typed
 
 GOES_ON = "; run the same command again: it goes on from here."
 WHO = {
@@ -118,8 +119,10 @@ def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment
     text, errors = process.communicate(timeout=600)
     after = "; nothing was saved." if command == "train" else GOES_ON
     sentence = f"stopped {WHO[number]}{after}"
-    assert (process.returncode, errors) == (128 + number, f"error: {sentence}\n")
-    assert (json.loads(text) if "--json" in words else text) in ("", {"error": sentence})
+    again = as_typed(["hoplite", command.split()[0], str(dataset), *words])
+    told, more = ("", {}) if command == "train" else (f"Again: {again}\n", {"command": again})
+    assert (process.returncode, errors) == (128 + number, f"error: {sentence}\n{told}")
+    assert (json.loads(text) if "--json" in words else text) in ("", {"error": sentence} | more)
     assert psutil.wait_procs(family, timeout=600)[1] == []
     left = [path.name for path in tmp_path.iterdir() if path != out]
     assert left == []

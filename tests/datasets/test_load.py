@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from hoplite import open_data
+from hoplite.dataset_names import EMBEDDED
 from hoplite.datasets import available, load, write_npz
 from hoplite.datasets.formats import Format
-from hoplite.datasets.load import EMBEDDED
 from hoplite.errors import ConfigError, DatasetError
 from hoplite.graph import Graph
 

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hoplite.datasets import stratified_split
+from hoplite.datasets.splits import even_split
 from hoplite.errors import ConfigError
 
 
@@ -60,3 +61,19 @@ def test_bad_fractions(fractions):
 def test_bad_seeds(seed):
     with pytest.raises(ConfigError, match=f"seed is {seed!r}; it must be a whole number"):
         stratified_split([0, 1], seed=seed)
+
+
+def test_even_splits_take_as_many_of_every_class():
+    rng = np.random.default_rng(11)
+    sizes = [3, 40, 7, 90, 1]
+    labels = rng.permutation(np.repeat([-1, *range(5)], [20, *sizes]))
+    n = sum(sizes)
+    most = round(0.6 * n / 5)
+    split = even_split(labels, seed=4)
+    dealt = np.concatenate([split.train, split.val, split.test])
+    assert np.array_equal(np.sort(dealt), np.flatnonzero(labels >= 0))
+    assert np.bincount(labels[split.train]).tolist() == [min(size, most) for size in sizes]
+    assert split.val.size == round(0.2 * n)
+    assert set(labels[split.val]) <= {1, 3}  # smaller classes are all in training
+    assert not np.array_equal(split.train, even_split(labels, seed=5).train)
+    assert np.array_equal(split.test, even_split(labels, seed=4).test)

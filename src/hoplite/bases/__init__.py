@@ -54,6 +54,15 @@ def basis_choices() -> str:
     return f"{', '.join(others)} or {last}"
 
 
+def basis_words() -> tuple[str, ...]:
+    """A text for each of the known ones, with an example's settings where it has any.
+
+    >>> "jacobi:1,1" in basis_words()
+    True
+    """
+    return tuple(kind.example_text() for kind in KNOWN)
+
+
 @functools.lru_cache(maxsize=256)
 def _find(text: str, argument: str) -> Basis:
     name, colon, rest = text.partition(":")

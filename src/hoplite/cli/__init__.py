@@ -8,28 +8,20 @@ import warnings
 
 import typer
 
-from hoplite.cli.bench import bench
-from hoplite.cli.bounds import bounds
+from hoplite.cli.commands import SUMMARIES, LazyGroup, command_function
 from hoplite.cli.console import print_error, show_warning
-from hoplite.cli.datasets import datasets
-from hoplite.cli.explain import explain
-from hoplite.cli.predict import predict
-from hoplite.cli.propagate import propagate
-from hoplite.cli.report import report
-from hoplite.cli.reproduce import reproduce
-from hoplite.cli.search import search
-from hoplite.cli.settings import know_model
-from hoplite.cli.train import train
 from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
 from hoplite.printable import prepare_streams
 from hoplite.stopping import stopping
 
+COMPLETING = "_HOPLITE_COMPLETE"  # by which a shell asks what may come next
+
 app = typer.Typer(
     name="hoplite",
+    cls=LazyGroup,
     help="Linear graph convolutions: classify the nodes of a graph in seconds, on a CPU.",
     epilog="Begin with: hoplite train cora. Every command has --help and --json.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
@@ -45,22 +37,10 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: bool = typer.Option(
-        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+        False, "--version", "-V", callback=_show_version, is_eager=True, help="Show the version."
     ),
 ) -> None:
     """Linear graph convolutions: classify the nodes of a graph in seconds, on a CPU."""
-
-
-app.command()(datasets)
-app.command()(train)
-app.command()(search)
-app.command()(reproduce)
-app.command()(predict)
-app.command()(explain)
-app.command()(bounds)
-app.command()(propagate)
-app.command()(report)
-app.command()(bench)
 
 
 def main() -> None:
@@ -69,13 +49,23 @@ def main() -> None:
     stopping.imported = True
     prepare_streams()
     try:
-        know_model(sys.argv)
+        if any(word.startswith("--model") for word in sys.argv):
+            _know_model(sys.argv)
         code = app(standalone_mode=False)
     except Exception as error:
         if stopping.number is not None:  # a signal has broken something on its way
             raise
-        code = _explain(error)
+        code = 1 if COMPLETING in os.environ else _explain(error)  # a shell shows all of it
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _know_model(words: list[str]) -> None:
+    """Let the command have the options of a model that only the command line names."""
+    from hoplite.cli.settings import know_model
+
+    if len(words) > 1 and words[1] in SUMMARIES:
+        command_function(words[1])
+    know_model(words)
 
 
 def _explain(error: Exception) -> int:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from hoplite.cli.completion import BENCHMARKS, offered
 from hoplite.cli.console import (
     JsonOption,
     print_json,
@@ -16,7 +18,8 @@ from hoplite.cli.console import (
     report_and_fail,
     steps_bar,
 )
-from hoplite.errors import ConfigError, HopliteError, check_choice
+from hoplite.cli.outputs import OverwriteOption, check_file, head_of
+from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
@@ -31,8 +34,8 @@ def bench(
         list[str] | None,
         typer.Option(
             metavar="NAME",
-            help="Run this one (repeatable): spmm, spmm-reddit, scaling, epoch, many, hyper, grid, "
-            "large-hops, large-store, large-budget, large-train, large-update, large-cost.",
+            help=f"Run this one (repeatable): {', '.join(BENCHMARKS)}.",
+            autocompletion=offered(BENCHMARKS),
         ),
     ] = None,
     large: Annotated[
@@ -47,6 +50,7 @@ def bench(
         int | None, typer.Option(min=1, help="CPU threads; all cores if not given.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Write the tables as FILE.md, too.")] = None,
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
     """Measure Hoplite and its peers in turn and compare them with the goals.
@@ -54,19 +58,16 @@ def bench(
     Peers: torch's CSR product, SciPy and DGL; the same models in plain torch, written with care,
     and PyTorch Geometric's layers.
     """
+    command = _command(large, quick, only or [], threads, out)
     if out is not None:
-        check_choice("the ending of --out", out.suffix, [".md"])
-        if not out.absolute().parent.is_dir() or out.is_dir():
-            raise ConfigError(
-                f"--out {out} cannot be a file there; give one in an existing folder."
-            )
+        check_file("--out", out, [".md"], overwrite=overwrite, own=_is_own(command))
     # only now: importing torch takes a second
-    from hoplite.lab.bench.suite import BENCHMARKS, LARGE, markdown, run_suite
+    from hoplite.lab.bench.suite import BENCHMARKS as USUAL
+    from hoplite.lab.bench.suite import LARGE, markdown, run_suite
 
-    available = LARGE if large else (*BENCHMARKS, *LARGE) if only else BENCHMARKS
+    available = LARGE if large else (*USUAL, *LARGE) if only else USUAL
     with steps_bar("bench") as progress:
         result = run_suite(quick, only or (), threads, progress, available)
-    command = _command(large, quick, only or [], threads, out)
     failure: HopliteError | None = None
     if out is not None:
         try:
@@ -81,6 +82,10 @@ def bench(
         if out is not None and failure is None:
             print_line(f"Tables: {out}")
     report_and_fail(failure)
+
+
+def _is_own(command: str) -> Callable[[Path], bool]:
+    return lambda path: f"Written by `{command}`;".encode() in head_of(path)
 
 
 def _command(

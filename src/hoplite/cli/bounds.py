@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoplite.bases import basis_choices, find_basis
+from hoplite.bases import basis_choices, basis_words, find_basis
+from hoplite.cli.completion import offered
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -23,6 +24,7 @@ from hoplite.cli.console import (
 from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import ConfigError
 from hoplite.models import MODELS, ModelConfig
+from hoplite.operators import SYMMETRIC
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.theory import FunctionClass
@@ -42,7 +44,11 @@ MEANINGS = {
 def bounds(
     dataset: DatasetArgument,
     model: Annotated[
-        str | None, typer.Option(help="sgc, egc, lgc, s2gc, ppr, heat or dgc.  [default: lgc]")
+        str | None,
+        typer.Option(
+            help="sgc, egc, lgc, s2gc, ppr, heat or dgc.  [default: lgc]",
+            autocompletion=offered(MODELS),
+        ),
     ] = None,
     hops: Annotated[
         int | None,
@@ -50,10 +56,16 @@ def bounds(
     ] = None,
     operator: Annotated[
         str | None,
-        typer.Option(help="renormalized, adjacency or laplacian.  [default: renormalized]"),
+        typer.Option(
+            help="renormalized, adjacency or laplacian.  [default: renormalized]",
+            autocompletion=offered(SYMMETRIC),
+        ),
     ] = None,
     basis: Annotated[
-        str | None, typer.Option(help=f"{basis_choices()}.  [default: monomial]")
+        str | None,
+        typer.Option(
+            help=f"{basis_choices()}.  [default: monomial]", autocompletion=offered(basis_words())
+        ),
     ] = None,
     alpha: Annotated[float | None, typer.Option(help="s2gc and ppr only, as in train.")] = None,
     time: Annotated[float | None, typer.Option(help="heat and dgc only, as in train.")] = None,

@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from hoplite.cli.completion import some_dataset
 from hoplite.config import TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteWarning, check_choice
 from hoplite.json_files import without_nan
@@ -29,7 +30,8 @@ DatasetArgument = Annotated[
     typer.Argument(
         help="A name (see `hoplite datasets`), or the path of a folder with node and edge tables, "
         "of Planetoid files, of a .npz, .graphml or .mtx file or a list of edges, or of a hop "
-        "store (see `hoplite propagate`)."
+        "store (see `hoplite propagate`).",
+        autocompletion=some_dataset,
     ),
 ]
 SplitSeedOption = Annotated[
@@ -94,13 +96,6 @@ def _encodable(text: str, stream: TextIO) -> str:
 def _write(text: str, stream: TextIO) -> None:
     stream.write(f"{text}\n")
     stream.flush()
-
-
-def check_page(out: Path) -> None:
-    """Raise ConfigError unless ``out`` can be an HTML page, before any work is done for it."""
-    check_choice("the ending of --out", out.suffix.lower(), [".html", ".htm"])
-    if not out.absolute().parent.is_dir() or out.is_dir():
-        raise ConfigError(f"--out {out} cannot be a file there; give one in an existing folder.")
 
 
 def check_table(option: str, out: Path, dataset: str) -> None:

@@ -8,16 +8,20 @@ from typing import Annotated
 
 import typer
 
+from hoplite.cli.completion import offered
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
-from hoplite.datasets import available, fetch, obtainable
-from hoplite.datasets.reddit import find_reddit
+from hoplite.dataset_names import REDDIT
 from hoplite.errors import ConfigError
 
 
 def datasets(
     fetch_name: Annotated[
         str | None,
-        typer.Option("--fetch", help="Download this dataset: reddit (1.4 GB). Resumes."),
+        typer.Option(
+            "--fetch",
+            help="Download this dataset: reddit (1.4 GB). Resumes.",
+            autocompletion=offered([REDDIT]),
+        ),
     ] = None,
     folder: Annotated[
         Path | None,
@@ -31,6 +35,9 @@ def datasets(
         return
     if folder is not None:
         raise ConfigError("--folder goes with --fetch; give the name of a dataset to download.")
+    from hoplite.datasets import available, obtainable  # only now: PyArrow takes a while
+    from hoplite.datasets.reddit import find_reddit
+
     embedded, others = available(), obtainable()
     place = find_reddit()
     sources = {
@@ -53,6 +60,8 @@ def datasets(
 
 
 def _fetch(name: str, folder: Path | None, json: bool) -> None:
+    from hoplite.datasets import fetch
+
     with steps_bar(f"fetching {name}") as report:
         place = fetch(name, folder, progress=report)
     if json:

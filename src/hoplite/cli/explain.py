@@ -13,13 +13,14 @@ from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
     SplitSeedOption,
-    check_page,
     print_json,
     print_line,
     print_note,
     print_table,
     steps_bar,
 )
+from hoplite.cli.defaults import python_default
+from hoplite.cli.outputs import OverwriteOption, check_page, mark
 from hoplite.cli.settings import OwnClassOption, table_options, with_tables
 from hoplite.errors import HopliteError
 from hoplite.models import find_model
@@ -63,8 +64,13 @@ def explain(
         Path | None,
         typer.Option(help="A page to write as well: FILE.html, of several nodes FILE-1.html, ..."),
     ] = None,
+    overwrite: OverwriteOption = False,
     memory: Annotated[
-        str, typer.Option(help="For a store: peak memory of the process, such as 700MB.")
+        str,
+        typer.Option(
+            help="For a store: peak memory of the process, such as 700MB."
+            + python_default("explain", "memory")
+        ),
     ] = "4GB",
     split_seed: SplitSeedOption = 0,
     own_class: OwnClassOption = None,
@@ -78,7 +84,8 @@ def explain(
     piece by piece.
     """
     if out is not None:
-        check_page(out)
+        for place in range(len(node)):
+            check_page(_page(out, place, len(node)), overwrite=overwrite)
         from hoplite.lab.report import check_libraries
 
         check_libraries()
@@ -97,14 +104,12 @@ def explain(
     explainer = Explainer(model, data, memory=memory)
     found = [explainer.explain(one, class_, against=against, alone=alone) for one in node]
     shown = []
-    for place, (name, explanation) in enumerate(zip(node, found, strict=True), start=1):
+    for place, (name, explanation) in enumerate(zip(node, found, strict=True)):
         removals = None
         if flips and model.num_classes > 1:
             removals = _searched(model, data, name, budget=budget, memory=memory)
         values = explanation.summary(top=top, flips=removals)
-        page = out
-        if out is not None and len(node) > 1:
-            page = out.with_name(f"{out.stem}-{place}{out.suffix}")
+        page = None if out is None else _page(out, place, len(node))
         if page is not None:
             _write(values, page)
         shown.append((values, page))
@@ -126,6 +131,11 @@ def explain(
             print_line(f"Page: {page}")
 
 
+def _page(out: Path, place: int, pages: int) -> Path:
+    """Where the page of the node in this place is."""
+    return out if pages == 1 else out.with_name(f"{out.stem}-{place + 1}{out.suffix}")
+
+
 def _searched(model: TrainedModel, data: NodeData, node: str, **options: Any) -> Flips | None:
     from hoplite.explain import NoRemovals
     from hoplite.explain import flips as search
@@ -143,6 +153,7 @@ def _write(values: Summary, page: Path) -> None:
     from hoplite.lab.report import write_explanation
 
     try:
-        write_explanation(values, page, command=shlex.join(["hoplite", *sys.argv[1:]]))
+        command = shlex.join(["hoplite", *sys.argv[1:]])
+        write_explanation(values, page, command=command, mark=mark())
     except OSError as error:
         raise HopliteError(f"cannot write {page}: {error.strerror}.") from None

@@ -19,9 +19,10 @@ from hoplite.cli.console import (
     print_table,
     steps_bar,
 )
+from hoplite.cli.outputs import check_new
 from hoplite.cli.settings import OwnClassOption, table_options, with_tables
 from hoplite.config import check_number
-from hoplite.errors import ConfigError, HopliteError
+from hoplite.errors import ConfigError
 from hoplite.models import find_model
 
 if TYPE_CHECKING:
@@ -87,8 +88,7 @@ def predict(
         check_number("--sets", sets, 0, 1, open_ends="lm")
     elif by_class:
         raise ConfigError("--by-class is given without --sets; say what to cover: --sets 0.9.")
-    if out.exists() and not overwrite:
-        raise HopliteError(f"{out} is there already; replace it with --overwrite.")
+    check_new(out, overwrite=overwrite)
     from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
     from hoplite.predictions import predictions, write_batches
     from hoplite.store.opening import open_extended

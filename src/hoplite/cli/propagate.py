@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from hoplite.bases import basis_choices, find_basis
+from hoplite.bases import basis_choices, basis_words, find_basis
+from hoplite.cli.completion import DTYPES, offered
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -24,6 +25,7 @@ from hoplite.cli.console import (
 from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import ConfigError
 from hoplite.models import ModelConfig
+from hoplite.operators import SYMMETRIC
 
 _model = ModelConfig()
 
@@ -50,15 +52,26 @@ def propagate(
     ] = "4GB",
     operator: Annotated[
         str | None,
-        typer.Option(help="renormalized, adjacency or laplacian.", show_default=_model.operator),
+        typer.Option(
+            help="renormalized, adjacency or laplacian.",
+            show_default=_model.operator,
+            autocompletion=offered(SYMMETRIC),
+        ),
     ] = None,
     basis: Annotated[
-        str | None, typer.Option(help=f"{basis_choices()}.", show_default=_model.basis)
+        str | None,
+        typer.Option(
+            help=f"{basis_choices()}.",
+            show_default=_model.basis,
+            autocompletion=offered(basis_words()),
+        ),
     ] = None,
     dtype: Annotated[
         str | None,
         typer.Option(
-            help="How hops are stored: float32, float16 or bfloat16.", show_default="float32"
+            help="How hops are stored: float32, float16 or bfloat16.",
+            show_default="float32",
+            autocompletion=offered(DTYPES),
         ),
     ] = None,
     split_seed: SplitSeedOption = 0,

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from hoplite.cli.console import JsonOption, check_page, print_json, print_line, print_table
+from hoplite.cli.console import JsonOption, print_json, print_line, print_table
+from hoplite.cli.outputs import OverwriteOption, check_page, mark
 from hoplite.errors import HopliteError, plural
 
 
@@ -19,10 +20,11 @@ def report(
         ),
     ],
     out: Annotated[Path, typer.Option(help="The page to write: FILE.html.")] = Path("report.html"),
+    overwrite: OverwriteOption = False,
     json: JsonOption = False,
 ) -> None:
     """Turn the results in DIR into one HTML page that needs no network, and print its tables."""
-    check_page(out)
+    check_page(out, overwrite=overwrite)
     from hoplite.lab.report import check_libraries, terminal_tables, write_report
     from hoplite.lab.report.findings import busy_line, findings, headline, missing
     from hoplite.lab.results import FILE, load_results
@@ -33,7 +35,7 @@ def report(
         return
     results = load_results(folder)
     try:
-        write_report(results, out)
+        write_report(results, out, mark=mark())
     except OSError as error:
         raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
     if json:
@@ -56,7 +58,7 @@ def _linear(folder: Path, out: Path, json: bool) -> None:
 
     table = read_linear(folder)
     try:
-        write_page(table, out)
+        write_page(table, out, mark=mark())
     except OSError as error:
         raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
     if json:

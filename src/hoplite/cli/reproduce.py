@@ -9,10 +9,15 @@ from typing import Annotated
 
 import typer
 
+from hoplite.cli.completion import PROBLEMS, offered
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
+from hoplite.cli.outputs import refuse_others
 from hoplite.errors import HopliteError, check_choice, plural, require_extra
 from hoplite.files import read_regular
 
+TABLES = ("paper", "linear")
+PAPER_FILES = ("report.html", "RESULTS.md", "runs.parquet")
+LINEAR_FILES = ("report.html", "LINEAR.md")
 MOST_NOTES = 1 << 24  # bytes
 
 
@@ -27,6 +32,7 @@ def reproduce(
         typer.Option(
             metavar="paper|linear",
             help="The paper's experiments, or every linear model on many graphs.",
+            autocompletion=offered(TABLES),
         ),
     ] = "paper",
     graphs: Annotated[
@@ -45,6 +51,7 @@ def reproduce(
             metavar="NAME",
             help="Only cora, citeseer or pubmed, or another dataset, problem or group of --table "
             "linear (repeatable).",
+            autocompletion=offered(PROBLEMS),
         ),
     ] = None,
     model: Annotated[
@@ -75,7 +82,7 @@ def reproduce(
     hours of processor time and may be interrupted: the same command goes on. So does --table
     linear, which writes linear.json, LINEAR.md and report.html.
     """
-    check_choice("table", table, ("paper", "linear"))
+    check_choice("table", table, TABLES)
     if table == "linear":
         if quick or comparison or seeds != 5 or notes is not None:
             raise HopliteError(
@@ -99,6 +106,7 @@ def reproduce(
             raise HopliteError(f"cannot read {notes}: {error.strerror}.") from None
         except UnicodeDecodeError as error:
             raise HopliteError(f"cannot read {notes}: {error}.") from None
+    refuse_others(out, "results.json", PAPER_FILES)
     require_extra("lab", "hoplite reproduce", "jinja2", "plotly", "torch_geometric")
     from hoplite.lab.report import terminal_tables  # only now: torch takes a second
     from hoplite.lab.reproduce import compare_again
@@ -141,6 +149,7 @@ def _linear(
     json: bool,
 ) -> None:
     """The second table."""
+    refuse_others(out, "linear.json", LINEAR_FILES)
     require_extra("lab", "hoplite reproduce", "jinja2", "plotly")
     from hoplite.lab.linear import linear_table, terminal_tables  # only now: torch takes a second
 

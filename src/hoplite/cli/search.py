@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from hoplite.cli.completion import GRIDS, PROTOCOLS, offered
 from hoplite.cli.console import (
     DatasetArgument,
     JsonOption,
@@ -22,8 +23,11 @@ from hoplite.cli.console import (
     print_table,
     search_bar,
 )
+from hoplite.cli.defaults import python_default
+from hoplite.cli.outputs import check_new, digest
 from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
 from hoplite.errors import plural
+from hoplite.json_files import read_json, write_json
 
 if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.selection import SearchResult
@@ -31,6 +35,7 @@ if TYPE_CHECKING:  # it needs torch, which takes a second to import
     from hoplite.tasks import Metric
 
 LARGE = 1000  # figures in units of the labels may be of any size
+EXPORTED = "export.json"
 SHOWN = 5  # configurations in the table of the best
 
 
@@ -45,14 +50,16 @@ def search(
         str | None,
         typer.Option(
             help="paper, reduced, quick, published, usual, or a TOML file of your own "
-            "(docs/search.md).  [default: usual, or paper for its datasets]"
+            "(docs/search.md).  [default: usual, or paper for its datasets]",
+            autocompletion=offered(GRIDS),
         ),
     ] = None,
     protocol: Annotated[
         str,
         typer.Option(
             help="validation: the test set is read once, for the chosen one. "
-            "test: the paper's appendix, biased."
+            "test: the paper's appendix, biased.",
+            autocompletion=offered(PROTOCOLS),
         ),
     ] = "validation",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 5,
@@ -61,7 +68,11 @@ def search(
     ] = None,
     sample_seed: Annotated[int, typer.Option(min=0, help="Seed of that draw.")] = 0,
     workers: Annotated[
-        int | None, typer.Option(min=1, help="Processes; one per core if not given.")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Processes; one per core if not given." + python_default("search", "workers"),
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -72,6 +83,10 @@ def search(
     export: Annotated[
         Path | None, typer.Option(help="Write every run to FILE.csv or FILE.parquet.")
     ] = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option("--overwrite", help="Replace --export if this search did not write it."),
+    ] = False,
     split_seed: SplitSeedOption = 0,
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
@@ -91,6 +106,7 @@ def search(
     """
     if export is not None:
         check_table("--export", export, dataset)
+        check_new(export, overwrite=overwrite, own=lambda path: digest(path) in _exported(out))
     tables = table_options(settings)
     fixed = {name: value for name, value in settings.items() if value is not None}
     workers = workers or os.cpu_count() or 1
@@ -141,6 +157,7 @@ def search(
         places["saved"] = str(result.save_model())
     if export is not None:
         write_table(result.table(), export)
+        write_json(out / EXPORTED, Exported(digest(export)))
         places["export"] = str(export)
     if json:
         print_json(asdict(summary) | places)
@@ -149,6 +166,20 @@ def search(
     titles = {"command": "Again", "out": "Ledger", "saved": "Model", "export": "Runs"}
     for name, place in places.items():
         print_line(f"{titles[name]}: {place}")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What the search wrote last with --export, so that it may write it again."""
+
+    sha256: str
+
+
+def _exported(out: Path) -> list[str]:
+    try:
+        return [read_json(out / EXPORTED, Exported).sha256]
+    except (OSError, ValueError):  # there is none, or it is damaged: then nothing is its own
+        return []
 
 
 def _print(result: SearchResult, summary: Summary) -> None:

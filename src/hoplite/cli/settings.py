@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import Field, fields
 from inspect import Parameter
@@ -13,6 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
+from hoplite.cli.completion import Complete, offered
 from hoplite.errors import ConfigError
 from hoplite.models import (
     MODELS,
@@ -32,7 +33,8 @@ ModelOption = Annotated[
     str,
     typer.Option(
         help=f"{', '.join([*MODELS][:-1])} or {[*MODELS][-1]}, or your own as "
-        f"PACKAGE.MODULE:CLASS; of train also {', '.join(STRATEGIES)}, which chooses one."
+        f"PACKAGE.MODULE:CLASS; of train also {', '.join(STRATEGIES)}, which chooses one.",
+        autocompletion=offered([*MODELS, *STRATEGIES]),
     ),
 ]
 OwnClassOption = Annotated[
@@ -93,7 +95,9 @@ def _table_parameters(reading: bool) -> list[Parameter]:
             shown = str(usual) if usual else False
             about, flag = field.metadata, f"--{field.name.replace('_', '-')}"
             text = about["help"] if about["general"] else f"Of node tables: {about['help']}"
-            option = typer.Option(flag, help=text, show_default=shown)
+            option = typer.Option(
+                flag, help=text, show_default=shown, autocompletion=_offered(about)
+            )
             found.append(
                 Parameter(
                     field.name,
@@ -103,6 +107,10 @@ def _table_parameters(reading: bool) -> list[Parameter]:
                 )
             )
     return found
+
+
+def _offered(about: Mapping[str, Any]) -> Complete | None:
+    return offered(about["choices"]) if about["choices"] else None
 
 
 def know_model(arguments: Sequence[str]) -> None:
@@ -163,7 +171,7 @@ def _option(field: Field[Any], defaults: bool) -> Parameter:
     usual = f"{field.default} ({others})" if others else str(field.default)
     usual = f"{usual}; {about['store']}" if about["store"] else usual
     shown = usual if defaults and not flags else False
-    option = typer.Option(*flags, help=text, show_default=shown)
+    option = typer.Option(*flags, help=text, show_default=shown, autocompletion=_offered(about))
     return Parameter(
         field.name,
         Parameter.POSITIONAL_OR_KEYWORD,

@@ -26,6 +26,7 @@ from hoplite.cli.console import (
     steps_bar,
     training_bar,
 )
+from hoplite.cli.defaults import python_default
 from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
 from hoplite.errors import ConfigError, HopliteError, plural
 from hoplite.models import split_options
@@ -46,7 +47,13 @@ MOST_TRIED = 20  # candidates, likewise
 def train(
     dataset: DatasetArgument,
     model: ModelOption = USUAL_MODEL,
-    seeds: Annotated[int, typer.Option(min=1, help="Number of runs: seeds 0, 1, 2, ...")] = 5,
+    seeds: Annotated[
+        int,
+        typer.Option(
+            min=1,
+            help=f"Number of runs: seeds 0, 1, 2, and so on.{python_default('train', 'seeds')}",
+        ),
+    ] = 5,
     budget: Annotated[
         str | None,
         typer.Option(help="Of auto: wall time such as 60s, 5m or 1h.", show_default="60s"),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.config import check_number
+from hoplite.dataset_names import EMBEDDED, NAMES, REDDIT_LIKE
 from hoplite.datasets.edge_list import EDGE_LIST
 from hoplite.datasets.graphml import GRAPHML
 from hoplite.datasets.masks_npz import MASKS_NPZ
@@ -17,7 +18,7 @@ from hoplite.datasets.matrix_market import MATRIX_MARKET
 from hoplite.datasets.npz import NPZ, read_meta, read_npz
 from hoplite.datasets.planetoid import PLANETOID
 from hoplite.datasets.reddit import REDDIT, find_reddit, load_reddit, reddit_folders
-from hoplite.datasets.synthetic import REDDIT_LIKE, REDDIT_SIZE, reddit_like
+from hoplite.datasets.synthetic import REDDIT_SIZE, reddit_like
 from hoplite.datasets.tables import TABLES
 from hoplite.errors import ConfigError, DatasetError, nearest_hint
 from hoplite.graph import Graph
@@ -25,8 +26,6 @@ from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
 from hoplite.structural import count_of_model, with_structural
 
-EMBEDDED = ("cora", "citeseer", "pubmed")
-NAMES = (*EMBEDDED, "reddit", REDDIT_LIKE)
 # the first that recognises a path reads it
 FORMATS = (TABLES, REDDIT, PLANETOID, MASKS_NPZ, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
 MOST_SHOWN = 200

@@ -5,6 +5,7 @@ labels.npy and split.npz are refused with a ValueError if they are damaged.
 
 from __future__ import annotations
 
+import math
 import os
 import zipfile
 import zlib
@@ -99,6 +100,32 @@ def random_split(
         )
     note = f"{per_class} a class, {val} and {test} at random, seed {seed}"
     return Split(train, rest[:val], rest[val : val + test], note=note)
+
+
+def even_split(labels: Any, seed: int, *, train: float = 0.6, val: float = 0.2) -> Split:
+    """As many training nodes of every class, as GPR-GNN, JacobiConv and others split 60/20/20.
+
+    Of ``n`` labelled nodes of ``m`` classes: ``round(train n / m)`` of every class train, or all of
+    a class that has no more; ``round(val n)`` of all the rest validate and the others test. So a
+    small class may have **no** test node, and figures are not those of a stratified split.
+
+    >>> split = even_split([0] * 2 + [1] * 8, seed=3)
+    >>> split.sizes(), sorted({0, 1} - {*split.train.tolist()})
+    ({'train': 5, 'val': 2, 'test': 3}, [])
+    """
+    check_number("seed", seed, 0, whole=True)
+    for name, share in (("train", train), ("val", val)):
+        check_number(name, share, 0, 1)
+    labels, generator = np.asarray(labels), np.random.default_rng(seed)
+    known = np.flatnonzero(labels >= 0)
+    classes = np.unique(labels[known])
+    most = math.floor(train * known.size / max(classes.size, 1) + 0.5)
+    chosen = [generator.permutation(np.flatnonzero(labels == one))[:most] for one in classes]
+    first = np.concatenate([np.empty(0, np.int64), *chosen])
+    rest = generator.permutation(np.setdiff1d(known, first))
+    size = math.floor(val * known.size + 0.5)
+    note = f"even {100 * train:g}/{100 * val:g}, seed {seed}"
+    return Split(first, rest[:size], rest[size:], note=note)
 
 
 def masked_split(

@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import check_number
+from hoplite.dataset_names import REDDIT_LIKE
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph, Split
 
@@ -17,7 +18,6 @@ BATCH = 1 << 22
 ROWS = 8192  # of features at a time, so that no second matrix of their size is made
 REDDIT_SIZE = {"nodes": 232_965, "edges": 57_307_946, "features": 602, "classes": 41}
 REDDIT_SPLIT = (153_431 / 232_965, 23_831 / 232_965)
-REDDIT_LIKE = "reddit-like"
 LEAST_SCALE, MOST_SCALE = 0.005, 1000
 
 

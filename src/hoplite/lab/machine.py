@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import os
-import platform
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 
 import psutil
 import torch
 
 from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
-from hoplite.propagation.backend import native
-from hoplite.version import VERSION
+from hoplite.machine import cpu_model, system, versions
+from hoplite.propagation.backend import kernels
 
 PACKAGES = ("torch", "numpy", "scipy", "torch_geometric", "dgl")
 TRIAD_FLOATS = 2**25  # 128 MiB an array: far larger than the caches
@@ -69,15 +65,15 @@ def _processor_seconds() -> tuple[float, float, float]:
 def describe(threads: int, floats: int = TRIAD_FLOATS) -> Machine:
     """This machine; measuring it takes a second."""
     return Machine(
-        cpu=_cpu_model(),
+        cpu=cpu_model(),
         cores=os.cpu_count(),
         threads=threads,
         memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
         busy_before=round(psutil.cpu_percent(interval=0.5) / 100, 3),
         bandwidth_gb_s=triad_bandwidth(threads, floats) / 1e9,
-        kernels="torch" if native is None else f"native, {native.architecture()}",
-        system=f"{platform.system()} {platform.machine()}",
-        versions={"python": platform.python_version(), **_versions()},
+        kernels=kernels(),
+        system=system(),
+        versions=versions(PACKAGES),
     )
 
 
@@ -91,22 +87,3 @@ def triad_bandwidth(threads: int, floats: int = TRIAD_FLOATS) -> float:
     with using_threads(threads):
         samples = interleave([triad], Effort(5), lambda what, share: None)
     return 12 * floats / samples.fastest("triad")
-
-
-def _versions() -> dict[str, str]:
-    found = {"hoplite": VERSION}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _cpu_model() -> str:
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except OSError:
-        text = ""
-    found = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return found.group(1).strip() if found else platform.processor() or platform.machine()

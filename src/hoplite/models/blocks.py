@@ -81,6 +81,7 @@ class HopBlocks(Polynomial):
             "--operator if not given.",
             check_channels,
             late=True,
+            choices=OPERATORS,
         )
 
         def __post_init__(self) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, xlog1py, xlogy
 
 from hoplite.config import MOST_HOPS, number_setting
 from hoplite.errors import ConfigError
+from hoplite.lazy import special
 from hoplite.models.fixed import FixedFilter, FixedSettings
 from hoplite.models.settings import ModelConfig
 
@@ -48,5 +48,5 @@ class DGC(FixedFilter):
     def numbers(cls, config: ModelConfig) -> np.ndarray:
         k, i = config.hops, np.arange(config.hops + 1.0)
         step = config.time / k if k else 0.0
-        ways = gammaln(k + 1) - gammaln(i + 1) - gammaln(k - i + 1)
-        return np.exp(ways + xlogy(i, step) + xlog1py(k - i, -step))
+        ways = special.gammaln(k + 1) - special.gammaln(i + 1) - special.gammaln(k - i + 1)
+        return np.exp(ways + special.xlogy(i, step) + special.xlog1py(k - i, -step))

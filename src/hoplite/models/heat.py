@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import gammaln, xlogy
 
 from hoplite.config import number_setting
 from hoplite.errors import ConfigError
+from hoplite.lazy import special
 from hoplite.models.fixed import FixedFilter, FixedSettings
 from hoplite.models.settings import ModelConfig
 
@@ -50,4 +50,4 @@ class Heat(FixedFilter):
     @classmethod
     def numbers(cls, config: ModelConfig) -> np.ndarray:
         i = np.arange(config.hops + 1.0)
-        return np.exp(xlogy(i, config.time) - config.time - gammaln(i + 1))
+        return np.exp(special.xlogy(i, config.time) - config.time - special.gammaln(i + 1))

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hoplite.bases import basis_choices, find_basis
+from hoplite.bases import basis_choices, basis_words, find_basis
 from hoplite.config import MOST_HOPS, choice_setting, flag_setting, number_setting, setting
 from hoplite.models.base import Model, Weights, uniform
 from hoplite.models.settings import ModelConfig
@@ -67,6 +67,7 @@ def basis_setting(usual: str = "monomial") -> Any:
         f"{basis_choices()}.",
         lambda name, value: str(find_basis(value, name)),
         store="a store's own",
+        choices=basis_words(),
     )
 
 

@@ -49,6 +49,15 @@ def has_native() -> bool:
     return native is not None
 
 
+def kernels() -> str:
+    """What multiplies: the C++ core, with the instructions of the processor that it uses, or torch.
+
+    >>> kernels().split(",")[0] in ("native", "torch")
+    True
+    """
+    return "torch" if native is None else f"native, {native.architecture()}"
+
+
 def set_num_threads(threads: int) -> None:
     """Let the C++ core and torch, which share their threads, use at most ``threads`` of them.
 

@@ -2,8 +2,8 @@
 
 Three rungs, of n0 >= n1 >= n2 candidates, in the order of :mod:`hoplite.selection.trials`:
 
-    rung 0    n0 candidates, one seed, 50 epochs    the n1 best go on
-    rung 1    n1 candidates, one seed, 150 epochs   the n2 best go on
+    rung 0    n0 candidates, one seed, 100 epochs   the n1 best go on
+    rung 1    n1 candidates, one seed, 300 epochs   the n2 best go on
     rung 2    n2 finalists, all seeds, all epochs   the simplest of equals is chosen
 
 A rung that would let everybody through is left out. The chosen one is trained again, and only then
@@ -79,7 +79,7 @@ from hoplite.version import VERSION
 log = logging.getLogger("hoplite.search")
 
 BUDGET = "60s"
-EPOCHS = (50, 150)  # of the first two rungs
+EPOCHS = (100, 300)  # of the first two rungs: with dropped nodes a model learns slowly
 STEPS = {"lbfgs": LBFGS_ITERATIONS}  # of an epoch, where it is more than one
 # Shares of the budget: no table of rung 0 begins after the first, and what is being trained stops
 # at the second; rung 1 is made to end by the third and stops at the fourth; all ends by the last.

@@ -12,9 +12,10 @@ import numpy as np
 
 from hoplite.arrivals import extended
 from hoplite.convert import converted
+from hoplite.dataset_names import NAMES
 from hoplite.datasets import load
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
-from hoplite.datasets.load import NAMES, refuse_options
+from hoplite.datasets.load import refuse_options
 from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.table_reader import find_table, has_table, table_bytes
 from hoplite.errors import ConfigError

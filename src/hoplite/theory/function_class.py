@@ -61,7 +61,7 @@ class FunctionClass:
     ----------
     graph : Graph, or the name or path of one
     model, hops, operator, basis
-        As in :class:`~hoplite.ModelConfig`, with at most 5,000 hops.
+        As in :class:`~hoplite.ModelConfig`, with its defaults, and at most 5,000 hops.
     nodes : node indices, optional
         The L nodes; by default the training nodes, or all if there are none.
     settings : mapping, optional
@@ -84,7 +84,7 @@ class FunctionClass:
 
     graph: Graph
     model: str = "lgc"
-    hops: int = 10
+    hops: int = None  # pyright: ignore[reportAssignmentType] - the model's own, filled in below
     operator: str = "renormalized"
     basis: str = "monomial"
     nodes: np.ndarray | None = None
@@ -101,6 +101,8 @@ class FunctionClass:
             raise ConfigError(
                 f"model is {self.model!r}, for which no complexity is known; use {known_models()}."
             )
+        if self.hops is None:
+            object.__setattr__(self, "hops", kind.Settings().hops)
         config = self.config
         object.__setattr__(self, "model", config.model)  # also of package.module:Class
         self._operator.require_symmetric("the bounds need")

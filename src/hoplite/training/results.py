@@ -356,6 +356,7 @@ def train(
         options = usual | ({"dropout": 0.0} if "dropout" in own else {}) | options
     model_config, training_config = split_options(model, options)
     training_config = training_config.on(data.name)
+    training_config.warn_of_nothing()
     if store is None and (memory is not None or team.size > 1):
         what = "memory is given" if memory is not None else f"there are {team.size} processes"
         raise ConfigError(

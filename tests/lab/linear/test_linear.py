@@ -17,7 +17,7 @@ from tests import commands
 from tests.lab.linear.conftest import METHODS, write_graph
 
 import hoplite
-from hoplite.datasets.splits import random_split, stratified_split
+from hoplite.datasets.splits import even_split, random_split, stratified_split
 from hoplite.errors import ConfigError, GridError, HopliteError
 from hoplite.json_files import read_json
 from hoplite.lab.linear import linear_table, read_linear, trainings
@@ -96,11 +96,12 @@ def test_it_chooses_by_validation_and_tests_the_choice(
     assert min(found.ms_per_epoch, found.seconds, found.search_seconds, found.epochs) > 0
 
 
-def test_sixty_are_stratified_by_seed(table, graphs):
-    found = table.figure("features", "amazon_photo-60")
+@pytest.mark.parametrize(("end", "deal"), [("60", stratified_split), ("even", even_split)])
+def test_splits_that_are_made_go_by_seed(table, graphs, end, deal):
+    found = table.figure("features", f"amazon_photo-{end}")
     graph = hoplite.load(graphs / "amazon_photo.npz")
     for split in (0, 7):
-        own = graph.with_split(stratified_split(graph.labels, split))
+        own = graph.with_split(deal(graph.labels, split))
         assert scores(own, [split], "sgc", found.config, "accuracy")[0][1] == pytest.approx(
             found.test[split]
         )
@@ -140,8 +141,8 @@ def test_what_is_not_there_is_named(table):
     }
     assert {*table.coming} == {  # DATASETS has one of the citation graphs
         *(f"{name}-{end}" for name in ("citeseer", "pubmed") for end in ("public", "random")),
-        *(f"{name}-{end}" for name in ("citeseer", "pubmed") for end in ("longer", "60")),
-        "cora-60",
+        *(f"{name}-{end}" for name in ("citeseer", "pubmed") for end in ("longer", "60", "even")),
+        *("cora-60", "cora-even"),
     }
     assert {one.problem for one in table.figures if one.method == "gcn"} == {"texas"}
     assert table.figure("mixed", "cora-public").tried == 1

@@ -12,12 +12,12 @@ from hoplite.lab.report.page import render
 from hoplite.lab.results import Results
 
 
-def write_page(table: LinearTable, out: str | os.PathLike[str]) -> None:
+def write_page(table: LinearTable, out: str | os.PathLike[str], *, mark: str = "") -> None:
     """Write :func:`page` as the file ``out``, completely or not at all."""
-    atomic_write_text(out, page(table))
+    atomic_write_text(out, page(table, mark=mark))
 
 
-def page(table: LinearTable) -> str:
+def page(table: LinearTable, *, mark: str = "") -> str:
     """The whole page; everything from ``table`` is escaped."""
     return render(
         "linear.html",
@@ -25,6 +25,7 @@ def page(table: LinearTable) -> str:
         effort=text.EFFORT,
         found=view.sections(table),
         headline=view.headline(table),
+        mark=mark,
         machine=machine_line(Results(provenance=table.provenance)),
         quoted=text.QUOTED,
         reference=next((r.title for r in table.rows if r.name == table.reference), table.reference),

@@ -12,13 +12,17 @@ from hoplite.lab.report import figures
 from hoplite.lab.report.page import render
 
 
-def write_explanation(values: Summary, out: str | os.PathLike[str], *, command: str = "") -> None:
+def write_explanation(
+    values: Summary, out: str | os.PathLike[str], *, command: str = "", mark: str = ""
+) -> None:
     """Write :func:`explanation_page` as the file ``out``, completely or not at all."""
-    atomic_write_text(out, explanation_page(values, command=command))
+    atomic_write_text(out, explanation_page(values, command=command, mark=mark))
 
 
-def explanation_page(values: Summary, *, command: str = "") -> str:
+def explanation_page(values: Summary, *, command: str = "", mark: str = "") -> str:
     """The whole page of what ``Explanation.summary`` returned; ``command`` makes it again.
+
+    ``mark`` stands in its head, by which the command knows its own page.
 
     Everything from ``values`` is escaped: names are only ever text.
     """
@@ -35,6 +39,7 @@ def explanation_page(values: Summary, *, command: str = "") -> str:
         "explanation.html",
         plots,
         command=command,
+        mark=mark,
         strongest=strongest(values),
         values=values,
         words=text,

@@ -23,13 +23,16 @@ def check_libraries() -> None:
     require_extra("lab", "a page", "jinja2", "plotly")
 
 
-def write_report(results: Results, out: str | os.PathLike[str]) -> None:
+def write_report(results: Results, out: str | os.PathLike[str], *, mark: str = "") -> None:
     """Write :func:`page` as the file ``out``, completely or not at all."""
-    atomic_write_text(out, page(results))
+    atomic_write_text(out, page(results, mark=mark))
 
 
-def page(results: Results) -> str:
-    """The whole page. Everything from ``results`` is escaped: names are only ever text."""
+def page(results: Results, *, mark: str = "") -> str:
+    """The whole page, with a ``mark`` of the command in its head.
+
+    Everything from ``results`` is escaped: names are only ever text.
+    """
     plots = {
         "accuracy": figures.accuracy_figures(results),
         "mistakes": figures.mistake_figures(results),
@@ -43,6 +46,7 @@ def page(results: Results) -> str:
         plots,
         colored=paper.MODELS,
         curves_note=figures.curves_note(plots["curves"]),
+        mark=mark,
         legends={name: _legend(group) for name, group in plots.items()},
         paper=paper.figures(),
         results=results,
