@@ -1,6 +1,8 @@
 # make run    creates the environment, installs Hoplite, reproduces the paper's table (--quick)
 # make test   creates the environment, installs Hoplite, runs every test
 # make lint   formatting, lint and types
+# make docs   the site, built strictly, with its gallery executed: docs/_build/html/index.html
+# make notebooks  the examples as notebooks: build/notebooks
 # make sanitize   the kernels' tests and fuzzer with AddressSanitizer and UBSan
 # make wheel      sdist, wheel, and what the wheel does where there is no compiler (minutes)
 # make fuzz       random calls of the C++ core against NumPy (SECONDS=60, SEED=0)
@@ -10,7 +12,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint sanitize wheel fuzz clean browser
+.PHONY: run test lint docs notebooks sanitize wheel fuzz clean browser
 
 run: $(STAMP)
 	$(BIN)/hoplite reproduce --quick --out runs/quick
@@ -36,6 +38,13 @@ lint: $(STAMP)
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	if command -v node > /dev/null; then $(BIN)/pyright --pythonpath $(BIN)/python; else echo "types were not checked: pyright needs Node.js"; fi
+
+# -W -n: a warning, or a reference that leads nowhere, is an error. Nothing is fetched.
+docs: $(STAMP)
+	$(BIN)/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
+
+notebooks: $(STAMP)
+	$(BIN)/python scripts/notebooks.py
 
 sanitize: $(STAMP)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/sanitize.py

@@ -67,6 +67,7 @@ FORMULAS: dict[type[Model], str] = {
     EGC: "sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta.",
     LGC: "sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop.",
     HyperLGC: "LGC whose coefficients are gated per node.",
+    HopBlocks: "sum_i p_i(S) X Theta_i: a linear model on all hops side by side.",
     JacobiConv: "LGC with a filter of its own for every class.",
     S2GC: "A linear model on the mean of the hops and a share of the node's own features.",
     PersonalisedPageRank: "A linear model on features smoothed by personalised PageRank.",

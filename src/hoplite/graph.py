@@ -359,6 +359,7 @@ class Graph(Displayed):
 
     @property
     def num_nodes(self) -> int:
+        """n, the isolated ones counted."""
         return self.adjacency.shape[0]
 
     @property
@@ -368,10 +369,12 @@ class Graph(Displayed):
 
     @property
     def num_features(self) -> int:
+        """d, the columns of X."""
         return self.features.shape[1]
 
     @property
     def num_classes(self) -> int:
+        """m, the outputs of a model: of regression 1."""
         return len(self.class_names)
 
     @cached_property

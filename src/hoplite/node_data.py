@@ -27,42 +27,79 @@ __all__ = ["GraphData", "NodeData", "StoredHops", "cached_property"]
 class NodeData(Protocol):
     """n nodes with d features each, (some) labels of m classes, and a split.
 
-    ``labels`` are of one of the kinds of :mod:`hoplite.labels`. ``node_ids`` is None where nodes
-    have no names but their numbers. ``preparation`` says how X came from tables, if it did.
-    ``stored`` are the hop features, if they have been computed already, and None otherwise.
-    ``adjacency_rows`` reads the edge weights; None if they are not known any more. ``loop_weight``
-    is that of the self-loops, and ``relation_weights`` has it for each relation
-    (:mod:`hoplite.relations`); files have none.
+    A graph in memory, a graph on disk and a hop store all answer these questions, so training,
+    prediction and explanation take any of them.
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What the data is called in reports."""
+        ...
+
     @property
-    def num_nodes(self) -> int: ...
+    def num_nodes(self) -> int:
+        """n."""
+        ...
+
     @property
-    def num_features(self) -> int: ...
+    def num_features(self) -> int:
+        """d."""
+        ...
+
     @property
-    def num_classes(self) -> int: ...
+    def num_classes(self) -> int:
+        """m."""
+        ...
+
     @property
-    def class_names(self) -> tuple[str, ...]: ...
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the m classes."""
+        ...
+
     @property
-    def feature_names(self) -> tuple[str, ...] | None: ...
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The names of the d features; None if they have none."""
+        ...
+
     @property
-    def labels(self) -> np.ndarray: ...
+    def labels(self) -> np.ndarray:
+        """A row for every node, of one of the kinds of :mod:`hoplite.labels`."""
+        ...
+
     @property
-    def split(self) -> Split: ...
+    def split(self) -> Split:
+        """The nodes of training, validation and test."""
+        ...
+
     @property
-    def node_ids(self) -> Sequence[Any] | None: ...
+    def node_ids(self) -> Sequence[Any] | None:
+        """The names of the nodes; None where they are 0 .. n - 1."""
+        ...
+
     @property
-    def preparation(self) -> Preparation | None: ...
+    def preparation(self) -> Preparation | None:
+        """How X came from tables, if it did."""
+        ...
+
     @property
-    def stored(self) -> StoredHops | None: ...
+    def stored(self) -> StoredHops | None:
+        """The hop features, if they have been computed already."""
+        ...
+
     @property
-    def adjacency_rows(self) -> CsrRows | None: ...
+    def adjacency_rows(self) -> CsrRows | None:
+        """The edge weights; None if they are not known any more."""
+        ...
+
     @property
-    def loop_weight(self) -> float: ...
+    def loop_weight(self) -> float:
+        """The weight of the self-loops that operators add."""
+        ...
+
     @property
-    def relation_weights(self) -> dict[str, float]: ...
+    def relation_weights(self) -> dict[str, float]:
+        """That weight for each relation (:mod:`hoplite.relations`); files have none."""
+        ...
 
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop`` (excluded) of X, dense and in float32."""
@@ -88,13 +125,24 @@ class StoredHops(NodeData, Protocol):
     """Node data whose hop features p_0(S) X .. p_k(S) X are known: S, p_i and k = ``hops``."""
 
     @property
-    def folder(self) -> Path: ...
+    def folder(self) -> Path:
+        """Where the files are."""
+        ...
+
     @property
-    def hops(self) -> int: ...
+    def hops(self) -> int:
+        """k, the highest of them."""
+        ...
+
     @property
-    def operator(self) -> str: ...
+    def operator(self) -> str:
+        """The name of S."""
+        ...
+
     @property
-    def basis(self) -> str: ...
+    def basis(self) -> str:
+        """The name of the p_i."""
+        ...
 
     @property
     def operator_rows(self) -> CsrRows:

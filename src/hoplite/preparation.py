@@ -278,6 +278,7 @@ class Preparation:
 
     @property
     def fitted(self) -> tuple[PreparedColumn, ...]:
+        """The columns with what was learned of each; empty before any table was read."""
         return self.columns or ()
 
     @property

@@ -13,6 +13,7 @@ from hoplite.errors import ConfigError, GraphError
 from hoplite.propagation import backend
 from hoplite.propagation.backend import get_num_threads, set_num_threads, use_backend
 from hoplite.propagation.dropout import Dropout
+from hoplite.propagation.engine import Propagation
 from hoplite.propagation.features import Features
 from hoplite.propagation.spmm import SparseMatrix
 
@@ -281,6 +282,19 @@ def test_attributes_and_shared_memory():
     assert (dense.nnz, dense.is_sparse) == (96, False)
     assert np.shares_memory(dense.dense().numpy(), array)
     assert Features.from_graph_array(np.ones((2, 2), int)).dtype == torch.float32
+
+
+def test_large_dense_features_of_zeros_are_multiplied_as_sparse_ones(cora):
+    """As PyTorch Geometric gives them: the same storage, so the same bits; zeros are skipped."""
+    dense = cora.with_features(cora.features.toarray())
+    found, own = Propagation(dense, hops=1).features, Propagation(cora, hops=1).features
+    assert found.nnz == own.nnz < 0.02 * found.shape[0] * found.shape[1]
+    theta, dropout = torch.randn(2, cora.num_features, 3), Dropout((0.5, 0.2), (1, 2))
+    assert torch.equal(found.times(theta, dropout), own.times(theta, dropout))
+    full = cora.with_features(cora.features.toarray() + np.float32(1))
+    assert not Propagation(full, hops=1).features.is_sparse
+    few = cora.with_features(cora.features.toarray()[:, :300])  # not worth it
+    assert not Propagation(few, hops=1).features.is_sparse
 
 
 def test_errors_say_what_is_wrong():

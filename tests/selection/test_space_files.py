@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -85,6 +86,28 @@ def test_files_that_cannot_be_read(tmp_path):
     (tmp_path / "latin.toml").write_bytes(b"note = '\xe9'")
     with pytest.raises(ConfigError, match="UTF-8"):
         read_space(tmp_path / "latin.toml")
+
+
+def test_options_themselves_are_a_space(tmp_path):
+    """As the same below [any] of a file, and with the same errors."""
+    given = {"hops": (2, 5), "lr": np.array([0.2, 0.1]), "dropout": [0.0], "weight_decay": 5e-4}
+    (tmp_path / "same.toml").write_text(
+        "[any]\nhops = [2, 5]\nlr = [0.2, 0.1]\ndropout = [0.0]\nweight_decay = 5e-4\n"
+    )
+    same = read_space(tmp_path / "same.toml")
+    for model in ("sgc", "gcn"):
+        found = read_space(given).configurations("any graph", model)
+        assert found == same.configurations("any graph", model)
+    drawn = {"lr": {"low": 1e-3, "high": 1.0, "log": True}}
+    assert 1e-3 <= read_space(drawn).sample("x", "sgc", 1, seed=0)[0]["lr"] <= 1
+    for wrong, message in [
+        ({"hopps": [2]}, "hopps"),
+        ({"hops": []}, "empty list"),
+        ({"hops": [2, 2]}, "twice"),
+        ({"lr": "fast"}, "lr"),
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            read_space(wrong)
 
 
 def test_a_byte_order_mark_is_no_mistake(tmp_path):

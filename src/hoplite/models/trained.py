@@ -80,6 +80,7 @@ class TrainedModel:
 
     @property
     def num_classes(self) -> int:
+        """m, the outputs: of regression 1."""
         return len(self.class_names)
 
     @property

@@ -27,7 +27,7 @@ from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.operators import Operator, find_operator
 from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.features import Features
+from hoplite.propagation.features import Features, thinned
 from hoplite.propagation.fitted import fitted_basis
 from hoplite.propagation.orders import DENSE_GAIN
 from hoplite.propagation.polynomial import (
@@ -116,7 +116,7 @@ class Propagation:
         chosen = find_operator(operator)
         matrix = chosen.matrix(graph, dtype, self.basis)
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=chosen.symmetric)
-        self.features = Features.from_graph_array(graph.features.astype(dtype, copy=False))
+        self.features = Features.from_graph_array(thinned(graph.features.astype(dtype, copy=False)))
         self.hops = hops
         self._adjacency = graph.adjacency
 

@@ -49,7 +49,7 @@ def search(
     graph: Any,
     model: str | type = "lgc",
     *,
-    grid: str | Path | None = None,
+    grid: str | Path | Mapping[str, Any] | None = None,
     out: str | os.PathLike[str],
     protocol: str = "validation",
     seeds: int | Sequence[int] = 5,
@@ -67,7 +67,9 @@ def search(
 
     The same call on the same ``out`` continues what was interrupted, and one with a larger grid
     trains what is new in it; see :func:`run_search`.
-    Without a ``grid`` it is the paper's, or on other graphs than the paper's ``"usual"``.
+    ``grid`` is a known name, the path of a TOML file, or the options themselves, such as
+    ``{"hops": [2, 5], "lr": 0.2}``. Without it it is the paper's, or on other graphs than the
+    paper's ``"usual"``.
     ``graph`` is all that ``train`` takes; its ``fixed`` options hold for all configurations.
     ``progress`` is True for a bar on standard error, or in a notebook, or a function to call.
     """

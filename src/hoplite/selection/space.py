@@ -220,19 +220,30 @@ def usual_space(dataset: str | Path) -> str:
     return "paper" if str(dataset).lower() in PAPER_DATASETS else "usual"
 
 
-def read_space(source: str | Path) -> Space:
+def read_space(source: str | Path | Mapping[str, Any]) -> Space:
     """A space that comes with Hoplite, such as ``"paper"``, or that of a TOML file.
 
-    A built-in name wins over a file that is called the same; write ``./paper`` for the file.
+    A built-in name wins over a file that is called the same; write ``./paper`` for the file. Or
+    the options themselves, what a file has below ``[any]``; tuples, ranges and arrays are lists.
 
     >>> read_space("paper").name
     'paper'
+    >>> read_space({"hops": range(1, 3), "lr": 0.2}).configurations("cora", "sgc")
+    [{'hops': 1, 'lr': 0.2}, {'hops': 2, 'lr': 0.2}]
     """
+    if isinstance(source, Mapping):
+        several = tuple | range | np.ndarray
+        listed = {
+            k: np.array(v).tolist() if isinstance(v, several) else v for k, v in source.items()
+        }
+        return Space("grid", "", {"any": _read_layer(listed, "grid [any]", tuple(MODELS))})
     if source in BUILT_IN:
         grids = resources.files("hoplite.selection") / "grids"
         return parse_space((grids / f"{source}.toml").read_text(encoding="utf-8"), str(source))
     if not isinstance(source, str | os.PathLike):
-        raise ConfigError(f"space is a {type(source).__name__}; give its name or its path.")
+        raise ConfigError(
+            f"space is a {type(source).__name__}; give its name, its path, or a dict of options."
+        )
     try:
         text = read_regular(Path(source), MOST_BYTES).decode("utf-8-sig")
     except FileNotFoundError:

@@ -27,6 +27,8 @@ class Generalization:
 
         bound = margin_loss + complexity + confidence
 
+    Attributes
+    ----------
     vacuous : the bound is 1 or more, so it says nothing
     margin : rho, the smallest lead of the right class that counts as safe
     margin_loss : mean over the L training nodes of min(1, max(0, 1 - lead / rho))

@@ -1,0 +1,70 @@
+"""The figures of the site's pages, read from the files that the commands wrote.
+
+`{{ lgc_cora }}` in a page is the text of that name here. A figure that is no longer in its file
+ends the build.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+BENCH, LARGE = ROOT / "benchmarks" / "README.md", ROOT / "benchmarks" / "large.md"
+RESULTS, RESULTS_TEXT = ROOT / "results" / "results.json", ROOT / "results" / "RESULTS.md"
+DATASETS = ("cora", "citeseer", "pubmed")
+EPOCH = "cora, lgc, 20 hops, 2 threads"
+
+
+def rows(path: Path) -> list[list[str]]:
+    """The cells of every row of every table of a benchmark page: case, ours, peer, ratio, goal."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    cells = [line.strip("|").split("|") for line in lines if line.startswith("| ")]
+    return [[cell.strip() for cell in row] for row in cells]
+
+
+def row(path: Path, case: str, peer: str = "") -> list[str]:
+    """The first row whose case and peer begin like this. LookupError without one."""
+    for cells in rows(path):
+        if cells[0].startswith(case) and cells[2].startswith(peer):
+            return cells
+    raise LookupError(f"{path} has no row {case!r} with peer {peer!r}; run hoplite bench again.")
+
+
+def said(path: Path, pattern: str) -> str:
+    """What a page says, as far as the pattern's first group goes."""
+    found = re.search(pattern, path.read_text(encoding="utf-8"))
+    if found is None:
+        raise LookupError(f"{path} says nothing like {pattern!r}; mend docs/_ext/measured.py.")
+    return found[1]
+
+
+def accuracy(dataset: str, model: str = "lgc") -> str:
+    """Test accuracy in percent, its settings chosen on validation: mean and deviation."""
+    for entry in json.loads(RESULTS.read_text(encoding="utf-8"))["accuracy"]:
+        if (entry["dataset"], entry["model"], entry["protocol"]) == (dataset, model, "validation"):
+            mean, deviation = (100 * entry[f"test_{what}"] for what in ("mean", "std"))
+            return f"{mean:.1f} ± {deviation:.1f} %".replace(" ", "\N{NO-BREAK SPACE}")
+    raise LookupError(f"{RESULTS} has no accuracy of {model} on {dataset}.")
+
+
+def measured() -> dict[str, str]:
+    """Every figure by its name."""
+    product = row(BENCH, "233,000 nodes, 20M entries, 128 columns", "torch CSR")
+    found = {f"lgc_{name}": accuracy(name) for name in DATASETS}
+    found |= {
+        "spmm_ratio": product[3],
+        "spmm_case": product[0],
+        "epoch": row(BENCH, EPOCH, "plain torch")[1],
+        "epoch_torch": row(BENCH, EPOCH, "plain torch")[3],
+        "epoch_pyg": row(BENCH, EPOCH, "TAGConv K=20, CSR")[3],
+        "budget": said(LARGE, r"peak / the budget of (\S+ MB)"),
+        "budget_times": row(LARGE, "the graph (CSR and features) / the budget")[1].rstrip(" x"),
+        "train_time": row(LARGE, "lgc with L-BFGS, 4 hops")[1],
+        "train_size": said(LARGE, r"\| (232,965 nodes, \w+ entries)"),
+        "machine": said(BENCH, r"Machine: ([^,]+, \d+ cores)"),
+        "reproduced": said(RESULTS_TEXT, r"\*\*(\d+ of \d+) accuracies within"),
+        "optimism": said(RESULTS_TEXT, r"test set instead would show \+([\d.]+) points on average"),
+    }
+    return found

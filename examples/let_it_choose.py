@@ -1,0 +1,37 @@
+"""
+Let Hoplite choose
+==================
+
+Which model, how many hops, how strong a penalty? ``auto`` tries all linear models within a time
+that you give it, drops the worse ones early, and of those that are as good as the best it takes the
+simplest. The validation nodes choose; the test nodes are read once, at the end.
+"""
+
+import os
+
+import plotly.graph_objects as go
+
+import hoplite
+
+budget = "3s" if os.environ.get("HOPLITE_EXAMPLES") == "small" else "20s"
+found = hoplite.auto("citeseer", budget=budget)
+print(found.why)
+print(f"after {found.seconds:.0f} s: test {found.trained.test_accuracy:.1%}")
+
+# %%
+# All that was tried, the best of each model, by its validation accuracy. (No test figure is there.)
+best = {}
+for one in found.tried:
+    best.setdefault(one.model, one)
+for name, one in best.items():
+    print(f"{name:12} {one.val:.1%} on validation, came to rung {one.rung}")
+
+figure = go.Figure()
+figure.add_bar(x=[one.val for one in best.values()], y=list(best), orientation="h")
+figure.update_layout(xaxis_title="validation accuracy", xaxis_tickformat=".0%")
+figure.update_yaxes(autorange="reversed")
+figure
+
+# %%
+# A budget depends on the machine, a number of trials does not: this repeats the choice anywhere.
+print(f'hoplite.auto("citeseer", trials="{found.trials}")')

@@ -1,0 +1,157 @@
+"""The built pages: links lead somewhere, nothing comes from elsewhere, every name has its entry."""
+
+import inspect
+import re
+import sys
+from html.parser import HTMLParser
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+import typer
+
+import hoplite
+from hoplite.cli import app
+
+ROOT = Path(__file__).parent.parent.parent
+sys.path.insert(0, str(ROOT / "docs" / "_ext"))
+api_pages = pytest.importorskip("api_pages", reason="Sphinx is not installed")
+sys.path.pop(0)
+
+LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "video": "src"}
+NO_PAGES = ("genindex.html", "py-modindex.html", "search.html")
+
+
+class Page(HTMLParser):
+    """The identifiers of a page, where its links lead, and what a browser loads for it."""
+
+    def __init__(self, path: Path):
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.text = path.read_text(encoding="utf-8")
+        self.feed(self.text)
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        if given.get("id"):
+            self.ids.add(given["id"])
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        if tag == "link" and given.get("href"):
+            self.loaded.append(given["href"])
+        if given.get(LOADED.get(tag, "")):
+            self.loaded.append(given[LOADED[tag]])
+        if given.get("style"):
+            self.loaded += re.findall(r"url\(['\"]?([^'\")]+)", given["style"])
+
+
+@pytest.fixture(scope="module")
+def pages(site):
+    return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
+
+
+def test_every_link_leads_to_a_page_and_a_place_in_it(pages, site):
+    assert len(pages) > 100
+    wrong = []
+
+    def places(target, usual):
+        return pages[target].ids if target in pages else {usual}  # of files that are no pages
+
+    for path, page in pages.items():
+        for link in page.links:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = target / "index.html" if target.is_dir() else target
+            place = unquote(parts.fragment)
+            if not target.is_file() or (place and place not in places(target, place)):
+                wrong.append(f"{path.relative_to(site)}: {link}")
+    assert wrong == []
+
+
+def test_nothing_comes_from_elsewhere(pages, site):
+    for path, page in pages.items():
+        for source in page.loaded:
+            parts = urlsplit(source)
+            assert not parts.netloc, f"{path}: {source}"
+            if not parts.scheme:
+                assert (path.parent / unquote(parts.path)).is_file(), f"{path}: {source}"
+    for style in site.rglob("*.css"):
+        for source in re.findall(r"url\(\s*['\"]?([^'\")\s]+)", style.read_text(encoding="utf-8")):
+            assert not urlsplit(source).netloc, f"{style}: {source}"
+        assert "@import" not in style.read_text(encoding="utf-8"), style
+
+
+def public():
+    """Every public name of Hoplite, and every public method and property of its classes."""
+    for name in hoplite.__all__:
+        value = getattr(hoplite, name)
+        yield f"hoplite.{name}", value
+        if inspect.isclass(value) and not issubclass(value, Exception):
+            for member in dict.fromkeys(api_pages.members(value)):
+                yield f"hoplite.{name}.{member}", getattr(value, member)
+
+
+@pytest.mark.parametrize("name", hoplite.__all__)
+def test_every_public_name_has_a_docstring(name):
+    lacking = [full for full, value in public() if not (inspect.getdoc(value) or "").strip()]
+    assert [each for each in lacking if each.split(".")[1] == name] == []
+
+
+def test_every_public_name_has_an_entry(pages, site):
+    for full, value in public():
+        name = ".".join(full.split(".")[:2])
+        page = pages[site / "api" / f"{name}.html"]
+        entry = f"module-{full}" if inspect.ismodule(value) else full
+        assert entry in page.ids, full
+    for module in api_pages.MODULES:
+        page = pages[site / "api" / f"hoplite.{module}.html"]
+        for name in api_pages.module_names(module):
+            assert f"hoplite.{module}.{name}" in page.ids, f"hoplite.{module}.{name}"
+
+
+def test_what_the_guides_import_is_documented(pages, site):
+    """A name that a page of docs/ imports from Hoplite has an entry in the reference."""
+    known = {each for path, page in pages.items() if path.parent.name == "api" for each in page.ids}
+    for path in (ROOT / "docs").rglob("*.md"):
+        text = path.read_text(encoding="utf-8")
+        for module, names in re.findall(r"^from (hoplite[\w.]*) import ([\w, ]+)$", text, re.M):
+            for name in names.split(", "):
+                value = getattr(import_module(module), name)
+                same = {f"{module}.{name}", f"hoplite.{name}"}
+                same.add(f"{getattr(value, '__module__', '')}.{name}")
+                assert same & known, f"{path.name}: {module}.{name}"
+
+
+def test_every_command_and_option_has_an_entry(pages, site):
+    group = typer.main.get_command(app)
+    context = group.make_context("hoplite", [], resilient_parsing=True)
+    names = group.list_commands(context)
+    assert {"train", "predict", "explain"} <= {*names}
+    for name in names:
+        command = group.get_command(context, name)
+        page = pages[site / "cli" / f"hoplite-{name}.html"]
+        for option in command.get_params(context):
+            if option.param_type_name == "option" and not getattr(option, "hidden", False):
+                for flag in option.opts:
+                    assert f"cmdoption-hoplite-{name}-{flag.lstrip('-')}" in page.ids, flag
+
+
+def test_tutorials_were_executed(pages, site):
+    for name in ("researcher", "practitioner", "explainer"):
+        page = pages[site / "tutorials" / f"{name}.html"]
+        assert page.text.count("output docutils") >= 4, name
+        assert "Traceback" not in page.text
+
+
+def test_figures_are_those_of_the_files(pages, site):
+    text = pages[site / "index.html"].text
+    assert "{{" not in text
+    results = (ROOT / "results" / "RESULTS.md").read_text(encoding="utf-8")
+    cora = re.search(r"\| LGC \|.*?\| \*\*([\d.]+) ± ", results)
+    assert cora is not None
+    assert f"{cora[1]}\N{NO-BREAK SPACE}±" in text
