@@ -18,6 +18,7 @@ from hoplite.cli.propagate import propagate
 from hoplite.cli.report import report
 from hoplite.cli.reproduce import reproduce
 from hoplite.cli.search import search
+from hoplite.cli.serve import serve
 from hoplite.cli.settings import know_model
 from hoplite.cli.train import train
 from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
@@ -57,6 +58,7 @@ app.command()(search)
 app.command()(reproduce)
 app.command()(predict)
 app.command()(explain)
+app.command()(serve)
 app.command()(bounds)
 app.command()(propagate)
 app.command()(report)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from msgspec import structs
 
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.explain import Explainer
@@ -39,7 +40,6 @@ from hoplite.serve.schema import (
     Neighbour,
     Neighbours,
     NodeAnswer,
-    NodeFeature,
     NodeFeatures,
     Output,
     Prediction,
@@ -97,6 +97,7 @@ class Answers:
             parts.append(part)
             report("predictions", 0.9 * (first + len(part)) / max(data.num_nodes, 1))
         self._logits = np.concatenate(parts)
+        self._every_prediction = self._task.columns(self._logits, model.class_names)["predicted"]
         self._data = data
         self._label_kind = kind_of(data.labels)
         self._explainer: Explainer | None = None
@@ -140,10 +141,13 @@ class Answers:
         found = self._ids.search(prefix, limit)
         return FoundNodes([FoundNode(self._ids[v], self._predicted(v)) for v in found])
 
-    def features(self, prefix: str, limit: int) -> FoundFeatures:
-        """What can be changed, by how its name begins."""
+    def features(self, prefix: str, limit: int, node: str | None = None) -> FoundFeatures:
+        """What can be changed, by how its name begins, with its values at a node."""
         found = self._cell_names.search(prefix, limit)
-        return FoundFeatures([self._features[place] for place in found])
+        if node is None:
+            return FoundFeatures([self._features[place] for place in found])
+        own = self._row(self._index(node))
+        return FoundFeatures([self._feature_at(place, own) for place in found])
 
     def node(self, node: str) -> NodeAnswer:
         """What the model says of a node, its own values and its nearest."""
@@ -241,8 +245,11 @@ class Answers:
         if len(cells) > MOST_FEATURES:  # words of a text, say: those that it has
             there = self._cell_of[np.flatnonzero(own)]
             shown = dict.fromkeys(there[there >= 0].tolist())
-        told = [NodeFeature(cells[i].name, cells[i].value(own)) for i in [*shown][:MOST_FEATURES]]
+        told = [self._feature_at(place, own) for place in [*shown][:MOST_FEATURES]]
         return NodeFeatures(told, len(cells))
+
+    def _feature_at(self, place: int, own: np.ndarray) -> Feature:
+        return structs.replace(self._features[place], value=self._cells[place].value(own))
 
     def _neighbours(self, v: int) -> Neighbours:
         if self._explainer is not None:
@@ -270,16 +277,17 @@ class Answers:
         return str(kind.text(data.labels[v], data.class_names))
 
     def _predicted(self, v: int) -> str | float:
-        return self._told(self._logits[v])
+        return self._told(self._every_prediction[v])
 
-    def _told(self, logits: np.ndarray) -> str | float:
-        found = self._task.columns(logits[None], self._model.class_names)["predicted"][0]
-        return str(found) if self._task.has_classes else float(found)
+    def _told(self, predicted: Any) -> str | float:
+        return str(predicted) if self._task.has_classes else float(predicted)
 
     def _prediction(self, logits: np.ndarray) -> Prediction:
+        names = self._model.class_names
         values = self._task.link(logits[None])[0].tolist()
-        outputs = zip(self._model.class_names, logits.tolist(), values, strict=True)
-        return Prediction(self._told(logits), [Output(*one) for one in outputs])
+        outputs = zip(names, logits.tolist(), values, strict=True)
+        predicted = self._task.columns(logits[None], names)["predicted"][0]
+        return Prediction(self._told(predicted), [Output(*one) for one in outputs])
 
 
 def _feature(cell: Cell) -> Feature:

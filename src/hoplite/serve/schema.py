@@ -30,6 +30,12 @@ class Search(_Asked, frozen=True):
     limit: Count = 20
 
 
+class FeatureSearch(Search, frozen=True):
+    """Those of the node ``id``, if it is given, with their values there."""
+
+    id: Text | None = None
+
+
 class NodeQuery(_Asked, frozen=True):
     id: Text
 
@@ -72,23 +78,17 @@ class Prediction(msgspec.Struct, frozen=True):
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """What can be changed of a node.
+    """What can be changed of a node, and its ``value`` there, if one was named.
 
     ``kind`` is number, truth, date or text; a text has one of the ``choices``. ``gap`` tells
-    whether it may be missing.
+    whether it may be missing. The value is as it stands in the table: "missing" for a gap.
     """
 
     name: str
     kind: str
     choices: list[str]
     gap: bool
-
-
-class NodeFeature(msgspec.Struct, frozen=True):
-    """The value of a feature at a node, as it stands in its table: "missing" for a gap."""
-
-    name: str
-    value: float | str
+    value: float | str | None = None
 
 
 class FoundFeatures(msgspec.Struct, frozen=True):
@@ -125,7 +125,7 @@ class Neighbours(msgspec.Struct, frozen=True):
 class NodeFeatures(msgspec.Struct, frozen=True):
     """The first features that are not 0, of ``total`` ones that can be changed."""
 
-    top: list[NodeFeature]
+    top: list[Feature]
     total: int
 
 
