@@ -124,8 +124,7 @@ class Answers:
         return ModelAnswer(
             dataset=data.name,
             model=config.model,
-            hops=config.hops,
-            operator=config.operator,
+            settings=config.size(),
             task=self._task.labels.task,
             classes=list(model.class_names),
             nodes=data.num_nodes,

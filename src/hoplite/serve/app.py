@@ -12,10 +12,10 @@ import jinja2
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from hoplite.errors import HopliteError, is_shortage
 from hoplite.serve.answers import Answers, UnknownNode
@@ -47,7 +47,7 @@ class Refused(Exception):
         self.status = status
 
 
-def make_app(answers: Answers, *, host: str = "127.0.0.1", work: Work | None = None) -> Starlette:
+def make_app(answers: Answers, *, host: str = "127.0.0.1", work: Work | None = None) -> ASGIApp:
     """The application that serves ``answers`` on ``host``."""
     work = work or Work()
     page = _page(answers)
@@ -84,7 +84,7 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", work: Work | None = N
     def get(path: str, endpoint: Callable[[Request], Any]) -> Route:
         return Route(path, endpoint, methods=["GET"])
 
-    return Starlette(
+    app = Starlette(
         routes=[
             get("/", index),
             get("/files/{name}", file),
@@ -106,7 +106,6 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", work: Work | None = N
             get("/api/flips", query(NodeQuery, lambda q: answers.flips(q.id))),
             Route("/api/change", change, methods=["POST"]),
         ],
-        middleware=[Middleware(Guard, hosts=Hosts(host), refusal=_failure)],
         exception_handlers={
             HTTPException: _http_failed,
             Refused: _failed,
@@ -116,6 +115,7 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", work: Work | None = N
             Exception: _broken,
         },
     )
+    return Guard(app, Hosts(host), _failure)
 
 
 def _json(body: bytes, status: int = 200) -> Response:

@@ -160,8 +160,7 @@ class ModelAnswer(msgspec.Struct, frozen=True):
 
     dataset: str
     model: str
-    hops: int
-    operator: str
+    settings: str
     task: str
     classes: list[str]
     nodes: int

@@ -33,6 +33,7 @@ const MINUS = "\u2212";
 const plain = (text) => text.replace("-", MINUS);
 const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const signed = (value) => (value > 0 ? "+" : "") + plain(Number(value.toPrecision(3)).toString());
+const rounded = (value) => plain(Number(value.toPrecision(4)).toString());
 const number = (value) => plain(Number(value.toPrecision(6)).toString());
 const told = (value) => (typeof value === "number" ? number(value) : value === "" ? "(empty)" : value);
 const short = (text, most = 40) => (String(text).length > most ? `${String(text).slice(0, most - 1)}\u2026` : String(text));
@@ -97,10 +98,10 @@ function follow(event, id) {
 }
 
 function contributions(caption, head, parts, rest, others) {
-  const most = Math.max(...parts.map((part) => Math.abs(part.amount)), Math.abs(rest), 1e-300);
+  const most = Math.max(...parts.map((part) => Math.abs(part.amount)), 1e-300);
   const rows = parts.map((part) => ({ cells: [part.name, { bar: [bar(part.amount / most, "signed")] }, signed(part.amount)] }));
   if (others) {
-    rows.push({ none: true, cells: [`${others.toLocaleString("en")} others`, { bar: [bar(rest / most, "signed")] }, signed(rest)] });
+    rows.push({ none: true, cells: [`${others.toLocaleString("en")} others`, { bar: [] }, signed(rest)] });
   }
   return made("div", {}, table(caption, [head, "", { number: "adds" }], rows));
 }
@@ -143,9 +144,10 @@ function showWhy(found) {
   $("contrast").hidden = numbers;
   $("against-label").hidden = found.against === null;
   const what = numbers ? "The value is" : found.against === null ? "Its logit is" : "Its lead, the one logit less the other, is";
-  const constant = found.constant ? ` = ${number(found.constant)} for every node, and the sum of what each hop, or each node, or each feature adds.`
-    : ", the sum of what each hop, or each node, or each feature adds.";
-  $("why-sum").textContent = `${what} ${number(found.logit)}${constant}`;
+  const parts = "what each hop adds, or each node, or each feature";
+  $("why-sum").textContent = found.constant
+    ? `${what} ${rounded(found.logit)}: ${rounded(found.constant)} for every node, and ${rounded(found.logit - found.constant)}, the sum of ${parts}.`
+    : `${what} ${rounded(found.logit)}, the sum of ${parts}.`;
   const hops = found.hops.map((hop) => ({ name: hop.relation ? `hop ${hop.hop}, ${hop.relation}` : `hop ${hop.hop}`, amount: hop.contribution }));
   const nodes = found.nodes.top.map((node) => ({ name: nodeLink(node.id), amount: node.contribution }));
   const features = found.features.top.map((one) => {
@@ -167,8 +169,10 @@ function showFlips({ found, checked }) {
     return;
   }
   const side = { above: "or more", below: "or less", equal: "" };
-  const rows = found.map((flip) => ({ cells: [short(flip.name, 60), { text: told(flip.value) }, { text: `${told(flip.to)} ${side[flip.side]}`.trim() }, { text: flip.becomes }] }));
-  show("flips-found", table("One value of the node, changed alone", ["value", "is", "would be", "then it is"], rows));
+  const rows = found.map((flip) => ({ cells: [
+    made("span", {}, short(flip.name, 60), made("small", {}, `is ${told(flip.value)}`)),
+    { text: `${told(flip.to)} ${side[flip.side]}`.trim() }, { text: flip.becomes }] }));
+  show("flips-found", table("One value of the node, changed alone", ["value", "would be", "then it is"], rows));
 }
 
 /* ---- the neighbourhood ---- */
