@@ -24,7 +24,17 @@ from hoplite import HopliteWarning, TrainedModel
 
 SCRIPT = "<script>alert(1)</script>"
 IMAGE = '"><img src=x onerror=alert(2)>'
-IDS = [SCRIPT, IMAGE, "Zoë, 'the' \"first\"", "a/b?c=d&e=f#g", "日本", "__proto__", "7", "-", "{{ 7 * 7 }}"]
+IDS = [
+    SCRIPT,
+    IMAGE,
+    "Zoë, 'the' \"first\"",
+    "a/b?c=d&e=f#g",
+    "日本",
+    "__proto__",
+    "7",
+    "-",
+    "{{ 7 * 7 }}",
+]
 TOWN = "<b>Ulm</b>"
 AMOUNT = "<i>amount</i>"
 NODES = 60

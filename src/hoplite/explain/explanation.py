@@ -309,9 +309,7 @@ class Explanation:
             Part(int(i), self._name(kind, int(i)), float(values[i])) for i in largest(values, count)
         ]
 
-    def summary(
-        self, top: int = 10, flips: Flips | None = None, *, brief: bool = False
-    ) -> Summary:
+    def summary(self, top: int = 10, flips: Flips | None = None, *, brief: bool = False) -> Summary:
         """Everything worth showing, with the ``top`` of each kind.
 
         ``flips`` is what :func:`hoplite.explain.flips` found for the same node, if it was asked.
@@ -366,8 +364,7 @@ class Explanation:
             ),
             node_features=StrongestPairs(
                 tuple(
-                    self._pair_part(part)
-                    for part in self.top("node_features", 0 if brief else top)
+                    self._pair_part(part) for part in self.top("node_features", 0 if brief else top)
                 )
             ),
             neighbourhood=around.drawn([part.index for part in nodes], self.by_node),

@@ -78,9 +78,7 @@ def _is_address(name: str) -> bool:
 class Guard:
     """Around the application: refuses other hosts with ``refusal``, and adds the headers."""
 
-    def __init__(
-        self, app: ASGIApp, hosts: Hosts, refusal: Callable[[str, int], Response]
-    ) -> None:
+    def __init__(self, app: ASGIApp, hosts: Hosts, refusal: Callable[[str, int], Response]) -> None:
         self._app, self._hosts, self._refusal = app, hosts, refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

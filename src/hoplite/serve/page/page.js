@@ -160,7 +160,7 @@ function showWhy(found) {
     contributions("By feature", "feature", features, found.features.rest, found.features.others));
   draw(found.neighbourhood.nodes.map((node) => ({ ...node, key: node.index })), found.neighbourhood.edges);
   show("drawing-note", "The nodes that count most and the ways to them; area is what a node adds:",
-    made("span", { class: "key" }), "for it", made("span", { class: "key minus" }), "against it. Rings are steps.");
+    made("span", { class: "dot" }), "for it", made("span", { class: "dot minus" }), "against it. Rings are steps.");
 }
 
 function showFlips({ found, checked }) {
