@@ -58,10 +58,12 @@ def cells(seed: int = 3) -> list[dict[str, str]]:
             "since": gap(f"20{rng.integers(10, 24)}-0{rng.integers(1, 10)}-11"),
             "kind": gap([SCRIPT, "dog", "cat"][min(int(rng.exponential(0.8)), 2)]),
             "price": f"{rng.normal(300, 50):.3f}",
-            "likes": gap("|".join(name for name in ("art", SCRIPT, "tea") if rng.random() < 0.5) or "|"),
+            "likes": gap(
+                "|".join(one for one in ("art", SCRIPT, "tea") if rng.random() < 0.5) or "|"
+            ),
         }
         for name in ids
-    ]  # fmt: skip
+    ]
 
 
 def write(folder: Path, rows: list[dict[str, str]]) -> Path:

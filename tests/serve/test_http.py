@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ from tests.serve.test_answers import load
 
 from hoplite.explain import Explainer
 from hoplite.explain.summary import Changes, Summary
+from hoplite.lab.bench import serving as benchmark
+from hoplite.lab.bench.measure import Context
 from hoplite.serve.app import make_app
 from hoplite.serve.guard import HEADERS
 from hoplite.serve.schema import ChangeAnswer, FoundFeatures, FoundNodes, ModelAnswer, NodeAnswer
@@ -48,7 +51,7 @@ def test_fifty_requests_at_once_are_all_answered_as_the_library_does(
 ):
     graph = load(tables, model)
     wanted, explainer = model.predict_proba(graph), Explainer(model, graph)
-    names = [name for name in graph.node_ids if name != SCRIPT][:16] + [SCRIPT]
+    names = [*[name for name in graph.node_ids if name != SCRIPT][:16], SCRIPT]
 
     async def ask_all():
         limits = httpx.Limits(max_connections=50)
@@ -119,7 +122,7 @@ def test_every_answer_is_as_described(client):
             assert set(schemas[body.rsplit("/", 1)[1]]["properties"]) == {"id", "features"}
         else:
             required = [one["name"] for one in told["parameters"] if one["required"]]
-            answer = client.get(path, params={name: SCRIPT for name in required})
+            answer = client.get(path, params=dict.fromkeys(required, SCRIPT))
         assert answer.status_code == 200
         msgspec.json.decode(answer.content, type=kind)
         schema = told["responses"]["200"]["content"]["application/json"]["schema"]["$ref"]
@@ -350,3 +353,27 @@ def test_hostile_names_stay_text(client):
     found = client.get("/api/node", params={"id": IMAGE})
     assert found.headers["content-type"] == "application/json"
     assert found.json()["id"] == IMAGE
+
+
+def test_the_benchmark_counts_what_is_lost(tmp_path, monkeypatch):
+    @contextlib.contextmanager
+    def served(model):
+        log = tmp_path / "log"
+        log.touch()
+        with serving(model, "cora", log=log) as (told, _):
+            yield told["address"]
+
+    monkeypatch.setattr(benchmark, "served", served)
+    context = Context(1, 1e9, folder=tmp_path)
+    outcome = apart(benchmark.run, context, benchmark.ServeSize(8, 1, 2))
+    *times, lost = outcome.figures
+    assert [figure.case.rsplit(" ", 1)[1] for figure in times] == ["p50", "p95"] * 2
+    assert 0 < times[0].ours <= times[1].ours
+    assert (lost.case, lost.ours, lost.passed) == ("lost, of 16", 0, True)
+    assert [figure.goal is None for figure in times] == [True, False, True, True]
+    monkeypatch.setattr(benchmark, "MIXED", (wrong_request,) * 4)
+    assert apart(benchmark.run, context, benchmark.ServeSize(8, 1, 2)).figures[-1].ours == 16
+
+
+def wrong_request(client, node):
+    return client.get("/api/nothing")

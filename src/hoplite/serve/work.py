@@ -40,11 +40,11 @@ class Work:
         self._there += 1
         doing = asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
         doing.add_done_callback(self._done)
-        try:
-            return await asyncio.wait_for(asyncio.shield(doing), self._seconds)
-        except TimeoutError:
+        done, _ = await asyncio.wait([doing], timeout=self._seconds)
+        if not done:
             doing.cancel()  # which helps only if it has not begun
-            raise Overloaded(f"the work took more than {self._seconds:g} seconds.") from None
+            raise Overloaded(f"the work took more than {self._seconds:g} seconds.")
+        return doing.result()
 
     def _done(self, doing: asyncio.Future[Any]) -> None:
         self._there -= 1

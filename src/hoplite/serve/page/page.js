@@ -159,8 +159,10 @@ function showWhy(found) {
     contributions("By node", "node", nodes, found.nodes.rest, found.nodes.others),
     contributions("By feature", "feature", features, found.features.rest, found.features.others));
   draw(found.neighbourhood.nodes.map((node) => ({ ...node, key: node.index })), found.neighbourhood.edges);
+  const [more, less] = numbers ? ["raises it", "lowers it"] : ["for it", "against it"];
   show("drawing-note", "The nodes that count most and the ways to them; area is what a node adds:",
-    made("span", { class: "dot" }), "for it", made("span", { class: "dot minus" }), "against it. Rings are steps.");
+    made("span", { class: "sign" }, made("span", { class: "dot" }), `${more}, `),
+    made("span", { class: "sign" }, made("span", { class: "dot minus" }), `${less}.`), " Rings are steps.");
 }
 
 function showFlips({ found, checked }) {
