@@ -95,9 +95,9 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
         "train": ["train", club, "--model", "lgc", "--hops", "2", "--epochs", "2", "--out", made],
         "predict": ["predict", made, club, "--out", str(folder / "p.csv")],
         "explain": ["explain", made, club, "--node", "NODE", "--no-flips"],
+        "serve": ["serve", made, club, "--port", "0"],
         "gat": ["train", club, "--model", "gat", "--epochs", "2"],
         "explain --out": ["explain", made, club, "--node", "NODE", "--out", page],
-        "serve": ["serve", made, club, "--port", "0"],
         "report": ["report", str(ROOT / "results"), "--out", page],
         "reproduce": ["reproduce", "--quick", "--out", str(folder / "run")],
     }

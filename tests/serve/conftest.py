@@ -48,6 +48,9 @@ def cells(seed: int = 3) -> list[dict[str, str]]:
     def gap(value: Any) -> str:
         return "" if rng.random() < 0.2 else str(value)
 
+    def some(*labels: str) -> str:
+        return "|".join(label for label in labels if rng.random() < 0.5) or "|"
+
     return [
         {
             "who": name,
@@ -58,7 +61,7 @@ def cells(seed: int = 3) -> list[dict[str, str]]:
             "since": gap(f"20{rng.integers(10, 24)}-0{rng.integers(1, 10)}-11"),
             "kind": gap([SCRIPT, "dog", "cat"][min(int(rng.exponential(0.8)), 2)]),
             "price": f"{rng.normal(300, 50):.3f}",
-            "likes": gap(
+            "likes": gap(some("art", SCRIPT, "tea")),
                 "|".join(one for one in ("art", SCRIPT, "tea") if rng.random() < 0.5) or "|"
             ),
         }
