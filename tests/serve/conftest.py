@@ -62,8 +62,6 @@ def cells(seed: int = 3) -> list[dict[str, str]]:
             "kind": gap([SCRIPT, "dog", "cat"][min(int(rng.exponential(0.8)), 2)]),
             "price": f"{rng.normal(300, 50):.3f}",
             "likes": gap(some("art", SCRIPT, "tea")),
-                "|".join(one for one in ("art", SCRIPT, "tea") if rng.random() < 0.5) or "|"
-            ),
         }
         for name in ids
     ]

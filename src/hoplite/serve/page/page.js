@@ -193,8 +193,12 @@ function draw(nodes, edges) {
       return near.length ? angle.get(near[0]) : 0;
     };
     const order = ring.map((node) => [parent(node), node]).sort((a, b) => a[0] - b[0]);
-    order.forEach(([, node], i) => {
-      const turned = (2 * Math.PI * (i + step / 3)) / order.length - Math.PI / 2;
+    const gap = Math.min(0.4, (2 * Math.PI) / order.length); // so that no two lie on each other
+    let before = -Infinity;
+    order.forEach(([wanted, node], i) => {
+      // the first ring is filled evenly; the others stay behind the node that leads there
+      const turned = step < 2 ? (2 * Math.PI * i) / order.length - Math.PI / 2 : Math.max(wanted, before + gap);
+      before = turned;
       const far = step * ((middle - 34) / last);
       angle.set(node.key, turned);
       place.set(node.key, [middle + far * Math.cos(turned), middle + far * Math.sin(turned)]);
