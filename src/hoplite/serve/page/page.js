@@ -211,7 +211,7 @@ function draw(nodes, edges) {
   const heaviest = Math.max(...edges.map((edge) => edge[2] ?? 1), 1e-300);
   for (const [a, b, weight] of edges) {
     const [[x1, y1], [x2, y2]] = [place.get(a), place.get(b)];
-    picture.append(made("line", { x1, y1, x2, y2, "stroke-width": 0.75 + 2 * Math.sqrt((weight ?? 1) / heaviest) }));
+    picture.append(made("line", { x1, y1, x2, y2, "stroke-width": 0.75 + 2 * Math.sqrt(Math.abs(weight ?? 1) / heaviest) }));
   }
   const most = Math.max(...nodes.map((node) => Math.abs(node.contribution ?? 0)), 1e-300);
   const named = nodes.length <= 16 ? 16 : 9;
