@@ -25,7 +25,7 @@ def serve(
     model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
     dataset: DatasetArgument,
     host: Annotated[
-        str, typer.Option(help="Address to listen at; others than this machine's own reach all.")
+        str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in, unasked.")
     ] = "127.0.0.1",
     port: Annotated[
         int, typer.Option(min=0, max=65535, help="Port to listen at; 0 is any that is free.")
