@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from hoplite.errors import plural, some_of
 from hoplite.labels import kind_of
@@ -13,7 +12,11 @@ from hoplite.printable import printable
 from hoplite.shown import Shown, Table
 
 if TYPE_CHECKING:
+    import scipy.sparse as sp
+
     from hoplite.graph import Graph
+else:
+    from hoplite.lazy import sparse as sp
 
 
 def graph_shown(graph: Graph) -> Shown:

@@ -15,7 +15,6 @@ from hoplite.cli import app, completion
 from hoplite.cli.commands import SUMMARIES, command_function
 
 PROGRAM = "import sys; sys.argv[0] = 'hoplite'; from hoplite.__main__ import main; main()"
-# CPU seconds of the best of some; it is 0.35 where nothing else runs, importing torch takes over 1
 
 
 def asked(text: str, shell: str) -> dict[str, str]:
