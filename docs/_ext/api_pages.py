@@ -54,6 +54,8 @@ MODULES = (
     "relations",
     "structural",
     "link",
+    "lab.report",
+    "lab.results",
 )
 
 
