@@ -4,6 +4,7 @@
 # make docs   the site, built strictly, with its gallery executed: docs/_build/html/index.html
 # make notebooks  the examples as notebooks: build/notebooks
 # make sanitize   the kernels' tests and fuzzer with AddressSanitizer and UBSan
+# make wheel      sdist, wheel, and what the wheel does where there is no compiler (minutes)
 # make fuzz       random calls of the C++ core against NumPy (SECONDS=60, SEED=0)
 
 PYTHON ?= python3
@@ -11,7 +12,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint docs notebooks sanitize fuzz clean browser
+.PHONY: run test lint docs notebooks sanitize wheel fuzz clean browser
 
 run: $(STAMP)
 	$(BIN)/hoplite reproduce --quick --out runs/quick
@@ -47,6 +48,9 @@ notebooks: $(STAMP)
 
 sanitize: $(STAMP)
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python scripts/sanitize.py
+
+wheel: $(STAMP)
+	$(BIN)/python scripts/test_wheel.py
 
 SECONDS ?= 60
 SEED ?= 0

@@ -7,6 +7,8 @@
 
 #ifdef __linux__
 #include <sys/mman.h>
+#elif defined(_WIN32)
+#include <malloc.h>
 #endif
 
 namespace hoplite {
@@ -24,17 +26,25 @@ inline void prefer_huge_pages(void* begin, std::size_t bytes) {
 #endif
 }
 
+#ifdef _WIN32  // whose C library has no aligned_alloc
+inline void* allocate_aligned(std::size_t bytes) { return _aligned_malloc(bytes, huge_page); }
+inline void free_aligned(void* memory) { _aligned_free(memory); }
+#else
+inline void* allocate_aligned(std::size_t bytes) { return std::aligned_alloc(huge_page, bytes); }
+inline void free_aligned(void* memory) { std::free(memory); }
+#endif
+
 template <class T>
 class Buffer {
   public:
     explicit Buffer(std::size_t count) {
         if (count == 0) return;
         const std::size_t bytes = (count * sizeof(T) + huge_page - 1) / huge_page * huge_page;
-        data_ = static_cast<T*>(std::aligned_alloc(huge_page, bytes));
+        data_ = static_cast<T*>(allocate_aligned(bytes));
         if (!data_) throw std::bad_alloc();
         prefer_huge_pages(data_, bytes);
     }
-    ~Buffer() { std::free(data_); }
+    ~Buffer() { free_aligned(data_); }
     Buffer(const Buffer&) = delete;
     Buffer& operator=(const Buffer&) = delete;
     T* data() { return data_; }

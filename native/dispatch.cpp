@@ -3,6 +3,10 @@
 
 #include <stdexcept>
 
+#ifdef HOPLITE_X86_DISPATCH
+#include "cpu.h"
+#endif
+
 #define HOPLITE_DECLARE(arch)                                                                    \
     namespace hoplite::arch {                                                                    \
     template <class V, class I>                                                                  \
@@ -51,12 +55,9 @@ const char* const level_names[] = {"baseline", "avx2", "avx512"};
 
 Level best_level() {
 #ifdef HOPLITE_X86_DISPATCH
-    __builtin_cpu_init();
-    const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    if (avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
-        return level_avx512;
-    if (avx2) return level_avx2;
+    const CpuFeatures found = cpu_features();
+    if (found.avx512) return level_avx512;
+    if (found.avx2) return level_avx2;
 #endif
     return level_baseline;
 }

@@ -26,6 +26,7 @@ import distributed.cli.dask_scheduler, distributed.cli.dask_worker
 import rich.markdown, typer.rich_utils
 import hoplite, hoplite.lab.bench.suite, hoplite.cli, hoplite.cluster, hoplite.explain
 import hoplite.predictions, hoplite.lab.report, hoplite.selection, hoplite.store
+import hoplite.serve.app, hoplite.serve.server
 from hoplite.cli.commands import SUMMARIES, command_function
 from hoplite.propagation import backend
 

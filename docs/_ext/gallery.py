@@ -64,7 +64,7 @@ def gallery_conf() -> dict[str, Any]:
         "show_memory": False,
         "show_signature": False,
         "write_computation_times": False,
-        "min_reported_time": 1,
+        "min_reported_time": 3600,  # how long it took here says little
         "remove_config_comments": True,
         "abort_on_example_error": False,
         "within_subsection_order": "gallery.Order",

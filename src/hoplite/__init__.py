@@ -119,16 +119,18 @@ _HOMES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name == "datasets":
-        return import_module("hoplite.datasets")
-    if name == "__version__":
-        return import_module("hoplite.version").VERSION
-    if name not in _HOMES:
-        raise AttributeError(f"module 'hoplite' has no attribute {name!r}")
-    value = getattr(import_module(f"hoplite.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a checker, a name that is not imported above is none
+
+    def __getattr__(name: str) -> Any:
+        if name == "datasets":
+            return import_module("hoplite.datasets")
+        if name == "__version__":
+            return import_module("hoplite.version").VERSION
+        if name not in _HOMES:
+            raise AttributeError(f"module 'hoplite' has no attribute {name!r}")
+        value = getattr(import_module(f"hoplite.{_HOMES[name]}"), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

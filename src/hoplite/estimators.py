@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
@@ -247,7 +247,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         y: Any,
         validation: tuple[Any, Any] | None = None,
         sample_weight: Any = None,
-    ) -> Any:
+    ) -> Self:
         """Learn from the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
 
         If ``y`` is a matrix of 0 and 1 (nodes, m), nodes have any of m labels; ``predict`` and
@@ -394,7 +394,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         y: Any,
         validation: tuple[Any, Any] | None = None,
         sample_weight: Any = None,
-    ) -> Any:
+    ) -> Self:
         """Learn from the numbers ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
 
         With a mask ``y`` may have a value for every node. With ``validation=(nodes, y)`` training

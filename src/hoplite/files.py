@@ -22,6 +22,7 @@ from typing import BinaryIO
 LEFTOVER = re.compile(r"\..+\.(json|npy|npz|parquet)(\.[0-9a-f]{16})?\.tmp")
 PIECE = 1 << 20
 MOST_NAME = 200  # bytes of a name that the temporary file's can hold
+RENAMES_OPEN_FILES = os.name != "nt"
 _BINARY, _NONBLOCK, _NOFOLLOW = (
     getattr(os, f"O_{name}", 0) for name in ("BINARY", "NONBLOCK", "NOFOLLOW")
 )
@@ -74,7 +75,8 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     The temporary file has one name, ``.NAME.tmp``, so that what a killed process leaves is taken
     over by the next one that writes ``path``. Its writer holds a lock on it; whoever writes the
-    same ``path`` meanwhile takes a name at random, and the last to finish wins.
+    same ``path`` meanwhile takes a name at random, and the last to finish wins. Windows does not
+    rename open files, so there a lock would end too early, and every name is at random.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -96,8 +98,12 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             yield file
             file.flush()
             os.fsync(handle)
+            if not RENAMES_OPEN_FILES:
+                file.close()
             temporary.replace(target)
         except BaseException:
+            if not RENAMES_OPEN_FILES:
+                file.close()
             temporary.unlink(missing_ok=True)
             raise
     sync_folder(target.parent)
@@ -109,7 +115,7 @@ def _own_temporary(target: Path) -> tuple[Path, int]:
     if len(os.fsencode(name)) > MOST_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     path = target.with_name(f".{name}.tmp")
-    while (handle := _own(path)) is not None:
+    while RENAMES_OPEN_FILES and (handle := _own(path)) is not None:
         # Whoever had the lock before may have renamed or removed the file: then it is another.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.lstat(path)):

@@ -60,7 +60,7 @@ def used_memory() -> int:
 def release_memory() -> None:
     """Give back to the system what this process has freed, where its libraries keep it."""
     pa.default_memory_pool().release_unused()
-    with contextlib.suppress(OSError, AttributeError):  # of the GNU C library only
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # of the GNU C library only
         ctypes.CDLL(None).malloc_trim(0)
 
 
@@ -72,7 +72,7 @@ def peak_memory() -> int:
             return 1024 * int(found[1])
     try:
         import resource
-    except ImportError:  # a system that does not tell
-        return 0
+    except ImportError:  # Windows tells it of itself, other systems not at all
+        return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak

@@ -15,13 +15,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from multiprocessing import connection, forkserver, resource_tracker
+from multiprocessing import connection
 from multiprocessing.process import BaseProcess
 from typing import Any
 
-from hoplite.stopping import ENDING
+from hoplite.stopping import ENDING, HANGUP
 
-FROM_TERMINALS = (signal.SIGINT, signal.SIGHUP)  # which send them to all processes of a command
+# which send them to all processes of a command
+FROM_TERMINALS = tuple(n for n in (signal.SIGINT, HANGUP) if n is not None)
 PRELOAD = ["hoplite.propagation.backend", "scipy.sparse"]
 MOST_FOLDER = 70  # bytes of the folder for temporary files: a socket's path has 107 at most
 
@@ -39,6 +40,8 @@ def _method() -> str:
 def warm_up(*modules: str) -> None:
     """Begin to import what processes will need; call it before this one imports torch itself."""
     if _method() == "forkserver":
+        from multiprocessing import forkserver  # only where there is one
+
         multiprocessing.get_context("forkserver").set_forkserver_preload([*modules, *PRELOAD])
         with births():
             forkserver.ensure_running()
@@ -64,6 +67,12 @@ def end(processes: list[BaseProcess]) -> None:
 @contextlib.contextmanager
 def births() -> Iterator[None]:
     """Processes that start within do not hear a terminal's signals, and none is half started."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        with held():
+            yield
+        return
+    from multiprocessing import resource_tracker
+
     with held():
         resource_tracker.ensure_running()  # of multiprocessing; it unblocks signals, so it is first
         before = signal.pthread_sigmask(signal.SIG_BLOCK, FROM_TERMINALS)

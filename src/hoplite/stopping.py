@@ -24,14 +24,16 @@ from typing import Any
 
 from hoplite.strategies import STRATEGIES
 
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+HANGUP: int | None = getattr(signal, "SIGHUP", None)  # Windows has neither this nor alarms
+ALARMS = hasattr(signal, "setitimer")
+ENDING = tuple(n for n in (signal.SIGINT, signal.SIGTERM, HANGUP) if n is not None)
 
 GRACE_SECONDS = 10.0  # to put everything away; then the process ends as it is
 AGAIN_SECONDS = 0.05
-WHO = {
+WHO: dict[int | None, str] = {
     signal.SIGINT: "by the keyboard",
     signal.SIGTERM: "by the signal SIGTERM",
-    signal.SIGHUP: "because its terminal is gone (SIGHUP)",
+    HANGUP: "because its terminal is gone (SIGHUP)",
 }
 GOES_ON = "run the same command again: it goes on from here"
 NOTHING = "nothing was saved"
@@ -62,7 +64,8 @@ class Stopping:
         for number in ENDING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._hear)
-        signal.signal(signal.SIGALRM, self._raise)
+        if ALARMS:
+            signal.signal(signal.SIGALRM, self._raise)
 
     def finish(self) -> None:
         """Put away what waits for the interpreter's end, tell why it ends, and end."""
@@ -71,7 +74,7 @@ class Stopping:
         self._end()
 
     def _end(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        _alarm(0)
         number = signal.Signals(self.number or signal.SIGTERM)
         try:
             with contextlib.suppress(OSError):  # the terminal may be gone
@@ -96,16 +99,24 @@ class Stopping:
         if self.over:
             return
         if not _imports(frame):
-            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+            _alarm(GRACE_SECONDS)
             raise Stopped
         if self.imported:  # what is imported by half breaks in ways of its own
-            signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
+            _alarm(GRACE_SECONDS)
             self.finish()
-        signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+        if not ALARMS:  # nothing can come back to it
+            raise Stopped
+        _alarm(AGAIN_SECONDS)
 
     def _unraisable(self, found: Any) -> None:
         if isinstance(found.exc_value, Stopped):  # raised where nothing can be, as in a __del__
-            signal.setitimer(signal.ITIMER_REAL, AGAIN_SECONDS)
+            _alarm(AGAIN_SECONDS)
+
+
+def _alarm(seconds: float) -> None:
+    """Come back after ``seconds``, where the system has alarms; 0: no more."""
+    if ALARMS:
+        signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
 def goes_on(command: str, words: list[str]) -> bool:

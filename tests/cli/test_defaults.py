@@ -29,6 +29,7 @@ CALLS: dict[str, list[tuple[str, dict[str, str]]]] = {
         OPEN,
     ],
     "search": [("selection.search", {}), OPEN],
+    "serve": [("serve.answers.Answers", {}), ("serve.server.listen", {}), OPEN],
     "reproduce": [
         ("lab.reproduce.reproduce", {"dataset": "datasets", "model": "models"}),
         ("lab.linear.linear_table", {"dataset": "datasets", "model": "models"}),

@@ -16,6 +16,7 @@ EARLIER = ROOT / "tests" / "earlier"
 LAB = "hoplite.lab"
 OWN_COMMANDS = {"bench", "report", "reproduce", "explain"}  # explain: for its page
 LIBRARIES = ("plotly", "jinja2", "torch_geometric")
+SERVING = ("starlette", "uvicorn", "jinja2")
 
 # As if they were not installed: whoever looks for one is told that it is nowhere.
 WITHOUT = """
@@ -69,7 +70,10 @@ def parsed(path: Path) -> list[tuple[str, bool]]:
 
 
 def test_only_its_own_commands_import_the_lab_and_late() -> None:
-    files = [path for path in SOURCE.rglob("*.py") if "lab" not in path.relative_to(SOURCE).parts]
+    own = {"lab", "serve"}  # serve has an extra of its own, with one of these libraries
+    files = [
+        path for path in SOURCE.rglob("*.py") if not own & {*path.relative_to(SOURCE).parts[:1]}
+    ]
     assert len(files) > 50
     importers = set()
     for path in files:
@@ -91,6 +95,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
         "train": ["train", club, "--model", "lgc", "--hops", "2", "--epochs", "2", "--out", made],
         "predict": ["predict", made, club, "--out", str(folder / "p.csv")],
         "explain": ["explain", made, club, "--node", "NODE", "--no-flips"],
+        "serve": ["serve", made, club, "--port", "0"],
         "gat": ["train", club, "--model", "gat", "--epochs", "2"],
         "explain --out": ["explain", made, club, "--node", "NODE", "--out", page],
         "report": ["report", str(ROOT / "results"), "--out", page],
@@ -99,7 +104,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     node = (EARLIER / "club" / "nodes.csv").read_text(encoding="utf-8").splitlines()[1]
     words = [[node.split(",")[0] if w == "NODE" else w for w in c] for c in commands.values()]
     process = subprocess.run(
-        [sys.executable, "-c", WITHOUT, json.dumps([LIBRARIES, words])],
+        [sys.executable, "-c", WITHOUT, json.dumps([LIBRARIES + SERVING, words])],
         capture_output=True, text=True, cwd=folder,
     )  # fmt: skip
     assert process.returncode == 0, process.stderr
@@ -115,6 +120,13 @@ def test_the_library_does_without(without, command: str) -> None:
     code, _, err, lab = without[command]
     assert code == 0, err
     assert lab == []
+
+
+def test_serving_has_an_extra_of_its_own(without) -> None:
+    code, out, err, lab = without["serve"]
+    assert (code, out, lab) == (1, "", [])
+    needed = "starlette and uvicorn and jinja2"
+    assert f'needs {needed}; run `pip install "hoplite-graph[serve]"`.' in " ".join(err.split())
 
 
 @pytest.mark.parametrize(

@@ -285,7 +285,7 @@ def test_attributes_and_shared_memory():
 
 
 def test_large_dense_features_of_zeros_are_multiplied_as_sparse_ones(cora):
-    """As PyTorch Geometric gives them: the same storage, so the same bits, and the zeros skipped."""
+    """As PyTorch Geometric gives them: the same storage, so the same bits; zeros are skipped."""
     dense = cora.with_features(cora.features.toarray())
     found, own = Propagation(dense, hops=1).features, Propagation(cora, hops=1).features
     assert found.nnz == own.nnz < 0.02 * found.shape[0] * found.shape[1]

@@ -22,6 +22,7 @@ SUMMARIES = {
     "probability.",
     "explain": "Explain predictions for nodes of DATASET: exact sums over hops, nodes and "
     "features.",
+    "serve": "Serve a page where one looks a node of DATASET up and sees why it is predicted so.",
     "bounds": "Rademacher complexity of a model on DATASET's training nodes: the paper's bound, "
     "one that holds, and the complexity itself.",
     "propagate": "Compute the hop features p_0(S) X .. p_k(S) X of DATASET once and keep them in a "

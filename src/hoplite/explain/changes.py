@@ -22,32 +22,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.explain.cells import Cell, find_cells
 from hoplite.explain.exact import ExactModel
 from hoplite.explain.summary import Changes, ValueFlip
-from hoplite.link import links_among
-from hoplite.preparation import MISSING_CELL, PreparedColumn
-from hoplite.structural import NAMES, structural_count
+from hoplite.preparation import MISSING_CELL
 
 FIRST_NODES = 1 << 12  # whose values tell, beside those within reach, what is 0 or 1
 DIGITS = 4  # of the change that is told, rounded away from the value that the node has
-
-
-@dataclass(frozen=True)
-class _Cell:
-    """A number that became feature ``start + place``, or a text that became ``start`` and on."""
-
-    start: int
-    place: int
-    column: PreparedColumn
-
-    @property
-    def feature(self) -> int:
-        return self.start + self.place
-
-    @property
-    def missing(self) -> int:
-        """The feature that tells whether the cell is missing, if its column has one."""
-        return self.start + self.column.width
 
 
 def value_changes(
@@ -58,43 +39,51 @@ def value_changes(
     ``reach`` are the rows of :meth:`Rows.reach`. None where the logits are not linear in X, because
     of gates or standardised outputs, or where there is only one class.
     """
-    config = exact.trained.config
-    if config.kind.gated or config.standardize or len(logits) < 2:
+    slopes = own_slopes(exact, node, reach)
+    if slopes is None or len(logits) < 2:
         return None
-    cells = list(dict.fromkeys(_cells(exact, features)))
-    ((_, row),) = exact.rows.features(np.array([node]))
-    back = exact.coefficients(node, reach)[:, 0] * reach[:, node]  # of each hop: (k + 1,)
-    maps = exact.model.maps(exact.weights)[0].numpy()  # (k + 1 or 1, d, m)
+    cells = find_cells(exact.trained, exact.feature_names, features)
     found = _Changed(
         exact.trained.class_names,
-        sp.csr_array(row).toarray()[0],
+        own_features(exact, node),
         exact.trained.task.decisions(logits),
-        np.tensordot(back if len(maps) > 1 else back.sum(keepdims=True), maps, 1),
+        slopes,
     )
     flags = _flags(exact, reach, cells)
     told = [found.flip(cell, flag) for cell, flag in zip(cells, flags, strict=True)]
     return Changes(len(cells), tuple(one for one in told if one is not None))
 
 
-def _cells(exact: ExactModel, features: Sequence[int]) -> list[_Cell]:
-    """What the features came from, without what nobody can change."""
-    preparation, names = exact.trained.preparation, exact.feature_names
-    columns, start = {}, 0
-    for column in () if preparation is None else preparation.fitted:
-        for place in range(len(column.names())):
-            number = place if place < column.width and not column.categories else 0
-            columns[start + place] = _Cell(start, number, column)
-        start += len(column.names())
-    vectors = structural_count(names)
-    most = exact.trained.num_features - (0 if vectors is None else len(NAMES) + vectors)
-    links = links_among(names, preparation) or ()
-    for f in (f for f in features if f not in columns and f < most and f not in links):
-        name = f"feature {f}" if names is None else str(names[f])
-        columns[f] = _Cell(f, 0, PreparedColumn(name, "number"))
-    return [columns[f] for f in features if f in columns]
+def own_slopes(exact: ExactModel, node: int, reach: np.ndarray) -> np.ndarray | None:
+    """W (d, m), by which the logits of a node follow its own features; None if not linearly.
+
+    >>> import torch
+    >>> from hoplite import Graph, ModelConfig, TrainedModel
+    >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
+    >>> config = ModelConfig("sgc", hops=1)
+    >>> exact = ExactModel(
+    ...     TrainedModel(config, {"theta": torch.tensor([[1.0, 2.0]])}, 1, ("a", "b")), graph
+    ... )
+    >>> own_slopes(exact, 0, exact.rows.reach(0)).round(9).tolist()  # S is 1/2 everywhere
+    [[0.5, 1.0]]
+    """
+    config = exact.trained.config
+    if config.kind.gated or config.standardize:
+        return None
+    back = exact.coefficients(node, reach)[:, 0] * reach[:, node]  # of each hop: (k + 1,)
+    maps = exact.model.maps(exact.weights)[0].numpy()  # (k + 1 or 1, d, m)
+    if len(maps) == 1:
+        return back.sum() * maps[0]
+    return np.tensordot(back, maps, 1)
 
 
-def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[_Cell]) -> list[bool]:
+def own_features(exact: ExactModel, node: int) -> np.ndarray:
+    """X[v]: (d,)."""
+    ((_, row),) = exact.rows.features(np.array([node]))
+    return sp.csr_array(row).toarray()[0]
+
+
+def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[Cell]) -> list[bool]:
     """Which cells are 0 or 1.
 
     A preparation that scales leaves those alone as they are. Otherwise the nodes within reach, and
@@ -108,17 +97,20 @@ def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[_Cell]) -> list
         return plain
     seen = np.any(reach, axis=0, keepdims=True)[0]
     seen[:FIRST_NODES] = True
+    wanted = sorted({f for i in asked for f in _read(cells[i])})
     for _, rows in exact.rows.features(np.flatnonzero(seen)):
+        columns = dict(zip(wanted, sp.csc_array(rows[:, wanted]).toarray().T, strict=True))
         for i in asked:
-            values = _dense(rows, cells[i].feature)
+            values = columns[cells[i].feature]
             if cells[i].column.fill:
-                values = values[_dense(rows, cells[i].missing) == 0]
-            plain[i] = plain[i] and bool(np.isin(values, (0, 1)).all())
+                values = values[columns[cells[i].missing] == 0]
+            plain[i] = plain[i] and bool(((values == 0) | (values == 1)).all())
     return plain
 
 
-def _dense(rows: Any, feature: int) -> np.ndarray:
-    return sp.csr_array(rows[:, [feature]]).toarray()[:, 0]
+def _read(cell: Cell) -> list[int]:
+    """The features that tell whether a cell is 0 or 1."""
+    return [cell.feature, cell.missing] if cell.column.fill else [cell.feature]
 
 
 @dataclass(frozen=True)
@@ -130,7 +122,7 @@ class _Changed:
     outputs: np.ndarray
     slopes: np.ndarray
 
-    def flip(self, cell: _Cell, flag: bool) -> ValueFlip | None:
+    def flip(self, cell: Cell, flag: bool) -> ValueFlip | None:
         """The change of one cell that changes the prediction, None if there is none."""
         column, x = cell.column, float(self.own[cell.feature])
         own = self.own[cell.start : cell.start + len(column.names())]
@@ -163,7 +155,7 @@ class _Changed:
             return None
         return self._told(cell, now, to, "above" if up else "below", np.eye(len(lead))[other])
 
-    def _category(self, cell: _Cell, own: np.ndarray) -> ValueFlip | None:
+    def _category(self, cell: Cell, own: np.ndarray) -> ValueFlip | None:
         """The value of a text that leaves the predicted class furthest behind."""
         slopes, values = self.slopes[cell.start : cell.start + len(own)], cell.column.categories
         outputs = self.outputs + slopes - own @ slopes  # of each value: (values, m)
@@ -181,14 +173,12 @@ class _Changed:
         return int(self.outputs.argmax())
 
     def _told(
-        self, cell: _Cell, now: Any, to: Any, side: str, outputs: np.ndarray
+        self, cell: Cell, now: Any, to: Any, side: str, outputs: np.ndarray
     ) -> ValueFlip | None:
         becomes = int(outputs.argmax())
         if becomes == self._predicted:
             return None
-        column = cell.column
-        name = column.name if column.categories else column.names()[cell.place]
-        return ValueFlip(cell.feature, name, now, to, side, self.names[becomes])
+        return ValueFlip(cell.feature, cell.name, now, to, side, self.names[becomes])
 
 
 def _beyond(border: float, here: float, up: bool, step: float) -> float:

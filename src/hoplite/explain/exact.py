@@ -62,12 +62,8 @@ class ExactModel:
                 f"over hops, nodes and features; use an {', '.join(linear[:-1])} or {linear[-1]}."
             )
         trained.refuse_after("sums over hops, nodes and features that make its outputs")
-        if not trained.task.exclusive:
-            raise ConfigError(
-                f"the model is one of {trained.task.labels.task}, and explanations are of nodes "
-                "with one class each; take the weights of the model itself, which is linear."
-            )
-        check_classes(data, trained.class_names, trained.left_out_classes)
+        if trained.task.has_classes:
+            check_classes(data, trained.class_names, trained.left_out_classes)
         check_prepared(data, trained.preparation)
         self.rows: Rows
         if data.stored is None:
@@ -98,6 +94,14 @@ class ExactModel:
         names = self.data.feature_names
         return names and (self.trained.feature_names or names)
 
+    def require_one_class(self) -> None:
+        """ConfigError unless the nodes have one class each, whose lead can be explained."""
+        if not self.trained.task.exclusive:
+            raise ConfigError(
+                f"the model is one of {self.trained.task.labels.task}, and explanations are of "
+                "nodes with one class each; take the weights of the model itself, which is linear."
+            )
+
     def hop_features(self, reach: np.ndarray) -> np.ndarray:
         """p_i(S) X at a node from its ``reach``: (k + 1, d)."""
         total = np.zeros((self.trained.num_features, len(reach)))
@@ -110,7 +114,16 @@ class ExactModel:
 
         (k + 1, 1) if it is one number; (k + 1, m) or (k + 1, d) if it is one per class or feature.
         """
-        hops = torch.from_numpy(self.hop_features(reach)).unsqueeze(1)
+        if not self.model.gated:
+            return self._same_coefficients
+        return self._coefficients(torch.from_numpy(self.hop_features(reach)).unsqueeze(1))
+
+    @cached_property
+    def _same_coefficients(self) -> np.ndarray:
+        """Those of every node, where there are no gates, so that no hop features are asked for."""
+        return self._coefficients(torch.zeros(1, 1, self.trained.num_features))
+
+    def _coefficients(self, hops: Tensor) -> np.ndarray:
         found = self.model.node_coefficients(self.weights, KnownRows(hops))
         widths = {"hop": 1, "class": self.trained.num_classes, "feature": self.trained.num_features}
         width = widths[self.model.coefficient_per]

@@ -104,20 +104,40 @@ class Explainer:
     ) -> None:
         self._exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
 
+    @property
+    def exact(self) -> ExactModel:
+        """The model on its data, set up."""
+        return self._exact
+
     def explain(
         self, node: Any, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
         """The explanation of one node, as from :func:`explain`."""
-        exact = self._exact
+        self._exact.require_one_class()
+        index = node_index(self._exact.data, node)
+        return self.explain_at(index, class_, against=against, alone=alone)
+
+    def explain_at(
+        self, index: int, class_: Any = None, *, against: Any = None, alone: bool = False
+    ) -> Explanation:
+        """The explanation of the node of this index, whose id is not looked for.
+
+        Of several labels it is that of one of them alone, of numbers that of the number itself, in
+        its units: logit = constant + the sums, as always.
+        """
+        exact, task = self._exact, self._exact.trained.task
         names = exact.trained.class_names
-        index = node_index(exact.data, node)
         reach = exact.rows.reach(index)
         logits = exact.logits_of(index, reach)
-        decisions = exact.trained.task.decisions(logits)
+        decisions = task.decisions(logits)
         ranking = np.argsort(-decisions, kind="stable").tolist()
+        if not task.exclusive:
+            if against is not None:
+                exact.require_one_class()
+            alone = True
         shown = ranking[0] if class_ is None else class_index("class_", names, class_)
         other = None if against is None else class_index("against", names, against)
-        if alone and (against is not None or len(names) == 2):
+        if alone and task.exclusive and (against is not None or len(names) == 2):
             why = "against is given" if len(names) > 2 else "the model has two classes"
             raise ConfigError(
                 f"alone is True but {why}, and then a difference of two logits is explained; "
@@ -140,6 +160,9 @@ class Explainer:
             shift, own = shift + decisions - logits, decisions
         else:
             own = logits
+            if not task.exclusive:  # numbers are told in their units
+                feature_factor, shift = task.rescaled(feature_factor, shift)
+                own = task.rescaled(np.empty(0), own)[1]
         return Explanation(
             exact=exact,
             node=index,
@@ -245,7 +268,7 @@ class Explanation(Displayed):
     def by_feature(self) -> np.ndarray:
         """What feature f gives, wherever it is: (d,)."""
         total = np.zeros_like(self.feature_factor)
-        for nodes, rows in self.exact.rows.features(self._reached):
+        for nodes, rows in self._rows():
             total += rows.T @ self._weights[nodes]
         return (self.feature_factor * total).sum(axis=1)
 
@@ -283,6 +306,8 @@ class Explanation(Displayed):
         """
         check_choice("kind", kind, KINDS)
         check_number("count", count, 0, whole=True)
+        if not count:
+            return []
         if kind == "node_features":
             return self._top_pairs(count)
         values = {"hops": self.by_hop, "nodes": self.by_node, "features": self.by_feature}[kind]
@@ -290,16 +315,21 @@ class Explanation(Displayed):
             Part(int(i), self._name(kind, int(i)), float(values[i])) for i in largest(values, count)
         ]
 
-    def summary(self, top: int = 10, flips: Flips | None = None) -> Summary:
+    def summary(self, top: int = 10, flips: Flips | None = None, *, brief: bool = False) -> Summary:
         """Everything worth showing, with the ``top`` of each kind.
 
         ``flips`` is what :func:`hoplite.explain.flips` found for the same node, if it was asked.
+        A ``brief`` one is without pairs and changes, which take most of the time.
         """
         check_number("top", top, 0, whole=True)
         exact, v = self.exact, self.node
         data, config, names = exact.data, exact.trained.config, exact.trained.class_names
-        probabilities = exact.trained.task.link(self.logits).tolist()
-        ranking = np.argsort(-exact.trained.task.decisions(self.logits), kind="stable").tolist()
+        task = exact.trained.task
+        probabilities = task.link(self.logits).tolist()
+        ranking = np.argsort(-task.decisions(self.logits), kind="stable").tolist()
+        predicted = names[ranking[0]]
+        if not task.exclusive:
+            predicted = str(task.columns(self.logits[None], names)["predicted"][0])
         around = _Around(exact, v)
         nodes, features = self.top("nodes", top), self.top("features", top)
         plain = self.coefficients.ndim == 1
@@ -314,7 +344,7 @@ class Explanation(Displayed):
                 config.variant,
             ),
             node=ShownNode(
-                v, node_id(data, v), around.label(v), names[ranking[0]], probabilities[ranking[0]]
+                v, node_id(data, v), around.label(v), predicted, probabilities[ranking[0]]
             ),
             class_=self.class_,
             against=self.against,
@@ -339,11 +369,13 @@ class Explanation(Displayed):
                 *_rest(self.by_feature, features),
             ),
             node_features=StrongestPairs(
-                tuple(self._pair_part(part) for part in self.top("node_features", top))
+                tuple(
+                    self._pair_part(part) for part in self.top("node_features", 0 if brief else top)
+                )
             ),
             neighbourhood=around.drawn([part.index for part in nodes], self.by_node),
             flips=flips,
-            changes=self.changes([part.index for part in features]),
+            changes=None if brief else self.changes([part.index for part in features]),
         )
 
     def changes(self, features: Sequence[int] | None = None) -> Changes | None:
@@ -351,8 +383,10 @@ class Explanation(Displayed):
 
         Asked of the cells, or without tables the features, that ``features`` of X are; of the ten
         that contribute most if None. See :mod:`hoplite.explain.changes`; None for gated and for
-        standardised models, whose logits are not linear in X.
+        standardised models, whose logits are not linear in X, and without one class for each node.
         """
+        if not self.exact.trained.task.exclusive:
+            return None
         if features is None:
             features = [part.index for part in self.top("features")]
         return value_changes(self.exact, self.node, self.reach, self.logits, features)
@@ -394,20 +428,25 @@ class Explanation(Displayed):
 
     @cached_property
     def _signal(self) -> np.ndarray:
-        """X Theta at the nodes within reach, 0 elsewhere: (n, t)."""
+        """X Theta at the nodes within reach, what counts nowhere elsewhere: (n, t)."""
         found = np.zeros((self.reach.shape[1], self.feature_factor.shape[1]))
-        for nodes, rows in self.exact.rows.features(self._reached):
+        for nodes, rows in self._rows():
             found[nodes] = rows @ self.feature_factor
         return found
+
+    def _rows(self) -> Iterator[tuple[Any, Any]]:
+        """Rows of X, with their nodes: of those within reach, or all if that is no more work."""
+        reached = np.flatnonzero(self.reach.any(axis=0))
+        whole = self.exact.rows.all_features()
+        if whole is not None and len(reached) * 2 > self.reach.shape[1]:
+            yield slice(None), whole
+        else:
+            yield from self.exact.rows.features(reached)
 
     @cached_property
     def _weights(self) -> np.ndarray:
         """R^T C, the weight of every node: (n, t)."""
         return self.reach.T @ self.hop_factor
-
-    @cached_property
-    def _reached(self) -> np.ndarray:
-        return np.flatnonzero(self.reach.any(axis=0))
 
     def _pair_blocks(self) -> Iterator[tuple[np.ndarray, sp.coo_array]]:
         """The nodes of a block of rows that matter, and the contributions of their features."""

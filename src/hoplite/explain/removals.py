@@ -107,6 +107,7 @@ def flips(
     if model.num_classes < 2:
         raise ConfigError("the model knows one class only, so no removal changes a prediction.")
     whole = ExactModel(model, data, None if memory is None else parse_bytes(memory))
+    whole.require_one_class()
     index = node_index(whole.data, node)
     if whole.trained.parts_:
         raise NoRemovals(

@@ -61,6 +61,10 @@ class Rows(Protocol):
         """
         ...
 
+    def all_features(self) -> Any | None:
+        """X, if it is there as a whole and no more than is worked on at a time."""
+        ...
+
     def edges(self, nodes: np.ndarray) -> sp.csr_array:
         """The rows of A of sorted ``nodes``; 1 for an edge whose weight is not known."""
         ...
@@ -105,9 +109,15 @@ class GraphRows:
         with threads_for(self.data.num_nodes):
             return self._propagation.reach(node).contiguous().numpy()
 
+    @property
+    def _numbers(self) -> int:
+        return self._features.nnz if sp.issparse(self._features) else self._features.size
+
+    def all_features(self) -> Any | None:
+        return self._features if self._numbers <= BLOCK_ENTRIES else None
+
     def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
-        n, stored = self.data.num_nodes, self._features
-        numbers = stored.nnz if sp.issparse(stored) else stored.size
+        n, stored, numbers = self.data.num_nodes, self._features, self._numbers
         step = max(BLOCK_ENTRIES // (max(numbers // max(n, 1), 1) * copies), 1)
         for start in range(0, len(nodes), step):
             part = nodes[start : start + step]
@@ -189,6 +199,9 @@ class StoredRows:
         for start in range(0, len(nodes), step):
             part = nodes[start : start + step]
             yield part, self._aligned(self._rows(part, [0])[0])
+
+    def all_features(self) -> Any | None:
+        return None
 
     def edges(self, nodes: np.ndarray) -> sp.csr_array:
         weights = self.data.adjacency_rows

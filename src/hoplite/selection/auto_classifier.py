@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -73,7 +73,7 @@ class AutoClassifier(NodeClassifier):
 
     def fit(  # pyright: ignore[reportIncompatibleMethodOverride] - searches weigh no samples
         self, nodes: Any, y: Any, validation: tuple[Any, Any] | None = None
-    ) -> Any:
+    ) -> Self:
         """Choose by the classes ``y`` of ``nodes``: indices, or a boolean mask of all nodes.
 
         Without ``validation=(nodes, y)`` a part of every class is held out to choose by.

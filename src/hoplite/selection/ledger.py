@@ -283,7 +283,8 @@ class Claim:
         """Say how far the training is."""
         with contextlib.suppress(OSError):  # a full disk must not stop the training itself
             os.ftruncate(self._handle, 0)
-            os.pwrite(self._handle, f"{share:.4f}".encode(), 0)
+            os.lseek(self._handle, 0, os.SEEK_SET)
+            os.write(self._handle, f"{share:.4f}".encode())
 
 
 def _from_the_first_moments(path: Path) -> bool:

@@ -109,11 +109,23 @@ class _File:
         self._handle = handle
 
     def __reduce__(self) -> Any:
-        return _handle, (reduction.DupFd(self._handle),)
+        if hasattr(reduction, "DupFd"):
+            return _handle, (reduction.DupFd(self._handle),)
+        with mmap.mmap(self._handle, 0, access=mmap.ACCESS_READ) as content:
+            return _written, (
+                bytes(content),
+            )  # Windows: handles do not travel, what is in them does
 
 
 def _handle(copy: Any) -> int:
     return copy.detach()
+
+
+def _written(content: bytes) -> int:
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        return os.dup(file.fileno())
 
 
 def _work(file: int, threads: int, error: Connection) -> None:

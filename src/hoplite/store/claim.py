@@ -36,8 +36,9 @@ def claimed(folder: Path) -> Iterator[None]:
             yield
         except BaseException:
             if made and [path.name for path in folder.iterdir()] == [LOCK]:  # nothing was begun
-                (folder / LOCK).unlink()
-                folder.rmdir()
+                with contextlib.suppress(PermissionError):  # Windows: it is open
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
             raise
 
 

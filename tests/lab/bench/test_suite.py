@@ -60,7 +60,7 @@ def test_choice():
 def test_every_benchmark_has_its_own_name():
     names = [benchmark.name for benchmark in suite.BENCHMARKS]
     first = ["spmm", "spmm-reddit", "scaling", "epoch", "many", "hyper"]
-    assert names == [*first, "family-epoch", "grid"]
+    assert names == [*first, "family-epoch", "serve", "grid"]
     assert [b.name for b in suite.BENCHMARKS if b.quick is None] == ["spmm-reddit", "grid"]
 
 

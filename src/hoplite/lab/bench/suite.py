@@ -11,7 +11,17 @@ from typing import Any
 
 from hoplite.errors import ConfigError, check_choice
 from hoplite.lab import machine
-from hoplite.lab.bench import epoch, family, hyper, large, many, product, scaling, update
+from hoplite.lab.bench import (
+    epoch,
+    family,
+    hyper,
+    large,
+    many,
+    product,
+    scaling,
+    serving,
+    update,
+)
 from hoplite.lab.bench.measure import Context, Figure, Outcome
 from hoplite.lab.machine import Machine
 from hoplite.propagation.backend import get_num_threads
@@ -45,6 +55,7 @@ BENCHMARKS = (
     Benchmark(
         "family-epoch", "One epoch of every linear model", family.run, family.QUICK, family.FULL
     ),
+    Benchmark("serve", "Requests to `hoplite serve`", serving.run, serving.QUICK, serving.FULL),
     Benchmark("grid", "The paper's grid of LGC on Cora", many.run_grid, None, many.GRID),
 )
 LARGE = (

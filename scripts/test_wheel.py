@@ -1,0 +1,297 @@
+"""Build the sdist, from it the wheel, and use the wheel where there is no compiler: `make wheel`.
+
+python scripts/test_wheel.py            # writes results/wheel.json and the README's sizes
+python scripts/test_wheel.py --json     # the same as one JSON object
+python scripts/test_wheel.py --core     # without the second environment, of hoplite-graph[all]
+
+What is in both archives is checked. Then the wheel and what it needs, at the versions of
+constraints.txt, go into a new environment in which no compiler is found, and the README's first
+Python block, `hoplite train`, `predict` and `explain` run there. It takes minutes and gigabytes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+from hoplite.files import atomic_write_text
+from hoplite.json_files import write_json
+from hoplite.memory import show_bytes
+
+ROOT = Path(__file__).parent.parent
+RESULTS = ROOT / "results" / "wheel.json"
+COMMAND = "python scripts/test_wheel.py"
+COMPILERS = ("cc", "c++", "gcc", "g++", "clang", "clang++", "cl", "cmake", "ninja", "make", "ld")
+TO_BUILD = {"CMakeLists.txt", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
+TO_READ = {"CHANGELOG.md", "CITATION.cff"}
+MOST_SDIST = 8_000_000  # bytes, of which the three datasets are 3 million
+SHIPPED = re.compile(
+    r"hoplite/("
+    r"(.+/)?[a-z0-9_]+\.py|py\.typed|_native\.pyi"
+    r"|_native\.[a-z0-9_.-]+\.(so|pyd)"
+    r"|datasets/data/(cora|citeseer|pubmed)\.npz"
+    r"|selection/grids/[a-z]+\.toml"
+    r"|[a-z_/]+/(paper\.json|[a-z]+\.(toml|html|css|js))"
+    r")"
+)
+BROKEN_WITHOUT = (  # what must be in a wheel, one by one
+    "hoplite/py.typed",
+    "hoplite/_native.pyi",
+    "hoplite/__main__.py",
+    "hoplite/datasets/data/cora.npz",
+    "hoplite/datasets/data/citeseer.npz",
+    "hoplite/datasets/data/pubmed.npz",
+    "hoplite/selection/grids/paper.toml",
+    "hoplite/selection/grids/auto.toml",
+    "hoplite/lab/paper.json",
+    "hoplite/lab/report/templates/page.html",
+)
+
+
+class Failed(Exception):
+    """One sentence about what is wrong."""
+
+
+def wrong_in_sdist(sizes: dict[str, int]) -> list[str]:
+    """What an sdist of these files, name to bytes without its top folder, has too much or lacks."""
+    needed = {*TO_BUILD, *(f"native/{path.name}" for path in (ROOT / "native").iterdir())}
+    needed |= {f"src/{name}" for name in BROKEN_WITHOUT}
+    lacks = [f"lacks {name}" for name in sorted(needed - set(sizes))]
+    known = TO_BUILD | TO_READ
+    others = [
+        f"has {name}"
+        for name in sorted(sizes)
+        if name not in known
+        and not re.fullmatch(r"native/[a-z_]+\.(cpp|h)", name)
+        and not (name.startswith("src/") and SHIPPED.fullmatch(name[4:]))
+    ]
+    total = sum(sizes.values())
+    return lacks + others + ([f"has {total:,} bytes"] if total > MOST_SDIST else [])
+
+
+def wrong_in_wheel(names: list[str]) -> list[str]:
+    """What a wheel of these files has too much or lacks."""
+    own = [name for name in names if ".dist-info/" not in name]
+    lacks = [f"lacks {name}" for name in BROKEN_WITHOUT if name not in own]
+    if not any(re.fullmatch(r"hoplite/_native\..*\.(so|pyd)", name) for name in own):
+        lacks.append("lacks the C++ core")
+    return lacks + [f"has {name}" for name in own if not SHIPPED.fullmatch(name)]
+
+
+def sdist_files(path: Path) -> dict[str, int]:
+    """Files of an sdist, without its top folder, and their bytes."""
+    with tarfile.open(path) as archive:
+        members = [member for member in archive.getmembers() if member.isfile()]
+        return {member.name.split("/", 1)[1]: member.size for member in members}
+
+
+def readme_block() -> str:
+    """The first Python block of the README: the ten lines that everybody tries first."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)[0]
+
+
+def pins() -> str:
+    """constraints.txt without its hashes, which pip would ask of the wheel itself, too."""
+    lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
+    return "\n".join(line.removesuffix(" \\") for line in lines if re.match(r"\w", line))
+
+
+def torch_pin() -> str:
+    """As the Makefile has it."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    return re.findall(r"^TORCH := (\S+)$", text, re.MULTILINE)[0]
+
+
+def run(*command: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
+    """What a command prints; Failed, with its last words, if it fails."""
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True)
+    if done.returncode:
+        words = (done.stderr or done.stdout).strip()[-2000:]
+        raise Failed(f"`{' '.join(map(str, command))}` failed ({done.returncode}):\n{words}")
+    return done.stdout
+
+
+def tell(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+def build(folder: Path) -> tuple[Path, Path]:
+    """The sdist of this checkout, and the wheel of what was unpacked from it; both checked."""
+    tools = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
+    make = (sys.executable, "-m", "build", "--no-isolation", "--outdir", folder)
+    tell("building the sdist")
+    run(*make, "--sdist", ROOT, cwd=folder, env=tools)
+    (sdist,) = folder.glob("*.tar.gz")
+    if found := wrong_in_sdist(sdist_files(sdist)):
+        raise Failed(f"{sdist.name} {', '.join(found)}.")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder / "source", filter="data")
+    tell("building the wheel from it")
+    (source,) = (folder / "source").iterdir()
+    run(*make, "--wheel", source, cwd=folder, env=tools)
+    (wheel,) = folder.glob("*.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        if found := wrong_in_wheel(archive.namelist()):
+            raise Failed(f"{wheel.name} {', '.join(found)}.")
+    return sdist, wheel
+
+
+class Environment:
+    """A new virtual environment with a wheel in it, where no compiler is found."""
+
+    def __init__(self, folder: Path, wheel: Path, extra: str = "") -> None:
+        tell(f"installing {wheel.name}{extra} into a new environment")
+        self.folder = folder
+        run(sys.executable, "-m", "venv", folder, cwd=folder.parent)
+        self.bin = folder / ("Scripts" if os.name == "nt" else "bin")
+        constraints = folder / "pins.txt"
+        constraints.write_text(pins(), encoding="utf-8")
+        pip = (self.bin / "python", "-m", "pip", "install", "--quiet", "--only-binary", ":all:")
+        run(*pip, torch_pin(), f"{wheel}{extra}", "-c", constraints, cwd=folder)
+        run(self.bin / "python", "-m", "pip", "check", cwd=folder)
+        kept = {"HOME", "TMPDIR", "LANG", "SYSTEMROOT", "OMP_NUM_THREADS"}
+        self.env = {name: value for name, value in os.environ.items() if name in kept}
+        self.env["PATH"] = str(self.bin)
+        if found := [name for name in COMPILERS if shutil.which(name, path=self.env["PATH"])]:
+            raise Failed(f"{', '.join(found)} can be found in the clean environment.")
+
+    def python(self, code: str, cwd: Path) -> str:
+        return run(self.bin / "python", "-I", "-c", code, cwd=cwd, env=self.env)
+
+    def hoplite(self, *words: str, cwd: Path) -> dict[str, Any]:
+        """The JSON object that the command prints."""
+        return json.loads(run(self.bin / "hoplite", *words, "--json", cwd=cwd, env=self.env))
+
+    def sizes(self) -> dict[str, int]:
+        """Bytes of the environment without pip, of torch in it, and its distributions."""
+        code = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+        packages = Path(self.python(code, self.folder).strip())
+        mine = [p for p in packages.iterdir() if not re.match(r"(pip|setuptools)\b", p.name)]
+        each = {path.name: _bytes(path) for path in mine}
+        return {
+            "bytes": sum(each.values()),
+            "torch_bytes": sum(size for name, size in each.items() if re.match(r"torch\b", name)),
+            "distributions": sum(name.endswith(".dist-info") for name in each),
+        }
+
+
+def _bytes(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.lstat().st_size for file in files if file.is_file())
+
+
+def try_out(core: Environment, folder: Path) -> dict[str, Any]:
+    """What a user does first, with the core alone."""
+    tell("running the README's first block, train, predict and explain")
+    folder.mkdir()
+    told = core.python(
+        "import torch, hoplite\n"
+        "from hoplite.propagation import backend\n"
+        "print(torch.__version__, hoplite.__version__, backend.has_native(), hoplite.__file__)",
+        folder,
+    ).split()
+    if told[2] != "True":
+        raise Failed("the C++ core does not load in the clean environment.")
+    if str(core.folder) not in told[3]:
+        raise Failed(f"hoplite was imported from {told[3]} and not from the wheel.")
+    core.python(readme_block(), folder)
+    setting = ("--hops", "20", "--lr", "0.2", "--dropout", "0.5", "--weight-decay", "5e-4")
+    trained = core.hoplite(
+        "train", "cora", "--model", "lgc", *setting, "--seeds", "2", "--out", "model", cwd=folder
+    )
+    predicted = core.hoplite("predict", "model", "cora", "--out", "labels.csv", cwd=folder)
+    if len((folder / "labels.csv").read_text(encoding="utf-8").splitlines()) != 2709:
+        raise Failed("`hoplite predict` did not write a line for each of Cora's 2,708 nodes.")
+    explained = core.hoplite("explain", "model", "cora", "--node", "17", cwd=folder)
+    if not (trained and predicted and explained):
+        raise Failed("a command printed an empty JSON object.")
+    _hint(core, folder)
+    return {"torch": told[0], "hoplite": told[1]}
+
+
+def _hint(core: Environment, folder: Path) -> None:
+    """What the core cannot do says which extra can."""
+    command = [core.bin / "hoplite", "reproduce", "--quick", "--out", "none"]
+    done = subprocess.run(command, cwd=folder, env=core.env, capture_output=True, text=True)
+    if done.returncode != 1 or "hoplite-graph[lab]" not in done.stderr.replace("\n", " "):
+        raise Failed(f"`hoplite reproduce` does not name its extra: {done.stderr[-500:]}")
+
+
+def sizes_for_readme(found: dict[str, Any]) -> str:
+    """What the README says of the sizes, from what was measured."""
+    core, full = (show_bytes(found[what]["bytes"]) for what in ("core", "all"))
+    torch = show_bytes(found["core"]["torch_bytes"])
+    return (
+        f"Measured by `make wheel` (torch {found['torch']}): the core with all that it needs "
+        f"takes {core},\nof which torch is {torch}; `hoplite-graph[all]` takes {full}. "
+        f"The wheel itself has {show_bytes(found['wheel_bytes'])}."
+    )
+
+
+def update_readme(found: dict[str, Any]) -> None:
+    """Put them between its marks."""
+    path = ROOT / "README.md"
+    begin, end = "<!-- sizes: results/wheel.json -->\n", "\n<!-- end of sizes -->"
+    before, rest = path.read_text(encoding="utf-8").split(begin)
+    after = rest.split(end, 1)[1]
+    atomic_write_text(path, f"{before}{begin}{sizes_for_readme(found)}{end}{after}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    parser.add_argument("--core", action="store_true", help="without hoplite-graph[all]")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="hoplite-wheel-") as name:
+        folder = Path(name).resolve()
+        try:
+            sdist, wheel = build(folder)
+            core = Environment(folder / "core", wheel)
+            versions = try_out(core, folder / "used")
+            found: dict[str, Any] = {
+                "command": COMMAND,
+                **versions,
+                "python": platform.python_version(),
+                "machine": f"{platform.system()} {platform.machine()}",
+                "wheel": wheel.name,
+                "wheel_bytes": wheel.stat().st_size,
+                "sdist_bytes": sdist.stat().st_size,
+                "core": core.sizes(),
+            }
+            if not options.core:
+                shutil.rmtree(core.folder)
+                found["all"] = Environment(folder / "all", wheel, "[all]").sizes()
+        except Failed as error:
+            sys.exit(f"error: {error}")
+    if not options.core:
+        write_json(RESULTS, found)
+        update_readme(found)
+    if options.json:
+        print(json.dumps(found, indent=2))
+        return
+    print(f"{found['wheel']}: {show_bytes(found['wheel_bytes'])}; its README block, train, predict")
+    print(f"and explain ran without a compiler (torch {found['torch']}).")
+    for what in ("core", "all"):
+        if what in found:
+            sizes = {name: show_bytes(found[what][name]) for name in ("bytes", "torch_bytes")}
+            extra = "" if what == "core" else "[all]"
+            print(
+                f"pip install hoplite-graph{extra}: {sizes['bytes']} "
+                f"({sizes['torch_bytes']} of it torch)"
+            )
+
+
+if __name__ == "__main__":
+    main()

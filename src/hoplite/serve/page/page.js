@@ -1,0 +1,449 @@
+// The page of `hoplite serve`. All text comes from data, so it becomes text nodes, never HTML.
+"use strict";
+
+const MOST_OUTPUTS = 12;
+const WAIT = 120; // milliseconds after the last key
+const SVG = "http://www.w3.org/2000/svg";
+const $ = (id) => document.getElementById(id);
+const { task, explained, changed: unchangeable } = document.body.dataset;
+const numbers = task === "regression";
+
+let now = null; // the node that is shown: what /api/node told
+let values = new Map(); // the values of it that were changed
+let turn = 0; // answers that come after the next question are dropped
+
+/* ---- small things ---- */
+
+function made(tag, attributes = {}, ...children) {
+  const space = ["svg", "line", "circle", "text", "title", "g"].includes(tag) || attributes.svg;
+  const element = space ? document.createElementNS(SVG, tag) : document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes)) {
+    if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name !== "svg" && value !== null && value !== false) element.setAttribute(name, value);
+  }
+  element.append(...children.map((child) => (child instanceof Node ? child : String(child))));
+  return element;
+}
+
+function show(id, ...children) {
+  $(id).replaceChildren(...children);
+}
+
+const MINUS = "\u2212";
+const plain = (text) => text.replace("-", MINUS);
+const percent = (share) => `${(100 * share).toFixed(1)} %`;
+const signed = (value) => (value > 0 ? "+" : "") + plain(Number(value.toPrecision(3)).toString());
+const rounded = (value) => plain(Number(value.toPrecision(4)).toString());
+const number = (value) => plain(Number(value.toPrecision(6)).toString());
+const told = (value) => (typeof value === "number" ? number(value) : value === "" ? "(empty)" : value);
+const short = (text, most = 40) => (String(text).length > most ? `${String(text).slice(0, most - 1)}\u2026` : String(text));
+const valueOf = (output) => (numbers ? number(output.value) : percent(output.value));
+const linkTo = (id) => `?id=${encodeURIComponent(id)}`;
+
+async function ask(path, parameters, body) {
+  const query = new URLSearchParams(parameters).toString();
+  const options = body && { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) };
+  const answer = await fetch(query ? `${path}?${query}` : path, options);
+  const found = await answer.json();
+  if (!answer.ok) throw new Error(found.error);
+  return found;
+}
+
+function say(text, wrong = false) {
+  $("status").textContent = text;
+  $("status").classList.toggle("wrong", wrong);
+}
+
+function later(action) {
+  let timer = 0;
+  return (...rest) => {
+    clearTimeout(timer);
+    timer = setTimeout(() => action(...rest), WAIT);
+  };
+}
+
+/* ---- tables and bars ---- */
+
+function bar(share, kind = "") {
+  const inner = made("i");
+  const track = made("span", { class: `track ${kind}`, "aria-hidden": "true" }, inner);
+  const width = Math.min(Math.abs(share), 1) * (kind === "signed" ? 50 : 100);
+  inner.style.width = `${width}%`;
+  if (kind === "signed") inner.style.left = share < 0 ? `${50 - width}%` : "50%";
+  if (share < 0) inner.className = "minus";
+  return track;
+}
+
+function table(caption, heads, rows) {
+  const cell = (content, place) => {
+    if (content && content.bar) return made("td", { class: "bar" }, ...content.bar);
+    const name = place && content.text !== undefined ? "" : "number";
+    const inside = content instanceof Node ? content : content.text ?? content;
+    return place ? made("td", { class: name }, inside) : made("th", { scope: "row" }, inside);
+  };
+  return made("table", {},
+    made("caption", {}, caption),
+    made("thead", {}, made("tr", {}, ...heads.map((head, i) => made("th", { scope: "col", class: i && head.number ? "number" : "" }, head.number ?? head)))),
+    made("tbody", {}, ...rows.map(({ none, cells }) => made("tr", { class: none ? "none" : "" }, ...cells.map(cell)))));
+}
+
+function nodeLink(id) {
+  return made("a", { href: linkTo(id), onclick: (event) => follow(event, id) }, short(told(String(id)), 60));
+}
+
+function follow(event, id) {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  visit(String(id));
+}
+
+function contributions(caption, head, parts, rest, others) {
+  const most = Math.max(...parts.map((part) => Math.abs(part.amount)), 1e-300);
+  const rows = parts.map((part) => ({ cells: [part.name, { bar: [bar(part.amount / most, "signed")] }, signed(part.amount)] }));
+  if (others) {
+    rows.push({ none: true, cells: [`${others.toLocaleString("en")} others`, { bar: [] }, signed(rest)] });
+  }
+  return made("div", {}, table(caption, [head, "", { number: "adds" }], rows));
+}
+
+/* ---- the prediction ---- */
+
+function strongest(outputs) {
+  return [...outputs].sort((a, b) => b.value - a.value).slice(0, MOST_OUTPUTS);
+}
+
+function showPrediction(node) {
+  const { prediction } = node;
+  $("node-id").textContent = `Node ${told(node.id)}`;
+  $("predicted").textContent = numbers ? number(prediction.predicted) : prediction.predicted === "|" ? "none" : prediction.predicted;
+  $("label").textContent = node.label === null ? "Its own label is not known." : `Its own label is ${numbers ? number(Number(node.label)) : node.label}.`;
+  const rows = strongest(prediction.outputs).map((output) => ({ cells: [output.name, { bar: [bar(output.value)] }, valueOf(output)] }));
+  show("outputs", ...(numbers ? [] : [table(task === "multilabel" ? "Each label" : "Each class", ["", "", { number: "probability" }], rows)]));
+}
+
+function showNeighbours({ top, total }) {
+  const rows = top.map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted) }, one.weight === null ? "" : number(one.weight)] }));
+  const caption = total > top.length ? `The ${top.length} heaviest of ${total.toLocaleString("en")} edges` : `${total} edge${total === 1 ? "" : "s"}`;
+  show("neighbours", total ? table(caption, ["node", "predicted", { number: "weight" }], rows) : made("p", { class: "quiet" }, "The node has no edge."));
+}
+
+/* ---- why ---- */
+
+function options(select, names, chosen) {
+  select.replaceChildren(...names.map((name) => {
+    const option = made("option", { value: name }, short(name));
+    option.selected = name === chosen;
+    return option;
+  }));
+}
+
+function showWhy(found) {
+  const names = now.prediction.outputs.map((output) => output.name);
+  options($("class"), names, found.class);
+  options($("against"), names.filter((name) => name !== found.class), found.against);
+  $("contrast").hidden = numbers;
+  $("against-label").hidden = found.against === null;
+  const what = numbers ? "The value is" : found.against === null ? "Its logit is" : "Its lead, the one logit less the other, is";
+  const parts = "what each hop adds, or each node, or each feature";
+  $("why-sum").textContent = found.constant
+    ? `${what} ${rounded(found.logit)}: ${rounded(found.constant)} for every node, and ${rounded(found.logit - found.constant)}, the sum of ${parts}.`
+    : `${what} ${rounded(found.logit)}, the sum of ${parts}.`;
+  const hops = found.hops.map((hop) => ({ name: hop.relation ? `hop ${hop.hop}, ${hop.relation}` : `hop ${hop.hop}`, amount: hop.contribution }));
+  const nodes = found.nodes.top.map((node) => ({ name: nodeLink(node.id), amount: node.contribution }));
+  const features = found.features.top.map((one) => {
+    const name = one.name ?? `feature ${one.index}`;
+    return { name: made("span", { title: `here: ${told(one.value)}` }, short(name, 60)), amount: one.contribution };
+  });
+  show("parts",
+    contributions("By hop", "hop", hops, 0, 0),
+    contributions("By node", "node", nodes, found.nodes.rest, found.nodes.others),
+    contributions("By feature", "feature", features, found.features.rest, found.features.others));
+  draw(found.neighbourhood.nodes.map((node) => ({ ...node, key: node.index })), found.neighbourhood.edges);
+  const [more, less] = numbers ? ["raises it", "lowers it"] : ["for it", "against it"];
+  show("drawing-note", "The nodes that count most and the ways to them; area is what a node adds:",
+    made("span", { class: "sign" }, made("span", { class: "dot" }), `${more}, `),
+    made("span", { class: "sign" }, made("span", { class: "dot minus" }), `${less}.`), " Rings are steps.");
+}
+
+function showFlips({ found, checked }) {
+  if (!found.length) {
+    show("flips-found", made("p", { class: "quiet" }, `None of the ${checked} values that count most would, changed alone.`));
+    return;
+  }
+  const side = { above: "or more", below: "or less", equal: "" };
+  const rows = found.map((flip) => ({ cells: [
+    made("span", {}, short(flip.name, 60), made("small", {}, `is ${told(flip.value)}`)),
+    { text: `${told(flip.to)} ${side[flip.side]}`.trim() }, { text: flip.becomes }] }));
+  show("flips-found", table("One value of the node, changed alone", ["value", "would be", "then it is"], rows));
+}
+
+/* ---- the neighbourhood ---- */
+
+function draw(nodes, edges) {
+  const size = 440;
+  const middle = size / 2;
+  const place = new Map();
+  const last = Math.max(1, ...nodes.map((node) => node.distance ?? 0));
+  const steps = nodes.map((node, i) => (i ? node.distance || last : 0));
+  const angle = new Map([[nodes[0].key, 0]]);
+  for (let step = 0; step <= last; step += 1) {
+    const ring = nodes.filter((_, i) => steps[i] === step);
+    const parent = (node) => {
+      const near = edges.flatMap(([a, b]) => (a === node.key ? [b] : b === node.key ? [a] : [])).filter((key) => place.has(key));
+      return near.length ? angle.get(near[0]) : 0;
+    };
+    const order = ring.map((node) => [parent(node), node]).sort((a, b) => a[0] - b[0]);
+    const gap = Math.min(0.4, (2 * Math.PI) / order.length); // so that no two lie on each other
+    let before = -Infinity;
+    order.forEach(([wanted, node], i) => {
+      // the first ring is filled evenly; the others stay behind the node that leads there
+      const turned = step < 2 ? (2 * Math.PI * i) / order.length - Math.PI / 2 : Math.max(wanted, before + gap);
+      before = turned;
+      const far = step * ((middle - 34) / last);
+      angle.set(node.key, turned);
+      place.set(node.key, [middle + far * Math.cos(turned), middle + far * Math.sin(turned)]);
+    });
+  }
+  const picture = made("svg", { viewBox: `0 0 ${size} ${size}`, role: "group", "aria-label": "The neighbourhood, drawn; the tables have the same nodes" });
+  for (let step = 1; step <= last; step += 1) {
+    picture.append(made("circle", { class: "ring", cx: middle, cy: middle, r: step * ((middle - 34) / last) }));
+  }
+  const heaviest = Math.max(...edges.map((edge) => edge[2] ?? 1), 1e-300);
+  for (const [a, b, weight] of edges) {
+    const [[x1, y1], [x2, y2]] = [place.get(a), place.get(b)];
+    picture.append(made("line", { x1, y1, x2, y2, "stroke-width": 0.75 + 2 * Math.sqrt(Math.abs(weight ?? 1) / heaviest) }));
+  }
+  const most = Math.max(...nodes.map((node) => Math.abs(node.contribution ?? 0)), 1e-300);
+  const named = nodes.length <= 16 ? 16 : 9;
+  nodes.forEach((node, i) => {
+    const [cx, cy] = place.get(node.key);
+    const amount = node.contribution;
+    const kind = amount === undefined ? "" : amount < 0 ? "minus" : "plus";
+    const r = amount === undefined ? 8 : 4 + 13 * Math.sqrt(Math.abs(amount) / most);
+    const about = `${told(String(node.id))}${node.label === null ? "" : `, ${node.label}`}${amount === undefined ? "" : `: ${signed(amount)}`}`;
+    const link = made("a", { svg: true, href: linkTo(node.id), "aria-label": short(about, 200), onclick: (event) => follow(event, node.id) },
+      made("title", {}, about), made("circle", { class: i ? kind : `${kind} middle`, cx, cy, r: i ? r : Math.max(r, 8) }));
+    if (i < named) link.append(made("text", { x: cx, y: cy > size - 40 ? cy - r - 5 : cy + r + 13 }, short(told(String(node.id)), 14)));
+    picture.append(link);
+  });
+  show("drawing", picture);
+}
+
+function drawNearest(node) {
+  const near = node.neighbours.top.slice(0, 20).map((one, i) => ({ ...one, key: i + 1, distance: 1 }));
+  draw([{ id: node.id, label: node.label, key: 0, distance: 0 }, ...near], near.map((one) => [0, one.key, one.weight]));
+  show("drawing-note", near.length ? "Its nearest nodes." : "The node has no edge.");
+}
+
+/* ---- changes ---- */
+
+function input(feature) {
+  const id = `value-${$("values").childElementCount}`;
+  const had = feature.value === "missing" && feature.kind !== "text" ? "" : feature.value;
+  const listed = { truth: ["true", "false"], text: feature.choices }[feature.kind];
+  let field;
+  if (listed) {
+    field = made("select", { id });
+    options(field, feature.gap && !listed.includes("missing") ? [...listed, "missing"] : listed, had === "" ? "missing" : String(had));
+  } else if (feature.kind === "date") {
+    field = made("input", { id, type: "date", value: had });
+  } else {
+    field = made("input", { id, type: "number", step: "any", value: had, placeholder: feature.gap ? "missing" : "" });
+  }
+  field.dataset.name = feature.name;
+  field.dataset.had = field.value;
+  field.addEventListener("input", () => {
+    const given = field.value === "" || field.value === "missing" ? null : field.value;
+    const unchanged = field.value === field.dataset.had;
+    field.classList.toggle("changed", !unchanged);
+    field.setAttribute("aria-invalid", String(given === null && !feature.gap && !unchanged));
+    if (unchanged) values.delete(feature.name);
+    else values.set(feature.name, given !== null && feature.kind === "number" ? Number(given) : given);
+    recompute();
+  });
+  return [made("label", { for: id, title: feature.name }, short(feature.name, 60)), field];
+}
+
+function showValues(features) {
+  values = new Map();
+  show("values");
+  $("reset").disabled = true;
+  for (const feature of features) $("values").append(...input(feature));
+  showChanged({ before: now.prediction, after: now.prediction });
+}
+
+function showChanged({ before, after }) {
+  const had = new Map(before.outputs.map((output) => [output.name, output]));
+  const rows = strongest(after.outputs).map((output) => {
+    const was = had.get(output.name);
+    return { cells: [output.name, { bar: numbers ? [] : [bar(was.value, "before"), bar(output.value)] }, valueOf(was), valueOf(output)] };
+  });
+  show("changed-outputs", table(`Then it is ${told(after.predicted === "|" ? "none" : after.predicted)}`, ["", "", { number: "was" }, { number: "is" }], rows));
+}
+
+const recompute = later(async () => {
+  const mine = turn;
+  $("reset").disabled = !values.size;
+  try {
+    const found = await ask("/api/change", {}, { id: now.id, features: Object.fromEntries(values) });
+    if (mine !== turn) return;
+    say("");
+    showChanged(found);
+  } catch (error) {
+    if (mine === turn) say(error.message, true);
+  }
+});
+
+/* ---- looking a name up ---- */
+
+function combobox(field, list, search, choose) {
+  let chosen = -1;
+  let asked = 0;
+  const items = () => [...list.children];
+  const close = () => {
+    list.hidden = true;
+    chosen = -1;
+    asked += 1;
+    field.setAttribute("aria-expanded", "false");
+    field.removeAttribute("aria-activedescendant");
+  };
+  const mark = (place) => {
+    chosen = place;
+    items().forEach((item, i) => item.setAttribute("aria-selected", String(i === place)));
+    const item = items()[place];
+    if (item) {
+      field.setAttribute("aria-activedescendant", item.id);
+      item.scrollIntoView({ block: "nearest" });
+    }
+  };
+  const open = async () => {
+    const mine = (asked += 1);
+    let found;
+    try {
+      found = await search(field.value);
+    } catch (error) {
+      return;
+    }
+    if (mine !== asked || document.activeElement !== field) return;
+    list.replaceChildren(...found.map(({ name, about }, i) => made("li",
+      { id: `${list.id}-${i}`, role: "option", "aria-selected": "false", onpointerdown: (event) => { event.preventDefault(); close(); choose(name); } },
+      made("span", {}, short(told(name), 80)), made("small", {}, short(told(about), 30)))));
+    chosen = -1;
+    list.hidden = !found.length;
+    field.setAttribute("aria-expanded", String(!list.hidden));
+    list.names = found.map(({ name }) => name);
+  };
+  const soon = later(open);
+  field.addEventListener("input", soon);
+  field.addEventListener("focus", open);
+  field.addEventListener("blur", close);
+  field.addEventListener("keydown", (event) => {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (step && list.hidden) open();
+    else if (step) mark((chosen + step + items().length + (chosen < 0 && step < 0 ? 1 : 0)) % items().length);
+    else if (event.key === "Escape") close();
+    else if (event.key === "Enter" && chosen >= 0) {
+      const name = list.names[chosen];
+      close();
+      choose(name);
+    } else return;
+    event.preventDefault();
+  });
+  return close;
+}
+
+/* ---- a node ---- */
+
+async function explain(parameters) {
+  const mine = turn;
+  try {
+    const found = await ask("/api/explanation", { id: now.id, ...parameters });
+    if (mine === turn) showWhy(found);
+  } catch (error) {
+    if (mine === turn) say(error.message, true);
+  }
+}
+
+async function load(id) {
+  const mine = (turn += 1);
+  say("Looking it up \u2026");
+  document.documentElement.dataset.ready = "false";
+  try {
+    const found = await ask("/api/node", { id });
+    if (mine !== turn) return;
+    now = found;
+    $("wanted").value = found.id;
+    document.title = `${short(found.id)} \u00b7 Hoplite`;
+    say("");
+    $("answer").hidden = false;
+    showPrediction(found);
+    showNeighbours(found.neighbours);
+    if (!unchangeable) showValues(found.features.top);
+    const hidden = found.features.total - found.features.top.length;
+    $("add").hidden = Boolean(unchangeable) || hidden <= 0;
+    $("reset").hidden = Boolean(unchangeable);
+    $("change-note").textContent = unchangeable || (hidden > 0
+      ? `${found.features.top.length} of its ${found.features.total.toLocaleString("en")} values; all else stays as it is.`
+      : "All else stays as it is, the neighbours too.");
+    if (explained) {
+      drawNearest(found);
+      show("parts", made("p", { class: "quiet" }, explained));
+    } else {
+      await explain({});
+      if (mine === turn && task === "classification") showFlips(await ask("/api/flips", { id: found.id }));
+    }
+  } catch (error) {
+    if (mine === turn) say(error.message, true);
+  }
+  if (mine === turn) document.documentElement.dataset.ready = "true";
+}
+
+function visit(id) {
+  history.pushState(null, "", linkTo(id));
+  load(id);
+  window.scrollTo({ top: 0 });
+}
+
+function start() {
+  $("contrast").hidden = Boolean(explained);
+  $("flips").hidden = Boolean(explained) || task !== "classification";
+  const close = combobox($("wanted"), $("suggested"),
+    async (prefix) => (await ask("/api/nodes", { prefix, limit: 30 })).nodes.map((node) => ({ name: node.id, about: node.predicted })), visit);
+  combobox($("more"), $("features"),
+    async (prefix) => (await ask("/api/features", { prefix, limit: 30, id: now.id })).features.map((one) => ({ name: one.name, about: one.value })),
+    async (name) => {
+      const shown = [...$("values").querySelectorAll("input, select")].find((field) => field.dataset.name === name);
+      if (!shown) {
+        const { features } = await ask("/api/features", { prefix: name, limit: 1, id: now.id });
+        $("values").append(...input(features[0]));
+      }
+      $("more").value = "";
+      (shown ?? $("values").lastElementChild).focus();
+    });
+  $("look-up").addEventListener("submit", (event) => {
+    event.preventDefault();
+    close();
+    if ($("wanted").value) visit($("wanted").value);
+  });
+  $("contrast").addEventListener("submit", (event) => event.preventDefault());
+  $("class").addEventListener("change", () => explain({ class: $("class").value }));
+  $("against").addEventListener("change", () => explain({ class: $("class").value, against: $("against").value }));
+  $("reset").addEventListener("click", () => {
+    showValues(now.features.top);
+    say("");
+  });
+  window.addEventListener("popstate", arrive);
+  arrive();
+}
+
+function arrive() {
+  const id = new URLSearchParams(location.search).get("id");
+  if (id === null) {
+    turn += 1;
+    $("answer").hidden = true;
+    say("");
+    document.documentElement.dataset.ready = "true";
+  } else load(id);
+}
+
+start();

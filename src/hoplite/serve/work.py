@@ -1,0 +1,56 @@
+"""Work for requests in a few threads, with limits: how many wait, and how long one may take."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+THREADS = 2  # which share one interpreter; the products with S leave it meanwhile
+MOST_WAITING = 256
+SECONDS = 20.0
+
+T = TypeVar("T")
+
+
+class Overloaded(Exception):
+    """The work was not done, or not in time; the text says why."""
+
+
+class Work:
+    """Runs functions in threads. Work that has begun holds its place until it ends, however late.
+
+    >>> work = Work(waiting=1)
+    >>> asyncio.run(work.run(pow, 2, 5))
+    32
+    """
+
+    def __init__(
+        self, threads: int = THREADS, waiting: int = MOST_WAITING, seconds: float = SECONDS
+    ) -> None:
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="hoplite-serve")
+        self._most, self._seconds = threads + waiting, seconds
+        self._there = 0
+
+    async def run(self, function: Callable[..., T], *arguments: Any) -> T:
+        """What the function returns; Overloaded if too many wait, or it takes too long."""
+        if self._there >= self._most:
+            raise Overloaded(f"{self._there} requests are waiting already; try again in a while.")
+        self._there += 1
+        doing = asyncio.get_running_loop().run_in_executor(self._pool, function, *arguments)
+        doing.add_done_callback(self._done)
+        done, _ = await asyncio.wait([doing], timeout=self._seconds)
+        if not done:
+            doing.cancel()  # which helps only if it has not begun
+            raise Overloaded(f"the work took more than {self._seconds:g} seconds.")
+        return doing.result()
+
+    def _done(self, doing: asyncio.Future[Any]) -> None:
+        self._there -= 1
+        if not doing.cancelled():
+            doing.exception()  # whoever waited was told, or has left
+
+    def close(self) -> None:
+        """Begin nothing more."""
+        self._pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,223 @@
+"""Answers equal the library's own: predictions, explanations, and the graph changed and rebuilt."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+import msgspec
+import numpy as np
+import pytest
+from tests.serve.conftest import AMOUNT, IDS, SCRIPT, TOWN, cells, trained
+
+import hoplite
+from hoplite import ConfigError, HopliteWarning
+from hoplite.explain import Explainer
+from hoplite.serve.answers import Answers, UnknownNode
+from hoplite.serve.names import Names
+from hoplite.store import propagate
+
+CHANGES = [
+    {AMOUNT: 1234.5},
+    {"age": 71.5},
+    {"age": None},
+    {"town": TOWN},
+    {"town": "missing"},
+    {"member": True, "age": "missing"},
+    {"member": "false", "since": "2011-03-04", "town": "Oslo", AMOUNT: 0, "age": 18},
+]
+
+
+def as_cells(changes):
+    """What a person writes into the table for the same."""
+    special = {None: "", True: "true", "missing": ""}
+    return {name: special.get(value, str(value)) for name, value in changes.items()}
+
+
+def load(folder, model):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)
+        return hoplite.load(folder, prepare=model)
+
+
+@pytest.fixture(scope="module")
+def answers(model, tables):
+    return Answers(model, load(tables, model))
+
+
+def values(prediction):
+    return [output.value for output in prediction.outputs]
+
+
+def test_predictions_are_the_models_own(answers, model, tables):
+    graph = load(tables, model)
+    probabilities, predicted = model.predict_proba(graph), model.predict(graph)
+    for v, name in enumerate(graph.node_ids):
+        found = answers.node(name)
+        assert (found.id, found.index) == (name, v)
+        np.testing.assert_allclose(values(found.prediction), probabilities[v], rtol=1e-5)
+        assert found.prediction.predicted == model.class_names[predicted[v]]
+        label = graph.labels[v]
+        assert found.label == (None if label < 0 else graph.class_names[label])
+        near = graph.adjacency[[v]]
+        others = near.indices != v
+        assert found.neighbours.total == others.sum()
+        weights = [one.weight for one in found.neighbours.top]
+        assert weights == sorted(near.data[others].tolist(), reverse=True)[:30]
+    assert answers.node(graph.node_ids[-1]).neighbours.total == 0  # an isolated one
+
+
+def test_own_values_are_those_of_the_table(answers):
+    for row in cells()[:20]:
+        told = {one.name: one.value for one in answers.node(row["who"]).features.top}
+        assert list(told) == ["town", AMOUNT, "age", "member", "since"]
+        for name, value in told.items():
+            written = row[name] or "missing"
+            same = value == written or (
+                isinstance(value, float) and math.isclose(value, float(written), rel_tol=1e-4)
+            )
+            assert same, (name, value, written)
+
+
+@pytest.mark.parametrize("top", [1, 10])
+def test_explanations_are_the_librarys_own(answers, model, tables, top):
+    explainer = Explainer(model, load(tables, model))
+    for name in IDS:
+        found, wanted = answers.explanation(name, top=top), explainer.explain(name).summary(top)
+        assert found == msgspec.structs.replace(
+            wanted, node_features=found.node_features, changes=None
+        )
+        assert answers.flips(name) == explainer.explain(name).changes()
+    found = answers.explanation(SCRIPT, class_="dog", against="cat")
+    assert (found.class_, found.against) == ("dog", "cat")
+    with pytest.raises(ConfigError, match="class_ is 'bird'"):
+        answers.explanation(SCRIPT, class_="bird")
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=str)
+def test_a_change_is_that_of_tables_written_again(answers, model, changed, change):
+    for node in (SCRIPT, "日本", cells()[-1]["who"]):
+        found = answers.change(node, change)
+        graph = changed(model, node, as_cells(change))
+        place = list(graph.node_ids).index(node)
+        wanted = model.predict_proba(graph)[place]
+        np.testing.assert_allclose(values(found.after), wanted, rtol=2e-4, atol=1e-6)
+        assert values(found.before) == values(answers.node(node).prediction)
+    assert [one.name for one in found.changed] == list(change)
+
+
+def test_no_change_is_none(answers):
+    found = answers.change("7", {})
+    assert found.before == found.after
+    told = {one.name: one.value for one in answers.node("7").features.top}
+    again = answers.change("7", told)
+    np.testing.assert_allclose(values(again.after), values(again.before), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "options", "explained"),
+    [
+        ("hlgc", "kind", {"gate": "node"}, True),
+        ("sgc", "kind", {"standardize": True}, True),
+        ("blocks", "kind", {}, True),
+        ("gcn", "kind", {}, False),
+        ("lgc", "price", {"task": "regression", "bias": True}, True),
+        ("lgc", "likes", {"task": "multilabel", "bias": True}, True),
+    ],
+)
+def test_every_kind_of_model(tables, changed, kind, label, options, explained):
+    model = trained(tables, kind, label, **options)
+    graph = load(tables, model)
+    answers = Answers(model, graph)
+    change = {"age": 90, "town": "Bonn", AMOUNT: 5000}
+    for node in IDS[:3]:
+        found = answers.change(node, change)
+        other = changed(model, node, as_cells(change))
+        place = list(other.node_ids).index(node)
+        for told, data in ((found.before, graph), (found.after, other)):
+            wanted = model.predict_proba(data)[place]
+            np.testing.assert_allclose(values(told), wanted, rtol=1e-3, atol=1e-5)
+            row = model.task.columns(model.logits(data)[[place]], model.class_names)
+            if model.task.has_classes:
+                assert told.predicted == str(row["predicted"][0])
+            else:
+                assert told.predicted == pytest.approx(row["predicted"][0], rel=1e-4)
+    assert (answers.model().explained is None) == explained
+    if not explained:
+        with pytest.raises(ConfigError, match="is not linear"):
+            answers.explanation(SCRIPT)
+        return
+    for node in IDS:
+        told = answers.explanation(node)
+        parts = told.constant + sum(hop.contribution for hop in told.hops)
+        assert parts == pytest.approx(told.logit, rel=1e-3, abs=1e-3)
+        by_node = sum(one.contribution for one in told.nodes.top) + told.nodes.rest
+        assert told.constant + by_node == pytest.approx(told.logit, rel=1e-3, abs=1e-3)
+    if not model.task.has_classes:  # in units of the number itself
+        predicted = answers.node(IDS[-1]).prediction.predicted
+        assert told.logit == pytest.approx(predicted, rel=1e-5)
+
+
+def test_a_hop_store(tables, tmp_path):
+    model = trained(tables, "sgc")
+    graph = load(tables, model)
+    propagate(graph, tmp_path / "store", hops=2, prepare=model)
+    stored = Answers(model, hoplite.open_data(tmp_path / "store"), memory="4GB")
+    whole = Answers(model, graph)
+    for node in IDS:
+        a, b = stored.node(node), whole.node(node)
+        np.testing.assert_allclose(values(a.prediction), values(b.prediction), rtol=1e-4)
+        assert [one.id for one in a.neighbours.top] == [one.id for one in b.neighbours.top]
+        assert a.features == b.features
+        change = {"age": 60, "town": "Oslo"}
+        after = [values(one.change(node, change).after) for one in (stored, whole)]
+        np.testing.assert_allclose(*after, rtol=1e-4)
+        logits = [one.explanation(node).logit for one in (stored, whole)]
+        assert logits[0] == pytest.approx(logits[1], rel=1e-3, abs=1e-5)
+    gated = trained(tables, "hlgc", gate="node")
+    stored = Answers(gated, hoplite.open_data(tmp_path / "store"))
+    assert "serve the dataset itself" in stored.model().changed
+    with pytest.raises(ConfigError, match="serve the dataset itself"):
+        stored.change(SCRIPT, {"age": 3})
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"agee": 3}, "'agee' is no feature"),
+        ({"kind": "cat"}, "'kind' is no feature"),
+        ({"age": "old"}, "age is 'old'; give a number"),
+        ({"age": True}, "age is True; give a number"),
+        ({"age": math.inf}, "age is inf; give a number"),
+        ({"age": 1e300}, "too large"),
+        ({AMOUNT: None}, "cannot be missing"),
+        ({"town": "Rome"}, "has never seen"),
+        ({"town": 3}, "is no text"),
+        ({"since": "yesterday"}, "a date such as"),
+        ({"since": "2020-02-30"}, "a date such as"),
+        ({"member": "perhaps"}, "true or false"),
+    ],
+)
+def test_what_cannot_be_changed(answers, change, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        answers.change(SCRIPT, change)
+
+
+def test_who_is_not_there(answers):
+    for name in ("nobody", "", "P1", "__init__"):
+        with pytest.raises(UnknownNode, match="is not the id of a node"):
+            answers.node(name)
+
+
+def test_names():
+    names = Names(["Zoë", "zebra", "b", "B", 7, "7"])
+    assert names.index("7") == 4
+    assert names.search("z", 5) == [1, 0]
+    assert names.search("B", 5) == [3, 2]  # the very name first
+    assert names.search("bra", 5) == [1]
+    assert names.search("", 3) == [4, 5, 2]
+    numbers = Names(range(1200))
+    assert numbers.search("11", 3) == [11, 110, 1100]
+    for odd in ("1200", "-1", "01", "1.0", "²", "9" * 400, ""):
+        assert numbers.index(odd) is None
+    assert numbers.index("1199") == 1199

@@ -1,0 +1,199 @@
+"""The page in a real Chromium: both widths and themes, the keyboard, hostile names, a change."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from urllib.parse import quote
+
+import pytest
+from tests.lab.report.conftest import CONTRAST, HEADINGS, NAMELESS
+from tests.serve.conftest import IDS, IMAGE, SCRIPT, serving, trained
+
+NOT_THERE = "status of 404"  # which Chromium tells of a node that is not there
+LOOKS = list(itertools.product((1280, 390), ("light", "dark")))
+
+
+@contextlib.contextmanager
+def opened(chromium, address, width=1280, theme="light"):
+    """A page on which nothing may go wrong, and which asks this server alone."""
+    context = chromium.new_context(
+        viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+    )
+    context.set_default_timeout(60_000)
+    wrong, asked = [], []
+    context.on("request", lambda request: asked.append(request.url))
+    page = context.new_page()
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("dialog", lambda dialog: (wrong.append(dialog.message), dialog.dismiss()))
+    page.on(
+        "console", lambda message: None if NOT_THERE in message.text else wrong.append(message.text)
+    )
+    try:
+        yield page
+        assert wrong == []
+        assert {url for url in asked if not url.startswith(address)} == set()
+    finally:
+        context.close()
+
+
+def go(page, address, node):
+    page.goto(f"{address}/?id={quote(node, safe='')}")
+    page.wait_for_selector("html[data-ready=true]")
+
+
+def rows(page, place):
+    """The texts of a table's body."""
+    return [
+        [cell.strip() for cell in row.locator("th, td").all_inner_texts()]
+        for row in page.locator(f"{place} tbody tr").all()
+    ]
+
+
+def told(share):
+    return f"{100 * share:.1f} %"
+
+
+@pytest.mark.parametrize(("width", "theme"), LOOKS)
+def test_looks(browser, address, width, theme):
+    def check(chromium):
+        with opened(chromium, address, width, theme) as page:
+            page.goto(address)
+            page.wait_for_selector("html[data-ready=true]")
+            assert not page.locator("main").is_visible()
+            for node in (SCRIPT, IMAGE, IDS[2]):
+                go(page, address, node)
+                assert page.locator("#node-id").inner_text() == f"Node {node}"
+                overflow = "document.documentElement.scrollWidth - window.innerWidth"
+                assert page.evaluate(overflow) <= 0
+            assert page.evaluate(CONTRAST) == []
+            assert page.evaluate(NAMELESS) == []
+            levels = page.evaluate(HEADINGS)
+            assert levels == [1, *[2] * (len(levels) - 1)]
+            assert page.locator("table").count() == page.locator("table > caption").count() >= 6
+            dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            assert (sum(map(int, dark[4:-1].split(","))) < 200) == (theme == "dark")
+
+    browser(check)
+
+
+def test_a_node_is_looked_up_with_the_keyboard(browser, address):
+    def check(chromium):
+        with opened(chromium, address) as page:
+            page.goto(address)
+            page.keyboard.press("Tab")
+            assert page.evaluate("document.activeElement.id") == "wanted"
+            page.keyboard.type("<SCR")
+            page.wait_for_function(
+                "() => document.querySelectorAll('#suggested [role=option]').length === 1"
+            )
+            assert page.locator("#suggested [role=option] span").all_inner_texts() == [SCRIPT]
+            page.keyboard.press("ArrowDown")
+            assert page.get_attribute("#wanted", "aria-activedescendant") == "suggested-0"
+            page.keyboard.press("Enter")
+            page.wait_for_function(
+                "(id) => document.getElementById('node-id').textContent === `Node ${id}`",
+                arg=SCRIPT,
+            )
+            page.wait_for_selector("html[data-ready=true]")
+            assert page.evaluate("new URLSearchParams(location.search).get('id')") == SCRIPT
+            page.fill("#wanted", "nobody")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#status.wrong")
+            assert "'nobody' is not the id of a node" in page.inner_text("#status")
+            page.go_back()
+            page.wait_for_selector("#status:not(.wrong)")
+            neighbour = page.locator("#neighbours a").first
+            name = neighbour.inner_text()
+            neighbour.focus()
+            page.keyboard.press("Enter")
+            page.wait_for_function(
+                "(id) => document.getElementById('node-id').textContent === `Node ${id}`", arg=name
+            )
+            assert page.locator("#drawing a[aria-label]").count() > 1
+
+    browser(check)
+
+
+def test_a_change_moves_the_answer_to_what_the_library_says(browser, address, model, changed):
+    graph = changed(model, SCRIPT, {"age": "87.5", "town": "Oslo"})
+    shares = model.predict_proba(graph)[list(graph.node_ids).index(SCRIPT)]
+    wanted = dict(zip(model.class_names, map(told, shares), strict=True))
+
+    def check(chromium):
+        with opened(chromium, address, 390, "dark") as page:
+            go(page, address, SCRIPT)
+            before = {row[0]: row[-1] for row in rows(page, "#outputs")}
+            first = {row[0]: (row[2], row[3]) for row in rows(page, "#changed-outputs")}
+            assert first == {name: (share, share) for name, share in before.items()}
+            page.get_by_label("age", exact=True).fill("87.5")
+            page.get_by_label("town", exact=True).select_option("Oslo")
+            name, share = next(iter(wanted.items()))
+            page.wait_for_function(
+                """([name, share]) => [...document.querySelectorAll('#changed-outputs tr')]
+                .some((row) => row.cells[0].textContent === name &&
+                    row.cells[3].textContent === share)""",
+                arg=[name, share],
+            )
+            after = {row[0]: (row[2], row[3]) for row in rows(page, "#changed-outputs")}
+            assert after == {name: (before[name], share) for name, share in wanted.items()}
+            assert before != wanted
+            page.get_by_role("button", name="As it was").click()
+            again = {row[0]: row[3] for row in rows(page, "#changed-outputs")}
+            assert again == before
+            page.get_by_label("since", exact=True).fill("")  # it may be missing
+            page.wait_for_function("() => !document.getElementById('reset').disabled")
+            assert page.inner_text("#status") == ""
+
+    browser(check)
+
+
+def test_why_follows_the_chosen_classes(browser, address):
+    def check(chromium):
+        with opened(chromium, address) as page:
+            go(page, address, SCRIPT)
+            for select in ("#class", "#against"):
+                before = page.inner_text("#parts")
+                names = page.locator(f"{select} option").evaluate_all(
+                    "(all) => all.map((one) => one.value)"
+                )
+                other = next(name for name in names if name != page.input_value(select))
+                page.select_option(select, other)
+                page.wait_for_function(
+                    "(text) => document.getElementById('parts').innerText !== text", arg=before
+                )
+                assert page.input_value(select) == other
+
+    browser(check)
+
+
+@pytest.mark.parametrize(
+    ("kind", "label", "options"),
+    [
+        ("gcn", "kind", {}),
+        ("lgc", "price", {"task": "regression", "bias": True}),
+        ("lgc", "likes", {"task": "multilabel", "bias": True}),
+    ],
+)
+def test_other_models_and_tasks(browser, tables, tmp_path, kind, label, options):
+    trained(tables, kind, label, **options).save(tmp_path / "model")
+    log = tmp_path / "log"
+    log.touch()
+
+    def check(chromium):
+        with opened(chromium, address, 390) as page:
+            go(page, address, SCRIPT)
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert page.locator("#drawing a").count() > 1
+            before = page.inner_text("#changed-outputs")
+            page.get_by_label("age", exact=True).fill("140")
+            page.wait_for_function(
+                "(text) => document.getElementById('changed-outputs').innerText !== text",
+                arg=before,
+            )
+            assert page.inner_text("#status") == ""
+            assert ("is not linear" in page.inner_text("#parts")) == (kind == "gcn")
+
+    with serving(tmp_path / "model", tables, log=log) as (told_, _):
+        address = told_["address"].rstrip("/")
+        browser(check)

@@ -1,0 +1,182 @@
+"""What is shipped, and what is said of it: sdist, metadata, versions, sizes, the Dockerfile."""
+
+import importlib.util
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tarfile
+import tomllib
+from email import message_from_bytes
+from pathlib import Path
+
+import pytest
+
+from hoplite.memory import show_bytes
+
+ROOT = Path(__file__).parent.parent
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+VERSION = PROJECT["project"]["version"]
+
+
+def read(name):
+    return (ROOT / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("test_wheel", ROOT / "scripts/test_wheel.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def sdist(tmp_path_factory):
+    pytest.importorskip("scikit_build_core")
+    folder = tmp_path_factory.mktemp("sdist")
+    code = "from scikit_build_core.build import build_sdist as b; import sys; b(sys.argv[1])"
+    command = [sys.executable, "-c", code, folder]
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=300)
+    (path,) = folder.glob("*.tar.gz")
+    return path
+
+
+def test_the_sdist_has_what_builds_and_nothing_else(script, sdist):
+    sizes = script.sdist_files(sdist)
+    assert script.wrong_in_sdist(sizes) == []
+    assert {"CHANGELOG.md", "CITATION.cff"} <= set(sizes)
+    without = {name: size for name, size in sizes.items() if name != "native/spmm.cpp"}
+    assert script.wrong_in_sdist(without) == ["lacks native/spmm.cpp"]
+    strange = {**sizes, "results/runs.parquet": 5, "src/hoplite/left.npz": 10**8}
+    found = script.wrong_in_sdist(strange)
+    assert found[:2] == ["has results/runs.parquet", "has src/hoplite/left.npz"]
+    assert len(found) == 3
+    assert found[2].endswith("bytes")
+
+
+def test_a_wheel_of_more_or_less_is_told(script):
+    names = [str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*")]
+    good = [
+        name for name in names if re.search(r"\.(py|pyi|typed|npz|toml|json|html|css|js)$", name)
+    ]
+    good += [
+        "hoplite/_native.cpython-311-x86_64-linux-gnu.so",
+        "hoplite_graph-1.dist-info/METADATA",
+    ]
+    assert script.wrong_in_wheel(good) == []
+    less = [name for name in good if not name.endswith((".so", "py.typed"))]
+    assert script.wrong_in_wheel(less) == ["lacks hoplite/py.typed", "lacks the C++ core"]
+    for strange in ("tests/test_graph.py", "hoplite/__pycache__/graph.cpython-311.pyc", "build/x"):
+        assert script.wrong_in_wheel([*good, strange]) == [f"has {strange}"]
+
+
+def test_metadata(sdist):
+    with tarfile.open(sdist) as archive:
+        (member,) = [m for m in archive.getmembers() if m.name.endswith("/PKG-INFO")]
+        told = message_from_bytes(archive.extractfile(member).read())
+    assert (told["Name"], told["Version"]) == ("hoplite-graph", VERSION)
+    extras = {"plot", "lab", "serve", "convert", "export", "cluster", "all"}
+    assert extras <= set(told.get_all("Provides-Extra"))
+    needs = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
+    names = {re.match(r"[\w-]+", line)[0] for line in needs}
+    assert names == {
+        "numpy", "scipy", "scikit-learn", "torch", "safetensors", "pyarrow", "typer", "rich",
+        "msgspec", "psutil", "filelock",
+    }  # fmt: skip
+    assert PROJECT["project"]["scripts"] == {"hoplite": "hoplite.__main__:main"}
+    for extra in extras:
+        assert f"\n| `{extra}` |" in read("README.md")
+
+
+def test_versions_agree():
+    citation = read("CITATION.cff")
+    assert re.findall(r"^version: (\S+)$", citation, re.MULTILINE) == [VERSION]
+    heads = re.findall(r"^## \[([^\]]+)\]", read("CHANGELOG.md"), re.MULTILINE)
+    assert heads[0] == "Unreleased"
+    released = heads[1:]
+    assert released == sorted(released, key=lambda v: [*map(int, v.split("."))], reverse=True)
+    if released:
+        assert released[0] == VERSION
+    else:
+        assert f"first\nrelease will be {VERSION}." in read("CHANGELOG.md")
+    kinds = {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}
+    assert set(re.findall(r"^### (.+)$", read("CHANGELOG.md"), re.MULTILINE)) <= kinds
+
+
+def test_citation_is_valid():
+    yaml = pytest.importorskip("yaml")
+    found = yaml.safe_load(read("CITATION.cff"))
+    assert {"cff-version", "message", "title", "authors"} <= set(found)  # what the schema asks for
+    assert found["authors"] == [{"name": "The Hoplite developers"}]
+    paper = found["preferred-citation"]
+    assert {"type", "title", "authors"} <= set(paper)
+    assert [person["family-names"] for person in paper["authors"]] == [
+        "Pasa", "Navarin", "Erb", "Sperduti",
+    ]  # fmt: skip
+
+
+def test_sizes_in_the_readme_are_the_measured_ones(script):
+    if not (ROOT / "results/wheel.json").exists():
+        pytest.skip("`make wheel` has not measured any")
+    found = json.loads(read("results/wheel.json"))
+    assert found["command"] == script.COMMAND
+    assert found["hoplite"] == VERSION
+    assert script.sizes_for_readme(found) in read("README.md")
+    assert show_bytes(found["core"]["bytes"]) in script.sizes_for_readme(found)
+    assert found["core"]["bytes"] < found["all"]["bytes"]
+
+
+def test_torch_is_pinned_to_one_version(script):
+    (pin,) = re.findall(r"^ARG TORCH=(\S+)$", read("Dockerfile"), re.MULTILINE)
+    assert pin == script.torch_pin()
+    assert not [line for line in script.pins().splitlines() if "--hash" in line or "\\" in line]
+    assert "numpy==" in script.pins()
+
+
+def test_the_dockerfile_copies_what_is_there():
+    lines = re.sub(r"\\\n", " ", read("Dockerfile")).splitlines()
+    steps = [shlex.split(line, comments=True) for line in lines]
+    steps = [step for step in steps if step]
+    kept = set(re.findall(r"^!(\S+)$", read(".dockerignore"), re.MULTILINE))
+    assert read(".dockerignore").splitlines()[1] == "*"
+    copied = set()
+    for word, *rest in steps:
+        if word == "COPY" and not rest[0].startswith("--from"):
+            copied.update(rest[:-1])
+    assert copied == kept
+    assert all((ROOT / name).exists() for name in copied)
+    for name in ("pyproject.toml", "CMakeLists.txt", "native", "src", "README.md", "LICENSE"):
+        assert name in copied  # what a build reads
+    stages = [step for step in steps if step[0] == "FROM"]
+    assert len(stages) == 2
+    last = steps[len(steps) - steps[::-1].index(stages[1]) :]
+    assert ["USER", "hoplite"] in last
+    assert last[-2:] == [["ENTRYPOINT", "[hoplite]"], ["CMD", "[--help]"]]
+    assert not any("g++" in step for step in last)  # the compiler stays behind
+
+
+def test_wheels_are_configured_where_torch_has_them():
+    asked = PROJECT["tool"]["cibuildwheel"]
+    pythons = [name.removesuffix("-*") for name in asked["build"]]
+    assert pythons == ["cp311", "cp312", "cp313"]
+    for name in pythons:
+        version = f"Programming Language :: Python :: 3.{name[3:]}"
+        assert version in PROJECT["project"]["classifiers"]
+    for system in ("linux", "macos", "windows"):
+        assert asked[system]["archs"]
+    words = [shlex.split(line) for line in asked["test-command"]]
+    assert all(first == "python" for first, *_ in words)
+    assert os.sep not in "".join(word for line in words for word in line if "import" not in word)
+
+
+def test_cmake_guards_what_only_gcc_and_clang_know():
+    """Their options go through one function, which clang-cl gets with its prefix."""
+    text = re.sub(r"#.*", "", read("CMakeLists.txt"))
+    everyday = text[: text.index("option(HOPLITE_SANITIZE")]
+    for call in re.findall(r"(\w+)\(([^()]*)\)", everyday):
+        if re.search(r"(^|\s)-[Ofm]\w", call[1]):
+            assert call[0] in ("hoplite_options", "hoplite_kernels"), call
+    assert 'PREPEND "/clang:"' in text

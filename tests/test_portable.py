@@ -1,0 +1,161 @@
+"""Systems that lack what Linux has: no POSIX, no C++ core, no extras. The core works."""
+
+import ast
+import json
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from multiprocessing import reduction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hoplite import files, load, processes, train
+from hoplite.explain import explain
+from hoplite.selection import workers
+
+ROOT = Path(__file__).parent.parent
+POSIX = ("fcntl", "resource", "pwd", "grp", "termios", "multiprocessing.forkserver")
+EXTRAS = ("plotly", "jinja2", "torch_geometric", "pandas", "polars", "igraph", "networkx", "onnx")
+EXTRAS += ("distributed", "dask", "cryptography", "starlette", "uvicorn", "optuna")
+CORE = {"numpy", "scipy", "sklearn", "torch", "safetensors", "pyarrow", "typer", "rich"}
+CORE |= {"msgspec", "psutil", "filelock"}
+
+# Torch and its like are imported first: they look for themselves what a system has.
+LIBRARIES = "import torch, torch.distributed, scipy.sparse, sklearn.base, pyarrow, tempfile\n"
+BLOCKED = "import sys\nfor name in {names!r}:\n    sys.modules[name] = None\n"
+WITHOUT_EXTRAS = f"""
+class Missing:  # a None in sys.modules would be taken for pandas by those who only look
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {EXTRAS!r}:
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+"""
+WITHOUT_POSIX = """
+import os, signal
+for name in ("SIGHUP", "SIGALRM", "setitimer", "ITIMER_REAL", "pthread_sigmask", "alarm"):
+    delattr(signal, name)
+for name in ("fork", "register_at_fork", "pwrite", "pread", "getuid", "sched_getaffinity",
+             "O_NONBLOCK", "O_NOFOLLOW", "O_DIRECTORY", "O_CLOEXEC", "killpg", "mkfifo", "uname"):
+    delattr(os, name)
+"""
+USE = """
+import sys, numpy as np, hoplite, hoplite.__main__
+from hoplite.explain import explain
+graph = hoplite.load("cora")
+result = hoplite.train(graph, "lgc", hops=3, epochs=20, seeds=2, lr=0.2, dropout=0.5)
+result.model.save("model")
+np.save("logits.npy", result.model.logits(graph))
+np.save("hops.npy", explain(result.model, graph, 17).by_hop)
+sys.argv[1:] = ["predict", "model", "cora", "--out", "labels.csv", "--json"]
+hoplite.__main__.main()
+"""
+
+
+@pytest.mark.parametrize(
+    "prelude",
+    [
+        LIBRARIES + BLOCKED.format(names=POSIX) + WITHOUT_EXTRAS + WITHOUT_POSIX,
+        BLOCKED.format(names=("hoplite._native",)),
+    ],
+    ids=["neither POSIX nor extras", "no C++ core"],
+)
+def test_train_predict_and_explain(prelude, tmp_path):
+    command = [sys.executable, "-W", "ignore", "-c", prelude + USE]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)
+    assert len((tmp_path / "labels.csv").read_text(encoding="utf-8").splitlines()) == 2709
+    graph = load("cora")
+    result = train(graph, "lgc", hops=3, epochs=20, seeds=2, lr=0.2, dropout=0.5)
+    logits = np.load(tmp_path / "logits.npy")
+    np.testing.assert_allclose(logits, result.model.logits(graph), rtol=0.02, atol=0.02)
+    hops = explain(result.model, graph, 17).by_hop
+    np.testing.assert_allclose(np.load(tmp_path / "hops.npy"), hops, rtol=0.02, atol=0.02)
+
+
+def test_what_processes_train_on_travels_without_handles(monkeypatch, tmp_path):
+    """On Windows a file's handle means nothing in another process; nor is there a fork server."""
+    monkeypatch.delattr(reduction, "DupFd")
+    with (tmp_path / "task").open("w+b") as file:
+        file.write(b"the task")
+        file.flush()
+        sent = pickle.dumps(workers._File(file.fileno()))
+    handle = pickle.loads(sent)
+    try:
+        assert os.pread(handle, 100, 0) == b"the task"
+    finally:
+        os.close(handle)
+
+
+def test_signals_are_held_where_they_cannot_be_masked(monkeypatch):
+    monkeypatch.delattr(signal, "pthread_sigmask")
+    heard = []
+    monkeypatch.setattr(processes, "ENDING", (signal.SIGUSR1,))
+    before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
+    try:
+        with processes.births():
+            signal.raise_signal(signal.SIGUSR1)
+            assert heard == []
+        assert heard == [signal.SIGUSR1]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+def test_a_file_is_closed_before_it_is_renamed_where_it_must_be(tmp_path, monkeypatch):
+    """Windows renames and removes no open file."""
+    monkeypatch.setattr(files, "RENAMES_OPEN_FILES", False)
+    opened = []
+
+    def refusing(method):
+        def checked(self, *arguments, **options):
+            assert all(file.closed for file in opened), "it is open"
+            return method(self, *arguments, **options)
+
+        return checked
+
+    monkeypatch.setattr(Path, "replace", refusing(Path.replace))
+    monkeypatch.setattr(Path, "unlink", refusing(Path.unlink))
+    target = tmp_path / "a.json"
+    for content in (b"old", b"new"):
+        with files.atomic_write(target) as file:
+            opened.append(file)
+            file.write(content)
+        assert target.read_bytes() == content
+
+    def fail():
+        with files.atomic_write(target) as file:
+            opened.append(file)
+            file.write(b"half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+    assert target.read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
+    with files.atomic_write(target) as first, files.atomic_write(target) as second:
+        opened.clear()  # two at once, each with a file of its own
+        assert first.name != second.name
+        first.write(b"first")
+        second.write(b"second")
+    assert target.read_bytes() == b"first"
+
+
+def test_what_is_imported_at_once_is_in_the_core():
+    """Outside of the lab, only what every install has is imported at a module's top."""
+    own = sys.stdlib_module_names | CORE | {"hoplite"}
+    for path in (ROOT / "src" / "hoplite").rglob("*.py"):
+        if "lab" in path.relative_to(ROOT / "src" / "hoplite").parts:
+            continue
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or ""]
+            for name in names:
+                assert name.split(".")[0] in own, f"{path} imports {name}"
+                assert name not in POSIX, f"{path} imports {name}, which Windows has not"
