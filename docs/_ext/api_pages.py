@@ -54,6 +54,7 @@ MODULES = (
     "relations",
     "structural",
     "link",
+    "serve.answers",
     "lab.report",
     "lab.results",
 )
