@@ -54,6 +54,9 @@ MODULES = (
     "relations",
     "structural",
     "link",
+    "serve.answers",
+    "lab.report",
+    "lab.results",
 )
 
 

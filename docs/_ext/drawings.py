@@ -129,7 +129,7 @@ def orders(alt: str) -> str:
         ),
         (
             "hops first",
-            f"S X, S² X, …: {n:,} x {d:,} each",
+            f"Sⁱ X: {n:,} x {d:,} each",
             f"once; then rows times Θ: {d:,} x {m}",
             problem.hops_first_work(),
         ),
@@ -137,12 +137,12 @@ def orders(alt: str) -> str:
     parts = []
     for i, (name, first, second, work) in enumerate(kinds):
         y = 30 + 108 * i
-        parts += [text(12, y + 28, name, "title", "start")]
-        parts += [box(128, y, 196, 52), text(226, y + 31, first), arrow(328, y + 26, 356, y + 26)]
-        parts += [box(360, y, 226, 52), text(473, y + 31, second), arrow(590, y + 26, 618, y + 26)]
-        parts += [box(622, y, 90, 52, "box strong"), text(667, y + 31, "logits")]
-        words = f"{work / 1e6:,.0f} million multiply-adds a step"
-        parts += [text(420, y + 74, f"LGC, 20 hops, on Cora with dropout: {words}", "tick")]
+        parts += [text(8, y + 31, name, "title", "start")]
+        parts += [box(112, y, 216, 52), text(220, y + 31, first), arrow(331, y + 26, 349, y + 26)]
+        parts += [box(352, y, 260, 52), text(482, y + 31, second), arrow(615, y + 26, 633, y + 26)]
+        parts += [box(636, y, 80, 52, "box strong"), text(676, y + 31, "logits")]
+        words = f"{work / 1e9:,.1f} billion multiply-adds in {problem.epochs} epochs"
+        parts += [text(414, y + 74, f"LGC, 20 hops, on Cora: {words}", "tick")]
     return drawing(724, 226, parts, alt)
 
 

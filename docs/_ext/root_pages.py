@@ -72,7 +72,8 @@ def read(app: Sphinx, name: str, content: list[str]) -> None:
 def other_guides(docs: Path) -> list[str]:
     """Pages of docs/ that no table of contents names: guides that were written later."""
     texts = [path.read_text(encoding="utf-8") for path in docs.rglob("*.md")]
-    named = {Path(line.strip()).name for text in texts for line in text.splitlines()}
+    lines = [re.sub(r".*<(\S+)>$", r"\1", line) for text in texts for line in text.splitlines()]
+    named = {Path(line.strip()).name for line in lines}
     pages = sorted(path.stem for path in docs.glob("*.md"))
     return [name for name in pages if name not in named | {"index"}]
 

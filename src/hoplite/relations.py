@@ -11,8 +11,8 @@ relation, so all of them share one c_0. A_r[v, u] is the weight of the arc by wh
 the mean weight of the relation's arcs, D_row and D_column the row and column sums of
 A_r + loop w_r I; where one is 0, so is its D^-1/2. If A_r is symmetric, S_r is the operator of an
 undirected graph. A_r is not negative, so ||N_r||_2 <= 1 (Schur's test: with B = A_r + loop w_r I,
-x' N_r y = sum_{vu} B_vu (x_v / sqrt(row_v)) (y_u / sqrt(column_u)) <= |x| |y|), and powers of N_r
-cannot grow. Its eigenvalues may be complex; the transpose of A_r has the transpose of S_r. The
+x' N_r y = sum_{vu} B_vu (x_v / sqrt(row_v)) (y_u / sqrt(column_u)) <= ``|x| |y|``), and powers of
+N_r cannot grow. Its eigenvalues may be complex; the transpose of A_r has the transpose of S_r. The
 operator random_walk has N_r = D_row^-1 A_r instead, whose rows sum to 1, or 0.
 
 Of directed edges there are two relations: ``out`` (A, a node reads those that it points to) and

@@ -74,10 +74,10 @@ def explain(
     node : its id if the data has node ids, otherwise its index
     class_ : name or index of a class; the predicted one if None
     against : name or index of a second class; the strongest other one if None
-        What is explained is logit(class_) - logit(against): why the one and not the other. A
+        What is explained is ``logit(class_) - logit(against)``: why the one, not the other. A
         chosen threshold is part of it, so that the predicted class is never behind.
-    alone : explain logit(class_) instead, of models with more than two classes; of two, only the
-        difference means anything
+    alone : explain ``logit(class_)`` instead, of models with more than two classes; of two, only
+        the difference means anything
     memory : such as "700MB", for a hop store: most that the process takes; StoreError if it needs
         more
 
@@ -224,7 +224,7 @@ class Explanation(Displayed):
     node : index of the explained node v
     class_, against : the names of the class and of the one it is compared with, None if with none
     logits : (m,), the model's own, of every class
-    logit : logit(class_) - logit(against), or the one of the class alone
+    logit : ``logit(class_) - logit(against)``, or the one of the class alone
     constant : what belongs to no hop, node or feature (bias, the mean of a standardised model, and
         of a lead what a chosen threshold takes off)
     coefficients : (k + 1,), one per hop; (k + 1, d) if the gates are per feature; (k + 1, 2) in a

@@ -52,8 +52,9 @@ class EGC(Polynomial):
     def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
         """As for all polynomials, without the hops that a factorial makes vanish.
 
-        |S^i X Theta| is at most |S|^i |X Theta|, so a term below a small part of the rounding of
-        the largest is lost anyway. A run's own terms decide about that, not its neighbours'.
+        ``|S^i X Theta|`` is at most ``|S|^i |X Theta|``, so a term below a small part of the
+        rounding of the largest is lost anyway. A run's own terms decide about that, not its
+        neighbours'.
         """
         every = exponential_coefficients(weights["beta"], self.config.hops)
         norm = find_operator(self.config.operator).norm_bound

@@ -98,7 +98,7 @@ class Regression(Task):
         return self.link(logits)[:, 0]
 
     def strangeness(self, labels: np.ndarray, logits: np.ndarray) -> np.ndarray:
-        """The distance |y - f(z)|, in units of y."""
+        """The distance ``|y - f(z)|``, in units of y."""
         return np.abs(labels - self.predict(logits))
 
     def sets(self, logits: np.ndarray, most: Any) -> np.ndarray:
