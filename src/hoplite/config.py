@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, HopliteWarning, check_choice
+from hoplite.errors import ConfigError, IdleWarning, check_choice
 
 OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
@@ -303,14 +303,14 @@ class TrainingConfig(Checked):
                     warnings.warn(
                         f"{name} is {getattr(self, name):g}, which does nothing without "
                         "consistency; give consistency, such as 1.",
-                        HopliteWarning,
+                        IdleWarning,
                         stacklevel=3,
                     )
         if self.draws > 1 and not self.drops:
             warnings.warn(
                 f"draws is {self.draws}, but nothing is dropped, so that all draws are the same; "
                 "give dropout, drop_nodes or output_dropout.",
-                HopliteWarning,
+                IdleWarning,
                 stacklevel=3,
             )
 

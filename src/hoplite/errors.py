@@ -47,6 +47,10 @@ class HopliteWarning(UserWarning):
     """Something is suspicious but the work goes on."""
 
 
+class IdleWarning(HopliteWarning):
+    """A setting has no effect, as another one that it needs is not given."""
+
+
 def require_extra(extra: str, what: str, *modules: str) -> None:
     """HopliteError unless the ``modules`` that ``what`` needs are installed: those of an extra.
 

@@ -7,6 +7,7 @@ multilabel       int8 (n, m)    1 for each of m labels that it has, else 0; a ro
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
@@ -239,6 +240,19 @@ def known_labels(labels: np.ndarray) -> np.ndarray:
     [True, False]
     """
     return kind_of(labels).known(labels)
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names, those that were there before with a number: a graph may have one twice.
+
+    >>> distinct(["a", "b", "a"])
+    ['a', 'b', 'a (2)']
+    """
+    found: list[str] = []
+    for name in names:
+        ways = itertools.chain([name], (f"{name} ({i})" for i in itertools.count(2)))
+        found.append(next(way for way in ways if way not in found))
+    return found
 
 
 def label_sets(texts: Sequence[str]) -> list[list[str]]:

@@ -17,6 +17,7 @@ from hoplite.datasets.id_files import all_integers
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS
+from hoplite.labels import distinct
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.progress import Steps, steps_bar, watched
@@ -97,11 +98,7 @@ def class_columns(names: Sequence[str]) -> list[str]:
     >>> class_columns(["id", "a,b", "a,b"])  # a graph made in Python may have a name twice
     ['p_id', 'p_a,b', 'p_a,b (2)']
     """
-    found: list[str] = []
-    for name in names:
-        ways = itertools.chain([f"p_{name}"], (f"p_{name} ({i})" for i in itertools.count(2)))
-        found.append(next(way for way in ways if way not in found))
-    return found
+    return distinct([f"p_{name}" for name in names])
 
 
 def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:

@@ -5,7 +5,17 @@ import pytest
 from sklearn.calibration import calibration_curve
 from sklearn.metrics import confusion_matrix
 
-from hoplite import ConfigError, Graph, GraphError, HopliteError, Split, frequency_response, train
+from hoplite import (
+    ConfigError,
+    Graph,
+    GraphError,
+    HopliteError,
+    LGCClassifier,
+    Split,
+    frequency_response,
+    spectral_density,
+    train,
+)
 from hoplite.filters import basis_values
 from hoplite.operators import find_operator
 from hoplite.tasks.evaluation import calibration_error
@@ -165,3 +175,49 @@ def test_without_plotly_one_sentence(trained, monkeypatch):
     for draw in (trained["lgc"].plot_history, trained["lgc"].model.plot_filter):
         with pytest.raises(HopliteError, match=r"needs plotly; run `pip install .*\[plot\]"):
             draw()
+
+
+def accuracy_told(figure):
+    return float(figure.layout.title.text.split("accuracy ")[1].split(" ")[0])
+
+
+def without_names(graph, **about):
+    edges = np.column_stack(graph.adjacency.nonzero())
+    edges = edges[edges[:, 0] <= edges[:, 1]]
+    return Graph.from_edges(edges, graph.features, graph.labels, split=graph.split, **about)
+
+
+def test_a_model_of_some_unnamed_classes_is_judged_by_their_names(graph):
+    own = without_names(graph)
+    nodes = np.concatenate([graph.split.train, graph.split.val])
+    nodes = nodes[np.isin(own.labels[nodes], [1, 2])]
+    found = LGCClassifier(own, hops=1, epochs=60).fit(nodes, own.labels[nodes])
+    assert found.model_.class_names == ("1", "2")
+    told = accuracy_told(found.model_.plot_confusion(own, nodes))
+    assert told == pytest.approx(found.score(nodes, own.labels[nodes]), abs=6e-4)
+
+
+def test_a_name_that_two_classes_have(graph):
+    own = without_names(graph, class_names=["a", "a", "b", "c"])
+    result = train(own, "jacobiconv", hops=2, epochs=20)
+    assert list(result.model.filters_) == ["a", "a (2)", "b", "c"]
+    told = accuracy_told(result.model.plot_confusion(own))
+    assert told == pytest.approx(result.test_accuracy, abs=6e-4)
+
+
+def test_masks_and_indices_that_do_not_fit(graph, trained):
+    for nodes in ([-1, 3], np.ones(5, bool)):
+        with pytest.raises(GraphError, match="nodes"):
+            trained["lgc"].model.plot_confusion(graph, nodes)
+
+
+def test_the_density_is_of_the_models_own_loops(graph, trained):
+    heavy = Graph(
+        graph.adjacency * 100.0, graph.features, graph.labels, split=graph.split,
+        class_names=graph.class_names, feature_names=graph.feature_names,
+    )  # fmt: skip
+    model = train(graph, "lgc", hops=2, epochs=5).model
+    (density,) = (t for t in model.plot_filter(heavy).data if t.name == "density")
+    own = heavy.with_loop_weight(model.loop_weight)
+    _, expected = spectral_density(own, model.config.operator, len(density.y))
+    np.testing.assert_allclose(density.y, expected, rtol=1e-6)

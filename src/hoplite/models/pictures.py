@@ -41,8 +41,16 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
     operator = find_operator(config.operator)
     points = np.linspace(*operator.spectrum, RESPONSE_POINTS)
     density = []
+    if graph is not None and model.parts_:
+        raise ConfigError(
+            "graph is given, but the filters are of several matrices, each with a spectrum of its "
+            "own; leave it out (density=False)."
+        )
     if graph is not None:
-        _, found = spectral_density(graph.in_memory(), config.operator, RESPONSE_POINTS)
+        own = graph.in_memory()
+        if model.loop_weight is not None:
+            own = own.with_loop_weight(model.loop_weight)
+        _, found = spectral_density(own, config.operator, RESPONSE_POINTS)
         density = finite(found.tolist())
     strokes = [stroke_of(i) for i in range(len(filters))]
     names = [safe(short(name, 40)) for name in filters]
@@ -79,11 +87,18 @@ def evaluated(model: TrainedModel, data: NodeData, nodes: Any) -> tuple[Evaluati
         chosen = np.arange(len(labels)) if nodes == ALL else getattr(data.split, nodes)
         known = "labelled" if nodes == ALL else WORDS.get(nodes, nodes)
     else:
-        chosen = as_node_indices(nodes, "nodes")
-        if chosen.size and chosen.max() >= len(labels):
+        given = np.asarray(nodes)
+        if given.dtype == bool and given.shape != (len(labels),):
             raise GraphError(
-                f"nodes has {chosen.max()} but the graph has {len(labels):,} nodes; indices go "
-                f"from 0 to {len(labels) - 1:,}."
+                f"nodes is a mask of {given.size:,} values but the graph has {len(labels):,} "
+                "nodes; give one for each."
+            )
+        chosen = as_node_indices(nodes, "nodes")
+        if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(labels):
+            odd = chosen.min() if chosen.min() < 0 else chosen.max()
+            raise GraphError(
+                f"nodes has {odd} but the graph has {len(labels):,} nodes; indices go from 0 to "
+                f"{len(labels) - 1:,}."
             )
     chosen = chosen[labels[chosen] >= 0]
     if not chosen.size:
@@ -129,6 +144,10 @@ def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
             "the graph's labels are no classes, and the model was trained for classes; use its own "
             "graph, or graph.for_task('classification')."
         )
-    if names == tuple(map(str, range(len(names)))):  # the graph does not name its classes
+    if names == model.class_names:  # of which one may be there twice
+        return labels
+    known = {*model.class_names, *model.left_out_classes}
+    numbered = names == tuple(map(str, range(len(names))))  # the graph does not name its classes
+    if numbered and not {*names} <= known:
         return np.where(labels < model.num_classes, labels, UNKNOWN_LABEL)
     return CLASSES.moved(labels, names, model.class_names)

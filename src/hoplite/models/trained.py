@@ -17,6 +17,7 @@ from torch import Tensor
 from hoplite.convert import converted
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError
 from hoplite.graph import Graph, Split
+from hoplite.labels import distinct
 from hoplite.models import Model, ModelConfig, Weights, build_model, pictures
 from hoplite.models.alignment import (
     LEFT_OUT,
@@ -147,7 +148,7 @@ class TrainedModel:
         """
         values = self._model().filters(self._stacked())[0].detach().numpy().copy()
         if values.shape[1] > 1:
-            return dict(zip(self.class_names, values.T, strict=True))
+            return dict(zip(distinct(self.class_names), values.T, strict=True))
         if not self.parts_:
             return {self.config.kind.title: values[:, 0]}
         return dict(zip(self.parts_, self.coefficients_, strict=True))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import shlex
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +23,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hoplite.errors import ConfigError, HopliteError, LedgerError, check_choice, plural
+from hoplite.errors import (
+    ConfigError,
+    HopliteError,
+    IdleWarning,
+    LedgerError,
+    check_choice,
+    plural,
+)
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
 from hoplite.models import all_settings, idle_settings, usual_options, without_idle
@@ -204,7 +212,7 @@ class SearchResult(Displayed):
             return self.trained.model
         if self.protocol == "validation" and (folder / CONFIG_FILE).is_file():
             return TrainedModel.load(folder)
-        return train(self.graph, settings.model, seeds=settings.seeds, **self.best.options).model
+        return _trained(self.graph, settings, self.best).model
 
     def save_model(self) -> Path | None:
         """Keep the model in the ledger's folder as ``model``; where it is kept.
@@ -243,7 +251,7 @@ class SearchResult(Displayed):
         return float(np.mean(self.test))
 
     def plot(self) -> Figure:
-        """What validation says of every setting, best first: mean and deviation over the seeds.
+        """What validation says of every setting, in their order: mean and deviation over the seeds.
 
         The chosen one has a colour of its own. It needs the extra ``plot``.
         """
@@ -264,6 +272,8 @@ class SearchResult(Displayed):
         )
         settings = self.ledger.settings
         title = f"{settings.model} on {settings.dataset}: {plural(len(each), 'setting')}"
+        if self.protocol == "test":
+            title += ", in the order of the test set (biased)"
         return figure(drawn, title)
 
     @property
@@ -331,7 +341,7 @@ def choose(graph: Graph, ledger: Ledger, protocol: str, *, cut: str | None = Non
     val, test, trained, figures = best.val, best.test, None, None
     if protocol == "validation":
         settings = ledger.settings
-        trained = train(graph, settings.model, seeds=settings.seeds, **best.options)
+        trained = _trained(graph, settings, best)
         name, figures = trained.task.score.name, trained.figures()
         val, test = (
             tuple(run.scores[f"{part}_{name}"] for run in trained.runs) for part in ("val", "test")
@@ -406,6 +416,13 @@ def _option(name: str, value: Any) -> list[str]:
     """
     flag = f"--{name.replace('_', '-')}"
     return [flag] * value if isinstance(value, bool) else [flag, str(value)]
+
+
+def _trained(graph: Graph, settings: Settings, chosen: Candidate) -> TrainingResult:
+    """``chosen`` once more; a grid may hold settings that have no effect in some of its cells."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdleWarning)
+        return train(graph, settings.model, seeds=settings.seeds, **chosen.options)
 
 
 def _kept(path: Path, best: Candidate, settings: Settings) -> Summary | None:

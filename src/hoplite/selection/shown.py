@@ -21,7 +21,8 @@ def search_repr(result: SearchResult) -> str:
     settings, metric = result.ledger.settings, result.monitor
     return (
         f"SearchResult({settings.model} on {settings.dataset}, "
-        f"{plural(len(result.ranking), 'configuration')}, {result.protocol}: best validation "
+        f"{plural(len(result.ranking), 'configuration')}, {result.protocol}: "
+        f"{'biased, ' if result.summary().biased else 'best '}validation "
         f"{metric.name.replace('_', ' ')} {metric.shown(result.monitored(result.best))})"
     )
 
@@ -73,5 +74,7 @@ def auto_shown(result: AutoResult) -> Shown:
 
 
 def _told(values: tuple[float, ...] | list[float]) -> str:
+    if np.isnan(values).all():
+        return "there are no such nodes"
     mean, several = float(np.mean(values)), len(values) > 1
     return f"{mean:.3f}" + (f" ± {float(np.std(values)):.3f} over {len(values)} seeds" * several)

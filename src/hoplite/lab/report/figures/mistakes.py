@@ -64,11 +64,12 @@ def _confusion(index: int, entry: Accuracy, figures: Figures) -> list[Figure]:
 
 
 def _reliability(index: int, entry: Accuracy, figures: Figures) -> list[Figure]:
-    bins = [one for one in figures.reliability if len(one) == 3]
+    # of one seed, and so is the error: the mean over all seeds would be another
+    bins = [one for one in figures.reliability if len(one) == 3 and one[2] > 0]
     if not bins:
         return []
     drawn = reliability(bins)
-    error = figures.mean.get("calibration_error")
+    error = sum(n * abs(right - sure) for sure, right, n in bins) / sum(n for *_, n in bins)
     above = sum(right < sure for sure, right, _ in bins)
     summary = (
         f"In {above} of {plural(len(bins), 'bin')} the model is surer than it is right; the "
