@@ -418,7 +418,7 @@ def _option(name: str, value: Any) -> list[str]:
     return [flag] * value if isinstance(value, bool) else [flag, str(value)]
 
 
-def _trained(graph: Graph, settings: Settings, chosen: Candidate) -> TrainingResult:
+def _trained(graph: Any, settings: Settings, chosen: Candidate) -> TrainingResult:
     """``chosen`` once more; a grid may hold settings that have no effect in some of its cells."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdleWarning)
