@@ -225,8 +225,8 @@ class TrainingResult(Displayed):
         val, test = (score.shown(self._all(f"{p}_{score.name}").mean()) for p in SCORED)
         how = f", {PROTOCOL}" if self.training_config.refit else ""
         return (
-            f"TrainingResult({self.model_config.model} on {self.graph.name}, {len(self.runs)} "
-            f"runs{how}, {score.name.replace('_', ' ')}: validation {val}, test {test})"
+            f"TrainingResult({self.model_config.model} on {self.graph.name}, "
+            f"{plural(len(self.runs), 'run')}{how}, {score.name.replace('_', ' ')}: validation {val}, test {test})"
         )
 
     def _shown(self) -> Shown:
