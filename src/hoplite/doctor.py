@@ -69,7 +69,10 @@ def diagnose(progress: Callable[[str, float], None] | None = None) -> Diagnosis:
     tell = progress or (lambda what, share: None)
     tell("importing torch", 0.1)
     checks = [_torch()]
-    if checks[0].ok:  # everything else needs it
+    works = checks[0].ok  # everything else needs it
+    if works and (wrong := _library()) is not None:
+        checks, works = [*checks, wrong], False
+    if works:
         tell("multiplying", 0.5)
         checks += [_kernels(), _tried("product", _product)]
         tell("training", 0.7)
@@ -78,11 +81,11 @@ def diagnose(progress: Callable[[str, float], None] | None = None) -> Diagnosis:
         "versions": {**machine.versions(CORE), "build": build()},
         "machine": {"system": machine.system(), "cpu": machine.cpu_model()},
         "torch": _torch_facts() if checks[0].ok else {},
-        "kernels": _kernel_facts() if checks[0].ok else {},
+        "kernels": _kernel_facts() if works else {},
         "threads": _threads(torch_works=checks[0].ok),
         "memory": _memory(),
         "disk": {name: _free(path) for name, path in _folders().items()},
-        "data": _data() if checks[0].ok else {},
+        "data": _data() if works else {},
         "extras": {
             one.name: {"missing": list(one.missing), "install": one.remedy if one.missing else ""}
             for one in machine.extras()
@@ -92,14 +95,31 @@ def diagnose(progress: Callable[[str, float], None] | None = None) -> Diagnosis:
 
 
 def _torch() -> Check:
-    remedy = "install it again: pip install --force-reinstall torch"
+    wrong = _not_imported("torch")
+    if wrong is not None:
+        return Check("torch", False, wrong, "install it again: pip install --force-reinstall torch")
+    return Check("torch", True, f"{import_module('torch').__version__} can be imported")
+
+
+def _library() -> Check | None:
+    """What keeps Hoplite's own modules, and the libraries beside torch, from being imported."""
+    wrong = _not_imported("hoplite.training")
+    remedy = "install it again: pip install --force-reinstall hoplite-graph"
+    return None if wrong is None else Check("hoplite", False, wrong, remedy)
+
+
+def _not_imported(module: str) -> str | None:
+    """Why a module cannot be imported, with the name of the one that is to blame."""
     try:
-        found = import_module("torch")
-        import_module("hoplite.training")
-    except (ImportError, OSError) as error:  # OSError: a library that it needs is not there
+        import_module(module)
+    except (ImportError, OSError, ValueError, RuntimeError, AttributeError) as error:
+        # OSError: a library is not there; the others: two of them do not fit each other
         first = (str(error) or type(error).__name__).splitlines()[0]
-        return Check("torch", False, f"it cannot be imported ({first})", remedy)
-    return Check("torch", True, f"{found.__version__} can be imported")
+        blamed = (isinstance(error, ImportError) and error.name) or module
+        if blamed.split(".")[0] != module.split(".")[0]:
+            return f"it needs {blamed}, which cannot be imported ({first})"
+        return f"it cannot be imported ({first})"
+    return None
 
 
 def _torch_facts() -> dict[str, Any]:

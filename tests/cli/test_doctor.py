@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,29 @@ def test_a_torch_that_does_not_load(tmp_path, words):
         assert [check["name"] for check in found["checks"]] == ["torch"]
     else:
         assert "BROKEN" in done.stdout
+
+
+@pytest.mark.parametrize("error", ["ValueError", "RuntimeError", "AttributeError"])
+def test_a_module_that_breaks_when_it_is_imported(tmp_path, monkeypatch, error):
+    (tmp_path / "broken_one.py").write_text(f"raise {error}('sizes differ\\nby 8')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert doctor._not_imported("broken_one") == "it cannot be imported (sizes differ)"
+
+
+def test_the_missing_module_is_named_and_torch_is_not_blamed(monkeypatch):
+    def imported(name):
+        if name == "hoplite.training":
+            raise ModuleNotFoundError("No module named 'scipy.sparse'", name="scipy.sparse")
+        return import_module(name)
+
+    monkeypatch.setattr(doctor, "import_module", imported)
+    found = doctor.diagnose()
+    assert [(check.name, check.ok) for check in found.checks] == [
+        ("torch", True), ("hoplite", False)
+    ]  # fmt: skip
+    assert found.broken is not None
+    assert found.broken.told.startswith("it needs scipy.sparse, which cannot be imported (No ")
+    assert "torch" not in found.broken.remedy
 
 
 def test_without_the_core_it_works_and_says_what_to_do(monkeypatch):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 from tests.commands import hoplite
 
-from hoplite.cli.outputs import check_new, digest, is_marked, mark
+from hoplite.cli.outputs import check_new, digest, is_marked, mark, seal
 
 MINE = "my own words, that nobody keeps twice\n"
 PLACE = "räume & 'files'"
@@ -43,6 +44,11 @@ def refused(*words, told="is there already; replace it with --overwrite.", code=
     return done.stderr
 
 
+def unsealed(page):
+    """Without what tells the rest of the page, which names --json."""
+    return re.sub(rb'(content="[0-9a-f]{16})-[0-9a-f]{16}"', rb"\1", page)
+
+
 EXPLAIN = ["explain", "model", "club", "--node", "3", "--no-flips"]
 SEARCH = ["search", "club", "--workers", "1", "--seeds", "1", "--epochs", "3", "--samples", "2"]
 WRITES = {
@@ -73,7 +79,7 @@ def test_a_file_of_mine_stays(place, name):
     if words[0] != "predict":  # which always asks
         first = out.read_bytes()
         good(*words, "--json", cwd=place)  # the same command again
-        assert out.read_bytes()[:2000] == first[:2000]
+        assert unsealed(out.read_bytes())[:2000] == unsealed(first)[:2000]
     good(*words[:-1], link.name, "--overwrite", cwd=place)
     assert link.is_symlink()
     out.unlink()
@@ -87,6 +93,9 @@ def test_another_command_s_page_stays(place):
     changed = [word if word != "3" else "4" for word in EXPLAIN]
     refused(*changed, "--out", "other.html", cwd=place)
     good(*EXPLAIN, "--out", "other.html", cwd=place)
+    with (place / "other.html").open("a") as file:
+        file.write(MINE)
+    refused(*EXPLAIN, "--out", "other.html", cwd=place)
 
 
 def test_of_several_pages_each_is_looked_at(place):
@@ -156,10 +165,25 @@ def test_marks(tmp_path, monkeypatch):
     page = tmp_path / "page.html"
     monkeypatch.setattr("sys.argv", ["hoplite", "report", "runs"])
     assert not is_marked(page)
-    page.write_text(f'<head>\n<meta name="hoplite" content="{mark()}">\n')
-    assert is_marked(page)
-    check_new(page, overwrite=False, own=is_marked)
+    monkeypatch.chdir(tmp_path)
+    for head in ('<head>\n<meta name="hoplite" content="{}">\n', "# Table\n<!-- hoplite {} -->\n"):
+        page.write_text(head.format(mark()))
+        assert not is_marked(page)  # whoever was killed before that
+        seal(page)
+        assert is_marked(page)
+        check_new(page, overwrite=False, own=is_marked)
+        (tmp_path / "elsewhere").mkdir(exist_ok=True)
+        monkeypatch.chdir(tmp_path / "elsewhere")
+        assert not is_marked(page)
+        monkeypatch.chdir(tmp_path)
+        whole = page.read_bytes()
+        for edited in (whole + b"mine", b"mine" + whole, whole.replace(b"a", b"b")):
+            page.write_bytes(edited)
+            assert not is_marked(page)
+        page.write_bytes(whole)
+        assert is_marked(page)
     page.write_text(f'<p>{"a" * 5000}<meta name="hoplite" content="{mark()}">')
+    seal(page)
     assert not is_marked(page)  # it is not in the head
     assert mark(["a b"]) != mark(["a", "b"])
     check_new(tmp_path / "none", overwrite=False)

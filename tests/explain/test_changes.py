@@ -190,3 +190,17 @@ def test_where_nothing_can_be_told(graphs):
     config = ModelConfig("sgc", 1, "adjacency")
     model = TrainedModel(config, {"theta": theta[:5]}, 5, ("a", "b"))
     assert explain(model, graph, isolated).changes(range(5)).found == ()
+
+
+@pytest.mark.parametrize("gap", [1e-3, 1e-5, 1e-7])
+def test_a_third_class_close_behind_the_border(gap):
+    """Rounding must not step over the class that comes first."""
+    features = np.array([[0.0], [1.5]])  # no flag
+    graph = Graph.from_edges([], features)
+    weights = {"theta": torch.tensor([[0.0, 1.0, 1e4]])}
+    weights["bias"] = torch.tensor([np.pi, 0.0, -np.pi * (1e4 - 1) - 1e4 * gap])
+    config = ModelConfig("sgc", 0, bias=True)
+    trained = TrainedModel(config, weights, 1, ("a", "b", "c"))
+    (found,) = explain(trained, graph, 0).changes([0]).found
+    logits = trained.logits(Graph.from_edges([], [[found.to], [1.5]]))[0]
+    assert found.becomes == trained.class_names[int(logits.argmax())] != "a"

@@ -8,6 +8,7 @@ import warnings
 import msgspec
 import numpy as np
 import pytest
+import torch
 from tests.serve.conftest import AMOUNT, IDS, SCRIPT, TOWN, cells, trained
 
 import hoplite
@@ -15,6 +16,7 @@ from hoplite import ConfigError, HopliteWarning
 from hoplite.explain import Explainer
 from hoplite.serve.answers import Answers, UnknownNode
 from hoplite.serve.names import Names
+from hoplite.serve.openapi import openapi
 from hoplite.store import propagate
 
 CHANGES = [
@@ -72,7 +74,7 @@ def test_own_values_are_those_of_the_table(answers):
         told = {one.name: one.value for one in answers.node(row["who"]).features.top}
         assert list(told) == ["town", AMOUNT, "age", "member", "since"]
         for name, value in told.items():
-            written = row[name] or "missing"
+            written = row[name] or None  # a gap
             same = value == written or (
                 isinstance(value, float) and math.isclose(value, float(written), rel_tol=1e-4)
             )
@@ -196,11 +198,96 @@ def test_a_hop_store(tables, tmp_path):
         ({"since": "yesterday"}, "a date such as"),
         ({"since": "2020-02-30"}, "a date such as"),
         ({"member": "perhaps"}, "true or false"),
+        ({"member": 0.5}, "member is 0.5; give true or false"),
+        ({"member": 7}, "member is 7; give true or false"),
     ],
 )
 def test_what_cannot_be_changed(answers, change, sentence):
     with pytest.raises(ConfigError, match=sentence):
         answers.change(SCRIPT, change)
+
+
+def small(ids=None, names=None):
+    """A model of two features, and its graph of three nodes."""
+    graph = hoplite.Graph.from_edges(
+        [(0, 1), (1, 2)], [[1.0, 2.0], [3.0, 5.0], [0.0, 4.0]], node_ids=ids, feature_names=names
+    )
+    weights = {"theta": torch.tensor([[1.0, 2.0], [0.5, -1.0]])}
+    config = hoplite.ModelConfig("sgc", hops=1)
+    return hoplite.TrainedModel(config, weights, 2, ("cat", "dog"), feature_names=names), graph
+
+
+@pytest.mark.parametrize("ids", [[2**53 + 1, 2**53 + 2, 7], None])
+def test_ids_are_texts_everywhere(ids):
+    answers = Answers(*small(ids))
+    names = [str(one) for one in ids or range(3)]
+    told = answers.explanation(names[0])
+    assert told.node.id == names[0]
+    assert {one.id for one in told.nodes.top} <= set(names)
+    assert {one.id for one in told.node_features.top} <= set(names)
+    assert told.neighbourhood.nodes[0].id == names[0]
+    assert {one.id for one in told.neighbourhood.nodes} <= set(names)
+    described = openapi()["components"]["schemas"]
+    for kind in ("ShownNode", "NodePart", "PairPart"):
+        assert described[kind]["properties"]["id"] == {"type": "string"}
+
+
+def test_ids_of_the_same_text_are_refused():
+    with pytest.raises(ConfigError, match=r"two nodes of .* have ids with the text '1'"):
+        Answers(*small([1, "1", "b"]))
+
+
+def test_features_of_the_same_name_are_told_apart():
+    model, graph = small()
+    answers = Answers(model, graph.with_features(graph.features, ("a", "a")))
+    assert [one.name for one in answers.node("0").features.top] == [
+        "a (feature 0)", "a (feature 1)"
+    ]  # fmt: skip
+    plain = Answers(model, graph)
+    for place in (0, 1):
+        found = answers.change("0", {f"a (feature {place})": 9.0}).after
+        assert found == plain.change("0", {f"feature {place}": 9.0}).after
+    with pytest.raises(ConfigError, match="'a' is no feature"):
+        answers.change("0", {"a": 9.0})
+
+
+def test_a_gap_is_listed_among_many(tmp_path):
+    """A missing number has the usual value, which scaled is 0: its gap alone is not."""
+    rng = np.random.default_rng(0)
+    names = [f"n{i}" for i in range(70)]
+    rows = rng.integers(0, 2, (30, 70)).astype(object)
+    rows[:, 5] = rng.normal(0, 1, 30)
+    rows[3, 5] = ""
+    lines = [f"{i},{'ab'[i % 2]},{','.join(map(str, row))}" for i, row in enumerate(rows)]
+    (tmp_path / "nodes.csv").write_text("\n".join([f"id,label,{','.join(names)}", *lines]))
+    edges = "\n".join(f"{i},{(i * 7 + 3) % 30}" for i in range(30))
+    (tmp_path / "edges.csv").write_text(f"source,target\n{edges}\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)
+        graph = hoplite.load(tmp_path)
+        model = hoplite.train(graph, "sgc", epochs=2, seeds=1).model
+    told = {one.name: one.value for one in Answers(model, graph).node("3").features.top}
+    assert told.get("n5", 0) is None
+
+
+def test_a_store_in_another_order_without_explanations(tmp_path, monkeypatch):
+    model, graph = small(names=("a", "b"))
+    turned = graph.with_features(graph.features[:, ::-1].copy(), ("b", "a"))
+    propagate(turned, tmp_path / "store", hops=1)
+
+    def refuse(*arguments, **options):
+        raise ConfigError("no.")
+
+    monkeypatch.setattr("hoplite.serve.answers.Explainer", refuse)
+    answers = Answers(model, hoplite.open_data(tmp_path / "store"))
+    assert answers.model().explained == "no."
+    told = {one.name: one.value for one in answers.node("1").features.top}
+    assert told == {"a": 3.0, "b": 5.0}
+
+
+def test_memory_is_for_stores():
+    with pytest.raises(ConfigError, match="which is for hop stores"):
+        Answers(*small(), memory="2GB")
 
 
 def test_who_is_not_there(answers):
@@ -212,6 +299,11 @@ def test_who_is_not_there(answers):
 def test_names():
     names = Names(["Zoë", "zebra", "b", "B", 7, "7"])
     assert names.index("7") == 4
+    assert (names.repeated, Names(["7", "8"]).repeated, Names(range(3)).repeated) == (
+        "7",
+        None,
+        None,
+    )
     assert names.search("z", 5) == [1, 0]
     assert names.search("B", 5) == [3, 2]  # the very name first
     assert names.search("bra", 5) == [1]

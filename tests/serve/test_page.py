@@ -10,6 +10,8 @@ import pytest
 from tests.lab.report.conftest import CONTRAST, HEADINGS, NAMELESS
 from tests.serve.conftest import IDS, IMAGE, SCRIPT, serving, trained
 
+import hoplite
+
 NOT_THERE = "status of 404"  # which Chromium tells of a node that is not there
 LOOKS = list(itertools.product((1280, 390), ("light", "dark")))
 
@@ -101,8 +103,10 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             page.keyboard.press("Enter")
             page.wait_for_selector("#status.wrong")
             assert "'nobody' is not the id of a node" in page.inner_text("#status")
+            assert not page.locator("main").is_visible()  # not the node before
             page.go_back()
             page.wait_for_selector("#status:not(.wrong)")
+            page.wait_for_selector("html[data-ready=true]")
             neighbour = page.locator("#neighbours a").first
             name = neighbour.inner_text()
             neighbour.focus()
@@ -110,6 +114,7 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             page.wait_for_function(
                 "(id) => document.getElementById('node-id').textContent === `Node ${id}`", arg=name
             )
+            page.wait_for_selector("html[data-ready=true]")
             assert page.locator("#drawing a[aria-label]").count() > 1
 
     browser(check)
@@ -146,6 +151,99 @@ def test_a_change_moves_the_answer_to_what_the_library_says(browser, address, mo
             assert page.inner_text("#status") == ""
 
     browser(check)
+
+
+TAKEN_BACK = """() => {
+    const field = [...document.querySelectorAll("#values input")]
+        .find((one) => one.dataset.name === "age");
+    field.value = "880";
+    field.dispatchEvent(new Event("input"));
+    document.getElementById("reset").click();
+}"""
+
+
+def test_answers_that_come_too_late_are_dropped(browser, address):
+    """A change that was taken back, and flips of a node that was left, are held on their way."""
+
+    def check(chromium):
+        with opened(chromium, address) as page:
+            held = []
+            go(page, address, SCRIPT)
+            before = page.inner_text("#changed-outputs")
+            page.route("**/api/change", lambda route: held.append(route))
+            with page.expect_request("**/api/change"):
+                page.get_by_label("age", exact=True).fill("870")
+            page.evaluate(TAKEN_BACK)
+            page.wait_for_timeout(300)
+            (change,) = held  # the second was never asked
+            with page.expect_response("**/api/change") as answer:
+                change.continue_()
+            answer.value.finished()
+            page.wait_for_timeout(50)
+            assert page.inner_text("#changed-outputs") == before
+            held.clear()
+            page.route("**/api/flips?*", lambda route: held.append(route))
+            page.route("**/api/explanation?*", lambda route: held.append(route))
+            with page.expect_request("**/api/explanation?*"):
+                page.fill("#wanted", IMAGE)
+                page.keyboard.press("Enter")
+            for place in ("#parts", "#drawing", "#flips-found"):
+                assert page.locator(place).evaluate("(one) => one.childElementCount") == 0
+            page.select_option("#class", index=1)
+            page.wait_for_timeout(50)
+            first, second = held
+            second.continue_()
+            page.wait_for_selector("#parts table")
+            shown = page.inner_text("#why-sum")
+            with page.expect_response("**/api/explanation?*"):
+                first.continue_()
+            page.wait_for_timeout(50)
+            assert page.inner_text("#why-sum") == shown  # of the class that was chosen last
+
+    browser(check)
+
+
+MISSING = """([name, gap]) => {
+    const field = [...document.querySelectorAll("#values select")]
+        .find((one) => one.dataset.name === name);
+    const same = [...field.options].filter((one) => /missing/.test(one.textContent));
+    same[gap ? same.length - 1 : 0].selected = true;
+    field.dispatchEvent(new Event("input"));
+}"""
+
+
+def test_a_text_that_is_missing_is_no_gap(browser, tmp_path):
+    """A category may have the very word."""
+    rows = [
+        "id,label,town,age", *(f"{i},{'ab'[i % 2]},{['', 'Ulm', 'missing'][i % 3]},{i}"
+        for i in range(30)),
+    ]  # fmt: skip
+    folder = tmp_path / "towns"
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
+    edges = [f"{i},{(i * 7 + 3) % 30}" for i in range(30)]
+    (folder / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
+    graph = hoplite.load(folder)
+    hoplite.train(graph, "sgc", epochs=3, seeds=1).model.save(tmp_path / "model")
+    log = tmp_path / "log"
+    log.touch()
+
+    def check(chromium):
+        with opened(chromium, address) as page:
+            for node, gap, sent in (
+                ("1", False, "missing"),
+                ("1", True, None),
+                ("0", False, "missing"),
+                ("2", True, None),
+            ):
+                go(page, address, node)
+                with page.expect_request("**/api/change") as asked:
+                    page.evaluate(MISSING, ["town", gap])
+                assert asked.value.post_data_json["features"] == {"town": sent}
+
+    with serving(tmp_path / "model", folder, log=log) as (told_, _):
+        address = told_["address"].rstrip("/")
+        browser(check)
 
 
 def test_why_follows_the_chosen_classes(browser, address):

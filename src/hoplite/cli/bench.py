@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,7 +17,7 @@ from hoplite.cli.console import (
     report_and_fail,
     steps_bar,
 )
-from hoplite.cli.outputs import OverwriteOption, check_file, head_of
+from hoplite.cli.outputs import OverwriteOption, check_file, is_marked, mark, seal
 from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
 
@@ -60,7 +59,7 @@ def bench(
     """
     command = _command(large, quick, only or [], threads, out)
     if out is not None:
-        check_file("--out", out, [".md"], overwrite=overwrite, own=_is_own(command))
+        check_file("--out", out, [".md"], overwrite=overwrite, own=is_marked)
     # only now: importing torch takes a second
     from hoplite.lab.bench.suite import BENCHMARKS as USUAL
     from hoplite.lab.bench.suite import LARGE, markdown, run_suite
@@ -71,7 +70,8 @@ def bench(
     failure: HopliteError | None = None
     if out is not None:
         try:
-            atomic_write_text(out, markdown(result, command))
+            atomic_write_text(out, markdown(result, command, mark()))
+            seal(out)
         except OSError as error:  # a full disk must not take the figures with it
             failure = HopliteError(f"cannot write {out}: {error.strerror}.")
     if json:
@@ -82,10 +82,6 @@ def bench(
         if out is not None and failure is None:
             print_line(f"Tables: {out}")
     report_and_fail(failure)
-
-
-def _is_own(command: str) -> Callable[[Path], bool]:
-    return lambda path: f"Written by `{command}`;".encode() in head_of(path)
 
 
 def _command(

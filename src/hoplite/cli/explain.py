@@ -20,7 +20,7 @@ from hoplite.cli.console import (
     steps_bar,
 )
 from hoplite.cli.defaults import python_default
-from hoplite.cli.outputs import OverwriteOption, check_page, mark
+from hoplite.cli.outputs import OverwriteOption, check_page, mark, seal
 from hoplite.cli.settings import OwnClassOption, table_options, with_tables
 from hoplite.errors import HopliteError
 from hoplite.models import find_model
@@ -155,5 +155,6 @@ def _write(values: Summary, page: Path) -> None:
     try:
         command = shlex.join(["hoplite", *sys.argv[1:]])
         write_explanation(values, page, command=command, mark=mark())
+        seal(page)
     except OSError as error:
         raise HopliteError(f"cannot write {page}: {error.strerror}.") from None

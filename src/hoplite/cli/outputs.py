@@ -1,8 +1,9 @@
 """Files that commands write: one that is there is replaced if that is asked for, or is their own.
 
-A command's own file is one that the very same command wrote before, as a mark in it tells: a page
-has one in its head, a table of benchmarks the command itself, and of a table of runs the search
-keeps what it wrote. So the same line can be given again, and nobody else's file is lost.
+A command's own file is one that the very same command wrote before, in the same folder, and that
+nobody has edited since. Pages tell that by a mark in their head, of the command and of all else in
+them; of a table of runs the search keeps what it wrote. So the same line can be given again, and
+nobody else's file is lost.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from typing import Annotated
 import typer
 
 from hoplite.errors import ConfigError, HopliteError, check_choice
-from hoplite.files import open_regular
+from hoplite.files import atomic_write_bytes, open_regular
 
 HEAD_BYTES = 4096  # in which a mark stands
 UNSAID = ("--overwrite", "--json")  # they change nothing of what is written
-_MARK = re.compile(rb'<meta name="hoplite" content="([0-9a-f]{16})">')
+_UNSEALED = "0" * 16
+_MARK = re.compile(
+    rb"""(?:<meta name="hoplite" content="|<!-- hoplite )([0-9a-f]{16})-([0-9a-f]{16})(?:">| -->)"""
+)
 
 OverwriteOption = Annotated[
     bool, typer.Option("--overwrite", help="Replace a file that is there already.")
@@ -30,26 +34,54 @@ OverwriteOption = Annotated[
 
 
 def mark(words: Sequence[str] | None = None) -> str:
-    """16 hexadecimal digits of the command with these words, by default this one's.
+    """16 hexadecimal digits of the command with these words, by default this one's, and its folder.
+
+    Others follow, which :func:`seal` fills in.
 
     >>> mark(["report", "runs"]) == mark(["report", "runs", "--overwrite"]) != mark(["report", "x"])
     True
     """
     told = [word for word in (sys.argv[1:] if words is None else words) if word not in UNSAID]
-    return hashlib.sha256(os.fsencode("\0".join(told))).hexdigest()[:16]
+    try:
+        folder = str(Path.cwd())
+    except OSError:  # it is gone
+        folder = ""
+    found = hashlib.sha256(os.fsencode("\0".join([folder, *told]))).hexdigest()[:16]
+    return f"{found}-{_UNSEALED}"
+
+
+def seal(page: Path) -> None:
+    """Write into the mark of a new page what all else in it is."""
+    content = _read(page)
+    found = _MARK.search(content[:HEAD_BYTES])
+    if found is not None:
+        atomic_write_bytes(page, _with_seal(content, found, _sealed(content, found)))
 
 
 def is_marked(page: Path) -> bool:
-    """Whether this very command wrote the page."""
-    found = _MARK.search(head_of(page))
-    return found is not None and found[1].decode() == mark()
+    """Whether this very command wrote the page, and nobody has edited it since."""
+    content = _read(page)
+    found = _MARK.search(content[:HEAD_BYTES])
+    if found is None or found[1].decode() != mark().split("-")[0]:
+        return False
+    return found[2] == _sealed(content, found)
 
 
-def head_of(path: Path) -> bytes:
-    """The first bytes of a regular file; none of anything else."""
+def _sealed(content: bytes, found: re.Match[bytes]) -> bytes:
+    """16 hexadecimal digits of a page but for this very place in its mark."""
+    plain = _with_seal(content, found, _UNSEALED.encode())
+    return hashlib.sha256(plain).hexdigest()[:16].encode()
+
+
+def _with_seal(content: bytes, found: re.Match[bytes], seal: bytes) -> bytes:
+    return content[: found.start(2)] + seal + content[found.end(2) :]
+
+
+def _read(path: Path) -> bytes:
+    """All bytes of a regular file; none of anything else."""
     try:
         with open_regular(path) as file:
-            return file.read(HEAD_BYTES)
+            return file.read()
     except OSError:
         return b""
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table
-from hoplite.cli.outputs import OverwriteOption, check_page, mark
+from hoplite.cli.outputs import OverwriteOption, check_page, mark, seal
 from hoplite.errors import HopliteError, plural
 
 
@@ -36,6 +36,7 @@ def report(
     results = load_results(folder)
     try:
         write_report(results, out, mark=mark())
+        seal(out)
     except OSError as error:
         raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
     if json:
@@ -59,6 +60,7 @@ def _linear(folder: Path, out: Path, json: bool) -> None:
     table = read_linear(folder)
     try:
         write_page(table, out, mark=mark())
+        seal(out)
     except OSError as error:
         raise HopliteError(f"cannot write {out}: {error.strerror}.") from None
     if json:

@@ -56,8 +56,8 @@ class Cell:
         column = self.column
         return bool(column.categories) or (bool(column.fill) and column.kind != LIST)
 
-    def value(self, own: np.ndarray) -> float | str:
-        """What the cell is at a node with the features ``own`` (d,).
+    def value(self, own: np.ndarray) -> float | str | None:
+        """What the cell is at a node with the features ``own`` (d,); None where it is missing.
 
         >>> town = PreparedColumn("town", "text", values=("Bonn", "Ulm"))
         >>> Cell(1, 0, town).value(np.array([7.0, 0.0, 1.0]))
@@ -65,8 +65,9 @@ class Cell:
         """
         mine = own[self.features]
         if self.column.categories:
-            return self.column.categories[int(mine.argmax())] if mine.any() else MISSING_CELL
-        return self.column.original(mine, self.place)
+            return self.column.categories[int(mine.argmax())] if mine.any() else None
+        found = self.column.original(mine, self.place)
+        return None if found == MISSING_CELL else found  # a number or a date is never that text
 
     def changed(self, own: np.ndarray, value: CellValue) -> np.ndarray:
         """The features (d,) of a node that had ``own``, with another value of the cell.
@@ -126,6 +127,8 @@ class Cell:
                     pass
         known = isinstance(value, int | float) and (column.truth or not isinstance(value, bool))
         if not known or not math.isfinite(value):  # pyright: ignore[reportArgumentType]
+            raise ConfigError(f"{self.name} is {value!r}; give {wanted}.")
+        if column.truth and value not in (0, 1):
             raise ConfigError(f"{self.name} is {value!r}; give {wanted}.")
         return float(value)  # pyright: ignore[reportArgumentType]
 

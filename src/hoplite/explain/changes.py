@@ -22,13 +22,16 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.explain.cells import Cell, find_cells
+from hoplite.errors import ConfigError
+from hoplite.explain.cells import Cell, CellValue, find_cells
 from hoplite.explain.exact import ExactModel
 from hoplite.explain.summary import Changes, ValueFlip
 from hoplite.preparation import MISSING_CELL
 
 FIRST_NODES = 1 << 12  # whose values tell, beside those within reach, what is 0 or 1
-DIGITS = 4  # of the change that is told, rounded away from the value that the node has
+# of the change that is told, rounded away from the value that the node has: more where a third
+# class is near, fewer where the model's float32 does not tell the value from the border
+DIGITS = (4, 5, 6, 7, 8, 9, 3, 2, 1)
 
 
 def value_changes(
@@ -48,6 +51,7 @@ def value_changes(
         own_features(exact, node),
         exact.trained.task.decisions(logits),
         slopes,
+        exact.rows.dtype == np.float64,
     )
     flags = _flags(exact, reach, cells)
     told = [found.flip(cell, flag) for cell, flag in zip(cells, flags, strict=True)]
@@ -115,12 +119,16 @@ def _read(cell: Cell) -> list[int]:
 
 @dataclass(frozen=True)
 class _Changed:
-    """The node as it is: features ``own`` (d,), decisions ``outputs`` (m,), ``slopes`` (d, m)."""
+    """The node as it is: features ``own`` (d,), decisions ``outputs`` (m,), ``slopes`` (d, m).
+
+    ``double`` tells that the features are in float64.
+    """
 
     names: Sequence[str]
     own: np.ndarray
     outputs: np.ndarray
     slopes: np.ndarray
+    double: bool
 
     def flip(self, cell: Cell, flag: bool) -> ValueFlip | None:
         """The change of one cell that changes the prediction, None if there is none."""
@@ -150,10 +158,27 @@ class _Changed:
         other = int(np.abs(change).argmin())
         up = change[other] > 0 or (change[other] == 0 and slope[other] < 0)
         border, here = (column.value(at, cell.place) for at in (x + change[other], x))
-        to = column.shown(_beyond(border, here, up, column.step)) if np.isfinite(border) else None
-        if to is None:
+        told = None
+        for digits in DIGITS if np.isfinite(border) else ():
+            to = column.shown(_beyond(border, here, up, column.step, digits))
+            after = None if to is None else self._outputs_at(cell, to)
+            if to is None or after is None or after.argmax() == p:
+                continue
+            if after.argmax() == other:
+                return self._told(cell, now, to, "above" if up else "below", after)
+            if told is None:  # a third class is ahead there already, as days are no finer
+                told = self._told(cell, now, to, "above" if up else "below", after)
+        return told
+
+    def _outputs_at(self, cell: Cell, value: CellValue) -> np.ndarray | None:
+        """The decisions (m,) with another value of one cell, as the model would read it."""
+        try:
+            change = cell.changed(self.own, value) - self.own
+        except ConfigError:  # too large for the model's numbers
             return None
-        return self._told(cell, now, to, "above" if up else "below", np.eye(len(lead))[other])
+        if self.double and isinstance(value, float) and cell.column.is_plain(cell.place):
+            change[cell.feature] = value - self.own[cell.feature]  # which is not rounded to float32
+        return self.outputs + change[cell.features] @ self.slopes[cell.features]
 
     def _category(self, cell: Cell, own: np.ndarray) -> ValueFlip | None:
         """The value of a text that leaves the predicted class furthest behind."""
@@ -181,14 +206,14 @@ class _Changed:
         return ValueFlip(cell.feature, cell.name, now, to, side, self.names[becomes])
 
 
-def _beyond(border: float, here: float, up: bool, step: float) -> float:
-    """The first multiple of ``step`` behind ``border``; without one, of DIGITS of the change.
+def _beyond(border: float, here: float, up: bool, step: float, digits: int) -> float:
+    """The first multiple of ``step`` behind ``border``; without one, of ``digits`` of the change.
 
-    >>> _beyond(35.2374, 41.0, False, 0), _beyond(18250.0, 18249.5, True, 1)
+    >>> _beyond(35.2374, 41.0, False, 0, 4), _beyond(18250.0, 18249.5, True, 1, 4)
     (35.237, 18251.0)
     """
     if not step:
         size = abs(border - here) or 1e-6 * max(abs(border), 1.0)
-        step = 10.0 ** (math.floor(math.log10(size)) - DIGITS + 1)
+        step = 10.0 ** (math.floor(math.log10(size)) - digits + 1)
     count = math.floor(border / step) + 1 if up else math.ceil(border / step) - 1
     return float(f"{count * step:.15g}")

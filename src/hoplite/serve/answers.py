@@ -10,7 +10,8 @@ or, where the logits are not linear in X, the model evaluated again on the chang
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,11 @@ from hoplite.explain.changes import own_features, own_slopes
 from hoplite.explain.summary import Changes, Summary
 from hoplite.graph import Graph
 from hoplite.labels import kind_of
-from hoplite.models.alignment import aligned_graph
+from hoplite.models.alignment import aligned_columns, aligned_graph, in_columns
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.preparation import DATE
+from hoplite.serve.explained import with_text_ids
 from hoplite.serve.names import Names
 from hoplite.serve.schema import (
     ChangeAnswer,
@@ -91,7 +93,7 @@ class Answers:
                 model.loop_weight,
                 model.relations,
             )
-            memory = None
+        self._ids = _node_names(data)
         parts = []
         for first, part in model.logit_rows(data, memory=memory):
             parts.append(part)
@@ -107,15 +109,20 @@ class Answers:
             self._explainer.explain_at(0).summary(brief=True)  # sets up what all of them share
         except HopliteError as error:
             self._explainer, self._no_explanation = None, str(error)
-        ids = range(data.num_nodes) if data.node_ids is None else data.node_ids
-        self._ids = Names(ids)
+        self._columns: np.ndarray | None = None  # of a store whose rows are read here
+        if self._graph is None and self._explainer is None:
+            self._columns = aligned_columns(data, model.num_features, model.feature_names)
         names = data.feature_names and (model.feature_names or data.feature_names)
         self._cells = find_cells(model, names, range(model.num_features))
-        self._cell_names = Names([cell.name for cell in self._cells])
-        self._features = [_feature(cell) for cell in self._cells]
+        unique = _unique_names(self._cells)
+        self._cell_names = Names(unique)
+        self._features = [
+            _feature(cell, name) for cell, name in zip(self._cells, unique, strict=True)
+        ]
         self._cell_of = np.full(model.num_features, -1)  # each feature's
         for place, cell in enumerate(self._cells):
-            self._cell_of[cell.feature if not cell.column.categories else cell.features] = place
+            alone = cell.column.width == 1  # all features of its column are of this one cell
+            self._cell_of[cell.features if alone else cell.feature] = place
         report("ready", 1.0)
 
     def model(self) -> ModelAnswer:
@@ -165,12 +172,19 @@ class Answers:
     ) -> Summary:
         """Why: exact sums over hops, nodes and features, and the neighbourhood to draw."""
         v, explainer = self._index(node), self._known_explainer()
-        return explainer.explain_at(v, class_, against=against).summary(top, brief=True)
+        told = explainer.explain_at(v, class_, against=against).summary(top, brief=True)
+        return with_text_ids(told)
 
     def flips(self, node: str) -> Changes:
         """Which value of the node itself, changed alone, would change its class."""
         v, explainer = self._index(node), self._known_explainer()
-        return explainer.explain_at(v).changes() or Changes(0, ())
+        told = explainer.explain_at(v).changes() or Changes(0, ())
+        places = [int(self._cell_of[one.index]) for one in told.found]
+        named = [
+            structs.replace(one, name=self._features[place].name)
+            for one, place in zip(told.found, places, strict=True)
+        ]
+        return Changes(told.checked, tuple(named))
 
     def change(self, node: str, features: Mapping[str, CellValue]) -> ChangeAnswer:
         """What the model would say if some values of the node were others."""
@@ -234,9 +248,10 @@ class Answers:
         """X[v] in float64, in the model's order: (d,)."""
         if self._explainer is not None:
             return own_features(self._explainer.exact, v)
-        rows: Any = self._data.feature_rows(v, v + 1) if self._graph is None else None
-        rows = self._graph.features[[v]] if self._graph is not None else rows
-        return sp.csr_array(rows).toarray()[0].astype(np.float64)
+        graph = self._graph
+        rows: Any = self._data.feature_rows(v, v + 1) if graph is None else graph.features[[v]]
+        own = sp.csr_array(rows).toarray()[0].astype(np.float64)
+        return own if self._columns is None else in_columns(own, self._columns)
 
     def _own(self, v: int) -> NodeFeatures:
         own, cells = self._row(v), self._cells
@@ -289,11 +304,33 @@ class Answers:
         return Prediction(self._told(predicted), [Output(*one) for one in outputs])
 
 
-def _feature(cell: Cell) -> Feature:
+def _node_names(data: NodeData) -> Names:
+    """The ids as texts; ConfigError if two nodes have the same, such as 1 and "1"."""
+    names = Names(range(data.num_nodes) if data.node_ids is None else data.node_ids)
+    if names.repeated is not None:
+        raise ConfigError(
+            f"two nodes of {data.name} have ids with the text {names.repeated!r}, so that no "
+            "request can tell them apart; give each another one."
+        )
+    return names
+
+
+def _unique_names(cells: Sequence[Cell]) -> list[str]:
+    """Names of the cells; those that repeat tell their feature, too."""
+    often, found = Counter(cell.name for cell in cells), []
+    for cell in cells:
+        name = cell.name
+        while often[name] > (name == cell.name):  # the longer name may be that of another
+            name = f"{name} (feature {cell.feature})"
+        found.append(name)
+    return found
+
+
+def _feature(cell: Cell, name: str) -> Feature:
     column = cell.column
     kind = "date" if column.kind == DATE else "truth" if column.truth else "number"
     kind = "text" if column.categories else kind
-    return Feature(cell.name, kind, list(column.categories), cell.may_miss)
+    return Feature(name, kind, list(column.categories), cell.may_miss)
 
 
 def _with_row(features: Any, v: int, row: np.ndarray) -> Any:

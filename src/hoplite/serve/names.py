@@ -30,6 +30,14 @@ class Names:
         order = sorted(range(len(texts)), key=folded.__getitem__)
         self._order, self._sorted = order, [folded[place] for place in order]
 
+    @property
+    def repeated(self) -> str | None:
+        """The first text that two names have; None if all differ."""
+        if self._numbered or len(self._place) == len(self._names):
+            return None
+        texts = ((place, str(name)) for place, name in enumerate(self._names))
+        return next(text for place, text in texts if self._place[text] != place)
+
     def __len__(self) -> int:
         return len(self._names)
 

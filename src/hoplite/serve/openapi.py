@@ -48,6 +48,9 @@ def openapi() -> dict[str, Any]:
         types, ref_template="#/components/schemas/{name}"
     )
     place = dict(zip(types, schemas, strict=True))
+    for one in components.values():  # numbers in the library, texts here: see serve.explained
+        if {"type": "integer"} in one.get("properties", {}).get("id", {}).get("anyOf", ()):
+            one["properties"]["id"] = {"type": "string"}
     paths: dict[str, Any] = {
         path: {"get": _operation(told, place[answer], parameters=_parameters(kind))}
         for path, (told, kind, answer) in GETS.items()

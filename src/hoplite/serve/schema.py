@@ -81,7 +81,7 @@ class Feature(msgspec.Struct, frozen=True):
     """What can be changed of a node, and its ``value`` there, if one was named.
 
     ``kind`` is number, truth, date or text; a text has one of the ``choices``. ``gap`` tells
-    whether it may be missing. The value is as it stands in the table: "missing" for a gap.
+    whether it may be missing. The value is as it stands in the table, and null for a gap.
     """
 
     name: str
@@ -141,9 +141,11 @@ class NodeAnswer(msgspec.Struct, frozen=True):
 
 
 class ChangedFeature(msgspec.Struct, frozen=True):
+    """Its values; null where it is missing."""
+
     name: str
-    before: float | str
-    after: float | str
+    before: float | str | None
+    after: float | str | None
 
 
 class ChangeAnswer(msgspec.Struct, frozen=True):

@@ -222,12 +222,13 @@ def summary_line(result: SuiteResult) -> str:
     return f"{reached} of {reached + missed} goals reached{left}; it took {seconds:.0f} s."
 
 
-def markdown(result: SuiteResult, command: str) -> str:
-    """The whole result as a page; ``command`` is what made it."""
+def markdown(result: SuiteResult, command: str, mark: str = "") -> str:
+    """The whole result as a page; ``command`` made it, and knows its own page by the ``mark``."""
     lines = [
         "# Benchmarks",
         "",
         f"Written by `{command}`; do not edit.",
+        *([f"<!-- hoplite {mark} -->"] if mark else []),
         "",
         f"- Machine: {machine_line(result.machine)}",
         f"- Versions: {versions_line(result.machine)}",

@@ -10,7 +10,7 @@ const numbers = task === "regression";
 
 let now = null; // the node that is shown: what /api/node told
 let values = new Map(); // the values of it that were changed
-let turn = 0; // answers that come after the next question are dropped
+const turns = { node: 0, change: 0, explanation: 0, flips: 0, features: 0 }; // the last question of each kind
 
 /* ---- small things ---- */
 
@@ -35,7 +35,7 @@ const percent = (share) => `${(100 * share).toFixed(1)} %`;
 const signed = (value) => (value > 0 ? "+" : "") + plain(Number(value.toPrecision(3)).toString());
 const rounded = (value) => plain(Number(value.toPrecision(4)).toString());
 const number = (value) => plain(Number(value.toPrecision(6)).toString());
-const told = (value) => (typeof value === "number" ? number(value) : value === "" ? "(empty)" : value);
+const told = (value) => (typeof value === "number" ? number(value) : value === null ? "missing" : value === "" ? "(empty)" : value);
 const short = (text, most = 40) => (String(text).length > most ? `${String(text).slice(0, most - 1)}\u2026` : String(text));
 const valueOf = (output) => (numbers ? number(output.value) : percent(output.value));
 const linkTo = (id) => `?id=${encodeURIComponent(id)}`;
@@ -56,10 +56,28 @@ function say(text, wrong = false) {
 
 function later(action) {
   let timer = 0;
-  return (...rest) => {
+  const soon = (...rest) => {
     clearTimeout(timer);
     timer = setTimeout(() => action(...rest), WAIT);
   };
+  soon.cancel = () => clearTimeout(timer);
+  return soon;
+}
+
+// Whether an answer is still wanted: not after the next question of its kind, a reset or another node.
+function wanted(kind) {
+  const mine = turns[kind];
+  return () => mine === turns[kind];
+}
+
+function asking(kind) {
+  turns[kind] += 1;
+  return wanted(kind);
+}
+
+function forget(...kinds) {
+  kinds.forEach(asking);
+  recompute.cancel();
 }
 
 /* ---- tables and bars ---- */
@@ -131,7 +149,7 @@ function showNeighbours({ top, total }) {
 
 function options(select, names, chosen) {
   select.replaceChildren(...names.map((name) => {
-    const option = made("option", { value: name }, short(name));
+    const option = made("option", { value: name }, short(told(name)));
     option.selected = name === chosen;
     return option;
   }));
@@ -239,26 +257,30 @@ function drawNearest(node) {
 
 function input(feature) {
   const id = `value-${$("values").childElementCount}`;
-  const had = feature.value === "missing" && feature.kind !== "text" ? "" : feature.value;
   const listed = { truth: ["true", "false"], text: feature.choices }[feature.kind];
+  const gap = made("option", {}, "(missing)"); // known by itself, as a text may be any, "missing" too
   let field;
   if (listed) {
     field = made("select", { id });
-    options(field, feature.gap && !listed.includes("missing") ? [...listed, "missing"] : listed, had === "" ? "missing" : String(had));
+    options(field, listed, feature.value);
+    if (feature.gap) field.append(gap);
+    if (feature.value === null) gap.selected = true;
   } else if (feature.kind === "date") {
-    field = made("input", { id, type: "date", value: had });
+    field = made("input", { id, type: "date", value: feature.value });
   } else {
-    field = made("input", { id, type: "number", step: "any", value: had, placeholder: feature.gap ? "missing" : "" });
+    field = made("input", { id, type: "number", step: "any", value: feature.value, placeholder: feature.gap ? "missing" : "" });
   }
+  const missing = () => (listed ? field.selectedOptions[0] === gap : field.value === "");
+  const given = () => (missing() ? null : field.value);
+  const had = given();
   field.dataset.name = feature.name;
-  field.dataset.had = field.value;
   field.addEventListener("input", () => {
-    const given = field.value === "" || field.value === "missing" ? null : field.value;
-    const unchanged = field.value === field.dataset.had;
+    const value = given();
+    const unchanged = value === had;
     field.classList.toggle("changed", !unchanged);
-    field.setAttribute("aria-invalid", String(given === null && !feature.gap && !unchanged));
+    field.setAttribute("aria-invalid", String(value === null && !feature.gap && !unchanged));
     if (unchanged) values.delete(feature.name);
-    else values.set(feature.name, given !== null && feature.kind === "number" ? Number(given) : given);
+    else values.set(feature.name, value !== null && feature.kind === "number" ? Number(value) : value);
     recompute();
   });
   return [made("label", { for: id, title: feature.name }, short(feature.name, 60)), field];
@@ -282,15 +304,15 @@ function showChanged({ before, after }) {
 }
 
 const recompute = later(async () => {
-  const mine = turn;
+  const still = asking("change");
   $("reset").disabled = !values.size;
   try {
     const found = await ask("/api/change", {}, { id: now.id, features: Object.fromEntries(values) });
-    if (mine !== turn) return;
+    if (!still()) return;
     say("");
     showChanged(found);
   } catch (error) {
-    if (mine === turn) say(error.message, true);
+    if (still()) say(error.message, true);
   }
 });
 
@@ -355,26 +377,55 @@ function combobox(field, list, search, choose) {
 /* ---- a node ---- */
 
 async function explain(parameters) {
-  const mine = turn;
+  const still = asking("explanation");
   try {
     const found = await ask("/api/explanation", { id: now.id, ...parameters });
-    if (mine === turn) showWhy(found);
+    if (still()) showWhy(found);
   } catch (error) {
-    if (mine === turn) say(error.message, true);
+    if (still()) say(error.message, true);
+  }
+}
+
+async function findFlips() {
+  const still = asking("flips");
+  try {
+    const found = await ask("/api/flips", { id: now.id });
+    if (still()) showFlips(found);
+  } catch (error) {
+    if (still()) say(error.message, true);
+  }
+}
+
+async function addFeature(name) {
+  const still = wanted("features"); // two may be added at once
+  const shown = () => [...$("values").querySelectorAll("input, select")].find((field) => field.dataset.name === name);
+  try {
+    if (!shown()) {
+      const { features } = await ask("/api/features", { prefix: name, limit: 1, id: now.id });
+      if (!still()) return;
+      if (!shown()) $("values").append(...input(features[0]));
+    }
+    $("more").value = "";
+    shown().focus();
+  } catch (error) {
+    if (still()) say(error.message, true);
   }
 }
 
 async function load(id) {
-  const mine = (turn += 1);
+  forget(...Object.keys(turns));
+  const still = wanted("node");
   say("Looking it up \u2026");
   document.documentElement.dataset.ready = "false";
   try {
     const found = await ask("/api/node", { id });
-    if (mine !== turn) return;
+    if (!still()) return;
+    forget("change", "explanation", "flips", "features"); // what was asked of the node before meanwhile
     now = found;
     $("wanted").value = found.id;
     document.title = `${short(found.id)} \u00b7 Hoplite`;
     say("");
+    for (const part of ["parts", "drawing", "drawing-note", "why-sum", "flips-found"]) show(part);
     $("answer").hidden = false;
     showPrediction(found);
     showNeighbours(found.neighbours);
@@ -390,12 +441,15 @@ async function load(id) {
       show("parts", made("p", { class: "quiet" }, explained));
     } else {
       await explain({});
-      if (mine === turn && task === "classification") showFlips(await ask("/api/flips", { id: found.id }));
+      if (still() && task === "classification") await findFlips();
     }
   } catch (error) {
-    if (mine === turn) say(error.message, true);
+    if (still()) {
+      $("answer").hidden = true; // it would be the node before, under another address
+      say(error.message, true);
+    }
   }
-  if (mine === turn) document.documentElement.dataset.ready = "true";
+  if (still()) document.documentElement.dataset.ready = "true";
 }
 
 function visit(id) {
@@ -410,16 +464,12 @@ function start() {
   const close = combobox($("wanted"), $("suggested"),
     async (prefix) => (await ask("/api/nodes", { prefix, limit: 30 })).nodes.map((node) => ({ name: node.id, about: node.predicted })), visit);
   combobox($("more"), $("features"),
-    async (prefix) => (await ask("/api/features", { prefix, limit: 30, id: now.id })).features.map((one) => ({ name: one.name, about: one.value })),
-    async (name) => {
-      const shown = [...$("values").querySelectorAll("input, select")].find((field) => field.dataset.name === name);
-      if (!shown) {
-        const { features } = await ask("/api/features", { prefix: name, limit: 1, id: now.id });
-        $("values").append(...input(features[0]));
-      }
-      $("more").value = "";
-      (shown ?? $("values").lastElementChild).focus();
-    });
+    async (prefix) => {
+      const still = wanted("features");
+      const { features } = await ask("/api/features", { prefix, limit: 30, id: now.id });
+      return still() ? features.map((one) => ({ name: one.name, about: one.value })) : [];
+    },
+    addFeature);
   $("look-up").addEventListener("submit", (event) => {
     event.preventDefault();
     close();
@@ -429,6 +479,7 @@ function start() {
   $("class").addEventListener("change", () => explain({ class: $("class").value }));
   $("against").addEventListener("change", () => explain({ class: $("class").value, against: $("against").value }));
   $("reset").addEventListener("click", () => {
+    forget("change", "features");
     showValues(now.features.top);
     say("");
   });
@@ -439,7 +490,7 @@ function start() {
 function arrive() {
   const id = new URLSearchParams(location.search).get("id");
   if (id === null) {
-    turn += 1;
+    forget(...Object.keys(turns));
     $("answer").hidden = true;
     say("");
     document.documentElement.dataset.ready = "true";
