@@ -154,7 +154,8 @@ def _names(folder: Path) -> set[str]:
 def _check_free(folder: Path, overwrite: bool) -> None:
     if not overwrite and _names(folder) & {CONFIG_FILE, WEIGHTS_FILE}:
         raise ModelFileError(
-            f"{folder} holds a model already; replace it with --overwrite (overwrite=True in Python)."
+            f"{folder} holds a model already; replace it with --overwrite (overwrite=True in "
+            "Python)."
         )
 
 

@@ -226,7 +226,8 @@ class TrainingResult(Displayed):
         how = f", {PROTOCOL}" if self.training_config.refit else ""
         return (
             f"TrainingResult({self.model_config.model} on {self.graph.name}, "
-            f"{plural(len(self.runs), 'run')}{how}, {score.name.replace('_', ' ')}: validation {val}, test {test})"
+            f"{plural(len(self.runs), 'run')}{how}, {score.name.replace('_', ' ')}: "
+            f"validation {val}, test {test})"
         )
 
     def _shown(self) -> Shown:
