@@ -323,6 +323,7 @@ function combobox(field, list, search, choose) {
   let asked = 0;
   const items = () => [...list.children];
   const close = () => {
+    soon.cancel(); // or it would open again over the answer
     list.hidden = true;
     chosen = -1;
     asked += 1;
