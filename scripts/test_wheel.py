@@ -42,7 +42,7 @@ SHIPPED = re.compile(
     r"|_native\.[a-z0-9_.-]+\.(so|pyd)"
     r"|datasets/data/(cora|citeseer|pubmed)\.npz"
     r"|selection/grids/[a-z]+\.toml"
-    r"|[a-z_/]+/(paper\.json|[a-z]+\.(toml|html|css|js))"
+    r"|[a-z_/]+/(paper\.json|[a-z]+\.(toml|html|css|js|svg))"
     r")"
 )
 BROKEN_WITHOUT = (  # what must be in a wheel, one by one

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
 from collections.abc import Callable
 
 import numpy as np
@@ -12,6 +14,33 @@ from scipy.special import eval_chebyt, eval_jacobi, eval_legendre
 
 from hoplite import Graph, HopliteWarning, Split, load
 from hoplite.models import MODELS
+
+BROWSERS = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Chromium, once in a process: Playwright can be started only once in its main thread."""
+    playwright = pytest.importorskip("playwright.sync_api")
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        if os.environ.get("CI") == "true":
+            pytest.fail("no Chromium was found; `make browser` installs one.")
+        pytest.skip("no Chromium was found; `make browser` installs one.")
+    quiet = ["--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    # pages are read once: code is neither optimised nor compiled again to know its lines
+    quiet.append("--js-flags=--no-opt --no-maglev --no-enable-lazy-source-positions")
+    options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=path, args=[*options, *quiet])
+        yield chromium
+        chromium.close()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -76,20 +75,14 @@ def test_a_figure_is_kept_as_text_and_loads_nothing_from_elsewhere(site):
     assert "plotly.min.js" not in index  # where nothing is drawn
 
 
-def test_it_is_drawn_in_a_browser(site):
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
-        assert os.environ.get("CI") != "true", "no Chromium was found"
-        pytest.skip("no Chromium was found; `make browser` installs one.")
+def test_it_is_drawn_in_a_browser(site, browser):
     thumbs = list((site / "gallery" / "images" / "thumb").glob("*figure*"))
     assert [file.suffix for file in thumbs] == [".png"]
     assert len(list((site / "gallery" / "images").glob("*figure_001.png"))) == 1
     wrong: list[str] = []
     asked: list[str] = []
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        page = chromium.new_page(viewport={"width": 390, "height": 800})
+    with browser.new_context(viewport={"width": 390, "height": 800}) as context:
+        page = context.new_page()
         page.on("pageerror", lambda error: wrong.append(str(error)))
         page.on("console", lambda said: wrong.append(said.text))
         page.on("request", lambda request: asked.append(request.url))
@@ -100,6 +93,5 @@ def test_it_is_drawn_in_a_browser(site):
         assert page.locator(".plotly-figure").bounding_box()["width"] >= 540  # it scrolls
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert page.evaluate(wide) == 0
-        chromium.close()
     assert not wrong
     assert all(url.startswith(("file:", "data:", "blob:")) for url in asked)

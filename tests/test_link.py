@@ -107,12 +107,12 @@ def test_logits_and_explanations_are_those_of_dense_algebra(directed: bool, tmp_
 
 
 def test_no_link_is_called_a_cell_that_could_change() -> None:
-    from hoplite.explain.changes import _cells
+    from hoplite.explain.cells import find_cells
 
     graph = with_link(arcs_graph(np.random.default_rng(3), types=False, directed=False))
     model = hoplite.train(graph, "lgc", hops=1, epochs=2).model
-    exact = Explainer(model, graph)._exact
-    assert len(_cells(exact, range(graph.num_features))) == 4
+    found = find_cells(model, graph.feature_names, range(graph.num_features))
+    assert len(found) == 4
 
 
 def test_tables_links_and_vectors(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 import functools
 import http.server
-import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -13,13 +11,6 @@ import pytest
 from filelock import FileLock
 
 ROOT = Path(__file__).parent.parent.parent
-NAMES = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
 # as `make docs`, but for the gallery, whose scripts tests/test_examples.py runs
 STRICT = "-q -W --keep-going -n -b html -D plot_gallery=0"
 
@@ -61,19 +52,3 @@ def address(site):
         yield f"http://127.0.0.1:{server.server_port}/"
         server.shutdown()
         thread.join()
-
-
-@pytest.fixture(scope="session")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no Chromium was found; `make browser` installs one.")
-        pytest.skip("no Chromium was found; `make browser` installs one.")
-    options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    quiet = ["--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=[*options, *quiet])
-        yield chromium
-        chromium.close()

@@ -57,7 +57,7 @@ def basis_choices() -> str:
 def basis_words() -> tuple[str, ...]:
     """A text for each of the known ones, with an example's settings where it has any.
 
-    >>> "jacobi:1,1" in basis_words()
+    >>> "jacobi:1,0.5" in basis_words()
     True
     """
     return tuple(kind.example_text() for kind in KNOWN)

@@ -20,12 +20,7 @@ class Overloaded(Exception):
 
 
 class Work:
-    """Runs functions in threads. Work that has begun holds its place until it ends, however late.
-
-    >>> work = Work(waiting=1)
-    >>> asyncio.run(work.run(pow, 2, 5))
-    32
-    """
+    """Runs functions in threads. Work that began keeps its place until it ends, however late."""
 
     def __init__(
         self, threads: int = THREADS, waiting: int = MOST_WAITING, seconds: float = SECONDS

@@ -5,8 +5,6 @@ import copy
 import functools
 import itertools
 import math
-import os
-import shutil
 
 import pytest
 
@@ -19,13 +17,6 @@ MODELS = ("sgc", "gat", "gcn", "egc", "lgc", "hlgc")
 GATES = ("class", "node", "feature")
 BASE = {"citeseer": 0.712, "cora": 0.811, "pubmed": 0.796}
 STEPS = {"sgc": -0.015, "gat": -0.004, "gcn": 0.0, "egc": 0.002, "lgc": 0.009, "hlgc": 0.011}
-NAMES = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
 WIDTHS = {"wide": 1280, "narrow": 360}
 PEERS = [
     {"name": "PyTorch Geometric, GCNConv", "ms_median": 84.0},
@@ -299,24 +290,6 @@ def pages(tmp_path_factory):
     for name, results in made.items():
         write_report(as_results(results), folder / f"{name}.html")
     return {name: folder / f"{name}.html" for name in made}
-
-
-@pytest.fixture(scope="session")
-def browser():
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = next(filter(None, map(shutil.which, NAMES)), None)
-    if path is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no Chromium was found; `make browser` installs one.")
-        pytest.skip("no Chromium was found; `make browser` installs one.")
-    quiet = ["--disable-gpu", "--disable-background-networking", "--disable-component-update"]
-    # pages are read once: code is neither optimised nor compiled again to know its lines
-    quiet.append("--js-flags=--no-opt --no-maglev --no-enable-lazy-source-positions")
-    options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=[*options, *quiet])
-        yield chromium
-        chromium.close()
 
 
 @contextlib.contextmanager

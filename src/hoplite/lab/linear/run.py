@@ -370,7 +370,8 @@ def _each(plan: Plan, splits: int, words: Callable[[Protocol], str]) -> str:
     found: dict[str, list[str]] = {}
     for one in PROBLEMS.values():
         if one.splits == splits:
-            found.setdefault(words(plan.protocol(one)), []).append(one.title)
+            titles = found.setdefault(words(plan.protocol(one)), [])
+            titles += [one.title] * (one.title not in titles)  # it may have several splits
     if len(found) == 1:
         return next(iter(found))
     return "; ".join(f"{said} ({listing(titles)})" for said, titles in found.items())
