@@ -52,7 +52,8 @@ def markdown(table: LinearTable) -> str:
 def _facts(table: LinearTable, versions: str) -> list[str]:
     machine = machine_line(Results(provenance=table.provenance))
     lines = [
-        f"Machine: {plain_text(machine)}; the last call took {number(table.minutes)} minutes, and went on from what earlier ones had left.",
+        f"Machine: {plain_text(machine)}; the last call took {number(table.minutes)} minutes, and "
+        "went on from what earlier ones had left.",
         f"Versions: {plain_text(versions or 'unknown')}",
         QUOTED,
     ]
