@@ -67,6 +67,8 @@ nitpick_ignore_regex = [
     (r"py:.*", r"(np|sp|pa|numpy|scipy|sklearn|torch|pyarrow|plotly|rich|typer|msgspec)\..*"),
     (r"py:.*", r"(collections|concurrent|dataclasses|pathlib|os|types|typing)(\..*)?"),
     (r"py:.*", r"(optional|array-like|ndarray|Tensor)"),
+    # a bound in Annotated[float, Meta(ge=-1.0)] is no type
+    (r"py:class", r"\d+\.\d+"),
 ]
 
 sphinx_gallery_conf = gallery_conf()
