@@ -18,6 +18,7 @@ from torch import Tensor
 
 from hoplite.errors import ConfigError, GraphError, nearest_hint
 from hoplite.explain.rows import GraphRows, Rows, StoredRows
+from hoplite.labels import kind_of
 from hoplite.models import MODELS, Weights, build_model
 from hoplite.models.alignment import (
     aligned_columns,
@@ -225,6 +226,12 @@ def node_id(data: NodeData, node: int) -> str | int:
     found = data.node_ids[node]
     whole = isinstance(found, int | np.integer) and not isinstance(found, bool)
     return int(found) if whole else str(found)
+
+
+def label_text(data: NodeData, node: int) -> str | None:
+    """The name of the true class of a node, or its number; None if it is not known."""
+    kind, label = kind_of(data.labels), data.labels[node : node + 1]
+    return str(kind.text(label[0], data.class_names)) if kind.known(label)[0] else None
 
 
 def class_index(argument: str, names: Sequence[str], value: Any) -> int:

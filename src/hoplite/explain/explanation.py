@@ -21,8 +21,9 @@ import scipy.sparse as sp
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
+from hoplite.explain.around import Around
 from hoplite.explain.changes import value_changes
-from hoplite.explain.exact import ExactModel, class_index, node_id, node_index
+from hoplite.explain.exact import ExactModel, class_index, label_text, node_id, node_index
 from hoplite.explain.pictures import HEADINGS, VIEWS, explanation_figure
 from hoplite.explain.summary import (
     Changes,
@@ -30,8 +31,6 @@ from hoplite.explain.summary import (
     FeaturePart,
     Flips,
     HopPart,
-    Neighbourhood,
-    NodePart,
     PairPart,
     ShownModel,
     ShownNode,
@@ -40,7 +39,6 @@ from hoplite.explain.summary import (
     Summary,
 )
 from hoplite.explain.text import exactness, headline, parts, parts_table, title
-from hoplite.labels import kind_of
 from hoplite.memory import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
@@ -50,7 +48,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 KINDS = ("hops", "nodes", "features", "node_features")
-DRAWN_NODES = 40
 
 
 def explain(
@@ -330,8 +327,8 @@ class Explanation(Displayed):
         predicted = names[ranking[0]]
         if not task.exclusive:
             predicted = str(task.columns(self.logits[None], names)["predicted"][0])
-        around = _Around(exact, v)
         nodes, features = self.top("nodes", top), self.top("features", top)
+        around = Around(exact, v, [part.index for part in nodes])
         plain = self.coefficients.ndim == 1
         coefficients = self.coefficients.tolist() if plain else [None] * len(self.coefficients)
         return Summary(
@@ -344,7 +341,7 @@ class Explanation(Displayed):
                 config.variant,
             ),
             node=ShownNode(
-                v, node_id(data, v), around.label(v), predicted, probabilities[ranking[0]]
+                v, node_id(data, v), label_text(data, v), predicted, probabilities[ranking[0]]
             ),
             class_=self.class_,
             against=self.against,
@@ -373,7 +370,7 @@ class Explanation(Displayed):
                     self._pair_part(part) for part in self.top("node_features", 0 if brief else top)
                 )
             ),
-            neighbourhood=around.drawn([part.index for part in nodes], self.by_node),
+            neighbourhood=around.drawn(self.by_node),
             flips=flips,
             changes=None if brief else self.changes([part.index for part in features]),
         )
@@ -527,51 +524,3 @@ def _rest(values: np.ndarray, shown: list[Part]) -> tuple[int, float]:
     """How many contributions other than 0 are not shown, and their sum."""
     hidden = np.delete(values, np.array([part.index for part in shown], dtype=np.int64))
     return int(np.count_nonzero(hidden)), float(hidden.sum())
-
-
-class _Around:
-    """The nodes within k steps of a node: how far they are, and the ways there."""
-
-    def __init__(self, exact: ExactModel, node: int) -> None:
-        self._exact, self._node = exact, node
-        self._distance, self._before = exact.rows.distances(node, exact.trained.config.hops)
-
-    def label(self, node: int) -> str | None:
-        """The name of the true class, if it is known."""
-        data = self._exact.data
-        label, kind = data.labels[node], kind_of(data.labels)
-        known = kind.known(data.labels[node : node + 1])[0]
-        return str(kind.text(label, data.class_names)) if known else None
-
-    def part(self, node: int, contribution: float) -> NodePart:
-        far = int(self._distance[node])
-        distance = None if far < 0 else far
-        name = node_id(self._exact.data, node)
-        return NodePart(node, name, self.label(node), distance, contribution)
-
-    def drawn(self, top: list[int], contributions: np.ndarray) -> Neighbourhood:
-        """The explained node, the top ones and those on the way to them; all edges among them."""
-        chosen = {self._node: None}  # in the order in which they were found
-        for one in top:
-            way = [node for node in self._way(one) if node not in chosen]
-            if len(chosen) + len(way) <= DRAWN_NODES:
-                chosen |= dict.fromkeys(way)
-        nodes = np.array(list(chosen))
-        order = np.argsort(nodes)
-        rows = self._exact.rows.edges(nodes[order])[np.argsort(order)]
-        edges = sp.triu(rows[:, nodes], 1).tocoo()
-        ends = nodes[edges.row].tolist(), nodes[edges.col].tolist()
-        known = self._exact.data.adjacency_rows is not None
-        weights = edges.data.astype(np.float64).tolist() if known else [None] * edges.nnz
-        return Neighbourhood(
-            tuple(self.part(node, float(contributions[node])) for node in chosen),
-            tuple(zip(*ends, weights, strict=True)),
-        )
-
-    def _way(self, node: Any) -> list[int]:
-        """A shortest way from the explained node to ``node``."""
-        way = []
-        while node >= 0:  # the predecessor of the first is negative
-            way.append(int(node))
-            node = self._before[node]
-        return way[::-1]

@@ -37,6 +37,7 @@ from torch import Tensor
 from hoplite.bases import find_basis
 from hoplite.config import check_number
 from hoplite.errors import ConfigError
+from hoplite.explain.around import nearest
 from hoplite.explain.exact import ExactModel, node_id, node_index
 from hoplite.explain.rows import NoRemovals
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
@@ -148,7 +149,7 @@ def _within_reach(whole: ExactModel, node: int) -> tuple[np.ndarray, ExactModel]
             )
         return np.arange(whole.data.num_nodes), whole
     hops = whole.model.last_hop
-    distance, _ = whole.rows.distances(node, hops + 1)
+    distance, _ = nearest(whole.rows, node, hops + 1)
     inside = np.flatnonzero((distance >= 0) & (distance <= hops))
     nodes = np.flatnonzero(distance >= 0)
     return nodes, ExactModel(whole.trained, whole.rows.ball(inside, nodes))

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 import numpy as np
 import scipy.sparse as sp
 import torch
-from scipy.sparse.csgraph import dijkstra
 
 from hoplite.bases import find_basis
 from hoplite.csr_rows import CsrRows, row_ranges
@@ -33,7 +32,6 @@ from hoplite.propagation.spmm import SparseMatrix
 
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
 ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take
-MOST_FRONTIER = 1 << 14  # nodes whose edges are looked at together
 LEAST_NUMBERS = 1 << 12  # that are worked on at a time, however little memory is left
 RESERVE = 32 * 10**6  # of the budget, for what is not counted
 
@@ -67,13 +65,6 @@ class Rows(Protocol):
 
     def edges(self, nodes: np.ndarray) -> sp.csr_array:
         """The rows of A of sorted ``nodes``; 1 for an edge whose weight is not known."""
-        ...
-
-    def distances(self, node: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        """Steps from ``node`` to every node within ``steps``, and the node before it on a way.
-
-        -1 elsewhere; the node before ``node`` is below 0, too.
-        """
         ...
 
     def hops_of(self, node: int) -> np.ndarray | None:
@@ -125,16 +116,6 @@ class GraphRows:
 
     def edges(self, nodes: np.ndarray) -> sp.csr_array:
         return self.data.adjacency[nodes]
-
-    def distances(self, node: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        found, before = dijkstra(
-            self.data.adjacency,
-            unweighted=True,
-            indices=node,
-            limit=steps,
-            return_predecessors=True,
-        )
-        return np.where(np.isfinite(found), found, -1).astype(np.int64), before
 
     def hops_of(self, node: int) -> np.ndarray | None:
         return None
@@ -212,23 +193,6 @@ class StoredRows:
         apart = nodes[found.row] != found.col
         ends = found.row[apart], found.col[apart]
         return sp.csr_array((np.ones(len(ends[0])), ends), shape=found.shape)
-
-    def distances(self, node: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-        distance, before = (np.full(self.data.num_nodes, -1) for _ in range(2))
-        distance[node] = 0
-        frontier = np.array([node])
-        for step in range(1, steps + 1):
-            ahead = [np.empty(0, np.int64)]
-            for start in range(0, len(frontier), MOST_FRONTIER):
-                part = frontier[start : start + MOST_FRONTIER]
-                near = self.edges(part).tocoo()
-                found, first = np.unique(near.col, return_index=True)
-                fresh = distance[found] < 0
-                found, first = found[fresh], first[fresh]
-                distance[found], before[found] = step, part[near.row[first]]
-                ahead.append(found)
-            frontier = np.sort(np.concatenate(ahead))
-        return distance, before
 
     def hops_of(self, node: int) -> np.ndarray | None:
         return self._aligned(self._store.rows([node], range(self._hops + 1)))

@@ -22,9 +22,9 @@ from hoplite.errors import ConfigError, HopliteError
 from hoplite.explain import Explainer
 from hoplite.explain.cells import Cell, CellValue, find_cells
 from hoplite.explain.changes import own_features, own_slopes
+from hoplite.explain.exact import label_text
 from hoplite.explain.summary import Changes, Summary
 from hoplite.graph import Graph
-from hoplite.labels import kind_of
 from hoplite.models.alignment import aligned_columns, aligned_graph, in_columns
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
@@ -101,7 +101,6 @@ class Answers:
         self._logits = np.concatenate(parts)
         self._every_prediction = self._task.columns(self._logits, model.class_names)["predicted"]
         self._data = data
-        self._label_kind = kind_of(data.labels)
         self._explainer: Explainer | None = None
         self._no_explanation = None
         try:
@@ -161,7 +160,7 @@ class Answers:
         return NodeAnswer(
             id=self._ids[v],
             index=v,
-            label=self._label(v),
+            label=label_text(self._data, v),
             prediction=self._prediction(self._logits[v]),
             features=self._own(v),
             neighbours=self._neighbours(v),
@@ -278,17 +277,14 @@ class Answers:
         known = self._data.adjacency_rows is not None
         told = [
             Neighbour(
-                self._ids[u], float(weight) if known else None, self._label(u), self._predicted(u)
+                self._ids[u],
+                float(weight) if known else None,
+                label_text(self._data, u),
+                self._predicted(u),
             )
             for u, weight in zip(near[order].tolist(), weights[order], strict=True)
         ]
         return Neighbours(told, len(near))
-
-    def _label(self, v: int) -> str | None:
-        kind, data = self._label_kind, self._data
-        if not kind.known(data.labels[v : v + 1])[0]:
-            return None
-        return str(kind.text(data.labels[v], data.class_names))
 
     def _predicted(self, v: int) -> str | float:
         return self._told(self._every_prediction[v])

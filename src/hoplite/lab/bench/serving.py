@@ -6,23 +6,24 @@ on the same cores. In a round all requests are sent together, so the last one wa
 
 from __future__ import annotations
 
-import asyncio
 import json
 import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from typing import Any
+from threading import Barrier, local
+from urllib.parse import urlsplit
 
 import numpy as np
 
 from hoplite.errors import HopliteError, HopliteWarning
 from hoplite.lab.bench.measure import Context, Figure, Goal, Outcome
-from hoplite.peers import find
 from hoplite.training import train
 
 
@@ -42,9 +43,6 @@ FULL = ServeSize(50, 60, 200)
 
 def run(context: Context, size: ServeSize) -> Outcome:
     """All kinds of requests mixed as the page sends them, and explanations alone."""
-    client = find("httpx")
-    if client is None:
-        return Outcome([], ["not run: it needs httpx; run `pip install httpx`."])
     graph = context.load("cora")
     context.report("training", 0.0)
     with warnings.catch_warnings():
@@ -54,9 +52,9 @@ def run(context: Context, size: ServeSize) -> Outcome:
     context.report("starting", 0.2)
     with served(context.folder / "serve-model") as address:
         context.report("requests", 0.4)
-        mixed = asyncio.run(_rounds(client, address, graph.num_nodes, size, MIXED))
+        mixed = _rounds(address, graph.num_nodes, size, MIXED)
         context.report("explanations", 0.7)
-        alone = asyncio.run(_rounds(client, address, graph.num_nodes, size, MIXED[:1]))
+        alone = _rounds(address, graph.num_nodes, size, MIXED[:1])
     goal = None if size.ms is None else Goal.at_most(size.ms, "ms")
     figures, lost = [], 0
     for what, (seconds, missing) in (("mixed", mixed), ("explanations", alone)):
@@ -69,48 +67,58 @@ def run(context: Context, size: ServeSize) -> Outcome:
     total = 2 * size.at_once * size.rounds
     none = Goal.at_most(0, "") if goal is not None else None
     figures.append(Figure(f"lost, of {total:,}", float(lost), "", goal=none, rounds=size.rounds))
-    return Outcome(figures, ["the client is httpx in one thread, on the same cores."])
+    return Outcome(
+        figures, ["the client is http.client, a thread a connection, on the same cores."]
+    )
 
 
-def _explanation(client: Any, node: str) -> Any:
-    return client.get("/api/explanation", params={"id": node})
+def _explanation(node: str) -> tuple[str, str, str | None]:
+    return "GET", f"/api/explanation?id={node}", None
 
 
-def _node(client: Any, node: str) -> Any:
-    return client.get("/api/node", params={"id": node})
+def _node(node: str) -> tuple[str, str, str | None]:
+    return "GET", f"/api/node?id={node}", None
 
 
-def _change(client: Any, node: str) -> Any:
-    return client.post("/api/change", json={"id": node, "features": {"feature 7": 0.5}})
+def _change(node: str) -> tuple[str, str, str | None]:
+    return "POST", "/api/change", json.dumps({"id": node, "features": {"feature 7": 0.5}})
 
 
-def _nodes(client: Any, node: str) -> Any:
-    return client.get("/api/nodes", params={"prefix": node[:2]})
+def _nodes(node: str) -> tuple[str, str, str | None]:
+    return "GET", f"/api/nodes?prefix={node[:2]}", None
 
 
 MIXED = (_explanation, _node, _change, _nodes)
+Kind = Callable[[str], tuple[str, str, str | None]]
 
 
-async def _rounds(
-    library: Any, address: str, nodes: int, size: ServeSize, kinds: tuple[Any, ...]
+def _rounds(
+    address: str, nodes: int, size: ServeSize, kinds: tuple[Kind, ...]
 ) -> tuple[list[float], int]:
     """The seconds of every request that was answered, and how many were not."""
     rng, seconds, lost = np.random.default_rng(0), [], 0
-    limits = library.Limits(max_connections=size.at_once)
-    async with library.AsyncClient(base_url=address, limits=limits, timeout=60) as client:
+    host, own = urlsplit(address).netloc, local()
+    together = Barrier(size.at_once)  # also makes every thread take one request of a round
 
-        async def timed(kind: Any, node: int) -> float | None:
-            started = time.perf_counter()
-            try:
-                answer = await kind(client, str(node))
-            except library.HTTPError:
-                return None
-            return time.perf_counter() - started if answer.status_code == 200 else None
+    def timed(kind: Kind, node: str) -> float | None:
+        if not hasattr(own, "connection"):
+            own.connection = HTTPConnection(host, timeout=60)
+        together.wait()
+        started = time.perf_counter()
+        try:
+            own.connection.request(*kind(node), headers={"Content-Type": "application/json"})
+            answer = own.connection.getresponse()
+            answer.read()
+        except (OSError, HTTPException):
+            own.connection.close()
+            return None
+        return time.perf_counter() - started if answer.status == 200 else None
 
+    with ThreadPoolExecutor(size.at_once) as pool:
         for number in range(size.rounds + 1):  # the first one opens the connections
-            chosen = rng.integers(0, nodes, size.at_once)
-            asked = [timed(kinds[i % len(kinds)], int(node)) for i, node in enumerate(chosen)]
-            found = [one for one in await asyncio.gather(*asked) if one is not None]
+            chosen = map(str, rng.integers(0, nodes, size.at_once).tolist())
+            asked = [kinds[i % len(kinds)] for i in range(size.at_once)]
+            found = [one for one in pool.map(timed, asked, chosen) if one is not None]
             if number:
                 seconds += found
                 lost += size.at_once - len(found)

@@ -1,0 +1,37 @@
+"""How far nodes are, and the ways there, against SciPy's shortest paths."""
+
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from scipy.sparse.csgraph import dijkstra
+from tests.untidy import SEEDS, UNTRAINED
+from tests.untidy import graphs as untidy_graphs
+
+from hoplite import ModelConfig
+from hoplite.explain.around import nearest
+from hoplite.explain.rows import GraphRows
+
+
+@pytest.mark.filterwarnings(UNTRAINED)
+@settings(max_examples=40, deadline=None)
+@given(untidy_graphs(), SEEDS)
+def test_distances_and_ways(graph, seed):
+    rng = np.random.default_rng(seed)
+    rows = GraphRows(graph, ModelConfig("sgc", 2))
+    node, steps = int(rng.integers(graph.num_nodes)), int(rng.integers(0, 6))
+    true = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=steps)
+    true = np.where(np.isfinite(true), true, -1)
+    with patch("hoplite.explain.around.MOST_FRONTIER", int(rng.integers(1, 9))):
+        distance, before = nearest(rows, node, steps)
+        np.testing.assert_array_equal(distance, true)
+        assert before[node] == -1
+        for u in np.flatnonzero(distance > 0):
+            assert distance[before[u]] == distance[u] - 1
+            assert graph.adjacency[int(before[u]), int(u)] != 0
+        wanted = rng.choice(graph.num_nodes, 4, replace=False)
+        early, _ = nearest(rows, node, steps, wanted)
+        np.testing.assert_array_equal(early[wanted], distance[wanted])
+        none, _ = nearest(rows, node, steps, [])
+        assert np.flatnonzero(none >= 0).tolist() == [node]
