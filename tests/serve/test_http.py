@@ -26,6 +26,7 @@ from hoplite.lab.bench.measure import Context
 from hoplite.serve.app import make_app
 from hoplite.serve.guard import HEADERS
 from hoplite.serve.schema import ChangeAnswer, FoundFeatures, FoundNodes, ModelAnswer, NodeAnswer
+from hoplite.serve.server import listen
 from hoplite.serve.work import Overloaded, Work
 
 CHANGE = {"age": 55.5, "town": "Bonn"}
@@ -44,6 +45,26 @@ ANSWERS = {
 def client(address):
     with httpx.Client(base_url=address, timeout=60) as made:
         yield made
+
+
+def test_a_body_does_not_wait_for_the_headers_to_be_confirmed():
+    """Nagle's algorithm, which asyncio turns off only for sockets that name their protocol."""
+
+    async def sent_at_once():
+        found = asyncio.get_running_loop().create_future()
+
+        def accepted(reader, writer):
+            own = writer.get_extra_info("socket")
+            found.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        bound = listen("127.0.0.1", 0)
+        async with await asyncio.start_server(accepted, sock=bound):
+            _, writer = await asyncio.open_connection(*bound.getsockname())
+            assert await asyncio.wait_for(found, 10)
+            writer.close()
+
+    asyncio.run(sent_at_once())
 
 
 def test_fifty_requests_at_once_are_all_answered_as_the_library_does(
@@ -380,5 +401,5 @@ def test_the_benchmark_counts_what_is_lost(tmp_path, monkeypatch):
     assert apart(benchmark.run, context, benchmark.ServeSize(8, 1, 2)).figures[-1].ours == 16
 
 
-def wrong_request(client, node):
-    return client.get("/api/nothing")
+def wrong_request(node):
+    return "GET", f"/api/explanation?node={node}", None

@@ -13,11 +13,11 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
-from threading import Barrier, local
+from threading import Barrier
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -97,28 +97,30 @@ def _rounds(
 ) -> tuple[list[float], int]:
     """The seconds of every request that was answered, and how many were not."""
     rng, seconds, lost = np.random.default_rng(0), [], 0
-    host, own = urlsplit(address).netloc, local()
-    together = Barrier(size.at_once)  # also makes every thread take one request of a round
+    host = urlsplit(address).netloc
+    together = Barrier(size.at_once)
 
-    def timed(kind: Kind, node: str) -> float | None:
-        if not hasattr(own, "connection"):
-            own.connection = HTTPConnection(host, timeout=60)
+    def timed(connection: HTTPConnection, kind: Kind, node: str) -> float | None:
         together.wait()
         started = time.perf_counter()
         try:
-            own.connection.request(*kind(node), headers={"Content-Type": "application/json"})
-            answer = own.connection.getresponse()
+            connection.request(*kind(node), headers={"Content-Type": "application/json"})
+            answer = connection.getresponse()
             answer.read()
         except (OSError, HTTPException):
-            own.connection.close()
+            connection.close()
             return None
         return time.perf_counter() - started if answer.status == 200 else None
 
-    with ThreadPoolExecutor(size.at_once) as pool:
+    with ExitStack() as opened:
+        pool = opened.enter_context(ThreadPoolExecutor(size.at_once))
+        made = [HTTPConnection(host, timeout=60) for _ in range(size.at_once)]
+        for connection in made:
+            opened.callback(connection.close)
+        asked = [kinds[i % len(kinds)] for i in range(size.at_once)]
         for number in range(size.rounds + 1):  # the first one opens the connections
             chosen = map(str, rng.integers(0, nodes, size.at_once).tolist())
-            asked = [kinds[i % len(kinds)] for i in range(size.at_once)]
-            found = [one for one in pool.map(timed, asked, chosen) if one is not None]
+            found = [one for one in pool.map(timed, made, asked, chosen) if one is not None]
             if number:
                 seconds += found
                 lost += size.at_once - len(found)
