@@ -1,4 +1,4 @@
-"""Pages whose code is executed by the build, with what it prints shown below it.
+"""Pages whose code is executed by the build, with what it prints and draws shown below it.
 
 The blocks of a page run one after another in one process and one temporary folder; a block that
 fails is a warning, and so ends a strict build.
@@ -19,7 +19,7 @@ from sphinx.application import Sphinx
 from sphinx.util import logging
 
 RUNNER = Path(__file__).parent / "run_blocks.py"
-PAGES = ("tutorials/*",)
+PAGES = ("tutorials/*", "plots")
 LANGUAGES = ("python", "bash")
 TIMEOUT = 600
 LOGGER = logging.getLogger(__name__)
@@ -29,8 +29,11 @@ def is_executed(name: str) -> bool:
     return any(fnmatch(name, pattern) for pattern in PAGES)
 
 
-def run(blocks: list[tuple[str, str]]) -> list[str]:
-    """What each block prints. RuntimeError with the traceback if one fails."""
+def run(blocks: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """What each block prints, and the HTML of the figure that it ends with.
+
+    RuntimeError with the traceback if one fails.
+    """
     environment = os.environ | {"COLUMNS": "86", "PYTHONWARNINGS": "ignore", "NO_COLOR": "1"}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, str(RUNNER)]
@@ -53,15 +56,17 @@ def execute(app: Sphinx, doctree: nodes.document) -> None:
         return
     blocks = [n for n in doctree.findall(nodes.literal_block) if n.get("language") in LANGUAGES]
     try:
-        printed = run([(block["language"], block.astext()) for block in blocks])
+        shown = run([(block["language"], block.astext()) for block in blocks])
     except RuntimeError as error:
         LOGGER.warning("a code block failed: %s", error, location=app.env.docname)
         return
-    for block, text in zip(blocks, printed, strict=True):
+    for block, (text, figure) in zip(blocks, shown, strict=True):
+        made: list[nodes.Node] = [nodes.raw("", figure, format="html")] if figure else []
         if text.strip():
             output = nodes.literal_block(text, text, language="none")
-            box = nodes.container("", output, classes=["output"])
-            block.parent.insert(block.parent.index(block) + 1, box)
+            made.insert(0, nodes.container("", output, classes=["output"]))
+        place = block.parent.index(block) + 1
+        block.parent.insert(place, made)
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

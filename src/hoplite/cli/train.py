@@ -256,19 +256,15 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
         ]
         for run in summary["runs"]
     ]
-    means = [
-        {what: summary[f"{part}_{score.name}_{what}"] for what in ("mean", "std")}
-        for part in ("val", "test")
-    ]
-    unknown = {"mean": None, "std": None}
-    means += [summary["metrics"]["test"].get(name, unknown) for name in beside]
-    rows.append(
-        [
-            "mean ± std",
-            *[_spread(found, score.shown, 2) for found in means],
-            f"of {summary['epochs_mean']:.0f}",
+    if len(rows) > 1:  # one run has no spread
+        means = [
+            {what: summary[f"{part}_{score.name}_{what}"] for what in ("mean", "std")}
+            for part in ("val", "test")
         ]
-    )
+        unknown = {"mean": None, "std": None}
+        means += [summary["metrics"]["test"].get(name, unknown) for name in beside]
+        shown = [_spread(found, score.shown, len(rows)) for found in means]
+        rows.append(["mean ± std", *shown, f"of {summary['epochs_mean']:.0f}"])
     what = "" if task.exclusive else f", {task.labels.task}"
     title = f"{summary['dataset']}: {config.model}, {config.size()}{what}"
     shown = [f"{title_of(name)} %" for name in beside]
