@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import runpy
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,30 +17,29 @@ from scipy.special import eval_chebyt, eval_jacobi, eval_legendre
 from hoplite import Graph, HopliteWarning, Split, load
 from hoplite.models import MODELS
 
-BROWSERS = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
+BROWSERS = Path(__file__).parent.parent / "docs" / "_ext" / "browsers.py"
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Chromium, once in a process: Playwright can be started only once in its main thread."""
-    playwright = pytest.importorskip("playwright.sync_api")
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+def chromium_options() -> dict[str, Any]:
+    """How Playwright starts the Chromium that is installed."""
+    path = runpy.run_path(str(BROWSERS))["find_browser"]()
     if path is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("no Chromium was found; `make browser` installs one.")
-        pytest.skip("no Chromium was found; `make browser` installs one.")
+        message = "no Chromium was found; `make browser` installs one."
+        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(message)
     quiet = ["--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     # pages are read once: code is neither optimised nor compiled again to know its lines
     quiet.append("--js-flags=--no-opt --no-maglev --no-enable-lazy-source-positions")
-    options = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    return {"executable_path": path, "args": [*root, *quiet]}
+
+
+@pytest.fixture(scope="session")
+def browser(chromium_options):
+    """Chromium, once in a process: Playwright can be started only once in its main thread."""
+    playwright = pytest.importorskip("playwright.sync_api")
     with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(executable_path=path, args=[*options, *quiet])
+        chromium = driver.chromium.launch(**chromium_options)
         yield chromium
         chromium.close()
 

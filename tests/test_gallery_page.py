@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
-BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 HOSTILE = "</script><script>document.title = 'x'</script>\"'&amp;"
 EXAMPLE = f'''"""
 A figure

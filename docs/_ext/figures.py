@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import html
 import logging
-import shutil
 import subprocess
 import tempfile
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 import plotly.io as pio
+from browsers import find_browser
 from plotly.io.base_renderers import MimetypeRenderer
 from plotly.offline import get_plotlyjs
 from sphinx.application import Sphinx
@@ -24,13 +24,6 @@ from sphinx.application import Sphinx
 NAME = "gallery"
 MARK = "plotly-figure"  # the class of the place of a figure
 SCRIPT = "plotly.min.js"
-BROWSERS = (
-    "chromium-headless-shell",
-    "chromium",
-    "chromium-browser",
-    "google-chrome",
-    "google-chrome-stable",
-)
 SIZE = (480, 336)  # of a thumbnail, before it is made small: as broad as sphinx-gallery's
 INK, GRID = "#787878", "rgba(128,128,128,0.2)"  # read on white and on black
 
@@ -74,7 +67,7 @@ def template() -> go.layout.Template:
 def thumbnail(block: Any, variables: dict[str, Any], conf: dict[str, Any]) -> str:
     """A scraper of sphinx-gallery: the first figure of an example as a picture, and no text."""
     shown, paths = variables["example_globals"].get("___"), variables["image_path_iterator"]
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    browser = find_browser()
     if isinstance(shown, go.Figure) and len(paths) == 0 and browser is not None:
         draw(shown, Path(next(paths)), browser)
     return ""

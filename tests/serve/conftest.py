@@ -6,7 +6,6 @@ import contextlib
 import csv
 import json
 import os
-import shutil
 import signal
 import time
 import warnings
@@ -158,21 +157,12 @@ def apart(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 @pytest.fixture(scope="session")
-def browser():
+def browser(chromium_options):
     """Chromium in a thread: what it is asked is a function of it."""
     playwright = pytest.importorskip("playwright.sync_api")
-    names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
-    path = next(filter(None, map(shutil.which, names)), None)
-    if path is None:
-        message = "no Chromium was found; `make browser` installs one."
-        (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(message)
-    root = hasattr(os, "geteuid") and os.geteuid() == 0
-    options = ["--disable-gpu", *(["--no-sandbox"] if root else [])]
     with ThreadPoolExecutor(1) as pool:
         driver = pool.submit(lambda: playwright.sync_playwright().start()).result()
-        chromium = pool.submit(
-            lambda: driver.chromium.launch(executable_path=path, args=options)
-        ).result()
+        chromium = pool.submit(lambda: driver.chromium.launch(**chromium_options)).result()
         yield lambda function: pool.submit(function, chromium).result()
         pool.submit(chromium.close).result()
         pool.submit(driver.stop).result()
