@@ -21,9 +21,9 @@ from hoplite.cli.console import (
 )
 from hoplite.cli.defaults import python_default
 from hoplite.cli.outputs import OverwriteOption, check_page, mark, seal
-from hoplite.cli.settings import OwnClassOption, table_options, with_tables
+from hoplite.cli.saved import STORE_MEMORY, ModelArgument, OwnClassOption, load_model
+from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import HopliteError
-from hoplite.models import find_model
 
 if TYPE_CHECKING:  # they need torch, which takes a second to import
     from hoplite import NodeData, TrainedModel
@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # they need torch, which takes a second to import
 
 @with_tables(reading=True)
 def explain(
-    model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
+    model_dir: ModelArgument,
     dataset: DatasetArgument,
     node: Annotated[
         list[str],
@@ -67,10 +67,7 @@ def explain(
     overwrite: OverwriteOption = False,
     memory: Annotated[
         str,
-        typer.Option(
-            help="For a store: peak memory of the process, such as 700MB."
-            + python_default("explain", "memory")
-        ),
+        typer.Option(help=STORE_MEMORY + python_default("explain", "memory")),
     ] = "4GB",
     split_seed: SplitSeedOption = 0,
     own_class: OwnClassOption = None,
@@ -89,14 +86,12 @@ def explain(
         from hoplite.lab.report import check_libraries
 
         check_libraries()
-    from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
+    from hoplite import open_data  # only now: importing torch takes a second
     from hoplite.explain import Explainer
     from hoplite.explain.exact import class_index
     from hoplite.explain.text import terminal_explanation
 
-    if own_class is not None:
-        find_model(own_class)
-    model = TrainedModel.load(model_dir)
+    model = load_model(model_dir, own_class)
     for option, value in (("--class", class_), ("--against", against)):
         if value is not None:
             class_index(option, model.class_names, value)

@@ -20,10 +20,10 @@ from hoplite.cli.console import (
     steps_bar,
 )
 from hoplite.cli.outputs import check_new
-from hoplite.cli.settings import OwnClassOption, table_options, with_tables
+from hoplite.cli.saved import ModelArgument, OwnClassOption, StoreMemoryOption, load_model
+from hoplite.cli.settings import table_options, with_tables
 from hoplite.config import check_number
 from hoplite.errors import ConfigError
-from hoplite.models import find_model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @with_tables(reading=True)
 def predict(
-    model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
+    model_dir: ModelArgument,
     dataset: DatasetArgument,
     out: Annotated[Path, typer.Option(help="The table to write: FILE.parquet or FILE.csv.")],
     proba: Annotated[
@@ -52,10 +52,7 @@ def predict(
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace the file --out if it is there.")
     ] = False,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="For a store: peak memory of the process, such as 700MB."),
-    ] = None,
+    memory: StoreMemoryOption = None,
     split_seed: SplitSeedOption = 0,
     own_class: OwnClassOption = None,
     add: Annotated[
@@ -89,13 +86,11 @@ def predict(
     elif by_class:
         raise ConfigError("--by-class is given without --sets; say what to cover: --sets 0.9.")
     check_new(out, overwrite=overwrite)
-    from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
+    from hoplite import open_data  # only now: importing torch takes a second
     from hoplite.predictions import predictions, write_batches
     from hoplite.store.opening import open_extended
 
-    if own_class is not None:
-        find_model(own_class)
-    model = TrainedModel.load(model_dir)
+    model = load_model(model_dir, own_class)
     given = table_options(tables)
     if add is None:
         data, named = open_data(dataset, seed=split_seed, prepare=model, **given), None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,13 +15,13 @@ from hoplite.cli.console import (
     print_note,
     steps_bar,
 )
-from hoplite.cli.settings import OwnClassOption, table_options, with_tables
-from hoplite.models import find_model
+from hoplite.cli.saved import ModelArgument, OwnClassOption, StoreMemoryOption, load_model
+from hoplite.cli.settings import table_options, with_tables
 
 
 @with_tables(reading=True)
 def serve(
-    model_dir: Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")],
+    model_dir: ModelArgument,
     dataset: DatasetArgument,
     host: Annotated[
         str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in, unasked.")
@@ -33,10 +32,7 @@ def serve(
     open_: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = False,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="For a store: peak memory of the process, such as 700MB."),
-    ] = None,
+    memory: StoreMemoryOption = None,
     split_seed: SplitSeedOption = 0,
     own_class: OwnClassOption = None,
     json: JsonOption = False,
@@ -52,18 +48,16 @@ def serve(
     from hoplite.serve import check_libraries
 
     check_libraries()
-    from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
+    from hoplite import open_data  # only now: importing torch takes a second
     from hoplite.propagation.backend import set_num_threads
     from hoplite.serve.answers import Answers
     from hoplite.serve.app import make_app
     from hoplite.serve.guard import is_loopback
     from hoplite.serve.server import address, listen, run
 
-    if own_class is not None:
-        find_model(own_class)
     bound = listen(host, port)  # first, as all else takes longer
     with bound:
-        model = TrainedModel.load(model_dir)
+        model = load_model(model_dir, own_class)
         data = open_data(dataset, seed=split_seed, prepare=model, **table_options(tables))
         with steps_bar(f"prepare {data.name}") as report:
             answers = Answers(model, data, memory=memory, progress=report)

@@ -37,14 +37,6 @@ ModelOption = Annotated[
         autocompletion=offered([*MODELS, *STRATEGIES]),
     ),
 ]
-OwnClassOption = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        metavar="PACKAGE.MODULE:CLASS",
-        help="The class of a model of your own, if no installed package names it.",
-    ),
-]
 Command = TypeVar("Command", bound=Callable[..., None])
 _commands: list[tuple[Callable[..., None], bool]] = []
 
