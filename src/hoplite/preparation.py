@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, check_choice
+from hoplite.errors import ConfigError, check_choice, some_of
 from hoplite.labels import AUTO, TASK_WORDS, check_task
 
 SCALES = ("standard", "robust", "log", "none")
@@ -53,6 +53,9 @@ class TableOptions:
 
     label: str = _option("label", "Column of the labels.", reading=True)
     id: str = _option("id", "Column of the ids.", reading=True)
+    source: str = _option("source", "Column of edges: the id of one end.", reading=True)
+    target: str = _option("target", "Column of edges: the id of the other end.", reading=True)
+    weight: str = _option("weight", "Column of edges: their weights.", reading=True)
     task: str = _option(
         AUTO,
         "What the labels are: classification, regression or multilabel.",
@@ -94,6 +97,11 @@ class TableOptions:
         check_choice("scale", self.scale, SCALES)
         check_choice("gaps", self.gaps, (FILL, REFUSE))
         check_choice("unknown_nodes", self.unknown_nodes, UNKNOWN_NODES)
+        if len({*self.ends, self.weight}) < 3:
+            raise ConfigError(
+                f"source, target and weight are {self.source!r}, {self.target!r} and "
+                f"{self.weight!r}; give each a column of its own."
+            )
         if not isinstance(self.directed, bool):
             raise ConfigError(f"directed is {self.directed!r}; give True or False.")
         if not isinstance(self.type, str):
@@ -108,6 +116,19 @@ class TableOptions:
             not isinstance(self.categories, int) or self.categories < 2
         ):
             raise ConfigError(f"categories is {self.categories!r}; give a whole number from 2 on.")
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The columns of the two ends of edges."""
+        return self.source, self.target
+
+    @property
+    def edge_columns(self) -> dict[str, str]:
+        """The columns that an edge table must have, and the option that names each."""
+        named = {self.source: "source", self.target: "target"}
+        if self.weight != type(self).weight:  # without a name it need not be there
+            named[self.weight] = "weight"
+        return named | ({self.type: "type"} if self.type else {})
 
     def without(self, columns: Sequence[str]) -> TableOptions:
         """The same, with columns that are no features either."""
@@ -270,11 +291,13 @@ class Preparation:
     """The options by which tables are read and, once it is fitted, what each column becomes.
 
     ``transformer`` is the kind of the user's own that made the features instead; it is not kept.
+    ``unused`` are the columns of the edge table that nothing was made of.
     """
 
     options: TableOptions = TableOptions()
     columns: tuple[PreparedColumn, ...] | None = None
     transformer: str = ""
+    unused: tuple[str, ...] = ()
 
     @property
     def fitted(self) -> tuple[PreparedColumn, ...]:
@@ -308,7 +331,7 @@ class Preparation:
         '1 number scaled (standard), gaps in 1 column filled'
         """
         if self.transformer:
-            return f"by {self.transformer}, your own"
+            return f"by {self.transformer}, your own{self._left()}"
         texts = [column for column in self.fitted if column.kind == TEXT]
         numbers = len(self.fitted) - len(texts)
         scaled = sum(bool(column.centre) for column in self.fitted)
@@ -319,7 +342,14 @@ class Preparation:
             f"gaps in {_count(filled, 'column')} filled": filled,
             f"{_count(len(texts), 'text')} one-hot": len(texts),
         }
-        return ", ".join(text for text, count in shown.items() if count)
+        return (", ".join(text for text, count in shown.items() if count) + self._left()).strip(
+            "; "
+        )
+
+    def _left(self) -> str:
+        return (
+            f"; columns of edges that are not used: {some_of(self.unused)}" if self.unused else ""
+        )
 
 
 def _count(count: int, what: str) -> str:
@@ -344,7 +374,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     """The preparation that a user's ``prepare`` and ``options`` of tables mean.
 
     ``prepare`` is None, a Preparation, or what has one: a trained model, a graph, a store. If it is
-    given, only ``label``, ``id`` and ``unknown_nodes`` may be given besides, for other tables.
+    given, only what does not change X (``label``, ``id``, ``source``, ...) may be given besides.
     """
     given = {name: value for name, value in options.items() if value is not None}
     unknown: Sequence[str] = sorted(set(given) - set(TableOptions.names()))

@@ -115,7 +115,7 @@ def test_complaints(
     if words[0] == "propagate":
         words = [*words, "--out", "nothing"]
     if words[-1] == "fruad" and "--id" not in words:
-        said = "no column 'id'"
+        said = "no columns 'id' and 'fruad'"
     assert said in ran(*words, code=code, cwd=bank[0])
 
 

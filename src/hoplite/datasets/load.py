@@ -47,6 +47,7 @@ class DatasetInfo:
 
 def load(
     source: str | Path,
+    /,
     *,
     seed: int = 0,
     split: int | None = None,

@@ -99,7 +99,8 @@ class FeatureColumns:
             self._warn_about_scales(measured)
             fitted = tuple(self._prepared.values())
             left = [name for name in columns if name not in self._made]
-            self.preparation = Preparation(prepare.options.without(left), fitted)
+            kept = prepare.options.without(left)
+            self.preparation = dataclasses.replace(prepare, options=kept, columns=fitted)
         else:
             self.preparation, self._prepared = prepare, {one.name: one for one in prepare.columns}
             self._made = self._known(reader, columns)
