@@ -521,7 +521,8 @@ class Graph(Displayed):
             names = some_of(self.class_names[c] for c in missing)
             warnings.warn(
                 f"{missing.size} of {self.num_classes} classes have no training node ({names}); "
-                "they can never be predicted well.",
+                "they can never be predicted well: label some of their nodes for training, or "
+                "leave these labels out.",
                 HopliteWarning,
                 stacklevel=4,
             )

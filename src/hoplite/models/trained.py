@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from hoplite.convert import converted
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError, some_of
 from hoplite.graph import Graph, Split
 from hoplite.labels import distinct
 from hoplite.models import Model, ModelConfig, Weights, build_model, pictures
@@ -38,6 +38,7 @@ from hoplite.preparation import Preparation
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.relations import part_names, propagation_for
 from hoplite.tasks import USUAL, Conformal, Task, find_task
+from hoplite.tasks.conformal import nodes_needed
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -281,7 +282,18 @@ class TrainedModel:
                     "by_class is True, but the model keeps no scores of each class: it predicts "
                     "numbers, or is of an earlier version; leave it out, or train it again."
                 )
+            few = {
+                name: 0 if one is None else one.nodes
+                for name, one in zip(self.class_names, kept.classes, strict=True)
+                if one is None or one.too_few(coverage)
+            }
+            if few:
+                shown = some_of(f"{name}: {count:,}" for name, count in few.items())
+                self._warn_of_few(coverage, f"of a class ({shown})", "holds these classes")
             return kept.quantiles(coverage)
+        if kept.too_few(coverage):
+            what = "holds all classes" if self.task.has_classes else "is without bounds"
+            self._warn_of_few(coverage, f"and there are {kept.nodes:,}", what)
         worst = kept.least_covered(coverage)
         if worst is not None:
             place, share, nodes = worst
@@ -293,6 +305,14 @@ class TrainedModel:
                 stacklevel=2,
             )
         return kept.quantile(coverage)
+
+    def _warn_of_few(self, coverage: float, nodes: str, what: str) -> None:
+        warnings.warn(
+            f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
+            f"nodes {nodes}, so every set {what}; train with more of them, or ask for less.",
+            HopliteWarning,
+            stacklevel=4,
+        )
 
     def plot_filter(self, graph: Graph | None = None) -> Figure:
         """The frequency response of the learned filter over the spectrum, and its coefficients.

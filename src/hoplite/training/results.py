@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural
-from hoplite.labels import AUTO
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
+from hoplite.labels import AUTO, kind_of
 from hoplite.models import ModelConfig, build_model, find_model, split_options
 from hoplite.models.pictures import WORDS, check_exclusive, confusion_figure, reliability_figure
 from hoplite.models.trained import TrainedModel, split_facts
@@ -146,6 +146,21 @@ class TrainingResult(Displayed):
             told.get("classes", {}),
             told.get("confusion"),
             best.reliability,
+        )
+
+    def unvalidated(self) -> str | None:
+        """A sentence if there are validation nodes, but none of some class that was trained on."""
+        data, kind = self.graph, kind_of(self.graph.labels)
+        if not data.split.val.size:
+            return None
+        held = [kind.held(data.labels[nodes]) for nodes in (data.split.train, data.split.val)]
+        names = [data.class_names[c] for c in np.setdiff1d(*held)]
+        if not names:
+            return None
+        return (
+            f"no validation node is of class {some_of(map(repr, names))}, so what is chosen there "
+            "(the epoch, a threshold, prediction sets) does not know it; label more of its nodes, "
+            "or say in a column 'split' which of them validate."
         )
 
     def shortfall(self) -> str | None:
@@ -305,6 +320,7 @@ class TrainingResult(Displayed):
             "baseline": {
                 part: found.as_dict() for part in SCORED if (found := self.baseline(part))
             },
+            "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
             "ms_per_epoch": self.ms_per_epoch,
