@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, check_choice, some_of
+from hoplite.errors import ConfigError, check_choice, nearest_hint, some_of
 from hoplite.labels import AUTO, TASK_WORDS, check_task
 
 SCALES = ("standard", "robust", "log", "none")
@@ -142,6 +142,23 @@ class TableOptions:
         """Those of ``options`` that mean nothing to sources without named columns."""
         general = {one.name for one in dataclasses.fields(cls) if one.metadata["general"]}
         return {name: value for name, value in options.items() if name not in general}
+
+    @classmethod
+    def check_names(cls, options: Iterable[str], others: Iterable[str] = ()) -> None:
+        """ConfigError if one of ``options`` is none; ``others`` can be meant as well.
+
+        >>> TableOptions.check_names(["labels"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        hoplite.errors.ConfigError: 'labels' is no option of tables; ... Did you mean 'label'?
+        """
+        names = cls.names()
+        for name in options:
+            if name not in names:
+                raise ConfigError(
+                    f"{name!r} is no option of tables; there are {', '.join(names)}."
+                    f"{nearest_hint(name, [*names, *others])}"
+                )
 
     @classmethod
     def names(cls, *, reading: bool = False) -> list[str]:
@@ -377,11 +394,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     given, only what does not change X (``label``, ``id``, ``source``, ...) may be given besides.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    unknown: Sequence[str] = sorted(set(given) - set(TableOptions.names()))
-    if unknown:
-        raise ConfigError(
-            f"{unknown[0]!r} is no option of tables; there are {', '.join(TableOptions.names())}."
-        )
+    TableOptions.check_names(given)
     if prepare is None:
         return Preparation(TableOptions(**given))
     found = prepare if isinstance(prepare, Preparation) else getattr(prepare, "preparation", 0)
