@@ -91,7 +91,7 @@ def test_slips_are_counted_as_by_the_whole_table() -> None:
 def test_arguments_are_suggested_as_well(tmp_path: Path) -> None:
     own = inspect.signature(hoplite.train).parameters
     assert {*ARGUMENTS} == {name for name, one in own.items() if one.kind is one.KEYWORD_ONLY}
-    with pytest.raises(ConfigError, match="'progres' is not an option .* mean 'progress'"):
+    with pytest.raises(ConfigError, match=r"'progres' is not an option .* mean 'progress'"):
         hoplite.train("cora", "lgc", progres=True)
     for dataset in ("cora", tmp_path):
         with pytest.raises(
