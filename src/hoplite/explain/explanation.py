@@ -71,7 +71,8 @@ def explain(
         An sgc, egc, lgc or hlgc.
     data : Graph or HopStore, or the name or path of one
         What to predict on, which must fit the model as for a prediction.
-    node : its id if the data has node ids, otherwise its index
+    node : its id, one of ``data.node_ids``; its index only if the data has no ids
+        Of an index i the id is ``data.node_ids[i]``.
     class_ : name or index of a class; the predicted one if None
     against : name or index of a second class; the strongest other one if None
         What is explained is ``logit(class_) - logit(against)``: why the one, not the other. A
@@ -112,7 +113,7 @@ class Explainer:
     def explain(
         self, node: Any, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
-        """The explanation of one node, as from :func:`explain`."""
+        """The explanation of one node, by its id, as from :func:`explain`."""
         self._exact.require_one_class()
         index = node_index(self._exact.data, node)
         return self.explain_at(index, class_, against=against, alone=alone)
