@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, check_choice, nearest_hint, some_of
+from hoplite.errors import ConfigError, check_choice, nearest_hint, plural, some_of
 from hoplite.labels import AUTO, TASK_WORDS, check_task
 
 SCALES = ("standard", "robust", "log", "none")
@@ -344,20 +345,21 @@ class Preparation:
         """In one line.
 
         >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
-        >>> Preparation(columns=(age,)).summary()
-        '1 number scaled (standard), gaps in 1 column filled'
+        >>> born = PreparedColumn("born", "date", centre=(7000.0,), scale=(99.0,))
+        >>> Preparation(columns=(age, born)).summary()
+        '1 number and 1 date scaled (standard), gaps in 1 column filled'
         """
         if self.transformer:
             return f"by {self.transformer}, your own{self._left()}"
         texts = [column for column in self.fitted if column.kind == TEXT]
-        numbers = len(self.fitted) - len(texts)
-        scaled = sum(bool(column.centre) for column in self.fitted)
+        scaled = [column for column in self.fitted if column.centre]
+        plain = [column for column in self.fitted if column.kind != TEXT and not column.centre]
         filled = sum(bool(column.fill) for column in self.fitted)
         shown = {
-            f"{_count(scaled, 'number')} scaled ({self.options.scale})": scaled,
-            f"{_count(numbers - scaled, 'number')} as {_are(numbers - scaled)}": numbers - scaled,
-            f"gaps in {_count(filled, 'column')} filled": filled,
-            f"{_count(len(texts), 'text')} one-hot": len(texts),
+            f"{_kinds(scaled)} scaled ({self.options.scale})": len(scaled),
+            f"{_kinds(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
+            f"gaps in {plural(filled, 'column')} filled": filled,
+            f"{plural(len(texts), 'text')} one-hot": len(texts),
         }
         return (", ".join(text for text, count in shown.items() if count) + self._left()).strip(
             "; "
@@ -369,12 +371,11 @@ class Preparation:
         )
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _are(count: int) -> str:
-    return "it is" if count == 1 else "they are"
+def _kinds(columns: Sequence[PreparedColumn]) -> str:
+    """How many there are of each kind: ``2 numbers and 1 date``."""
+    counts = Counter(column.kind for column in columns)
+    *some, last = [plural(counts[kind], kind) for kind in KINDS if counts[kind]] or [""]
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 # What versions before 0.2 did, and still happens to the tables of a model without a preparation.

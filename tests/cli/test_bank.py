@@ -43,7 +43,8 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, di
 def test_the_readme_way_finds_fraud(bank: tuple[Path, np.ndarray, dict[str, Any]]) -> None:
     folder, (fraud, oracle), result = bank
     assert result["prepared"] == (
-        "6 numbers scaled (standard), 1 number as it is, gaps in 4 columns filled, 2 texts one-hot"
+        "4 numbers and 2 dates scaled (standard), 1 number as it is, gaps in 4 columns filled, 2 "
+        "texts one-hot"
     )
     ran("predict", "model", "bank", "--proba", "--out", "fraud.csv", cwd=folder)
     hidden, score = example().scores(folder / "bank", folder / "fraud.csv")
