@@ -174,7 +174,8 @@ class PreparedColumn:
     A number has ``width`` 1, a list as many as it is long; ``centre`` and ``scale`` have as many
     values, none if they are 0 and 1, and ``fill``, in the unit of the cells, none if no cell was
     missing. A text has its ``values``, and ``other`` if it had more of them. ``truth`` is for
-    numbers that stand for true and false.
+    numbers that stand for true and false. ``low`` and ``high``, as many and in the unit of the
+    cells, are the least and the largest that were seen; none in files of earlier versions.
 
     >>> column = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
     >>> column.prepared(np.array([[50.0], [np.nan]])).tolist()
@@ -193,10 +194,12 @@ class PreparedColumn:
     values: tuple[str, ...] = ()
     other: bool = False
     truth: bool = False
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        for name in ("centre", "scale", "fill"):
+        for name in ("centre", "scale", "fill", "low", "high"):
             numbers = getattr(self, name)
             if numbers and len(numbers) != self.width:
                 raise ValueError(f"{len(numbers):,} {name} of {self.width:,} features")

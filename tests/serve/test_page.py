@@ -295,3 +295,35 @@ def test_other_models_and_tasks(browser, tables, tmp_path, kind, label, options)
     with serving(tmp_path / "model", tables, log=log) as (told_, _):
         address = told_["address"].rstrip("/")
         browser(check)
+
+
+def test_what_would_change_it_is_told_as_dates_and_ranges_are(browser, address, model, changed):
+    graph = changed(model, SCRIPT, {})
+    explainer, wanted = hoplite.explain.Explainer(model, graph), {}
+    for node in graph.node_ids:
+        found = explainer.explain(node).changes().found
+        for flip in found:
+            if flip.name == "since":
+                wanted.setdefault((flip.side, flip.outside), (node, found))
+    assert {outside for _, outside in wanted} == {False, True}
+    words = {
+        "above": ("or more", "or later"),
+        "below": ("or less", "or earlier"),
+        "equal": ("",) * 2,
+    }
+    marked = "outside the range seen in training"
+
+    def check(chromium):
+        with opened(chromium, address, 390, "dark") as page:
+            for node, found in wanted.values():
+                go(page, address, node)
+                page.wait_for_selector("#flips-found table")
+                shown = rows(page, "#flips-found")
+                assert len(shown) == len(found)
+                for (_, to, becomes), flip in zip(shown, found, strict=True):
+                    assert becomes == flip.becomes
+                    assert (marked in to) == flip.outside
+                    side = words[flip.side][isinstance(flip.to, str)]
+                    assert to.removesuffix(marked).strip().endswith(side)
+
+    browser(check)
