@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +42,10 @@ from hoplite.tasks import USUAL, Conformal, Task, find_task
 from hoplite.tasks.conformal import nodes_needed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from plotly.graph_objects import Figure
+
+    from hoplite.progress import Steps
 
 TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
 CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
@@ -247,6 +251,32 @@ class TrainedModel:
     def predict(self, data: NodeData) -> np.ndarray:
         """Class index of every node, or its number: (n,); of several labels 0 and 1: (n, m)."""
         return self.task.predict(self.logits(data))
+
+    def predict_table(
+        self,
+        data: NodeData,
+        *,
+        proba: bool = False,
+        coverage: float | None = None,
+        by_class: bool = False,
+        memory: str | int | None = None,
+        progress: bool | Steps | None = False,
+    ) -> pa.Table:
+        """A row for every node: ``id``, ``predicted``, its ``probability``, and what is asked for.
+
+        ``proba`` adds the probability of every class, ``p_CLASS``; ``coverage`` the prediction
+        ``set``, or of numbers ``low`` and ``high``. See :func:`hoplite.predictions.predictions`.
+
+        >>> import torch
+        >>> weights = {"theta": torch.tensor([[1.0, 2.0]])}
+        >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("cat", "dog"))
+        >>> graph = Graph.from_edges([(0, 1)], [[1.0], [3.0]], node_ids=["ann", "bob"])
+        >>> model.predict_table(graph).to_pylist()[0]
+        {'id': 'ann', 'predicted': 'dog', 'probability': 0.8807970881462097}
+        """
+        table = import_module("hoplite.predictions").predict_table
+        options = {"proba": proba, "coverage": coverage, "by_class": by_class}
+        return table(self, data, **options, memory=memory, progress=progress)
 
     def prediction_sets(
         self, data: NodeData, coverage: float = 0.9, *, by_class: bool = False
