@@ -393,7 +393,7 @@ class Explanation(Displayed):
         return value_changes(self.exact, self.node, self.reach, self.logits, features)
 
     def plot(self, by: str | None = None, *, top: int = 10) -> Figure:
-        """What makes the logit: bars of hops, of nodes and of features, side by side.
+        """What makes the logit: bars of hops, of nodes and of features, below each other.
 
         Each of them adds up to the logit, with the ``top`` parts and all others together. ``by``
         names one view: "hops", "nodes", "features", "neighbourhood", the nodes that count on rings
