@@ -359,16 +359,25 @@ class TrainedModel:
         ``nodes`` is "train", "val", "test", "all" that have a label, or indices or a mask of nodes.
         ConfigError unless every node has one class.
         """
-        found, who = pictures.evaluated(self, converted(data, prepare=self), nodes)
-        return pictures.confusion_figure(found, self.class_names, who)
+        data = converted(data, prepare=self)
+        return pictures.confusion_figure(pictures.judged(self, data, nodes, "plot_confusion"))
 
     def plot_reliability(self, data: NodeData, nodes: Any = "test") -> Figure:
         """Whether probabilities mean what they say: the share of right predictions beside each.
 
-        ``nodes`` as for :meth:`plot_confusion`. The bins are those of the calibration error.
+        ``nodes`` as for :meth:`plot_confusion`. The bins are those of the calibration error. Of
+        several labels a node there is a curve for each of the most frequent ones, alone.
         """
-        found, who = pictures.evaluated(self, converted(data, prepare=self), nodes)
-        return pictures.reliability_figure(found, who)
+        data = converted(data, prepare=self)
+        return pictures.reliability_figure(pictures.judged(self, data, nodes, "plot_reliability"))
+
+    def plot_predicted(self, data: NodeData, nodes: Any = "test") -> Figure:
+        """Predicted numbers beside the true ones, of a model of numbers; right is the diagonal.
+
+        ``nodes`` as for :meth:`plot_confusion`.
+        """
+        data = converted(data, prepare=self)
+        return pictures.predicted_figure(pictures.judged(self, data, nodes, "plot_predicted"))
 
     def save(
         self,
