@@ -164,14 +164,18 @@ def reliability_figure(one: Judged) -> Figure:
     series = dict(zip(names, bins, strict=True))
     drawn = reliabilities(series, "probability of the label", "share that has it")
     some = "the most frequent labels" if len(often) < len(one.names) else "each label"
-    return figure(drawn, f"Reliability of {some}: {one.who}", height=440, showlegend=True)
+    below = {"orientation": "h", "y": -0.2, "yanchor": "top"}  # narrow pages have no room beside it
+    high = 440 + 12 * len(names)
+    title = f"Reliability of {some}: {one.who}"
+    return figure(drawn, title, height=high, showlegend=True, legend=below)
 
 
 def predicted_figure(one: Judged) -> Figure:
     """Predicted numbers beside the true ones."""
     found, told = one.figures, one.task.predict(one.logits).tolist()
     drawn = predicted(one.labels.tolist(), told)
-    title = f"Predicted and true: R² {found['r2']:.3f}, mean error {found['mae']:.4g} of {one.who}"
+    how = f"R² {found['r2']:.3f}, mean error {found['mae']:.4g}"
+    title = f"Predicted and true: {how}, {one.who}"
     return figure(drawn, title, height=440)
 
 
