@@ -160,8 +160,10 @@ class TrainingResult(Displayed):
         data, kind = self.graph, kind_of(self.graph.labels)
         if not data.split.val.size:
             return None
-        held = [kind.held(data.labels[nodes]) for nodes in (data.split.train, data.split.val)]
-        names = [data.class_names[c] for c in np.setdiff1d(*held)]
+        trained, seen = (
+            kind.held(data.labels[part]) for part in (data.split.train, data.split.val)
+        )
+        names = [data.class_names[c] for c in np.setdiff1d(trained, seen)]
         if not names:
             return None
         return (
