@@ -15,7 +15,6 @@ import pandas as pd
 from sklearn.metrics import average_precision_score, roc_auc_score
 
 import hoplite
-from hoplite.predictions import predict_table
 
 # %%
 # The bank is made here, so that the truth is known. Fraudsters work in rings of ten: two of three
@@ -100,7 +99,7 @@ for told, model in (
 
 # %%
 # The table for those who look into it, the likeliest frauds first:
-table = predict_table(result.model, graph, proba=True).to_pandas()
+table = result.model.predict_table(graph, proba=True).to_pandas()
 print(table.sort_values("p_yes", ascending=False).head(5).to_string(index=False))
 scratch.cleanup()
 

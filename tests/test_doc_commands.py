@@ -91,6 +91,10 @@ def write_tables() -> None:
 
     header, old = "account,fraud,amount,opened,iban,note", [f"AC{k:04d}" for k in range(90)]
     table("bank", old, header, account, kinds=True)
+    edges = Path("bank/edges.csv").read_text(encoding="utf-8")
+    shutil.copytree("bank", "payments")
+    named = edges.replace("source,target,weight", "payer,payee,euros")
+    Path("payments/edges.csv").write_text(named, encoding="utf-8")
     table("new-bank", [f"N{k}" for k in range(60)], header, account, kinds=True)
     new = [f"AC9{k}" for k in range(8)]
     table("new-accounts", new, header, account, [(n, old[k]) for k, n in enumerate(new)], True)

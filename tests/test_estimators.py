@@ -354,3 +354,16 @@ def test_hop_features_of_another_graph():
     plain = Graph.from_edges([(0, 1)], np.eye(3))
     with pytest.raises(ModelFileError, match="2 features but the graph has 3"):
         hops.set_params(graph=plain).transform([0])
+
+
+def test_ids_in_the_place_of_indices_are_told(graphs):
+    graph = graphs()
+    named = Graph(graph.adjacency, graph.features, graph.labels, split=graph.split)
+    texts = named.with_node_ids([f"p{i}" for i in range(named.num_nodes)])
+    numbers = named.with_node_ids([1000 + i for i in range(named.num_nodes)])
+    for data, nodes in ((texts, ["p1", "p2"]), (numbers, [1001, 1002])):
+        with pytest.raises(GraphError, match=r"The index of an id is graph.node_ids.index\(id\)\."):
+            LGCClassifier(data).fit(nodes, [0, 1])
+    for data, nodes in ((numbers, [1, 999]), (numbers, [0.5, 1]), (named, [1001])):
+        with pytest.raises(GraphError, match=r"^(?!.*index of an id)"):
+            LGCClassifier(data).fit(nodes, [0, 1])

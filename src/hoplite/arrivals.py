@@ -145,8 +145,8 @@ class NewTables:
     """The tables in which nodes and edges come that are to be added to ``data``.
 
     ``new`` is a folder with a node table, an edge table or both, or such a pair of frames, of which
-    one may be None. ``options`` are those that may differ from the preparation of the data: of its
-    node table ``label`` and ``id``, and ``unknown_nodes``.
+    one may be None. ``options`` are those that may differ from the preparation of the data: the
+    names of special columns, such as ``label`` and ``source``, and ``unknown_nodes``.
     """
 
     def __init__(self, new: Any, data: NodeData, **options: Any) -> None:
@@ -171,10 +171,11 @@ class NewTables:
         """DatasetError if an id is there already, an edge names an unknown one, a column is
         missing, or edges have no weights though those of the data have (``weighted``)."""
         data, chosen, nodes, edges = self._data, self._chosen, self._nodes, self._edges
-        if weighted and "weight" not in edges.names and next(edges.batches(), None):
+        weight = chosen.options.weight
+        if weighted and weight not in edges.names and next(edges.batches(), None):
             raise DatasetError(
-                f"{edges.path} has no column 'weight', but the edges of {data.name} have weights; "
-                "add it."
+                f"{edges.path} has no column {weight!r}, but the edges of {data.name} have "
+                "weights; add it."
             )
         n, ids = data.num_nodes, data.node_ids
         known = IdIndex(lambda: id_pieces(range(n) if ids is None else ids), data.name)
@@ -204,10 +205,7 @@ def _readers(new: Any, prepare: Preparation) -> tuple[TableReader, TableReader]:
     cells = {one.name: CELLS.get(one.kind, pa.null()) for one in prepare.fitted}
     none = {
         "nodes": cells | {prepare.options.id: pa.int64()},  # so that 7 is one beside others
-        "edges": dict.fromkeys(
-            ("source", "target", *([prepare.options.type] if prepare.options.type else [])),
-            pa.large_string(),
-        ),
+        "edges": dict.fromkeys(prepare.options.edge_columns, pa.large_string()),
     }
     if isinstance(new, str | Path):
         folder = Path(new)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from importlib.util import find_spec
 
@@ -96,13 +95,52 @@ def some_of(names: Iterable[str], most: int = 5) -> str:
 
 
 def nearest_hint(value: object, allowed: Iterable[str]) -> str:
-    """Say which allowed name is closest to ``value``: ``" Did you mean 'lgc'?"`` or ``""``.
+    """Say which allowed name is near ``value``: ``" Did you mean 'lgc'?"`` or ``""``.
+
+    Near is what a slip of the hand makes of it, two in 8 letters and three in 16, or its beginning,
+    as "laplace" of "laplacian". A name that only shares letters is another one.
 
     >>> nearest_hint("lcg", ["sgc", "lgc"])
     " Did you mean 'lgc'?"
+    >>> nearest_hint("amount", ["account"])
+    ''
     """
-    close = difflib.get_close_matches(str(value).lower(), list(allowed), n=1, cutoff=0.5)
-    return f" Did you mean {close[0]!r}?" if close else ""
+    word, found = str(value).lower(), []
+    for name in allowed:
+        longer = max(len(word), len(name))
+        most = 0 if longer < FEW_LETTERS else 1 + longer // 8
+        slips = _slips(word, name.lower(), most)
+        begins = word[: max(5, len(word) - 1)]
+        if len(word) >= FEW_LETTERS and name.lower().startswith(begins):
+            slips = min(slips, most)
+        if slips <= most:
+            found.append((slips, name))
+    return f" Did you mean {min(found, key=lambda one: one[0])[1]!r}?" if found else ""
+
+
+FEW_LETTERS = 3  # of fewer, one slip makes any other word
+
+
+def _slips(a: str, b: str, most: int) -> int:
+    """How many letters were left out, added, changed or swapped with the next; at least ``most`` +
+    1 if they are more: D[i, j] = min(D[i-1, j] + 1, D[i, j-1] + 1, D[i-1, j-1] + [a_i != b_j],
+    D[i-2, j-2] + 1 if a_{i-1} a_i = b_j b_{j-1}).
+
+    >>> _slips("lcg", "lgc", 3), _slips("amount", "account", 3), _slips("a", "quite other", 2)
+    (1, 2, 3)
+    """
+    if abs(len(a) - len(b)) > most:
+        return most + 1
+    before, row = [0] * (len(b) + 1), [*range(len(b) + 1)]
+    for i, letter in enumerate(a, 1):
+        before, last, row = row, before, [i]
+        for j, other in enumerate(b, 1):
+            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other)))
+            if i > 1 and j > 1 and a[i - 2 : i] == b[j - 2 : j][::-1]:
+                row[j] = min(row[j], last[j - 2] + 1)
+        if min(*row, *before) > most:
+            return most + 1
+    return row[-1]
 
 
 def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:

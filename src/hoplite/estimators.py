@@ -24,6 +24,7 @@ from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
 from hoplite.errors import DatasetError, GraphError
 from hoplite.graph import Graph
+from hoplite.graph_checks import ids_hint
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
 from hoplite.models import (
     DGC,
@@ -584,12 +585,13 @@ def as_nodes(nodes: Any, graph: Graph) -> np.ndarray:
     if array.ndim != 1 or not (array.size == 0 or np.issubdtype(array.dtype, np.integer)):
         raise GraphError(
             f"nodes has type {array.dtype} and shape {array.shape}; pass integer node indices, or "
-            f"a boolean mask of all {graph.num_nodes:,} nodes."
+            f"a boolean mask of all {graph.num_nodes:,} nodes.{ids_hint(array)}"
         )
     if array.size and (array.min() < 0 or array.max() >= graph.num_nodes):
         outside = array.min() if array.min() < 0 else array.max()
         raise GraphError(
             f"nodes holds {outside:,} but the graph has {graph.num_nodes:,} nodes; "
             f"node indices go from 0 to {graph.num_nodes - 1:,}."
+            f"{ids_hint(outside[None], graph.node_ids)}"
         )
     return array.astype(np.int64)

@@ -487,8 +487,8 @@ class Graph(Displayed):
         new : folder of node and edge tables, or a pair (nodes, edges) of frames
             With the columns of the graph's own tables; a label is not needed. Edges may join old
             nodes, too. One of the two tables may lack (of a pair, be None).
-        label, id : str
-            Columns of its nodes, if they are called otherwise there.
+        label, id, source, target, weight : str
+            Columns of its nodes and edges, if they are called otherwise there.
 
         The new features are prepared as the graph's own were (``preparation``), never fitted again,
         and found by their names; structural ones are computed again. Without weights a pair that is
@@ -521,7 +521,8 @@ class Graph(Displayed):
             names = some_of(self.class_names[c] for c in missing)
             warnings.warn(
                 f"{missing.size} of {self.num_classes} classes have no training node ({names}); "
-                "they can never be predicted well.",
+                "they can never be predicted well: label some of their nodes for training, or "
+                "leave these labels out.",
                 HopliteWarning,
                 stacklevel=4,
             )

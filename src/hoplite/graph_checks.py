@@ -54,12 +54,24 @@ def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
     if nodes.ndim != 1 or not np.issubdtype(nodes.dtype, np.integer):
         raise GraphError(
             f"{argument} has type {nodes.dtype} and shape {nodes.shape}; "
-            "pass a list of integer node indices."
+            f"pass a list of integer node indices.{ids_hint(nodes)}"
         )
     unique = np.unique(nodes).astype(np.int64)
     if unique.size != nodes.size:
         raise GraphError(f"{argument} names {nodes.size - unique.size:,} nodes twice.")
     return unique
+
+
+def ids_hint(nodes: np.ndarray, ids: Sequence[Any] | None = None) -> str:
+    """How what stands for nodes becomes indices, if it is text, or all of it is among ``ids``.
+
+    >>> ids_hint(np.array(["ann"])), ids_hint(np.array([0.5])), ids_hint(np.array([7]), (7, 8))[:9]
+    (' The index of an id is graph.node_ids.index(id).', '', ' The inde')
+    """
+    known = set(ids or ()) if nodes.ndim == 1 and nodes.size else None
+    if known is None or not all(isinstance(one, str) or one in known for one in nodes.tolist()):
+        return ""
+    return " The index of an id is graph.node_ids.index(id)."
 
 
 def check_weights(values: np.ndarray) -> None:

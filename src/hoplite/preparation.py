@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, check_choice
+from hoplite.errors import ConfigError, check_choice, nearest_hint, plural, some_of
 from hoplite.labels import AUTO, TASK_WORDS, check_task
 
 SCALES = ("standard", "robust", "log", "none")
@@ -53,6 +54,9 @@ class TableOptions:
 
     label: str = _option("label", "Column of the labels.", reading=True)
     id: str = _option("id", "Column of the ids.", reading=True)
+    source: str = _option("source", "Column of edges: the id of one end.", reading=True)
+    target: str = _option("target", "Column of edges: the id of the other end.", reading=True)
+    weight: str = _option("weight", "Column of edges: their weights.", reading=True)
     task: str = _option(
         AUTO,
         "What the labels are: classification, regression or multilabel.",
@@ -94,6 +98,11 @@ class TableOptions:
         check_choice("scale", self.scale, SCALES)
         check_choice("gaps", self.gaps, (FILL, REFUSE))
         check_choice("unknown_nodes", self.unknown_nodes, UNKNOWN_NODES)
+        if len({*self.ends, self.weight}) < 3:
+            raise ConfigError(
+                f"source, target and weight are {self.source!r}, {self.target!r} and "
+                f"{self.weight!r}; give each a column of its own."
+            )
         if not isinstance(self.directed, bool):
             raise ConfigError(f"directed is {self.directed!r}; give True or False.")
         if not isinstance(self.type, str):
@@ -109,6 +118,19 @@ class TableOptions:
         ):
             raise ConfigError(f"categories is {self.categories!r}; give a whole number from 2 on.")
 
+    @property
+    def ends(self) -> tuple[str, str]:
+        """The columns of the two ends of edges."""
+        return self.source, self.target
+
+    @property
+    def edge_columns(self) -> dict[str, str]:
+        """The columns that an edge table must have, and the option that names each."""
+        named = {self.source: "source", self.target: "target"}
+        if self.weight != type(self).weight:  # without a name it need not be there
+            named[self.weight] = "weight"
+        return named | ({self.type: "type"} if self.type else {})
+
     def without(self, columns: Sequence[str]) -> TableOptions:
         """The same, with columns that are no features either."""
         if self.only:
@@ -123,6 +145,23 @@ class TableOptions:
         return {name: value for name, value in options.items() if name not in general}
 
     @classmethod
+    def check_names(cls, options: Iterable[str], others: Iterable[str] = ()) -> None:
+        """ConfigError if one of ``options`` is none; ``others`` can be meant as well.
+
+        >>> TableOptions.check_names(["labels"])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        ...
+        hoplite.errors.ConfigError: 'labels' is no option of tables; ... Did you mean 'label'?
+        """
+        names = cls.names()
+        for name in options:
+            if name not in names:
+                raise ConfigError(
+                    f"{name!r} is no option of tables; there are {', '.join(names)}."
+                    f"{nearest_hint(name, [*names, *others])}"
+                )
+
+    @classmethod
     def names(cls, *, reading: bool = False) -> list[str]:
         """Of the options; only of those that do not change X if ``reading``."""
         return [one.name for one in dataclasses.fields(cls) if one.metadata["reading"] >= reading]
@@ -135,7 +174,8 @@ class PreparedColumn:
     A number has ``width`` 1, a list as many as it is long; ``centre`` and ``scale`` have as many
     values, none if they are 0 and 1, and ``fill``, in the unit of the cells, none if no cell was
     missing. A text has its ``values``, and ``other`` if it had more of them. ``truth`` is for
-    numbers that stand for true and false.
+    numbers that stand for true and false. ``low`` and ``high``, as many and in the unit of the
+    cells, are the least and the largest that were seen; none in files of earlier versions.
 
     >>> column = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
     >>> column.prepared(np.array([[50.0], [np.nan]])).tolist()
@@ -154,10 +194,12 @@ class PreparedColumn:
     values: tuple[str, ...] = ()
     other: bool = False
     truth: bool = False
+    low: tuple[float, ...] = ()
+    high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         check_choice("kind", self.kind, KINDS)
-        for name in ("centre", "scale", "fill"):
+        for name in ("centre", "scale", "fill", "low", "high"):
             numbers = getattr(self, name)
             if numbers and len(numbers) != self.width:
                 raise ValueError(f"{len(numbers):,} {name} of {self.width:,} features")
@@ -270,11 +312,13 @@ class Preparation:
     """The options by which tables are read and, once it is fitted, what each column becomes.
 
     ``transformer`` is the kind of the user's own that made the features instead; it is not kept.
+    ``unused`` are the columns of the edge table that nothing was made of.
     """
 
     options: TableOptions = TableOptions()
     columns: tuple[PreparedColumn, ...] | None = None
     transformer: str = ""
+    unused: tuple[str, ...] = ()
 
     @property
     def fitted(self) -> tuple[PreparedColumn, ...]:
@@ -304,30 +348,37 @@ class Preparation:
         """In one line.
 
         >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
-        >>> Preparation(columns=(age,)).summary()
-        '1 number scaled (standard), gaps in 1 column filled'
+        >>> born = PreparedColumn("born", "date", centre=(7000.0,), scale=(99.0,))
+        >>> Preparation(columns=(age, born)).summary()
+        '1 number and 1 date scaled (standard), gaps in 1 column filled'
         """
         if self.transformer:
-            return f"by {self.transformer}, your own"
+            return f"by {self.transformer}, your own{self._left()}"
         texts = [column for column in self.fitted if column.kind == TEXT]
-        numbers = len(self.fitted) - len(texts)
-        scaled = sum(bool(column.centre) for column in self.fitted)
+        scaled = [column for column in self.fitted if column.centre]
+        plain = [column for column in self.fitted if column.kind != TEXT and not column.centre]
         filled = sum(bool(column.fill) for column in self.fitted)
         shown = {
-            f"{_count(scaled, 'number')} scaled ({self.options.scale})": scaled,
-            f"{_count(numbers - scaled, 'number')} as {_are(numbers - scaled)}": numbers - scaled,
-            f"gaps in {_count(filled, 'column')} filled": filled,
-            f"{_count(len(texts), 'text')} one-hot": len(texts),
+            f"{_kinds(scaled)} scaled ({self.options.scale})": len(scaled),
+            f"{_kinds(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
+            f"gaps in {plural(filled, 'column')} filled": filled,
+            f"{plural(len(texts), 'text')} one-hot": len(texts),
         }
-        return ", ".join(text for text, count in shown.items() if count)
+        return (", ".join(text for text, count in shown.items() if count) + self._left()).strip(
+            "; "
+        )
+
+    def _left(self) -> str:
+        return (
+            f"; columns of edges that are not used: {some_of(self.unused)}" if self.unused else ""
+        )
 
 
-def _count(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
-
-
-def _are(count: int) -> str:
-    return "it is" if count == 1 else "they are"
+def _kinds(columns: Sequence[PreparedColumn]) -> str:
+    """How many there are of each kind: ``2 numbers and 1 date``."""
+    counts = Counter(column.kind for column in columns)
+    *some, last = [plural(counts[kind], kind) for kind in KINDS if counts[kind]] or [""]
+    return f"{', '.join(some)} and {last}" if some else last
 
 
 # What versions before 0.2 did, and still happens to the tables of a model without a preparation.
@@ -344,14 +395,10 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     """The preparation that a user's ``prepare`` and ``options`` of tables mean.
 
     ``prepare`` is None, a Preparation, or what has one: a trained model, a graph, a store. If it is
-    given, only ``label``, ``id`` and ``unknown_nodes`` may be given besides, for other tables.
+    given, only what does not change X (``label``, ``id``, ``source``, ...) may be given besides.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    unknown: Sequence[str] = sorted(set(given) - set(TableOptions.names()))
-    if unknown:
-        raise ConfigError(
-            f"{unknown[0]!r} is no option of tables; there are {', '.join(TableOptions.names())}."
-        )
+    TableOptions.check_names(given)
     if prepare is None:
         return Preparation(TableOptions(**given))
     found = prepare if isinstance(prepare, Preparation) else getattr(prepare, "preparation", 0)

@@ -43,7 +43,8 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, di
 def test_the_readme_way_finds_fraud(bank: tuple[Path, np.ndarray, dict[str, Any]]) -> None:
     folder, (fraud, oracle), result = bank
     assert result["prepared"] == (
-        "6 numbers scaled (standard), 1 number as it is, gaps in 4 columns filled, 2 texts one-hot"
+        "4 numbers and 2 dates scaled (standard), 1 number as it is, gaps in 4 columns filled, 2 "
+        "texts one-hot"
     )
     ran("predict", "model", "bank", "--proba", "--out", "fraud.csv", cwd=folder)
     hidden, score = example().scores(folder / "bank", folder / "fraud.csv")
@@ -115,7 +116,7 @@ def test_complaints(
     if words[0] == "propagate":
         words = [*words, "--out", "nothing"]
     if words[-1] == "fruad" and "--id" not in words:
-        said = "no column 'id'"
+        said = "no columns 'id' and 'fruad'"
     assert said in ran(*words, code=code, cwd=bank[0])
 
 

@@ -266,7 +266,11 @@ def test_complaints_about_nodes(tmp_path, nodes, message):
     ("edges", "message"),
     [
         ("source,traget\na,b\n", r"has no column 'target' .*Did you mean 'traget'\?"),
-        ("from,to\na,b\n", "has no column 'source'"),
+        (
+            "from,to\na,b\n",
+            r"has no columns 'source' and 'target' \(it starts with 'from', 'to'\); add them or "
+            r"name others \(--source and --target, source= and target= in Python\)",
+        ),
         (
             "source,target\na,b\nb,z\ny,z\nz,y\n",
             r"3 of 4 edges in .* name a node that is no id in nodes\.csv \('y', 'z'; first in data "

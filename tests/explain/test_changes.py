@@ -69,6 +69,7 @@ def test_features_as_they_are(graph, case, operator, seed):
                 assert class_at(own + 1e4) == class_at(own - 1e4) == p
                 continue
             to = found[f].to
+            assert not found[f].outside  # of a matrix nobody knows the range
             assert (to > own) == (found[f].side == "above")
             assert graph.class_names[class_at(to)] == found[f].becomes
             assert class_at(to) != p
@@ -113,7 +114,7 @@ def tables(request, tmp_path_factory):
 def test_cells_of_a_table(tables, tmp_path):
     """Every flip is checked on tables written again with the one cell changed."""
     _, graph, model = tables
-    made, seen = columns(3), set()
+    made, seen, marked = columns(3), set(), set()
     explainer = Explainer(model, graph)
 
     def class_at(node, name, value):
@@ -147,10 +148,15 @@ def test_cells_of_a_table(tables, tmp_path):
                 start = (column.fill or column.usual)[0] if cell is None else cell
                 before = start + 0.99 * (to - start) if flip.side != "equal" else None
             assert class_at(node, name, to) == flip.becomes != predicted
+            known = [one for one in made[name].to_pylist() if one is not None]
+            outside = name != "town" and not min(known) <= to <= max(known)
+            assert flip.outside == outside, flip
+            marked.add((name, outside))
             if before is not None and flip.side != "equal" and before != cell:
                 assert class_at(node, name, before) == predicted
     assert {name for name, _ in seen} >= {"amount", "debt", "since"}
     assert {gap for _, gap in seen} == {False, True}
+    assert {outside for _, outside in marked} == {False, True}
 
 
 def test_a_category_is_only_exchanged_where_that_flips(tables):

@@ -395,8 +395,14 @@ def test_more_mistakes(graphs):
     named = Graph(graph.adjacency, graph.features, node_ids=[f"anna{u}" for u in range(12)])
     node = graph.node_ids[0]
     trained = untrained(ModelConfig("sgc", 1), graph)
-    with pytest.raises(GraphError, match="Did you mean 'anna7'"):
+    with pytest.raises(GraphError, match=r"of the graph\. Did you mean 'anna7'"):
         explain(trained, named, "ana7")
+    for index in (3, np.int64(3), "3"):
+        told = r"not the id .*; if it is an index, pass the id .*: node_ids\[3\], 'anna3'\."
+        with pytest.raises(GraphError, match=told):
+            explain(trained, named, index)
+    with pytest.raises(GraphError, match=r"is not the id of a node of the graph\.$"):
+        explain(trained, named, 12)  # nor an index
     predicted = explain(trained, graph, node).class_
     with pytest.raises(ConfigError, match="which is the predicted class itself"):
         explain(trained, graph, node, against=predicted)

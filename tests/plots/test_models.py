@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sklearn.calibration import calibration_curve
-from sklearn.metrics import confusion_matrix
+from sklearn.metrics import confusion_matrix, r2_score
 
 from hoplite import (
     ConfigError,
@@ -156,16 +156,72 @@ def test_wrong_nodes_are_told(graph, trained):
         found.plot_reliability(graph, unknown)
 
 
-def test_numbers_and_several_labels_have_no_confusion(graph):
-    numbers = Graph(graph.adjacency, graph.features, graph.labels + 0.5, graph.split)
-    result = train(numbers, "sgc", hops=1, epochs=3)
+def test_numbers_are_drawn_beside_the_true_ones(graph):
+    values = np.where(graph.labels < 0, np.nan, 10.0 ** np.maximum(graph.labels, 0) - 3)
+    numbers = Graph(graph.adjacency, graph.features, values, graph.split)
+    result = train(numbers, "sgc", hops=1, epochs=30, lr=0.1)
     for draw in (result.plot_confusion, result.plot_reliability):
-        with pytest.raises(ConfigError, match="the labels are for regression"):
+        with pytest.raises(ConfigError, match=r"for regression, of .* there are: plot_predicted\."):
             draw()
     with pytest.raises(ConfigError, match="the labels are for regression"):
         result.model.plot_confusion(numbers)
     assert result.plot_history().data
     assert result.plot_filter().data
+    told = result.model.predict(numbers)
+    for part in ("val", "test"):
+        nodes = getattr(graph.split, part)
+        for drawn in (result.plot_predicted(part), result.model.plot_predicted(numbers, part)):
+            line, points = drawn.data
+            np.testing.assert_array_equal(points.x, values[nodes])
+            np.testing.assert_allclose(points.y, told[nodes], rtol=1e-5)
+            ends = [*values[nodes], *told[nodes]]
+            np.testing.assert_allclose(line.x, [min(ends), max(ends)], rtol=1e-5)
+            assert line.x == line.y
+            r2 = r2_score(values[nodes], told[nodes])
+            assert f"R² {r2:.3f}, mean error" in drawn.layout.title.text.replace("<br>", " ")
+    known = int(np.isfinite(values).sum())
+    assert len(result.model.plot_predicted(numbers, "all").data[1].x) == known < len(values)
+    with pytest.raises(GraphError, match=r"are for classification, .* trained for regression"):
+        result.model.plot_predicted(graph)
+    alone = numbers.with_split(Split(graph.split.train, test=graph.split.test))
+    with pytest.raises(GraphError, match="no val nodes with a result"):
+        train(alone, "sgc", hops=1, epochs=3).plot_predicted("val")
+
+
+def test_several_labels_have_a_curve_each(graph):
+    rng = np.random.default_rng(4)
+    several = (rng.random((graph.num_nodes, 4)) < [0.7, 0.4, 0.2, 0.05]).astype(np.int8)
+    several[:, 0] |= several[:, 3]
+    several[graph.labels < 0] = -1
+    names = [*graph.class_names[:2], "c", "d"]
+    tagged = graph.with_labels(several, names).with_split(graph.split)
+    result = train(tagged, "lgc", hops=1, epochs=40, lr=0.1)
+    with pytest.raises(ConfigError, match=r"for multilabel, of .* there are: plot_reliability\."):
+        result.plot_confusion()
+    with pytest.raises(ConfigError, match="no plot_predicted"):
+        result.model.plot_predicted(tagged)
+    nodes = graph.split.test
+    chance, inside = result.model.predict_proba(tagged)[nodes], several[nodes] == 1
+    often = np.argsort(-inside.sum(axis=0), kind="stable")
+    for drawn in (result.plot_reliability(), result.model.plot_reliability(tagged)):
+        _, *curves = drawn.data
+        assert len(curves) == 4
+        for c, curve in zip(often, curves, strict=True):
+            true, told = calibration_curve(inside[:, c], chance[:, c], n_bins=15)
+            np.testing.assert_allclose(curve.x, told, rtol=1e-5)
+            np.testing.assert_allclose(curve.y, true, rtol=1e-5)
+            assert sum(int(one.split(", ")[-1]) for one in curve.customdata) == len(nodes)
+        assert "<b>" not in "".join(curve.name for curve in curves)  # names are only text
+    swapped = graph.with_labels(several[:, ::-1].copy(), names[::-1]).with_split(graph.split)
+    again = result.model.plot_reliability(
+        swapped.with_features(graph.features, graph.feature_names)
+    )
+    assert {one.name: one.x for one in again.data} == {one.name: one.x for one in drawn.data}
+    many = (rng.random((graph.num_nodes, 20)) < 0.4).astype(np.int8)
+    wide = graph.with_labels(many, [f"l{i}" for i in range(20)]).with_split(graph.split)
+    drawn = train(wide, "sgc", hops=1, epochs=3).plot_reliability()
+    assert len(drawn.data) == 1 + 12
+    assert "most frequent" in drawn.layout.title.text
 
 
 def test_without_plotly_one_sentence(trained, monkeypatch):

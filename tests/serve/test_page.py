@@ -102,7 +102,7 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             page.fill("#wanted", "nobody")
             page.keyboard.press("Enter")
             page.wait_for_selector("#status.wrong")
-            assert "'nobody' is not the id of a node" in page.inner_text("#status")
+            assert "'nobody' is not the id of a node; type how" in page.inner_text("#status")
             assert not page.locator("main").is_visible()  # not the node before
             page.go_back()
             page.wait_for_selector("#status:not(.wrong)")
@@ -295,3 +295,35 @@ def test_other_models_and_tasks(browser, tables, tmp_path, kind, label, options)
     with serving(tmp_path / "model", tables, log=log) as (told_, _):
         address = told_["address"].rstrip("/")
         browser(check)
+
+
+def test_what_would_change_it_is_told_as_dates_and_ranges_are(browser, address, model, changed):
+    graph = changed(model, SCRIPT, {})
+    explainer, wanted = hoplite.explain.Explainer(model, graph), {}
+    for node in graph.node_ids:
+        found = explainer.explain(node).changes().found
+        for flip in found:
+            if flip.name == "since":
+                wanted.setdefault((flip.side, flip.outside), (node, found))
+    assert {outside for _, outside in wanted} == {False, True}
+    words = {
+        "above": ("or more", "or later"),
+        "below": ("or less", "or earlier"),
+        "equal": ("",) * 2,
+    }
+    marked = "outside the range seen in training"
+
+    def check(chromium):
+        with opened(chromium, address, 390, "dark") as page:
+            for node, found in wanted.values():
+                go(page, address, node)
+                page.wait_for_selector("#flips-found table")
+                shown = rows(page, "#flips-found")
+                assert len(shown) == len(found)
+                for (_, to, becomes), flip in zip(shown, found, strict=True):
+                    assert becomes == flip.becomes
+                    assert (marked in to) == flip.outside
+                    side = words[flip.side][isinstance(flip.to, str)]
+                    assert to.removesuffix(marked).strip().endswith(side)
+
+    browser(check)

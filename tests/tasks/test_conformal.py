@@ -1,6 +1,7 @@
 """Prediction sets: the exact rule, ties, and the coverage that was stated, on real graphs too."""
 
 import math
+import warnings
 from fractions import Fraction
 from pathlib import Path
 
@@ -72,6 +73,7 @@ def test_coverage_of_nodes_like_those_of_validation(ties):
     assert least - noise <= np.mean(shares) <= most + noise
 
 
+@pytest.mark.filterwarnings("ignore:sets that cover .* need")  # of 0.99 and more
 def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
     graph = scattered_graph()
     names = ["a|b", "c\\", "d", "e", "f"][: graph.num_classes]
@@ -111,6 +113,7 @@ def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
         model.prediction_sets(graph)
 
 
+@pytest.mark.filterwarnings("ignore:sets that cover .* need")  # of 0.99 and more
 def test_every_class_is_covered_if_asked(tmp_path):
     """The exact rule, class by class; and sets that forget a rare class are told."""
     rng = np.random.default_rng(3)
@@ -152,6 +155,28 @@ def test_every_class_is_covered_if_asked(tmp_path):
     numbers = hoplite.train(values, "sgc", hops=0, epochs=2).model
     with pytest.raises(ConfigError, match="predicts numbers"):
         numbers.prediction_sets(values, 0.9, by_class=True)
+
+
+def test_too_few_nodes_for_a_coverage_are_told():
+    """n nodes are enough for at most n / (n + 1), of all nodes or of each class."""
+    graph = scattered_graph()
+    rest = np.setdiff1d(np.arange(graph.num_nodes), graph.split.train)
+    common = rest[graph.labels[rest] != 1]
+    graph = graph.with_split(Split(graph.split.train, common[:9]))  # none of class 1
+    model = hoplite.train(graph, "lgc", **OPTIONS).model
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not model.prediction_sets(graph, 0.9).all()
+    said = "sets that cover 91 % need 11 validation nodes and there are 9, so every set holds all"
+    with pytest.warns(HopliteWarning, match=said):
+        assert predict_table(model, graph, coverage=0.91)["set_size"].to_numpy().min() > 1
+    with pytest.warns(HopliteWarning, match="need 9 validation nodes of a class") as caught:
+        found = model.prediction_sets(graph, 0.9, by_class=True)
+    assert "(1: 0, 2: 0), so every set holds these classes" in str(caught[0].message)
+    assert found.all(axis=0).tolist() == [False, True, True]
+    numbers = graph.with_labels(graph.features[:, 0]).with_split(graph.split)
+    with pytest.warns(HopliteWarning, match="there are 9, so every set is without bounds"):
+        hoplite.train(numbers, "lgc", **OPTIONS).model.prediction_sets(numbers, 0.95)
 
 
 def test_intervals_of_numbers():

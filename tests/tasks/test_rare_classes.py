@@ -53,6 +53,29 @@ def test_a_weight_of_two_is_the_node_twice():
     np.testing.assert_allclose(with_train.model.weights["theta"].numpy().T, weighted.coef_)
 
 
+def test_a_class_that_validation_does_not_know_is_told(tmp_path):
+    graph = scattered_graph()  # whose rare class is in training alone
+    rare_one = int(np.flatnonzero(graph.labels == 2)[0])
+    split = graph.split
+    every = Split(np.setdiff1d(split.train, [rare_one]), [*split.val, rare_one], split.test)
+    assert train(graph.with_split(every), "lgc", **OPTIONS).unvalidated() is None
+    result = train(graph, "lgc", **OPTIONS)
+    told = result.unvalidated()
+    assert told
+    assert told.startswith("no validation node is of class '2', so what")
+    assert "label more of its nodes" in told
+    assert result.summary()["unvalidated"] == told
+    assert told[1:] in repr(result._shown().notes)
+    assert train(graph.with_split(Split(graph.split.train)), "lgc", **OPTIONS).unvalidated() is None
+    rows = [f"{i},{'rare' if i < 3 else 'ab'[i % 2]},{i % 7}" for i in range(60)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,x", *rows]))
+    (tmp_path / "edges.csv").write_text(
+        "\n".join(["source,target", *(f"{i},{(i * 7) % 60}" for i in range(60))])
+    )
+    done = hoplite("train", tmp_path, "--epochs", 5, "--seeds", 1)
+    assert "Note: no validation node is of class 'rare'" in " ".join(done.stdout.split())
+
+
 def test_weights_of_the_training_nodes_alone():
     graph = scattered_graph()
     each = np.zeros(graph.num_nodes)

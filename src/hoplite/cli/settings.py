@@ -86,7 +86,7 @@ def _table_parameters(reading: bool) -> list[Parameter]:
             kind = type(usual) if isinstance(usual, int) else str
             shown = str(usual) if usual else False
             about, flag = field.metadata, f"--{field.name.replace('_', '-')}"
-            text = about["help"] if about["general"] else f"Of node tables: {about['help']}"
+            text = about["help"] if about["general"] else f"Of tables: {about['help']}"
             option = typer.Option(
                 flag, help=text, show_default=shown, autocompletion=_offered(about)
             )

@@ -274,6 +274,8 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
     sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
     note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
     print_line(f"Split: {sizes}{note}")
+    if (told := summary["unvalidated"]) is not None:
+        print_line(f"Note: {told}")
     if "prepared" in summary:
         print_line(f"Prepared: {summary['prepared']}")
     if "relations" in summary:

@@ -29,7 +29,7 @@ COLUMNS = ("igraph", "networkx")  # whose nodes have named columns
 KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames"
 
 
-def converted(source: Any, *, seed: int = 0, prepare: Any = None, **options: Any) -> Any:
+def converted(source: Any, /, *, seed: int = 0, prepare: Any = None, **options: Any) -> Any:
     """``source`` as a Graph if it is another library's, and otherwise ``source`` itself.
 
     ``options`` are those of the ``Graph.from_...`` that reads it, ``prepare`` is for those that

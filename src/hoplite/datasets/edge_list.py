@@ -20,7 +20,7 @@ from hoplite.datasets.table_reader import (
     pc,
     unreadable,
 )
-from hoplite.datasets.tables import EDGE_COLUMNS, are_integers, graph_of
+from hoplite.datasets.tables import EDGE_COLUMNS, are_integers, graph_of, read_preparation
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
@@ -34,17 +34,21 @@ def read_edge_list(path: str | Path, *, seed: int = 0, **preparing: Any) -> Grap
     """Read edges, one per line: ``source target`` or ``source target weight``.
 
     Commas, semicolons, tabs or single spaces separate; lines at the top that start with ``#`` or
-    ``%`` are comments; a first line with the words ``source`` and ``target`` names the columns.
+    ``%`` are comments; a first line with the words ``source`` and ``target``, or what the options
+    of these names say, names the columns.
     Nodes are the ids that occur, sorted if they are integers, otherwise as they come, and have no
     features yet; see :func:`graph_with_nodes` for those that do.
     """
     path = Path(path)
     check_file(path)
-    edges = _edges(path)
-    _refuse_header(path, edges)
+    options = {name: value for name, value in preparing.items() if name != "prepare"}
+    chosen = read_preparation(preparing.get("prepare"), options).options
+    named = any(options.get(name) is not None for name in EDGE_COLUMNS)
+    edges, both = _edges(path, (*chosen.ends, chosen.weight), named=named), chosen.ends
+    _refuse_header(path, edges, both)
 
     def ids() -> pa.Array:
-        ends = [pc.utf8_trim_whitespace(edges[name]).chunks for name in EDGE_COLUMNS[:2]]
+        ends = [pc.utf8_trim_whitespace(edges[name]).chunks for name in both]
         names = pc.unique(
             pa.chunked_array([chunk for end in ends for chunk in end], pa.large_string())
         )
@@ -87,19 +91,23 @@ def graph_with_nodes(
     return graph_of(nodes, table, seed, path.stem, prepare, options)
 
 
-def _refuse_header(path: Path, edges: pa.Table) -> None:
+def _refuse_header(path: Path, edges: pa.Table, both: tuple[str, str]) -> None:
     """A first line such as ``from,to`` is no edge where all others are of numbers."""
-    ends = [edges[name].combine_chunks() for name in EDGE_COLUMNS[:2]]
+    ends = [edges[name].combine_chunks() for name in both]
     numbers = [are_integers(end[start : start + 1]) for end in ends for start in (0, 1)]
     if numbers == [False, True] * 2 and all(are_integers(end[1:]) for end in ends):
         raise DatasetError(
             f"{path} starts with {ends[0][0].as_py()!r} and {ends[1][0].as_py()!r}, and all other "
-            "ids are numbers; if these name the columns, call them source and target."
+            "ids are numbers; if these name the columns, call them source and target, or name them "
+            "(--source and --target, source= and target= in Python)."
         )
 
 
-def _edges(path: Path) -> pa.Table:
-    """All columns as text, by the names that edge tables have."""
+def _edges(path: Path, special: tuple[str, str, str], *, named: bool) -> pa.Table:
+    """All columns as text; a first line names the two ends, or must do so if they are ``named``.
+
+    ``special`` are the columns of these and of the weight.
+    """
     with open_regular(path) as file:
         head = io.BytesIO(file.read(HEAD_BYTES)).readlines()
     skip = next((i for i, line in enumerate(head) if not _COMMENT.fullmatch(line.rstrip())), None)
@@ -108,17 +116,23 @@ def _edges(path: Path) -> pa.Table:
     first = head[skip].decode("utf-8", "replace").lstrip("\ufeff").strip()
     separator = next((one for one in ",;\t" if one in first), " ")
     words = [word.strip().strip('"') for word in first.split(separator)]
-    named = set(EDGE_COLUMNS[:2]) <= set(words)
-    if not named and not 2 <= len(words) <= 3:
+    there = set(special[:2]) <= set(words)
+    if named and not there:
+        raise DatasetError(
+            f"{path} has no columns {special[0]!r} and {special[1]!r} (it starts with "
+            f"{', '.join(map(repr, words[:10]))}); name two of its first line (--source and "
+            "--target, source= and target= in Python), or leave them out if these are an edge."
+        )
+    if not there and not 2 <= len(words) <= 3:
         raise DatasetError(
             f"{path} has {len(words)} columns; give source, target and, if there is one, weight, "
             "with one comma, tab or space between them, or a first line with these names."
         )
-    names = words if named else list(EDGE_COLUMNS[: len(words)])
+    names = words if there else list(special[: len(words)])
     try:
         return csv.read_csv(
             path,
-            csv.ReadOptions(column_names=names, skip_rows=skip + named),
+            csv.ReadOptions(column_names=names, skip_rows=skip + there),
             csv.ParseOptions(delimiter=separator),
             csv.ConvertOptions(column_types=dict.fromkeys(names, pa.large_string())),
         )

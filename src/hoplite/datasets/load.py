@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class DatasetInfo:
 
 def load(
     source: str | Path,
+    /,
     *,
     seed: int = 0,
     split: int | None = None,
@@ -87,6 +89,7 @@ def load(
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     check_number("seed", seed, 0, whole=True)
+    TableOptions.check_names(options, signature(load).parameters)
     if structural is None:  # those of a model
         structural = count_of_model(prepare)
     link = link or link_of_model(prepare)

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from hoplite.datasets.edge_list import graph_with_nodes
 from hoplite.datasets.formats import Format
+from hoplite.datasets.tables import own_edges
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
@@ -42,7 +43,8 @@ def read_matrix_market(path: str | Path, *, seed: int = 0, **preparing: Any) -> 
         raise DatasetError(
             f"{path} is no Matrix Market file ({reason}); write it again."
         ) from error
-    return graph_with_nodes(path, edges, lambda: pa.array(np.arange(1, n + 1)), seed, **preparing)
+    ids, named = lambda: pa.array(np.arange(1, n + 1)), own_edges(preparing)
+    return graph_with_nodes(path, edges, ids, seed, **named)
 
 
 def _checked_head(file: BinaryIO, path: Path) -> tuple[int, int, int]:

@@ -99,7 +99,8 @@ class FeatureColumns:
             self._warn_about_scales(measured)
             fitted = tuple(self._prepared.values())
             left = [name for name in columns if name not in self._made]
-            self.preparation = Preparation(prepare.options.without(left), fitted)
+            kept = prepare.options.without(left)
+            self.preparation = dataclasses.replace(prepare, options=kept, columns=fitted)
         else:
             self.preparation, self._prepared = prepare, {one.name: one for one in prepare.columns}
             self._made = self._known(reader, columns)
@@ -347,6 +348,9 @@ class _Measured:
     def prepared(self, column: Column, scale: str) -> PreparedColumn:
         """How its cells become features."""
         found = PreparedColumn(column.name, column.kind, column.width, truth=column.truth)
+        if np.isfinite(self._low).all():  # a place of a list may have no number at all
+            low, high = tuple(self._low.tolist()), tuple(self._high.tolist())
+            found = dataclasses.replace(found, low=low, high=high)
         centre = self._statistics.centre()
         usual = stretched(centre) if scale == "log" else centre
         still, by = self._low >= self._high, self._statistics.scale()

@@ -24,6 +24,7 @@ from hoplite.datasets.tables import (
     feature_columns,
     open_tables,
     read_edges,
+    with_unused,
 )
 from hoplite.datasets.text_keys import IdIndex
 from hoplite.errors import ConfigError
@@ -87,6 +88,7 @@ def import_tables(
     remove_leftovers(out)
     required = options.get("label") is not None
     nodes, edges = open_tables(folder, memory // 2, chosen, required=required)
+    chosen = with_unused(chosen, edges)
     tell(f"importing {folder}, piece by piece: reading {nodes.path.name}", 0.0)
     create_nodes(nodes, edges, chosen)
     columns = feature_columns(nodes, chosen)

@@ -376,15 +376,17 @@ def check_columns(
         meant = name.strip().lower()
         if meant != name and meant in (*required, *optional):
             raise DatasetError(f"column {name!r} of {path} looks like {meant!r}; rename it.")
-    for column in required:
-        if column not in names:
-            found = ", ".join(repr(name) for name in names[:10])
-            option = options.get(column)
-            advice = f"name another (--{option}, {option}= in Python)" if option else "rename one"
-            raise DatasetError(
-                f"{path} has no column {column!r} (it starts with {found}); add it or {advice}."
-                f"{nearest_hint(column, names)}"
-            )
+    missing = [column for column in required if column not in names]
+    if missing:
+        asked = [options[column] for column in missing]
+        flags = f"--{' and --'.join(asked)}, {'= and '.join(asked)}= in Python"
+        some = len(missing) > 1
+        raise DatasetError(
+            f"{path} has no column{'s' * some} {' and '.join(map(repr, missing))} (it starts with "
+            f"{', '.join(map(repr, names[:10]))}); "
+            f"{'add them or name others' if some else 'add it or name another'} ({flags})."
+            f"{max((nearest_hint(column, names) for column in missing), key=len)}"
+        )
     rest = {name.strip().lower(): name for name in names if name not in (*required, *optional)}
     for column in optional:
         near = [] if column in names else difflib.get_close_matches(column, rest, 1, NEAR_MISS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -28,7 +29,7 @@ from hoplite.datasets.table_reader import (
     pc,
 )
 from hoplite.datasets.text_keys import FindsIds, IdIndex
-from hoplite.errors import DatasetError, HopliteWarning, nearest_hint
+from hoplite.errors import ConfigError, DatasetError, HopliteWarning, nearest_hint
 from hoplite.graph import Graph, Split
 from hoplite.labels import UNKNOWN_LABEL, known_labels
 from hoplite.preparation import CREATE, ERROR, Preparation, chosen_preparation
@@ -51,7 +52,7 @@ def read_tables(folder: str | Path, *, seed: int = 0, prepare: Any = None, **opt
     1970-01-01, times and durations as seconds, text one-hot under the names ``column=value``, a
     missing text as zeros. Edges: ``source``, ``target`` (ids), optional ``weight``; direction is
     ignored (unless ``directed``) and further columns too (but ``type``). White space around a text
-    does not count.
+    does not count. Columns that are called otherwise are named: ``id="account", source="payer"``.
 
     ``options`` are those of :class:`hoplite.TableOptions`, such as ``scale="robust"``, or
     ``unknown_nodes="drop"`` for edges that name nodes which the node table lacks. ``prepare``
@@ -91,13 +92,24 @@ def tables_graph(
     node_table, edge_table = (
         TableReader(Path(stem), None, table) for stem, table in (("nodes", nodes), ("edges", edges))
     )
-    chosen = read_preparation(prepare, {**options, "id": "id", "label": "label"})
+    chosen = read_preparation(prepare, own_edges(options) | {"id": "id", "label": "label"})
     return graph_of(node_table, edge_table, seed, name, prepare, {}, chosen)
 
 
 def read_preparation(prepare: Any, options: dict[str, Any]) -> Preparation:
     """As :func:`chosen_preparation`; a transformer of the user's own leaves only the options."""
     return chosen_preparation(None if hasattr(prepare, "transform") else prepare, options)
+
+
+def own_edges(options: dict[str, Any]) -> dict[str, Any]:
+    """``options`` where edges come in no table of the user's, so that no column can be named."""
+    for name in EDGE_COLUMNS:
+        if options.get(name) is not None:
+            raise ConfigError(
+                f"{name} is {options[name]!r}, which names a column of an edge table, but there is "
+                "none; leave it out."
+            )
+    return options | {name: name for name in EDGE_COLUMNS}
 
 
 def edge_type(prepare: Any, options: Mapping[str, Any]) -> str:
@@ -121,6 +133,7 @@ def graph_of(
     """
     chosen = chosen or read_preparation(prepare, options)
     check_tables(nodes, edges, chosen, required=options.get("label") is not None)
+    chosen = with_unused(chosen, edges)
     create_nodes(nodes, edges, chosen)
     columns = feature_columns(nodes, chosen)
     own, some = hasattr(prepare, "transform"), bool(columns or chosen.columns)
@@ -132,7 +145,7 @@ def graph_of(
     ids = rows.add(batch)
     if own:
         matrix, names = transformed(prepare, nodes, batch.table, columns)
-        preparation = Preparation(chosen.options, transformer=type(prepare).__name__)
+        preparation = dataclasses.replace(chosen, transformer=type(prepare).__name__)
     elif features is None:
         keeps = chosen.options.directed or chosen.options.type
         preparation = Preparation(chosen.options, ()) if keeps else None
@@ -232,9 +245,15 @@ def check_tables(
     special = (nodes.label, *NODE_COLUMNS[2:])
     named = {nodes.label: "label", nodes.id: "id"}
     check_columns(nodes.names, needed, special, nodes.path, "taken as a feature", named)
-    needed = [*EDGE_COLUMNS[:2], *([prepare.options.type] if prepare.options.type else [])]
-    named = {prepare.options.type: "type"}
-    check_columns(edges.names, needed, EDGE_COLUMNS[2:], edges.path, "ignored", named)
+    named, weight = prepare.options.edge_columns, prepare.options.weight
+    check_columns(edges.names, [*named], [weight], edges.path, "ignored", named)
+
+
+def with_unused(prepare: Preparation, edges: TableReader) -> Preparation:
+    """The same, unless it is fitted already, with the columns that no one asks ``edges`` for."""
+    used = {*prepare.options.edge_columns, prepare.options.weight}
+    left = tuple(name for name in edges.names if name not in used)
+    return prepare if prepare.columns is not None else dataclasses.replace(prepare, unused=left)
 
 
 def feature_columns(nodes: TableReader, prepare: Preparation) -> list[str]:
@@ -354,8 +373,8 @@ def create_nodes(
         lambda: (batch.filled_text(nodes.id) for batch in nodes.batches([nodes.id])), nodes.path
     )
     new: set[str] = set()
-    for batch in edges.batches(EDGE_COLUMNS[:2]):
-        for column in EDGE_COLUMNS[:2]:
+    for batch in edges.batches(prepare.options.ends):
+        for column in prepare.options.ends:
             names = batch.filled_text(column)
             names = names.filter(pa.array(index.find(names) < 0))
             if others is not None:
@@ -384,13 +403,14 @@ def read_edges(
     ``types`` gets their types, if these are asked for.
     Edges to unknown nodes are left out, or, once all of them have been counted, a DatasetError.
     """
-    weighted, typed = "weight" in reader.names, prepare.options.type
-    more = [*(["weight"] if weighted else []), *([typed] if typed else [])]
+    weight, typed = prepare.options.weight, prepare.options.type
+    weighted, both = weight in reader.names, prepare.options.ends
+    more = [*([weight] if weighted else []), *([typed] if typed else [])]
     error = prepare.options.unknown_nodes == ERROR
     rows = bad = first = 0
     shown: dict[str, None] = {}
-    for batch in reader.batches([*EDGE_COLUMNS[:2], *more]):
-        names = [batch.filled_text(column) for column in EDGE_COLUMNS[:2]]
+    for batch in reader.batches([*both, *more]):
+        names = [batch.filled_text(column) for column in both]
         ends = [index.find(one) for one in names]
         known = (ends[0] >= 0) & (ends[1] >= 0)
         if not known.all():
@@ -400,7 +420,7 @@ def read_edges(
                 shown |= dict.fromkeys(map(repr, unknown.to_pylist()))
         rows, bad = rows + len(known), bad + int(np.count_nonzero(~known))
         if not (bad and error):
-            weights = _weights(batch) if weighted else None
+            weights = _weights(batch, weight) if weighted else None
             if typed and types is not None:
                 types.append(batch.filled_text(typed).filter(pa.array(known)))
             yield ends[0][known], ends[1][known], None if weights is None else weights[known]
@@ -419,28 +439,28 @@ def read_edges(
     warnings.warn(f"{said} and are dropped.", HopliteWarning, stacklevel=3)
 
 
-def _weights(batch: Batch) -> np.ndarray:
-    column = batch.table["weight"]
+def _weights(batch: Batch, name: str) -> np.ndarray:
+    column = batch.table[name]
     with np.errstate(over="ignore"):  # a number beyond float32 becomes infinite and is refused
-        weights = _weight_numbers(column, batch.path).astype(np.float32)
+        weights = _weight_numbers(column, name, batch.path).astype(np.float32)
     bad = ~np.isfinite(weights) | (weights < 0)
     if bad.any():
         row = int(np.flatnonzero(bad)[0])
         raise DatasetError(
-            f"column 'weight' of {batch.path} has {column[row].as_py()!r} in data row "
+            f"column {name!r} of {batch.path} has {column[row].as_py()!r} in data row "
             f"{batch.first + row + 1:,}; give a finite number that is at least 0, or remove the "
             "edge."
         )
     return weights
 
 
-def _weight_numbers(column: pa.ChunkedArray, path: Path) -> np.ndarray:
+def _weight_numbers(column: pa.ChunkedArray, name: str, path: Path) -> np.ndarray:
     """The column in float64, NaN where there is no number."""
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.float64())
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return column.to_numpy().astype(np.float64)
-    text = as_text(column, "weight", path)
+    text = as_text(column, name, path)
     try:
         return text.cast(pa.float64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid:  # which does not say in which row, so look one by one

@@ -101,6 +101,18 @@ class Cell:
             after[self.missing] = made[-1]
         return after
 
+    def outside(self, value: CellValue) -> bool:
+        """Whether a number lies outside of what the training saw; False where that is not known.
+
+        >>> age = PreparedColumn("age", "number", low=(18.0,), high=(90.0,))
+        >>> Cell(0, 0, age).outside(-3.0), Cell(0, 0, age).outside(90.0)
+        (True, False)
+        """
+        low, high = self.column.low, self.column.high
+        if not low or not high:
+            return False
+        return not low[self.place] <= self._number(value) <= high[self.place]
+
     def _category(self, value: CellValue) -> int:
         values = self.column.categories
         if not isinstance(value, str):

@@ -203,7 +203,8 @@ class _Changed:
         becomes = int(outputs.argmax())
         if becomes == self._predicted:
             return None
-        return ValueFlip(cell.feature, cell.name, now, to, side, self.names[becomes])
+        name, outside = self.names[becomes], cell.outside(to)
+        return ValueFlip(cell.feature, cell.name, now, to, side, name, outside)
 
 
 def _beyond(border: float, here: float, up: bool, step: float, digits: int) -> float:

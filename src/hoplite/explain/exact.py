@@ -192,7 +192,7 @@ class ExactModel:
 
 
 def node_index(data: NodeData, node: Any) -> int:
-    """The index of ``node``: one of the graph's node ids, or without those an index itself.
+    """The index of ``node``: one of the graph's node ids, or, only if it has none, an index itself.
 
     >>> from hoplite import Graph
     >>> node_index(Graph.from_edges([(0, 1)], np.eye(2), node_ids=["ann", "bob"]), "bob")
@@ -208,15 +208,22 @@ def node_index(data: NodeData, node: Any) -> int:
         for known, wanted in ((ids, node), ([str(one) for one in ids], str(node))):
             if wanted in known:
                 return known.index(wanted)
-        hint = nearest_hint(node, [str(one) for one in islice(ids, COMPARED_IDS)])
-        raise GraphError(f"node is {node!r}, which is not the id of a node of the graph.{hint}")
-    text = str(node)
-    if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:
+        hint = "." + nearest_hint(node, [str(one) for one in islice(ids, COMPARED_IDS)])
+        if _is_index(node, data.num_nodes):
+            i = int(node)
+            hint = f"; if it is an index, pass the id of that node: node_ids[{i}], {ids[i]!r}."
+        raise GraphError(f"node is {node!r}, which is not the id of a node of the graph{hint}")
+    if not _is_index(node, data.num_nodes):
         raise GraphError(
             f"node is {node!r} but the graph has {data.num_nodes:,} nodes without ids; "
             f"pass an index from 0 to {data.num_nodes - 1:,}."
         )
-    return int(text)
+    return int(node)
+
+
+def _is_index(node: Any, count: int) -> bool:
+    text = str(node)
+    return not isinstance(node, bool) and text.isdecimal() and int(text) < count
 
 
 def node_id(data: NodeData, node: int) -> str | int:

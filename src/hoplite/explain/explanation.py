@@ -68,7 +68,8 @@ def explain(
         An sgc, egc, lgc or hlgc.
     data : Graph or HopStore, or the name or path of one
         What to predict on, which must fit the model as for a prediction.
-    node : its id if the data has node ids, otherwise its index
+    node : its id, one of ``data.node_ids``; its index only if the data has no ids
+        Of an index i the id is ``data.node_ids[i]``.
     class_ : name or index of a class; the predicted one if None
     against : name or index of a second class; the strongest other one if None
         What is explained is ``logit(class_) - logit(against)``: why the one, not the other. A
@@ -109,7 +110,7 @@ class Explainer:
     def explain(
         self, node: Any, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
-        """The explanation of one node, as from :func:`explain`."""
+        """The explanation of one node, by its id, as from :func:`explain`."""
         self._exact.require_one_class()
         index = node_index(self._exact.data, node)
         return self.explain_at(index, class_, against=against, alone=alone)
@@ -389,7 +390,7 @@ class Explanation(Displayed):
         return value_changes(self.exact, self.node, self.reach, self.logits, features)
 
     def plot(self, by: str | None = None, *, top: int = 10) -> Figure:
-        """What makes the logit: bars of hops, of nodes and of features, side by side.
+        """What makes the logit: bars of hops, of nodes and of features, below each other.
 
         Each of them adds up to the logit, with the ``top`` parts and all others together. ``by``
         names one view: "hops", "nodes", "features", "neighbourhood", the nodes that count on rings

@@ -9,7 +9,7 @@ from hoplite.explain.summary import Summary
 from hoplite.explain.text import decimals, parts, percent, quantity, title
 from hoplite.plots.bars import FAINT, Bars, lying, tint, upright
 from hoplite.plots.base import Drawing
-from hoplite.plots.panels import beside
+from hoplite.plots.panels import MARGINS, below
 from hoplite.plots.theme import figure
 from hoplite.words import signed
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 HEADINGS = {"hops": "By hop", "nodes": "By node", "features": "By feature"}
 MOST_CLASSES = 20
+HOPS_HIGH = 180  # pixels of upright bars
 VIEWS = (*HEADINGS, "neighbourhood", "classes")
 
 
@@ -51,8 +52,8 @@ def class_bars(values: Summary) -> Bars:
 
 
 def explanation_figure(values: Summary, by: str | None = None) -> Figure:
-    """The picture of one view of ``VIEWS``; of hops, nodes and features side by side if None."""
-    what = quantity(values)
+    """The picture of one view of ``VIEWS``; hops, nodes and features below each other if None."""
+    what = quantity(values) if values.against is None else "the lead"  # over whom, the title says
     told = f"{title(values)}: {what} is {signed(values.logit, decimals(values))}"
     if by == "neighbourhood":
         return figure(neighbourhood(values), title(values), height=560)
@@ -61,9 +62,12 @@ def explanation_figure(values: Summary, by: str | None = None) -> Figure:
         return figure(_outside(lying(bars, "probability, %")), title(values), height=bars.height)
     shown = [one for one in HEADINGS if one == by or (by is None and parts(values, one))]
     drawings = [_outside(contributions(values, one)) for one in shown]
-    tallest = max(contribution_bars(values, one).height for one in shown)
-    drawn = drawings[0] if by else beside(drawings, [HEADINGS[one] for one in shown])
-    return figure(drawn, told, height=max(320, tallest + 60))
+    heights = [
+        HOPS_HIGH if one == "hops" else contribution_bars(values, one).bars_height for one in shown
+    ]
+    if by is not None:
+        return figure(drawings[0], told, height=max(320, heights[0] + MARGINS))
+    return figure(below(drawings, [HEADINGS[one] for one in shown], heights), told)
 
 
 def _outside(drawing: Drawing) -> Drawing:
@@ -72,7 +76,7 @@ def _outside(drawing: Drawing) -> Drawing:
     if "text" in bars:
         bars["textposition"] = "outside"
         least, most = drawing.layout["xaxis"]["range"]
-        more = 0.12 * (most - least)
+        more = 0.18 * (most - least)
         ends = [least - more * (least < 0), most + more * (most > 0)]
         drawing.layout["xaxis"]["range"] = ends
     return drawing

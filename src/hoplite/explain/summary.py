@@ -155,7 +155,8 @@ class ValueFlip(_Value, frozen=True):
     """A value of the explained node, now ``value``, with which it ``becomes`` another class.
 
     That is from ``to`` on, which is ``side`` "above" or "below" the value, or where it is "equal"
-    to ``to``: a category, or 0 and 1. ``index`` is (the first) of its features.
+    to ``to``: a category, or 0 and 1. ``index`` is (the first) of its features. ``outside`` tells
+    that no cell of the column had such a value in training, as far as the model knows its range.
     """
 
     index: int
@@ -164,6 +165,7 @@ class ValueFlip(_Value, frozen=True):
     to: float | str
     side: str
     becomes: str
+    outside: bool = False
 
 
 class Changes(_Value, frozen=True):

@@ -11,6 +11,7 @@ from hoplite.shown import short as short
 from hoplite.words import NOTHING, dataset_name, listing, model_name, number, plural, signed
 
 MOST_FLIPS = 5  # removals that are listed, of edges and of nodes
+OUTSIDE = "outside the range seen in training"
 EXACT = 1e-4  # a residual that is larger, beside the logit, is more than rounding
 
 Table = tuple[list[str], list[list[str]]]  # the columns, and rows of as many cells
@@ -165,11 +166,14 @@ def _wanted(flip: ValueFlip) -> str:
     """
     >>> _wanted(ValueFlip(0, "age", 41.0, 35.2, "below", "red"))
     '35.2 or less'
+    >>> _wanted(ValueFlip(0, "age", 41.0, -3.0, "below", "red", outside=True))
+    '-3 or less (outside the range seen in training)'
     """
     date = isinstance(flip.to, str)
     more = {"above": ("or more", "or later"), "below": ("or less", "or earlier"), "equal": ("", "")}
     shown = short(flip.to) if isinstance(flip.to, str) else f"{flip.to:.15g}"
-    return f"{shown} {more[flip.side][date]}".rstrip()
+    seen = f" ({OUTSIDE})" if flip.outside else ""
+    return f"{shown} {more[flip.side][date]}".rstrip() + seen
 
 
 def change_sentence(values: Summary) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,17 +11,19 @@ from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.filters import RESPONSE_POINTS, frequency_response
 from hoplite.graph import PARTS, Graph
 from hoplite.graph_checks import as_node_indices
-from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of
+from hoplite.labels import CLASSES, UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
 from hoplite.plots.base import Drawing, finite, safe, stroke_of
 from hoplite.plots.confusion import confusion
 from hoplite.plots.filters import Series, coefficients, responses
 from hoplite.plots.panels import beside
-from hoplite.plots.reliability import reliability
+from hoplite.plots.predicted import predicted
+from hoplite.plots.reliability import reliabilities, reliability
 from hoplite.plots.theme import figure
 from hoplite.shown import short
 from hoplite.spectrum import spectral_density
 from hoplite.tasks import Evaluation, Task
+from hoplite.tasks.evaluation import binned
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from hoplite.node_data import NodeData
 
 ALL = "all"  # every node with a label
+MOST_LABELS = 12  # of several at once that have a curve each
 WORDS = {"train": "training", "val": "validation"}
 
 
@@ -75,12 +79,27 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
     return figure(drawn, title, showlegend=len(filters) > 1 or bool(density))
 
 
-def evaluated(model: TrainedModel, data: NodeData, nodes: Any) -> tuple[Evaluation, str]:
-    """The figures of ``nodes`` of prepared ``data``, and how they are called in a title.
+@dataclass(frozen=True)
+class Judged:
+    """The outputs (n, m) of some nodes and their labels; ``who`` is what a title calls them."""
+
+    task: Task
+    labels: np.ndarray
+    logits: np.ndarray
+    names: tuple[str, ...]
+    who: str
+
+    @property
+    def figures(self) -> Evaluation:
+        return self.task.evaluate(self.labels, self.logits, self.names)
+
+
+def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Judged:
+    """What a ``picture`` shows of ``nodes`` of prepared ``data``.
 
     ``nodes`` is a part of the split, "all" that have a label, or indices or a mask.
     """
-    check_exclusive(model.task)
+    check_picture(model.task, picture)
     labels, known = _labels_for(model, data), ""
     if isinstance(nodes, str):
         check_choice("nodes", nodes, (*PARTS, ALL))
@@ -100,7 +119,7 @@ def evaluated(model: TrainedModel, data: NodeData, nodes: Any) -> tuple[Evaluati
                 f"nodes has {odd} but the graph has {len(labels):,} nodes; indices go from 0 to "
                 f"{len(labels) - 1:,}."
             )
-    chosen = chosen[labels[chosen] >= 0]
+    chosen = chosen[known_labels(labels[chosen])]
     if not chosen.size:
         what = f"the {known} nodes have" if known else "these nodes have"
         raise GraphError(
@@ -108,44 +127,70 @@ def evaluated(model: TrainedModel, data: NodeData, nodes: Any) -> tuple[Evaluati
             "have one."
         )
     logits = model.logits(data)[chosen]
-    found = model.task.evaluate(labels[chosen], logits, model.class_names)
-    return found, f"{chosen.size:,} {known} nodes".replace("  ", " ")
+    who = f"{chosen.size:,} {known} nodes".replace("  ", " ")
+    return Judged(model.task, labels[chosen], logits, model.class_names, who)
 
 
-def check_exclusive(task: Task) -> None:
-    """ConfigError unless every node has one class, so that it can be taken for another."""
-    if not task.exclusive:
+def check_picture(task: Task, picture: str) -> None:
+    """ConfigError, which names those that there are, unless such labels have this one."""
+    if picture not in task.pictures:
+        others = " and ".join(task.pictures) or "none"
         raise ConfigError(
-            f"the labels are for {task.labels.task}, where a node is not of one class that could "
-            "be taken for another; look at run.test_metrics, or predict and plot the values."
+            f"the labels are for {task.labels.task}, of which there is no {picture}; those that "
+            f"there are: {others}."
         )
 
 
-def confusion_figure(found: Evaluation, names: tuple[str, ...], who: str) -> Figure:
-    """Who is taken for whom among the nodes ``who``."""
+def confusion_figure(one: Judged) -> Figure:
+    """Who is taken for whom."""
+    found, names = one.figures, one.names
     assert found.confusion is not None  # of classes there is one
     drawn = confusion(found.confusion.tolist(), names)
-    title = f"Who is taken for whom: accuracy {found['accuracy']:.3f} of {who}"
+    title = f"Who is taken for whom: accuracy {found['accuracy']:.3f} of {one.who}"
     return figure(drawn, title, height=max(360, 32 * len(names) + 160))
 
 
-def reliability_figure(found: Evaluation, who: str) -> Figure:
-    """Probabilities beside the share of right predictions among the nodes ``who``."""
-    drawn: Drawing = reliability(found.reliability)
-    title = f"Reliability: calibration error {found['calibration_error']:.3f} of {who}"
-    return figure(drawn, title, height=440, showlegend=True)
+def reliability_figure(one: Judged) -> Figure:
+    """Probabilities beside the share of right predictions; of several labels, of each alone."""
+    if one.task.exclusive:
+        found = one.figures
+        drawn: Drawing = reliability(found.reliability)
+        title = f"Reliability: calibration error {found['calibration_error']:.3f} of {one.who}"
+        return figure(drawn, title, height=440, showlegend=True)
+    inside, chance = one.labels == 1, one.task.link(one.logits)
+    often = np.argsort(-inside.sum(axis=0), kind="stable")[:MOST_LABELS]
+    names = distinct([one.names[c] for c in often])
+    bins = [binned(chance[:, c], inside[:, c]) for c in often]
+    series = dict(zip(names, bins, strict=True))
+    drawn = reliabilities(series, "probability of the label", "share that has it")
+    some = "the most frequent labels" if len(often) < len(one.names) else "each label"
+    below = {"orientation": "h", "y": -0.2, "yanchor": "top"}  # narrow pages have no room beside it
+    high = 440 + 12 * len(names)
+    title = f"Reliability of {some}: {one.who}"
+    return figure(drawn, title, height=high, showlegend=True, legend=below)
+
+
+def predicted_figure(one: Judged) -> Figure:
+    """Predicted numbers beside the true ones."""
+    found, told = one.figures, one.task.predict(one.logits).tolist()
+    drawn = predicted(one.labels.tolist(), told)
+    how = f"R² {found['r2']:.3f}, mean error {found['mae']:.4g}"
+    title = f"Predicted and true: {how}, {one.who}"
+    return figure(drawn, title, height=440)
 
 
 def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
-    """The classes of the nodes by the model's own numbers; -1 for those that it does not know."""
-    names, labels = data.class_names, np.asarray(data.labels)
-    if kind_of(labels) is not CLASSES:
+    """The labels of the nodes by the model's own numbers of classes; unknown if it has not any."""
+    names, labels, kind = data.class_names, np.asarray(data.labels), model.task.labels
+    if kind_of(labels) is not kind:
         raise GraphError(
-            "the graph's labels are no classes, and the model was trained for classes; use its own "
-            "graph, or graph.for_task('classification')."
+            f"the graph's labels are for {kind_of(labels).task}, and the model was trained for "
+            f"{kind.task}; use its own graph, or graph.for_task({kind.task!r})."
         )
-    if names == model.class_names:  # of which one may be there twice
+    if names == model.class_names or not model.task.has_classes:  # of names, one may be there twice
         return labels
+    if not model.task.exclusive:
+        return kind.moved(labels, names, model.class_names)
     known = {*model.class_names, *model.left_out_classes}
     numbered = names == tuple(map(str, range(len(names))))  # the graph does not name its classes
     if numbered and not {*names} <= known:

@@ -30,10 +30,12 @@ MODELS: dict[str, type[Model]] = {}  # those that are known, by name
 # What makes a Model of a class of another library's, None of what it does not know
 ADAPTERS: list[Callable[[type], type[Model] | None]] = []
 TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
+# the arguments of train that are no settings
+ARGUMENTS = ("seeds", "record_test", "progress", "memory", "team", "sample_weight", "task")
 # What no model's setting may be called: arguments of train, search and the estimators, options of
 # their commands, and what ModelConfig itself has.
 TAKEN = {
-    *("graph", "model", "seeds", "seed", "record_test", "progress", "memory", "team", *TRAINING),
+    *("graph", "model", "seed", *ARGUMENTS, *TRAINING),
     *("grid", "protocol", "samples", "sample_seed", "workers", "cluster", "export", "fixed"),
     *("dataset", "split_seed", "split_index", "structural", "link", "threads", "out"),
     *("overwrite", "json", "settings", "help", "budget", "trials"),
@@ -217,7 +219,11 @@ def find_model(name: str | type) -> type[Model]:
         return _registered(_loaded(entry, "write it as package.module:Class"))
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
-        check_choice("model", name, [*MODELS, *entries])
+        names = [*MODELS, *entries]
+        raise ConfigError(
+            f"model is {name!r}; it must be one of {', '.join(names)}, or of train also "
+            f"{', '.join(STRATEGIES)}.{nearest_hint(name, [*names, *STRATEGIES])}"
+        )
     found = _registered(_loaded(entries[name], "mend its package, or remove it"))
     if found.name != name:
         raise ConfigError(f"model is {name!r}, but {entries[name].value} is {found.name!r}.")
@@ -303,7 +309,8 @@ def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]
                 "Graph.from_..., and train on the graph that it returns."
             )
         if name not in known:
-            raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
+            hint = nearest_hint(name, [*known, *ARGUMENTS])
+            raise ConfigError(f"{name!r} is not an option of train.{hint}")
         if name not in own and value != known[name].default:
             known[name].metadata["check"](name, value)
             raise ConfigError(

@@ -7,6 +7,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor
 
 from hoplite.convert import converted
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError, some_of
 from hoplite.graph import Graph, Split
 from hoplite.labels import distinct
 from hoplite.models import Model, ModelConfig, Weights, build_model, pictures
@@ -38,9 +39,13 @@ from hoplite.preparation import Preparation
 from hoplite.propagation.engine import Propagation
 from hoplite.propagation.relations import part_names, propagation_for
 from hoplite.tasks import USUAL, Conformal, Task, find_task
+from hoplite.tasks.conformal import nodes_needed
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from plotly.graph_objects import Figure
+
+    from hoplite.progress import Steps
 
 TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
 CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
@@ -247,6 +252,32 @@ class TrainedModel:
         """Class index of every node, or its number: (n,); of several labels 0 and 1: (n, m)."""
         return self.task.predict(self.logits(data))
 
+    def predict_table(
+        self,
+        data: NodeData,
+        *,
+        proba: bool = False,
+        coverage: float | None = None,
+        by_class: bool = False,
+        memory: str | int | None = None,
+        progress: bool | Steps | None = False,
+    ) -> pa.Table:
+        """A row for every node: ``id``, ``predicted``, its ``probability``, and what is asked for.
+
+        ``proba`` adds the probability of every class, ``p_CLASS``; ``coverage`` the prediction
+        ``set``, or of numbers ``low`` and ``high``. See :func:`hoplite.predictions.predictions`.
+
+        >>> import torch
+        >>> weights = {"theta": torch.tensor([[1.0, 2.0]])}
+        >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("cat", "dog"))
+        >>> graph = Graph.from_edges([(0, 1)], [[1.0], [3.0]], node_ids=["ann", "bob"])
+        >>> model.predict_table(graph).to_pylist()[0]
+        {'id': 'ann', 'predicted': 'dog', 'probability': 0.8807970881462097}
+        """
+        table = import_module("hoplite.predictions").predict_table
+        options = {"proba": proba, "coverage": coverage, "by_class": by_class}
+        return table(self, data, **options, memory=memory, progress=progress)
+
     def prediction_sets(
         self, data: NodeData, coverage: float = 0.9, *, by_class: bool = False
     ) -> np.ndarray:
@@ -281,7 +312,18 @@ class TrainedModel:
                     "by_class is True, but the model keeps no scores of each class: it predicts "
                     "numbers, or is of an earlier version; leave it out, or train it again."
                 )
+            few = {
+                name: 0 if one is None else one.nodes
+                for name, one in zip(self.class_names, kept.classes, strict=True)
+                if one is None or one.too_few(coverage)
+            }
+            if few:
+                shown = some_of(f"{name}: {count:,}" for name, count in few.items())
+                self._warn_of_few(coverage, f"of a class ({shown})", "holds these classes")
             return kept.quantiles(coverage)
+        if kept.too_few(coverage):
+            what = "holds all classes" if self.task.has_classes else "is without bounds"
+            self._warn_of_few(coverage, f"and there are {kept.nodes:,}", what)
         worst = kept.least_covered(coverage)
         if worst is not None:
             place, share, nodes = worst
@@ -293,6 +335,14 @@ class TrainedModel:
                 stacklevel=2,
             )
         return kept.quantile(coverage)
+
+    def _warn_of_few(self, coverage: float, nodes: str, what: str) -> None:
+        warnings.warn(
+            f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
+            f"nodes {nodes}, so every set {what}; train with more of them, or ask for less.",
+            HopliteWarning,
+            stacklevel=4,
+        )
 
     def plot_filter(self, graph: Graph | None = None) -> Figure:
         """The frequency response of the learned filter over the spectrum, and its coefficients.
@@ -309,16 +359,25 @@ class TrainedModel:
         ``nodes`` is "train", "val", "test", "all" that have a label, or indices or a mask of nodes.
         ConfigError unless every node has one class.
         """
-        found, who = pictures.evaluated(self, converted(data, prepare=self), nodes)
-        return pictures.confusion_figure(found, self.class_names, who)
+        data = converted(data, prepare=self)
+        return pictures.confusion_figure(pictures.judged(self, data, nodes, "plot_confusion"))
 
     def plot_reliability(self, data: NodeData, nodes: Any = "test") -> Figure:
         """Whether probabilities mean what they say: the share of right predictions beside each.
 
-        ``nodes`` as for :meth:`plot_confusion`. The bins are those of the calibration error.
+        ``nodes`` as for :meth:`plot_confusion`. The bins are those of the calibration error. Of
+        several labels a node there is a curve for each of the most frequent ones, alone.
         """
-        found, who = pictures.evaluated(self, converted(data, prepare=self), nodes)
-        return pictures.reliability_figure(found, who)
+        data = converted(data, prepare=self)
+        return pictures.reliability_figure(pictures.judged(self, data, nodes, "plot_reliability"))
+
+    def plot_predicted(self, data: NodeData, nodes: Any = "test") -> Figure:
+        """Predicted numbers beside the true ones, of a model of numbers; right is the diagonal.
+
+        ``nodes`` as for :meth:`plot_confusion`.
+        """
+        data = converted(data, prepare=self)
+        return pictures.predicted_figure(pictures.judged(self, data, nodes, "plot_predicted"))
 
     def save(
         self,

@@ -28,9 +28,14 @@ class Bars:
         self.texts.append(text)
 
     @property
+    def bars_height(self) -> int:
+        """In pixels, of the bars of :func:`lying` alone."""
+        return 26 * len(self.names) + 14
+
+    @property
     def height(self) -> int:
-        """In pixels, of :func:`lying`."""
-        return 26 * len(self.names) + 70
+        """In pixels, of :func:`lying`, with its axis."""
+        return self.bars_height + 56
 
 
 def tint(amount: float, faint: bool = False) -> str:

@@ -125,13 +125,13 @@ def spread(mean: list[float | None], std: list[float | None]) -> tuple[list, lis
     )
 
 
-def thin(count: int, also: tuple[int, ...] = ()) -> list[int]:
-    """At most about MOST_ROWS evenly spaced indices, with the last and those in ``also``.
+def thin(count: int, also: tuple[int, ...] = (), most: int = MOST_ROWS) -> list[int]:
+    """At most about ``most`` evenly spaced indices, with the last and those in ``also``.
 
     >>> thin(3), len(thin(500, also=(41,)))
     ([0, 1, 2], 58)
     """
-    step = max(1, math.ceil(count / MOST_ROWS))
+    step = max(1, math.ceil(count / most))
     chosen = {*range(0, count, step), *also, count - 1}
     return sorted(i for i in chosen if 0 <= i < count)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 from hoplite.errors import require_extra
@@ -33,6 +34,8 @@ COLOURS = {
     "least": "#e8f1f8",
     "most": "#0b62a0",
 }
+TITLE = 44  # characters in a line, as narrow pages have room for
+LINE = 19  # pixels of a further one
 _IS_COLOUR = re.compile(r"color(scale)?$")
 
 
@@ -49,10 +52,14 @@ def figure(drawing: Drawing, title: str, *, height: int | None = None, **options
     for name, value in own.items():
         if re.fullmatch(r"[xy]axis\d*", name):
             own[name] = {**value, "fixedrange": False}
-    if height is not None:
-        own["height"] = height
-    own |= {"dragmode": "zoom", "title": {"text": safe(title), "font": {"size": 15}}}
-    own["margin"] = {**own["margin"], "t": 56}
+    lines = textwrap.wrap(title, TITLE) or [""]
+    more = LINE * (len(lines) - 1)
+    if (height := own.get("height", height)) is not None:
+        own["height"] = height + more
+    told = "<br>".join(safe(line) for line in lines)
+    place = {"y": 1, "yref": "container", "yanchor": "top", "pad": {"t": 18}}
+    own |= {"dragmode": "zoom", "title": {"text": told, "font": {"size": 15}, **place}}
+    own["margin"] = {**own["margin"], "t": 56 + more}
     own["template"] = "none"  # Plotly's usual one draws lines around bars, in its own colours
     return Figure(themed(drawing.data), themed({**own, **options}))
 

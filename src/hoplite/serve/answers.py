@@ -240,7 +240,10 @@ class Answers:
     def _index(self, node: str) -> int:
         found = self._ids.index(node)
         if found is None:
-            raise UnknownNode(f"{node!r} is not the id of a node; /api/nodes lists some.")
+            raise UnknownNode(
+                f"{node!r} is not the id of a node; type how one begins to see those that there "
+                "are (over HTTP: /api/nodes?prefix=...)."
+            )
         return found
 
     def _row(self, v: int) -> np.ndarray:

@@ -46,6 +46,7 @@ OPENED, PREPARED = 0.1, 0.2  # share of the work that is done by then
 
 def propagate(
     source: Any,
+    /,
     out: str | os.PathLike[str],
     *,
     hops: int,

@@ -33,6 +33,7 @@ TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
 
 def open_data(
     source: Any,
+    /,
     *,
     seed: int = 0,
     split: int | None = None,
@@ -74,7 +75,7 @@ def open_data(
 
 
 def open_extended(
-    source: Any, new: Any, *, seed: int = 0, prepare: Any = None, **options: Any
+    source: Any, new: Any, /, *, seed: int = 0, prepare: Any = None, **options: Any
 ) -> tuple[Graph, np.ndarray]:
     """As :func:`open_data`, with the nodes and edges of ``new`` besides; which nodes that names.
 

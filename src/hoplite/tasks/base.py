@@ -104,6 +104,7 @@ class Task(ABC):
     has_classes: ClassVar[bool] = True  # whether an output is of a class
     exclusive: ClassVar[bool] = False  # whether a node has exactly one of them
     has_sets: ClassVar[bool] = False  # whether there are prediction sets
+    pictures: ClassVar[tuple[str, ...]] = ()  # methods of models and results that draw its mistakes
     compared: ClassVar[tuple[str, ...]] = ()  # figures in which a model should beat the baseline
     unknowing: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
 

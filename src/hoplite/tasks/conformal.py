@@ -100,6 +100,14 @@ class Conformal:
         kept = self.classes
         return np.array([math.inf if one is None else one.quantile(coverage) for one in kept])
 
+    def too_few(self, coverage: float) -> bool:
+        """Whether only the set of all labels covers so much: n < coverage / (1 - coverage).
+
+        >>> [Conformal.of(np.arange(n)).too_few(0.9) for n in (8, 9)]
+        [True, False]
+        """
+        return math.isinf(self.quantile(coverage))
+
     def least_covered(self, coverage: float) -> tuple[int, float, int] | None:
         """The class that sets of this coverage cover least, its share and its number of nodes.
 
@@ -121,6 +129,16 @@ class Conformal:
             if rare and share < coverage - FAR:
                 found.append((c, share, one.nodes))
         return min(found, key=lambda one: one[1], default=None)
+
+
+def nodes_needed(coverage: float) -> int:
+    """The fewest nodes of which q is finite.
+
+    >>> nodes_needed(0.9), nodes_needed(0.95), nodes_needed(0.5)
+    (9, 19, 1)
+    """
+    share = Fraction(repr(float(coverage)))
+    return math.ceil(share / (1 - share))
 
 
 def set_names(names: Sequence[str]) -> list[str]:

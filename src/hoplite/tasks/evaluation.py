@@ -314,8 +314,16 @@ def reliability(
     >>> reliability(np.array([0, 1, 1]), p)
     [[0.6, 1.0, 1.0], [0.8, 0.5, 2.0]]
     """
-    sure = probabilities.max(axis=1).astype(np.float64)
-    right = probabilities.argmax(axis=1) == labels
+    return binned(probabilities.max(axis=1), probabilities.argmax(axis=1) == labels, bins)
+
+
+def binned(sure: np.ndarray, right: np.ndarray, bins: int = BINS) -> list[list[float]]:
+    """As :func:`reliability`, of any probabilities (n,) and whether each came true (n,).
+
+    >>> binned(np.array([0.1, 0.1, 0.9]), np.array([False, True, True]))
+    [[0.1, 0.5, 2.0], [0.9, 1.0, 1.0]]
+    """
+    sure = sure.astype(np.float64)
     place = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
     counts = np.bincount(place, minlength=bins)
     sums = np.bincount(place, sure, bins), np.bincount(place, right, bins)

@@ -55,6 +55,7 @@ class Multiclass(Task):
     name = "multiclass"
     saved_as = 1
     exclusive = True
+    pictures = ("plot_confusion", "plot_reliability")
     metrics = (Metric("accuracy", percent=True),)
     monitors: ClassVar[dict[str, Metric]] = {
         "accuracy": metrics[0],

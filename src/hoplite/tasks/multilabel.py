@@ -48,6 +48,7 @@ class Multilabel(Task):
         "accuracy": metrics[1],
     }
     adds_up = False
+    pictures = ("plot_reliability",)
     compared = ("micro_f1", "roc_auc")
     unknowing = "always predicting the labels that most nodes have"
     shares: tuple[float, ...] = ()

@@ -40,6 +40,7 @@ class Regression(Task):
     adds_up = False
     has_classes = False
     has_sets = True
+    pictures = ("plot_predicted",)
     compared = ("r2",)
     unknowing = "always predicting the mean"
     mean: float = 0.0

@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural
-from hoplite.labels import AUTO
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
+from hoplite.labels import AUTO, kind_of
 from hoplite.models import ModelConfig, build_model, find_model, split_options
-from hoplite.models.pictures import WORDS, check_exclusive, confusion_figure, reliability_figure
+from hoplite.models.pictures import (
+    WORDS,
+    Judged,
+    check_picture,
+    confusion_figure,
+    predicted_figure,
+    reliability_figure,
+)
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.preparation import TableOptions
@@ -148,6 +155,23 @@ class TrainingResult(Displayed):
             best.reliability,
         )
 
+    def unvalidated(self) -> str | None:
+        """A sentence if there are validation nodes, but none of some class that was trained on."""
+        data, kind = self.graph, kind_of(self.graph.labels)
+        if not data.split.val.size:
+            return None
+        trained, seen = (
+            kind.held(data.labels[part]) for part in (data.split.train, data.split.val)
+        )
+        names = [data.class_names[c] for c in np.setdiff1d(trained, seen)]
+        if not names:
+            return None
+        return (
+            f"no validation node is of class {some_of(map(repr, names))}, so what is chosen there "
+            "(the epoch, a threshold, prediction sets) does not know it; label more of its nodes, "
+            "or say in a column 'split' which of them validate."
+        )
+
     def shortfall(self) -> str | None:
         """A sentence if the chosen model does not beat the baseline, on the test nodes if any.
 
@@ -249,24 +273,27 @@ class TrainingResult(Displayed):
 
     def plot_confusion(self, part: str = "test") -> Figure:
         """Who the chosen model takes for whom, of the test (or "val") nodes."""
-        return confusion_figure(*self._judged(part))
+        return confusion_figure(self._judged(part, "plot_confusion"))
 
     def plot_reliability(self, part: str = "test") -> Figure:
         """Whether the chosen model's probabilities are honest, of the test (or "val") nodes."""
-        found, _, who = self._judged(part)
-        return reliability_figure(found, who)
+        return reliability_figure(self._judged(part, "plot_reliability"))
 
-    def _judged(self, part: str) -> tuple[Evaluation, tuple[str, ...], str]:
-        """The figures of ``part``, the names of the classes, and what its nodes are called."""
-        check_exclusive(self.task)
-        found = self.best_run.metrics(part)
-        if found is None:
+    def plot_predicted(self, part: str = "test") -> Figure:
+        """Predicted numbers beside the true ones, of the test (or "val") nodes."""
+        return predicted_figure(self._judged(part, "plot_predicted"))
+
+    def _judged(self, part: str, picture: str) -> Judged:
+        """What a ``picture`` shows of ``part``."""
+        check_picture(self.task, picture)
+        run = self.best_run
+        if check_choice("part", part, SCORED) not in run.outputs:
             raise GraphError(
                 f"there are no {part} nodes with a result to draw; name the other part, 'val' or "
                 "'test'."
             )
-        count = len(self.best_run.outputs[part][0])
-        return found, self.model.class_names, f"{count:,} {WORDS.get(part, part)} nodes"
+        who = f"{len(run.outputs[part][0]):,} {WORDS.get(part, part)} nodes"
+        return Judged(run.task, *run.outputs[part], self.model.class_names, who)
 
     @property
     def ms_per_epoch(self) -> float:
@@ -305,6 +332,7 @@ class TrainingResult(Displayed):
             "baseline": {
                 part: found.as_dict() for part in SCORED if (found := self.baseline(part))
             },
+            "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
             "ms_per_epoch": self.ms_per_epoch,

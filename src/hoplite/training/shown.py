@@ -40,8 +40,8 @@ def result_shown(result: TrainingResult) -> Shown:
     diverged = sum(one.diverged for one in result.runs)
     if diverged:
         facts["diverged"] = plural(diverged, "run")
-    shortfall = result.shortfall()
-    notes = [shortfall[0].upper() + shortfall[1:]] if shortfall else []
+    told = (result.unvalidated(), result.shortfall())
+    notes = [one[0].upper() + one[1:] for one in told if one]
     return Shown("TrainingResult", facts, [*tables, *_classes(result, last)], notes)
 
 

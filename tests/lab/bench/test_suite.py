@@ -161,7 +161,7 @@ def test_command(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--only", "smpp"], "Did you mean 'spmm'"),
+        (["--only", "smpm"], "Did you mean 'spmm'"),
         (["--quick", "--only", "grid"], "no quick size"),
         (["--out", "nowhere/B.md"], "in an existing folder"),
         (["--out", "B.txt"], "ending of --out"),

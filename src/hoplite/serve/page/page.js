@@ -188,10 +188,12 @@ function showFlips({ found, checked }) {
     show("flips-found", made("p", { class: "quiet" }, `None of the ${checked} values that count most would, changed alone.`));
     return;
   }
-  const side = { above: "or more", below: "or less", equal: "" };
+  const side = { above: ["or more", "or later"], below: ["or less", "or earlier"], equal: ["", ""] };
+  const wanted = (flip) => made("span", {}, `${told(flip.to)} ${side[flip.side][Number(typeof flip.to === "string")]}`.trim(),
+    ...(flip.outside ? [made("small", {}, "outside the range seen in training")] : []));
   const rows = found.map((flip) => ({ cells: [
     made("span", {}, short(flip.name, 60), made("small", {}, `is ${told(flip.value)}`)),
-    { text: `${told(flip.to)} ${side[flip.side]}`.trim() }, { text: flip.becomes }] }));
+    { text: wanted(flip) }, { text: flip.becomes }] }));
   show("flips-found", table("One value of the node, changed alone", ["value", "would be", "then it is"], rows));
 }
 
