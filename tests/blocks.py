@@ -1,0 +1,134 @@
+"""The code blocks of the pages, of the site and of the README, and which test executes them.
+
+| block | executed by |
+|---|---|
+| ``python`` | tests/test_docs.py; of docs/tutorials the site's build (tests/site), which shows the output |
+| ``bash`` | tests/test_doc_commands.py, in a shell; of docs/tutorials the site's build |
+| ``toml``, ``python`` with ``# NAME.py`` on top | they are that file when the page's other blocks run |
+| ``text`` behind ``bash`` | it is what that block prints |
+| ``text`` elsewhere | a test of its own: ``TEXTS`` in tests/test_doc_commands.py |
+| examples in the help of commands | tests/test_doc_commands.py |
+| doctests that the reference shows | pytest, by ``--doctest-modules`` |
+| the gallery's | tests/test_gallery.py |
+| none of a language | nothing: they must be formulas |
+
+tests/test_doc_blocks.py and tests/site/test_blocks.py find any other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import typer
+from markdown_it import MarkdownIt
+
+from hoplite.cli import app
+from hoplite.models import MODELS
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+BUILT = DOCS / "tutorials"  # executed by the site's build, which fails if a block does
+NAMED = re.compile(r"# ([\w-]+\.(?:py|toml))\b")  # a block that is a file says so first
+INCLUDED = re.compile(r"^```\{include\} (\S+)\n```$", re.MULTILINE)
+SIGNS = {"=", "<=", "->"}  # one of which every formula has
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a page; ``language`` is empty where it has none."""
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+    @property
+    def file(self) -> str | None:
+        """The name of the file that it is."""
+        found = NAMED.match(self.text)
+        return found[1] if found and self.language in ("python", "toml") else None
+
+    def __str__(self) -> str:
+        return f"{self.page}:{self.line} ({self.language or 'no language'})"
+
+
+def pages() -> list[Path]:
+    """The README, the pages of docs/ that are written by hand, and what they include."""
+    own = [*sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("[a-z]*/*.md"))]
+    included = [
+        (page.parent / name).resolve()
+        for page in own
+        for name in INCLUDED.findall(page.read_text(encoding="utf-8"))
+    ]
+    return [ROOT / "README.md", *own, *(path for path in included if path.exists())]
+
+
+PAGES = pages()
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+def blocks(page: Path) -> list[Block]:
+    """The blocks of a page in order, also the indented ones; directives are none."""
+    tokens = MarkdownIt().parse(page.read_text(encoding="utf-8"))
+    found = [
+        Block(name_of(page), token.map[0] + 1, token.info.strip(), token.content.rstrip("\n"))
+        for token in tokens
+        if token.type in ("fence", "code_block") and token.map
+    ]
+    return [block for block in found if not block.language.startswith("{")]
+
+
+def help_examples() -> dict[str, Block]:
+    """The examples in the help of each command that has some, as the reference shows them."""
+    group = typer.main.get_command(app)
+    found = {}
+    for name, command in group.commands.items():  # pyright: ignore[reportAttributeAccessIssue]
+        text = command.help or ""
+        lines = re.findall(r"^ *(?:Examples?: *)?(hoplite \S.*)$", text, re.MULTILINE)
+        if lines:
+            found[name] = Block(f"hoplite {name} --help", 0, "bash", "\n".join(lines))
+    return found
+
+
+def is_formula(text: str) -> bool:
+    """Whether it has a formula's sign, and no line of it is a command.
+
+    >>> [is_formula(text) for text in ("ln x <= 1", "ln x y", "python -c 'a = 1'", "export A=1")]
+    [True, False, False, False]
+    """
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    return any({*words} & SIGNS for words in lines) and not any(map(_is_command, lines))
+
+
+def _is_command(words: list[str]) -> bool:
+    """Whether it begins with a program's name, and has options or no sign."""
+    program = words[0] in ("$", ">>>", "export", "hoplite") or shutil.which(words[0])
+    options = any(re.match("--?[a-z]", word) for word in words)
+    return bool(program) and (options or not {*words} & SIGNS)
+
+
+@contextlib.contextmanager
+def files_of(found: list[Block], folder: Path) -> Iterator[None]:
+    """Write the blocks that are files; their modules, and the models they make known, end again."""
+    for name, text in [(block.file, block.text) for block in found if block.file]:
+        with (folder / name).open("a", encoding="utf-8") as file:
+            file.write(f"{text}\n\n")
+    known, path = dict(MODELS), list(sys.path)
+    sys.path.insert(0, str(folder))
+    try:
+        yield
+    finally:
+        sys.path[:] = path
+        MODELS.clear()
+        MODELS.update(known)
+        for own in folder.glob("*.py"):
+            sys.modules.pop(own.stem, None)
