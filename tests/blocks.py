@@ -2,9 +2,9 @@
 
 | block | executed by |
 |---|---|
-| ``python`` | tests/test_docs.py; of docs/tutorials the site's build (tests/site), which shows the output |
+| ``python`` | tests/test_docs.py; of docs/tutorials the site's build, which shows the output |
 | ``bash`` | tests/test_doc_commands.py, in a shell; of docs/tutorials the site's build |
-| ``toml``, ``python`` with ``# NAME.py`` on top | they are that file when the page's other blocks run |
+| ``toml``, or ``python``, with ``# NAME`` on top | they are that file when the others run |
 | ``text`` behind ``bash`` | it is what that block prints |
 | ``text`` elsewhere | a test of its own: ``TEXTS`` in tests/test_doc_commands.py |
 | examples in the help of commands | tests/test_doc_commands.py |
@@ -100,20 +100,25 @@ def help_examples() -> dict[str, Block]:
 
 
 def is_formula(text: str) -> bool:
-    """Whether it has a formula's sign, and no line of it is a command.
+    """Whether it has a formula's sign, and no line of it is code.
 
-    >>> [is_formula(text) for text in ("ln x <= 1", "ln x y", "python -c 'a = 1'", "export A=1")]
-    [True, False, False, False]
+    >>> is_formula("ln x <= 1"), is_formula("Graph -> operator")
+    (True, True)
+    >>> code = ["ln x y", "python -c 'a = 1'", "export A=1", "g = hoplite.load(1)", "[any]\nlr = 1"]
+    >>> any(map(is_formula, code))
+    False
     """
     lines = [line.split() for line in text.splitlines() if line.strip()]
-    return any({*words} & SIGNS for words in lines) and not any(map(_is_command, lines))
+    return any({*words} & SIGNS for words in lines) and not any(map(_is_code, lines))
 
 
-def _is_command(words: list[str]) -> bool:
-    """Whether it begins with a program's name, and has options or no sign."""
-    program = words[0] in ("$", ">>>", "export", "hoplite") or shutil.which(words[0])
-    options = any(re.match("--?[a-z]", word) for word in words)
-    return bool(program) and (options or not {*words} & SIGNS)
+def _is_code(words: list[str]) -> bool:
+    """Whether it begins as TOML, JSON, Python or a command do; these have options or no sign."""
+    if words[0][0] in "[{$>" or words[0] in ("import", "from", "export"):
+        return True
+    program = words[0] == "hoplite" or shutil.which(words[0]) is not None
+    options = any(re.match("--?[a-z]|hoplite[.]", word) for word in words)
+    return options or (program and not {*words} & SIGNS)
 
 
 @contextlib.contextmanager

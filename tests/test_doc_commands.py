@@ -45,7 +45,7 @@ from torch.distributed import run as torchrun
 
 from hoplite.cli import app
 from hoplite.lab import machine
-from hoplite.lab.bench import epoch, large, product, suite, update
+from hoplite.lab.bench import epoch, product, suite, update
 from hoplite.lab.bench.measure import Effort
 from hoplite.lab.machine import Machine
 from hoplite.lab.reproduce import comparison, run, sections
