@@ -104,7 +104,7 @@ def is_formula(text: str) -> bool:
 
     >>> is_formula("ln x <= 1"), is_formula("Graph -> operator")
     (True, True)
-    >>> code = ["ln x y", "python -c 'a = 1'", "export A=1", "g = hoplite.load(1)", "[any]\nlr = 1"]
+    >>> code = ["ln x y", "python -c 'a = 1'", "export A=1", "g = hoplite.load(1)", "[a] = 1"]
     >>> any(map(is_formula, code))
     False
     """
@@ -117,7 +117,7 @@ def _is_code(words: list[str]) -> bool:
     if words[0][0] in "[{$>" or words[0] in ("import", "from", "export"):
         return True
     program = words[0] == "hoplite" or shutil.which(words[0]) is not None
-    options = any(re.match("--?[a-z]|hoplite[.]", word) for word in words)
+    options = any(re.match(r"--?[a-z]|hoplite[.]\w+\(", word) for word in words)
     return options or (program and not {*words} & SIGNS)
 
 
