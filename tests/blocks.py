@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import shutil
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ DOCS = ROOT / "docs"
 BUILT = DOCS / "tutorials"  # executed by the site's build, which fails if a block does
 NAMED = re.compile(r"# ([\w-]+\.(?:py|toml))\b")  # a block that is a file says so first
 INCLUDED = re.compile(r"^```\{include\} (\S+)\n```$", re.MULTILINE)
+PROGRAMS = {"hoplite", "python", "pip", "make", "dask", "torchrun", "curl", "docker", "git", "cd"}
 SIGNS = {"=", "<=", "->"}  # one of which every formula has
 
 
@@ -104,7 +104,7 @@ def is_formula(text: str) -> bool:
 
     >>> is_formula("ln x <= 1"), is_formula("Graph -> operator")
     (True, True)
-    >>> code = ["ln x y", "python -c 'a = 1'", "export A=1", "g = hoplite.load(1)", "[a] = 1"]
+    >>> code = ["pip install x", "cd -p 'a = 1'", "export A=1", "g = hoplite.load(1)", "[a] = 1"]
     >>> any(map(is_formula, code))
     False
     """
@@ -116,7 +116,7 @@ def _is_code(words: list[str]) -> bool:
     """Whether it begins as TOML, JSON, Python or a command do; these have options or no sign."""
     if words[0][0] in "[{$>" or words[0] in ("import", "from", "export"):
         return True
-    program = words[0] == "hoplite" or shutil.which(words[0]) is not None
+    program = words[0] in PROGRAMS
     options = any(re.match(r"--?[a-z]|hoplite[.]\w+\(", word) for word in words)
     return options or (program and not {*words} & SIGNS)
 

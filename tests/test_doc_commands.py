@@ -191,6 +191,9 @@ class Programs:
         return ""
 
     def make(self, words: list[str]) -> str:
+        made = (ROOT / "Makefile").read_text(encoding="utf-8")
+        for target in words:  # of a folder's name, make itself would say that it is there
+            assert re.search(rf"^{target}:", made, re.MULTILINE), target
         command = ["make", "-n", "-C", str(ROOT), *words]
         env = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
         return self.ended(subprocess.run(command, env=env, capture_output=True, text=True))
@@ -326,6 +329,9 @@ def test_commands_run(name, programs, small_lab, reddit, monkeypatch):
         given = [b for b in blocks(DOCS / "search.md") if b.file == "mine.toml"] + given
     if "torch_geometric" in text:
         pyg.layers()
+    for program in ("curl", "make"):
+        if re.search(rf"^{program} ", text, re.MULTILINE) and not shutil.which(program):
+            pytest.skip(f"there is no {program}")
     with files_of(given, programs.folder):
         if "pyproject.toml" in own:
             write_entry_points()
