@@ -96,7 +96,9 @@ standardised, degree and log degree beside them. For each split the configuratio
 on validation was chosen from the grid in [scripts/imbalanced.toml](../scripts/imbalanced.toml),
 which was committed before; the test nodes were read once, after that. Written by
 
-    python scripts/imbalanced.py FOLDER
+```bash
+python scripts/imbalanced.py FOLDER
+```
 
 | graph | constant | logistic regression on X alone | hop blocks, validation | hop blocks, test |
 |---|---|---|---|---|

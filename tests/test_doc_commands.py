@@ -1,142 +1,391 @@
-"""The commands of the README and the docs are understood, and those on users' own data run."""
+"""The commands of the README, the docs and the helps run, in a shell, on small tables.
 
+``LITTLE`` is all that is added to them, so that they are short. Two programs are not run, as they
+would fetch gigabytes or take hours: what ``pip`` is asked for must be our own package and its
+extras, and ``make`` says what it would do (``make -n``).
+"""
+
+import contextlib
+import functools
+import importlib
+import io
+import os
 import re
 import shlex
 import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
 import tomllib
+import urllib.request
+from fnmatch import fnmatch
 from pathlib import Path
+from unittest.mock import patch
 
-import numpy as np
 import pytest
-import typer
+from packaging.requirements import Requirement
+from tests import commands, pyg
+from tests.blocks import (
+    DOCS,
+    PAGES,
+    ROOT,
+    blocks,
+    files_of,
+    help_examples,
+    is_built,
+    name_of,
+)
+from tests.datasets.test_fetch import Server
+from tests.doc_tables import write_graphs, write_tables
+from tests.shell import run_script
+from torch.distributed import run as torchrun
 
 from hoplite.cli import app
+from hoplite.lab import machine
+from hoplite.lab.bench import epoch, product, suite, update
+from hoplite.lab.bench.measure import Effort
+from hoplite.lab.machine import Machine
+from hoplite.lab.reproduce import comparison, run, sections
+from hoplite.lab.reproduce.chosen import Job
+from hoplite.lab.results import Spectrum
 from hoplite.models import MODELS
 
-ROOT = Path(__file__).parent.parent
-DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("[a-z]*/*.md"))]
-RUN = ("data.md", "explain.md", "install.md", "labels.md", "metrics.md", "models.md", "predict.md")
-RUN += ("search.md",)  # those of tutorials/ are run by the site's build
+pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
 LITTLE = {
     "train": "--epochs 4 --seeds 1",
     "search": "--epochs 4 --seeds 1 --samples 2 --workers 1",
     "explain": "--budget 5",
+    "reproduce": "--workers 1",
 }
-ELSEWHERE = ("bench", "report", "reproduce")  # run by the tests of the lab
-PARTS = ("train", "val", "test")
-FIRST = {  # what the pages speak of as being there
-    "predict.md": [
-        "propagate club --hops 5 --out STORE",
-        "train houses --label price --task regression --bias --out price-model",
-    ],
+LITTLE_PAPER = "--dataset cora --seeds 1"
+OTHERS = {"700MB": "4GB", "1GB": "4GB", "60s": "2s"}  # as pytest itself holds much
+REFRESH = "import dask; dask.config.refresh()"
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+EXTRAS = {*PROJECT["optional-dependencies"]}
+# Texts that are printed by no bash block above them: (page, first word) -> what tests it.
+TEXTS = {
+    ("README.md", "club/nodes.csv"): "test_the_tables_of_the_readme",
+    ("docs/store.md", "manifest.json"): "test_the_folder_of_a_store",
+    ("docs/command-line.md", "error:"): "test_what_a_stopped_command_says",
 }
+GIVEN = {name_of(page): blocks(page) for page in PAGES if not is_built(page)}
+GIVEN = {name: found for name, found in GIVEN.items() if any(b.language == "bash" for b in found)}
+GIVEN |= {block.page: [block] for block in help_examples().values()}
 
 
-def commands(page: Path) -> list[list[str]]:
-    """The words of every line `hoplite ...` in a block of bash, without its comment."""
-    blocks = re.findall(r"```bash\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
-    lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
-    return [shlex.split(line, comments=True)[1:] for line in lines if line.startswith("hoplite ")]
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        return bound.getsockname()[1]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_are_understood(page):
-    group = typer.main.get_command(app)
-    for words in commands(page):
-        command = group.commands[words[0]]  # pyright: ignore[reportAttributeAccessIssue]
-        command.make_context(words[0], words[1:])  # raises where an option is unknown
+def answers(port: int) -> bool:
+    with socket.socket() as asking:
+        return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_other_commands_name_what_there_is():
-    """`make` and `pip install` of the pages are not run here, so their names are checked."""
-    made = (ROOT / "Makefile").read_text(encoding="utf-8")
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    known = {*extras["optional-dependencies"]}
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for target in re.findall(r"^make (\w+)", text, re.MULTILINE):
-            assert re.search(rf"^{target}:", made, re.MULTILINE), f"{page.name}: make {target}"
-        for named in re.findall(r"hoplite-graph\[([\w,]+)\]", text):
-            assert {*named.split(",")} <= known, f"{page.name}: {named}"
-    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.M)
-    assert {*rows} == known - {"docs", "test", "dev", "mutation"}
-
-
-def write(folder: Path, nodes: list[str], edges: list[str]) -> None:
-    folder.mkdir()
-    (folder / "nodes.csv").write_text("\n".join(nodes) + "\n", encoding="utf-8")
-    (folder / "edges.csv").write_text("\n".join(edges) + "\n", encoding="utf-8")
-
-
-def write_tables() -> None:
-    """The folders that the pages name, small and with all columns that they speak of."""
-    rng = np.random.default_rng(0)
-
-    def table(name, ids, header, row, ends=None, kinds=False):
-        ends = rng.choice(ids, (3 * len(ids), 2)) if ends is None else ends
-        extra = [f",{rng.integers(1, 9)},{rng.choice(['card', 'cash'])}" for _ in ends]
-        edges = [
-            f"{a},{b}{more if kinds else ''}" for (a, b), more in zip(ends, extra, strict=True)
-        ]
-        head = "source,target" + (",weight,kind" if kinds else "")
-        write(Path(name), [header, *(f"{i},{row(k)}" for k, i in enumerate(ids))], [head, *edges])
-
-    def label(k, names):
-        return "" if k % 3 == 2 else names[rng.integers(len(names))]
-
-    def account(k):
-        day = f"20{rng.integers(10, 24)}-0{rng.integers(1, 10)}-11"
-        return f"{label(k, ['yes', 'no'])},{rng.normal():.3f},{day},DE{k:05d},note {k}"
-
-    header, old = "account,fraud,amount,opened,iban,note", [f"AC{k:04d}" for k in range(90)]
-    table("bank", old, header, account, kinds=True)
-    edges = Path("bank/edges.csv").read_text(encoding="utf-8")
-    shutil.copytree("bank", "payments")
-    named = edges.replace("source,target,weight", "payer,payee,euros")
-    Path("payments/edges.csv").write_text(named, encoding="utf-8")
-    table("new-bank", [f"N{k}" for k in range(60)], header, account, kinds=True)
-    new = [f"AC9{k}" for k in range(8)]
-    table("new-accounts", new, header, account, [(n, old[k]) for k, n in enumerate(new)], True)
-    club = [str(k) for k in range(80)]
-    table("club", club, "id,label,age", lambda k: f"{label(k, ['fraud', 'ok'])},{rng.normal():.2f}")
-    several = ["music|sport", "sport", "|", "music", "art|music"]
-    table("people", club, "id,interests,age", lambda k: f"{label(k, several)},{rng.normal():.2f}")
-    table(
-        "houses", club, "id,price,size", lambda k: f"{rng.normal(300, 50):.4f},{rng.normal():.2f}"
-    )
-    for name in ("tolokers.npz", "web.npz"):
-        ends = rng.integers(0, 90, (270, 2))
-        arrays = {"node_features": rng.normal(size=(90, 4)), "node_labels": rng.integers(0, 2, 90)}
-        parts = rng.permutation(np.arange(90) % 3)
-        masks = {f"{part}_masks": np.tile(parts == i, (4, 1)) for i, part in enumerate(PARTS)}
-        np.savez(name, **arrays, **masks, edges=ends)
-    Path("mine.toml").write_text("[any]\nhops = [1, 2]\nlr = 0.1\n", encoding="utf-8")
-
-
-def _little(words: list[str]) -> list[str]:
-    """What makes a command short; models that learn nothing have no epochs."""
+def little(words: list[str]) -> list[str]:
+    """The words of a command, and what makes it short."""
+    command, options = words[0], LITTLE.get(words[0], "").split()
     model = words[words.index("--model") + 1] if "--model" in words else ""
-    options = LITTLE.get(words[0], "").split()
-    return options if model not in MODELS or MODELS[model].learns else options[2:]
+    if model in MODELS and not MODELS[model].learns:
+        options = options[2:]  # it has no epochs
+    if command == "reproduce" and "linear" in words:
+        options += ["--dataset", "texas" if "--graphs" in words else "cora-public"]
+        options += ["--methods", "little.toml"] if "--methods" not in words else []
+    elif command == "reproduce" and "--comparison" not in words:
+        options += LITTLE_PAPER.split()
+    return [OTHERS.get(word, word) for word in words] + options
 
 
-def _forget(words: list[str]) -> None:
-    """Remove what an earlier line of the page put where this one writes something else."""
-    written = words[words.index("--out") + 1] if "--out" in words else ""
-    if words[0] in ("propagate", "search", "train") and written and "--update" not in words:
-        shutil.rmtree(written, ignore_errors=True)
+class Programs:
+    """What the shell calls; processes that stay, such as servers, end with the page."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port, self.dask_port = folder, free_port(), free_port()
+        self.staying: list[commands.Process] = []
+
+    def table(self):
+        names = ("hoplite", "dask", "torchrun", "python", "pip", "make", "curl")
+        return {name: getattr(self, name) for name in names}
+
+    def placed(self, text: str) -> str:
+        """A script with the addresses and folders that there are here."""
+        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
+        text = text.replace("10.0.0.1:8786", f"127.0.0.1:{self.dask_port}")
+        return text.replace("/mnt/", f"{self.folder}/")
+
+    def hoplite(self, words: list[str]) -> str:
+        words = little(words)
+        if words[0] == "serve":
+            return self.serve(words)
+        own = "--model" in words and words[words.index("--model") + 1] not in (*MODELS, "auto")
+        if own or "--cluster" in words:  # in a process, where Dask reads its settings anew
+            before = f"import sys; sys.path.append({str(self.folder)!r})\n{REFRESH}"
+            return self.ended(commands.hoplite(*words, before=before))
+        out = io.StringIO()
+        argv = patch.object(sys, "argv", ["hoplite", *words])
+        with contextlib.redirect_stdout(out), argv:
+            code = app(words, standalone_mode=False)
+        assert not code, f"hoplite {words} ended with {code}: {out.getvalue()}"
+        return out.getvalue()
+
+    def serve(self, words: list[str]) -> str:
+        """A server that stays until the next one, and then must end as Ctrl-C ends it."""
+        self.end()
+        given = [*words, *(() if "--port" in words else ("--port", str(self.port)))]
+        log = self.folder / "served.txt"
+        log.write_text("")
+        process = commands.start(*given, log=log, env={"BROWSER": "echo opened %s"})
+        self.staying.append(process)
+        address = self.wait(
+            lambda: re.search(r"http://[\d.:]+/", log.read_text(encoding="utf-8")), process
+        )[0]
+        with urllib.request.urlopen(address) as answer:
+            assert answer.status == 200
+        if "--open" in words:
+            self.wait(lambda: f"opened {address}" in log.read_text(encoding="utf-8"), process)
+        return log.read_text(encoding="utf-8")
+
+    def dask(self, words: list[str]) -> str:
+        """A worker, or instead of what was there a scheduler, that stays."""
+        if words[0] == "scheduler":
+            self.end()
+        own = {"scheduler": ["--host", "127.0.0.1", "--port", str(self.dask_port)]}
+        code = f"{REFRESH}\nfrom distributed.cli.dask_{words[0]} import main; main()"
+        more = own.get(words[0], ["--nthreads", "1", "--no-nanny"])
+        process = commands.Process(code, *words[1:], *more, "--no-dashboard")
+        self.staying.append(process)
+        if words[0] == "scheduler":
+            self.wait(lambda: answers(self.dask_port), process)
+        return ""
+
+    def torchrun(self, words: list[str]) -> str:
+        """Its processes, which it would let import torch anew; it says itself what it is asked."""
+        asked = torchrun.parse_args(words)
+        assert (asked.module, asked.training_script) == (True, "hoplite")
+        size, given = int(asked.nproc_per_node), little(asked.training_script_args)
+        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        shared |= {"WORLD_SIZE": str(size)}
+        ranks = [commands.start(*given, env=shared | {"RANK": str(i)}) for i in range(size)]
+        self.staying += ranks
+        texts = [process.communicate() for process in ranks]
+        assert [process.returncode for process in ranks] == [0] * size, texts
+        return "".join(out for out, _ in texts)
+
+    def python(self, words: list[str]) -> str:
+        code = f"import runpy; runpy.run_path({words[0]!r}, run_name='__main__')"
+        return self.ended(commands.run(code, *words[1:]))
+
+    def curl(self, words: list[str]) -> str:
+        command = ["curl", "--silent", "--show-error", "--fail-with-body", *words]
+        return self.ended(subprocess.run(command, capture_output=True, text=True, timeout=60))
+
+    def pip(self, words: list[str]) -> str:
+        assert words[0] == "install"
+        for wanted in map(Requirement, words[1:]):
+            assert wanted.name == PROJECT["name"]
+            assert wanted.extras <= EXTRAS
+        return ""
+
+    def make(self, words: list[str]) -> str:
+        made = (ROOT / "Makefile").read_text(encoding="utf-8")
+        for target in words:  # of a folder's name, make itself would say that it is there
+            assert re.search(rf"^{target}:", made, re.MULTILINE), target
+        command = ["make", "-n", "-C", str(ROOT), *words]
+        env = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
+        return self.ended(subprocess.run(command, env=env, capture_output=True, text=True))
+
+    def end(self) -> None:
+        for process in reversed(self.staying):
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGINT)
+                process.wait(60)
+        self.staying.clear()
+
+    @staticmethod
+    def ended(done: subprocess.CompletedProcess[str]) -> str:
+        assert done.returncode == 0, f"{done.args} ended with {done.returncode}: {done.stderr}"
+        return done.stdout
+
+    @staticmethod
+    def wait(look, process):
+        deadline = time.monotonic() + 120
+        while not (found := look()):
+            assert process.poll() is None, f"{process.args}: {process.communicate()}"
+            assert time.monotonic() < deadline, process.args
+            time.sleep(0.01)
+        return found
+
+
+@pytest.fixture
+def small_lab(monkeypatch, tmp_path):
+    """The benchmarks at tiny sizes, and the paper's experiments of two models on a tiny grid."""
+    product_size = product.ProductSize(300, 4000, 8, Effort(1), speedup=3, memory=1.15)
+    cells = (epoch.Cell("cora", "lgc", 2, threads=1, layers=False),)
+    sizes = {"spmm": product_size, "epoch": epoch.EpochSize(cells, 1, Effort(1))}
+    sizes |= {"large-update": update.UpdateSize(3000, 4, 5, 2, Effort(1))}
+    for name in ("BENCHMARKS", "LARGE"):
+        tiny = [
+            suite.Benchmark(one.name, one.title, one.run, sizes[one.name], sizes[one.name])
+            for one in getattr(suite, name)
+            if one.name in sizes
+        ]
+        monkeypatch.setattr(suite, name, tuple(tiny))
+    monkeypatch.setattr(epoch, "PEER_SECONDS", 0)
+    monkeypatch.setattr(product, "peak_share", lambda *arguments: 1.0)
+    monkeypatch.setattr(machine, "describe", functools.partial(machine.describe, floats=2**16))
+    grid = tmp_path / "paper.toml"
+    grid.write_text("[cora]\nlr = 0.2\nhops = 2\nepochs = 3\n")
+
+    def empty_spectrum(name, *_):
+        return Spectrum(dataset=name, points=[], responses=[])
+
+    def jobs(datasets):
+        return [Job(datasets[0], "lgc", str(grid)), Job(datasets[0], "hlgc", str(grid), "class")]
+
+    for name in ("full_jobs", "quick_jobs"):
+        monkeypatch.setattr(run, name, jobs)
+    for name in ("FULL", "QUICK"):
+        monkeypatch.setattr(sections, name, sections.TimingEffort(1, 1, 1))
+    monkeypatch.setattr(sections, "spectrum", empty_spectrum)
+    monkeypatch.setattr(comparison, "SPLITS", 2)
+    monkeypatch.setattr(run, "describe", lambda threads: Machine(cpu="a test's", threads=1))
+
+
+@pytest.fixture
+def reddit(monkeypatch, tmp_path):
+    """A server that has a small Reddit."""
+    fetching = importlib.import_module("hoplite.datasets.fetch")
+    monkeypatch.setenv("HOPLITE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("no_proxy", "*")
+    with Server() as server:
+        monkeypatch.setitem(fetching.ARCHIVES, "reddit", server.archive())
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield
+        server.shutdown()
+
+
+def write_keys() -> None:
+    """Certificates for Dask, as its documentation makes them."""
+    from distributed.security import Security
+
+    security = Security.temporary()
+    for name in ("ca.pem", "cert.pem"):
+        Path(name).write_text(str(security.tls_client_cert))
+    Path("key.pem").write_text(str(security.tls_client_key))
+
+
+def write_entry_points() -> None:
+    """What pip leaves of a package whose pyproject.toml is here."""
+    groups = tomllib.loads(Path("pyproject.toml").read_text())["project"]["entry-points"]
+    folder = Path("my_models-1.0.dist-info")
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: my-models\nVersion: 1.0\n")
+    lines = [
+        line
+        for group, entries in groups.items()
+        for line in (f"[{group}]", *(f"{name} = {value}" for name, value in entries.items()))
+    ]
+    (folder / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+@pytest.fixture
+def programs(tmp_path, monkeypatch):
+    folder = tmp_path / "page"
+    folder.mkdir()
+    monkeypatch.chdir(folder)  # what the commands write must not land in the repository
+    write_tables()
+    write_graphs()
+    found = Programs(folder)
+    yield found
+    found.end()
+
+
+def same(shown: str, printed: str) -> bool:
+    """Whether lines were printed one after another, with numbers that differ by little."""
+    number = r"\d+(?:\.\d+)?"
+    lines = shown.splitlines()
+    texts = [re.sub(number, "#", line.strip()) for line in lines]
+    given = printed.splitlines()
+    for start in range(len(given) - len(lines) + 1):
+        part = given[start : start + len(lines)]
+        if [re.sub(number, "#", line.strip()) for line in part] == texts:
+            wanted = [float(each) for each in re.findall(number, shown)]
+            found = [float(each) for each in re.findall(number, "\n".join(part))]
+            return found == pytest.approx(wanted, rel=0.02, abs=0.005)
+    return False
 
 
 @pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")  # of the noise in these tables
-@pytest.mark.parametrize("name", RUN)
-def test_commands_run(name, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    write_tables()
-    given = [shlex.split(line) for line in FIRST.get(name, [])] + commands(ROOT / "docs" / name)
-    for words in given:
-        if "reddit" not in words and words[0] not in ELSEWHERE:  # a gigabyte
-            _forget(words)
-            roomy = ["4GB" if word == "700MB" else word for word in words]  # pytest holds much
-            app([*roomy, *_little(words)], standalone_mode=False)
-    capsys.readouterr()
+@pytest.mark.parametrize("name", GIVEN)
+def test_commands_run(name, programs, small_lab, reddit, monkeypatch):
+    given = GIVEN[name]
+    text = "\n".join(block.text for block in given)
+    own = {block.file for block in given}
+    if "mine.toml" not in own:  # other pages speak of it, too
+        given = [b for b in blocks(DOCS / "search.md") if b.file == "mine.toml"] + given
+    if "torch_geometric" in text:
+        pyg.layers()
+    for program in ("curl", "make"):
+        if re.search(rf"^{program} ", text, re.MULTILINE) and not shutil.which(program):
+            pytest.skip(f"there is no {program}")
+    with files_of(given, programs.folder):
+        if "pyproject.toml" in own:
+            write_entry_points()
+        if ".pem" in text:
+            write_keys()
+        printed = ""
+        for block in given:
+            if block.language == "bash":
+                printed = run_script(programs.placed(block.text), programs.table())
+            elif block.language == "text" and (block.page, block.text.split()[0]) not in TEXTS:
+                assert same(block.text, printed), f"{block} is not what is printed:\n{printed}"
+
+
+def text_of(page: str, first: str) -> str:
+    """The text of a page that begins with a word."""
+    assert (page, first) in TEXTS
+    found = [block.text for block in blocks(ROOT / page) if block.language == "text"]
+    return next(text for text in found if text.split()[0] == first)
+
+
+def test_the_tables_of_the_readme(programs):
+    """The columns that it names are those of the tables that its commands read."""
+    for line in text_of("README.md", "club/nodes.csv").splitlines():
+        path, columns = line.split()[:2]
+        assert Path(path).read_text(encoding="utf-8").splitlines()[0] == columns
+
+
+@pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
+def test_the_folder_of_a_store(programs):
+    """Every file of a store is named, and every one that is named is there, or in such a case."""
+    programs.hoplite(["propagate", "DATASET", "--hops", "1", "--out", "STORE"])
+    store = Path("STORE")
+    there = {path.relative_to(store).as_posix() for path in store.rglob("*") if path.is_file()}
+    named: set[str] = set()
+    for line in text_of("docs/store.md", "manifest.json").splitlines():
+        names = [name for name in re.split(r"\s{2,}", line) if re.fullmatch(r"\S*[./]\S*", name)]
+        assert names, line
+        for name in names:
+            first, _, more = name.partition("{")
+            inner, _, last = more.partition("}")
+            for each in inner.split(","):
+                form = re.sub(r"\d+", "*", (first + each + last).replace("...", "r0-c0.npy"))
+                found = {path for path in there if fnmatch(path, form)}
+                named |= found
+                assert found or re.search("only of imported tables|while nodes are", line), name
+    assert named == there
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="it needs signals")
+def test_what_a_stopped_command_says(programs):
+    shown = text_of("docs/command-line.md", "error:")
+    words = shlex.split(shown.partition("Again: hoplite ")[2])
+    process = commands.start(*words)
+    programs.staying.append(process)
+    programs.wait(lambda: [*programs.folder.glob("searches/*/cells/*.lock")], process)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.communicate() == ("", shown + "\n")

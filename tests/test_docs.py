@@ -1,43 +1,51 @@
 """The Python of the README and the docs runs as it stands there, and its links lead somewhere."""
 
+import importlib
 import re
-from pathlib import Path
+import tomllib
 
 import pytest
 from tests import pyg
-
-from hoplite.models import MODELS
-
-ROOT = Path(__file__).parent.parent
-DOCS = ROOT / "docs"
-PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md")), *sorted(DOCS.glob("[a-z]*/*.md"))]
-EXECUTED = DOCS / "tutorials"  # by the site's build, which fails if a block does: tests/site
+from tests.blocks import DOCS, PAGES, ROOT, blocks, files_of, is_built, name_of
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if page.parent != EXECUTED], ids=lambda page: page.name
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if not is_built(page)], ids=name_of)
 def test_python_blocks_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # what the examples save must not land in the repository
-    known = dict(MODELS)
-    blocks = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    found = blocks(page)
+    code = [block for block in found if block.language == "python"]
+    text = "\n".join(block.text for block in code)
     for module in ("pandas", "networkx", "onnx"):  # which Hoplite itself does not need
-        if module in "\n".join(blocks):
+        if module in text:
             pytest.importorskip(module)
-    if "torch_geometric" in "\n".join(blocks):
+    if "torch_geometric" in text:
         pyg.layers()
-    try:
-        for block in blocks:
-            exec(compile(block, page.name, "exec"), {})
-    finally:  # a page may make a model known
-        MODELS.clear()
-        MODELS.update(known)
+    with files_of(found, tmp_path):
+        for block in code:
+            if block.file:
+                importlib.import_module(block.file.removesuffix(".py"))
+            else:
+                exec(compile(block.text, str(block), "exec"), {})
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_links_lead_to_files(page):
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
+
+
+def test_extras_and_targets_that_texts_name_are_there():
+    made = (ROOT / "Makefile").read_text(encoding="utf-8")
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    known = {*project["optional-dependencies"]}
+    for page in PAGES:
+        text = page.read_text(encoding="utf-8")
+        for target in re.findall(r"`(?:\w+=\S+ )*make (\w+)", text):
+            assert re.search(rf"^{target}:", made, re.MULTILINE), f"{page.name}: make {target}"
+        for named in re.findall(r"hoplite-graph\[([\w,]+)\]", text):
+            assert {*named.split(",")} <= known, f"{page.name}: {named}"
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "install.md").read_text(encoding="utf-8"), re.M)
+    assert {*rows} == known - {"docs", "test", "dev", "mutation"}
 
 
 def test_readme_names_every_module():

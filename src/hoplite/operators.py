@@ -1,9 +1,9 @@
 """The n x n operators S that carry a signal one hop, and what is known of their spectra.
 
-    adjacency      D^-1/2 A D^-1/2            spectrum in [-1, 1]
-    renormalized   D~^-1/2 (A + w I) D~^-1/2  spectrum in [-1, 1], D~ the degrees of A + w I
-    laplacian      I - D^-1/2 A D^-1/2        spectrum in [0, 2]
-    random_walk    D^-1 A                     spectrum in [-1, 1], rows sum to 1, not symmetric
+    adjacency      S = D^-1/2 A D^-1/2            spectrum in [-1, 1]
+    renormalized   S = D~^-1/2 (A + w I) D~^-1/2  spectrum in [-1, 1], D~ the degrees of A + w I
+    laplacian      S = I - D^-1/2 A D^-1/2        spectrum in [0, 2]
+    random_walk    S = D^-1 A                     spectrum in [-1, 1], rows sum to 1, not symmetric
 
 w is the graph's ``loop_weight``: the mean weight of its edges, so 1 without weights. All operators
 stay the same if all weights are multiplied by one number: euros and cents give the same model.

@@ -85,7 +85,7 @@ def structural_names(count: int) -> tuple[str, ...]:
 def structural_features(graph: Graph, count: int = USUAL) -> np.ndarray:
     """Degree, its logarithm, and the truncated SVD of S: (n, 2 + count) in float32.
 
-        [d / mean(d),  log(1 + d / w),  sqrt(n) |s_1| v_1, ..., sqrt(n) |s_count| v_count]
+        F = [d / mean(d),  log(1 + d / w),  sqrt(n) |s_1| v_1, ..., sqrt(n) |s_count| v_count]
 
     d are the weighted degrees, w the mean weight of an edge, so that the unit of weights is no
     matter, and S = D^-1/2 A D^-1/2 = sum_j s_j v_j v_j^T with ``|s_1| >= |s_2| >= ...``, each v_j

@@ -78,8 +78,8 @@ class Task(ABC):
     """How the outputs Z = (z_v) of a model are judged and read, z_v in R^m for node v.
 
         loss         L = 1/N sum_v l(z_v, t_v)      over the N nodes of a set, t_v their targets
-        link         what an output says: f(z_v), as probabilities
-        prediction   what is told of a node: a class, a value, from z_v
+        link         p_v = f(z_v)                   what an output says, as probabilities
+        prediction   z_v -> a class, a value        what is told of a node
 
     Losses and metrics are per run, of logits (rows, R, m) for R runs and targets (rows, ...), and
     come as sums over the rows divided by ``count``: the number of rows, or where several processes

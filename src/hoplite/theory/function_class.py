@@ -144,8 +144,8 @@ class FunctionClass:
     def paper_bound(self) -> float:
         """The paper's Theorem 1 (lgc) or 2 (egc), as stated; it need not hold if d > 1.
 
-            lgc   b M Lambda / sqrt(L) * a sum_i ||S||_1^i
-            egc   b M Lambda / sqrt(L) * exp(a ||S||_1)
+            lgc   R <= b M Lambda / sqrt(L) * a sum_i ||S||_1^i
+            egc   R <= b M Lambda / sqrt(L) * exp(a ||S||_1)
 
         M is the largest ``|X_uf|`` and ``||S||_1`` the largest absolute column sum. infinity where
         it is too large for a number.
@@ -173,7 +173,7 @@ class FunctionClass:
     def data_free_bound(self) -> float:
         """A bound from L, M and norms of S alone: massart_bound with, in place of the norm of g_i,
 
-            M min( sqrt(L) ||p_i(S)||_1, sqrt(n) ||p_i(S)||_2 )
+            ||g_i[:, f]||_2 <= M min( sqrt(L) ||p_i(S)||_1, sqrt(n) ||p_i(S)||_2 )
 
         both norms bounded by those of S. infinity where it is too large for a number.
         """

@@ -1,0 +1,110 @@
+"""The files that the pages speak of as being there: small, with all columns that they name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from tests.lab.linear.conftest import write_graph
+
+ROOT = Path(__file__).parent.parent
+PARTS = ("train", "val", "test")
+METHODS = """
+reference = "lgc"
+
+[protocol]
+seeds = 1
+final_seeds = 1
+screen = 1
+random = {splits = 1, per_class = 5, val = 60, test = 90}
+
+[common.any]
+epochs = 2
+
+[methods.lgc]
+title = "LGC"
+model = "lgc"
+grid = {hops = 1, lr = 0.2}
+"""
+LITTLE_GRID = """
+[any]
+hops = [1, 2]
+operator = "adjacency"
+bias = true
+dropout = 0.0
+optimizer = "lbfgs"
+lr = 1.0
+epochs = 2
+monitor = "auc"
+"""
+
+
+def write(folder: Path, nodes: list[str], edges: list[str]) -> None:
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("\n".join(nodes) + "\n", encoding="utf-8")
+    (folder / "edges.csv").write_text("\n".join(edges) + "\n", encoding="utf-8")
+
+
+def write_tables() -> None:
+    """Folders of tables, into the current folder."""
+    rng = np.random.default_rng(0)
+
+    def table(name, ids, header, row, ends=None, more="", pick=lambda: "", named="source,target"):
+        ends = rng.choice(ids, (3 * len(ids), 2)) if ends is None else ends
+        edges = [named + more, *(f"{a},{b}{pick()}" for a, b in ends)]
+        write(Path(name), [header, *(f"{i},{row(k)}" for k, i in enumerate(ids))], edges)
+
+    def label(k, names):
+        return "" if k % 3 == 2 else names[rng.integers(len(names))]
+
+    def account(k):
+        day = f"20{rng.integers(10, 24)}-0{rng.integers(1, 10)}-11"
+        return f"{label(k, ['yes', 'no'])},{rng.normal():.3f},{day},DE{k:05d},note {k}"
+
+    def member(k):
+        found, town = label(k, ["fraud", "ok"]), rng.choice(["Ulm", "Bonn", ""])
+        return f"{found},{rng.choice(PARTS) if found else ''},{rng.normal():.2f},{town}"
+
+    def weight():
+        return f",{10 ** rng.uniform(-2, 2):.3g}"
+
+    def kinds():
+        return f",{rng.integers(1, 9)},{rng.choice(['card', 'cash'])}"
+
+    header, old = "account,fraud,amount,opened,iban,note", [f"AC{k:04d}" for k in range(90)]
+    paid = {"more": ",weight,kind", "pick": kinds}
+    table("bank", old, header, account, **paid)
+    table("new-bank", [f"N{k}" for k in range(60)], header, account, **paid)
+    new = [f"AC9{k}" for k in range(8)]
+    table("new-accounts", new, header, account, [(n, old[k]) for k, n in enumerate(new)], **paid)
+    paid["more"] = ",euros,kind"
+    table("payments", old, header, account, **paid, named="payer,payee")
+    for name, added, first in (("club", "new", "0"), ("DATASET", "NEW", "ID")):
+        ids, header = [first, *(str(k) for k in range(1, 80))], "id,label,split,age,town"
+        table(name, ids, header, member, None, ",weight", weight)
+        later = [f"{name} {k}" for k in range(5)]
+        ends = [(n, ids[k]) for k, n in enumerate(later)]
+        table(added, later, "id,age,town", lambda k: f"{k},Ulm", ends, ",weight", weight)
+    several, ids = ["music|sport", "sport", "|", "music", "art|music"], [str(k) for k in range(80)]
+    table("people", ids, "id,interests,age", lambda k: f"{label(k, several)},{rng.normal():.2f}")
+    table("houses", ids, "id,price,size", lambda k: f"{rng.normal(300, 50):.4f},{rng.normal():.2f}")
+
+
+def write_graphs() -> None:
+    """Graphs as `.npz` files, and what the scripts and the second table read."""
+    for folder in ("graphs", "FOLDER", "results", "scripts", "benchmarks"):
+        Path(folder).mkdir()
+    for path, classes in (
+        ("tolokers.npz", 2),
+        ("web.npz", 2),
+        ("graphs/texas.npz", 3),
+        ("FOLDER/tolokers.npz", 2),
+        ("FOLDER/minesweeper.npz", 2),
+    ):
+        write_graph(Path(path), classes, len(path))
+    script = (ROOT / "scripts" / "imbalanced.py").read_text(encoding="utf-8")
+    Path("scripts/imbalanced.py").write_text(script.replace("SPLITS = 10", "SPLITS = 2"))
+    Path("scripts/imbalanced.toml").write_text(LITTLE_GRID, encoding="utf-8")
+    for name in ("little.toml", "methods.toml"):
+        Path(name).write_text(METHODS, encoding="utf-8")
+    Path("examples").symlink_to(ROOT / "examples")
