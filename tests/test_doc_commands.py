@@ -326,7 +326,7 @@ def test_commands_run(name, programs, small_lab, reddit, monkeypatch):
     text = "\n".join(block.text for block in given)
     own = {block.file for block in given}
     if "mine.toml" not in own:  # other pages speak of it, too
-        given = [b for b in blocks(DOCS / "search.md") if b.file == "mine.toml"] + given
+        given = [b for b in blocks(DOCS / "searching.md") if b.file == "mine.toml"] + given
     if "torch_geometric" in text:
         pyg.layers()
     for program in ("curl", "make"):

@@ -3,6 +3,7 @@
 import inspect
 import re
 import sys
+from html import unescape
 from html.parser import HTMLParser
 from importlib import import_module
 from pathlib import Path
@@ -51,6 +52,23 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def pages(site):
     return {path: Page(path) for path in site.rglob("*.html") if "_static" not in path.parts}
+
+
+def test_every_page_is_there_as_itself(pages, site):
+    """None is written over, as by Sphinx's own search.html."""
+    docs, seen = ROOT / "docs", 0
+    for path in (*docs.glob("*.md"), *docs.glob("[a-z]*/*.md")):
+        heading = re.search(r"^# (.+)$", path.read_text(encoding="utf-8"), re.M)
+        if heading is not None:  # others include a file of the root
+            built = pages[site / path.relative_to(docs).with_suffix(".html")].text
+            found = re.search(r"<h1>(.*?)<a class=\"headerlink\"", built, re.DOTALL)
+            assert found is not None, path.name
+            text = unescape(re.sub("<.*?>", "", found[1])).replace(
+                "\N{RIGHT SINGLE QUOTATION MARK}", "'"
+            )
+            assert text == heading[1].replace("`", ""), path.name
+            seen += 1
+    assert seen > 20
 
 
 def test_every_link_leads_to_a_page_and_a_place_in_it(pages, site):

@@ -50,7 +50,7 @@ def search(
         str | None,
         typer.Option(
             help="paper, reduced, quick, published, usual, or a TOML file of your own "
-            "(docs/search.md).  [default: usual, or paper for its datasets]",
+            "(docs/searching.md).  [default: usual, or paper for its datasets]",
             autocompletion=offered(GRIDS),
         ),
     ] = None,

@@ -36,7 +36,7 @@ class AutoClassifier(NodeClassifier):
     held_out : float
         The share of every class of the nodes of ``fit`` that validates if it is given no
         ``validation``; at least one node of a class is trained on.
-    candidates : a TOML file of what is tried, see docs/search.md
+    candidates : a TOML file of what is tried, see docs/searching.md
     options : mapping of settings that hold for all candidates that have them
     seed : int
         Also of the nodes that are held out.

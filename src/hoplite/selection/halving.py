@@ -175,7 +175,7 @@ def auto(
     trials : how many candidates instead, such as 48, or in each rung, such as "48/16/6"
     seeds : of the finalists and of the chosen one
     out : folder of the model; how it was chosen is in its ``auto``. The same call goes on there
-    candidates : a TOML file of what is tried, see docs/search.md; None for Hoplite's own
+    candidates : a TOML file of what is tried, see docs/searching.md; None for Hoplite's own
     progress : True for a bar on standard error, or in a notebook; or called with what is being
         done and the share that is done
     task, options : as for ``train``; an option holds for all candidates that have it
