@@ -324,6 +324,6 @@ def test_what_would_change_it_is_told_as_dates_and_ranges_are(browser, address, 
                     assert becomes == flip.becomes
                     assert (marked in to) == flip.outside
                     side = words[flip.side][isinstance(flip.to, str)]
-                    assert to.removesuffix(marked).strip().endswith(side)
+                    assert to.removesuffix(marked).endswith(f"{side}\n" * flip.outside or side)
 
     browser(check)
