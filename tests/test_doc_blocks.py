@@ -1,6 +1,7 @@
 """Every code block of the pages is of a kind that some test executes: see tests/blocks.py."""
 
 import pytest
+from tests import test_doc_commands
 from tests.blocks import PAGES, Block, blocks, is_formula, name_of
 from tests.test_doc_commands import TEXTS
 
@@ -42,6 +43,7 @@ def test_every_text_is_there():
         if block.language == "text"
     }
     assert shown >= {*TEXTS}
+    assert {*vars(test_doc_commands)} >= {*TEXTS.values()}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The commands of the README, the docs and the helps run, in a shell, on small tables.
 
-``LITTLE`` is all that is added to them, so that they are short. Two programs are not run, as they
+``LITTLE`` is added to them, so that they are short, and the lab's sizes are tiny. Reddit is a small
+one of a server here, and the machines of a cluster are processes. Two programs are not run, as they
 would fetch gigabytes or take hours: what ``pip`` is asked for must be our own package and its
 extras, and ``make`` says what it would do (``make -n``).
 """
@@ -9,6 +10,7 @@ import contextlib
 import functools
 import importlib
 import io
+import json
 import os
 import re
 import shlex
@@ -145,6 +147,8 @@ class Programs:
         )[0]
         with urllib.request.urlopen(address) as answer:
             assert answer.status == 200
+        if "--json" in words:
+            assert json.loads(log.read_text(encoding="utf-8"))["address"] == address
         if "--open" in words:
             self.wait(lambda: f"opened {address}" in log.read_text(encoding="utf-8"), process)
         return log.read_text(encoding="utf-8")
@@ -181,7 +185,9 @@ class Programs:
 
     def curl(self, words: list[str]) -> str:
         command = ["curl", "--silent", "--show-error", "--fail-with-body", *words]
-        return self.ended(subprocess.run(command, capture_output=True, text=True, timeout=60))
+        said = self.ended(subprocess.run(command, capture_output=True, text=True, timeout=60))
+        assert isinstance(json.loads(said), dict)
+        return said
 
     def pip(self, words: list[str]) -> str:
         assert words[0] == "install"

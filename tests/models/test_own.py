@@ -1,7 +1,6 @@
 """A model of the user's own, that of docs/your-own-model.md: found, searched, saved, refused."""
 
 import json
-import re
 import sys
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint
@@ -10,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.blocks import blocks
 from tests.commands import hoplite
 
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
@@ -26,7 +26,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "your-own-model.md"
 @pytest.fixture
 def module(tmp_path, monkeypatch):
     """The page's class as a module of its own, and the list of models as it was afterwards."""
-    (code,) = re.findall(r"```python\n(.*?)# Use it", PAGE.read_text(), re.DOTALL)
+    (code,) = [block.text for block in blocks(PAGE) if block.file == "my_models.py"]
     (tmp_path / "my_models.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
