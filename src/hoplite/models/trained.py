@@ -271,8 +271,9 @@ class TrainedModel:
         >>> weights = {"theta": torch.tensor([[1.0, 2.0]])}
         >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("cat", "dog"))
         >>> graph = Graph.from_edges([(0, 1)], [[1.0], [3.0]], node_ids=["ann", "bob"])
-        >>> model.predict_table(graph).to_pylist()[0]
-        {'id': 'ann', 'predicted': 'dog', 'probability': 0.8807970881462097}
+        >>> row = model.predict_table(graph).to_pylist()[0]
+        >>> row["id"], row["predicted"], round(row["probability"], 4)
+        ('ann', 'dog', 0.8808)
         """
         table = import_module("hoplite.predictions").predict_table
         options = {"proba": proba, "coverage": coverage, "by_class": by_class}
