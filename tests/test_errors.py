@@ -106,3 +106,10 @@ def test_arguments_are_suggested_as_well(tmp_path: Path) -> None:
 def test_strategies_are_suggested_for_models() -> None:
     with pytest.raises(ConfigError, match=r"of train also auto\. Did you mean 'auto'\?"):
         find_model("atuo")
+
+
+def test_names_that_nobody_types_are_not_compared():
+    """Letter by letter, 50 texts of 20,000 letters would take hours."""
+    texts = [f"{k}" + "a" * 20_000 for k in range(50)]
+    assert nearest_hint("b" * 20_000, texts) == ""
+    assert nearest_hint("cusotmer-" + "1" * 60, ["customer-" + "1" * 60]) != ""

@@ -26,7 +26,7 @@ SHOWN = "_"  # the name of what a block ends with
 def run_python(text: str, names: dict[str, Any]) -> str:
     """Run it; the figure that its last line is, if it is one."""
     tree = ast.parse(text)
-    last = tree.body[-1]
+    last = tree.body[-1] if tree.body else None
     if isinstance(last, ast.Expr):
         tree.body[-1] = ast.copy_location(
             ast.Assign([ast.Name(SHOWN, ast.Store())], last.value), last

@@ -119,6 +119,7 @@ def nearest_hint(value: object, allowed: Iterable[str]) -> str:
 
 
 FEW_LETTERS = 3  # of fewer, one slip makes any other word
+LONGEST = 100  # letters of a name that somebody types
 
 
 def _slips(a: str, b: str, most: int) -> int:
@@ -129,18 +130,21 @@ def _slips(a: str, b: str, most: int) -> int:
     >>> _slips("lcg", "lgc", 3), _slips("amount", "account", 3), _slips("a", "quite other", 2)
     (1, 2, 3)
     """
-    if abs(len(a) - len(b)) > most:
-        return most + 1
-    before, row = [0] * (len(b) + 1), [*range(len(b) + 1)]
+    far = most + 1
+    if abs(len(a) - len(b)) > most or max(len(a), len(b)) > LONGEST:
+        return far
+    before, row = [far] * (len(b) + 1), [min(j, far) for j in range(len(b) + 1)]
     for i, letter in enumerate(a, 1):
-        before, last, row = row, before, [i]
-        for j, other in enumerate(b, 1):
-            row.append(min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other)))
-            if i > 1 and j > 1 and a[i - 2 : i] == b[j - 2 : j][::-1]:
+        before, last, row = row, before, [far] * (len(b) + 1)
+        row[0] = min(i, far)
+        for j in range(max(1, i - most), min(len(b), i + most) + 1):  # farther off are more slips
+            other = b[j - 1]
+            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
+            if i > 1 and j > 1 and (letter, a[i - 2]) == (b[j - 2], other):
                 row[j] = min(row[j], last[j - 2] + 1)
-        if min(*row, *before) > most:
-            return most + 1
-    return row[-1]
+        if min(row) > most and min(before) > most:
+            return far
+    return min(row[-1], far)
 
 
 def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:

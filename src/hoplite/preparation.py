@@ -98,15 +98,16 @@ class TableOptions:
         check_choice("scale", self.scale, SCALES)
         check_choice("gaps", self.gaps, (FILL, REFUSE))
         check_choice("unknown_nodes", self.unknown_nodes, UNKNOWN_NODES)
-        if len({*self.ends, self.weight}) < 3:
-            raise ConfigError(
-                f"source, target and weight are {self.source!r}, {self.target!r} and "
-                f"{self.weight!r}; give each a column of its own."
-            )
         if not isinstance(self.directed, bool):
             raise ConfigError(f"directed is {self.directed!r}; give True or False.")
         if not isinstance(self.type, str):
             raise ConfigError(f"type is {self.type!r}; name the column of the types.")
+        if len({*self.ends, self.weight, self.type}) < 4:
+            typed = f", type is {self.type!r}" if self.type else ""
+            raise ConfigError(
+                f"source, target and weight are {self.source!r}, {self.target!r} and "
+                f"{self.weight!r}{typed}; give each a column of its own."
+            )
         for name in ("drop", "only"):
             given = getattr(self, name)
             listed = given.split(",") if isinstance(given, str) else given

@@ -18,8 +18,10 @@ import hoplite
 from hoplite import Graph, TrainedModel, train
 from hoplite.bases import EXAMPLES
 from hoplite.explain import Explainer, explain
+from hoplite.explain.cells import Cell
 from hoplite.models import ModelConfig, build_model
 from hoplite.operators import OPERATORS
+from hoplite.preparation import PreparedColumn
 from hoplite.structural import with_structural
 
 LINEAR = [("sgc", "monomial"), ("egc", "monomial"), ("blocks", EXAMPLES[-1])]
@@ -149,7 +151,9 @@ def test_cells_of_a_table(tables, tmp_path):
                 before = start + 0.99 * (to - start) if flip.side != "equal" else None
             assert class_at(node, name, to) == flip.becomes != predicted
             known = [one for one in made[name].to_pylist() if one is not None]
-            outside = name != "town" and not min(known) <= to <= max(known)
+            beyond = {"above": name != "town" and to > max(known)}
+            beyond["below"] = name != "town" and to < min(known)
+            outside = beyond.get(flip.side, any(beyond.values()))
             assert flip.outside == outside, flip
             marked.add((name, outside))
             if before is not None and flip.side != "equal" and before != cell:
@@ -210,3 +214,16 @@ def test_a_third_class_close_behind_the_border(gap):
     (found,) = explain(trained, graph, 0).changes([0]).found
     logits = trained.logits(Graph.from_edges([], [[found.to], [1.5]]))[0]
     assert found.becomes == trained.class_names[int(logits.argmax())] != "a"
+
+
+def test_outside_is_beyond_the_side_that_is_told():
+    """Times are told as their day, and numbers with six digits."""
+    low, high = 18262.38, 18300.9  # from 2020-01-01 09:07 on
+    opened = Cell(0, 0, PreparedColumn("opened", "date", low=(low,), high=(high,)))
+    assert not opened.outside("2020-01-01")
+    assert opened.outside("2019-12-31", "below")
+    assert not opened.outside("2019-12-31", "above")  # nearly all values are later
+    assert opened.outside("2020-03-01", "above")
+    paid = Cell(0, 0, PreparedColumn("paid", "number", low=(1234567.8,), high=(1234567.8,)))
+    assert not paid.outside(1234570.0)
+    assert paid.outside(1234600.0)

@@ -217,6 +217,14 @@ def test_several_labels_have_a_curve_each(graph):
         swapped.with_features(graph.features, graph.feature_names)
     )
     assert {one.name: one.x for one in again.data} == {one.name: one.x for one in drawn.data}
+    unnamed = graph.with_labels(several).with_split(graph.split)  # columns are then the model's own
+    again = result.model.plot_reliability(
+        unnamed.with_features(graph.features, graph.feature_names)
+    )
+    assert [one.y for one in again.data] == [one.y for one in drawn.data]
+    fewer = graph.with_labels(several[:, :3].copy()).with_split(graph.split)
+    with pytest.raises(GraphError, match="has 3 labels without names, and the model knows 4"):
+        result.model.plot_reliability(fewer.with_features(graph.features, graph.feature_names))
     many = (rng.random((graph.num_nodes, 20)) < 0.4).astype(np.int8)
     wide = graph.with_labels(many, [f"l{i}" for i in range(20)]).with_split(graph.split)
     drawn = train(wide, "sgc", hops=1, epochs=3).plot_reliability()

@@ -6,16 +6,18 @@ All of them become a node table and an edge table, so one set of rules holds: th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from hoplite.datasets.tables import edge_type, tables_graph
+from hoplite.datasets.tables import edge_type, read_preparation, tables_graph
 from hoplite.errors import DatasetError, GraphError, HopliteError, nearest_hint
 from hoplite.labels import kind_of
+from hoplite.preparation import TableOptions
 from hoplite.structural import with_structural
 
 if TYPE_CHECKING:
@@ -43,10 +45,16 @@ def from_frames(
     **preparing: Any,
 ) -> Graph:
     """See :meth:`hoplite.Graph.from_frames`."""
-    node_names = {"id": id, "label": label, "split": split}
+    held, table, prepare = (
+        arrow_table(nodes, NODES),
+        arrow_table(edges, EDGES),
+        preparing.get("prepare"),
+    )
+    node_names = remembered({"id": id, "label": label, "split": split}, prepare, held.column_names)
     edge_names = {"source": source, "target": target, "weight": weight}
-    node_table = _renamed(arrow_table(nodes, NODES), NODES, node_names, ("id",), features)
-    table, typed = arrow_table(edges, EDGES), edge_type(preparing.get("prepare"), preparing)
+    edge_names = remembered(edge_names, prepare, table.column_names)
+    node_table = _renamed(held, NODES, node_names, ("id",), features)
+    typed = edge_type(prepare, preparing)
     types = [typed] if typed in table.column_names else []
     edge_table = _renamed(table, EDGES, edge_names, ("source", "target"), types)
     try:
@@ -59,7 +67,36 @@ def from_frames(
                     f"column {role!r} of {argument} ", f"column {own!r} of {argument} "
                 )
         raise DatasetError(text) from error
-    return with_structural(graph, structural, link=link)
+    return with_structural(_told(graph, node_names | edge_names), structural, link=link)
+
+
+def remembered(
+    names: Mapping[str, str | None], prepare: Any, there: Collection[Any]
+) -> dict[str, str | None]:
+    """The column of each role; of one that is not named, that of ``prepare`` if it is ``there``.
+
+    >>> from hoplite.preparation import Preparation
+    >>> prepare = Preparation(TableOptions(weight="euros"))
+    >>> remembered({"source": "payer", "weight": "weight"}, prepare, ["payer", "euros"])
+    {'source': 'payer', 'weight': 'euros'}
+    """
+    own = read_preparation(prepare, {}).options
+    kept = {role: getattr(own, role, role) for role in names}
+    return {
+        role: kept[role] if name == role and kept[role] in there else name
+        for role, name in names.items()
+    }
+
+
+def _told(graph: Graph, names: Mapping[str, str | None]) -> Graph:
+    """The same graph, whose preparation knows how the columns were called."""
+    found = graph.preparation
+    if found is None:
+        return graph
+    known = {one.name for one in fields(TableOptions)}
+    named = {role: name for role, name in names.items() if name is not None and role in known}
+    found = replace(found, options=replace(found.options, **named))
+    return graph.with_features(graph.features, graph.feature_names, preparation=found)
 
 
 def is_frame(value: Any) -> bool:
@@ -137,18 +174,23 @@ def from_networkx(
     """See :meth:`hoplite.Graph.from_networkx`."""
     nodes = list(graph.nodes)
     place = {node: i for i, node in enumerate(nodes)}
-    typed = edge_type(preparing.get("prepare"), preparing)
+    prepare = preparing.get("prepare")
+    typed, named = edge_type(prepare, preparing), {"weight": weight}
+    named = remembered(
+        named, prepare, {*chain.from_iterable(d for *_, d in graph.edges(data=True))}
+    )
     _refuse_undirected(graph.is_directed(), preparing)
     edges = [
-        (place[u], place[v], data.get(weight), data.get(typed))
+        (place[u], place[v], data.get(named["weight"]), data.get(typed))
         for u, v, data in graph.edges(data=True)
     ]
     attributes = dict.fromkeys(chain.from_iterable(graph.nodes.values()))
     columns = {name: [data.get(name) for data in graph.nodes.values()] for name in attributes}
     options = {"features": features, "label": label, "split": split} | preparing
-    return attributed_graph(
+    found = attributed_graph(
         nodes, columns, edges, options, seed=seed, structural=structural, name=graph.name or "graph"
     )
+    return _told(found, named)
 
 
 def from_igraph(
@@ -166,16 +208,19 @@ def from_igraph(
     """See :meth:`hoplite.Graph.from_igraph`."""
     columns = {name: graph.vs[name] for name in graph.vs.attributes()}
     nodes = columns.pop(id, range(graph.vcount()))
-    weighted = weight in graph.es.attributes()
-    weights = graph.es[weight] if weighted else [None] * graph.ecount()
-    typed = edge_type(preparing.get("prepare"), preparing)
+    prepare, there = preparing.get("prepare"), graph.es.attributes()
+    named = remembered({"weight": weight}, prepare, there)
+    weighted = named["weight"] in there
+    weights = graph.es[named["weight"]] if weighted else [None] * graph.ecount()
+    typed = edge_type(prepare, preparing)
     _refuse_undirected(graph.is_directed(), preparing)
     types = graph.es[typed] if typed in graph.es.attributes() else [None] * graph.ecount()
     edges = [
         (u, v, w, t) for (u, v), w, t in zip(graph.get_edgelist(), weights, types, strict=True)
     ]
     options = {"features": features, "label": label, "split": split} | preparing
-    return attributed_graph(nodes, columns, edges, options, seed=seed, structural=structural)
+    found = attributed_graph(nodes, columns, edges, options, seed=seed, structural=structural)
+    return _told(found, named)
 
 
 def _refuse_undirected(directed: bool, options: Mapping[str, Any]) -> None:

@@ -129,6 +129,8 @@ def _edges(path: Path, special: tuple[str, str, str], *, named: bool) -> pa.Tabl
             "with one comma, tab or space between them, or a first line with these names."
         )
     names = words if there else list(special[: len(words)])
+    if len({*names}) < len(names):
+        raise DatasetError(f"{path} has a column twice in its first line; give each a name.")
     try:
         return csv.read_csv(
             path,

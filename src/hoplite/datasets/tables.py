@@ -147,8 +147,7 @@ def graph_of(
         matrix, names = transformed(prepare, nodes, batch.table, columns)
         preparation = dataclasses.replace(chosen, transformer=type(prepare).__name__)
     elif features is None:
-        keeps = chosen.options.directed or chosen.options.type
-        preparation = Preparation(chosen.options, ()) if keeps else None
+        preparation = dataclasses.replace(chosen, columns=())  # which columns edges have, at least
         matrix, names = np.empty((len(ids), 0)), ()
     else:
         matrix, names = features.smaller(batch.table, ids), features.names

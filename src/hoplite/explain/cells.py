@@ -101,17 +101,22 @@ class Cell:
             after[self.missing] = made[-1]
         return after
 
-    def outside(self, value: CellValue) -> bool:
-        """Whether a number lies outside of what the training saw; False where that is not known.
+    def outside(self, value: CellValue, side: str = "equal") -> bool:
+        """Whether ``value``, "above" it or "below" it, lies outside of what the training saw.
+
+        False where that is not known. Values are told with six digits, and times as their day.
 
         >>> age = PreparedColumn("age", "number", low=(18.0,), high=(90.0,))
-        >>> Cell(0, 0, age).outside(-3.0), Cell(0, 0, age).outside(90.0)
-        (True, False)
+        >>> [Cell(0, 0, age).outside(3.0, side) for side in ("above", "below", "equal")]
+        [False, True, True]
         """
-        low, high = self.column.low, self.column.high
-        if not low or not high:
+        if not self.column.low or not self.column.high:
             return False
-        return not low[self.place] <= self._number(value) <= high[self.place]
+        low, high = self.column.low[self.place], self.column.high[self.place]
+        number, slack = self._number(value), 1e-5 * max(abs(low), abs(high))
+        low = math.floor(low) if self.column.step else low
+        beyond = {"below": number < low - slack, "above": number > high + slack}
+        return beyond.get(side, any(beyond.values()))
 
     def _category(self, value: CellValue) -> int:
         values = self.column.categories

@@ -203,7 +203,7 @@ class _Changed:
         becomes = int(outputs.argmax())
         if becomes == self._predicted:
             return None
-        name, outside = self.names[becomes], cell.outside(to)
+        name, outside = self.names[becomes], cell.outside(to, side)
         return ValueFlip(cell.feature, cell.name, now, to, side, name, outside)
 
 

@@ -34,7 +34,7 @@ from hoplite.propagation.engine import KnownRows
 from hoplite.propagation.relations import propagation_for
 from hoplite.store import open_data
 
-COMPARED_IDS = 50_000  # node ids among which the nearest to a wrong one is looked for
+COMPARED_IDS = 10_000  # node ids among which the nearest to a wrong one is looked for
 
 
 class ExactModel:
@@ -208,10 +208,11 @@ def node_index(data: NodeData, node: Any) -> int:
         for known, wanted in ((ids, node), ([str(one) for one in ids], str(node))):
             if wanted in known:
                 return known.index(wanted)
-        hint = "." + nearest_hint(node, [str(one) for one in islice(ids, COMPARED_IDS)])
         if _is_index(node, data.num_nodes):
             i = int(node)
             hint = f"; if it is an index, pass the id of that node: node_ids[{i}], {ids[i]!r}."
+        else:
+            hint = "." + nearest_hint(node, [str(one) for one in islice(ids, COMPARED_IDS)])
         raise GraphError(f"node is {node!r}, which is not the id of a node of the graph{hint}")
     if not _is_index(node, data.num_nodes):
         raise GraphError(

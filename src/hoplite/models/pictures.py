@@ -11,7 +11,7 @@ from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.filters import RESPONSE_POINTS, frequency_response
 from hoplite.graph import PARTS, Graph
 from hoplite.graph_checks import as_node_indices
-from hoplite.labels import CLASSES, UNKNOWN_LABEL, distinct, kind_of, known_labels
+from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
 from hoplite.plots.base import Drawing, finite, safe, stroke_of
 from hoplite.plots.confusion import confusion
@@ -189,10 +189,15 @@ def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
         )
     if names == model.class_names or not model.task.has_classes:  # of names, one may be there twice
         return labels
-    if not model.task.exclusive:
-        return kind.moved(labels, names, model.class_names)
     known = {*model.class_names, *model.left_out_classes}
     numbered = names == tuple(map(str, range(len(names))))  # the graph does not name its classes
     if numbered and not {*names} <= known:
-        return np.where(labels < model.num_classes, labels, UNKNOWN_LABEL)
-    return CLASSES.moved(labels, names, model.class_names)
+        if model.task.exclusive:
+            return np.where(labels < model.num_classes, labels, UNKNOWN_LABEL)
+        if labels.shape[1] != model.num_classes:
+            raise GraphError(
+                f"the graph has {labels.shape[1]} labels without names, and the model knows "
+                f"{model.num_classes}; give the graph class_names."
+            )
+        return labels
+    return kind.moved(labels, names, model.class_names)
