@@ -86,7 +86,8 @@ def graph_with_nodes(
     if found:
         nodes = TableReader(found[0], None)
     else:
-        nodes = TableReader(Path(f"{path} (its nodes)"), None, pa.table({"id": ids()}))
+        named = read_preparation(prepare, {}).options.id  # as the model whose graph this is
+        nodes = TableReader(Path(f"{path} (its nodes)"), None, pa.table({named: ids()}))
     table = TableReader(path, None, edges)
     return graph_of(nodes, table, seed, path.stem, prepare, options)
 
@@ -117,6 +118,9 @@ def _edges(path: Path, special: tuple[str, str, str], *, named: bool) -> pa.Tabl
     separator = next((one for one in ",;\t" if one in first), " ")
     words = [word.strip().strip('"') for word in first.split(separator)]
     there = set(special[:2]) <= set(words)
+    if not (there or named) and set(EDGE_COLUMNS[:2]) <= set(words):  # not as a model remembers
+        usual = dict(zip(EDGE_COLUMNS, special, strict=True))
+        words, there = [usual.get(word, word) for word in words], True
     if named and not there:
         raise DatasetError(
             f"{path} has no columns {special[0]!r} and {special[1]!r} (it starts with "
