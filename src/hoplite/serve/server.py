@@ -87,5 +87,8 @@ def run(app: Any, bound: socket.socket, ready: Callable[[], None]) -> None:
     # what is there by now stays; looking for garbage in it would stop all requests for 0.1 s
     gc.collect()
     gc.freeze()
-    with contextlib.closing(bound):
-        _Server(config, ready).run(sockets=[bound])
+    try:
+        with contextlib.closing(bound):
+            _Server(config, ready).run(sockets=[bound])
+    finally:
+        gc.unfreeze()
