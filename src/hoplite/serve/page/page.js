@@ -185,11 +185,11 @@ function showWhy(found) {
   const lead = border ? "Its lead over the threshold is" : "Its lead, the one logit less the other, is";
   const what = numbers ? "The value is" : found.against === null ? "Its logit is" : lead;
   const parts = "what each hop adds, or each node, or each feature";
-  const fixed = [...(found.constant ? [`${rounded(found.constant)} for every node`] : []), ...(border ? [`${rounded(added)} for the threshold`] : [])];
+  const fixed = [...(found.constant ? [`${rounded(found.constant)} for every node`] : []), ...(border ? [`${rounded(added)} for the threshold of ${chance(border.probability)}`] : [])];
   const sum = fixed.length
     ? `${what} ${rounded(found.logit)}: ${fixed.join(", ")}, and ${rounded(found.logit - found.constant - added)}, the sum of ${parts}.`
     : `${what} ${rounded(found.logit)}, the sum of ${parts}.`;
-  const apart = border ? ` The one logit less the other is ${rounded(found.logit - added)}; the threshold of ${chance(border.probability)} for ${told(border.class)} adds ${rounded(added)}.` : "";
+  const apart = border ? ` Without the threshold it is ${rounded(found.logit - added)}, the one logit less the other.` : "";
   $("why-sum").textContent = sum + apart;
   const same = [...(found.constant ? [["constant", found.constant]] : []), ...(border ? [["threshold", added]] : [])];
   const hops = found.hops.map((hop) => ({ name: hop.relation ? `hop ${hop.hop}, ${hop.relation}` : `hop ${hop.hop}`, amount: hop.contribution }));
