@@ -23,6 +23,7 @@ SCHEMA = {
     "neighbourhood",
     "flips",
     "changes",
+    "threshold",
     "out",
 }
 

@@ -219,7 +219,7 @@ def test_dictionary_of_cora(cora, trained_on_cora):
     assert list(found) == [
         *("dataset", "model", "node", "class", "against", "logit", "constant", "residual"),
         *("classes", "hops", "nodes", "features", "node_features", "neighbourhood", "flips"),
-        "changes",
+        *("changes", "threshold"),
     ]
     assert found["model"] == {
         **{"model": "lgc", "hops": 10, "operator": "renormalized"},
@@ -284,7 +284,8 @@ def test_the_json_is_that_of_version_0_1_0(case):
     options = case["options"] or {"alone": True}
     found = explain(model, graph, case["node"], **options).summary(4, searched)
     told = found.to_dict()
-    assert list(told)[-1] == "changes"
+    assert list(told)[-2:] == ["changes", "threshold"]
+    assert told.pop("threshold") is None
     held = model.config.kind.gated or model.config.standardize
     assert (told.pop("changes") is None) == held
     for pair in told["node_features"]["top"]:

@@ -313,3 +313,47 @@ def test_names():
     for odd in ("1200", "-1", "01", "1.0", "²", "9" * 400, ""):
         assert numbers.index(odd) is None
     assert numbers.index("1199") == 1199
+
+
+def test_a_chosen_threshold_is_told_wherever_it_acts(moved, answers):
+    folder, model = moved
+    graph = load(folder, model)
+    made, (rare, threshold) = Answers(model, graph), model.task.chosen_threshold
+    wanted = {"class": model.class_names[rare], "probability": threshold}
+    assert wanted["class"] == SCRIPT
+    logits, odds = model.logits(graph), np.log(threshold / (1 - threshold))
+    told = msgspec.to_builtins(made.model())
+    assert (list(told)[-1], told["threshold"]) == ("threshold", wanted)
+    seen = set()
+    for v, name in enumerate(graph.node_ids):
+        found = msgspec.to_builtins(made.node(name))["prediction"]
+        assert list(found) == ["predicted", "outputs", "threshold"]
+        assert found["threshold"] == wanted
+        share = found["outputs"][rare]["value"]
+        assert (found["predicted"] == SCRIPT) == (share > threshold)
+        why = made.explanation(name)
+        assert why.class_ == found["predicted"]
+        seen.add((why.class_, share < 0.5))
+        sign = 1 if why.class_ == SCRIPT else -1
+        lead = sign * (float(logits[v, rare]) - float(logits[v, 1 - rare]) - odds)
+        assert why.logit == pytest.approx(lead, abs=1e-4)
+        assert why.logit >= 0
+        parts = why.constant + why.threshold_part + sum(hop.contribution for hop in why.hops)
+        assert parts == pytest.approx(lead, abs=1e-4)
+        assert msgspec.to_builtins(why.threshold) == wanted | {"contribution": -sign * odds}
+    assert seen >= {(SCRIPT, True), ("dog", True)}
+    after = made.change(IDS[0], {AMOUNT: 3.5}).after
+    assert msgspec.to_builtins(after.threshold) == wanted
+    for none in (answers.model(), answers.node(IDS[0]).prediction, answers.explanation(IDS[0])):
+        assert none.threshold is None
+
+
+def test_the_schema_says_what_a_logit_is():
+    described = openapi()["components"]["schemas"]
+    told = described["Summary"]["properties"]
+    assert "less that of against, plus threshold.contribution" in told["logit"]["description"]
+    assert set(described["ThresholdPart"]["properties"]) == {"class", "probability", "contribution"}
+    for name in ("ModelAnswer", "Prediction"):
+        assert described[name]["properties"]["threshold"]["anyOf"][0] == {
+            "$ref": "#/components/schemas/Threshold"
+        }

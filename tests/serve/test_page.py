@@ -327,3 +327,80 @@ def test_what_would_change_it_is_told_as_dates_and_ranges_are(browser, address, 
                     assert to.removesuffix(marked).endswith(f"{side}\n" * flip.outside or side)
 
     browser(check)
+
+
+def of_table(page, place, caption):
+    """The rows of the one table of ``place`` with this caption."""
+    shown = page.locator(f"{place} table").filter(has=page.locator("caption", has_text=caption))
+    return [
+        [cell.strip() for cell in row.locator("th, td").all_inner_texts()]
+        for row in shown.locator("tbody tr").all()
+    ]
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (390, "dark")])
+def test_a_threshold_is_shown(browser, moved, tmp_path, width, theme):
+    folder, model = moved
+    graph = hoplite.load(folder, prepare=model)
+    explainer, (rare, threshold) = (
+        hoplite.explain.Explainer(model, graph),
+        model.task.chosen_threshold,
+    )
+    shares, predicted, level = (
+        model.predict_proba(graph)[:, rare],
+        model.predict(graph),
+        told(threshold),
+    )
+    chosen = [
+        next(v for v in range(graph.num_nodes) if predicted[v] == rare and shares[v] < 0.5),
+        next(v for v in range(graph.num_nodes) if predicted[v] != rare),
+    ]
+    log = tmp_path / "log"
+    log.touch()
+
+    def check(chromium):
+        with opened(chromium, address, width, theme) as page:
+            for v in chosen:
+                go(page, address, graph.node_ids[v])
+                why = explainer.explain_at(v)
+                share = told(shares[v])
+                sentence = {
+                    SCRIPT: f"as its probability of {share} is above the threshold of {level}",
+                    "dog": f"as the probability of {SCRIPT}, {share}, is below its threshold "
+                    f"of {level}",
+                }[why.class_]
+                sentence = f"{why.class_}, {sentence}"
+                assert page.inner_text("#threshold") == f"It is {sentence}."
+                assert page.inner_text("#changed-outputs caption") == f"Then it is {sentence}"
+                assert {row[0]: row[-1] for row in rows(page, "#changed-outputs")} == {
+                    SCRIPT: level,
+                    "dog": "",
+                }
+                assert f"{SCRIPT} predicted from {level} on" in page.inner_text(".facts")
+                text = page.inner_text("#why-sum").replace("\u2212", "-")
+                assert f"Its lead over the threshold is {why.logit:.4g}: " in text
+                assert f", {why.threshold_part:.4g} for the threshold of {level}, and " in text
+                apart = why.logit - why.threshold_part
+                assert f"Without the threshold it is {apart:.4g}, the one logit less" in text
+                for caption in ("By hop", "By node", "By feature, over all nodes within reach"):
+                    parts = of_table(page, "#parts", caption)
+                    assert [row[0] for row in parts[-2:]] == ["constant", "threshold"]
+                    amounts = [float(row[-1].replace("\u2212", "-")) for row in parts]
+                    assert sum(amounts) == pytest.approx(why.logit, abs=0.03)
+                assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert page.evaluate(CONTRAST) == []
+
+    with serving(folder.parent / "model", folder, log=log) as (told_, _):
+        address = told_["address"].rstrip("/")
+        browser(check)
+
+
+def test_without_a_threshold_none_is_shown(browser, address):
+    def check(chromium):
+        with opened(chromium, address) as page:
+            go(page, address, SCRIPT)
+            assert not page.locator("#threshold").is_visible()
+            assert "threshold" not in page.inner_text("body")
+            assert "Its lead, the one logit less the other, is " in page.inner_text("#why-sum")
+
+    browser(check)

@@ -5,7 +5,8 @@ The features X[v] of a node v reach its own logits by what is on the diagonal of
     z_c(v) = rest + sum_f X[v, f] W[f, c],    W = sum_i c_i p_i(S)[v, v] Theta
 
 so the lead of the predicted class p over class c is 0 where X[v, f] has changed by
--(z_p - z_c) / (W[f, p] - W[f, c]), and the smallest of these changes flips the prediction. Every
+-(z_p - z_c) / (W[f, p] - W[f, c]), and the smallest of these changes flips the prediction. With a
+chosen threshold the lead is that over the threshold (see hoplite.explain.explanation). Every
 other value stays as it is, those of the neighbours too. What changes is a cell of the table, if
 the features came from one: a number moves one feature (and is missing no more), a text takes
 another of its values, what is 0 or 1 becomes the other. Structural features follow from the edges,

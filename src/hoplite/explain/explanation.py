@@ -2,7 +2,14 @@
 
     logit(v, c) = constant + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
 
-or the lead logit(v, c) - logit(v, other) of a class over another, of which the same holds.
+or the lead of a class over another, of which the same holds:
+
+    lead(v) = logit(v, c) - logit(v, other) + threshold part
+            = constant + threshold part + sum_{i, u, f}  R[i, u] X[u, f] W[i, f]
+
+The threshold part is 0 unless a threshold t was chosen (of two classes, for one of them): then it
+is -T log(t / (1 - t)) if c is that class and +T log(t / (1 - t)) if the other is, T being the
+temperature, so that the class is predicted where its lead is above 0.
 
 R[i] is row v of p_i(S), W[i, f] the coefficient of hop i times Theta[f, c]. For hLGC the
 coefficient holds the gate at v, so the sum is exact given the gates. The constant is the bias, and
@@ -37,8 +44,16 @@ from hoplite.explain.summary import (
     Strongest,
     StrongestPairs,
     Summary,
+    ThresholdPart,
 )
-from hoplite.explain.text import exactness, headline, parts, parts_table, title
+from hoplite.explain.text import (
+    exactness,
+    headline,
+    parts,
+    parts_table,
+    predicted_why,
+    title,
+)
 from hoplite.memory import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
@@ -73,7 +88,7 @@ def explain(
     class_ : name or index of a class; the predicted one if None
     against : name or index of a second class; the strongest other one if None
         What is explained is ``logit(class_) - logit(against)``: why the one, not the other. A
-        chosen threshold is part of it, so that the predicted class is never behind.
+        chosen threshold adds its log-odds, so that the predicted class is never behind.
     alone : explain ``logit(class_)`` instead, of models with more than two classes; of two, only
         the difference means anything
     memory : such as "700MB", for a hop store: most that the process takes; StoreError if it needs
@@ -127,8 +142,7 @@ class Explainer:
         names = exact.trained.class_names
         reach = exact.rows.reach(index)
         logits = exact.logits_of(index, reach)
-        decisions = task.decisions(logits)
-        ranking = np.argsort(-decisions, kind="stable").tolist()
+        ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
         if not task.exclusive:
             if against is not None:
                 exact.require_one_class()
@@ -154,25 +168,28 @@ class Explainer:
         shift = -mean / spread
         if "bias" in exact.weights:
             shift = shift + exact.weights["bias"][0].numpy()
-        if other is not None:  # the lead counts from the threshold
-            shift, own = shift + decisions - logits, decisions
-        else:
-            own = logits
-            if not task.exclusive:  # numbers are told in their units
-                feature_factor, shift = task.rescaled(feature_factor, shift)
-                own = task.rescaled(np.empty(0), own)[1]
+        own, threshold = logits, None
+        if other is not None and (border := task.chosen_threshold) is not None:
+            moved = task.decisions(np.zeros(len(names)))
+            part = float(sum(sign * moved[c] for c, sign in signs.items()))
+            threshold = ThresholdPart(names[border[0]], border[1], part)
+        if not task.exclusive:  # numbers are told in their units
+            feature_factor, shift = task.rescaled(feature_factor, shift)
+            own = task.rescaled(np.empty(0), own)[1]
+        lead = float(sum(sign * own[c] for c, sign in signs.items()))
         return Explanation(
             exact=exact,
             node=index,
             class_=names[shown],
             against=None if other is None else names[other],
             logits=logits,
-            logit=float(sum(sign * own[c] for c, sign in signs.items())),
+            logit=lead if threshold is None else lead + threshold.contribution,
             constant=float(sum(sign * shift[c] for c, sign in signs.items())),
             coefficients=coefficients,
             reach=reach,
             hop_factor=hop_factor,
             feature_factor=feature_factor,
+            threshold=threshold,
         )
 
     def _factors(
@@ -212,23 +229,29 @@ class Part:
 class Explanation(Displayed):
     """Why ``node`` has the logit it has, exactly; made by :func:`hoplite.explain.explain`.
 
-        logit = constant + by_hop.sum() + residual
+        logit = logits[class_] - logits[against] + threshold_part
+              = constant + threshold_part + by_hop.sum() + residual
         by_hop.sum() = by_node.sum() = by_feature.sum() = sum_{i, u, f} R[i, u] X[u, f] W[i, f]
 
-    All in float64; the residual is what the model's own forward pass rounded away.
+    All in float64, and each of these sums one number; ``logits[against]`` is 0 if there is none.
+    The residual is what the model's own forward pass rounded away. ``threshold_part`` is 0 without
+    a chosen threshold t of some class; else -T log(t / (1 - t)) where that is ``class_``, and
+    +T log(t / (1 - t)) where it is ``against``, with the temperature T.
 
     Parameters
     ----------
     node : index of the explained node v
     class_, against : the names of the class and of the one it is compared with, None if with none
     logits : (m,), the model's own, of every class
-    logit : ``logit(class_) - logit(against)``, or the one of the class alone
-    constant : what belongs to no hop, node or feature (bias, the mean of a standardised model, and
-        of a lead what a chosen threshold takes off)
+    logit : ``logit(class_) - logit(against)`` and the threshold part, which together are the lead;
+        or the logit of the class alone (of numbers, the number in its units)
+    constant : what is the same for every node: bias, the mean of a standardised model
     coefficients : (k + 1,), one per hop; (k + 1, d) if the gates are per feature; (k + 1, 2) in a
         contrast whose two classes have gates of their own
     reach : R, (k + 1, n), the rows v of p_0(S) .. p_k(S)
     hop_factor, feature_factor : C (k + 1, t) and Theta (d, t) with W = C Theta^T
+    threshold : the chosen one: its ``class_``, ``probability`` and ``contribution`` to the lead;
+        None if there is none
     """
 
     exact: ExactModel
@@ -242,6 +265,12 @@ class Explanation(Displayed):
     reach: np.ndarray
     hop_factor: np.ndarray
     feature_factor: np.ndarray
+    threshold: ThresholdPart | None = None
+
+    @property
+    def threshold_part(self) -> float:
+        """What a chosen threshold adds to the lead; 0 if there is none."""
+        return 0.0 if self.threshold is None else self.threshold.contribution
 
     @property
     def hops(self) -> list[tuple[int, str | None]]:
@@ -295,7 +324,7 @@ class Explanation(Displayed):
     @property
     def residual(self) -> float:
         """The logit minus the constant and all contributions: rounding, nothing else."""
-        return self.logit - self.constant - float(self.by_hop.sum())
+        return self.logit - self.constant - self.threshold_part - float(self.by_hop.sum())
 
     def top(self, kind: str, count: int = 10) -> list[Part]:
         """The ``count`` largest contributions in absolute value, none of them 0.
@@ -374,6 +403,7 @@ class Explanation(Displayed):
             neighbourhood=around.drawn(self.by_node),
             flips=flips,
             changes=None if brief else self.changes([part.index for part in features]),
+            threshold=self.threshold,
         )
 
     def changes(self, features: Sequence[int] | None = None) -> Changes | None:
@@ -407,8 +437,14 @@ class Explanation(Displayed):
     def __repr__(self) -> str:
         versus = "" if self.against is None else f" against {self.against!r}"
         whose = f"node {self._name('nodes', self.node)}, class {self.class_!r}{versus}"
+        what = "logit" if self.against is None else "lead"
         sums = f"{self.constant:.4g} + {self.by_hop.sum():.4g}"
-        lines = [f"Explanation({whose}: logit {self.logit:.4g} = {sums})"]
+        why = []
+        if self.threshold is not None:
+            what += " over the threshold"
+            sums += f" + {self.threshold_part:.4g} of the threshold"
+            why = [f"  {predicted_why(self.summary(0, brief=True))}"]
+        lines = [f"Explanation({whose}: {what} {self.logit:.4g} = {sums})", *why]
         for kind in ("hops", "nodes", "features"):
             parts = self.top(kind, 3)
             shown = ", ".join(f"{_short(part.name)} {part.contribution:+.3g}" for part in parts)

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hoplite.explain.neighbourhood import neighbourhood
 from hoplite.explain.summary import Summary
-from hoplite.explain.text import decimals, parts, percent, quantity, title
+from hoplite.explain.text import HEADINGS as HEADINGS
+from hoplite.explain.text import decimals, parts, percent, quantity, short, title
 from hoplite.plots.bars import FAINT, Bars, lying, tint, upright
 from hoplite.plots.base import Drawing
 from hoplite.plots.panels import MARGINS, below
@@ -16,7 +17,6 @@ from hoplite.words import signed
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-HEADINGS = {"hops": "By hop", "nodes": "By node", "features": "By feature"}
 MOST_CLASSES = 20
 HOPS_HIGH = 180  # pixels of upright bars
 VIEWS = (*HEADINGS, "neighbourhood", "classes")
@@ -51,15 +51,26 @@ def class_bars(values: Summary) -> Bars:
     return bars
 
 
+def class_axis(values: Summary) -> str:
+    """The title of the axis of :func:`class_bars`, with a chosen threshold."""
+    border = values.threshold
+    if border is None:
+        return "probability, %"
+    return f"probability, % (threshold of {short(border.class_)}: {percent(border.probability)})"
+
+
 def explanation_figure(values: Summary, by: str | None = None) -> Figure:
     """The picture of one view of ``VIEWS``; hops, nodes and features below each other if None."""
-    what = quantity(values) if values.against is None else "the lead"  # over whom, the title says
+    what = quantity(values)
+    if values.against is not None:  # over whom, the title says
+        what = "the lead" if values.threshold is None else "the lead over the threshold"
     told = f"{title(values)}: {what} is {signed(values.logit, decimals(values))}"
     if by == "neighbourhood":
         return figure(neighbourhood(values), title(values), height=560)
     if by == "classes":
         bars = class_bars(values)
-        return figure(_outside(lying(bars, "probability, %")), title(values), height=bars.height)
+        drawn = _outside(lying(bars, class_axis(values)))
+        return figure(drawn, title(values), height=bars.height)
     shown = [one for one in HEADINGS if one == by or (by is None and parts(values, one))]
     drawings = [_outside(contributions(values, one)) for one in shown]
     heights = [

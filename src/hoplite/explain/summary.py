@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
+from msgspec import Meta
 
 T = TypeVar("T")
+
+EXPLAINED = (
+    "What is explained. With against: the logit of class less that of against, plus "
+    "threshold.contribution if a threshold was chosen, so that the predicted class is never behind."
+    " Without against: the logit of class alone; of numbers, the number in its units."
+)
+CONSTANT = "What is the same for every node: the bias, and the mean of standardised outputs."
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -41,6 +49,19 @@ class ClassScore(_Value, frozen=True):
     probability: float
 
 
+class Threshold(_Value, frozen=True, rename={"class_": "class"}):
+    """From which ``probability`` on ``class`` is predicted, of a model that has chosen it."""
+
+    class_: str
+    probability: float
+
+
+class ThresholdPart(Threshold, frozen=True):
+    """What a chosen threshold adds to a lead: its log-odds, taken from its class."""
+
+    contribution: float
+
+
 class HopPart(_Value, frozen=True, omit_defaults=True):
     """What a hop adds; its coefficient is None if it is more than one number."""
 
@@ -61,7 +82,7 @@ class NodePart(_Value, frozen=True):
 
 
 class FeaturePart(_Value, frozen=True):
-    """What a feature adds, wherever it is; ``value`` is that at the explained node.
+    """What a feature adds, at the node and all that it hears from; ``value`` is the node's own.
 
     In a column of a table it is the cell: before scaling, a date as text, or "missing".
     """
@@ -135,8 +156,9 @@ class Removals(_Value, Generic[T], frozen=True):
 class Flips(_Value, frozen=True):
     """What :func:`hoplite.explain.flips` finds.
 
-    ``margin`` is the logit of the predicted class minus the highest other one. ``standardized``
-    tells that the search held the mean and spread of the outputs, so it may have missed some.
+    ``margin`` is the logit of the predicted class minus the highest other one, and with a chosen
+    threshold its lead over that, as of an explanation. ``standardized`` tells that the search held
+    the mean and spread of the outputs, so it may have missed some.
     """
 
     edges: Removals[EdgeFlip]
@@ -176,15 +198,19 @@ class Changes(_Value, frozen=True):
 
 
 class Summary(_Value, frozen=True, rename={"class_": "class"}):
-    """An explanation with the largest contributions of each kind; nothing in it is NaN."""
+    """An explanation with the largest contributions of each kind; nothing in it is NaN.
+
+    logit = constant + threshold.contribution + the hops' contributions + residual, and the same
+    with those of all nodes, or of all features.
+    """
 
     dataset: str
     model: ShownModel
     node: ShownNode
     class_: str
     against: str | None
-    logit: float
-    constant: float
+    logit: Annotated[float, Meta(description=EXPLAINED)]
+    constant: Annotated[float, Meta(description=CONSTANT)]
     residual: float
     classes: tuple[ClassScore, ...]
     hops: tuple[HopPart, ...]
@@ -194,3 +220,9 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     neighbourhood: Neighbourhood
     flips: Flips | None = None
     changes: Changes | None = None
+    threshold: ThresholdPart | None = None
+
+    @property
+    def threshold_part(self) -> float:
+        """What a chosen threshold adds to the lead; 0 if there is none."""
+        return 0.0 if self.threshold is None else self.threshold.contribution

@@ -6,10 +6,23 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from hoplite.explain.summary import Changes, Flips, NodePart, Removals, Summary, ValueFlip
+from hoplite.explain.summary import (
+    Changes,
+    Flips,
+    NodePart,
+    Removals,
+    Summary,
+    Threshold,
+    ValueFlip,
+)
 from hoplite.shown import short as short
 from hoplite.words import NOTHING, dataset_name, listing, model_name, number, plural, signed
 
+HEADINGS = {
+    "hops": "By hop",
+    "nodes": "By node",
+    "features": "By feature, over all nodes within reach",
+}
 MOST_FLIPS = 5  # removals that are listed, of edges and of nodes
 OUTSIDE = "outside the range seen in training"
 EXACT = 1e-4  # a residual that is larger, beside the logit, is more than rounding
@@ -19,7 +32,8 @@ Table = tuple[list[str], list[list[str]]]  # the columns, and rows of as many ce
 
 @dataclass(frozen=True)
 class Addend:
-    """One of the numbers that add up to the logit: a hop, node or feature, the rest, the constant.
+    """One of the numbers that add up to the logit: a hop, node or feature, the rest of these, the
+    constant, the threshold.
 
     ``cells`` is what a table shows between the name and the contribution.
     """
@@ -27,7 +41,7 @@ class Addend:
     name: str
     contribution: float
     cells: tuple[str, ...]
-    kind: str = "one"  # or "rest", or "constant"
+    kind: str = "one"  # or "rest", "constant", "threshold"
 
 
 def feature_name(name: str | None, index: int) -> str:
@@ -95,7 +109,15 @@ def parts(values: Summary, by: str) -> list[Addend]:
         shown.append(Addend(f"the other {hidden.others:,}", hidden.rest, blank, "rest"))
     if values.constant:
         shown.append(Addend("constant", values.constant, blank, "constant"))
+    if values.threshold is not None:
+        shown.append(Addend("threshold", values.threshold_part, blank, "threshold"))
     return shown
+
+
+def fixed(values: Summary) -> list[str]:
+    """What :func:`parts` has besides hops, nodes and features: "the constant", "the threshold"."""
+    kinds = [part.kind for part in parts(values, "hops")]
+    return [f"the {kind}" for kind in kinds if kind != "one"]
 
 
 def parts_table(values: Summary, by: str) -> Table:
@@ -136,10 +158,16 @@ def pair_table(values: Summary) -> Table:
 
 
 def class_table(values: Summary) -> Table:
-    places = decimals(values)
-    return ["class", "logit", "probability"], [
+    """The classes, and from where on one is predicted if a threshold was chosen."""
+    places, border = decimals(values), values.threshold
+    rows = [
         [short(c.name), signed(c.logit, places), percent(c.probability)] for c in values.classes
     ]
+    if border is None:
+        return ["class", "logit", "probability"], rows
+    for row, one in zip(rows, values.classes, strict=True):
+        row.append(percent(border.probability) if one.name == border.class_ else "")
+    return ["class", "logit", "probability", "threshold"], rows
 
 
 def flip_table(flips: Flips, places: int) -> Table:
@@ -197,13 +225,58 @@ def _class_and_distance(node: NodePart) -> tuple[str, str]:
 
 
 def quantity(values: Summary) -> str:
-    """What is explained: a logit, or the lead of one class over another."""
+    """What is explained: a logit, or the lead of one class over another, or over the threshold."""
     name = short(values.class_)
-    return (
-        f"the logit of {name}"
-        if values.against is None
-        else f"the lead of {name} over {short(values.against)}"
-    )
+    if values.against is None:
+        return f"the logit of {name}"
+    over = short(values.against) if values.threshold is None else "the threshold"
+    return f"the lead of {name} over {over}"
+
+
+def predicted_why(values: Summary) -> str:
+    """The predicted class, by its chosen threshold: "yes, as its probability of 7.9 % is above
+    the threshold of 6.0 %"."""
+    border, name = values.threshold, short(values.node.predicted)
+    if border is None:
+        return f"{name}, with a probability of {percent(values.node.probability)}"
+    inside = values.node.predicted == border.class_
+    share = next(c.probability for c in values.classes if c.name == border.class_)
+    own, least, place = beside(share, border.probability, inside)
+    if inside:
+        return f"{name}, as its probability of {own} is {place} the threshold of {least}"
+    other = short(border.class_)
+    return f"{name}, as the probability of {other}, {own}, is {place} its threshold of {least}"
+
+
+def beside(share: float, threshold: float, above: bool) -> tuple[str, str, str]:
+    """Both in as many digits as tell them apart, and where the share is: above, below or at it.
+
+    >>> beside(0.079, 0.06, True), beside(0.06004, 0.06, True)
+    (('7.9 %', '6.0 %', 'above'), ('6.004 %', '6.000 %', 'above'))
+    >>> beside(0.06, 0.06, False)
+    ('6.0 %', '6.0 %', 'at')
+    """
+    shown = percent(share), percent(threshold)
+    if (share > threshold) != above or share == threshold:  # a tie, or what float32 makes of it
+        return *shown, "at"
+    digits = 1
+    while shown[0] == shown[1] and digits < 15:
+        digits += 1
+        shown = f"{100 * share:.{digits}f} %", f"{100 * threshold:.{digits}f} %"
+    return *shown, "above" if above else "below"
+
+
+def threshold_sum(values: Summary) -> str:
+    """What the lead over a threshold is: the logits' difference, and the threshold's part."""
+    border = values.threshold
+    if border is None or values.against is None:
+        return ""
+    places = decimals(values)
+    apart = signed(values.logit - border.contribution, places)
+    part = signed(border.contribution, places)
+    names = f"The logit of {short(values.class_)} less that of {short(values.against)} is {apart}"
+    level = f"the threshold of {percent(border.probability)} for {short(border.class_)}"
+    return f"{names}, and {level} adds {part}."
 
 
 def title(values: Summary) -> str:
@@ -222,13 +295,14 @@ def headline(values: Summary) -> str:
     node, model = values.node, values.model
     known = {None: "Its own label is not known.", node.predicted: "That is its label too."}
     label = known.get(node.label) or f"Its label, however, is {short(node.label)}."
-    name = model_name(model.model, model.gate)
-    text = (
-        f"Node {short(node.id)} of {short(dataset_name(values.dataset))} is predicted "
-        f"{short(node.predicted)} by {name}, with a probability of {percent(node.probability)}. "
-        f"{label}"
-    )
-    if values.class_ == node.predicted:
+    name, border = model_name(model.model, model.gate), values.threshold
+    who = f"ode {short(node.id)} of {short(dataset_name(values.dataset))} is predicted"
+    if border is None:
+        chance = f"with a probability of {percent(node.probability)}"
+        text = f"N{who} {short(node.predicted)} by {name}, {chance}. {label}"
+    else:
+        text = f"By {name}, n{who} {predicted_why(values)}. {label}"
+    if values.class_ == node.predicted or (border is not None and values.class_ == border.class_):
         return text
     chance = next(c.probability for c in values.classes if c.name == values.class_)
     return f"{text} {short(values.class_)} gets {percent(chance)}."
@@ -256,17 +330,16 @@ def findings(values: Summary) -> list[str]:
 
 def exactness(values: Summary) -> str:
     """That the parts add up, and how well: the residual is against the model's own arithmetic."""
-    count = plural(len(values.hops), "hop")
-    constant = " and the constant" if values.constant else ""
+    summed = listing([f"the {plural(len(values.hops), 'hop')}", *fixed(values)])
     logit, residual = values.logit, abs(values.residual)
     close = residual <= EXACT * max(1.0, abs(logit))
     how = f"exactly (residual {residual:.0e})" if close else f"but for a residual of {residual:.0e}"
     text = (
-        f"The contributions of the {count}{constant} add up to {quantity(values)}, "
+        f"The contributions of {summed} add up to {quantity(values)}, "
         f"{signed(logit, decimals(values))}, {how}; so do those of the nodes, and of the features."
     )
-    gate = values.model.gate
-    return f"{text} The gates are held at the values that they have here." if gate else text
+    gate = "The gates are held at the values that they have here." if values.model.gate else ""
+    return " ".join(line for line in (text, threshold_sum(values), gate) if line)
 
 
 def flip_sentence(flips: Flips, predicted: str) -> str:
@@ -284,12 +357,21 @@ def flip_sentence(flips: Flips, predicted: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def flip_coverage(flips: Flips, predicted: str) -> str:
+def flip_margin(values: Summary) -> str:
+    """What the margins of removals are."""
+    name = short(values.node.predicted)
+    if values.threshold is None:
+        return f"the logit of {name} minus the highest other"
+    return f"the lead of {name} over the threshold"
+
+
+def flip_coverage(flips: Flips, predicted: str, threshold: Threshold | None = None) -> str:
     """How much was checked, and so what the answer is worth."""
     checked = [_checked(flips.edges, "edge"), _checked(flips.nodes, "node")]
     text = (
         f"The model was computed again without {listing(checked)}, "
-        f"one at a time. As things are, {short(predicted)} leads by {number(flips.margin)}."
+        f"one at a time. As things are, {short(predicted)} leads by {number(flips.margin)}"
+        f"{'' if threshold is None else ' over the threshold'}."
     )
     if flips.exhaustive:
         return f"{text} The search is exhaustive: nothing else can have an effect."
@@ -309,17 +391,17 @@ def terminal_explanation(values: Summary) -> list[tuple[str, Table] | str]:
     shown: list[tuple[str, Table] | str] = [
         headline(values),
         ("Classes", class_table(values)),
-        ("By hop", parts_table(values, "hops")),
+        (HEADINGS["hops"], parts_table(values, "hops")),
         exactness(values),
-        ("By node", parts_table(values, "nodes")),
-        ("By feature", parts_table(values, "features")),
+        (HEADINGS["nodes"], parts_table(values, "nodes")),
+        (HEADINGS["features"], parts_table(values, "features")),
         ("By node and feature", pair_table(values)),
     ]
     if values.flips:
         table = flip_table(values.flips, decimals(values))
         shown += [flip_sentence(values.flips, values.node.predicted)]
         shown += [("What would change the prediction", table)] if table[1] else []
-        shown += [flip_coverage(values.flips, values.node.predicted)]
+        shown += [flip_coverage(values.flips, values.node.predicted, values.threshold)]
     if values.changes:
         table = change_table(values.changes)
         shown += [line for line in [change_sentence(values)] if line]

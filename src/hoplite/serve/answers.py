@@ -23,7 +23,7 @@ from hoplite.explain import Explainer
 from hoplite.explain.cells import Cell, CellValue, find_cells
 from hoplite.explain.changes import own_features, own_slopes
 from hoplite.explain.exact import label_text
-from hoplite.explain.summary import Changes, Summary
+from hoplite.explain.summary import Changes, Summary, Threshold
 from hoplite.graph import Graph
 from hoplite.models.alignment import aligned_columns, aligned_graph, in_columns
 from hoplite.models.trained import TrainedModel
@@ -84,6 +84,8 @@ class Answers:
     ) -> None:
         report = progress or (lambda what, share: None)
         self._model, self._task = model, model.task
+        border = model.task.chosen_threshold
+        self._threshold = border and Threshold(model.class_names[border[0]], border[1])
         self._graph: Graph | None = None
         if data.stored is None:
             data = self._graph = aligned_graph(
@@ -139,6 +141,7 @@ class Answers:
             explained=self._no_explanation,
             changed=self._no_change(),
             hoplite=VERSION,
+            threshold=self._threshold,
         )
 
     def nodes(self, prefix: str, limit: int) -> FoundNodes:
@@ -300,7 +303,8 @@ class Answers:
         values = self._task.link(logits[None])[0].tolist()
         outputs = zip(names, logits.tolist(), values, strict=True)
         predicted = self._task.columns(logits[None], names)["predicted"][0]
-        return Prediction(self._told(predicted), [Output(*one) for one in outputs])
+        told = [Output(*one) for one in outputs]
+        return Prediction(self._told(predicted), told, self._threshold)
 
 
 def _node_names(data: NodeData) -> Names:

@@ -18,6 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from hoplite.errors import HopliteError, is_shortage
+from hoplite.explain.text import percent
 from hoplite.serve.answers import Answers, UnknownNode
 from hoplite.serve.guard import Guard, Hosts
 from hoplite.serve.openapi import openapi
@@ -190,4 +191,4 @@ def _decoded(body: bytes, kind: type[T]) -> T:
 def _page(answers: Answers) -> str:
     source = PAGE.joinpath("index.html").read_text(encoding="utf-8")
     template = jinja2.Environment(autoescape=True).from_string(source)
-    return template.render(served=answers.model())
+    return template.render(served=answers.model(), percent=percent)

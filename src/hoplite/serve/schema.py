@@ -7,6 +7,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from hoplite.explain.summary import Threshold
+
 MOST_ID = 1000  # characters of an id, a class or a name that may be asked for
 MOST_TOP = 50
 MOST_FOUND = 100
@@ -63,7 +65,10 @@ class Failure(msgspec.Struct, frozen=True):
 
 
 class Output(msgspec.Struct, frozen=True):
-    """One output of the model: of classes ``value`` is the probability, else the number itself."""
+    """One output of the model: of classes ``value`` is the probability, else the number itself.
+
+    ``logit`` is the model's own, in which no threshold acts.
+    """
 
     name: str
     logit: float
@@ -71,10 +76,15 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Prediction(msgspec.Struct, frozen=True):
-    """What is told of a node; the outputs are in the order of the model's classes."""
+    """What is told of a node; the outputs are in the order of the model's classes.
+
+    ``predicted`` is the output of the largest value, or where a ``threshold`` was chosen its class,
+    if the value of that is above it, and else the other one.
+    """
 
     predicted: str | float
     outputs: list[Output]
+    threshold: Threshold | None = None
 
 
 class Feature(msgspec.Struct, frozen=True):
@@ -158,7 +168,10 @@ class ChangeAnswer(msgspec.Struct, frozen=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
-    """What is served. ``explained`` and ``changed`` are null, or say why that cannot be asked."""
+    """What is served. ``explained`` and ``changed`` are null, or say why that cannot be asked.
+
+    ``threshold`` is null unless one was chosen: from which probability on its class is predicted.
+    """
 
     dataset: str
     model: str
@@ -171,3 +184,4 @@ class ModelAnswer(msgspec.Struct, frozen=True):
     explained: str | None
     changed: str | None
     hoplite: str
+    threshold: Threshold | None = None

@@ -208,6 +208,11 @@ class Task(ABC):
         """:meth:`sets` as columns of a table of predictions, as :meth:`columns` are."""
         return {}
 
+    @property
+    def chosen_threshold(self) -> tuple[int, float] | None:
+        """The class, and the probability from which it is predicted; None if none was chosen."""
+        return None
+
     def decisions(self, logits: np.ndarray) -> np.ndarray:
         """Outputs (..., m) such that the largest one is the prediction, of classes."""
         return logits

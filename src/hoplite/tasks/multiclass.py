@@ -194,12 +194,24 @@ class Multiclass(Task):
         texts = pa.array([JOINT.join(shown[kind]) for kind in kinds], pa.string())
         return {"set": texts.take(pa.array(which.ravel())), "set_size": inside.sum(axis=1)}
 
+    @property
+    def chosen_threshold(self) -> tuple[int, float] | None:
+        """
+        >>> Multiclass(shares=(0.9, 0.1), threshold=0.06).chosen_threshold
+        (1, 0.06)
+        >>> Multiclass(shares=(0.9, 0.1)).chosen_threshold is None
+        True
+        """
+        if self.threshold == 0.5 or self.positive is None:
+            return None
+        return self.positive, self.threshold
+
     def decisions(self, logits: np.ndarray) -> np.ndarray:
         """As they are, with T log(t / (1 - t)) taken from the positive class's.
 
         t is the threshold and T the temperature: p >= t is (z_1 - z_0) / T >= log(t / (1 - t)).
         """
-        if self.threshold == 0.5 or self.positive is None:
+        if self.chosen_threshold is None:
             return logits
         shift = np.zeros(2, logits.dtype)
         shift[self.positive] = self.temperature * np.log(self.threshold / (1 - self.threshold))

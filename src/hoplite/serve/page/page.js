@@ -37,6 +37,7 @@ const rounded = (value) => plain(Number(value.toPrecision(4)).toString());
 const number = (value) => plain(Number(value.toPrecision(6)).toString());
 const told = (value) => (typeof value === "number" ? number(value) : value === null ? "missing" : value === "" ? "(empty)" : value);
 const short = (text, most = 40) => (String(text).length > most ? `${String(text).slice(0, most - 1)}\u2026` : String(text));
+const chance = (share, digits = 1) => (digits === 1 && share > 0 && share < 0.0005 ? "under 0.1 %" : digits === 1 && share >= 0.9995 && share < 1 ? "over 99.9 %" : `${(100 * share).toFixed(digits)} %`);
 const valueOf = (output) => (numbers ? number(output.value) : percent(output.value));
 const linkTo = (id) => `?id=${encodeURIComponent(id)}`;
 
@@ -115,12 +116,13 @@ function follow(event, id) {
   visit(String(id));
 }
 
-function contributions(caption, head, parts, rest, others) {
+function contributions(caption, head, parts, rest, others, fixed) {
   const most = Math.max(...parts.map((part) => Math.abs(part.amount)), 1e-300);
   const rows = parts.map((part) => ({ cells: [part.name, { bar: [bar(part.amount / most, "signed")] }, signed(part.amount)] }));
   if (others) {
     rows.push({ none: true, cells: [`${others.toLocaleString("en")} others`, { bar: [] }, signed(rest)] });
   }
+  for (const [name, amount] of fixed) rows.push({ none: true, cells: [name, { bar: [] }, signed(amount)] });
   return made("div", {}, table(caption, [head, "", { number: "adds" }], rows));
 }
 
@@ -130,8 +132,25 @@ function strongest(outputs) {
   return [...outputs].sort((a, b) => b.value - a.value).slice(0, MOST_OUTPUTS);
 }
 
+// The class of a prediction, and by which threshold, in as many digits as tell the two apart.
+function decided({ predicted, outputs, threshold }) {
+  if (!threshold) return told(predicted === "|" ? "none" : predicted);
+  const { value } = outputs.find((output) => output.name === threshold.class);
+  const inside = predicted === threshold.class;
+  const level = threshold.probability;
+  const tied = value === level || value > level !== inside;
+  let digits = 1;
+  while (!tied && digits < 15 && chance(value, digits) === chance(level, digits)) digits += 1;
+  const where = `is ${tied ? "at" : inside ? "above" : "below"} ${inside ? "the" : "its"} threshold of ${chance(level, digits)}`;
+  return inside
+    ? `${told(predicted)}, as its probability of ${chance(value, digits)} ${where}`
+    : `${told(predicted)}, as the probability of ${told(threshold.class)}, ${chance(value, digits)}, ${where}`;
+}
+
 function showPrediction(node) {
   const { prediction } = node;
+  $("threshold").hidden = !prediction.threshold;
+  $("threshold").textContent = prediction.threshold ? `It is ${decided(prediction)}.` : "";
   $("node-id").textContent = `Node ${told(node.id)}`;
   $("predicted").textContent = numbers ? number(prediction.predicted) : prediction.predicted === "|" ? "none" : prediction.predicted;
   $("label").textContent = node.label === null ? "Its own label is not known." : `Its own label is ${numbers ? number(Number(node.label)) : node.label}.`;
@@ -161,21 +180,28 @@ function showWhy(found) {
   options($("against"), names.filter((name) => name !== found.class), found.against);
   $("contrast").hidden = numbers;
   $("against-label").hidden = found.against === null;
-  const what = numbers ? "The value is" : found.against === null ? "Its logit is" : "Its lead, the one logit less the other, is";
+  const border = found.threshold;
+  const added = border ? border.contribution : 0;
+  const lead = border ? "Its lead over the threshold is" : "Its lead, the one logit less the other, is";
+  const what = numbers ? "The value is" : found.against === null ? "Its logit is" : lead;
   const parts = "what each hop adds, or each node, or each feature";
-  $("why-sum").textContent = found.constant
-    ? `${what} ${rounded(found.logit)}: ${rounded(found.constant)} for every node, and ${rounded(found.logit - found.constant)}, the sum of ${parts}.`
+  const fixed = [...(found.constant ? [`${rounded(found.constant)} for every node`] : []), ...(border ? [`${rounded(added)} for the threshold of ${chance(border.probability)}`] : [])];
+  const sum = fixed.length
+    ? `${what} ${rounded(found.logit)}: ${fixed.join(", ")}, and ${rounded(found.logit - found.constant - added)}, the sum of ${parts}.`
     : `${what} ${rounded(found.logit)}, the sum of ${parts}.`;
+  const apart = border ? ` Without the threshold it is ${rounded(found.logit - added)}, the one logit less the other.` : "";
+  $("why-sum").textContent = sum + apart;
+  const same = [...(found.constant ? [["constant", found.constant]] : []), ...(border ? [["threshold", added]] : [])];
   const hops = found.hops.map((hop) => ({ name: hop.relation ? `hop ${hop.hop}, ${hop.relation}` : `hop ${hop.hop}`, amount: hop.contribution }));
   const nodes = found.nodes.top.map((node) => ({ name: nodeLink(node.id), amount: node.contribution }));
   const features = found.features.top.map((one) => {
     const name = one.name ?? `feature ${one.index}`;
-    return { name: made("span", { title: `here: ${told(one.value)}` }, short(name, 60)), amount: one.contribution };
+    return { name: made("span", { title: `at this node: ${told(one.value)}` }, short(name, 60)), amount: one.contribution };
   });
   show("parts",
-    contributions("By hop", "hop", hops, 0, 0),
-    contributions("By node", "node", nodes, found.nodes.rest, found.nodes.others),
-    contributions("By feature", "feature", features, found.features.rest, found.features.others));
+    contributions("By hop", "hop", hops, 0, 0, same),
+    contributions("By node", "node", nodes, found.nodes.rest, found.nodes.others, same),
+    contributions("By feature, over all nodes within reach", "feature", features, found.features.rest, found.features.others, same));
   draw(found.neighbourhood.nodes.map((node) => ({ ...node, key: node.index })), found.neighbourhood.edges);
   const [more, less] = numbers ? ["raises it", "lowers it"] : ["for it", "against it"];
   show("drawing-note", "The nodes that count most and the ways to them; area is what a node adds:",
@@ -300,9 +326,11 @@ function showChanged({ before, after }) {
   const had = new Map(before.outputs.map((output) => [output.name, output]));
   const rows = strongest(after.outputs).map((output) => {
     const was = had.get(output.name);
-    return { cells: [output.name, { bar: numbers ? [] : [bar(was.value, "before"), bar(output.value)] }, valueOf(was), valueOf(output)] };
+    const border = after.threshold ? [output.name === after.threshold.class ? chance(after.threshold.probability) : ""] : [];
+    return { cells: [output.name, { bar: numbers ? [] : [bar(was.value, "before"), bar(output.value)] }, valueOf(was), valueOf(output), ...border] };
   });
-  show("changed-outputs", table(`Then it is ${told(after.predicted === "|" ? "none" : after.predicted)}`, ["", "", { number: "was" }, { number: "is" }], rows));
+  const heads = ["", "", { number: "was" }, { number: "is" }, ...(after.threshold ? [{ number: "threshold" }] : [])];
+  show("changed-outputs", table(`Then it is ${decided(after)}`, heads, rows));
 }
 
 const recompute = later(async () => {

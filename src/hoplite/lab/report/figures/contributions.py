@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from hoplite.explain.pictures import HEADINGS, class_bars, contribution_bars, contributions
+from hoplite.explain.pictures import (
+    HEADINGS,
+    class_axis,
+    class_bars,
+    contribution_bars,
+    contributions,
+)
 from hoplite.explain.summary import Summary
 from hoplite.explain.text import (
     class_table,
@@ -32,10 +38,11 @@ def contribution_figure(values: Summary, by: str) -> Figure:
 def class_figure(values: Summary) -> Figure:
     """The probability of every class; of many, the most probable and the others together."""
     bars = class_bars(values)
-    drawn = lying(bars, "probability, %")
+    drawn = lying(bars, class_axis(values))
     top = listing([f"{short(c.name)} with {percent(c.probability)}" for c in values.classes[:2]])
+    first = "The most probable" if values.threshold is None else "The predicted one first"
     return Figure(
-        "by-class", "Probability of each class", f"The most probable: {top}.", drawn.data,
+        "by-class", "Probability of each class", f"{first}: {top}.", drawn.data,
         drawn.layout, *class_table(values), height=f"{bars.height}px",
     )  # fmt: skip
 

@@ -1,0 +1,280 @@
+"""A chosen threshold is a part of its own of every lead, and every sentence tells it."""
+
+import dataclasses
+import json
+
+import msgspec
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests import untidy
+from tests.commands import hoplite as command
+
+from hoplite import Graph, ModelConfig, TrainedModel, load, train
+from hoplite.explain import Explainer, Summary, explain, flips
+from hoplite.explain import text as words
+from hoplite.explain.pictures import class_axis, contribution_bars
+from hoplite.models import build_model
+from hoplite.tasks import find_task
+
+KEYS = [
+    *("dataset", "model", "node", "class", "against", "logit", "constant", "residual"),
+    *("classes", "hops", "nodes", "features", "node_features", "neighbourhood", "flips"),
+    *("changes", "threshold"),
+]
+
+
+def two_classes(drawn: Graph) -> Graph:
+    """The graph with the classes no and yes, which is rare, and text ids in no order."""
+    n = drawn.num_nodes
+    ids = [f"p{i}" for i in np.random.default_rng(n).permutation(n)]
+    return Graph(
+        drawn.adjacency,
+        drawn.features,
+        np.where(drawn.labels < 0, -1, drawn.labels > 0),
+        split=drawn.split,
+        class_names=("no", "yes"),
+        node_ids=ids,
+        name="people",
+    )
+
+
+def decided(graph, config, threshold, temperature=1.0, shares=(0.9, 0.1), seed=0) -> TrainedModel:
+    """A model of any weights, whose rarer class begins at ``threshold``."""
+    built = build_model(config, graph.num_features, 2)
+    weights = built.initial(torch.Generator().manual_seed(seed))
+    if "bias" in weights:
+        weights["bias"] += torch.tensor([0.7, -1.1])
+    state = {"shares": list(shares), "threshold": threshold, "temperature": temperature}
+    training = {"task_state": state}
+    return TrainedModel(config, weights, graph.num_features, ("no", "yes"), training=training)
+
+
+@pytest.mark.filterwarnings(untidy.UNTRAINED)
+@settings(max_examples=60, deadline=None)
+@given(
+    drawn=untidy.graphs(),
+    threshold=st.floats(0.001, 0.999).filter(lambda t: t != 0.5),
+    temperature=st.sampled_from([1.0, 0.3, 4.0]),
+    rare=st.integers(0, 1),
+    operator=st.sampled_from(["laplacian", "adjacency", "renormalized"]),
+    bias=st.booleans(),
+    seed=untidy.SEEDS,
+)
+def test_the_parts_are_the_margin_of_the_decision(
+    dense, drawn, threshold, temperature, rare, operator, bias, seed
+):
+    """z_c - z_other -+ T log(t / (1 - t)) by dense algebra in float64."""
+    graph = two_classes(drawn)
+    shares = (0.9, 0.1) if rare else (0.1, 0.9)
+    config = ModelConfig("lgc", 2, operator, bias=bias)
+    model = decided(graph, config, threshold, temperature, shares, seed)
+    weights = {name: value.double().numpy() for name, value in model.weights.items()}
+    signal = dense.features(graph).astype(np.float64) @ weights["theta"]
+    powers = dense.basis(graph, operator, "monomial", 2)
+    logits = sum(a * p @ signal for a, p in zip(weights["alpha"], powers, strict=True))
+    logits = logits + (weights["bias"] if bias else 0)
+    odds = temperature * np.log(threshold / (1 - threshold))
+    explainer, node = Explainer(model, graph), seed % graph.num_nodes
+    for c in (0, 1):
+        found = explainer.explain(graph.node_ids[node], c)
+        part = -odds if c == rare else odds
+        lead = logits[node, c] - logits[node, 1 - c]
+        scale = 1 + abs(lead) + abs(odds) + np.abs(found.hop_node).sum()
+        near = {"abs": 1e-9 * scale}
+        told = found.threshold
+        assert told is not None
+        assert (told.class_, told.probability) == (("no", "yes")[rare], threshold)
+        assert found.threshold_part == pytest.approx(part, **near)
+        constant = weights["bias"][c] - weights["bias"][1 - c] if bias else 0.0
+        assert found.constant == pytest.approx(constant, **near)
+        for parts in (found.by_hop, found.by_node, found.by_feature):
+            total = found.constant + found.threshold_part + parts.sum()
+            assert total == pytest.approx(lead + part, **near)
+        assert found.logit == pytest.approx(lead + part, abs=1e-5 * scale)
+        assert abs(found.residual) < 1e-5 * scale
+    ahead = 1 / (1 + np.exp(-(logits[node, rare] - logits[node, 1 - rare]) / temperature))
+    if abs(ahead - threshold) > 1e-4:
+        wanted = rare if ahead > threshold else 1 - rare
+        assert explainer.explain(graph.node_ids[node]).class_ == ("no", "yes")[wanted]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Tables: uneven classes, gaps, text ids in no order, isolated nodes, loops and doubles,
+    weights over magnitudes."""
+    folder = tmp_path_factory.mktemp("threshold") / "people"
+    folder.mkdir()
+    rng = np.random.default_rng(8)
+    ids = [f"p{i}" for i in rng.permutation(200)]
+    income = rng.normal(0, 1, 200)
+    labels = np.where(income + rng.normal(0, 0.8, 200) > 1.6, "yes", "no")
+    rows = [
+        f"{name},{'' if rng.random() < 0.1 else round(x, 3)},{rng.choice(['Ulm', 'Bonn'])},{label}"
+        for name, x, label in zip(ids, income, labels, strict=True)
+    ]
+    (folder / "nodes.csv").write_text("\n".join(["id,income,town,label", *rows]) + "\n")
+    links = [
+        f"{ids[a]},{ids[b]},{10 ** rng.uniform(-2, 2):.3g}"
+        for a, b in rng.integers(0, 193, (320, 2))
+    ]
+    (folder / "edges.csv").write_text("\n".join(["source,target,weight", *links]) + "\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def people(folder) -> Graph:
+    return load(folder)  # a split scattered over the nodes
+
+
+@pytest.fixture(scope="module")
+def models(people):
+    options = {"hops": 2, "epochs": 60, "bias": True, "dropout": 0.0, "seeds": 1}
+    plain = train(people, "lgc", **options).model
+    moved = train(people, "lgc", threshold="balanced", **options).model
+    assert moved.task.chosen_threshold is not None
+    return plain, moved
+
+
+def kinds(model, graph):
+    """Nodes: of the rare class though it is not the more probable one; and of the other."""
+    predicted, shares = model.predict(graph), model.predict_proba(graph)
+    rare, _ = model.task.chosen_threshold
+    inside = np.flatnonzero((predicted == rare) & (shares[:, rare] < 0.5))[0]
+    return graph.node_ids[inside], graph.node_ids[np.flatnonzero(predicted != rare)[0]]
+
+
+def test_sentences_tell_the_threshold(people, models):
+    _, model = models
+    rare, threshold = model.task.chosen_threshold
+    assert model.class_names[rare] == "yes"
+    level = f"{100 * threshold:.1f} %"
+    inside, outside = kinds(model, people)
+    for node, predicted in ((inside, "yes"), (outside, "no")):
+        found = explain(model, people, node)
+        values = found.summary(2, flips(model, people, node))
+        share = f"{100 * next(c.probability for c in values.classes if c.name == 'yes'):.1f} %"
+        why = {
+            "yes": f"yes, as its probability of {share} is above the threshold of {level}",
+            "no": f"no, as the probability of yes, {share}, is below its threshold of {level}",
+        }[predicted]
+        places = words.decimals(values)
+        logits = {c.name: c.logit for c in values.classes}
+        lead = logits[predicted] - logits[values.against]
+        by_hand = f"less that of {values.against} is {words.signed(lead, places)}, and the thres"
+        text = "\n".join(part for part in words.terminal_explanation(values) if type(part) is str)
+        for sentence in (
+            f"By LGC, node {node} of people is predicted {why}. ",
+            f"hops, the constant and the threshold add up to the lead of {predicted} over the thr",
+            by_hand,
+            f"for yes adds {words.signed(values.threshold_part, places)}.",
+            "over the threshold. The search",
+        ):
+            assert sentence in text
+        assert "with a probability of" not in text
+        shown = repr(found)
+        assert f"lead over the threshold {found.logit:.4g} = {found.constant:.4g} + " in shown
+        assert f"\n  {why}\n" in shown
+        assert why in str(found._shown().notes)
+        assert words.flip_margin(values) == f"the lead of {predicted} over the threshold"
+        columns, rows = words.class_table(values)
+        assert columns[-1] == "threshold"
+        assert {row[0]: row[-1] for row in rows} == {"yes": level, "no": ""}
+        assert class_axis(values) == f"probability, % (threshold of yes: {level})"
+        for by in ("hops", "nodes", "features"):
+            parts = words.parts(values, by)
+            assert [part.name for part in parts[-2:]] == ["constant", "threshold"]
+            total = sum(part.contribution for part in parts)
+            assert total == pytest.approx(values.logit, abs=1e-5)
+            _, rows = words.parts_table(values, by)
+            assert [row[0] for row in rows[-3:]] == ["constant", "threshold", "sum"]
+            assert sum(contribution_bars(values, by).amounts) == pytest.approx(total)
+
+
+def test_the_other_class_is_told_once(people, models):
+    _, model = models
+    inside, outside = kinds(model, people)
+    assert " no gets " in words.headline(explain(model, people, inside, "no").summary(1))
+    assert "gets" not in words.headline(explain(model, people, outside, "yes").summary(1))
+
+
+def test_a_model_without_a_threshold_tells_none(people, models):
+    plain, moved = models
+    for model in (plain, dataclasses.replace(moved, training=plain.training)):
+        found = explain(model, people, people.node_ids[7])
+        values = found.summary(2, flips(model, people, people.node_ids[7]))
+        assert found.threshold is None
+        assert found.threshold_part == values.threshold_part == 0
+        other = values.against
+        text = "\n".join(str(part) for part in words.terminal_explanation(values))
+        assert "threshold" not in text + repr(found) + class_axis(values)
+        assert f" by LGC, with a probability of {words.percent(values.node.probability)}." in text
+        assert f"add up to the lead of {values.class_} over {other}, " in text
+        assert words.flip_margin(values) == f"the logit of {values.class_} minus the highest other"
+        told = values.to_dict()
+        assert list(told) == KEYS
+        assert told["threshold"] is None
+        assert msgspec.convert(told, Summary) == values
+
+
+def test_json_tells_it_last(people, models):
+    _, model = models
+    inside, _ = kinds(model, people)
+    values = explain(model, people, inside).summary(3)
+    told = values.to_dict()
+    assert list(told) == KEYS
+    _, threshold = model.task.chosen_threshold
+    part = told["threshold"]
+    assert part == {"class": "yes", "probability": threshold, "contribution": part["contribution"]}
+    logits = {one["name"]: one["logit"] for one in told["classes"]}
+    odds = np.log(threshold / (1 - threshold))
+    assert part["contribution"] == pytest.approx(-odds)
+    assert told["logit"] == pytest.approx(logits["yes"] - logits["no"] - odds)
+    assert told["logit"] > 0 > logits["yes"] - logits["no"]
+    total = told["constant"] + part["contribution"] + told["residual"]
+    total += sum(hop["contribution"] for hop in told["hops"])
+    assert told["logit"] == pytest.approx(total)
+    assert msgspec.convert(told, Summary) == values
+
+
+@pytest.mark.parametrize(
+    ("share", "threshold", "above", "wanted"),
+    [
+        (0.0600001, 0.06, True, ("6.00001 %", "6.00000 %", "above")),
+        (0.0599, 0.06, False, ("5.99 %", "6.00 %", "below")),
+        (0.05999999, 0.06, True, ("6.0 %", "6.0 %", "at")),  # float32 took it over the border
+        (2e-5, 1e-5, True, ("0.002 %", "0.001 %", "above")),
+        (0.99999, 0.999, True, ("over 99.9 %", "99.9 %", "above")),
+    ],
+)
+def test_two_shares_beside_each_other(share, threshold, above, wanted):
+    assert words.beside(share, threshold, above) == wanted
+
+
+def test_many_classes_have_none():
+    task = find_task("multiclass").restored({"shares": [0.5, 0.3, 0.2], "threshold": 0.2})
+    assert task.chosen_threshold is None
+    assert find_task("multilabel").chosen_threshold is None
+
+
+def test_the_command_and_its_page(folder, people, models):
+    _, model = models
+    inside, _ = kinds(model, people)
+    model.save(folder.parent / "model")
+    asked = ["explain", "model", "people", "--node", inside]
+    done = command(*asked, "--out", "why.html", cwd=folder.parent)
+    assert done.returncode == 0, done.stderr
+    page = (folder.parent / "why.html").read_text(encoding="utf-8")
+    for text in (" ".join(done.stdout.split()), page):
+        assert "is predicted yes, as its probability of " in text
+        assert "By feature, over all nodes within reach" in text
+    assert "What the lead of yes over the threshold is made of" in page
+    assert "The constant and the threshold belong to no hop, node or feature." in page
+    assert "pale: the rest, the constant and the threshold" in page
+    assert "yes is predicted from its threshold of " in page
+    assert "The predicted one first: yes with " in page
+    told = json.loads(command(*asked, "--no-flips", "--json", cwd=folder.parent).stdout)
+    assert list(told) == [*KEYS, "out"]
+    assert told["threshold"]["probability"] == model.task.threshold
