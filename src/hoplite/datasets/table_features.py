@@ -99,8 +99,17 @@ class FeatureColumns:
             self._warn_about_scales(measured)
             fitted = tuple(self._prepared.values())
             left = [name for name in columns if name not in self._made]
-            kept = prepare.options.without(left)
-            self.preparation = dataclasses.replace(prepare, options=kept, columns=fitted)
+            still = [
+                name
+                for name, one in self._prepared.items()
+                if one.scale and not one.fill and all(by == STILL for by in one.scale)
+            ]
+            self.preparation = dataclasses.replace(
+                prepare,
+                options=prepare.options.without(left),
+                columns=fitted,
+                constant=tuple(name for name in columns if name in {*self._constant, *still}),
+            )
         else:
             self.preparation, self._prepared = prepare, {one.name: one for one in prepare.columns}
             self._made = self._known(reader, columns)
@@ -198,12 +207,31 @@ class FeatureColumns:
             column.close()
             if column.kind == TEXT and not self._keeps(column):
                 del made[column.name]
+        self._constant = self._left_out(made)
         if not made:
             raise DatasetError(
                 f"{self._path} has no feature column left, as its texts are titles or keys; add "
                 "numbers, or text that repeats."
             )
         return made
+
+    def _left_out(self, made: dict[str, Column]) -> list[str]:
+        """Take the texts that never change from ``made``, but for the last column; their names.
+
+        Earlier versions made a feature of them, as tables do that are read without any limit.
+        """
+        if self._options.categories is None:
+            return []
+        found = [
+            name
+            for name, column in made.items()
+            if isinstance(column, Text) and column.kind == TEXT and column.is_constant
+        ]
+        if len(found) == len(made):
+            return []
+        for name in found:
+            del made[name]
+        return found
 
     def _keeps(self, column: Text) -> bool:
         """Whether a text becomes features: not if it is a key, unless there is no limit."""
@@ -355,8 +383,9 @@ class _Measured:
         usual = stretched(centre) if scale == "log" else centre
         still, by = self._low >= self._high, self._statistics.scale()
         if self._two:  # 0 and 1 stay; a 0 that never was a 1 has weights of chance
-            still, usual = still & (centre == 0), usual.clip(0, 1)
-            centre, by = np.zeros_like(centre), np.ones_like(by)
+            kept = still & (centre != 0) & (not column.truth)  # ones stand for a constant
+            still, usual = still & ~kept, usual.clip(0, 1)
+            centre, by = (still & (self._low == 1)).astype(float), np.ones_like(by)
         if scale != "none" and (still.any() or not self._two):
             found = dataclasses.replace(
                 found,
