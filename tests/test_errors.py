@@ -104,5 +104,5 @@ def test_arguments_are_suggested_as_well(tmp_path: Path) -> None:
 
 
 def test_strategies_are_suggested_for_models() -> None:
-    with pytest.raises(ConfigError, match=r"of train also auto\. Did you mean 'auto'\?"):
+    with pytest.raises(ConfigError, match=r"hoplite\.auto\(graph\)\. Did you mean 'auto'\?"):
         find_model("atuo")

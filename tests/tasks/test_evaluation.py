@@ -183,7 +183,13 @@ def test_a_model_that_ranks_well_is_not_called_useless():
             f"{found['accuracy']:.3f} against {least['accuracy']:.3f} of always predicting the "
             f"largest class); try {more}{advice}"
         )
-    for monitor in ("accuracy", "auc", "ap", "f1", "loss"):  # a ranking that was asked for decides nothing
+    for monitor in (
+        "accuracy",
+        "auc",
+        "ap",
+        "f1",
+        "loss",
+    ):  # a ranking that was asked for decides nothing
         with pytest.warns(HopliteWarning, match="ranks well .* but predicts 'a' too seldom"):
             train(graph, "sgc", **options, lr=0.03, monitor=monitor)
     with warnings.catch_warnings():
