@@ -106,3 +106,10 @@ def test_arguments_are_suggested_as_well(tmp_path: Path) -> None:
 def test_strategies_are_suggested_for_models() -> None:
     with pytest.raises(ConfigError, match=r"hoplite\.auto\(graph\)\. Did you mean 'auto'\?"):
         find_model("atuo")
+
+
+def test_what_the_command_line_calls_otherwise() -> None:
+    with pytest.raises(ConfigError, match=r"'split_seed' is .*; give seed= instead"):
+        hoplite.load("cora", split_seed=1)
+    with pytest.raises(ConfigError, match=r"class_weight is 'balance'; .* Did you mean 'balanced'"):
+        hoplite.TrainingConfig(class_weight="balance")

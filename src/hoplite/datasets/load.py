@@ -29,6 +29,7 @@ from hoplite.structural import count_of_model, with_structural
 
 # the first that recognises a path reads it
 FORMATS = (TABLES, REDDIT, PLANETOID, MASKS_NPZ, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
+CALLED = {"split_seed": "seed", "split_index": "split"}  # what the command line calls otherwise
 MOST_SHOWN = 200
 
 
@@ -89,6 +90,9 @@ def load(
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     check_number("seed", seed, 0, whole=True)
+    for name, here in CALLED.items():
+        if name in options:
+            raise ConfigError(f"{name!r} is an option of the command line; give {here}= instead.")
     TableOptions.check_names(options, signature(load).parameters)
     if structural is None:  # those of a model
         structural = count_of_model(prepare)
