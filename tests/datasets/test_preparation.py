@@ -213,7 +213,7 @@ def test_predict_is_not_fitted_again(
     }
     del made["kind"]
     said = [
-        "1 node has a value of town that",
+        r"1 node has a value of town that the model does not know: 'Atlantis' \(town of ",
         r"gaps that .*: amount \(1\)",
         "does not use: more",
     ]

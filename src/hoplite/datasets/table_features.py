@@ -36,7 +36,7 @@ SPARSE_BELOW = 0.1
 SAMPLED, LEAST_ROWS, MOST_ROWS = 1 << 21, 256, 1 << 17
 STILL = 1e308  # the scale of what never changed: whatever comes later is 0 in X
 LARGE = 100  # a standard deviation from which numbers should be scaled
-NAMED = 5  # columns that a message names
+NAMED, LONGEST = 5, 60  # columns that a message names, letters of a value
 ANY_NUMBER = 1 << 62
 
 
@@ -128,6 +128,7 @@ class FeatureColumns:
             if one.kind == TEXT
         }
         self._new_values: dict[str, int] = {}
+        self._new_value: dict[str, tuple[str, str]] = {}  # the first of each, and its node
         self._new_gaps: dict[str, int] = {}
 
     def width_of(self, columns: Iterable[str]) -> int:
@@ -158,9 +159,11 @@ class FeatureColumns:
         """After all rows: which of them have what the training had not."""
         if self._new_values:
             names, count = ", ".join(sorted(self._new_values)), sum(self._new_values.values())
+            column, (value, node) = min(self._new_value.items())
             warnings.warn(
                 f"{plural(count, 'node')} {'has' if count == 1 else 'have'} a value of {names} "
-                "that the model does not know; it counts as none.",
+                f"that the model does not know{':' if count == 1 else ', such as'} {value!r} "
+                f"({column} of node {node!r}); it counts as none.",
                 HopliteWarning,
                 stacklevel=3,
             )
@@ -184,6 +187,8 @@ class FeatureColumns:
                 codes[new] = len(prepared.values)
             elif new.any():
                 self._new_values[name] = self._new_values.get(name, 0) + int(new.sum())
+                row = int(np.argmax(new))
+                self._new_value.setdefault(name, (text[row].as_py()[:LONGEST], ids[row].as_py()))
             return Encoded(self._width[name], codes, one_hot=True)
         cells = made.cells(column, ids)
         if not prepared.fill and (gaps := int(np.isnan(cells).any(axis=1).sum())):
@@ -241,17 +246,17 @@ class FeatureColumns:
             f"values in {column.filled:,} rows"
         )
         mistake, keeps = column.typing_error(), limit is None or not column.is_key
+        if mistake:  # which may be why they are so many
+            _warn(mistake)
         if not keeps:
             _warn(f"{said}; it is left out, as a title or a key is")
         elif column.is_key:
             _warn(f"{said}; it becomes that many features, so remove it if it is a title or a key")
-        elif limit is not None and many > limit:
+        elif limit is not None and many > limit and not mistake:
             _warn(
                 f"{said}; the {limit - 1:,} most frequent become features and all others "
                 f"{f'{column.name}={OTHER}'!r}, so give more categories if they matter"
             )
-        if mistake:
-            _warn(mistake)
         return keeps
 
     def _known(self, reader: TableReader, columns: list[str]) -> dict[str, Column]:
