@@ -131,6 +131,18 @@ def test_reddit_is_not_shipped(tmp_path, monkeypatch):
 
 
 def test_paths_that_hold_no_dataset(tmp_path):
+    for name in ("transactions.csv", "customers.parquet", "note.txt"):
+        (tmp_path / "shop").mkdir(exist_ok=True)
+        (tmp_path / "shop" / name).touch()
+    with pytest.raises(
+        DatasetError, match=r"has customers\.parquet, transactions\.csv, but no nodes\.csv and edg"
+    ):
+        load(tmp_path / "shop")
+    (tmp_path / "shop" / "transactions.csv").rename(tmp_path / "shop" / "edges.csv")
+    with pytest.raises(
+        DatasetError, match=r"no nodes\.csv .* add .*, or call customers\.parquet so"
+    ):
+        load(tmp_path / "shop")
     with pytest.raises(DatasetError, match=r"holds no dataset; it needs nodes\.csv"):
         load(tmp_path)
     (tmp_path / "data.docx").touch()

@@ -20,8 +20,9 @@ from hoplite.datasets.npz import NPZ, read_meta, read_npz
 from hoplite.datasets.planetoid import PLANETOID
 from hoplite.datasets.reddit import REDDIT, find_reddit, load_reddit, reddit_folders
 from hoplite.datasets.synthetic import REDDIT_SIZE, reddit_like
+from hoplite.datasets.table_reader import other_tables
 from hoplite.datasets.tables import TABLES
-from hoplite.errors import ConfigError, DatasetError, nearest_hint
+from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
 from hoplite.graph import Graph
 from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
@@ -161,6 +162,11 @@ def _load_path(
                 refuse_options(source, {**preparing, "prepare": None})
                 return form.read(path, seed, split)
         if path.is_dir():
+            if there := other_tables(path):
+                raise DatasetError(
+                    f"{path} has {some_of(there)}, but no nodes.csv and edges.csv (or .parquet); "
+                    "call the table of the nodes and that of the edges so."
+                )
             *others, last = (form.what for form in FORMATS if form.is_folder)
             raise DatasetError(f"{path} holds no dataset; it needs {', '.join(others)}, or {last}.")
     if path.is_file():
