@@ -77,6 +77,14 @@ def test_train_table():
         assert row in text
 
 
+def test_what_was_not_kept_is_told(tmp_path):
+    words = ("train", "cora", "--model", "sgc", "--epochs", 3, "--dropout", 0)
+    told = "nothing was kept; --out FOLDER keeps the model"
+    assert told in hoplite(*words, cwd=tmp_path).stderr
+    assert told not in hoplite(*words, "--json", cwd=tmp_path).stderr
+    assert told not in hoplite(*words, "--out", "m", cwd=tmp_path).stderr
+
+
 def test_existing_out_is_not_overwritten_by_accident(trained):
     folder, _ = trained
     before = (folder / "weights.safetensors").read_bytes()

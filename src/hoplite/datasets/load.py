@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from hoplite.structural import count_of_model, with_structural
 # the first that recognises a path reads it
 FORMATS = (TABLES, REDDIT, PLANETOID, MASKS_NPZ, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
 CALLED = {"split_seed": "seed", "split_index": "split"}  # what the command line calls otherwise
-MOST_SHOWN = 200
+MOST_SHOWN, MOST_BESIDE = 200, 1000  # letters of a name, files that it is compared with
 
 
 @dataclass(frozen=True)
@@ -183,8 +184,15 @@ def _load_path(
     raise DatasetError(
         f"dataset {_shortened(source)!r} is unknown and no such path exists; it must be "
         f"{', '.join(NAMES)} or the path of a folder or file."
-        f"{nearest_hint(source, NAMES)}"
+        f"{nearest_hint(source, NAMES) or nearest_hint(path.name, _beside(path))}"
     )
+
+
+def _beside(path: Path) -> list[str]:
+    """What lies where ``path`` would be; nothing if that cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return [one.name for one in islice(path.parent.iterdir(), MOST_BESIDE)]
+    return []
 
 
 def available() -> list[DatasetInfo]:
