@@ -163,6 +163,11 @@ def test_command(bank, tmp_path):
     told = json.loads(command(*words, tmp_path / "all.csv", "--all", "--json").stdout)
     assert told["nodes"] == len(nodes)
     assert list(table(tmp_path / "all.csv")) == list(expected)
+    merged = hoplite.load(place / "merged", prepare=hoplite.TrainedModel.load(place / "model"))
+    alone = int((merged.adjacency.sum(axis=1)[n:] == 0).sum())
+    assert told["isolated"] == alone > 0
+    told = f"Without an edge: {alone} of {len(nodes) - n} nodes that {place / 'new'} names"
+    assert told in " ".join(done.stdout.split())
 
 
 def test_edges_alone_name_their_ends(bank, tmp_path):

@@ -104,7 +104,7 @@ def test_arguments_are_suggested_as_well(tmp_path: Path) -> None:
 
 
 def test_strategies_are_suggested_for_models() -> None:
-    with pytest.raises(ConfigError, match=r"of train also auto\. Did you mean 'auto'\?"):
+    with pytest.raises(ConfigError, match=r"hoplite\.auto\(graph\)\. Did you mean 'auto'\?"):
         find_model("atuo")
 
 
@@ -113,3 +113,10 @@ def test_names_that_nobody_types_are_not_compared():
     texts = [f"{k}" + "a" * 20_000 for k in range(50)]
     assert nearest_hint("b" * 20_000, texts) == ""
     assert nearest_hint("cusotmer-" + "1" * 60, ["customer-" + "1" * 60]) != ""
+
+
+def test_what_the_command_line_calls_otherwise() -> None:
+    with pytest.raises(ConfigError, match=r"'split_seed' is .*; give seed= instead"):
+        hoplite.load("cora", split_seed=1)
+    with pytest.raises(ConfigError, match=r"class_weight is 'balance'; .* Did you mean 'balanced'"):
+        hoplite.TrainingConfig(class_weight="balance")

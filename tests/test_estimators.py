@@ -292,6 +292,10 @@ def test_the_first_arguments_need_no_names(graphs):
     )
     with pytest.raises(TypeError):
         LGCClassifier(graphs(), 3, "laplacian", True, False, 0.1)
+    with pytest.raises(TypeError, match=r"^LGCClassifier: .* 'hop'\. Did you mean 'hops'\?$"):
+        LGCClassifier(graphs(), hop=2)
+    with pytest.raises(TypeError, match=r"'wd'\.$"):
+        LGCClassifier(graphs(), wd=2)
 
 
 def test_a_class_of_ones_own_keeps_its_arguments(graphs):

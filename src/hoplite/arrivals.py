@@ -86,6 +86,15 @@ class Arrivals:
         return Split(*(np.concatenate([*both]) for both in parts), note=old.note)
 
 
+def isolated(graph: Graph, nodes: np.ndarray) -> int:
+    """How many of ``nodes`` have no edge, so that nothing but their own features reaches them.
+
+    >>> isolated(Graph.from_edges([(0, 2)], features=np.ones((4, 1))), np.array([1, 2, 3]))
+    2
+    """
+    return int((np.diff(graph.adjacency.indptr)[nodes] == 0).sum())
+
+
 def extended(
     graph: Graph, new: Any, *, tables: Path | None = None, **options: Any
 ) -> tuple[Graph, np.ndarray]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.errors import ConfigError, IdleWarning, check_choice
+from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint
 
 OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
@@ -118,16 +118,17 @@ def check_class_weight(name: str, value: Any) -> str | ClassWeights:
     if value is None or (isinstance(value, str) and value in ("none", "balanced")):
         return value or "none"
     try:
-        if isinstance(value, str):
-            value = [pair.rsplit("=", 1) for pair in value.split(",")]
-        pairs = value.items() if isinstance(value, Mapping) else value
+        pairs = (
+            [pair.rsplit("=", 1) for pair in value.split(",")] if isinstance(value, str) else value
+        )
+        pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
         found = tuple((str(class_).strip(), float(weight)) for class_, weight in pairs)
     except (TypeError, ValueError):
         found = ()
     if not found or not all(0 <= weight <= LARGEST for _, weight in found):
         raise ConfigError(
             f"{name} is {value!r}; it must be 'none', 'balanced' or a weight for each class, such "
-            "as fraud=10,ok=1, none negative."
+            f"as fraud=10,ok=1, none negative.{nearest_hint(value, ('none', 'balanced'))}"
         )
     return found
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
+from inspect import BoundArguments, Signature
+from typing import Any
 
 
 class HopliteError(Exception):
@@ -147,15 +149,39 @@ def _slips(a: str, b: str, most: int) -> int:
     return min(row[-1], far)
 
 
+def bound(
+    who: str, signature: Signature, values: Iterable[Any], named: Mapping[str, Any]
+) -> BoundArguments:
+    """The arguments of a call; TypeError, as Python's, that names the nearest one if one is none.
+
+    >>> from inspect import signature
+    >>> bound("f", signature(lambda hops=1: 0), [], {"hop": 2})
+    Traceback (most recent call last):
+    TypeError: f: got an unexpected keyword argument 'hop'. Did you mean 'hops'?
+    """
+    try:
+        return signature.bind(*values, **named)
+    except TypeError as error:
+        known = signature.parameters
+        hints = [nearest_hint(name, known) for name in named if name not in known]
+        raise TypeError(f"{who}: {error}.{max(hints, key=len, default='')}") from None
+
+
 def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:
     """Return ``value`` if it is one of ``allowed``; otherwise name the nearest one in the error.
 
     >>> check_choice("model", "lgc", ["sgc", "lgc"])
     'lgc'
+    >>> check_choice("monitor", "roc_auc", ["auc"])
+    Traceback (most recent call last):
+    hoplite.errors.ConfigError: monitor is 'roc_auc'; it must be one of auc. Did you mean 'auc'?
     """
     allowed = list(allowed)
     if value not in allowed:
         names = ", ".join(allowed)
-        hint = nearest_hint(value, allowed)
+        parts = str(value).lower().split("_")  # of roc_auc, which is called auc
+        hint = nearest_hint(value, allowed) or next(
+            (f" Did you mean {name!r}?" for name in allowed if name in parts), ""
+        )
         raise ConfigError(f"{argument} is {value!r}; it must be one of {names}.{hint}")
     return value

@@ -22,7 +22,7 @@ from sklearn.utils.validation import check_is_fitted
 from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
-from hoplite.errors import DatasetError, GraphError
+from hoplite.errors import DatasetError, GraphError, bound
 from hoplite.graph import Graph
 from hoplite.graph_checks import ids_hint
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
@@ -112,7 +112,7 @@ class NodeEstimator(BaseEstimator):
         )
 
         def __init__(self: NodeEstimator, *values: Any, **named: Any) -> None:
-            given = signature.bind(self, *values, **named)
+            given = bound(type(self).__name__, signature, (self, *values), named)
             given.apply_defaults()
             for name, value in given.arguments.items():
                 if name != "self":

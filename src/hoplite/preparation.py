@@ -313,13 +313,15 @@ class Preparation:
     """The options by which tables are read and, once it is fitted, what each column becomes.
 
     ``transformer`` is the kind of the user's own that made the features instead; it is not kept.
-    ``unused`` are the columns of the edge table that nothing was made of.
+    ``unused`` are the columns of the edge table that nothing was made of, ``constant`` those of the
+    node table that never change, so that nothing is learned from them.
     """
 
     options: TableOptions = TableOptions()
     columns: tuple[PreparedColumn, ...] | None = None
     transformer: str = ""
     unused: tuple[str, ...] = ()
+    constant: tuple[str, ...] = ()
 
     @property
     def fitted(self) -> tuple[PreparedColumn, ...]:
@@ -355,9 +357,10 @@ class Preparation:
         """
         if self.transformer:
             return f"by {self.transformer}, your own{self._left()}"
-        texts = [column for column in self.fitted if column.kind == TEXT]
-        scaled = [column for column in self.fitted if column.centre]
-        plain = [column for column in self.fitted if column.kind != TEXT and not column.centre]
+        used = [column for column in self.fitted if column.name not in self.constant]
+        texts = [column for column in used if column.kind == TEXT]
+        scaled = [column for column in used if column.centre]
+        plain = [column for column in used if column.kind != TEXT and not column.centre]
         filled = sum(bool(column.fill) for column in self.fitted)
         shown = {
             f"{_kinds(scaled)} scaled ({self.options.scale})": len(scaled),
@@ -370,9 +373,11 @@ class Preparation:
         )
 
     def _left(self) -> str:
-        return (
-            f"; columns of edges that are not used: {some_of(self.unused)}" if self.unused else ""
-        )
+        told = {
+            "never changed, so not used": self.constant,
+            "columns of edges that are not used": self.unused,
+        }
+        return "".join(f"; {why}: {some_of(names)}" for why, names in told.items() if names)
 
 
 def _kinds(columns: Sequence[PreparedColumn]) -> str:

@@ -17,6 +17,14 @@ class Strategy:
     module: str
     instead: str
 
+    @property
+    def offered(self) -> str:
+        """How it is asked for, told where the name of a model was none."""
+        return (
+            f"{self.name}, which chooses among them, as `hoplite train --model {self.name}` or "
+            f"hoplite.{self.name}(graph)"
+        )
+
 
 STRATEGIES = {
     one.name: one

@@ -77,6 +77,14 @@ def test_train_table():
         assert row in text
 
 
+def test_what_was_not_kept_is_told(tmp_path):
+    words = ("train", "cora", "--model", "sgc", "--epochs", 3, "--dropout", 0)
+    told = "nothing was kept; --out FOLDER keeps the model"
+    assert told in hoplite(*words, cwd=tmp_path).stderr
+    assert told not in hoplite(*words, "--json", cwd=tmp_path).stderr
+    assert told not in hoplite(*words, "--out", "m", cwd=tmp_path).stderr
+
+
 def test_existing_out_is_not_overwritten_by_accident(trained):
     folder, _ = trained
     before = (folder / "weights.safetensors").read_bytes()
@@ -142,6 +150,9 @@ def test_own_tables_from_training_to_labels(tmp_path):
         (2, ["train"], "Missing argument"),
         (2, ["trian", "cora"], "No such command"),
         (2, ["train", "cora", "--bogus"], "No such option: --bogus"),
+        (2, ["train", "cora", "--wieght-decay", "1"], "Did you mean '--weight-decay'?"),
+        (2, ["train", "cora", "--class-weight", "balance"], "Did you mean 'balanced'?"),
+        (2, ["train", "cora", "--monitor", "roc_auc"], "Did you mean 'auc'?"),
         (2, ["train", "cora", "--threads", "100000"], "threads is 100000"),
         (2, ["train", "cora", "--hops", "99999999999999999999"], "hops is 9999"),
         (1, ["train", "cora", "--out", "/dev/null/x"], "not a writable folder"),

@@ -170,7 +170,12 @@ def text(value):
         (2, ["lgc", "cora", "--node", "1", "--class", "Thoery"], "Did you mean 'Theory'"),
         (2, ["lgc", "cora", "--node", "1", "--against", "x"], "against is 'x'"),
         (2, ["gcn", "cora", "--node", "1"], "gcn"),
-        (2, ["club-model", "club", "--node", "p1", "--alone"], "the model has two classes"),
+        (
+            2,
+            ["club-model", "club", "--node", "p1", "--alone"],
+            "--alone is given but the model has",
+        ),
+        (2, ["club-model", "club", "--node", "p1", "--add", "x"], "No such option: --add. See"),
         (1, ["lgc", "cora", "--node", "1", "--node", "-1"], "pass an index from 0"),
         (1, ["lgc", "citeseer", "--node", "1"], "trained on 1,433 features"),
         (1, ["nowhere", "cora", "--node", "1"], "not a model folder"),

@@ -120,6 +120,11 @@ def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
         load("coraa")
     with pytest.raises(DatasetError, match="no such path exists"):
         load("")
+    (tmp_path / "data" / "shop2").mkdir(parents=True)
+    with pytest.raises(DatasetError, match=r"'data/shp2' is unknown .* Did you mean 'shop2'\?"):
+        load("data/shp2")
+    with pytest.raises(DatasetError, match=r"or file\.$"):
+        load("nowhere/shop2")
 
 
 def test_reddit_is_not_shipped(tmp_path, monkeypatch):
@@ -131,6 +136,18 @@ def test_reddit_is_not_shipped(tmp_path, monkeypatch):
 
 
 def test_paths_that_hold_no_dataset(tmp_path):
+    for name in ("transactions.csv", "customers.parquet", "note.txt"):
+        (tmp_path / "shop").mkdir(exist_ok=True)
+        (tmp_path / "shop" / name).touch()
+    with pytest.raises(
+        DatasetError, match=r"has customers\.parquet, transactions\.csv, but no nodes\.csv and edg"
+    ):
+        load(tmp_path / "shop")
+    (tmp_path / "shop" / "transactions.csv").rename(tmp_path / "shop" / "edges.csv")
+    with pytest.raises(
+        DatasetError, match=r"no nodes\.csv .* add .*, or call customers\.parquet so"
+    ):
+        load(tmp_path / "shop")
     with pytest.raises(DatasetError, match=r"holds no dataset; it needs nodes\.csv"):
         load(tmp_path)
     (tmp_path / "data.docx").touch()

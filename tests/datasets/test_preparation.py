@@ -213,7 +213,7 @@ def test_predict_is_not_fitted_again(
     }
     del made["kind"]
     said = [
-        "1 node has a value of town that",
+        r"1 node has a value of town that the model does not know: 'Atlantis' \(town of ",
         r"gaps that .*: amount \(1\)",
         "does not use: more",
     ]
@@ -501,6 +501,48 @@ def test_what_never_changed_stays_zero(tmp_path: Path, scale: str) -> None:
     assert column(graph, f"holes={MISSING}").any()
     assert column(graph, "bits[2]").all()
     assert not column(later, "bits[2]").any()
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_text_that_never_changes_is_no_feature(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In memory, on disk and in later tables, whatever these have there."""
+    made = {
+        "who": columns()["who"],
+        "amount": columns()["amount"],
+        "country": pa.array(["DE"] * N),
+        "holes": pa.array(["EUR", None] * (N // 2)),  # a gap is another value
+        "open": pa.array([True] * N),
+        "label": columns()["kind"],
+    }
+    folder = write(tmp_path / "t", made, kind)
+    graph = hoplite.load(folder, id="who")
+    assert graph.feature_names == ("amount", "holes=EUR", "open")
+    assert not column(graph, "open").any()
+    preparation = graph.preparation
+    assert preparation is not None
+    assert preparation.summary() == (
+        "1 number scaled (standard), 1 text one-hot; never changed, so not used: country, open"
+    )
+    monkeypatch.setattr(opening, "TABLE_SHARE", 10**9)  # imported piece by piece
+    stored = hoplite.propagate(folder, tmp_path / "store", hops=1, id="who")
+    assert stored.preparation == preparation
+
+    model = hoplite.train(graph, "sgc", hops=1, epochs=3).model
+    model.save(tmp_path / "model")
+    model = hoplite.TrainedModel.load(tmp_path / "model")
+    before = model.predict_proba(hoplite.load(folder, prepare=model))
+    made |= {"country": pa.array(["FR", "DE"] * (N // 2)), "open": pa.array([False, None] * 60)}
+    with pytest.warns(HopliteWarning, match=r"gaps that the training had not: open \(60\)"):
+        later = hoplite.load(write(tmp_path / "l", made, kind), prepare=model)
+    np.testing.assert_array_equal(model.predict_proba(later), before)
+    del made["country"]
+    with pytest.warns(HopliteWarning, match="open"):
+        hoplite.load(write(tmp_path / "m", made, kind), prepare=model)
+
+    alone = hoplite.load(folder, id="who", only="country")  # the only column
+    assert alone.feature_names == ("country=DE",)
 
 
 def test_npz_keeps_the_preparation(tmp_path: Path) -> None:

@@ -212,6 +212,12 @@ def test_a_number_with_a_typing_error_is_reported(tmp_path):
         pytest.warns(HopliteWarning, match=said),
     ):
         datasets.read_tables(tmp_path)
+    rows = "".join(f"n{i},{i % 60},1\n" for i in range(300))  # more than there are categories
+    write(tmp_path, f"id,age,x\n{rows}z,unknown,1\n", "source,target\n")
+    with pytest.warns(HopliteWarning) as heard:
+        datasets.read_tables(tmp_path)
+    (told,) = [str(one.message) for one in heard]
+    assert "because 1 of 301 values is no number: 'unknown' (node 'z')" in told
 
 
 def test_days_are_read_and_never_guessed(tmp_path):

@@ -78,6 +78,8 @@ def test_the_same_trials_give_the_same_choice(graph, file):
     assert [one.seeds for one in first.tried] == [2] * 3 + [1] * 6
     assert sum(one.chosen for one in first.tried) == 1
     assert first.model.config.model == first.chosen.model
+    assert first.test_accuracy == first.trained.test_accuracy
+    assert first.val_accuracy == first.trained.val_accuracy
 
 
 def test_every_rung_keeps_the_best_of_the_one_before(graph, file):
@@ -435,6 +437,28 @@ def test_commands_that_need_a_model_say_so(tmp_path):
         assert told.stderr.startswith("error: ")
     told = commands.hoplite("train", "cora", "--model", "sgc", "--budget", "3s")
     assert (told.returncode, "--model auto" in told.stderr) == (2, True)
+
+
+def test_a_wrong_model_tells_how_it_is_asked_for(graph):
+    with pytest.raises(ConfigError, match=r"`hoplite train --model auto` or hoplite.auto\(graph\)"):
+        hoplite.train(graph, "lgcc")
+    with pytest.raises(ConfigError, match=r"Did you mean 'auto'\?"):
+        hoplite.train(graph, "atuo")
+
+
+@pytest.mark.parametrize(
+    ("page", "before", "behind"),
+    [
+        ("README.md", "`--model auto` tries ", ", and\nchooses"),
+        ("docs/searching.md", "`auto` tries linear models (", ") with"),
+    ],
+)
+def test_what_is_said_of_it_is_what_it_tries(page, before, behind):
+    text = (Path(__file__).parents[2] / page).read_text(encoding="utf-8")
+    told = text.partition(before)[2].partition(behind)[0].replace(" and ", ", ")
+    words = {"ppr": "personalised pagerank", "blocks": "hop blocks"}
+    tried = {words.get(one.model, one.model) for one in list_trials(None, {})[0]}
+    assert {name.strip().lower() for name in told.split(",")} == tried
 
 
 def test_a_model_cannot_take_its_name():

@@ -84,6 +84,13 @@ def test_a_larger_grid_goes_on_in_the_cells_that_are_there(ledger: Ledger) -> No
     for smaller in (SETTINGS, replace(larger, configurations=more[1:], cells=[[0, 1, 2, 3, 4]])):
         with pytest.raises(LedgerError, match="configurations"):
             Ledger.open(ledger.folder, smaller)
+    fewer = replace(SETTINGS, configurations=[{"lr": 3, "tie": "loss"}], cells=[[0]])
+    with pytest.raises(
+        LedgerError,
+        match=r"6 configurations there, 1 here \(lr: 1, 2, 3, 9, 8 there, 3 here; tie: null, "
+        r'"first" there, "loss" here\)\. Give',
+    ):
+        Ledger.open(ledger.folder, fewer)
     bigger = replace(larger, configurations=[*more, {"lr": 7}], cells=[[*range(7)]])
     with pytest.raises(LedgerError, match="6 configurations there, 7 here"):
         Ledger.open(ledger.folder, bigger, grows=False)

@@ -11,7 +11,7 @@ from tests.training.scattered import scattered_graph
 from tests.training.test_monitor import rare
 from tests.untidy import SEEDS
 
-from hoplite import ConfigError, HopliteWarning, train
+from hoplite import ConfigError, Graph, HopliteWarning, Split, train
 from hoplite.store import propagate
 from hoplite.tasks import find_task
 from hoplite.tasks.evaluation import calibration_error, evaluate_classes
@@ -149,10 +149,24 @@ def test_a_model_no_better_than_the_majority_is_told(tmp_path):
     assert seen.metrics()["accuracy"].mean > 0.9
 
 
+def test_advice_is_what_the_model_takes():
+    """Label propagation has no class_weight; it ranks nodes that have a rare neighbour higher."""
+    rng = np.random.default_rng(1)
+    labels = (rng.random(600) < 0.1).astype(int)
+    scarce, other = np.flatnonzero(labels), np.flatnonzero(1 - labels)
+    ends = [(a, b) for a in scarce for b in [*rng.choice(scarce, 2), *rng.choice(other, 6)]]
+    ends += rng.choice(other, (2400, 2)).tolist()
+    split = Split(*np.split(rng.permutation(600), [300, 450]))
+    graph = Graph.from_edges(ends, np.ones((600, 1)), labels, split=split, class_names=["b", "a"])
+    for monitor in ("auc", "accuracy"):
+        with pytest.warns(HopliteWarning, match=r"'a' too seldom .*; try --threshold balanced\.$"):
+            train(graph, "labelprop", hops=4, monitor=monitor)
+
+
 def test_a_model_that_ranks_well_is_not_called_useless():
     """Accuracy is not above the majority's, but AUC says more."""
     graph, options = rare(), {"hops": 0, "dropout": 0, "bias": True, "epochs": 40}
-    advice = "--threshold balanced or --monitor auc."
+    advice = "--threshold balanced."
     for lr, wrong, what, more in (
         (0.03, "seldom", "recall", "--class-weight balanced or "),
         (0.003, "often", "precision", ""),
@@ -169,6 +183,15 @@ def test_a_model_that_ranks_well_is_not_called_useless():
             f"{found['accuracy']:.3f} against {least['accuracy']:.3f} of always predicting the "
             f"largest class); try {more}{advice}"
         )
+    for monitor in (
+        "accuracy",
+        "auc",
+        "ap",
+        "f1",
+        "loss",
+    ):  # a ranking that was asked for decides nothing
+        with pytest.warns(HopliteWarning, match="ranks well .* but predicts 'a' too seldom"):
+            train(graph, "sgc", **options, lr=0.03, monitor=monitor)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # what was asked for is reached
         for monitor in ("auc", "ap"):

@@ -10,7 +10,7 @@ import typer
 
 from hoplite.cli.commands import SUMMARIES, LazyGroup, command_function
 from hoplite.cli.console import print_error, show_warning
-from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
+from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage, nearest_hint
 from hoplite.printable import prepare_streams
 from hoplite.stopping import stopping
 
@@ -71,7 +71,7 @@ def _know_model(words: list[str]) -> None:
 def _explain(error: Exception) -> int:
     """Print one sentence for what the user can understand and return the exit code."""
     if isinstance(error, ConfigError) and not isinstance(error, GridError):
-        print_error(str(error))
+        print_error(_by_option(str(error)))
         return 2
     if isinstance(error, HopliteError):
         print_error(str(error))
@@ -82,6 +82,10 @@ def _explain(error: Exception) -> int:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(message)
             return 0
+        if context is not None and hasattr(error, "possibilities"):  # of any likeness
+            options = [one for parameter in context.command.params for one in parameter.opts]
+            name = str(error.option_name)  # pyright: ignore[reportAttributeAccessIssue]
+            message = f"No such option: {name}.{nearest_hint(name, options)}"
         where = context.command_path if context else "hoplite"
         stop = "" if message.endswith((".", "?", "!")) else "."
         print_error(f"{message}{stop} See `{where} --help`.")
@@ -97,3 +101,10 @@ def _explain(error: Exception) -> int:
         print_error(f"{named}{error.strerror or error}.")
         return 1
     raise error
+
+
+def _by_option(sentence: str) -> str:
+    """A sentence on a flag that Python calls ``name``, of which it says that it ``is True``."""
+    name, found, rest = sentence.partition(" is True")
+    option = f"--{name.replace('_', '-')}"
+    return f"{option} is given{rest}" if found and option in sys.argv else sentence

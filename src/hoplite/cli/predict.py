@@ -23,7 +23,7 @@ from hoplite.cli.outputs import check_new
 from hoplite.cli.saved import ModelArgument, OwnClassOption, StoreMemoryOption, load_model
 from hoplite.cli.settings import table_options, with_tables
 from hoplite.config import check_number
-from hoplite.errors import ConfigError
+from hoplite.errors import ConfigError, plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,6 +121,10 @@ def predict(
         write_batches(schema, counted(), out)
     told = dict(sorted(counts.items())) if model.task.has_classes else values.told()
     summary: dict[str, Any] = {"out": str(out), "nodes": done, "predicted": told}
+    if named is not None:
+        from hoplite.arrivals import isolated
+
+        summary["isolated"] = isolated(data.in_memory(), named)
     if sets is not None:
         summary["coverage"] = sets
     if sizes:
@@ -142,6 +146,11 @@ def predict(
             f"{sizes[1]:,} of one, {sizes[0]:,} of none"
         )
     print_line(f"Table: {out}")
+    if named is not None and (alone := summary["isolated"]):
+        print_line(
+            f"Without an edge: {alone:,} of {plural(len(named), 'node')} that {add} names; their "
+            "own columns alone decide."
+        )
     if named is not None and not every:
         print_line(
             f"It has the nodes that {add} names alone; --all writes those of {dataset}, too."

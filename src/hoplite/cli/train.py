@@ -21,6 +21,7 @@ from hoplite.cli.console import (
     StructuralOption,
     print_json,
     print_line,
+    print_note,
     print_table,
     report_and_fail,
     steps_bar,
@@ -210,6 +211,8 @@ def _tell(
         if found is not None:
             _print_choice(found)
         _print(result, summary)
+        if out is None:
+            print_note("Note: nothing was kept; --out FOLDER keeps the model and these figures.")
     report_and_fail(failure)
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from inspect import signature
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,9 @@ from hoplite.datasets.npz import NPZ, read_meta, read_npz
 from hoplite.datasets.planetoid import PLANETOID
 from hoplite.datasets.reddit import REDDIT, find_reddit, load_reddit, reddit_folders
 from hoplite.datasets.synthetic import REDDIT_SIZE, reddit_like
+from hoplite.datasets.table_reader import other_tables
 from hoplite.datasets.tables import TABLES
-from hoplite.errors import ConfigError, DatasetError, nearest_hint
+from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
 from hoplite.graph import Graph
 from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
@@ -29,7 +31,8 @@ from hoplite.structural import count_of_model, with_structural
 
 # the first that recognises a path reads it
 FORMATS = (TABLES, REDDIT, PLANETOID, MASKS_NPZ, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
-MOST_SHOWN = 200
+CALLED = {"split_seed": "seed", "split_index": "split"}  # what the command line calls otherwise
+MOST_SHOWN, MOST_BESIDE = 200, 1000  # letters of a name, files that it is compared with
 
 
 @dataclass(frozen=True)
@@ -89,6 +92,9 @@ def load(
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
     """
     check_number("seed", seed, 0, whole=True)
+    for name, here in CALLED.items():
+        if name in options:
+            raise ConfigError(f"{name!r} is an option of the command line; give {here}= instead.")
     TableOptions.check_names(options, signature(load).parameters)
     if structural is None:  # those of a model
         structural = count_of_model(prepare)
@@ -157,6 +163,11 @@ def _load_path(
                 refuse_options(source, {**preparing, "prepare": None})
                 return form.read(path, seed, split)
         if path.is_dir():
+            if there := other_tables(path):
+                raise DatasetError(
+                    f"{path} has {some_of(there)}, but no nodes.csv and edges.csv (or .parquet); "
+                    "call the table of the nodes and that of the edges so."
+                )
             *others, last = (form.what for form in FORMATS if form.is_folder)
             raise DatasetError(f"{path} holds no dataset; it needs {', '.join(others)}, or {last}.")
     if path.is_file():
@@ -173,8 +184,15 @@ def _load_path(
     raise DatasetError(
         f"dataset {_shortened(source)!r} is unknown and no such path exists; it must be "
         f"{', '.join(NAMES)} or the path of a folder or file."
-        f"{nearest_hint(source, NAMES)}"
+        f"{nearest_hint(source, NAMES) or nearest_hint(path.name, _beside(path))}"
     )
+
+
+def _beside(path: Path) -> list[str]:
+    """What lies where ``path`` would be; nothing if that cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        return [one.name for one in islice(path.parent.iterdir(), MOST_BESIDE)]
+    return []
 
 
 def available() -> list[DatasetInfo]:

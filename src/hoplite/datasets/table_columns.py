@@ -268,7 +268,7 @@ class Text(_Readable):
         self.ways = list(WAYS) if self._is_csv else [spelled_dates]
         self._most_values = most_values
         self.values: dict[str, list[Any]] = {}  # the first node that has it, and how many do
-        self.filled, self.uncounted = 0, False
+        self.filled, self.gaps, self.uncounted = 0, 0, False
         self._looks, self._missed = 0, False
         self._odd: tuple[str, str] | None = None  # the value that is no number, and its node
 
@@ -287,6 +287,7 @@ class Text(_Readable):
         if not self._missed:
             text = self.text(column)
             self.filled += len(text) - text.null_count
+            self.gaps += text.null_count
             self._note(text, ids)
 
     def needs_another_look(self) -> bool:
@@ -344,6 +345,11 @@ class Text(_Readable):
         """Whether hardly any value is repeated."""
         many = len(self.values)
         return self.uncounted or (many >= MANY_VALUES and many >= NEARLY_ALL * self.filled)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether every row has the same value: a gap would be another one."""
+        return len(self.values) == 1 and not self.gaps
 
     @property
     def shown_values(self) -> str:

@@ -36,7 +36,7 @@ SPARSE_BELOW = 0.1
 SAMPLED, LEAST_ROWS, MOST_ROWS = 1 << 21, 256, 1 << 17
 STILL = 1e308  # the scale of what never changed: whatever comes later is 0 in X
 LARGE = 100  # a standard deviation from which numbers should be scaled
-NAMED = 5  # columns that a message names
+NAMED, LONGEST = 5, 60  # columns that a message names, letters of a value
 ANY_NUMBER = 1 << 62
 
 
@@ -99,8 +99,17 @@ class FeatureColumns:
             self._warn_about_scales(measured)
             fitted = tuple(self._prepared.values())
             left = [name for name in columns if name not in self._made]
-            kept = prepare.options.without(left)
-            self.preparation = dataclasses.replace(prepare, options=kept, columns=fitted)
+            still = [
+                name
+                for name, one in self._prepared.items()
+                if one.scale and not one.fill and all(by == STILL for by in one.scale)
+            ]
+            self.preparation = dataclasses.replace(
+                prepare,
+                options=prepare.options.without(left),
+                columns=fitted,
+                constant=tuple(name for name in columns if name in {*self._constant, *still}),
+            )
         else:
             self.preparation, self._prepared = prepare, {one.name: one for one in prepare.columns}
             self._made = self._known(reader, columns)
@@ -119,6 +128,7 @@ class FeatureColumns:
             if one.kind == TEXT
         }
         self._new_values: dict[str, int] = {}
+        self._new_value: dict[str, tuple[str, str]] = {}  # the first of each, and its node
         self._new_gaps: dict[str, int] = {}
 
     def width_of(self, columns: Iterable[str]) -> int:
@@ -149,9 +159,11 @@ class FeatureColumns:
         """After all rows: which of them have what the training had not."""
         if self._new_values:
             names, count = ", ".join(sorted(self._new_values)), sum(self._new_values.values())
+            column, (value, node) = min(self._new_value.items())
             warnings.warn(
                 f"{plural(count, 'node')} {'has' if count == 1 else 'have'} a value of {names} "
-                "that the model does not know; it counts as none.",
+                f"that the model does not know{':' if count == 1 else ', such as'} {value!r} "
+                f"({column} of node {node!r}); it counts as none.",
                 HopliteWarning,
                 stacklevel=3,
             )
@@ -175,6 +187,8 @@ class FeatureColumns:
                 codes[new] = len(prepared.values)
             elif new.any():
                 self._new_values[name] = self._new_values.get(name, 0) + int(new.sum())
+                row = int(np.argmax(new))
+                self._new_value.setdefault(name, (text[row].as_py()[:LONGEST], ids[row].as_py()))
             return Encoded(self._width[name], codes, one_hot=True)
         cells = made.cells(column, ids)
         if not prepared.fill and (gaps := int(np.isnan(cells).any(axis=1).sum())):
@@ -198,12 +212,31 @@ class FeatureColumns:
             column.close()
             if column.kind == TEXT and not self._keeps(column):
                 del made[column.name]
+        self._constant = self._left_out(made)
         if not made:
             raise DatasetError(
                 f"{self._path} has no feature column left, as its texts are titles or keys; add "
                 "numbers, or text that repeats."
             )
         return made
+
+    def _left_out(self, made: dict[str, Column]) -> list[str]:
+        """Take the texts that never change from ``made``, but for the last column; their names.
+
+        Earlier versions made a feature of them, as tables do that are read without any limit.
+        """
+        if self._options.categories is None:
+            return []
+        found = [
+            name
+            for name, column in made.items()
+            if isinstance(column, Text) and column.kind == TEXT and column.is_constant
+        ]
+        if len(found) == len(made):
+            return []
+        for name in found:
+            del made[name]
+        return found
 
     def _keeps(self, column: Text) -> bool:
         """Whether a text becomes features: not if it is a key, unless there is no limit."""
@@ -213,17 +246,17 @@ class FeatureColumns:
             f"values in {column.filled:,} rows"
         )
         mistake, keeps = column.typing_error(), limit is None or not column.is_key
+        if mistake:  # which may be why they are so many
+            _warn(mistake)
         if not keeps:
             _warn(f"{said}; it is left out, as a title or a key is")
         elif column.is_key:
             _warn(f"{said}; it becomes that many features, so remove it if it is a title or a key")
-        elif limit is not None and many > limit:
+        elif limit is not None and many > limit and not mistake:
             _warn(
                 f"{said}; the {limit - 1:,} most frequent become features and all others "
                 f"{f'{column.name}={OTHER}'!r}, so give more categories if they matter"
             )
-        if mistake:
-            _warn(mistake)
         return keeps
 
     def _known(self, reader: TableReader, columns: list[str]) -> dict[str, Column]:
@@ -355,8 +388,9 @@ class _Measured:
         usual = stretched(centre) if scale == "log" else centre
         still, by = self._low >= self._high, self._statistics.scale()
         if self._two:  # 0 and 1 stay; a 0 that never was a 1 has weights of chance
-            still, usual = still & (centre == 0), usual.clip(0, 1)
-            centre, by = np.zeros_like(centre), np.ones_like(by)
+            kept = still & (centre != 0) & (not column.truth)  # ones stand for a constant
+            still, usual = still & ~kept, usual.clip(0, 1)
+            centre, by = (still & (self._low == 1)).astype(float), np.ones_like(by)
         if scale != "none" and (still.any() or not self._two):
             found = dataclasses.replace(
                 found,

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute
 from pyarrow import csv, parquet
 
-from hoplite.errors import DatasetError, HopliteWarning, nearest_hint
+from hoplite.errors import DatasetError, HopliteWarning, nearest_hint, some_of
 from hoplite.files import open_regular
 
 # PyArrow makes these functions when it is imported, so type checkers cannot see them.
@@ -53,12 +53,22 @@ def has_table(folder: Path, stem: str) -> bool:
     return any((folder / f"{stem}{suffix}").is_file() for suffix in SUFFIXES)
 
 
+def other_tables(folder: Path) -> list[str]:
+    """The names of the tables that ``folder`` has and that nothing is read from."""
+    files = sorted(path for path in folder.iterdir() if path.suffix in SUFFIXES and path.is_file())
+    return [path.name for path in files if path.stem not in ("nodes", "edges")]
+
+
 def find_table(folder: Path, stem: str) -> Path:
     """The one of ``stem.csv`` and ``stem.parquet`` that ``folder`` has; both is an error."""
     found = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
     found = [path for path in found if path.is_file()]
     if not found:
-        raise DatasetError(f"{folder} has no {stem}.csv or {stem}.parquet; add one of them.")
+        others = other_tables(folder) if folder.is_dir() else []
+        rename = f", or call {some_of(others)} so" if len(others) == 1 else ""
+        raise DatasetError(
+            f"{folder} has no {stem}.csv or {stem}.parquet; add one of them{rename}."
+        )
     if len(found) > 1:
         raise DatasetError(
             f"{folder} has both {stem}.csv and {stem}.parquet; remove one, "

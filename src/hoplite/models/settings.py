@@ -221,8 +221,9 @@ def find_model(name: str | type) -> type[Model]:
     if name not in entries:
         names = [*MODELS, *entries]
         raise ConfigError(
-            f"model is {name!r}; it must be one of {', '.join(names)}, or of train also "
-            f"{', '.join(STRATEGIES)}.{nearest_hint(name, [*names, *STRATEGIES])}"
+            f"model is {name!r}; it must be one of {', '.join(names)}, or "
+            f"{', '.join(one.offered for one in STRATEGIES.values())}."
+            f"{nearest_hint(name, [*names, *STRATEGIES])}"
         )
     found = _registered(_loaded(entries[name], "mend its package, or remove it"))
     if found.name != name:

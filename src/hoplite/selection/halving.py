@@ -126,6 +126,16 @@ class AutoResult(Displayed):
         return self.trained.model
 
     @property
+    def test_accuracy(self) -> float:
+        """Of the chosen model, as :attr:`TrainingResult.test_accuracy`."""
+        return self.trained.test_accuracy
+
+    @property
+    def val_accuracy(self) -> float:
+        """Of the chosen model, as :attr:`TrainingResult.val_accuracy`."""
+        return self.trained.val_accuracy
+
+    @property
     def trials(self) -> str:
         """What repeats the choice: ``trials=result.trials``."""
         return "/".join(map(str, self.sizes))

@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Meta
 
 from hoplite.config import MOST_SEED
-from hoplite.errors import HopliteWarning, LedgerError
+from hoplite.errors import HopliteWarning, LedgerError, some_of
 from hoplite.files import locked, read_regular
 from hoplite.json_files import parse_json, read_json, to_json, write_json
 from hoplite.models import usual_options, without_idle
@@ -377,7 +377,7 @@ def _check_same(folder: Path, there: Settings, here: Settings, *, grows: bool) -
 
 def _difference(key: str, old: Any, new: Any) -> str:
     if isinstance(old, list) and isinstance(new, list) and len(old) != len(new):
-        return f"{len(old)} {key} there, {len(new)} here"
+        return f"{len(old)} {key} there, {len(new)} here{_other_values(old, new)}"
     if isinstance(old, list) and isinstance(new, list):
         at, old, new = next(
             (i, a, b) for i, (a, b) in enumerate(zip(old, new, strict=True)) if a != b
@@ -387,6 +387,20 @@ def _difference(key: str, old: Any, new: Any) -> str:
         name = next(name for name in [*old, *new] if old.get(name) != new.get(name))
         key, old, new = f"{key}: {name}", old.get(name), new.get(name)
     return f"{key} is {_short(old)} there and {_short(new)} here"
+
+
+def _other_values(old: list[Any], new: list[Any]) -> str:
+    """Which options have other values there than here: `` (lr: 1, 2 there, 1 here)``."""
+    if not all(isinstance(one, dict) for one in (*old, *new)):
+        return ""
+    told = []
+    for name in dict.fromkeys(name for one in (*old, *new) for name in one):
+        there, here = (
+            [*dict.fromkeys(_short(one.get(name)) for one in some)] for some in (old, new)
+        )
+        if set(there) != set(here):
+            told.append(f"{name}: {some_of(there)} there, {some_of(here)} here")
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _short(value: Any) -> str:

@@ -79,7 +79,7 @@ class Multiclass(Task):
     @property
     def remedies(self) -> dict[str, str]:
         threshold = {} if self.positive is None else {"threshold": "balanced"}
-        return {"class_weight": "balanced", **threshold, "monitor": "auc"}
+        return {"class_weight": "balanced", **threshold}
 
     @property
     def headline(self) -> tuple[str, ...]:

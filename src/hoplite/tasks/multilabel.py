@@ -55,7 +55,7 @@ class Multilabel(Task):
 
     @property
     def remedies(self) -> dict[str, str]:
-        return {"class_weight": "balanced", "monitor": "auc"}
+        return {"class_weight": "balanced"}
 
     @property
     def headline(self) -> tuple[str, ...]:

@@ -177,7 +177,8 @@ class TrainingResult(Displayed):
 
         It is judged by the figure that chose the epoch, or by the task's score where that was the
         loss. A model that fails there and still tells classes apart (a figure of the task's
-        ``compared`` is better than the baseline's by ``CLEAR``) decides badly, and is told so.
+        ``compared`` is better than the baseline's by ``CLEAR``) decides badly, and is told so. One
+        that predicts a class too seldom to beat the baseline's score is, whatever chose the epoch.
         """
         part = "test" if self.graph.split.test.size else "val"
         found, least = self.best_run.metrics(part), self.baseline(part)
@@ -196,6 +197,12 @@ class TrainingResult(Displayed):
 
         asked = compared if judged in given_up else [judged]
         lost = [name for name in asked if better(name) <= 0]
+        clear = [name for name in reversed(compared) if better(name) > CLEAR]
+        seen = {name: one for name, one in (found.classes or {}).items() if one["support"]}
+        rare = min(seen, key=lambda name: seen[name]["recall"], default="")
+        seldom = bool(seen) and seen[rare]["recall"] <= seen[rare]["precision"]
+        if not lost and seldom:  # a ranking, or a loss, says nothing of what is decided
+            lost = [name for name in compared[:1] if clear and better(name) <= 0]
         if not lost:
             return None
 
@@ -206,17 +213,16 @@ class TrainingResult(Displayed):
                 for name in names
             )
 
-        clear = [name for name in reversed(compared) if better(name) > CLEAR]
-        if clear and found.classes:
-            seen = {name: one for name, one in found.classes.items() if one["support"]}
-            rare = min(seen, key=lambda name: seen[name]["recall"])
-            seldom = seen[rare]["recall"] <= seen[rare]["precision"]
+        if clear and seen:
             what, wrong = ("recall", "seldom") if seldom else ("precision", "often")
             does = "ranks well" if clear[0] == "roc_auc" else "tells classes apart"
+            idle = self.model_config.kind.idle
             left = [
                 f"--{name.replace('_', '-')} {value}"
                 for name, value in task.remedies.items()
-                if getattr(training, name) != value and (seldom or name != "class_weight")
+                if getattr(training, name) != value
+                and name not in idle
+                and (seldom or name != "class_weight")
             ]
             return (
                 f"on the {part} nodes the model {does} ({told(clear[:1])}) but predicts "
