@@ -203,6 +203,61 @@ def test_answers_that_come_too_late_are_dropped(browser, address):
     browser(check)
 
 
+def test_what_is_no_number_or_no_date_is_not_sent(browser, address):
+    def check(chromium):
+        with opened(chromium, address) as page:
+            sent = []
+            page.on("request", lambda one: "/api/change" in one.url and sent.append(one))
+            go(page, address, SCRIPT)
+            before = page.inner_text("#changed-outputs")
+            age, since = (page.get_by_label(name, exact=True) for name in ("age", "since"))
+
+            def beside(field):
+                return field.locator("xpath=../small").inner_text()
+
+            for typed in ("-", "1e400", "-1e999", "4e"):
+                age.fill("")
+                page.wait_for_timeout(300)  # empty is missing, which is asked
+                sent.clear()
+                age.press_sequentially(typed)
+                page.wait_for_timeout(300)
+                assert [one for one in sent if one.post_data_json["features"]["age"] is None] == []
+                assert beside(age) == "no number"
+                assert age.get_attribute("aria-invalid") == "true"
+                assert page.inner_text("#status") == ""
+            sent.clear()
+            page.get_by_label("town", exact=True).select_option("Oslo")
+            page.wait_for_timeout(300)
+            assert sent == []  # nothing, until it is mended
+            with page.expect_request("**/api/change") as asked:
+                age.fill("41")
+            assert asked.value.post_data_json["features"] == {"age": 41, "town": "Oslo"}
+            assert beside(age) == ""
+            page.wait_for_function(
+                "(text) => document.getElementById('changed-outputs').innerText !== text",
+                arg=before,
+            )
+            since.fill("2020-02-01")
+            page.wait_for_timeout(300)
+            sent.clear()
+            since.press("Delete")  # its first part
+            page.wait_for_timeout(300)
+            assert (sent, beside(since)) == ([], "no date")
+            with page.expect_request("**/api/change") as asked:
+                for _ in range(2):
+                    since.press("ArrowRight")
+                    since.press("Delete")
+            assert asked.value.post_data_json["features"]["since"] is None  # all of it: a gap
+            assert beside(since) == ""
+            age.fill("")
+            age.press_sequentially("-")
+            page.get_by_role("button", name="As it was").click()
+            assert page.inner_text("#changed-outputs") == before
+            assert page.locator("#values small").all_inner_texts().count("") == 5
+
+    browser(check)
+
+
 MISSING = """([name, gap]) => {
     const field = [...document.querySelectorAll("#values select")]
         .find((one) => one.dataset.name === name);

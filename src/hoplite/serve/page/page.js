@@ -10,6 +10,7 @@ const numbers = task === "regression";
 
 let now = null; // the node that is shown: what /api/node told
 let values = new Map(); // the values of it that were changed
+const unread = new Set(); // the names of fields that hold no number, or no date: nothing is asked till they do
 const turns = { node: 0, change: 0, explanation: 0, flips: 0, features: 0 }; // the last question of each kind
 
 /* ---- small things ---- */
@@ -272,24 +273,37 @@ function input(feature) {
   } else {
     field = made("input", { id, type: "number", step: "any", value: feature.value, placeholder: feature.gap ? "missing" : "" });
   }
+  const wrong = made("small", { id: `${id}-wrong`, role: "alert" });
   const missing = () => (listed ? field.selectedOptions[0] === gap : field.value === "");
   const given = () => (missing() ? null : field.value);
+  // such as "-" or "1e400": the browser tells the value "", as if the field were empty
+  const garbled = () => !listed && (field.validity.badInput || (feature.kind === "number" && !Number.isFinite(Number(field.value))));
   const had = given();
+  let [seen, bad] = [had, false];
   field.dataset.name = feature.name;
-  field.addEventListener("input", () => {
-    const value = given();
-    const unchanged = value === had;
+  const read = () => {
+    if (given() === seen && garbled() === bad) return;
+    [seen, bad] = [given(), garbled()];
+    const unchanged = seen === had && !bad;
     field.classList.toggle("changed", !unchanged);
-    field.setAttribute("aria-invalid", String(value === null && !feature.gap && !unchanged));
-    if (unchanged) values.delete(feature.name);
-    else values.set(feature.name, value !== null && feature.kind === "number" ? Number(value) : value);
+    field.setAttribute("aria-invalid", String(bad || (seen === null && !feature.gap && !unchanged)));
+    wrong.textContent = bad ? `no ${feature.kind}` : "";
+    if (bad) field.setAttribute("aria-describedby", wrong.id);
+    else field.removeAttribute("aria-describedby");
+    if (bad) unread.add(feature.name);
+    else unread.delete(feature.name);
+    if (unchanged || bad) values.delete(feature.name);
+    else values.set(feature.name, seen !== null && feature.kind === "number" ? Number(seen) : seen);
     recompute();
-  });
-  return [made("label", { for: id, title: feature.name }, short(feature.name, 60)), field];
+  };
+  // part of a date that is deleted or typed may be no input to the browser
+  for (const event of ["input", "keyup", "blur"]) field.addEventListener(event, read);
+  return [made("label", { for: id, title: feature.name }, short(feature.name, 60)), made("div", {}, field, wrong)];
 }
 
 function showValues(features) {
   values = new Map();
+  unread.clear();
   show("values");
   $("reset").disabled = true;
   for (const feature of features) $("values").append(...input(feature));
@@ -307,7 +321,11 @@ function showChanged({ before, after }) {
 
 const recompute = later(async () => {
   const still = asking("change");
-  $("reset").disabled = !values.size;
+  $("reset").disabled = !values.size && !unread.size;
+  if (unread.size) {
+    say("");
+    return;
+  }
   try {
     const found = await ask("/api/change", {}, { id: now.id, features: Object.fromEntries(values) });
     if (!still()) return;
