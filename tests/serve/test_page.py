@@ -6,9 +6,11 @@ import contextlib
 import itertools
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from tests.lab.report.conftest import CONTRAST, HEADINGS, NAMELESS
 from tests.serve.conftest import IDS, IMAGE, SCRIPT, serving, trained
+from tests.serve.test_answers import load
 
 import hoplite
 
@@ -102,7 +104,9 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             page.fill("#wanted", "nobody")
             page.keyboard.press("Enter")
             page.wait_for_selector("#status.wrong")
-            assert "'nobody' is not the id of a node; type how" in page.inner_text("#status")
+            assert page.inner_text("#status") == (
+                "'nobody' is not the id of a node; type how one begins to see those that there are."
+            )
             assert not page.locator("main").is_visible()  # not the node before
             page.go_back()
             page.wait_for_selector("#status:not(.wrong)")
@@ -116,6 +120,70 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             )
             page.wait_for_selector("html[data-ready=true]")
             assert page.locator("#drawing a[aria-label]").count() > 1
+
+    browser(check)
+
+
+def test_the_page_begins_with_nodes_to_look_at(browser, address, model, tables):
+    graph = load(tables, model)
+    shares, predicted = model.predict_proba(graph), model.predict(graph)
+    counts = np.bincount(predicted, minlength=len(model.class_names))
+    rarest = min(np.flatnonzero(counts), key=lambda c: counts[c])
+    own = np.flatnonzero(predicted == rarest)
+    surest = [graph.node_ids[v] for v in own[np.argsort(-shares[own, rarest])][:4]]
+
+    def check(chromium):
+        with opened(chromium, address, 390) as page:
+            page.goto(address)
+            page.wait_for_selector("html[data-ready=true]")
+            first, doubts = page.locator("#begin table").all()
+            assert model.class_names[rarest] in first.locator("caption").inner_text()
+            assert first.locator("a").all_inner_texts() == surest
+            assert doubts.locator("caption").inner_text() == "The least sure"
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert page.evaluate(CONTRAST) == []
+            first.locator("a").first.click()
+            page.wait_for_selector("main:not([hidden])")
+            page.wait_for_selector("html[data-ready=true]")
+            assert page.inner_text("#node-id") == f"Node {surest[0]}"
+            assert not page.locator("#examples").is_visible()
+            page.fill("#wanted", "nobody")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#status.wrong")
+            page.wait_for_selector("#examples:not([hidden])")
+            page.fill("#wanted", "")
+            page.keyboard.press("Enter")  # an empty look-up leads to the start
+            page.wait_for_selector("#status:not(.wrong)")
+            assert page.inner_text("#status") == ""
+            assert page.evaluate("location.search") == ""
+            assert page.locator("#examples").is_visible()
+
+    browser(check)
+
+
+def test_nearest_nodes_that_are_not_shown_can_be_had(browser, address, model, tables):
+    graph = load(tables, model)
+    others = graph.adjacency.copy()
+    others.setdiag(0)
+    others.eliminate_zeros()
+    degrees = np.diff(others.indptr)
+    node, many = graph.node_ids[int(degrees.argmax())], int(degrees.max())
+    assert 6 < many <= 30
+
+    def check(chromium):
+        with opened(chromium, address) as page:
+            go(page, address, node)
+            assert len(rows(page, "#neighbours")) == 6
+            caption = page.locator("#neighbours caption")
+            assert caption.inner_text() == f"The 6 heaviest of {many} edges"
+            page.get_by_role("button", name=f"Show {many - 6} more").click()
+            assert len(rows(page, "#neighbours")) == many
+            assert caption.inner_text() == f"{many} edges"
+            focused = page.evaluate("document.activeElement.textContent")
+            assert focused == rows(page, "#neighbours")[6][0]
+            assert page.get_by_role("button", name="more").count() == 0
+            hidden = "(one) => one.scrollHeight - one.clientHeight"
+            assert page.locator("#neighbours").evaluate(hidden) == 0
 
     browser(check)
 

@@ -2,7 +2,9 @@
 "use strict";
 
 const MOST_OUTPUTS = 12;
+const MOST_NEAREST = 6; // rows; the others are there when they are asked for
 const WAIT = 120; // milliseconds after the last key
+const TITLE = document.title; // before a node is shown
 const SVG = "http://www.w3.org/2000/svg";
 const $ = (id) => document.getElementById(id);
 const { task, explained, changed: unchangeable } = document.body.dataset;
@@ -140,10 +142,17 @@ function showPrediction(node) {
   show("outputs", ...(numbers ? [] : [table(task === "multilabel" ? "Each label" : "Each class", ["", "", { number: "probability" }], rows)]));
 }
 
-function showNeighbours({ top, total }) {
-  const rows = top.map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted) }, one.weight === null ? "" : number(one.weight)] }));
-  const caption = total > top.length ? `The ${top.length} heaviest of ${total.toLocaleString("en")} edges` : `${total} edge${total === 1 ? "" : "s"}`;
+function showNeighbours({ top, total }, most = MOST_NEAREST) {
+  const rows = top.slice(0, most).map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted) }, one.weight === null ? "" : number(one.weight)] }));
+  const caption = total > rows.length ? `The ${rows.length} heaviest of ${total.toLocaleString("en")} edges` : `${total} edge${total === 1 ? "" : "s"}`;
   show("neighbours", total ? table(caption, ["node", "predicted", { number: "weight" }], rows) : made("p", { class: "quiet" }, "The node has no edge."));
+  if (top.length > rows.length) {
+    const all = () => {
+      showNeighbours({ top, total }, top.length);
+      $("neighbours").querySelectorAll("a")[rows.length].focus();
+    };
+    $("neighbours").append(made("button", { type: "button", class: "link", onclick: all }, `Show ${top.length - rows.length} more`));
+  }
 }
 
 /* ---- why ---- */
@@ -395,6 +404,22 @@ function combobox(field, list, search, choose) {
   return close;
 }
 
+/* ---- nodes to begin with ---- */
+
+async function showExamples() {
+  const still = wanted("node");
+  try {
+    if (!$("begin").childElementCount) {
+      const { examples } = await ask("/api/examples", {});
+      show("begin", ...examples.map(({ about, nodes }) => table(about[0].toUpperCase() + about.slice(1), ["node", "predicted"],
+        nodes.map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted === "|" ? "none" : one.predicted) }] })))));
+    }
+    if (still()) $("examples").hidden = !$("begin").childElementCount;
+  } catch (error) {
+    if (still()) say(error.message, true);
+  }
+}
+
 /* ---- a node ---- */
 
 async function explain(parameters) {
@@ -443,6 +468,7 @@ async function load(id) {
     if (!still()) return;
     forget("change", "explanation", "flips", "features"); // what was asked of the node before meanwhile
     now = found;
+    $("examples").hidden = true;
     $("wanted").value = found.id;
     document.title = `${short(found.id)} \u00b7 Hoplite`;
     say("");
@@ -468,6 +494,7 @@ async function load(id) {
     if (still()) {
       $("answer").hidden = true; // it would be the node before, under another address
       say(error.message, true);
+      await showExamples();
     }
   }
   if (still()) document.documentElement.dataset.ready = "true";
@@ -495,6 +522,10 @@ function start() {
     event.preventDefault();
     close();
     if ($("wanted").value) visit($("wanted").value);
+    else {
+      history.pushState(null, "", location.pathname);
+      arrive();
+    }
   });
   $("contrast").addEventListener("submit", (event) => event.preventDefault());
   $("class").addEventListener("change", () => explain({ class: $("class").value }));
@@ -508,13 +539,17 @@ function start() {
   arrive();
 }
 
-function arrive() {
+async function arrive() {
   const id = new URLSearchParams(location.search).get("id");
   if (id === null) {
     forget(...Object.keys(turns));
+    const still = wanted("node");
     $("answer").hidden = true;
+    $("wanted").value = "";
+    document.title = TITLE;
     say("");
-    document.documentElement.dataset.ready = "true";
+    await showExamples();
+    if (still()) document.documentElement.dataset.ready = "true";
   } else load(id);
 }
 
