@@ -26,6 +26,7 @@ CHANGES = [
     {"town": TOWN},
     {"town": "missing"},
     {"member": True, "age": "missing"},
+    {"since": "04.03.2011"},
     {"member": "false", "since": "2011-03-04", "town": "Oslo", AMOUNT: 0, "age": 18},
 ]
 
@@ -195,7 +196,8 @@ def test_a_hop_store(tables, tmp_path):
         ({AMOUNT: None}, "cannot be missing"),
         ({"town": "Rome"}, "has never seen"),
         ({"town": 3}, "is no text"),
-        ({"since": "yesterday"}, "a date such as"),
+        ({"since": "yesterday"}, "a date such as 2020-02-29 or 29.02.2020"),
+        ({"since": "03/04/2011"}, "a date such as"),  # of two meanings
         ({"since": "2020-02-30"}, "a date such as"),
         ({"member": "perhaps"}, "true or false"),
         ({"member": 0.5}, "member is 0.5; give true or false"),
