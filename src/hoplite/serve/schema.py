@@ -57,7 +57,7 @@ class ChangeRequest(_Asked, frozen=True):
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a request was refused, in one sentence, and where there is one, a ``hint`` for programs."""
+    """Why a request was refused, in one sentence; beside it may be a ``hint`` for programs."""
 
     error: str
     hint: str | None = None
