@@ -135,6 +135,18 @@ def test_long_tables_and_names_are_cut():
         assert "y" * 400 not in text
 
 
+def test_titles_and_deviations_do_not_break():
+    names = " ".join(["a name"] * 9)
+    cells = [[names, "0.912 ± 0.034", "0.765 ± 0.043"]]
+    tables = [Table(["figure", "x"], [["y", "1"]], "A title that is longer than its table is wide")]
+    shown = Shown("t", {}, [*tables, Table(["figure", "validation", "test"], cells)])
+    out = io.StringIO()
+    Console(file=out, width=60).print(shown.rich())
+    for text in (tables[0].title, *cells[0][1:]):
+        assert text in out.getvalue()
+    assert max(map(len, out.getvalue().splitlines())) <= 60
+
+
 def test_marks_of_rich_are_text():
     shown = Shown("[bold]t[/bold]", {"a": "[red]b"}, [Table(["[x]"], [["[/x]"]])], ["[link=x]y"])
     text = printed(shown.rich())

@@ -96,7 +96,7 @@ def training_bar(title: str) -> Iterator[Callable[[TrainingState], None]]:
 
         def report(state: TrainingState) -> None:
             known = state.val_score == state.val_score
-            score = f"validation {state.val_score:.3f}" if known else ""
+            score = f"validation {state.val_score:z.3f}" if known else ""
             update(
                 completed=state.done,
                 total=state.total,
