@@ -9,7 +9,7 @@ from tests.plots.conftest import NAMES, untidy
 
 from hoplite import Graph, SGCClassifier, Split, train
 from hoplite.explain import explain
-from hoplite.shown import Shown, Table
+from hoplite.shown import MOST_ROWS, Shown, Table
 
 
 @pytest.fixture(scope="module")
@@ -105,12 +105,46 @@ def test_an_explanation(graph, result):
     assert "By feature" in printed(found)
 
 
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("hops", [8, 10, 11, 12, 20])
+def test_an_explanation_of_many_hops_adds_up(graph, hops, bias):
+    """Rows that have no room are one, and the constant and the sum are never among them."""
+    model = train(graph, "lgc", hops=hops, epochs=5, bias=bias, seeds=1).model
+    found = explain(model, graph, graph.node_ids[3])
+    for table in found._shown().tables:
+        *parts, total = table.cut
+        assert total[0] == "sum"
+        assert (parts[-1][0] == "constant") == bias
+        assert len(table.cut) <= MOST_ROWS
+        amounts = [float(row[-1].replace("\u2212", "-")) for row in (*parts, total)]
+        assert sum(amounts[:-1]) == pytest.approx(amounts[-1], abs=2e-3)
+        assert not any("more" in row[0] for row in table.cut)
+        if table.title == "By hop":
+            named = [row[0] for row in parts if row[0].isdecimal()]
+            others = [row[0] for row in parts if row[0].startswith("the other ")]
+            left = hops + 1 - len(named)
+            assert others == ([f"the other {left}"] if left else [])
+            assert named == [str(hop) for hop in range(len(named))]
+
+
 def test_long_tables_and_names_are_cut():
     shown = Shown("t", {"fact": "y" * 900}, [Table(["a", "b"], [["x" * 500, "1"]] * 40)])
     for text in (shown.html(), shown.text(), printed(shown.rich())):
         assert "and 28 more" in text
         assert "x" * 90 not in text
         assert "y" * 400 not in text
+
+
+def test_titles_and_deviations_do_not_break():
+    names = " ".join(["a name"] * 9)
+    cells = [[names, "0.912 ± 0.034", "0.765 ± 0.043"]]
+    tables = [Table(["figure", "x"], [["y", "1"]], "A title that is longer than its table is wide")]
+    shown = Shown("t", {}, [*tables, Table(["figure", "validation", "test"], cells)])
+    out = io.StringIO()
+    Console(file=out, width=60).print(shown.rich())
+    for text in (tables[0].title, *cells[0][1:]):
+        assert text in out.getvalue()
+    assert max(map(len, out.getvalue().splitlines())) <= 60
 
 
 def test_marks_of_rich_are_text():

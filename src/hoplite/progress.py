@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -95,7 +96,7 @@ def training_bar(title: str) -> Iterator[Callable[[TrainingState], None]]:
 
         def report(state: TrainingState) -> None:
             known = state.val_score == state.val_score
-            score = f"validation {state.val_score:.3f}" if known else ""
+            score = f"validation {state.val_score:z.3f}" if known else ""
             update(
                 completed=state.done,
                 total=state.total,
@@ -114,25 +115,26 @@ def search_bar(title: str) -> Iterator[Callable[[SearchState], None]]:
     from rich.progress import TextColumn, TimeElapsedColumn
 
     columns = (
-        TextColumn("{task.percentage:>3.0f}%"),
+        TextColumn("{task.fields[percent]:>3}%"),
         TextColumn("{task.fields[done]} runs done"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
     started, first = time.monotonic(), -1.0
-    with _bar(title, *columns, done="0", left="") as (update, tell):
+    with _bar(title, *columns, percent=0, done="0", left="") as (update, tell):
 
         def report(state: SearchState) -> None:
             nonlocal first
             if first < 0:
                 first = state.share  # what an earlier call had done says nothing of the speed
             gained, left = state.share - first, ""
-            if gained > 0.001:
+            if gained > 0.001 and state.share < 1:
                 seconds = (time.monotonic() - started) * (1 - state.share) / gained
                 left = f"{_duration(seconds)} left"
             done = f"{state.done:,} of {state.total:,}"
-            update(completed=state.share, done=done, left=left)
-            tell(f"{state.share:.0%}, {done} runs done, {left}")
+            percent = int(100 * state.share)  # 100 only when nothing is left
+            update(completed=state.share, percent=percent, done=done, left=left)
+            tell(f"{percent}%, {done} runs done, {left}".rstrip(", "))
 
         yield report
 
@@ -215,6 +217,7 @@ class _LineAMinute:
 
 
 def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(int(seconds), 60)
+    """Rounded up, so that what is left is never nothing."""
+    minutes, seconds = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{seconds:02d}"

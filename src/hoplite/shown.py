@@ -109,10 +109,14 @@ class Shown:
                 grid.add_row(Text(name, style="dim"), Text(_fact(value)))
             parts.append(grid)
         for table in self.tables:
-            drawn = RichTable(title=Text(_cell(table.title)) if table.title else None)
+            if table.title:  # a line of its own, which may be longer than the table is wide
+                parts.append(Text(_cell(table.title), style="italic"))
+            drawn, rows = RichTable(), table.cut
             for i, column in enumerate(table.columns):
-                drawn.add_column(Text(_cell(column)), justify="right" if i else "left")
-            for row in table.cut:
+                whole = any(" ± " in row[i] for row in rows)
+                justify = "right" if i else "left"
+                drawn.add_column(Text(_cell(column)), justify=justify, no_wrap=whole)
+            for row in rows:
                 drawn.add_row(*map(Text, row))
             parts.append(drawn)
         return Group(*parts, *(Text(printable(note)) for note in self.notes))

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,26 @@ def test_a_file_of_mine_stays(place, name):
     os.mkfifo(out)  # nobody reads it, and nobody waits for that
     refused(*words, cwd=place)
     out.unlink()
+
+
+@pytest.mark.parametrize("more", [[], ["--overwrite"], ["--json"]])
+def test_the_command_that_a_page_prints_works_as_printed(place, more):
+    """From another folder too, and when the page was edited meanwhile."""
+    (place / "elsewhere").mkdir(exist_ok=True)
+    page = place / "again 'it'.html"
+    page.unlink(missing_ok=True)
+    words = ["explain", place / "model", place / "club", "--node", "3", "--no-flips"]
+    good(*words, "--out", page, *more, cwd=place)
+    found = re.search(
+        r"To make this page again:</p>\s*<pre[^>]*><code>(.*?)</code>", page.read_text()
+    )
+    assert found is not None
+    program, *told = shlex.split(html.unescape(found[1]))
+    assert (program, told.count("--overwrite")) == ("hoplite", 1)
+    page.write_text(page.read_text() + "<!-- edited -->")
+    for folder in (place, place / "elsewhere"):
+        good(*told, cwd=folder)
+    assert "edited" not in page.read_text()
 
 
 def test_another_command_s_page_stays(place):

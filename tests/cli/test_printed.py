@@ -13,9 +13,13 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import hoplite
-from hoplite.cli import console, main
+from hoplite.cli import console, main, search, train
 from hoplite.datasets.npz import write_npz
+from hoplite.lab.report import view
 from hoplite.printable import printable
+from hoplite.tasks.base import Metric
+from hoplite.training.results import Spread
+from hoplite.training.shown import _told
 
 HOSTILE = [
     "\x1b]52;c;ZXZpbA==\x07",
@@ -126,6 +130,43 @@ def test_hostile_names_are_only_shown(tables, tmp_path, monkeypatch):
     values = command(monkeypatch, *again, "--json")[1]
     assert set(json.loads(values)["predicted"]) <= {HOSTILE[i] for i in (0, 2, 4, 6)}
     assert values.isascii()
+
+
+@pytest.mark.parametrize(
+    ("width", "encoding"), [(80, "utf-8"), (100, "utf-8"), (200, "utf-8"), (90, "ascii")]
+)
+def test_titles_and_deviations_do_not_break(monkeypatch, width, encoding):
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="hoplite")
+    monkeypatch.setattr(sys, "stdout", out)
+    monkeypatch.setattr(console, "_out", Console(file=out, width=width, force_terminal=False))
+    title = "a title that is longer than its table, " + "and wider than the terminal " * 5
+    console.print_table(title, ["label", "nodes"], [["a", "1"]])
+    spread = [f"{40 + i}.4 ± 12.{i}" for i in range(4)]
+    columns = ["seed", "val accuracy %", "test accuracy %", "balanced accuracy %"]
+    columns += ["average precision %", "best epoch"]
+    console.print_table("x", columns, [["7", *["68.4"] * 4, "3"], ["mean ± std", *spread, "of 3"]])
+    console.print_table("", ["nothing", "at all"], [])
+    out.flush()
+    lines = out.buffer.getvalue().decode(encoding).splitlines()
+    assert lines[0].rstrip() == title.rstrip()
+    plus = "±" if encoding == "utf-8" else "+-"
+    (line,) = [line for line in lines if "mean" in line]
+    for cell in ["mean ± std", *spread]:
+        assert f" {cell.replace('±', plus)} " in line
+    for line in lines[1:]:
+        assert len(line) <= width
+
+
+def test_no_figure_is_minus_zero():
+    """R2 of a baseline is often a little less than nothing."""
+    figures = [
+        Metric("r2").shown, train._decimals, search._decimals, view._decimals,
+        lambda value: _told(Spread(value, 0.0), 1),
+    ]  # fmt: skip
+    for figure in figures:
+        assert (figure(-0.0004), figure(-0.0006)) == ("0.000", "-0.001")
+    assert search._spread(Metric("r2"), -0.0004, 0.0) == "0.000 ± 0.000"
+    assert Metric("accuracy", percent=True).shown(-0.0004) == "0.0"
 
 
 names = st.one_of(

@@ -37,7 +37,7 @@ def figures(ledger):
 
 
 def stopped(at):
-    """A progress that stops the search when so many runs are recorded."""
+    """A progress that stops the search when so many runs are done."""
 
     def look(state):
         if state.done >= at:

@@ -61,6 +61,24 @@ def test_every_run_once_and_the_best_first(graphs, grid, tmp_path) -> None:
     assert states[-1].done == states[-1].total == 48
 
 
+def test_share_and_count_agree_at_every_look(graphs, grid, tmp_path, monkeypatch) -> None:
+    """Though a cell is recorded at once, and cells with dropout take longer and come first."""
+    monkeypatch.setattr("hoplite.selection.cells.LOOK_SECONDS", 0.0)
+    states: list[SearchProgress] = []
+    grid.write_text("[any]\nlr = [0.01, 0.1]\nhops = [1, 9]\ndropout = [0.0, 0.5]\n")
+    search(
+        small(graphs), "lgc", grid=grid, out=tmp_path / "s", seeds=3, epochs=20,
+        progress=states.append,
+    )  # fmt: skip
+    assert {state.total for state in states} == {24}
+    for state in states:
+        assert state.done <= 24 * state.share < state.done + 1
+        assert (state.share == 1) == (state.done == 24)
+    counts = [state.done for state in states]
+    assert counts == sorted(counts)
+    assert {*counts} > {0, 6, 12, 18, 24}  # and some within a cell of six runs that train together
+
+
 def test_a_cell_trains_as_train_does(graphs, grid, tmp_path) -> None:
     graph = small(graphs)
     result = search(graph, "lgc", grid=grid, out=tmp_path / "s", seeds=2, epochs=20)

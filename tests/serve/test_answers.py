@@ -26,6 +26,7 @@ CHANGES = [
     {"town": TOWN},
     {"town": "missing"},
     {"member": True, "age": "missing"},
+    {"since": "04.03.2011"},
     {"member": "false", "since": "2011-03-04", "town": "Oslo", AMOUNT: 0, "age": 18},
 ]
 
@@ -195,7 +196,8 @@ def test_a_hop_store(tables, tmp_path):
         ({AMOUNT: None}, "cannot be missing"),
         ({"town": "Rome"}, "has never seen"),
         ({"town": 3}, "is no text"),
-        ({"since": "yesterday"}, "a date such as"),
+        ({"since": "yesterday"}, "a date such as 2020-02-29 or 29.02.2020"),
+        ({"since": "03/04/2011"}, "a date such as"),  # of two meanings
         ({"since": "2020-02-30"}, "a date such as"),
         ({"member": "perhaps"}, "true or false"),
         ({"member": 0.5}, "member is 0.5; give true or false"),
@@ -288,6 +290,43 @@ def test_a_store_in_another_order_without_explanations(tmp_path, monkeypatch):
 def test_memory_is_for_stores():
     with pytest.raises(ConfigError, match="which is for hop stores"):
         Answers(*small(), memory="2GB")
+
+
+@pytest.mark.parametrize(
+    ("label", "options"),
+    [("kind", {}), ("price", {"task": "regression"}), ("likes", {"task": "multilabel"})],
+)
+def test_nodes_to_begin_with(tables, label, options):
+    model = trained(tables, label=label, bias=True, **options)
+    graph = load(tables, model)
+    answers = Answers(model, graph)
+    found = {one.about: [node.id for node in one.nodes] for one in answers.examples().examples}
+    assert all(1 <= len(nodes) <= 4 for nodes in found.values())
+    for one in answers.examples().examples:
+        for node in one.nodes:
+            assert node.predicted == answers.node(node.id).prediction.predicted
+    outputs = np.array([values(answers.node(name).prediction) for name in graph.node_ids])
+
+    def best(keys):
+        return [graph.node_ids[v] for v in np.argsort(keys, kind="stable")[:4]]
+
+    if label == "price":
+        assert found == {
+            "the largest": best(-outputs[:, 0]), "the smallest": best(outputs[:, 0])
+        }  # fmt: skip
+        return
+    told = [str(answers.node(name).prediction.predicted) for name in graph.node_ids]
+    own = {name: [name in one.split("|") for one in told] for name in model.class_names}
+    often = {name: sum(has) for name, has in own.items() if any(has)}
+    assert len(often) > 1
+    rarest = min(often, key=lambda name: often[name])
+    shares = np.where(own[rarest], -outputs[:, model.class_names.index(rarest)], np.inf)
+    wanted = best(shares)[: often[rarest]]
+    assert found.pop(f"the surest of {rarest}, which is predicted least often") == wanted
+    if label == "kind":
+        left = np.array([name not in wanted for name in graph.node_ids])
+        assert found.pop("the least sure") == best(np.where(left, outputs.max(axis=1), np.inf))
+    assert found == {}
 
 
 def test_who_is_not_there(answers):

@@ -25,13 +25,21 @@ from hoplite.lab.bench import serving as benchmark
 from hoplite.lab.bench.measure import Context
 from hoplite.serve.app import make_app
 from hoplite.serve.guard import HEADERS
-from hoplite.serve.schema import ChangeAnswer, FoundFeatures, FoundNodes, ModelAnswer, NodeAnswer
+from hoplite.serve.schema import (
+    ChangeAnswer,
+    FoundExamples,
+    FoundFeatures,
+    FoundNodes,
+    ModelAnswer,
+    NodeAnswer,
+)
 from hoplite.serve.server import listen
 from hoplite.serve.work import Overloaded, Work
 
 CHANGE = {"age": 55.5, "town": "Bonn"}
 ANSWERS = {
     "/api/model": ModelAnswer,
+    "/api/examples": FoundExamples,
     "/api/nodes": FoundNodes,
     "/api/features": FoundFeatures,
     "/api/node": NodeAnswer,
@@ -180,7 +188,9 @@ def test_every_answer_is_as_described(client):
 def test_wrong_queries(client, path, status, sentence):
     answer = client.get(path)
     assert answer.status_code == status
-    assert list(answer.json()) == ["error"]
+    assert "/api/" not in answer.json()["error"]  # the page shows it
+    hint = {"hint": "/api/nodes?prefix=... lists ids"} if "id=nobody" in path else {}
+    assert answer.json() == {"error": answer.json()["error"]} | hint
     assert sentence in answer.json()["error"]
     for name in HEADERS:
         assert name in answer.headers
@@ -208,7 +218,8 @@ def test_wrong_queries(client, path, status, sentence):
 )
 def test_wrong_bodies(client, body, status, sentence):
     answer = client.post("/api/change", content=body, headers={"Content-Type": "application/json"})
-    assert (answer.status_code, list(answer.json())) == (status, ["error"])
+    told = ["error", "hint"] if status == 404 else ["error"]
+    assert (answer.status_code, list(answer.json())) == (status, told)
     assert sentence in answer.json()["error"]
 
 

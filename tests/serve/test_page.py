@@ -6,9 +6,11 @@ import contextlib
 import itertools
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from tests.lab.report.conftest import CONTRAST, HEADINGS, NAMELESS
 from tests.serve.conftest import IDS, IMAGE, SCRIPT, serving, trained
+from tests.serve.test_answers import load
 
 import hoplite
 
@@ -102,7 +104,9 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             page.fill("#wanted", "nobody")
             page.keyboard.press("Enter")
             page.wait_for_selector("#status.wrong")
-            assert "'nobody' is not the id of a node; type how" in page.inner_text("#status")
+            assert page.inner_text("#status") == (
+                "'nobody' is not the id of a node; type how one begins to see those that there are."
+            )
             assert not page.locator("main").is_visible()  # not the node before
             page.go_back()
             page.wait_for_selector("#status:not(.wrong)")
@@ -116,6 +120,70 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             )
             page.wait_for_selector("html[data-ready=true]")
             assert page.locator("#drawing a[aria-label]").count() > 1
+
+    browser(check)
+
+
+def test_the_page_begins_with_nodes_to_look_at(browser, address, model, tables):
+    graph = load(tables, model)
+    shares, predicted = model.predict_proba(graph), model.predict(graph)
+    counts = np.bincount(predicted, minlength=len(model.class_names))
+    rarest = min(np.flatnonzero(counts), key=lambda c: counts[c])
+    own = np.flatnonzero(predicted == rarest)
+    surest = [graph.node_ids[v] for v in own[np.argsort(-shares[own, rarest])][:4]]
+
+    def check(chromium):
+        with opened(chromium, address, 390) as page:
+            page.goto(address)
+            page.wait_for_selector("html[data-ready=true]")
+            first, doubts = page.locator("#begin table").all()
+            assert model.class_names[rarest] in first.locator("caption").inner_text()
+            assert first.locator("a").all_inner_texts() == surest
+            assert doubts.locator("caption").inner_text() == "The least sure"
+            assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+            assert page.evaluate(CONTRAST) == []
+            first.locator("a").first.click()
+            page.wait_for_selector("main:not([hidden])")
+            page.wait_for_selector("html[data-ready=true]")
+            assert page.inner_text("#node-id") == f"Node {surest[0]}"
+            assert not page.locator("#examples").is_visible()
+            page.fill("#wanted", "nobody")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#status.wrong")
+            page.wait_for_selector("#examples:not([hidden])")
+            page.fill("#wanted", "")
+            page.keyboard.press("Enter")  # an empty look-up leads to the start
+            page.wait_for_selector("#status:not(.wrong)")
+            assert page.inner_text("#status") == ""
+            assert page.evaluate("location.search") == ""
+            assert page.locator("#examples").is_visible()
+
+    browser(check)
+
+
+def test_nearest_nodes_that_are_not_shown_can_be_had(browser, address, model, tables):
+    graph = load(tables, model)
+    others = graph.adjacency.copy()
+    others.setdiag(0)
+    others.eliminate_zeros()
+    degrees = np.diff(others.indptr)
+    node, many = graph.node_ids[int(degrees.argmax())], int(degrees.max())
+    assert 6 < many <= 30
+
+    def check(chromium):
+        with opened(chromium, address) as page:
+            go(page, address, node)
+            assert len(rows(page, "#neighbours")) == 6
+            caption = page.locator("#neighbours caption")
+            assert caption.inner_text() == f"The 6 heaviest of {many} edges"
+            page.get_by_role("button", name=f"Show {many - 6} more").click()
+            assert len(rows(page, "#neighbours")) == many
+            assert caption.inner_text() == f"{many} edges"
+            focused = page.evaluate("document.activeElement.textContent")
+            assert focused == rows(page, "#neighbours")[6][0]
+            assert page.get_by_role("button", name="more").count() == 0
+            hidden = "(one) => one.scrollHeight - one.clientHeight"
+            assert page.locator("#neighbours").evaluate(hidden) == 0
 
     browser(check)
 
@@ -199,6 +267,61 @@ def test_answers_that_come_too_late_are_dropped(browser, address):
                 first.continue_()
             page.wait_for_timeout(50)
             assert page.inner_text("#why-sum") == shown  # of the class that was chosen last
+
+    browser(check)
+
+
+def test_what_is_no_number_or_no_date_is_not_sent(browser, address):
+    def check(chromium):
+        with opened(chromium, address) as page:
+            sent = []
+            page.on("request", lambda one: "/api/change" in one.url and sent.append(one))
+            go(page, address, SCRIPT)
+            before = page.inner_text("#changed-outputs")
+            age, since = (page.get_by_label(name, exact=True) for name in ("age", "since"))
+
+            def beside(field):
+                return field.locator("xpath=../small").inner_text()
+
+            for typed in ("-", "1e400", "-1e999", "4e"):
+                age.fill("")
+                page.wait_for_timeout(300)  # empty is missing, which is asked
+                sent.clear()
+                age.press_sequentially(typed)
+                page.wait_for_timeout(300)
+                assert [one for one in sent if one.post_data_json["features"]["age"] is None] == []
+                assert beside(age) == "no number"
+                assert age.get_attribute("aria-invalid") == "true"
+                assert page.inner_text("#status") == ""
+            sent.clear()
+            page.get_by_label("town", exact=True).select_option("Oslo")
+            page.wait_for_timeout(300)
+            assert sent == []  # nothing, until it is mended
+            with page.expect_request("**/api/change") as asked:
+                age.fill("41")
+            assert asked.value.post_data_json["features"] == {"age": 41, "town": "Oslo"}
+            assert beside(age) == ""
+            page.wait_for_function(
+                "(text) => document.getElementById('changed-outputs').innerText !== text",
+                arg=before,
+            )
+            since.fill("2020-02-01")
+            page.wait_for_timeout(300)
+            sent.clear()
+            since.press("Delete")  # its first part
+            page.wait_for_timeout(300)
+            assert (sent, beside(since)) == ([], "no date")
+            with page.expect_request("**/api/change") as asked:
+                for _ in range(2):
+                    since.press("ArrowRight")
+                    since.press("Delete")
+            assert asked.value.post_data_json["features"]["since"] is None  # all of it: a gap
+            assert beside(since) == ""
+            age.fill("")
+            age.press_sequentially("-")
+            page.get_by_role("button", name="As it was").click()
+            assert page.inner_text("#changed-outputs") == before
+            assert page.locator("#values small").all_inner_texts().count("") == 5
 
     browser(check)
 

@@ -17,7 +17,7 @@ from hoplite.cli.console import (
     report_and_fail,
     steps_bar,
 )
-from hoplite.cli.outputs import OverwriteOption, check_file, is_marked, mark, seal
+from hoplite.cli.outputs import OverwriteOption, again, check_file, is_marked, mark, seal
 from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
 
@@ -88,14 +88,15 @@ def _command(
     large: bool, quick: bool, only: list[str], threads: int | None, out: Path | None
 ) -> str:
     """The command that repeats this run; a folder outside the current one is left out of it."""
-    words = ["hoplite", "bench", *["--large"] * large, *["--quick"] * quick]
+    words = ["bench", *["--large"] * large, *["--quick"] * quick]
     for name in only:
         words += ["--only", name]
     if threads is not None:
         words += ["--threads", str(threads)]
     if out is not None:
         words += ["--out", out.name if out.is_absolute() or ".." in out.parts else out.as_posix()]
-    return shlex.join(words).encode("utf-8", "replace").decode("utf-8")  # names may be any bytes
+    told = shlex.join(["hoplite", *words]) if out is None else again(words)
+    return told.encode("utf-8", "replace").decode("utf-8")  # names may be any bytes
 
 
 def _print(result: SuiteResult) -> None:

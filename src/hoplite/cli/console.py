@@ -63,13 +63,38 @@ def print_json(values: dict[str, Any]) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """A table on standard output; the first column is text, the others are figures."""
-    table = Table(title=_text(title, "table.title"), title_justify="left")
-    for index, column in enumerate(columns):
-        table.add_column(_text(column), justify="right" if index else "left")
-    for row in rows:
-        table.add_row(*map(_text, row))
+    """A table on standard output; the first column is text, the others are figures.
+
+    Its title is a line of its own, which may be longer than the table is wide.
+    """
+    head, body = [*map(_text, columns)], [[*map(_text, row)] for row in rows]
+    if title:
+        _out.print(_text(title, "table.title"), soft_wrap=True)
+    table = Table()
+    for index, (column, width) in enumerate(zip(head, _widths(head, body), strict=True)):
+        table.add_column(column, justify="right" if index else "left", width=width)
+    for row in body:
+        table.add_row(*row)
     _out.print(table)
+
+
+def _widths(head: list[Text], rows: list[list[Text]]) -> list[int | None]:
+    """What a column must have so that no figure breaks where it has a deviation; else None.
+
+    Rich takes the room that is missing from all columns alike; it is the names that can break.
+    """
+    free: list[int | None] = [None] * len(head)
+    room = _out.width - 3 * len(head) - 1  # within the frame
+    natural, least, fixed = 0, 0, list(free)
+    for index, name in enumerate(head):
+        cells = [row[index] for row in rows]
+        longest = max([0, *[cell.cell_len for cell in cells]])
+        word = max([0, *map(len, name.plain.split())])
+        if any(" ± " in cell.plain or " +- " in cell.plain for cell in cells):
+            fixed[index] = max(word, longest)
+        natural += max(name.cell_len, longest)
+        least += fixed[index] or word
+    return fixed if least <= room < natural else free
 
 
 def print_line(text: str) -> None:

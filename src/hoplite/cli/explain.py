@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,7 +19,7 @@ from hoplite.cli.console import (
     steps_bar,
 )
 from hoplite.cli.defaults import python_default
-from hoplite.cli.outputs import OverwriteOption, check_page, mark, seal
+from hoplite.cli.outputs import OverwriteOption, again, check_page, mark, seal
 from hoplite.cli.saved import STORE_MEMORY, ModelArgument, OwnClassOption, load_model
 from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import HopliteError
@@ -148,8 +147,7 @@ def _write(values: Summary, page: Path) -> None:
     from hoplite.lab.report import write_explanation
 
     try:
-        command = shlex.join(["hoplite", *sys.argv[1:]])
-        write_explanation(values, page, command=command, mark=mark())
+        write_explanation(values, page, command=again(sys.argv[1:]), mark=mark())
         seal(page)
     except OSError as error:
         raise HopliteError(f"cannot write {page}: {error.strerror}.") from None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -48,6 +49,17 @@ def mark(words: Sequence[str] | None = None) -> str:
         folder = ""
     found = hashlib.sha256(os.fsencode("\0".join([folder, *told]))).hexdigest()[:16]
     return f"{found}-{_UNSEALED}"
+
+
+def again(words: Sequence[str]) -> str:
+    """The command line that writes the same file again, though it is there, in any folder.
+
+    >>> again(["explain", "model", "--node", "a b", "--out", "why.html"])
+    "hoplite explain model --node 'a b' --out why.html --overwrite"
+    """
+    place = words.index("--") if "--" in words else len(words)  # options stand before
+    more = [] if "--overwrite" in words else ["--overwrite"]
+    return shlex.join(["hoplite", *words[:place], *more, *words[place:]])
 
 
 def seal(page: Path) -> None:

@@ -258,8 +258,8 @@ def _spread(score: Metric, mean: float | None, std: float | None) -> str:
         return "not known"
     if score.percent:
         return f"{100 * mean:.1f} ± {100 * std:.2f} %"
-    return f"{mean:.3f} ± {std:.3f}"
+    return f"{mean:z.3f} ± {std:.3f}"
 
 
 def _decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}" if abs(value) < LARGE else f"{value:.4g}"
+    return "-" if value is None else f"{value:z.3f}" if abs(value) < LARGE else f"{value:.4g}"

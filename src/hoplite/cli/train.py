@@ -353,4 +353,4 @@ def _print_metrics(result: TrainingResult, summary: dict[str, Any]) -> None:
 def _decimals(value: float | None) -> str:
     if value is None or value != value:
         return "-"
-    return f"{value:.3f}" if abs(value) < LARGE else f"{value:.4g}"
+    return f"{value:z.3f}" if abs(value) < LARGE else f"{value:.4g}"

@@ -8,13 +8,14 @@ for each of its values: who changes a node thinks of the cell, the model sees th
 
 from __future__ import annotations
 
-import datetime
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pyarrow as pa
 
+from hoplite.datasets.table_cells import spelled_dates
 from hoplite.errors import ConfigError, nearest_hint, some_of
 from hoplite.link import links_among
 from hoplite.models.trained import TrainedModel
@@ -72,9 +73,9 @@ class Cell:
     def changed(self, own: np.ndarray, value: CellValue) -> np.ndarray:
         """The features (d,) of a node that had ``own``, with another value of the cell.
 
-        Numbers are those of the table, before they are scaled; a date is "2020-02-29", what is
-        true or false may be told so, and None, or "missing", is a gap. ConfigError if the cell
-        cannot have the value.
+        Numbers are those of the table, before they are scaled; a date is "2020-02-29" or any other
+        that tables may have, what is true or false may be told so, and None, or "missing", is a
+        gap. ConfigError if the cell cannot have the value.
 
         >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
         >>> Cell(0, 0, age).changed(np.array([1.5, 0.0]), 30).tolist()
@@ -136,21 +137,17 @@ class Cell:
             known = {"true": 1.0, "false": 0.0}
             value = known.get(value, value) if isinstance(value, str) else value
         elif column.kind == DATE:
-            wanted = "a date such as 2020-02-29"
+            wanted = "a date such as 2020-02-29 or 29.02.2020"
             if isinstance(value, str):
-                try:
-                    return float((datetime.date.fromisoformat(value) - EPOCH).days)
-                except ValueError:
-                    pass
+                found = spelled_dates(pa.array([value.strip()], pa.large_string()))
+                if found is not None:
+                    return found[0].as_py()
         known = isinstance(value, int | float) and (column.truth or not isinstance(value, bool))
         if not known or not math.isfinite(value):  # pyright: ignore[reportArgumentType]
             raise ConfigError(f"{self.name} is {value!r}; give {wanted}.")
         if column.truth and value not in (0, 1):
             raise ConfigError(f"{self.name} is {value!r}; give {wanted}.")
         return float(value)  # pyright: ignore[reportArgumentType]
-
-
-EPOCH = datetime.date(1970, 1, 1)
 
 
 def find_cells(

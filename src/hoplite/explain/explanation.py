@@ -57,7 +57,7 @@ from hoplite.explain.text import (
 from hoplite.memory import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
-from hoplite.shown import Displayed, Shown, Table
+from hoplite.shown import MOST_ROWS, Displayed, Shown, Table
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -454,7 +454,7 @@ class Explanation(Displayed):
     def _shown(self) -> Shown:
         values = self.summary(5)
         tables = [
-            Table(*parts_table(values, by), heading)
+            Table(*parts_table(values, by, MOST_ROWS), heading)
             for by, heading in HEADINGS.items()
             if parts(values, by)
         ]

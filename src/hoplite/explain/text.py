@@ -120,17 +120,30 @@ def fixed(values: Summary) -> list[str]:
     return [f"the {kind}" for kind in kinds if kind != "one"]
 
 
-def parts_table(values: Summary, by: str) -> Table:
-    """:func:`parts` as a table that ends with the sum."""
+def parts_table(values: Summary, by: str, most: int | None = None) -> Table:
+    """:func:`parts` as a table that ends with the sum, of ``most`` rows if it is given.
+
+    What has no room is one row, so that the table can still be added up.
+    """
     columns = {
         "hops": ["hop", "coefficient"],
         "nodes": ["node", "label", "distance"],
         "features": ["feature", "value at the node"],
     }[by]
     places = decimals(values)
-    rows = [
-        [part.name, *part.cells, signed(part.contribution, places)] for part in parts(values, by)
-    ]
+    shown = parts(values, by)
+    last = [part for part in shown if part.kind != "one"]
+    ones = shown[: len(shown) - len(last)]
+    if most is not None and len(shown) + 1 > most:
+        room = most - len(last) - 2  # beside the row of the others, and the sum
+        others = Addend(
+            f"the other {len(ones) - room:,}",
+            sum(part.contribution for part in ones[room:]),
+            ("",) * (len(columns) - 1),
+            "rest",
+        )
+        shown = [*ones[:room], others, *last]
+    rows = [[part.name, *part.cells, signed(part.contribution, places)] for part in shown]
     total = ["sum", *[""] * (len(columns) - 1), signed(values.logit, places)]
     return [*columns, "contribution"], [*rows, total]
 

@@ -174,7 +174,7 @@ def predicted_figure(one: Judged) -> Figure:
     """Predicted numbers beside the true ones."""
     found, told = one.figures, one.task.predict(one.logits).tolist()
     drawn = predicted(one.labels.tolist(), told)
-    how = f"R² {found['r2']:.3f}, mean error {found['mae']:.4g}"
+    how = f"R² {found['r2']:z.3f}, mean error {found['mae']:.4g}"
     title = f"Predicted and true: {how}, {one.who}"
     return figure(drawn, title, height=440)
 

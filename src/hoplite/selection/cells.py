@@ -229,7 +229,7 @@ class CellWork:
         self.ledger.record(cell, found, cpu_seconds, test if self.test else None)
 
     def cell_weights(self) -> np.ndarray:
-        """About how the cells' costs compare, for the order and the time left."""
+        """About how the cells' costs compare, for the order."""
         costs = []
         for cell in self.ledger.settings.cells:
             config, training = self._configs(cell[0])

@@ -39,9 +39,9 @@ log = logging.getLogger("hoplite.search")
 class SearchProgress:
     """How far a search is, for progress bars."""
 
-    done: int  # runs recorded
+    done: int  # runs, where some train together as many as their share of the epochs makes
     total: int
-    share: float  # of the work, 0 to 1, with what is being trained
+    share: float  # of the runs, 0 to 1; 1 only when all are recorded
     running: int  # cells that are being trained, in any process
 
 
@@ -192,16 +192,16 @@ def _train(
     settings = ledger.settings
     graph = graph.with_loop_weight(settings.loop_weight)
     work = CellWork(graph, ledger, test, address_of(find_model(settings.model)))
-    weights = work.cell_weights()
 
     def look() -> None:
         shares = np.array([ledger.share(cell, test=test) for cell in range(ledger.count)])
         sizes = np.array([len(cell) for cell in settings.cells]) * len(settings.seeds)
+        done, total = float(shares @ sizes), int(sizes.sum())
         progress(
             SearchProgress(
-                done=int(sizes[shares == 1].sum()),
-                total=int(sizes.sum()),
-                share=float(shares @ weights / weights.sum()),
+                done=int(done),
+                total=total,
+                share=done / total,
                 running=int(((shares > 0) & (shares < 1)).sum()),
             )
         )

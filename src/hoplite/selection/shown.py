@@ -77,4 +77,4 @@ def _told(values: tuple[float, ...] | list[float]) -> str:
     if np.isnan(values).all():
         return "there are no such nodes"
     mean, several = float(np.mean(values)), len(values) > 1
-    return f"{mean:.3f}" + (f" ± {float(np.std(values)):.3f} over {len(values)} seeds" * several)
+    return f"{mean:z.3f}" + (f" ± {float(np.std(values)):.3f} over {len(values)} seeds" * several)

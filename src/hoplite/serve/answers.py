@@ -29,12 +29,15 @@ from hoplite.models.alignment import aligned_columns, aligned_graph, in_columns
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.preparation import DATE
+from hoplite.serve.examples import find_examples
 from hoplite.serve.explained import with_text_ids
 from hoplite.serve.names import Names
 from hoplite.serve.schema import (
     ChangeAnswer,
     ChangedFeature,
+    Examples,
     Feature,
+    FoundExamples,
     FoundFeatures,
     FoundNode,
     FoundNodes,
@@ -102,6 +105,7 @@ class Answers:
             report("predictions", 0.9 * (first + len(part)) / max(data.num_nodes, 1))
         self._logits = np.concatenate(parts)
         self._every_prediction = self._task.columns(self._logits, model.class_names)["predicted"]
+        self._examples = find_examples(self._task, self._logits, model.class_names)
         self._data = data
         self._explainer: Explainer | None = None
         self._no_explanation = None
@@ -144,10 +148,18 @@ class Answers:
             threshold=self._threshold,
         )
 
+    def examples(self) -> FoundExamples:
+        """Nodes to begin with."""
+        return FoundExamples(
+            [Examples(about, self._found(nodes)) for about, nodes in self._examples]
+        )
+
     def nodes(self, prefix: str, limit: int) -> FoundNodes:
         """Nodes by how their ids begin."""
-        found = self._ids.search(prefix, limit)
-        return FoundNodes([FoundNode(self._ids[v], self._predicted(v)) for v in found])
+        return FoundNodes(self._found(self._ids.search(prefix, limit)))
+
+    def _found(self, nodes: Iterable[int]) -> list[FoundNode]:
+        return [FoundNode(self._ids[v], self._predicted(v)) for v in nodes]
 
     def features(self, prefix: str, limit: int, node: str | None = None) -> FoundFeatures:
         """What can be changed, by how its name begins, with its values at a node."""
@@ -245,7 +257,7 @@ class Answers:
         if found is None:
             raise UnknownNode(
                 f"{node!r} is not the id of a node; type how one begins to see those that there "
-                "are (over HTTP: /api/nodes?prefix=...)."
+                "are."
             )
         return found
 

@@ -69,6 +69,9 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", work: Work | None = N
     async def model(request: Request) -> Response:
         return _json(msgspec.json.encode(answers.model()))
 
+    async def examples(request: Request) -> Response:
+        return _json(msgspec.json.encode(answers.examples()))
+
     async def change(request: Request) -> Response:
         asked = _decoded(await _body(request), ChangeRequest)
         return await answered(partial(answers.change, asked.id, asked.features))
@@ -91,6 +94,7 @@ def make_app(answers: Answers, *, host: str = "127.0.0.1", work: Work | None = N
             get("/files/{name}", file),
             get("/openapi.json", described),
             get("/api/model", model),
+            get("/api/examples", examples),
             get("/api/nodes", query(Search, lambda q: answers.nodes(q.prefix, q.limit))),
             get(
                 "/api/features",
@@ -123,8 +127,8 @@ def _json(body: bytes, status: int = 200) -> Response:
     return Response(body, status, media_type="application/json")
 
 
-def _failure(sentence: str, status: int) -> Response:
-    answer = _json(msgspec.json.encode(Failure(sentence)), status)
+def _failure(sentence: str, status: int, hint: str | None = None) -> Response:
+    answer = _json(msgspec.json.encode(Failure(sentence, hint)), status)
     if status == 503:
         answer.headers["Retry-After"] = "1"
     return answer
@@ -141,7 +145,8 @@ async def _failed(request: Request, error: Exception) -> Response:
     if isinstance(error, Refused):
         return _failure(str(error), error.status)
     statuses = {UnknownNode: 404, Overloaded: 503, ClientDisconnect: 400}
-    return _failure(str(error), statuses.get(type(error), 422))
+    hint = "/api/nodes?prefix=... lists ids" if isinstance(error, UnknownNode) else None
+    return _failure(str(error), statuses.get(type(error), 422), hint)
 
 
 async def _broken(request: Request, error: Exception) -> Response:

@@ -13,6 +13,7 @@ from hoplite.serve.schema import (
     ExplanationQuery,
     Failure,
     FeatureSearch,
+    FoundExamples,
     FoundFeatures,
     FoundNodes,
     ModelAnswer,
@@ -24,6 +25,7 @@ from hoplite.version import VERSION
 
 GETS: dict[str, tuple[str, type | None, type]] = {
     "/api/model": ("The model and its data.", None, ModelAnswer),
+    "/api/examples": ("Nodes to begin with.", None, FoundExamples),
     "/api/nodes": ("Nodes by how their ids begin.", Search, FoundNodes),
     "/api/features": ("What can be changed, by how its name begins.", FeatureSearch, FoundFeatures),
     "/api/node": ("A node: its prediction, values and nearest.", NodeQuery, NodeAnswer),

@@ -58,10 +58,11 @@ class ChangeRequest(_Asked, frozen=True):
     features: Annotated[dict[Text, Value], Meta(max_length=MOST_CHANGES)]
 
 
-class Failure(msgspec.Struct, frozen=True):
-    """Why a request was refused, in one sentence."""
+class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a request was refused, in one sentence; beside it may be a ``hint`` for programs."""
 
     error: str
+    hint: str | None = None
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -114,6 +115,20 @@ class FoundNodes(msgspec.Struct, frozen=True):
     """Nodes whose ids begin so; if there are none, those whose ids hold the text."""
 
     nodes: list[FoundNode]
+
+
+class Examples(msgspec.Struct, frozen=True):
+    """``about`` says what the nodes are, the foremost first."""
+
+    about: str
+    nodes: list[FoundNode]
+
+
+class FoundExamples(msgspec.Struct, frozen=True):
+    """Nodes to begin with: of classes the surest of the rarest and the least sure, of numbers the
+    largest and the smallest."""
+
+    examples: list[Examples]
 
 
 class Neighbour(msgspec.Struct, frozen=True):

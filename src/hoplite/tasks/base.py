@@ -43,7 +43,7 @@ class Metric:
         """
         if value is None or value != value:
             return "-"
-        return f"{100 * value:.1f}" if self.percent else f"{value:.3f}"
+        return f"{100 * value:z.1f}" if self.percent else f"{value:z.3f}"
 
     def rank(self, values: Any) -> Any:
         """``values`` such that the larger one is better.

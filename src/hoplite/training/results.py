@@ -208,8 +208,8 @@ class TrainingResult(Displayed):
 
         def told(names: Sequence[str]) -> str:
             return ", ".join(
-                f"{TITLES.get(name, name.replace('_', ' '))} {found[name]:.3f} against "
-                f"{least[name]:.3f}"
+                f"{TITLES.get(name, name.replace('_', ' '))} {found[name]:z.3f} against "
+                f"{least[name]:z.3f}"
                 for name in names
             )
 

@@ -114,7 +114,7 @@ class ScoredRun:
         return self.scores["test_accuracy"]
 
     def __repr__(self) -> str:
-        test = [f", {k}={v:.3f}" for k, v in self.scores.items() if k.startswith("test_")]
+        test = [f", {k}={v:z.3f}" for k, v in self.scores.items() if k.startswith("test_")]
         return f"ScoredRun(seed={self.seed}{''.join(test)})"
 
     def summary(self) -> dict[str, Any]:

@@ -26,7 +26,7 @@ def result_shown(result: TrainingResult) -> Shown:
         columns = ["figure", *[PARTS[part] for part in parts], "baseline"]
         rows = [
             [title_of(name), *[_told(spreads[part][name], len(result.runs)) for part in parts],
-             f"{baseline[name]:.3f}"]
+             f"{baseline[name]:z.3f}"]
             for name in spreads[last]
         ]  # fmt: skip
         tables = [Table(columns, rows)]
@@ -63,4 +63,4 @@ def _classes(result: TrainingResult, part: str) -> list[Table]:
 
 
 def _told(spread: Spread, runs: int) -> str:
-    return f"{spread.mean:.3f}" + (f" ± {spread.std:.3f}" if runs > 1 else "")
+    return f"{spread.mean:z.3f}" + (f" ± {spread.std:.3f}" if runs > 1 else "")

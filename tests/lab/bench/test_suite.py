@@ -151,7 +151,10 @@ def test_command(tmp_path):
     assert process.returncode == 0, process.stderr
     assert process.stderr == ""  # no terminal, no bar
     values = json.loads(process.stdout)
-    assert values["command"] == "hoplite bench --quick --only scaling --threads 1 --out B.md"
+    assert (
+        values["command"]
+        == "hoplite bench --quick --only scaling --threads 1 --out B.md --overwrite"
+    )
     page = (tmp_path / "B.md").read_text(encoding="utf-8")
     assert values["command"] in page
     assert "slope over hops" in page

@@ -346,7 +346,7 @@ def confusion_rows(figures: Figures) -> list[list[str]]:
 
 
 def _decimals(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:.3f}"
+    return NOTHING if value is None else f"{value:z.3f}"
 
 
 def searched(entry: Accuracy) -> list[str]:

@@ -2,7 +2,9 @@
 "use strict";
 
 const MOST_OUTPUTS = 12;
+const MOST_NEAREST = 6; // rows; the others are there when they are asked for
 const WAIT = 120; // milliseconds after the last key
+const TITLE = document.title; // before a node is shown
 const SVG = "http://www.w3.org/2000/svg";
 const $ = (id) => document.getElementById(id);
 const { task, explained, changed: unchangeable } = document.body.dataset;
@@ -10,6 +12,7 @@ const numbers = task === "regression";
 
 let now = null; // the node that is shown: what /api/node told
 let values = new Map(); // the values of it that were changed
+const unread = new Set(); // the names of fields that hold no number, or no date: nothing is asked till they do
 const turns = { node: 0, change: 0, explanation: 0, flips: 0, features: 0 }; // the last question of each kind
 
 /* ---- small things ---- */
@@ -158,10 +161,17 @@ function showPrediction(node) {
   show("outputs", ...(numbers ? [] : [table(task === "multilabel" ? "Each label" : "Each class", ["", "", { number: "probability" }], rows)]));
 }
 
-function showNeighbours({ top, total }) {
-  const rows = top.map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted) }, one.weight === null ? "" : number(one.weight)] }));
-  const caption = total > top.length ? `The ${top.length} heaviest of ${total.toLocaleString("en")} edges` : `${total} edge${total === 1 ? "" : "s"}`;
+function showNeighbours({ top, total }, most = MOST_NEAREST) {
+  const rows = top.slice(0, most).map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted) }, one.weight === null ? "" : number(one.weight)] }));
+  const caption = total > rows.length ? `The ${rows.length} heaviest of ${total.toLocaleString("en")} edges` : `${total} edge${total === 1 ? "" : "s"}`;
   show("neighbours", total ? table(caption, ["node", "predicted", { number: "weight" }], rows) : made("p", { class: "quiet" }, "The node has no edge."));
+  if (top.length > rows.length) {
+    const all = () => {
+      showNeighbours({ top, total }, top.length);
+      $("neighbours").querySelectorAll("a")[rows.length].focus();
+    };
+    $("neighbours").append(made("button", { type: "button", class: "link", onclick: all }, `Show ${top.length - rows.length} more`));
+  }
 }
 
 /* ---- why ---- */
@@ -298,24 +308,37 @@ function input(feature) {
   } else {
     field = made("input", { id, type: "number", step: "any", value: feature.value, placeholder: feature.gap ? "missing" : "" });
   }
+  const wrong = made("small", { id: `${id}-wrong`, role: "alert" });
   const missing = () => (listed ? field.selectedOptions[0] === gap : field.value === "");
   const given = () => (missing() ? null : field.value);
+  // such as "-" or "1e400": the browser tells the value "", as if the field were empty
+  const garbled = () => !listed && (field.validity.badInput || (feature.kind === "number" && !Number.isFinite(Number(field.value))));
   const had = given();
+  let [seen, bad] = [had, false];
   field.dataset.name = feature.name;
-  field.addEventListener("input", () => {
-    const value = given();
-    const unchanged = value === had;
+  const read = () => {
+    if (given() === seen && garbled() === bad) return;
+    [seen, bad] = [given(), garbled()];
+    const unchanged = seen === had && !bad;
     field.classList.toggle("changed", !unchanged);
-    field.setAttribute("aria-invalid", String(value === null && !feature.gap && !unchanged));
-    if (unchanged) values.delete(feature.name);
-    else values.set(feature.name, value !== null && feature.kind === "number" ? Number(value) : value);
+    field.setAttribute("aria-invalid", String(bad || (seen === null && !feature.gap && !unchanged)));
+    wrong.textContent = bad ? `no ${feature.kind}` : "";
+    if (bad) field.setAttribute("aria-describedby", wrong.id);
+    else field.removeAttribute("aria-describedby");
+    if (bad) unread.add(feature.name);
+    else unread.delete(feature.name);
+    if (unchanged || bad) values.delete(feature.name);
+    else values.set(feature.name, seen !== null && feature.kind === "number" ? Number(seen) : seen);
     recompute();
-  });
-  return [made("label", { for: id, title: feature.name }, short(feature.name, 60)), field];
+  };
+  // part of a date that is deleted or typed may be no input to the browser
+  for (const event of ["input", "keyup", "blur"]) field.addEventListener(event, read);
+  return [made("label", { for: id, title: feature.name }, short(feature.name, 60)), made("div", {}, field, wrong)];
 }
 
 function showValues(features) {
   values = new Map();
+  unread.clear();
   show("values");
   $("reset").disabled = true;
   for (const feature of features) $("values").append(...input(feature));
@@ -335,7 +358,11 @@ function showChanged({ before, after }) {
 
 const recompute = later(async () => {
   const still = asking("change");
-  $("reset").disabled = !values.size;
+  $("reset").disabled = !values.size && !unread.size;
+  if (unread.size) {
+    say("");
+    return;
+  }
   try {
     const found = await ask("/api/change", {}, { id: now.id, features: Object.fromEntries(values) });
     if (!still()) return;
@@ -405,6 +432,22 @@ function combobox(field, list, search, choose) {
   return close;
 }
 
+/* ---- nodes to begin with ---- */
+
+async function showExamples() {
+  const still = wanted("node");
+  try {
+    if (!$("begin").childElementCount) {
+      const { examples } = await ask("/api/examples", {});
+      show("begin", ...examples.map(({ about, nodes }) => table(about[0].toUpperCase() + about.slice(1), ["node", "predicted"],
+        nodes.map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted === "|" ? "none" : one.predicted) }] })))));
+    }
+    if (still()) $("examples").hidden = !$("begin").childElementCount;
+  } catch (error) {
+    if (still()) say(error.message, true);
+  }
+}
+
 /* ---- a node ---- */
 
 async function explain(parameters) {
@@ -453,6 +496,7 @@ async function load(id) {
     if (!still()) return;
     forget("change", "explanation", "flips", "features"); // what was asked of the node before meanwhile
     now = found;
+    $("examples").hidden = true;
     $("wanted").value = found.id;
     document.title = `${short(found.id)} \u00b7 Hoplite`;
     say("");
@@ -478,6 +522,7 @@ async function load(id) {
     if (still()) {
       $("answer").hidden = true; // it would be the node before, under another address
       say(error.message, true);
+      await showExamples();
     }
   }
   if (still()) document.documentElement.dataset.ready = "true";
@@ -505,6 +550,10 @@ function start() {
     event.preventDefault();
     close();
     if ($("wanted").value) visit($("wanted").value);
+    else {
+      history.pushState(null, "", location.pathname);
+      arrive();
+    }
   });
   $("contrast").addEventListener("submit", (event) => event.preventDefault());
   $("class").addEventListener("change", () => explain({ class: $("class").value }));
@@ -518,13 +567,17 @@ function start() {
   arrive();
 }
 
-function arrive() {
+async function arrive() {
   const id = new URLSearchParams(location.search).get("id");
   if (id === null) {
     forget(...Object.keys(turns));
+    const still = wanted("node");
     $("answer").hidden = true;
+    $("wanted").value = "";
+    document.title = TITLE;
     say("");
-    document.documentElement.dataset.ready = "true";
+    await showExamples();
+    if (still()) document.documentElement.dataset.ready = "true";
   } else load(id);
 }
 
