@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import signal
 import tomllib
 from importlib import resources
@@ -595,13 +594,3 @@ def test_the_classifiers_options_are_settings(graph, file, options, what):
     for name in ("spent", "anew"):  # which are the command line's
         with pytest.raises(ConfigError, match=f"'{name}' is not an option"):
             hoplite.auto(graph, trials=1, **{name: 1})
-
-
-def test_several_processes_are_refused(tmp_path):
-    words = ["train", "cora", "--model", "auto", "--trials", "1", "--out", tmp_path / "m"]
-    for size, what in (("2", "WORLD_SIZE is 2"), ("two", "WORLD_SIZE is 'two'")):
-        team = {"WORLD_SIZE": size, "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
-        told = commands.hoplite(*words, env=os.environ | team)
-        assert (told.returncode, what in told.stderr) == (2, True)
-        assert len(told.stderr.strip().splitlines()) == 1
-        assert not (tmp_path / "m").exists()

@@ -119,7 +119,7 @@ def _edges(path: Path, special: tuple[str, str, str], *, named: bool) -> pa.Tabl
     words = [word.strip().strip('"') for word in first.split(separator)]
     there = set(special[:2]) <= set(words)
     if not (there or named) and set(EDGE_COLUMNS[:2]) <= set(words):  # not as a model remembers
-        usual = dict(zip(EDGE_COLUMNS, special, strict=True))
+        usual: dict[str, str] = dict(zip(EDGE_COLUMNS, special, strict=True))
         words, there = [usual.get(word, word) for word in words], True
     if named and not there:
         raise DatasetError(
