@@ -4,13 +4,16 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
-from hoplite import ModelConfig
-from hoplite.explain.around import nearest
+from hoplite import Graph, ModelConfig, TrainedModel
+from hoplite.explain import explain
+from hoplite.explain.around import nearest, plain_float
 from hoplite.explain.rows import GraphRows
 
 
@@ -35,3 +38,21 @@ def test_distances_and_ways(graph, seed):
         np.testing.assert_array_equal(early[wanted], distance[wanted])
         none, _ = nearest(rows, node, steps, [])
         assert np.flatnonzero(none >= 0).tolist() == [node]
+
+
+@given(st.floats(width=32, allow_nan=False))
+def test_a_weight_is_told_as_short_as_it_can_be(weight):
+    told = plain_float(np.float32(weight))
+    assert np.float32(told) == np.float32(weight)
+    assert len(repr(told)) <= len(repr(float(np.float32(weight))))
+
+
+def test_weights_of_a_drawing_are_those_of_the_table():
+    weights = np.array([74.28, 1e-3], np.float32)
+    graph = Graph.from_edges([(0, 1), (1, 2)], np.eye(3, dtype=np.float32), weights=weights)
+    assert graph.adjacency.dtype == np.float32
+    model = TrainedModel(
+        ModelConfig("sgc", 2), {"theta": torch.tensor([[1.0, 0], [0, 1], [2, -1]])}, 3, ("a", "b")
+    )
+    edges = explain(model, graph, 0).summary().neighbourhood.edges
+    assert {edge[2] for edge in edges} == {74.28, 0.001}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -41,6 +42,15 @@ def nearest(
     return distance, before
 
 
+def plain_float(value: Any) -> float:
+    """The shortest decimal that is the same number of its type, as a table would have it.
+
+    >>> float(np.float32(74.28)), plain_float(np.float32(74.28))
+    (74.27999877929688, 74.28)
+    """
+    return float(str(value))
+
+
 class Around:
     """What is told of ``top``, the nodes that count most at ``node``, and of those on the way."""
 
@@ -71,7 +81,7 @@ class Around:
         kept = kept[np.lexsort((column[kept], row[kept]))]
         ends = nodes[row[kept]].tolist(), nodes[other[kept]].tolist()
         known = self._exact.data.adjacency_rows is not None
-        weights = rows.data[kept].astype(np.float64).tolist() if known else [None] * len(kept)
+        weights = [*map(plain_float, rows.data[kept])] if known else [None] * len(kept)
         return Neighbourhood(
             tuple(self.part(node, float(contributions[node])) for node in chosen),
             tuple(zip(*ends, weights, strict=True)),

@@ -20,6 +20,7 @@ from msgspec import structs
 
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.explain import Explainer
+from hoplite.explain.around import plain_float
 from hoplite.explain.cells import Cell, CellValue, find_cells
 from hoplite.explain.changes import own_features, own_slopes
 from hoplite.explain.exact import label_text
@@ -293,7 +294,7 @@ class Answers:
         told = [
             Neighbour(
                 self._ids[u],
-                float(weight) if known else None,
+                plain_float(weight) if known else None,
                 label_text(self._data, u),
                 self._predicted(u),
             )
