@@ -51,6 +51,8 @@ def test_weights_of_a_drawing_are_those_of_the_table():
     weights = np.array([74.28, 1e-3], np.float32)
     graph = Graph.from_edges([(0, 1), (1, 2)], np.eye(3, dtype=np.float32), weights=weights)
     assert graph.adjacency.dtype == np.float32
-    model = TrainedModel(ModelConfig("sgc", 2), {"theta": torch.eye(3)[:, :2]}, 3, ("a", "b"))
+    model = TrainedModel(
+        ModelConfig("sgc", 2), {"theta": torch.tensor([[1.0, 0], [0, 1], [2, -1]])}, 3, ("a", "b")
+    )
     edges = explain(model, graph, 0).summary().neighbourhood.edges
     assert {edge[2] for edge in edges} == {74.28, 0.001}
