@@ -184,7 +184,7 @@ def test_without_ids_the_number_of_nodes_must_be_the_same():
 def test_what_it_cannot_do_is_said_in_a_sentence(graphs, tmp_path):
     graph = graphs()
     model = hoplite.train(graph, "labelprop").model
-    with pytest.raises(ConfigError, match="is a labelprop, which is not linear"):
+    with pytest.raises(ConfigError, match="is a labelprop, which spreads labels"):
         explain(model, graph, graph.node_ids[0])
     with pytest.raises(ConfigError, match="a labelprop is no linear map"):
         model.to_arrays()

@@ -59,8 +59,9 @@ class ExactModel:
         if not config.kind.linear:
             linear = [model.name for model in MODELS.values() if model.linear]
             raise ConfigError(
-                f"the model is a {config.model}, which is not linear, so its logits are no sums "
-                f"over hops, nodes and features; use an {', '.join(linear[:-1])} or {linear[-1]}."
+                f"the model is a {config.model}, which {config.kind.unexplained}, so its logits "
+                "are no sums over hops, nodes and features; use an "
+                f"{', '.join(linear[:-1])} or {linear[-1]}."
             )
         trained.refuse_after("sums over hops, nodes and features that make its outputs")
         if trained.task.has_classes:

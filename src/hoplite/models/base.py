@@ -54,6 +54,7 @@ class Model(ABC):
     # Whether its logits are sums over hops, nodes and features (given its gates), so that they can
     # be explained
     linear: ClassVar[bool] = False
+    unexplained: ClassVar[str] = "is not linear"  # and if they are not, why: "a gcn, which ..."
     # Whether a node's logits follow from its own hop features, so that it can be trained from a
     # store and on some rows alone; if not, every step needs the graph's edges
     rows_alone: ClassVar[bool] = False

@@ -54,6 +54,7 @@ class LabelPropagation(Model):
     size = "{0.hops} hops, alpha {0.alpha}, {0.operator}"
     growth = "hops"
     learns = False
+    unexplained = "spreads labels, in which it is linear, and reads no features"
     bound = True
 
     @dataclass(frozen=True)
