@@ -1,5 +1,6 @@
 # make run    creates the environment, installs Hoplite, reproduces the paper's table (--quick)
 # make test   creates the environment, installs Hoplite, runs every test
+# make test-thorough   every test, with at least 500 random examples for each property (hours)
 # make lint   formatting, lint and types
 # make docs   the site, built strictly, with its gallery executed: docs/_build/html/index.html
 # make notebooks  the examples as notebooks: build/notebooks
@@ -12,7 +13,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test lint docs notebooks sanitize wheel fuzz clean browser
+.PHONY: run test test-thorough lint docs notebooks sanitize wheel fuzz clean browser
 
 run: $(STAMP)
 	$(BIN)/hoplite reproduce --quick --out runs/quick
@@ -22,6 +23,10 @@ run: $(STAMP)
 WORKERS := $(shell getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)
 test: $(STAMP) browser
 	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist worksteal
+
+# Its examples differ from run to run; those of make test are always the same.
+test-thorough: export HOPLITE_THOROUGH = 1
+test-thorough: test
 
 # The report's page is tested in a real browser; without one, and without CI=true, that test skips.
 BROWSERS := chromium-headless-shell chromium chromium-browser google-chrome google-chrome-stable

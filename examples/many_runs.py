@@ -2,9 +2,8 @@
 Many runs at once
 =================
 
-A grid of settings and seeds is not trained one by one: all runs of a model are one wide problem,
-which multiplies with the graph once for all of them. No run sees another, and each gives what it
-gives alone.
+A run is one training on one thread, so that a machine with N cores trains N settings or seeds at a
+time. No run sees another, and each gives what it gives alone.
 """
 
 import os
@@ -14,17 +13,18 @@ from pathlib import Path
 
 import hoplite
 from hoplite import ModelConfig, TrainingConfig
+from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model
-from hoplite.training import NodeSet, Propagation, Run, fit_runs
+from hoplite.training import NodeSet, Run, train_runs
 
 small = os.environ.get("HOPLITE_EXAMPLES") == "small"
 epochs, seeds = (10, 2) if small else (100, 5)
 
 graph = hoplite.load("cora")
-train, val = (
-    NodeSet(nodes, graph.labels[nodes])
-    for nodes in (graph.split.train, graph.split.val)
-)
+sets = {
+    name: NodeSet(nodes, graph.labels[nodes])
+    for name, nodes in (("train", graph.split.train), ("val", graph.split.val))
+}
 model = build_model(ModelConfig("lgc", hops=10), graph.num_features, graph.num_classes)
 propagation = Propagation(graph, hops=10)
 runs = [
@@ -36,10 +36,10 @@ runs = [
 
 # %%
 began = time.perf_counter()
-together = fit_runs(model, propagation, runs, train, val)
+together = train_runs(model, propagation, runs, sets)
 at_once = time.perf_counter() - began
 began = time.perf_counter()
-alone = [fit_runs(model, propagation, [run], train, val)[0] for run in runs[:seeds]]
+alone = [train_runs(model, propagation, [run], sets)[0] for run in runs[:seeds]]
 one_by_one = (time.perf_counter() - began) * len(runs) / seeds
 print(f"{len(runs)} runs at once: {at_once:.1f} s; one by one about {one_by_one:.1f} s")
 

@@ -2,7 +2,7 @@
 Write your own model
 ====================
 
-A model is one class: its settings, and where the coefficients of the hops come from. Training,
+A model is one class: its settings, the coefficients of the hops, and their derivative. Training,
 searches, the command line, files, stores and explanations then know it.
 
 This one keeps a learned share w of a node's own features, and lets the rest fade with every hop:
@@ -11,15 +11,15 @@ c_0 = w and c_i = (1 - w) q^i.
 
 from dataclasses import dataclass
 
-import torch
+import numpy as np
 
 import hoplite
 from hoplite.explain import explain
-from hoplite.models import Polynomial, PolynomialSettings, number_setting
+from hoplite.models import LinearModel, PolynomialSettings, number_setting
 
 
 @hoplite.register_model
-class Damped(Polynomial):
+class Damped(LinearModel):
     name = "damped"  # in commands and files
     title = "Damped"  # in tables
 
@@ -28,18 +28,25 @@ class Damped(Polynomial):
         PolynomialSettings
     ):  # hops, operator, bias and standardize are inherited
         damping: float = number_setting(
-            0.5, "What is left of a signal after a hop.", 0, 1
+            0.5, "Share of a signal that is left after a hop.", 0, 1
         )
 
-    def initial_filter(self, generator):
-        """First values of what is learned beside Theta, for one run."""
-        return {"share": torch.tensor(0.5)}
+    def initial_filter(self, rng):
+        """First values of what is learned besides Theta."""
+        return {"share": np.array(0.5)}
 
     def coefficients(self, weights):
-        """c_0 .. c_k of R runs at once, differentiable: (R, k + 1)."""
-        share = weights["share"].unsqueeze(-1)
-        hops = torch.arange(1, self.config.hops + 1, dtype=share.dtype)
-        return torch.cat([share, (1 - share) * self.config.damping**hops], dim=-1)
+        """c_0 .. c_k: (k + 1,)."""
+        return np.append(weights["share"], (1 - weights["share"]) * self.fading)
+
+    def coefficients_vjp(self, weights, gradient):
+        """The gradient by each weight of the filter, from that by c: (k + 1,)."""
+        return {"share": gradient[0] - gradient[1:] @ self.fading}
+
+    @property
+    def fading(self):
+        """q, q^2, .. q^k."""
+        return self.config.damping ** np.arange(1, self.config.hops + 1)
 
 
 # %%

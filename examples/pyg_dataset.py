@@ -53,7 +53,7 @@ network = hoplite.train(
     data, Sage, hidden_channels=16, lr=0.01, epochs=epochs // 2, seeds=1
 )
 for name, one in (("LGC", result), ("GraphSAGE", network)):
-    weights = sum(value.numel() for value in one.model.weights.values())
+    weights = sum(value.size for value in one.model.weights.values())
     print(f"{name}: test {one.test_accuracy:.1%}, {weights:,} weights")
 
 # %%

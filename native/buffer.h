@@ -1,4 +1,4 @@
-// Memory that the system may back with huge pages (far reads and writes then miss the TLB less).
+// Memory for intermediate results: aligned, on huge pages where it is large, kept between calls.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -13,10 +13,11 @@
 
 namespace hoplite {
 
+constexpr std::size_t cache_line = 64;
 constexpr std::size_t huge_page = std::size_t(2) << 20;
 
-// Ask for huge pages in memory that is about to be written; only whole ones lie inside it. Advice
-// only: a refusal changes nothing, nor do pages that are there already.
+// Ask for huge pages (far reads and writes then miss the TLB less) in memory that is about to be
+// written; only whole ones lie inside it. Advice only: a refusal changes nothing.
 inline void prefer_huge_pages(void* begin, std::size_t bytes) {
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
     const auto address = reinterpret_cast<std::uintptr_t>(begin);
@@ -26,31 +27,70 @@ inline void prefer_huge_pages(void* begin, std::size_t bytes) {
 #endif
 }
 
-#ifdef _WIN32  // whose C library has no aligned_alloc
-inline void* allocate_aligned(std::size_t bytes) { return _aligned_malloc(bytes, huge_page); }
-inline void free_aligned(void* memory) { _aligned_free(memory); }
-#else
-inline void* allocate_aligned(std::size_t bytes) { return std::aligned_alloc(huge_page, bytes); }
-inline void free_aligned(void* memory) { std::free(memory); }
-#endif
-
-template <class T>
-class Buffer {
+// Bytes that one thread uses for one call after another, so that the system need not hand them out
+// (and clear them) each time. More than `kept` bytes are given back after the call.
+class Scratch {
   public:
-    explicit Buffer(std::size_t count) {
-        if (count == 0) return;
-        const std::size_t bytes = (count * sizeof(T) + huge_page - 1) / huge_page * huge_page;
-        data_ = static_cast<T*>(allocate_aligned(bytes));
-        if (!data_) throw std::bad_alloc();
-        prefer_huge_pages(data_, bytes);
+    static constexpr std::size_t kept = std::size_t(64) << 20;
+
+    ~Scratch() { release(); }
+    void* reserve(std::size_t bytes) {
+        if (bytes <= size_) return memory_;
+        release();
+        const std::size_t unit = bytes < huge_page ? std::size_t(4096) : huge_page;
+        const std::size_t whole = (bytes + unit - 1) / unit * unit;
+#ifdef _WIN32  // whose C library has no aligned_alloc
+        memory_ = _aligned_malloc(whole, unit);
+#else
+        memory_ = std::aligned_alloc(unit, whole);
+#endif
+        if (!memory_) throw std::bad_alloc();
+        size_ = whole;
+        prefer_huge_pages(memory_, whole);
+        return memory_;
     }
-    ~Buffer() { free_aligned(data_); }
-    Buffer(const Buffer&) = delete;
-    Buffer& operator=(const Buffer&) = delete;
-    T* data() { return data_; }
+    void trim() {
+        if (size_ > kept) release();
+    }
 
   private:
-    T* data_ = nullptr;
+    void release() {
+#ifdef _WIN32
+        _aligned_free(memory_);
+#else
+        std::free(memory_);
+#endif
+        memory_ = nullptr, size_ = 0;
+    }
+    void* memory_ = nullptr;
+    std::size_t size_ = 0;
+};
+
+// Room for one call, cut into arrays that begin on a cache line. Its contents are undefined.
+class Room {
+  public:
+    explicit Room(std::size_t bytes) : next_(static_cast<char*>(scratch().reserve(bytes))) {}
+    ~Room() { scratch().trim(); }
+    Room(const Room&) = delete;
+    Room& operator=(const Room&) = delete;
+
+    template <class T>
+    static std::size_t bytes(int64_t count) {
+        return (std::size_t(count) * sizeof(T) + cache_line - 1) / cache_line * cache_line;
+    }
+    template <class T>
+    T* take(int64_t count) {
+        char* const begin = next_;
+        next_ += bytes<T>(count);
+        return reinterpret_cast<T*>(begin);
+    }
+
+  private:
+    static Scratch& scratch() {  // a thread makes one call at a time
+        static thread_local Scratch own;
+        return own;
+    }
+    char* next_;
 };
 
 }  // namespace hoplite

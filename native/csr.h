@@ -1,6 +1,5 @@
 // A CSR matrix by its arrays, and how its rows are cut into pieces of equal work.
 #pragma once
-#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -35,40 +34,5 @@ std::vector<int64_t> balanced_cuts(const CsrView<V, I>& s, int64_t parts) {
     }
     return cuts;
 }
-
-// P S P^T of a square S, where P orders the rows by their number of nonzeros; those of a row keep
-// their order, and with it every bit of its sums.
-template <class V, class I>
-class RowsByLength {
-  public:
-    explicit RowsByLength(const CsrView<V, I>& s)
-        : order(s.rows), place(s.rows), indptr_(s.rows + 1), indices_(s.nnz), values_(s.nnz) {
-        const auto length = [&](int64_t row) { return s.indptr[row + 1] - s.indptr[row]; };
-        for (int64_t row = 0; row < s.rows; ++row) order[row] = row;
-        std::stable_sort(order.begin(), order.end(),
-                         [&](int64_t a, int64_t b) { return length(a) < length(b); });
-        for (int64_t at = 0; at < s.rows; ++at) place[order[at]] = at;
-        for (int64_t at = 0; at < s.rows; ++at) {
-            const int64_t first = s.indptr[order[at]], to = indptr_[at];
-            indptr_[at + 1] = to + length(order[at]);
-            for (int64_t k = 0; k < length(order[at]); ++k) {
-                indices_[to + k] = I(place[s.indices[first + k]]);
-                values_[to + k] = s.values[first + k];
-            }
-        }
-    }
-
-    CsrView<V, I> view() const {
-        const int64_t n = int64_t(order.size());
-        return {n, n, indptr_[n], indptr_.data(), indices_.data(), values_.data()};
-    }
-
-    std::vector<int64_t> order, place;  // the row at a place, and the place of a row
-
-  private:
-    std::vector<int64_t> indptr_;
-    std::vector<I> indices_;
-    std::vector<V> values_;
-};
 
 }  // namespace hoplite

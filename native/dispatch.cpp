@@ -7,37 +7,34 @@
 #include "cpu.h"
 #endif
 
-#define HOPLITE_DECLARE(arch)                                                                    \
-    namespace hoplite::arch {                                                                    \
-    template <class V, class I>                                                                  \
-    void spmm_rows(const SpmmTile<V, I>&, int64_t, int64_t);                                     \
-    template <class I>                                                                           \
-    void number_elements(const Numbering<I>&, int64_t, int64_t, uint32_t*, uint32_t*);           \
-    template <class V>                                                                           \
-    void drop_values(const KeepRule&, V, const V*, const uint32_t*, const uint32_t*, int64_t,    \
-                     V*);                                                                        \
-    template <class V, class I>                                                                  \
-    void dropout_lanes(const LanesTile<V, I>&, int64_t, int64_t);                                \
-    template <class V>                                                                           \
-    int64_t lanes();                                                                             \
-    template <class V>                                                                           \
-    void pack_lanes(const RunsView<V>&, int64_t, int64_t, V*);                                   \
-    template <class V>                                                                           \
-    void pack_rows(const RunsView<V>&, int64_t, int64_t, V*);                                    \
-    template <class V>                                                                           \
-    void drop_range(const KeepRule&, V, const V*, uint64_t, int64_t, V*);                        \
-    template <class V>                                                                           \
-    void weigh_rows(int64_t, int64_t, const V*, const V*, const V*, V*, double*);                \
-    template <class V>                                                                           \
-    void add_scaled(V, const V*, V*, int64_t);                                                   \
-    template <class V>                                                                           \
-    void adam(const AdamStep<V>&, const V*, V*, V*, V*, int64_t);                                \
-    template <class V, class I>                                                                  \
-    Kernels<V, I> table() {                                                                      \
-        return {spmm_rows<V, I>, number_elements<I>, drop_values<V>, dropout_lanes<V, I>,        \
-                lanes<V>(),      pack_lanes<V>,      pack_rows<V>,   drop_range<V>,              \
-                weigh_rows<V>,   add_scaled<V>,      adam<V>};                                   \
-    }                                                                                            \
+#define HOPLITE_DECLARE(arch)                                                                     \
+    namespace hoplite::arch {                                                                     \
+    template <class V, class I>                                                                   \
+    void spmm_rows(const SpmmTile<V, I>&, int64_t, int64_t);                                      \
+    template <class V>                                                                            \
+    void hop_slices(const HopTile<V>&, int64_t, int64_t);                                         \
+    template <class V>                                                                            \
+    void weigh_rows(int64_t, int64_t, const V*, const V*, const V*, V*, double*);                 \
+    template <class V>                                                                            \
+    void pack_rows(int64_t, const int64_t*, const V*, int64_t, int64_t, V*);                      \
+    template <class V>                                                                            \
+    void unpack_rows(int64_t, const int64_t*, const V*, int64_t, int64_t, V*);                    \
+    template <class V, class I>                                                                   \
+    void keep_elements(const FeatureRows<V, I>&, int64_t, int64_t, bool, uint32_t*, int64_t,      \
+                       const Kept<V>&);                                                           \
+    template <class V>                                                                            \
+    void times_rows(const TimesTile<V>&);                                                         \
+    template <class V>                                                                            \
+    void drop_range(const KeepRule&, V, const V*, uint64_t, int64_t, V*);                         \
+    template <class V>                                                                            \
+    void add_scaled(V, const V*, V*, int64_t);                                                    \
+    template <class V>                                                                            \
+    void adam(const AdamStep<V>&, const V*, V*, V*, V*, int64_t);                                 \
+    template <class V, class I>                                                                   \
+    Kernels<V, I> table() {                                                                       \
+        return {spmm_rows<V, I>, hop_slices<V>, weigh_rows<V>, pack_rows<V>,  unpack_rows<V>, \
+                keep_elements<V, I>, times_rows<V>, drop_range<V>, add_scaled<V>, adam<V>};       \
+    }                                                                                             \
     }
 
 HOPLITE_DECLARE(baseline)

@@ -1,4 +1,4 @@
-// The counter-based hash behind input dropout; dropout.py holds its twin in torch operations.
+// The counter-based hash behind input dropout; hoplite/engine/dropout.py has its twin in NumPy.
 #pragma once
 #include "arch.h"
 #include "kernels.h"
@@ -7,10 +7,9 @@ namespace hoplite::HOPLITE_ARCH {
 
 constexpr uint32_t high_word_factor = 0x9E3779B9u;
 
-// dropout.py's hash is mix(mix(low ^ key0) ^ key1 ^ high) with lowbias32 as mix, a bijection of
-// 32-bit words with little bias: mix(x) = fold(stir(fold(x))). Folding is linear and its own
-// inverse, so between the two mixes it cancels out, and words can be folded beforehand.
-// T is a word or a vector of them.
+// The hash is mix(mix(low ^ key0) ^ key1 ^ high) with lowbias32 as mix, a bijection of 32-bit words
+// with little bias: mix(x) = fold(stir(fold(x))). Folding is linear and its own inverse, so between
+// the two mixes it cancels out, and words can be folded beforehand. T is a word or a vector.
 template <class T>
 inline T fold(T x) {
     return x ^ x >> 16;

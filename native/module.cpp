@@ -1,58 +1,78 @@
-// The Python module hoplite._native.
-//
-// Dense arrays arrive as addresses: converting a tensor costs more than a whole multiplication of
-// a small graph. Their shapes, types and layout are checked by the Python functions that call
-// these; nothing else should. The sparse arrays are checked here, once, since an index out of
-// range would read foreign memory, and so are the numbers of a basis.
+// The Python module hoplite._native: checks its arguments, then works without the GIL.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <mutex>
-#include <stdexcept>
+#include <optional>
 #include <variant>
 
-#include "adam_runs.h"
+#include "arrays.h"
 #include "dispatch.h"
-#include "drop_dense.h"
-#include "dropout_spmm.h"
+#include "features.h"
+#include "parallel.h"
 #include "polynomial.h"
+#include "softmax.h"
 #include "spmm.h"
 
-namespace nb = nanobind;
 using namespace hoplite;
 
 namespace {
 
-template <class T>
-T* at(uintptr_t address) {
-    return reinterpret_cast<T*>(address);
-}
-
-template <class View>
-using index_of = std::decay_t<decltype(*std::declval<View>().indices)>;
-
-using Array = nb::ndarray<nb::ro, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Indptr = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-using Table = nb::ndarray<const double, nb::shape<-1, 3>, nb::c_contig, nb::device::cpu>;
 using AnyCsr = std::variant<CsrView<float, int32_t>, CsrView<float, int64_t>,
                             CsrView<double, int32_t>, CsrView<double, int64_t>>;
 
+// An argument that may be None.
+class Optional {
+  public:
+    Optional(const char* name, nb::handle object) {
+        if (!object.is_none()) array_.emplace(name, object);
+    }
+    explicit operator bool() const { return array_.has_value(); }
+    const Array* operator->() const { return &*array_; }
+    const Array& operator*() const { return *array_; }
+    template <class T>
+    const T* read() const {
+        return array_ ? array_->read<T>() : nullptr;
+    }
+    // A contiguous array of this shape.
+    void require(int64_t rows, int64_t columns) const {
+        if (!array_) return;
+        array_->require_shape(rows, columns);
+        array_->require_contiguous();
+    }
+    void require(int64_t length) const {
+        if (!array_) return;
+        array_->require_shape(length);
+        array_->require_contiguous();
+    }
+
+  private:
+    std::optional<Array> array_;
+};
+
+void require(const Array& array, int64_t rows, int64_t columns) {
+    array.require_shape(rows, columns);
+    array.require_contiguous();
+}
+
+KeepRule keep_rule(uint32_t key0, uint32_t key1, uint32_t threshold, double scale) {
+    if (!std::isfinite(scale)) refuse("scale", "must be finite");
+    return {key0, key1, threshold};
+}
+
 template <class V, class I>
-AnyCsr checked_view(const Indptr& indptr, const Array& indices, const Array& values,
+AnyCsr checked_view(const Array& indptr, const Array& indices, const Array& values,
                     int64_t columns) {
-    const int64_t rows = int64_t(indptr.shape(0)) - 1, nnz = int64_t(indices.shape(0));
-    const CsrView<V, I> s{rows,
-                          columns,
-                          nnz,
-                          indptr.data(),
-                          static_cast<const I*>(indices.data()),
-                          static_cast<const V*>(values.data())};
+    const int64_t rows = indptr.shape(0) - 1, nnz = indices.shape(0);
+    const CsrView<V, I> s{rows, columns, nnz, indptr.read<int64_t>(), indices.read<I>(),
+                          values.read<V>()};
+    const nb::gil_scoped_release release;
     if (rows < 0 || columns < 0 || s.indptr[0] != 0 || s.indptr[rows] != nnz ||
-        int64_t(values.shape(0)) != nnz)
+        values.shape(0) != nnz)
         throw std::invalid_argument("indptr, indices and values do not fit together");
     for (int64_t row = 0; row < rows; ++row)
         if (s.indptr[row] > s.indptr[row + 1])
@@ -66,114 +86,208 @@ AnyCsr checked_view(const Indptr& indptr, const Array& indices, const Array& val
 // A basis of polynomials from the table of (a_i, b_i, g_i), one row for each hop; checked once.
 class Basis {
   public:
-    explicit Basis(const Table& table) {
-        const double* number = table.data();
-        for (std::size_t i = 0; i < table.shape(0); ++i, number += 3) {
+    explicit Basis(nb::handle object) {
+        const Array table("table", object);
+        table.require_dims(2);
+        require(table, table.shape(0), 3);
+        const double* number = table.read<double>();
+        for (int64_t i = 0; i < table.shape(0); ++i, number += 3) {
             const Step step{number[0], number[1], number[2]};
             if (!std::isfinite(step.a) || !std::isfinite(step.b) || !std::isfinite(step.g))
                 throw std::invalid_argument("a number of the recurrence is not finite");
             if (i == 0 && step.g != 0)
                 throw std::invalid_argument("g must be 0 at first: nothing is before hop 0");
-            steps_.push_back(step);
+            steps.push_back(step);
         }
     }
+    int64_t terms() const { return int64_t(steps.size()) + 1; }
 
-    const Recurrence& of_hops(int64_t hops) const {
-        if (hops != int64_t(steps_.size()))
-            throw std::invalid_argument("the recurrence must have one row for each hop");
-        return steps_;
-    }
-
-  private:
-    Recurrence steps_;
+    Recurrence steps;
 };
 
 // A CSR matrix that shares, and keeps alive, the arrays it was made from.
 class Csr {
   public:
-    Csr(Indptr indptr, Array indices, Array values, int64_t columns)
-        : indptr_(indptr), indices_(indices), values_(values), view_(make_view(columns)) {}
+    Csr(nb::handle indptr, nb::handle indices, nb::handle values, int64_t columns)
+        : indptr_("indptr", indptr), indices_("indices", indices), values_("values", values),
+          view_(make_view(columns)) {}
 
-    void spmm(uintptr_t x, uintptr_t y, int64_t width, double scale, uintptr_t z, uintptr_t a,
-              uintptr_t w, double b, uintptr_t u, double c, int threads) const {
+    void spmm(nb::handle x_, nb::handle y_, double scale, nb::handle z_, nb::handle a_,
+              nb::handle w_, double b, nb::handle u_, double c, int threads) const {
+        const Array x("x", x_), y("y", y_);
+        const Optional z("z", z_), a("a", a_), w("w", w_), u("u", u_);
         std::visit(
             [&](const auto& s) {
                 using V = std::decay_t<decltype(*s.values)>;
-                const SpmmArguments<V> arguments{at<V>(x), at<V>(y), width, V(scale), at<V>(z),
-                                                 at<V>(a), at<V>(w), V(b),  at<V>(u), V(c)};
+                x.require_dims(2);
+                const int64_t width = x.shape(1);
+                require(x, s.columns, width);
+                require(y, s.rows, width);
+                for (const Optional* other : {&z, &w, &u}) other->require(s.rows, width);
+                a.require(width);
+                if (bool(z) != bool(a)) throw std::invalid_argument("z and a must come together");
+                if (y.overlaps(x) || (u && y.overlaps(*u)))
+                    throw std::invalid_argument("y must not share memory with x or u");
+                const SpmmArguments<V> arguments{x.read<V>(), y.write<V>(), width, V(scale),
+                                                 z.read<V>(), a.read<V>(),  w.read<V>(), V(b),
+                                                 u.read<V>(), V(c)};
+                const nb::gil_scoped_release release;
                 hoplite::spmm(s, arguments, threads);
             },
             view_);
     }
 
-    void dropout_spmm(bool transposed, uintptr_t dense, int64_t dense_row, int64_t dense_run,
-                      uintptr_t out, int64_t runs, int64_t width, uintptr_t row_numbers,
-                      uintptr_t rules, uintptr_t scales, int threads) const {
-        std::visit(
-            [&](const auto& s) {
-                using V = std::decay_t<decltype(*s.values)>;
-                const DropoutArguments<V> arguments{transposed,
-                                                    at<V>(dense),
-                                                    dense_row,
-                                                    dense_run,
-                                                    at<V>(out),
-                                                    runs,
-                                                    width,
-                                                    at<int64_t>(row_numbers),
-                                                    at<KeepRule>(rules),
-                                                    at<double>(scales)};
-                hoplite::dropout_spmm(s, arguments, threads);
-            },
-            view_);
-    }
-
-    // With `dots`, the adjoint; without, the combination.
-    void polynomial(const Basis& basis, int64_t hops, int64_t width, uintptr_t signal,
-                    uintptr_t scales, uintptr_t out, uintptr_t other, uintptr_t dots,
+    void polynomial(const Basis& basis, nb::handle signal_, nb::handle scales_, nb::handle out_,
                     int threads) const {
-        const Recurrence& steps = basis.of_hops(hops);
-        std::visit(
-            [&](const auto& s) {
-                using V = std::decay_t<decltype(*s.values)>;
-                const PolynomialArguments<V> arguments{steps,         width,        at<V>(signal),
-                                                       at<V>(scales), at<V>(out), at<V>(other),
-                                                       at<double>(dots)};
-                using I = index_of<decltype(s)>;
-                (dots ? adjoint<V, I> : combine<V, I>)(by_length(s), arguments, threads);
-            },
-            view_);
+        const Array signal("signal", signal_), scales("scales", scales_), out("out", out_);
+        with_slices(signal, [&](auto slices, int64_t n, int64_t width) {
+            using V = typename decltype(slices)::Value;
+            require(signal, n, width);
+            require(scales, basis.terms(), width);
+            require(out, n, width);
+            const V *from = signal.read<V>(), *factors = scales.read<V>();
+            V* const to = out.write<V>();
+            const nb::gil_scoped_release release;
+            hoplite::polynomial(slices(), basis.steps, width, from, factors, to, threads);
+        });
     }
 
-    // The hops at some rows of a signal or, with `scatter`, the signal from them.
-    void move_hops(bool scatter, const Basis& basis, int64_t hops, int64_t width, uintptr_t rows,
-                   int64_t count, uintptr_t source, uintptr_t out, int threads) const {
-        const Recurrence& steps = basis.of_hops(hops);
+    void polynomial_adjoint(const Basis& basis, nb::handle gradient_, nb::handle signal_,
+                            nb::handle scales_, nb::handle out_, nb::handle dots_,
+                            int threads) const {
+        const Array gradient("gradient", gradient_), signal("signal", signal_);
+        const Array scales("scales", scales_), out("out", out_), dots("dots", dots_);
+        with_slices(signal, [&](auto slices, int64_t n, int64_t width) {
+            using V = typename decltype(slices)::Value;
+            require(gradient, n, width);
+            require(signal, n, width);
+            require(scales, basis.terms(), width);
+            require(out, n, width);
+            require(dots, basis.terms(), width);
+            const V *of = gradient.read<V>(), *from = signal.read<V>(), *factors = scales.read<V>();
+            V* const to = out.write<V>();
+            double* const sums = dots.write<double>();
+            const nb::gil_scoped_release release;
+            hoplite::polynomial_adjoint(slices(), basis.steps, width, of, from, factors, to, sums,
+                                        threads);
+        });
+    }
+
+    void gather_hops(const Basis& basis, nb::handle rows, nb::handle signal, nb::handle out,
+                     int threads) const {
+        move_hops(false, basis, rows, Array("signal", signal), Array("out", out), threads);
+    }
+
+    void scatter_hops(const Basis& basis, nb::handle rows, nb::handle hops, nb::handle out,
+                      int threads) const {
+        move_hops(true, basis, rows, Array("out", out), Array("hops", hops), threads);
+    }
+
+    void times(bool transposed, nb::handle dense_, nb::handle out_, nb::handle row_numbers,
+               uint32_t key0, uint32_t key1, uint32_t threshold, double scale, nb::handle whole_,
+               int threads) const {
+        const Array dense("dense", dense_), out("out", out_);
+        const bool both = !whole_.is_none();
+        const Array whole("whole", both ? whole_ : out_);
+        const Optional numbers("row_numbers", row_numbers);
+        const KeepRule rule = keep_rule(key0, key1, threshold, scale);
         std::visit(
             [&](const auto& s) {
                 using V = std::decay_t<decltype(*s.values)>;
-                using I = index_of<decltype(s)>;
-                const HopArguments<V> arguments{steps, width, at<int64_t>(rows), count};
-                (scatter ? scatter_hops<V, I> : gather_hops<V, I>)(
-                    by_length(s), arguments, at<const V>(source), at<V>(out), threads);
+                dense.require_rows();
+                dense.require_shape(s.columns, dense.shape(1));
+                out.require_rows();
+                out.require_shape(s.rows, dense.shape(1));
+                whole.require_rows();
+                whole.require_shape(s.rows, dense.shape(1));
+                if (whole.row_stride() != out.row_stride())
+                    throw std::invalid_argument("out and whole must have rows equally far apart");
+                numbers.require(transposed ? s.columns : s.rows);
+                const TimesArguments<V> arguments{transposed,
+                                                  dense.read<V>(),
+                                                  dense.row_stride(),
+                                                  out.write<V>(),
+                                                  out.row_stride(),
+                                                  dense.shape(1),
+                                                  numbers.read<int64_t>(),
+                                                  rule,
+                                                  V(scale),
+                                                  both ? whole.write<V>() : nullptr};
+                const nb::gil_scoped_release release;
+                hoplite::times(s, arguments, threads);
             },
             view_);
     }
 
   private:
-    // Made at the first use, for polynomials, of which only a square matrix has any.
-    template <class V, class I>
-    const RowsByLength<V, I>& by_length(const CsrView<V, I>& s) const {
-        std::call_once(sorted_once_, [&] { sorted_ = std::make_shared<RowsByLength<V, I>>(s); });
-        return *static_cast<const RowsByLength<V, I>*>(sorted_.get());
+    // The hops at some rows of a signal or, with `scatter`, the signal from them.
+    void move_hops(bool scatter, const Basis& basis, nb::handle rows_, const Array& signal,
+                   const Array& hops, int threads) const {
+        const Optional rows("rows", rows_);
+        with_slices(signal, [&](auto slices, int64_t n, int64_t width) {
+            using V = typename decltype(slices)::Value;
+            require(signal, n, width);
+            int64_t count = n;
+            if (rows) {
+                rows->require_dims(1);
+                rows->require_contiguous();
+                count = rows->shape(0);
+            }
+            const int64_t* const numbers = rows.read<int64_t>();
+            for (int64_t r = 0; numbers && r < count; ++r)
+                if (numbers[r] < 0 || numbers[r] >= n) refuse("rows", "are out of range");
+            hops.require_shape(basis.terms(), count, width);
+            hops.require_contiguous();
+            const auto call = [&](auto* from, V* to, auto function) {
+                const nb::gil_scoped_release release;
+                function(slices(), basis.steps, width, numbers, count, from, to, threads);
+            };
+            if (scatter)
+                call(hops.read<V>(), signal.write<V>(), hoplite::scatter_hops<V>);
+            else
+                call(signal.read<V>(), hops.write<V>(), hoplite::gather_hops<V>);
+        });
+    }
+
+    // Called without the GIL: the sliced form of the matrix, made at the first use.
+    template <class V>
+    struct Slices {
+        using Value = V;
+        const Csr& matrix;
+        const Sliced<V>& operator()() const {
+            std::call_once(matrix.sliced_once_, [&] {
+                matrix.sliced_ = std::visit(
+                    [](const auto& s) -> std::shared_ptr<const void> {
+                        using Own = std::decay_t<decltype(*s.values)>;
+                        return std::make_shared<Sliced<Own>>(s);
+                    },
+                    matrix.view_);
+            });
+            return *static_cast<const Sliced<V>*>(matrix.sliced_.get());
+        }
+    };
+
+    // f(slices, n, width) with n x n the matrix and `width` the columns of the signal.
+    template <class F>
+    void with_slices(const Array& signal, F&& f) const {
+        signal.require_dims(2);
+        std::visit(
+            [&](const auto& s) {
+                using V = std::decay_t<decltype(*s.values)>;
+                if (s.rows != s.columns) throw std::invalid_argument("the matrix must be square");
+                f(Slices<V>{*this}, s.rows, signal.shape(1));
+            },
+            view_);
     }
 
     AnyCsr make_view(int64_t columns) const {
-        const bool single = values_.dtype() == nb::dtype<float>();
-        const bool narrow = indices_.dtype() == nb::dtype<int32_t>();
-        if (!single && values_.dtype() != nb::dtype<double>())
-            throw std::invalid_argument("values must be float32 or float64");
-        if (!narrow && indices_.dtype() != nb::dtype<int64_t>())
-            throw std::invalid_argument("indices must be int32 or int64");
+        for (const Array* array : {&indptr_, &indices_, &values_}) {
+            array->require_dims(1);
+            array->require_contiguous();
+        }
+        const bool single = values_.holds<float>(), narrow = indices_.holds<int32_t>();
+        if (!single && !values_.holds<double>()) refuse("values", "must be float32 or float64");
+        if (!narrow && !indices_.holds<int64_t>()) refuse("indices", "must be int32 or int64");
         const auto make = single   ? (narrow ? checked_view<float, int32_t>
                                              : checked_view<float, int64_t>)
                           : narrow ? checked_view<double, int32_t>
@@ -181,57 +295,152 @@ class Csr {
         return make(indptr_, indices_, values_, columns);
     }
 
-    Indptr indptr_;
-    Array indices_, values_;
+    Array indptr_, indices_, values_;
     AnyCsr view_;
-    mutable std::once_flag sorted_once_;
-    mutable std::shared_ptr<const void> sorted_;  // a RowsByLength of the view's kind
+    mutable std::once_flag sliced_once_;
+    mutable std::shared_ptr<const void> sliced_;  // a Sliced of the view's type of values
 };
 
-void drop_dense_any(bool single, uintptr_t x, uintptr_t out, int64_t n, int64_t d,
-                    uintptr_t row_numbers, uint32_t key0, uint32_t key1, uint32_t threshold,
-                    double scale, int threads) {
-    const KeepRule rule{key0, key1, threshold};
-    const int64_t* numbers = at<int64_t>(row_numbers);
-    if (single)
-        drop_dense(at<float>(x), at<float>(out), n, d, numbers, rule, float(scale), threads);
+// f(V()) with the type of the array's numbers.
+template <class F>
+void with_type(const char* name, const Array& array, F&& f) {
+    if (array.holds<float>())
+        f(float());
+    else if (array.holds<double>())
+        f(double());
     else
-        drop_dense(at<double>(x), at<double>(out), n, d, numbers, rule, scale, threads);
+        refuse(name, "must be float32 or float64");
 }
 
-void adam_any(bool single, int64_t runs, int64_t size, uintptr_t gradient, uintptr_t weight,
-              uintptr_t mean, uintptr_t square, uintptr_t lr, uintptr_t decay, int64_t steps,
-              int threads) {
-    if (single)
-        adam_runs(runs, size, at<const float>(gradient), at<float>(weight), at<float>(mean),
-                  at<float>(square), at<const double>(lr), at<const double>(decay), steps,
-                  threads);
-    else
-        adam_runs(runs, size, at<const double>(gradient), at<double>(weight), at<double>(mean),
-                  at<double>(square), at<const double>(lr), at<const double>(decay), steps,
-                  threads);
+void drop_dense_any(nb::handle x_, nb::handle out_, nb::handle row_numbers, uint32_t key0,
+                    uint32_t key1, uint32_t threshold, double scale, int threads) {
+    const Array x("x", x_), out("out", out_);
+    const Optional numbers("row_numbers", row_numbers);
+    const KeepRule rule = keep_rule(key0, key1, threshold, scale);
+    x.require_dims(2);
+    const int64_t n = x.shape(0), d = x.shape(1);
+    require(x, n, d);
+    require(out, n, d);
+    numbers.require(n);
+    with_type("x", x, [&](auto zero) {
+        using V = decltype(zero);
+        const V* const from = x.read<V>();
+        V* const to = out.write<V>();
+        const int64_t* const rows = numbers.read<int64_t>();
+        const nb::gil_scoped_release release;
+        drop_dense(from, to, n, d, rows, rule, V(scale), threads);
+    });
+}
+
+void adam_any(nb::handle gradient_, nb::handle weight_, nb::handle mean_, nb::handle square_,
+              double lr, double decay, int64_t step, int threads) {
+    const Array gradient("gradient", gradient_), weight("weight", weight_);
+    const Array mean("mean", mean_), square("square", square_);
+    const int64_t size = weight.size();
+    for (const Array* array : {&gradient, &weight, &mean, &square}) {
+        array->require_contiguous();
+        if (array->size() != size)
+            throw std::invalid_argument("gradient, weight, mean and square must have one size");
+    }
+    if (step < 1) refuse("step", "must be at least 1");
+    with_type("weight", weight, [&](auto zero) {
+        using V = decltype(zero);
+        const double mean_left = 1 - std::pow(0.9, double(step));
+        const double square_left = 1 - std::pow(0.999, double(step));
+        const AdamStep<V> numbers{V(lr / mean_left), V(decay), V(1 / std::sqrt(square_left))};
+        const V* const g = gradient.read<V>();
+        V *const w = weight.write<V>(), *const m = mean.write<V>(), *const v = square.write<V>();
+        const nb::gil_scoped_release release;
+        constexpr int64_t piece = int64_t(1) << 14;
+        const int useful = useful_threads(threads, size * 4);  // divisions and a root each
+        parallel_for((size + piece - 1) / piece, useful, [&](int64_t task, int) {
+            const int64_t at = task * piece;
+            kernels<V, int32_t>().adam(numbers, g + at, w + at, m + at, v + at,
+                                       std::min(piece, size - at));
+        });
+    });
+}
+
+// Class indices, each below `width`.
+void require_targets(const Array& targets, int64_t rows, int64_t width) {
+    targets.require_shape(rows);
+    targets.require_contiguous();
+    const int64_t* const classes = targets.read<int64_t>();
+    for (int64_t row = 0; row < rows; ++row)
+        if (classes[row] < 0 || classes[row] >= width)
+            throw std::invalid_argument("a target is not the index of a class");
+}
+
+double softmax_any(nb::handle logits_, nb::handle targets_, nb::handle weights_, double scale,
+                   nb::handle gradient_, int threads) {
+    const Array logits("logits", logits_), targets("targets", targets_);
+    const Optional weights("weights", weights_), gradient("gradient", gradient_);
+    logits.require_dims(2);
+    logits.require_contiguous();
+    const int64_t rows = logits.shape(0), width = logits.shape(1);
+    require_targets(targets, rows, width);
+    weights.require(rows);
+    gradient.require(rows, width);
+    double total = 0;
+    with_type("logits", logits, [&](auto zero) {
+        using V = decltype(zero);
+        const V* const z = logits.read<V>();
+        const V* const each = weights.read<V>();
+        V* const out = gradient ? gradient->write<V>() : nullptr;
+        const int64_t* const classes = targets.read<int64_t>();
+        const nb::gil_scoped_release release;
+        total = softmax_cross_entropy(rows, width, z, classes, each, V(scale), out, threads);
+    });
+    return total;
+}
+
+int64_t count_right_any(nb::handle logits_, nb::handle targets_) {
+    const Array logits("logits", logits_), targets("targets", targets_);
+    logits.require_dims(2);
+    logits.require_contiguous();
+    const int64_t rows = logits.shape(0), width = logits.shape(1);
+    require_targets(targets, rows, width);
+    int64_t right = 0;
+    with_type("logits", logits, [&](auto zero) {
+        using V = decltype(zero);
+        const V* const z = logits.read<V>();
+        const int64_t* const classes = targets.read<int64_t>();
+        const nb::gil_scoped_release release;
+        right = count_right(rows, width, z, classes);
+    });
+    return right;
 }
 
 }  // namespace
 
 NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);  // what lives until the interpreter ends is not a leak
-    using release = nb::call_guard<nb::gil_scoped_release>;
-    nb::class_<Basis>(module, "Basis").def(nb::init<const Table&>());
+    using nb::arg;
+    nb::class_<Basis>(module, "Basis").def(nb::init<nb::handle>(), arg("table"));
     nb::class_<Csr>(module, "Csr")
-        .def(nb::init<Indptr, Array, Array, int64_t>())
-        .def("spmm", &Csr::spmm, release())
-        .def("dropout_spmm", &Csr::dropout_spmm, release())
-        .def("polynomial", &Csr::polynomial, release())
-        .def("move_hops", &Csr::move_hops, release());
-    module.def("drop_dense", &drop_dense_any, release());
-    module.def("adam", &adam_any, release());
+        .def(nb::init<nb::handle, nb::handle, nb::handle, int64_t>(), arg("indptr"),
+             arg("indices"), arg("values"), arg("columns"))
+        .def("spmm", &Csr::spmm, arg("x"), arg("y"), arg("scale"), arg("z").none(),
+             arg("a").none(), arg("w").none(), arg("b"), arg("u").none(), arg("c"), arg("threads"))
+        .def("polynomial", &Csr::polynomial, arg("basis"), arg("signal"), arg("scales"), arg("out"),
+             arg("threads"))
+        .def("polynomial_adjoint", &Csr::polynomial_adjoint, arg("basis"), arg("gradient"),
+             arg("signal"), arg("scales"), arg("out"), arg("dots"), arg("threads"))
+        .def("gather_hops", &Csr::gather_hops, arg("basis"), arg("rows").none(), arg("signal"),
+             arg("out"), arg("threads"))
+        .def("scatter_hops", &Csr::scatter_hops, arg("basis"), arg("rows").none(), arg("hops"),
+             arg("out"), arg("threads"))
+        .def("times", &Csr::times, arg("transposed"), arg("dense"), arg("out"),
+             arg("row_numbers").none(), arg("key0"), arg("key1"), arg("threshold"), arg("scale"),
+             arg("whole").none(), arg("threads"));
+    module.def("drop_dense", &drop_dense_any, arg("x"), arg("out"), arg("row_numbers").none(),
+               arg("key0"), arg("key1"), arg("threshold"), arg("scale"), arg("threads"));
+    module.def("adam", &adam_any, arg("gradient"), arg("weight"), arg("mean"), arg("square"),
+               arg("lr"), arg("decay"), arg("step"), arg("threads"));
+    module.def("softmax_cross_entropy", &softmax_any, arg("logits"), arg("targets"),
+               arg("weights").none(), arg("scale"), arg("gradient").none(), arg("threads"));
+    module.def("count_right", &count_right_any, arg("logits"), arg("targets"));
     module.def("architectures", &architectures);
     module.def("architecture", &architecture);
-    module.def("set_architecture", &set_architecture);
-#ifdef _OPENMP
-    module.attr("threading") = "openmp";
-#else
-    module.attr("threading") = "std::thread";
-#endif
+    module.def("set_architecture", &set_architecture, arg("name"));
 }

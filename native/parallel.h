@@ -1,110 +1,119 @@
-// One level of parallelism: tasks handed out dynamically to a few threads.
+// Threads: a small pool that all calls share, and the two ways to hand out work to it.
 //
-// OpenMP, although torch brings its own libgomp: torch loads that one with global symbols before
-// this module is imported, so the dynamic linker binds our calls to it, and both share one pool of
-// threads. Threads of our own compete with torch's, which spin for a while after each of torch's
-// parallel regions: a product that alternates with a torch operation took 1.1 ms with two shared
-// threads, 2.2 ms with two of our own, and 2.0 ms with one. Without OpenMP (some clang
-// installations) threads are started per call, which the work threshold makes affordable.
+// Nothing here waits for a helper that has not come yet. The caller works through its tasks, and
+// helpers take some of them if they find a core in time. A call can only wait for a helper that
+// lost its core in the middle of a task; then it does the rest alone.
 #pragma once
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-
-#ifdef _OPENMP
-#include <omp.h>
-#else
-#include <thread>
 #include <vector>
-#endif
 
 namespace hoplite {
 
-// Below this many multiply-adds (roughly half a millisecond) a second thread brings little, and on a
-// busy machine, where it must first get a core, it costs much.
-constexpr int64_t min_parallel_work = int64_t(1) << 22;
+// Below this many multiply-adds (about a tenth of a millisecond) a second thread brings little.
+constexpr int64_t min_parallel_work = int64_t(1) << 20;
 
 inline int useful_threads(int threads, int64_t work) {
     return work < min_parallel_work || threads < 1 ? 1 : threads;
 }
 
-// The threads for one call, which it watches: where others keep the cores busy, a second thread comes
-// late, and those that meet often then take many times as long as one alone. After a call that took
-// longer than one thread would have, the next ones go alone: more and more of them if it goes on.
-class Company {
+// The threads for one call of so many multiply-adds: those that were asked for, or 1. Where other
+// processes keep the cores busy, help comes late, and rows that wander between cores make a call
+// slower than it is alone. So each thread remembers how long calls of a size took both ways, and
+// takes the faster one, but for a try now and then.
+class Team {
   public:
-    Company(int wanted, int64_t work) : threads(allowed(useful_threads(wanted, work))), work_(work) {}
-    ~Company() {
-        if (threads == 1) return;
-        const std::chrono::duration<double> taken = clock::now() - start_;
-        const bool late = taken.count() > seconds_alone * double(work_);
-        penalty() = late ? std::min<int64_t>(std::max<int64_t>(2 * penalty(), 64), 1 << 14) : 0;
-        alone() = int64_t(penalty());
-    }
-    Company(const Company&) = delete;
-    Company& operator=(const Company&) = delete;
-
-    const int threads;
+    Team(int wanted, int64_t work);
+    ~Team();
+    Team(const Team&) = delete;
+    Team& operator=(const Team&) = delete;
 
   private:
-    using clock = std::chrono::steady_clock;
-    static constexpr double seconds_alone = 0.5e-9;  // per unit of work, with something to spare
-    static std::atomic<int64_t>& alone() {  // calls that still have to be
-        static std::atomic<int64_t> calls{0};
-        return calls;
-    }
-    static std::atomic<int64_t>& penalty() {
-        static std::atomic<int64_t> calls{0};
-        return calls;
-    }
-    static int allowed(int useful) {
-        if (useful == 1 || alone() <= 0) return useful;
-        --alone();
-        return 1;
-    }
-    const int64_t work_;
-    const clock::time_point start_ = clock::now();
+    int64_t work_;
+    int wanted_;
+    std::chrono::steady_clock::time_point begin_;
+
+  public:
+    int threads;
 };
 
-// f(task, worker) for task = 0..tasks-1, worker in [0, threads); f must not throw.
+// f(context, worker) in this thread, worker 0, and in up to threads - 1 helpers, workers 1, 2, ...;
+// returns when all that have begun are done. Alone if another call has the pool.
+void in_team(int threads, void (*f)(void* context, int worker), void* context);
+
+// Waits until the counter is at least `target`: spins, then yields the core. False if that took so
+// long that another thread must have lost its core.
+bool wait_for(const std::atomic<int64_t>& counter, int64_t target);
+
+// The number of the core that this thread runs on, or -1 if it is not known.
+int this_core();
+inline bool on_core(int core) { return core >= 0 && this_core() == core; }
+
+template <class F>
+void in_team(int threads, F& f) {
+    in_team(
+        threads, [](void* context, int worker) { (*static_cast<F*>(context))(worker); }, &f);
+}
+
+// f(task, worker) for task = 0..tasks-1 in any order, worker in [0, threads); f must not throw.
 template <class F>
 void parallel_for(int64_t tasks, int threads, F&& f) {
     if (threads <= 1 || tasks <= 1) {
         for (int64_t task = 0; task < tasks; ++task) f(task, 0);
         return;
     }
-#ifdef _OPENMP
-#pragma omp parallel for schedule(dynamic, 1) num_threads(threads)
-    for (int64_t task = 0; task < tasks; ++task) f(task, omp_get_thread_num());
-#else
     std::atomic<int64_t> next{0};
     auto work = [&](int worker) {
-        for (int64_t task; (task = next++) < tasks;) f(task, worker);
+        for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;)
+            f(task, worker);
     };
-    std::vector<std::thread> others;
-    for (int worker = 1; worker < threads; ++worker) others.emplace_back(work, worker);
-    work(0);
-    for (auto& thread : others) thread.join();
-#endif
+    in_team(int(tasks < threads ? tasks : threads), work);
 }
 
-// f(worker, workers) once in each of at most `threads` threads, which may wait for one another.
+// f(stage, part) for part = 0..parts-1 of stage 0, then of stage 1, ...; f must not throw. All
+// parts of a stage are done before one of the next begins. A worker takes its own share of the
+// parts first, the same in every stage, since their rows are in its cache, and then what is left.
 template <class F>
-void in_team(int threads, F&& f) {
-#ifdef _OPENMP
-#pragma omp parallel num_threads(threads)
-    f(omp_get_thread_num(), omp_get_num_threads());
-#else
-    f(0, 1);  // threads of its own have nothing to wait with
-#endif
-}
-
-// Within in_team: wait until all have come.
-inline void meet_team() {
-#ifdef _OPENMP
-#pragma omp barrier
-#endif
+void in_stages(int64_t stages, int64_t parts, int threads, F&& f) {
+    if (threads <= 1 || parts <= 1) {
+        for (int64_t stage = 0; stage < stages; ++stage)
+            for (int64_t part = 0; part < parts; ++part) f(stage, part);
+        return;
+    }
+    const int64_t shares = threads < parts ? threads : parts;
+    struct alignas(64) Counter {
+        std::atomic<int64_t> count{0};
+    };
+    std::vector<Counter> taken(stages * shares), done(stages);
+    std::atomic<bool> alone{false};         // helpers are to leave
+    std::atomic<int> caller{this_core()};   // where they would be in the way
+    auto work = [&](int worker) {
+        for (int64_t stage = 0; stage < stages; ++stage) {
+            if (worker == 0)
+                caller.store(this_core(), std::memory_order_relaxed);
+            else if (alone.load(std::memory_order_relaxed) ||
+                     on_core(caller.load(std::memory_order_relaxed)))
+                return;
+            int64_t finished = 0;
+            for (int64_t i = 0; i < shares; ++i) {
+                const int64_t share = (worker + i) % shares;
+                const int64_t first = parts * share / shares;
+                const int64_t count = parts * (share + 1) / shares - first;
+                std::atomic<int64_t>& next = taken[stage * shares + share].count;
+                while (next.load(std::memory_order_relaxed) < count) {
+                    const int64_t part = next.fetch_add(1, std::memory_order_relaxed);
+                    if (part >= count) break;
+                    f(stage, first + part);
+                    ++finished;
+                }
+            }
+            std::atomic<int64_t>& all = done[stage].count;
+            if (finished > 0) all.fetch_add(finished, std::memory_order_acq_rel);
+            if (!wait_for(all, parts) && worker == 0) alone.store(true, std::memory_order_relaxed);
+        }
+    };
+    in_team(int(shares), work);
 }
 
 }  // namespace hoplite

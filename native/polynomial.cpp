@@ -1,14 +1,15 @@
 // All hops of a polynomial for one tile of columns at a time.
 //
-// A tile is a few columns of the signal, packed: n rows of 16 to 128 bytes. It stays in a core's
-// own cache while all the hops pass over it, and threads take different tiles, so they meet once
-// per polynomial and not once per hop. A single tile they share by rows and meet at every hop.
-// Columns that only fill a tile up are zero. A tile's rows, like
-// those of S, are ordered by length (csr.h).
+// A tile is a few columns of the signal, packed: rows of 16 to 64 bytes in the order of the sliced
+// matrix. It stays in a core's own cache while all the hops pass over it. Threads take different
+// tiles; if there are fewer tiles than threads, they share each by rows and meet at every hop. Sums
+// over rows are sums over the matrix's parts, added in order, so threads change no bit.
 #include "polynomial.h"
 
-#include <vector>
+#include <algorithm>
+#include <utility>
 
+#include "buffer.h"
 #include "dispatch.h"
 #include "parallel.h"
 
@@ -16,257 +17,290 @@ namespace hoplite {
 
 namespace {
 
-// One thread's rows of a tile.
-struct Rows {
-    int64_t begin, end;
-    bool shared;  // others have the other rows
-    bool has(int64_t row) const { return begin <= row && row < end; }
-    // Wait for the others, whose rows the next hop reads.
-    void meet() const {
-        if (shared) meet_team();
-    }
+template <class V>
+struct Tile {
+    int64_t first, used;  // its columns
+    int64_t stride;       // elements of a packed row
+    V* buffers[4];        // packed matrices: the first two for the hops
+    V* scales;            // (hops + 1) x stride
+    double* dots;         // (hops + 1) x parts x stride
+    V* now(int64_t stage) const { return buffers[stage & 1]; }
+    V* before(int64_t stage) const { return buffers[~stage & 1]; }
 };
 
-// The columns [first, first + used) of a matrix of `width` as rows of `stride`, and back.
-template <class V>
-void pack(const V* matrix, const std::vector<int64_t>& order, const Rows& mine, int64_t width,
-          int64_t first, int64_t used, int64_t stride, V* tile) {
-    for (int64_t at = mine.begin; at < mine.end; ++at) {
-        const V* from = matrix + order[at] * width + first;
-        V* to = tile + at * stride;
-        for (int64_t j = 0; j < used; ++j) to[j] = from[j];
-        for (int64_t j = used; j < stride; ++j) to[j] = V(0);
-    }
-}
+// A part of the matrix: places [begin, end).
+struct Part {
+    int64_t index, begin, end;
+};
 
-template <class V>
-void unpack(const V* tile, const std::vector<int64_t>& order, const Rows& mine, int64_t width,
-            int64_t first, int64_t used, int64_t stride, V* matrix) {
-    for (int64_t at = mine.begin; at < mine.end; ++at)
-        std::copy_n(tile + at * stride, used, matrix + order[at] * width + first);
-}
-
-// How the columns are cut, and room for each worker.
+// What all four functions have in common. Stage 0 fills the buffers, each other stage is one hop.
 template <class V>
 class Tiles {
   public:
-    Tiles(int64_t n, int64_t width, int64_t buffers, int64_t work, int threads)
-        : company_(threads, work), threads_(company_.threads), n_(n), buffers_(buffers) {
-        // As wide as the registers allow, but at least one tile per thread if that keeps a
-        // vector's worth of columns: each tile reads all of S again.
-        stride = widest;
-        while (stride > widest / 4 && (width + stride - 1) / stride < threads_) stride /= 2;
-        while (stride > narrowest && stride / 2 >= width) stride /= 2;
-        count = (width + stride - 1) / stride;
-        if (count > 1) threads_ = int(std::min<int64_t>(threads_, count));
-        room_.resize(std::size_t(count > 1 ? threads_ : 1) * buffers * n * stride);
+    Tiles(const Sliced<V>& s, const Recurrence& basis, int64_t width, const V* scales, int buffers,
+          bool dots)
+        : s_(s), basis_(basis), width_(width), scales_(scales), buffers_(buffers), dots_(dots) {}
+
+    int64_t hops() const { return int64_t(basis_.size()); }
+
+    // step(tile, stage, part) for all parts of all stages of all tiles, then end(tile).
+    template <class Do, class End>
+    void run(int threads, Do&& step, End&& end) {
+        const int64_t work = int64_t(s_.indices.size()) + s_.places;
+        const Team team(threads, work * width_ * (hops() + 1));
+        threads = team.threads;
+        const int64_t count = (width_ + widest - 1) / widest;
+        const bool small = work < min_shared_work;
+        if (small) threads = int(std::min<int64_t>(threads, count));
+        const bool apart = small || count % threads == 0 || count >= 4 * threads;
+        const int64_t rooms = apart ? threads : 1;
+        Room room(std::size_t(rooms) * bytes(packed_stride<V>(std::min(width_, widest))));
+        std::vector<Tile<V>> tiles;
+        for (int64_t i = 0; i < rooms; ++i) tiles.push_back(tile_in(room));
+        if (apart) {
+            parallel_for(count, threads, [&](int64_t index, int worker) {
+                Tile<V> tile = prepare(tiles[worker], index);
+                for (int64_t stage = 0; stage <= hops(); ++stage)
+                    for (int64_t part = 0; part < s_.parts(); ++part)
+                        step(tile, stage, part_of(part));
+                end(tile);
+            });
+            return;
+        }
+        for (int64_t index = 0; index < count; ++index) {
+            Tile<V> tile = prepare(tiles[0], index);
+            in_stages(hops() + 1, s_.parts(), threads, [&](int64_t stage, int64_t part) {
+                step(tile, stage, part_of(part));
+            });
+            end(tile);
+        }
     }
 
-    // f(first column, columns, buffers, rows) for each tile.
-    template <class F>
-    void each(int64_t width, F&& f) {
-        parallel_for(count, threads_, [&](int64_t tile, int worker) {
-            const int64_t first = tile * stride;
-            V* room = room_.data() + std::size_t(worker) * buffers_ * n_ * stride;
-            f(first, std::min(stride, width - first), room, Rows{0, n_, false});
-        });
+    // The next hop, p_{i+1} X from p_i X and p_{i-1} X: (a_i S + b_i) before - g_i now, in `now`.
+    void next_hop(const Tile<V>& tile, int64_t stage, const Part& part) const {
+        const Step& step = basis_[stage - 1];
+        multiply(tile, stage, part, step, step.g, nullptr, nullptr);
     }
 
-    // The same; if there is but one tile, all threads call f for it, each with rows of its own.
-    template <class I, class F>
-    void each_shared(const CsrView<V, I>& s, int64_t width, F&& f) {
-        const bool worth_meeting = (s.nnz + s.rows) * width >= min_hop_work;
-        if (count > 1 || threads_ == 1 || !worth_meeting) return each(width, f);
-        const std::vector<int64_t> cuts = balanced_cuts(s, threads_);
-        in_team(threads_, [&](int worker, int workers) {
-            const Rows mine{cuts[worker * threads_ / workers],
-                            cuts[(worker + 1) * threads_ / workers], workers > 1};
-            f(0, width, room_.data(), mine);
-        });
+    // One step of Horner or Clenshaw, towards hop i = hops - stage, whose term is added by z and a
+    // or afterwards: (a_i S + b_i) before - g_{i+1} now + z diag(a), in `now`.
+    void fold_hop(const Tile<V>& tile, int64_t stage, const Part& part, const V* z,
+                  const V* a) const {
+        const int64_t i = hops() - stage;
+        multiply(tile, stage, part, basis_[i], i + 1 < hops() ? basis_[i + 1].g : 0, z, a);
     }
 
-    int64_t stride, count;
-    static constexpr int64_t widest = 128 / int64_t(sizeof(V));
+    void pack(const Tile<V>& tile, const Part& part, const V* matrix, V* packed) const {
+        kernels<V, int32_t>().pack_rows(part.end - part.begin, s_.order.data() + part.begin,
+                                        matrix + tile.first, width_, tile.used,
+                                        packed + part.begin * tile.stride);
+    }
+
+    void unpack(const Tile<V>& tile, const Part& part, const V* packed, V* matrix) const {
+        kernels<V, int32_t>().unpack_rows(part.end - part.begin, s_.order.data() + part.begin,
+                                          packed + part.begin * tile.stride, tile.used, width_,
+                                          matrix + tile.first);
+    }
 
   private:
-    Company company_;
-    static constexpr int64_t min_hop_work = int64_t(1) << 17;  // of all rows of a hop
-    static constexpr int64_t narrowest = 16 / int64_t(sizeof(V));
-    int threads_;
-    int64_t n_, buffers_;
-    std::vector<V> room_;
+    static constexpr int64_t widest = max_packed_bytes / int64_t(sizeof(V));
+    // Below this many nonzeros and rows, threads that share a tile wait longer for one another's
+    // rows than they gain.
+    static constexpr int64_t min_shared_work = int64_t(1) << 16;
+
+    std::size_t bytes(int64_t stride) const {
+        return std::size_t(buffers_) * Room::bytes<V>((s_.places + 1) * stride) +
+               Room::bytes<V>((hops() + 1) * stride) +
+               Room::bytes<double>(dots_ ? (hops() + 1) * s_.parts() * stride : 0);
+    }
+
+    Tile<V> tile_in(Room& room) const {
+        const int64_t stride = packed_stride<V>(std::min(width_, widest));
+        Tile<V> tile{};
+        for (int i = 0; i < buffers_; ++i)
+            tile.buffers[i] = room.take<V>((s_.places + 1) * stride);
+        tile.scales = room.take<V>((hops() + 1) * stride);
+        tile.dots = room.take<double>(dots_ ? (hops() + 1) * s_.parts() * stride : 0);
+        return tile;
+    }
+
+    Tile<V> prepare(Tile<V> tile, int64_t index) const {
+        tile.first = index * widest;
+        tile.used = std::min(widest, width_ - tile.first);
+        tile.stride = packed_stride<V>(tile.used);
+        for (V* hop : {tile.buffers[0], tile.buffers[1]})
+            std::fill_n(hop + s_.zero_row() * tile.stride, tile.stride, V(0));
+        if (scales_)
+            kernels<V, int32_t>().pack_rows(hops() + 1, nullptr, scales_ + tile.first, width_,
+                                            tile.used, tile.scales);
+        return tile;
+    }
+
+    Part part_of(int64_t index) const {
+        return {index, s_.cuts[index] * slice_rows, s_.cuts[index + 1] * slice_rows};
+    }
+
+    void multiply(const Tile<V>& tile, int64_t stage, const Part& part, const Step& step, double g,
+                  const V* z, const V* a) const {
+        HopTile<V> hop{};
+        hop.slices = s_.slices.data(), hop.indices = s_.indices.data();
+        hop.values = s_.values.data(), hop.stride = tile.stride;
+        hop.x = tile.before(stage), hop.y = tile.now(stage);
+        hop.scale = V(step.a), hop.c = V(step.b);
+        hop.z = z, hop.a = a;
+        if (g != 0) hop.w = hop.y, hop.b = V(-g);
+        kernels<V, int32_t>().hop_slices(hop, s_.cuts[part.index], s_.cuts[part.index + 1]);
+    }
+
+    const Sliced<V>& s_;
+    const Recurrence& basis_;
+    const int64_t width_;
+    const V* scales_;
+    const int buffers_;
+    const bool dots_;
 };
 
-// The description of one product Y = scale S X + Z diag(a) + b W on packed tiles.
-template <class V, class I>
-SpmmTile<V, I> product(const CsrView<V, I>& s, int64_t stride, const V* x, V* y) {
-    SpmmTile<V, I> tile{};
-    tile.indptr = s.indptr, tile.indices = s.indices, tile.values = s.values, tile.nnz = s.nnz;
-    tile.x = x, tile.y = y, tile.x_stride = tile.y_stride = tile.width = stride;
-    tile.last = -1;  // every row is a whole tile wide, so no load passes the end
-    tile.by_length = true;
-    tile.prefetch = s.columns * stride * int64_t(sizeof(V)) >= prefetch_min_bytes;
-    return tile;
-}
+// Which rows of the matrix are asked for, by place.
+class Requests {
+  public:
+    template <class V>
+    Requests(const Sliced<V>& s, const int64_t* rows, int64_t count) : order_(s.order.data()) {
+        if (!rows) return;
+        all_ = false;
+        listed_.reserve(std::size_t(count));
+        for (int64_t r = 0; r < count; ++r) listed_.emplace_back(s.place[rows[r]], r);
+        std::sort(listed_.begin(), listed_.end());
+    }
 
-// These rows of a product, and b times its operand added to them.
-template <class V, class I>
-void multiply(const SpmmTile<V, I>& tile, const Rows& mine, V b) {
-    kernels<V, I>().spmm_rows(tile, mine.begin, mine.end);
-    const int64_t first = mine.begin * tile.width, count = (mine.end - mine.begin) * tile.width;
-    if (b != V(0)) kernels<V, I>().add_scaled(b, tile.x + first, tile.y + first, count);
-}
+    // f(place, request) for those in the part, in order of place; a row may be asked for twice.
+    template <class F>
+    void each(const Part& part, F&& f) const {
+        if (all_) {
+            for (int64_t at = part.begin; at < part.end; ++at)
+                if (order_[at] >= 0) f(at, order_[at]);
+            return;
+        }
+        auto next = std::lower_bound(listed_.begin(), listed_.end(),
+                                     std::pair<int64_t, int64_t>(part.begin, -1));
+        for (; next != listed_.end() && next->first < part.end; ++next)
+            f(next->first, next->second);
+    }
 
-template <class V, class I, class Arguments>
-int64_t work_of(const CsrView<V, I>& s, const Arguments& args) {
-    return (s.nnz + s.rows) * args.width * (args.hops() + 1);
-}
-
-// One step of p_0 X, p_1 X, ...: from hop i in `now` and hop i - 1 in `before` to hop i + 1, `now`:
-// (a_i S + b_i) now - g_i before.
-template <class V, class I>
-void next_hop(const CsrView<V, I>& s, const Rows& mine, const Step& step, int64_t stride, V*& now,
-              V*& before) {
-    SpmmTile<V, I> tile = product(s, stride, now, before);
-    tile.scale = V(step.a);
-    if (step.g != 0) tile.w = before, tile.b = V(-step.g);
-    multiply(tile, mine, V(step.b));
-    std::swap(now, before);
-}
-
-// One step of Horner or Clenshaw towards hop i, where the term of hop i is added by z and a or
-// afterwards: (a_i S + b_i) total - g_{i+1} ahead. `ahead` holds what came before `total` and
-// receives the result, which is then total.
-template <class V, class I>
-void fold_hop(const CsrView<V, I>& s, const Rows& mine, const Recurrence& basis, int64_t i,
-              int64_t stride, V*& total, V*& ahead, const V* z, const V* a) {
-    SpmmTile<V, I> tile = product(s, stride, total, ahead);
-    tile.z = z, tile.a = a;
-    const double g = i + 1 < int64_t(basis.size()) ? basis[i + 1].g : 0;
-    tile.scale = V(basis[i].a);
-    if (g != 0) tile.w = ahead, tile.b = V(-g);
-    multiply(tile, mine, V(basis[i].b));
-    std::swap(total, ahead);
-}
+  private:
+    bool all_ = true;
+    const int64_t* order_;
+    std::vector<std::pair<int64_t, int64_t>> listed_;
+};
 
 }  // namespace
 
-template <class V, class I>
-void combine(const RowsByLength<V, I>& rows, const PolynomialArguments<V>& args, int threads) {
-    const CsrView<V, I> s = rows.view();
-    const int64_t n = s.rows, width = args.width;
-    if (n == 0 || width == 0) return;
-    Tiles<V> tiles(n, width, 3, work_of(s, args), threads);
-    const int64_t stride = tiles.stride, size = n * stride;
-    tiles.each_shared(s, width, [&](int64_t first, int64_t used, V* room, const Rows& mine) {
-        V *signal = room, *total = room + size, *next = room + 2 * size;
-        V scales[128 / sizeof(V)] = {};
-        pack(args.signal, rows.order, mine, width, first, used, stride, signal);
-        std::copy_n(args.scales + args.hops() * width + first, used, scales);
-        for (int64_t row = mine.begin; row < mine.end; ++row)
-            for (int64_t j = 0; j < stride; ++j)
-                total[row * stride + j] = signal[row * stride + j] * scales[j];
-        for (int64_t i = args.hops() - 1; i >= 0; --i) {
-            const V* of_hop = args.scales + i * width + first;
-            std::copy_n(of_hop, used, scales);
-            const bool counts = std::any_of(of_hop, of_hop + used, [](V a) { return a != V(0); });
-            mine.meet();
-            fold_hop(s, mine, args.basis, i, stride, total, next, counts ? signal : nullptr,
-                     scales);
+template <class V>
+void polynomial(const Sliced<V>& s, const Recurrence& basis, int64_t width, const V* signal,
+                const V* scales, V* out, int threads) {
+    if (s.n == 0 || width == 0) return;
+    Tiles<V> tiles(s, basis, width, scales, 3, false);
+    const int64_t hops = tiles.hops();
+    const auto step = [&](const Tile<V>& tile, int64_t stage, const Part& part) {
+        V* const packed = tile.buffers[2];
+        if (stage == 0) {
+            tiles.pack(tile, part, signal, packed);
+            const V* const scale = tile.scales + hops * tile.stride;
+            for (int64_t row = part.begin; row < part.end; ++row)
+                for (int64_t k = row * tile.stride, j = 0; j < tile.stride; ++j)
+                    tile.now(0)[k + j] = packed[k + j] * scale[j];
+        } else {
+            tiles.fold_hop(tile, stage, part, packed, tile.scales + (hops - stage) * tile.stride);
         }
-        unpack(total, rows.order, mine, width, first, used, stride, args.out);
+        if (stage == hops) tiles.unpack(tile, part, tile.now(stage), out);
+    };
+    tiles.run(threads, step, [](const Tile<V>&) {});
+}
+
+template <class V>
+void polynomial_adjoint(const Sliced<V>& s, const Recurrence& basis, int64_t width,
+                        const V* gradient, const V* signal, const V* scales, V* out, double* dots,
+                        int threads) {
+    Tiles<V> tiles(s, basis, width, scales, 4, true);
+    const int64_t hops = tiles.hops(), parts = s.parts();
+    std::fill_n(dots, (hops + 1) * width, 0.0);
+    if (s.n == 0 || width == 0) return;
+    const auto step = [&](const Tile<V>& tile, int64_t stage, const Part& part) {
+        V *const other = tile.buffers[2], *const total = tile.buffers[3];
+        const int64_t stride = tile.stride, first = part.begin * stride;
+        if (stage == 0) {
+            tiles.pack(tile, part, gradient, tile.now(0));
+            tiles.pack(tile, part, signal, other);
+            std::fill_n(total + first, (part.end - part.begin) * stride, V(0));
+        } else {
+            tiles.next_hop(tile, stage, part);
+        }
+        kernels<V, int32_t>().weigh_rows(part.end - part.begin, stride, tile.now(stage) + first,
+                                         other + first, tile.scales + stage * stride, total + first,
+                                         tile.dots + (stage * parts + part.index) * stride);
+        if (stage == hops) tiles.unpack(tile, part, total, out);
+    };
+    tiles.run(threads, step, [&](const Tile<V>& tile) {
+        for (int64_t i = 0; i <= hops; ++i)
+            for (int64_t part = 0; part < parts; ++part)
+                for (int64_t j = 0; j < tile.used; ++j)
+                    dots[i * width + tile.first + j] +=
+                        tile.dots[(i * parts + part) * tile.stride + j];
     });
 }
 
-template <class V, class I>
-void adjoint(const RowsByLength<V, I>& rows, const PolynomialArguments<V>& args, int threads) {
-    const CsrView<V, I> s = rows.view();
-    const int64_t n = s.rows, width = args.width;
-    std::fill_n(args.dots, (args.hops() + 1) * width, 0.0);
-    if (n == 0 || width == 0) return;
-    if (width <= Tiles<V>::widest / 4) threads = 1;  // a single tile, and its dots are no rows
-    Tiles<V> tiles(n, width, 4, work_of(s, args), threads);
-    const int64_t stride = tiles.stride, size = n * stride;
-    tiles.each(width, [&](int64_t first, int64_t used, V* room, const Rows& all) {
-        V *now = room, *before = room + size, *other = room + 2 * size, *out = room + 3 * size;
-        V scales[128 / sizeof(V)] = {};
-        double dots[128 / sizeof(V)];
-        pack(args.signal, rows.order, all, width, first, used, stride, now);
-        pack(args.other, rows.order, all, width, first, used, stride, other);
-        std::fill_n(out, size, V(0));
-        for (int64_t i = 0; i <= args.hops(); ++i) {
-            if (i > 0) next_hop(s, all, args.basis[i - 1], stride, now, before);
-            std::copy_n(args.scales + i * width + first, used, scales);
-            kernels<V, I>().weigh_rows(n, stride, now, other, scales, out, dots);
-            std::copy_n(dots, used, args.dots + i * width + first);
-        }
-        unpack(out, rows.order, all, width, first, used, stride, args.out);
-    });
+template <class V>
+void gather_hops(const Sliced<V>& s, const Recurrence& basis, int64_t width, const int64_t* rows,
+                 int64_t count, const V* signal, V* hops, int threads) {
+    if (s.n == 0 || width == 0) return;
+    const Requests requests(s, rows, count);
+    Tiles<V> tiles(s, basis, width, nullptr, 2, false);
+    const auto step = [&](const Tile<V>& tile, int64_t stage, const Part& part) {
+        if (stage == 0)
+            tiles.pack(tile, part, signal, tile.now(0));
+        else
+            tiles.next_hop(tile, stage, part);
+        const V* const now = tile.now(stage);
+        V* const to = hops + stage * count * width + tile.first;
+        requests.each(part, [&](int64_t at, int64_t request) {
+            std::copy_n(now + at * tile.stride, tile.used, to + request * width);
+        });
+    };
+    tiles.run(threads, step, [](const Tile<V>&) {});
 }
 
-template <class V, class I>
-void gather_hops(const RowsByLength<V, I>& rows, const HopArguments<V>& args, const V* signal,
-                 V* hops, int threads) {
-    const CsrView<V, I> s = rows.view();
-    const int64_t n = s.rows, width = args.width;
-    if (n == 0 || width == 0) return;
-    Tiles<V> tiles(n, width, 2, work_of(s, args), threads);
-    const int64_t stride = tiles.stride;
-    tiles.each_shared(s, width, [&](int64_t first, int64_t used, V* room, const Rows& mine) {
-        V *now = room, *before = room + n * stride;
-        pack(signal, rows.order, mine, width, first, used, stride, now);
-        for (int64_t i = 0; i <= args.hops(); ++i) {
-            if (i > 0) {
-                mine.meet();
-                next_hop(s, mine, args.basis[i - 1], stride, now, before);
-            }
-            for (int64_t r = 0; r < args.count; ++r) {
-                const int64_t at = rows.place[args.rows ? args.rows[r] : r];
-                if (mine.has(at))
-                    std::copy_n(now + at * stride, used,
-                                hops + (i * args.count + r) * width + first);
-            }
-        }
-    });
+template <class V>
+void scatter_hops(const Sliced<V>& s, const Recurrence& basis, int64_t width, const int64_t* rows,
+                  int64_t count, const V* hops, V* signal, int threads) {
+    if (s.n == 0 || width == 0) return;
+    const Requests requests(s, rows, count);
+    Tiles<V> tiles(s, basis, width, nullptr, 2, false);
+    const int64_t last = tiles.hops();
+    const auto step = [&](const Tile<V>& tile, int64_t stage, const Part& part) {
+        V* const now = tile.now(stage);
+        if (stage == 0)
+            std::fill(now + part.begin * tile.stride, now + part.end * tile.stride, V(0));
+        else
+            tiles.fold_hop(tile, stage, part, nullptr, nullptr);
+        const V* const from = hops + (last - stage) * count * width + tile.first;
+        requests.each(part, [&](int64_t at, int64_t request) {
+            for (int64_t j = 0; j < tile.used; ++j)
+                now[at * tile.stride + j] += from[request * width + j];
+        });
+        if (stage == last) tiles.unpack(tile, part, now, signal);
+    };
+    tiles.run(threads, step, [](const Tile<V>&) {});
 }
 
-template <class V, class I>
-void scatter_hops(const RowsByLength<V, I>& rows, const HopArguments<V>& args, const V* hops,
-                  V* signal, int threads) {
-    const CsrView<V, I> s = rows.view();
-    const int64_t n = s.rows, width = args.width;
-    if (n == 0 || width == 0) return;
-    Tiles<V> tiles(n, width, 2, work_of(s, args), threads);
-    const int64_t stride = tiles.stride;
-    tiles.each_shared(s, width, [&](int64_t first, int64_t used, V* room, const Rows& mine) {
-        V *total = room, *ahead = room + n * stride;
-        std::fill_n(total + mine.begin * stride, (mine.end - mine.begin) * stride, V(0));
-        for (int64_t i = args.hops(); i >= 0; --i) {
-            if (i < args.hops()) {
-                mine.meet();
-                fold_hop<V, I>(s, mine, args.basis, i, stride, total, ahead, nullptr, nullptr);
-            }
-            for (int64_t r = 0; r < args.count; ++r) {  // a row may be listed twice
-                const int64_t at = rows.place[args.rows ? args.rows[r] : r];
-                if (!mine.has(at)) continue;
-                const V* from = hops + (i * args.count + r) * width + first;
-                for (int64_t j = 0; j < used; ++j) total[at * stride + j] += from[j];
-            }
-        }
-        unpack(total, rows.order, mine, width, first, used, stride, signal);
-    });
-}
-
-#define HOPLITE_INSTANTIATE(V, I)                                                            \
-    template void combine(const RowsByLength<V, I>&, const PolynomialArguments<V>&, int);    \
-    template void adjoint(const RowsByLength<V, I>&, const PolynomialArguments<V>&, int);    \
-    template void gather_hops(const RowsByLength<V, I>&, const HopArguments<V>&, const V*,   \
-                              V*, int);                                                      \
-    template void scatter_hops(const RowsByLength<V, I>&, const HopArguments<V>&, const V*,  \
-                               V*, int);
-HOPLITE_INSTANTIATE(float, int32_t)
-HOPLITE_INSTANTIATE(float, int64_t)
-HOPLITE_INSTANTIATE(double, int32_t)
-HOPLITE_INSTANTIATE(double, int64_t)
+#define HOPLITE_INSTANTIATE(V)                                                                    \
+    template void polynomial(const Sliced<V>&, const Recurrence&, int64_t, const V*, const V*,   \
+                             V*, int);                                                            \
+    template void polynomial_adjoint(const Sliced<V>&, const Recurrence&, int64_t, const V*,      \
+                                     const V*, const V*, V*, double*, int);                       \
+    template void gather_hops(const Sliced<V>&, const Recurrence&, int64_t, const int64_t*,       \
+                              int64_t, const V*, V*, int);                                        \
+    template void scatter_hops(const Sliced<V>&, const Recurrence&, int64_t, const int64_t*,      \
+                               int64_t, const V*, V*, int);
+HOPLITE_INSTANTIATE(float)
+HOPLITE_INSTANTIATE(double)
 
 }  // namespace hoplite

@@ -1,4 +1,4 @@
-// Y = scale * (S X) + Z diag(a) + b W + c U: which tiles of columns, packed or not, on which threads.
+// Y = scale * (S X) + Z diag(a) + b W + c U, a tile of columns at a time, packed or not.
 #include "spmm.h"
 
 #include <algorithm>
@@ -29,7 +29,8 @@ template <class V, class I>
 void spmm(const CsrView<V, I>& s, const SpmmArguments<V>& args, int threads) {
     const int64_t width = args.width;
     if (s.rows == 0 || width == 0) return;
-    threads = useful_threads(threads, (s.nnz + s.rows) * width);
+    const Team team(threads, (s.nnz + s.rows) * width);
+    threads = team.threads;
     const int64_t pieces = threads == 1 ? 1 : std::min(s.rows, threads * pieces_per_thread);
     const std::vector<int64_t> cuts = balanced_cuts(s, pieces);
     const auto rows = kernels<V, I>().spmm_rows;
@@ -37,7 +38,8 @@ void spmm(const CsrView<V, I>& s, const SpmmArguments<V>& args, int threads) {
     const bool pack = s.columns * width * int64_t(sizeof(V)) >= pack_min_bytes &&
                       s.nnz >= pack_min_degree * s.columns;
     const int64_t step = (pack ? packed_tile_bytes : max_tile_bytes) / int64_t(sizeof(V));
-    Buffer<V> slab(pack ? s.columns * step : 0);
+    Room room(Room::bytes<V>(pack ? s.columns * step : 0));
+    V* const slab = room.take<V>(pack ? s.columns * step : 0);
     if (pack) prefer_huge_pages(args.y, std::size_t(s.rows * width) * sizeof(V));
     V last_row[max_tile_bytes / sizeof(V)] = {};
 
@@ -52,12 +54,12 @@ void spmm(const CsrView<V, I>& s, const SpmmArguments<V>& args, int threads) {
         if (args.z) tile.z = args.z + column, tile.a = args.a + column;
         if (args.w) tile.w = args.w + column;
         if (pack) {
-            tile.x = slab.data(), tile.x_stride = step;
+            tile.x = slab, tile.x_stride = step;
             const int64_t bytes = tile.width * int64_t(sizeof(V));
             parallel_for(threads, threads, [&](int64_t part, int) {
                 const int64_t stop = s.columns * (part + 1) / threads;
                 for (int64_t row = s.columns * part / threads; row < stop; ++row)
-                    std::memcpy(slab.data() + row * step, args.x + row * width + column, bytes);
+                    std::memcpy(slab + row * step, args.x + row * width + column, bytes);
             });
         } else {
             tile.x = args.x + column, tile.x_stride = width;

@@ -1,17 +1,31 @@
 // Y = scale * (S X) + a Z + b W for some rows and one tile of columns.
 //
 // The accumulators of a row stay in vector registers while its nonzeros pass by. Each output
-// element is the same chain of fmadd over the nonzeros in their stored order, whatever the tile;
-// in a tile that asks for it, the same four chains (by position in the row), added at the end.
+// element is the same chain of fmadd over the nonzeros in their stored order, whatever the tile.
 #include <utility>
 
+#include "arch.h"
 #include "kernels.h"
-#include "layout.h"
 
 namespace hoplite::HOPLITE_ARCH {
 
 constexpr int prefetch_distance = 16;  // nonzeros ahead
 constexpr int cache_line = 64;
+
+// `width` columns as `count` vectors of `lanes`. The lanes beyond the width read the following row
+// of X (never further) and are thrown away.
+template <class V>
+struct Layout {
+    int lanes, count;
+    constexpr explicit Layout(int width) : lanes(1), count(1) {
+        const int full = vector_bytes / int(sizeof(V)), least = 16 / int(sizeof(V));
+        if (width == 1) return;
+        lanes = least;
+        while (lanes < width && lanes < full) lanes *= 2;
+        if (lanes * sizeof(V) == 64 && width % lanes != 0) lanes /= 2;  // a shorter broken vector
+        count = (width + lanes - 1) / lanes;
+    }
+};
 
 // What is added to a row's sums: the vector that holds columns [At, Width) of the tile.
 template <int At, int Width, class T, class V, class I>
@@ -23,49 +37,6 @@ inline void finish(const SpmmTile<V, I>& t, int64_t row, T sum, T a) {
     if (t.z) result = fmadd(a, load<T, valid>(t.z + at), result);
     if (t.w) result = fmadd(t.b - T{}, load<T, valid>(t.w + at), result);
     store<valid>(t.y + at, result);
-}
-
-// One row of a tile of a single vector as four chains; dropout_lanes.cpp has to do the same.
-template <class T, class V, class I, int Width>
-inline T four_chains(const SpmmTile<V, I>& t, int64_t k, int64_t stop) {
-    constexpr int chains = 4, lanes = int(sizeof(T) / sizeof(V));
-    T part[chains] = {};
-    const auto step = [&](int64_t at, T& sum) {
-        const int64_t column = t.indices[at];
-        const V* x = t.x + column * t.x_stride;
-        if (lanes > Width && column == t.last) x = t.last_row;
-        sum = fmadd(t.values[at - t.first_value] - T{}, load<T, lanes>(x), sum);
-    };
-    for (; k + chains <= stop; k += chains)
-        step(k, part[0]), step(k + 1, part[1]), step(k + 2, part[2]), step(k + 3, part[3]);
-    for (int j = 0; k < stop; ++k, ++j) step(k, part[j]);
-    return (part[0] + part[1]) + (part[2] + part[3]);
-}
-
-// As many rows at a time as there are `Each`, of a single vector each, where their lengths ascend:
-// the rows' chains do not wait for one another, and the end of a row is no surprise.
-template <class V, class I, int Width, int... Each>
-int64_t rows_in_step(const SpmmTile<V, I>& tile, int64_t row, int64_t end,
-                     std::integer_sequence<int, Each...>) {
-    using T = Vector<V, Width>;
-    const SpmmTile<V, I> t = tile;  // a copy: the stores to y cannot change it
-    const T a = t.z ? load<T, Width>(t.a) : T{};
-    const auto add = [&](T sum, int64_t k) {
-        return fmadd(t.values[k] - T{}, load<T, Width>(t.x + int64_t(t.indices[k]) * Width), sum);
-    };
-    for (constexpr int rows = sizeof...(Each); row + rows <= end; row += rows) {
-        const int64_t* starts = t.indptr + row;
-        const int64_t common = starts[1] - starts[0];
-        int64_t k[] = {starts[Each]...};
-        T sum[rows] = {};
-        for (int64_t i = 0; i < common; ++i) ((sum[Each] = add(sum[Each], k[Each] + i)), ...);
-        const auto rest = [&](T& total, int64_t first, int64_t stop) {
-            for (; first < stop; ++first) total = add(total, first);
-        };
-        (rest(sum[Each], k[Each] + common, starts[Each + 1]), ...);
-        (finish<0, Width>(t, row + Each, sum[Each], a), ...);
-    }
-    return row;
 }
 
 template <class V, class I, int Width, bool Prefetch, int... Each>
@@ -82,10 +53,6 @@ void rows_of_tile(const SpmmTile<V, I>& tile, int64_t begin, int64_t end,
     int64_t k = t.indptr[begin];
     for (int64_t row = begin; row < end; ++row) {
         T sum[layout.count] = {};
-        if (layout.chains() == 4 && t.four_chains) {
-            sum[0] = four_chains<T, V, I, Width>(t, k, t.indptr[row + 1]);
-            k = t.indptr[row + 1];
-        }
         for (const int64_t stop = t.indptr[row + 1]; k < stop; ++k) {
             if (Prefetch) {
                 const int64_t ahead = k + prefetch_distance < t.nnz ? k + prefetch_distance : k;
@@ -96,7 +63,7 @@ void rows_of_tile(const SpmmTile<V, I>& tile, int64_t begin, int64_t end,
             const int64_t column = t.indices[k];
             const V* x = t.x + column * t.x_stride;
             if (layout.count * lanes > Width && column == t.last) x = t.last_row;
-            const T value = t.values[k - t.first_value] - T{};  // the same in all lanes
+            const T value = t.values[k] - T{};  // the same in all lanes
             ((sum[Each] = fmadd(value, load<T, lanes>(x + Each * lanes), sum[Each])), ...);
         }
         (finish<Each * lanes, Width>(t, row, sum[Each], a[Each]), ...);
@@ -107,10 +74,6 @@ template <class V, class I, int Width>
 void rows_of_width(const SpmmTile<V, I>& tile, int64_t begin, int64_t end) {
     constexpr Layout<V> layout(Width);
     constexpr std::make_integer_sequence<int, layout.count> each;
-    if constexpr (layout.count == 1 && layout.lanes == Width && Width > 1)
-        if (tile.by_length)
-            begin = rows_in_step<V, I, Width>(tile, begin, end,
-                                              std::make_integer_sequence<int, 4>());
     if (tile.prefetch)
         rows_of_tile<V, I, Width, true>(tile, begin, end, each);
     else

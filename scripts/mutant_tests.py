@@ -36,6 +36,7 @@ OPTIONS = (
     *("--doctest-modules", "-p", "no:cacheprovider", "-p", "no:xdist", "-p", "no:randomly"),
     *("-W", "ignore::pytest.PytestAssertRewriteWarning"),  # of what is warm
     *("--rootdir", str(ROOT), "--hypothesis-seed=0"),
+    "--hypothesis-profile=mutation",  # not the one that tests/conftest.py loads
 )
 
 

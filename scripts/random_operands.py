@@ -1,4 +1,4 @@
-"""The operands that scripts/fuzz_native.py calls the core with, and how results are judged."""
+"""The operands that scripts/fuzz_native.py calls the core with, and how results are checked."""
 
 from __future__ import annotations
 
@@ -9,22 +9,19 @@ import numpy as np
 import scipy.sparse as sp
 
 GUARD = 64  # elements before and behind every output, which must stay as they were
-GROWTH = 4.5  # no hop of a random recurrence is larger than the ones before by more
+GROWTH = 4.5  # each hop of a random recurrence is at most this much larger than those before
+UNITS = {np.float32: 2e-6, np.float64: 4e-15}  # rounding error of one step
 
 
 def core() -> Any:
-    from hoplite.propagation.backend import native
+    from hoplite.engine.backend import native
 
     assert native is not None
     return native
 
 
-def at(array: Any) -> int:
-    return 0 if array is None else array.ctypes.data
-
-
 class Finding(Exception):
-    """What a call did that it must not do."""
+    """A fault of the core."""
 
 
 class Random:
@@ -33,90 +30,105 @@ class Random:
     def __init__(self, seed: int) -> None:
         self.rng = np.random.default_rng(seed)
         self.real = self.pick([np.float32, np.float64])
-        self._guarded: list[tuple[Any, Any, int, int]] = []
+        self._outputs: list[tuple[np.ndarray, int, int]] = []
 
     def pick(self, choices: Any) -> Any:
         return choices[int(self.rng.integers(len(choices)))]
 
-    def size(self, most: int) -> int:
-        """Mostly small, often 0, 1 or near a multiple of 4."""
-        kind = self.rng.random()
-        if kind < 0.08:
-            return 0
-        if kind < 0.2:
-            return 1
-        if kind < 0.5:
-            return min(
-                most, max(0, 4 * int(self.rng.integers(1, 18)) + int(self.rng.integers(-1, 2)))
-            )
-        return int(self.rng.integers(0, most + 1))
+    def chance(self, probability: float) -> bool:
+        return bool(self.rng.random() < probability)
 
-    def array(self, *shape: int, dtype: Any = None, out: bool = False) -> Any:
-        """An array anywhere in a larger one; what surrounds an output is checked later."""
-        dtype = self.real if dtype is None else dtype
-        count = int(np.prod(shape, dtype=np.int64))
-        before = GUARD + int(self.rng.integers(0, 17)) if out else int(self.rng.integers(0, 17))
-        whole = np.empty(before + count + (GUARD if out else 0), dtype)
-        whole[:] = 12345 if out else 0
-        inner = whole[before : before + count]
-        if not out:
-            inner[:] = self.rng.standard_normal(count) * (self.rng.random(count) < 0.9)
-        else:
-            self._guarded.append((whole, whole.copy(), before, before + count))
-        return inner.reshape(shape)
+    def size(self, largest: int) -> int:
+        """Mostly small, often 0, 1 or near a multiple of 4."""
+        case = self.rng.random()
+        if case < 0.08:
+            return 0
+        if case < 0.2:
+            return 1
+        if case < 0.5:
+            near = 4 * int(self.rng.integers(1, 18)) + int(self.rng.integers(-1, 2))
+            return min(largest, near)
+        return int(self.rng.integers(0, largest + 1))
+
+    def nodes(self) -> int:
+        """The size of a graph; from about 2000 nodes on a product is shared by threads."""
+        return int(self.rng.integers(1500, 4000)) if self.chance(0.06) else self.size(70)
+
+    def array(self, *shape: int, dtype: Any = None) -> np.ndarray:
+        """Random numbers, somewhere in a larger array."""
+        count, before = int(np.prod(shape, dtype=np.int64)), int(self.rng.integers(0, 17))
+        whole = np.zeros(before + count, dtype or self.real)
+        whole[before:] = self.rng.standard_normal(count) * (self.rng.random(count) < 0.9)
+        return whole[before:].reshape(shape)
+
+    def output(self, *shape: int, dtype: Any = None) -> np.ndarray:
+        """An array to write to; :meth:`check_guards` looks at the memory around it."""
+        count, before = int(np.prod(shape, dtype=np.int64)), GUARD + int(self.rng.integers(0, 17))
+        whole = np.full(before + count + GUARD, 12345, dtype or self.real)
+        self._outputs.append((whole, before, before + count))
+        return whole[before : before + count].reshape(shape)
+
+    def columns(self, rows: int, width: int, *, output: bool = False) -> np.ndarray:
+        """Some columns of a wider array."""
+        left, right = self.size(5), self.size(5)
+        make = self.output if output else self.array
+        return make(rows, left + width + right)[:, left : left + width]
 
     def check_guards(self) -> None:
-        for whole, copy, first, last in self._guarded:
-            for part in (slice(None, first), slice(last, None)):
-                if not np.array_equal(whole[part], copy[part]):
-                    raise Finding("it wrote outside of its output")
+        for whole, first, last in self._outputs:
+            if not (np.all(whole[:first] == 12345) and np.all(whole[last:] == 12345)):
+                raise Finding("it wrote outside of its output")
 
-    def csr(self, rows: int, columns: int, *, symmetric: bool = False) -> Any:
-        """The native matrix, SciPy's, and that of absolute values; unsorted, repeated."""
+    def csr(self, rows: int, columns: int, *, square: bool = False) -> Any:
+        """The native matrix, SciPy's, and that of absolute values; unsorted, with repetitions."""
         rng = self.rng
-        most = min(rows * columns, 6 * rows)
-        nnz = int(rng.integers(0, most + 1)) if most else 0
+        nnz = int(rng.integers(0, min(rows * columns, 6 * rows) + 1))
         row, column = rng.integers(0, max(rows, 1), nnz), rng.integers(0, max(columns, 1), nnz)
-        if rng.random() < 0.3:
-            row = np.minimum(row, rows // 3)  # a hub or two, and empty rows
-        values = rng.standard_normal(nnz)
-        if symmetric:
+        if self.chance(0.3):
+            row = np.minimum(row, rows // 3)  # a hub and empty rows
+        if square and self.chance(0.5):
             row, column = np.concatenate([row, column]), np.concatenate([column, row])
-            values = np.tile(values, 2)
-        order = np.argsort(row, kind="stable")
-        row, column, values = row[order], column[order], values[order]
-        sums = np.bincount(row, np.abs(values), max(rows, 1)).max(initial=1)
-        values = (values / max(sums, 1)).astype(self.real)  # so that hops do not grow
+        row = np.sort(row)
+        values = rng.standard_normal(len(row))
+        largest = np.bincount(row, np.abs(values), max(rows, 1)).max(initial=1)
+        values = (values / largest).astype(self.real)  # so that hops do not grow
         indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=rows)[:rows])])
         indices = column.astype(self.pick([np.int32, np.int64]))
-        places, shape = (row, column), (rows, columns)
         exact = values.astype(np.float64)
-        found = [sp.coo_array((v, places), shape=shape).tocsr() for v in (exact, abs(exact))]
-        return core().Csr(indptr.astype(np.int64), indices, values, columns), *found
+        matrices = [
+            sp.coo_array((v, (row, column)), shape=(rows, columns)).tocsr()
+            for v in (exact, abs(exact))
+        ]
+        return core().Csr(indptr.astype(np.int64), indices, values, columns), *matrices
 
-    def recurrence(self, hops: int) -> Any:
+    def recurrence(self, hops: int) -> np.ndarray:
         """The table of a basis: powers, Chebyshev polynomials, or any other."""
-        kind, table = self.rng.random(), np.zeros((hops, 3))
+        case, table = self.rng.random(), np.zeros((hops, 3))
         table[:, 0] = 1
-        if kind < 0.3:
+        if case < 0.3:
             table[1:] = 2, 0, 1
-        elif kind < 0.7:
+        elif case < 0.7:
             table[:] = self.rng.uniform([0.1, -1, -1], [2, 1, 1], (hops, 3))
             table *= self.rng.random((hops, 3)) < 0.8
             table[:1, 2] = 0
         return table
 
-    def compare(self, found: Any, wanted: Any, size: Any, steps: int = 1) -> None:
-        """Within rounding of the terms, whose absolute values add up to ``size``."""
-        unit = {np.float32: 2e-6, np.float64: 4e-15}[self.real] * (8 + 4 * steps)
-        gap = np.abs(found.astype(np.float64) - wanted)
-        if found.shape != wanted.shape or not (gap <= unit * (np.abs(size) + 1)).all():
-            raise Finding(f"it is off by {gap.max():.3g} where {np.abs(wanted).max():.3g} is right")
+    def compare(self, result: np.ndarray, expected: np.ndarray, size: Any, steps: int = 1) -> None:
+        """Equal up to the rounding of terms whose absolute values add up to ``size``."""
+        if result.shape != expected.shape:
+            raise Finding(f"its shape is {result.shape} instead of {expected.shape}")
+        error = np.abs(result.astype(np.float64) - expected)
+        if not np.all(error <= UNITS[self.real] * (8 + 4 * steps) * (np.abs(size) + 1)):
+            raise Finding(f"it is off by {error.max():.3g} of {np.abs(expected).max():.3g}")
 
-    def alike(self, call: Callable[[int, Any], None], *outs: Any) -> None:
-        """Call into ``outs`` with some threads, and again with one: the bits are the same."""
-        call(int(self.rng.integers(1, 5)), outs)
-        again = [np.full(out.shape, 54321, out.dtype) for out in outs]
-        call(1, again)
-        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(outs, again, strict=True)):
-            raise Finding("its bits depend on the threads")
+    def call(self, function: Callable[..., None], *outputs: np.ndarray) -> None:
+        """Call with some threads and again with one: the bits must be the same.
+
+        ``function`` takes the outputs and the number of threads.
+        """
+        function(*outputs, int(self.rng.integers(1, 5)))
+        again = [np.full(out.shape, 54321, out.dtype) for out in outputs]
+        function(*again, 1)
+        for first, second in zip(outputs, again, strict=True):
+            if first.tobytes() != second.tobytes():
+                raise Finding("its bits depend on the threads")

@@ -18,7 +18,7 @@ import hoplite
 from hoplite import ConfigError, ModelConfig, Split, TrainingConfig
 from hoplite.models import build_model
 from hoplite.store import HopStore, propagate
-from hoplite.training import StoredPropagation
+from hoplite.training.stored import HopRows
 
 OPTIONS = {"hops": 2, "epochs": 30, "dropout": 0.0}
 MOST = 4 * 10**9
@@ -56,7 +56,7 @@ def least(store: HopStore) -> int:
         middle = (low + high) // 2
         try:
             training = TrainingConfig(epochs=OPTIONS["epochs"], dropout=0)
-            StoredPropagation(store, model, memory=middle, training=training)
+            HopRows(store, model, memory=middle, training=training)
             high = middle
         except ConfigError:
             low = middle

@@ -1,4 +1,4 @@
-"""``hoplite ...`` and other Python in real processes, without the seconds of importing torch.
+"""``hoplite ...`` and other Python in real processes, without the seconds of imports.
 
 A server imports everything once and forks for each process. Folder, environment, streams, session
 and exit code are those of any process; only what libraries read from the environment while they are
@@ -28,7 +28,8 @@ import hoplite, hoplite.lab.bench.suite, hoplite.cli, hoplite.cluster, hoplite.e
 import hoplite.predictions, hoplite.lab.report, hoplite.selection, hoplite.store
 import hoplite.serve.app, hoplite.serve.server
 from hoplite.cli.commands import SUMMARIES, command_function
-from hoplite.propagation import backend
+from hoplite.engine import backend
+import torch  # which networks need
 
 for name in SUMMARIES:
     command_function(name)
@@ -51,7 +52,7 @@ def run(order, handles):
     os.environ.update(order["env"])
     os.chdir(order["cwd"])
     sys.argv = order["argv"]
-    backend.may_use_threads()  # this process has never had any
+    backend._default_threads.cache_clear()  # they are those of its own environment
     code = 1
     try:
         exec(order["code"], {"__name__": "__main__"})

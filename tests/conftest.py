@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from scipy.special import eval_chebyt, eval_jacobi, eval_legendre
+from tests.examples import load_hypothesis_profile
 
 from hoplite import Graph, HopliteWarning, Split, load
 from hoplite.models import MODELS
+
+load_hypothesis_profile()  # before any test is collected
 
 BROWSERS = Path(__file__).parent.parent / "docs" / "_ext" / "browsers.py"
 

@@ -171,24 +171,22 @@ def _is_coords(form: str, part: str) -> bool:
 
 def use(matrix: Any, where: str) -> None:
     """Hand the matrix to Hoplite and, where it is taken, compute with it."""
-    import torch
-
+    from hoplite.engine.features import Features
+    from hoplite.engine.sparse import SparseMatrix, spmm
     from hoplite.graph import Graph
     from hoplite.operators import find_operator
-    from hoplite.propagation.features import Features
-    from hoplite.propagation.spmm import SparseMatrix, spmm
 
     if where == "adjacency":
         graph = Graph(matrix, np.eye(N))
         S = SparseMatrix.from_scipy(find_operator("renormalized").matrix(graph))
     elif where == "features":
         graph = Graph.from_edges([(0, 1), (1, 2)], matrix)
-        S = Features.from_graph_array(graph.features)._storage
+        S = Features.from_array(graph.features)._storage
     else:
         S = SparseMatrix.from_scipy(matrix)
-    found = spmm(S, torch.ones(S.shape[1], 3, dtype=S.dtype))
+    found = spmm(S, np.ones((S.shape[1], 3), S.dtype))
     wanted = S.to_scipy().toarray().sum(axis=1)
-    np.testing.assert_allclose(found[:, 0].numpy(), wanted, rtol=1e-5)
+    np.testing.assert_allclose(found[:, 0], wanted, rtol=1e-5)
 
 
 def outcome(name: str, matrix: Any, where: str) -> str:
@@ -233,8 +231,8 @@ def outcomes(cases: list[tuple[str, Any, str]]) -> list[str]:
 
 def main() -> None:
     warnings.simplefilter("error")
-    import hoplite.operators
-    import hoplite.propagation.features  # noqa: F401 - before the fork, once for all children
+    import hoplite.engine.features
+    import hoplite.operators  # noqa: F401 - before the fork, once for all children
 
     places = ("adjacency", "features", "matrix")
     cases = [(name, matrix, places[i % 3]) for i, (name, matrix) in enumerate(damaged())]

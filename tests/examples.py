@@ -1,4 +1,4 @@
-"""How many examples hypothesis draws: few in every run, 500 with HOPLITE_THOROUGH=1."""
+"""How many examples hypothesis draws: few in `make test`, at least 500 in `make test-thorough`."""
 
 from __future__ import annotations
 
@@ -6,14 +6,31 @@ import os
 
 from hypothesis import HealthCheck, settings
 
+THOROUGH = bool(os.environ.get("HOPLITE_THOROUGH"))
+SLOW = (HealthCheck.too_slow, HealthCheck.data_too_large)  # both depend on how busy a machine is
 
-def examples(usual: int, **more) -> settings:
-    """Settings for a property test that draws ``usual`` examples, or 500 if asked for."""
-    thorough = bool(os.environ.get("HOPLITE_THOROUGH"))
-    unhurried = [HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(
-        max_examples=max(usual, 500) if thorough else usual,
+
+def load_hypothesis_profile() -> None:
+    """The same examples in every `make test`; other and more ones in each `make test-thorough`."""
+    settings.register_profile(
+        "fixed", derandomize=True, deadline=None, database=None, suppress_health_check=SLOW
+    )
+    settings.register_profile(
+        "thorough",
+        derandomize=False,
         deadline=None,
-        suppress_health_check=[*unhurried, *more.pop("suppress_health_check", [])],
+        database=None,
+        max_examples=500,
+        print_blob=True,
+        suppress_health_check=SLOW,
+    )
+    settings.load_profile("thorough" if THOROUGH else "fixed")
+
+
+def examples(count: int, **more) -> settings:
+    """Settings for a property test that draws ``count`` examples, or at least 500 if thorough."""
+    return settings(
+        max_examples=max(count, 500) if THOROUGH else count,
+        suppress_health_check=[*SLOW, *more.pop("suppress_health_check", [])],
         **more,
     )

@@ -17,7 +17,14 @@ from hoplite import (
 )
 from hoplite.config import TrainingConfig
 from hoplite.lab.report.view import settings
-from hoplite.models import MODELS, all_settings, idle_settings, models_with, split_options
+from hoplite.models import (
+    MODELS,
+    LabelModel,
+    all_settings,
+    idle_settings,
+    models_with,
+    split_options,
+)
 from hoplite.selection import train_command
 from hoplite.selection.space import parse_space
 from hoplite.store import propagate
@@ -65,9 +72,11 @@ def test_an_idle_setting_is_refused_unless_it_is_the_default(model):
     usual = {name: field.default for name, field in all_settings().items()}
     idle = {name for name in usual if len(models_with(name)) < len(MODELS)}
     assert set(OTHER) | set(STEPS) == idle
-    learning = {name for name, kind in MODELS.items() if kind.learns}
+    learning = {name for name, kind in MODELS.items() if not issubclass(kind, LabelModel)}
     assert all(set(models_with(name)) == learning for name in STEPS)
-    for name, value in (OTHER if MODELS[model].learns else OTHER | STEPS).items():
+    for name, value in (
+        OTHER if not issubclass(MODELS[model], LabelModel) else OTHER | STEPS
+    ).items():
         assert value != usual[name]
         split_options(model, {name: usual[name]})
         if name in idle_settings(model):

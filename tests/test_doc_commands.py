@@ -53,7 +53,7 @@ from hoplite.lab.machine import Machine
 from hoplite.lab.reproduce import comparison, run, sections
 from hoplite.lab.reproduce.chosen import Job
 from hoplite.lab.results import Spectrum
-from hoplite.models import MODELS
+from hoplite.models import MODELS, LabelModel
 
 pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
 LITTLE = {
@@ -92,7 +92,7 @@ def little(words: list[str]) -> list[str]:
     """The words of a command, and what makes it short."""
     command, options = words[0], LITTLE.get(words[0], "").split()
     model = words[words.index("--model") + 1] if "--model" in words else ""
-    if model in MODELS and not MODELS[model].learns:
+    if model in MODELS and issubclass(MODELS[model], LabelModel):
         options = options[2:]  # it has no epochs
     if command == "reproduce" and "linear" in words:
         options += ["--dataset", "texas" if "--graphs" in words else "cora-public"]

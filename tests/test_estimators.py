@@ -72,8 +72,11 @@ def test_fit_predict_and_clone(task, kind):
     model.set_params(hops=9, operator="laplacian")  # for the next fit, not for this one
     np.testing.assert_array_equal(model.predict_proba(nodes), before)
     assert 0 <= model.score(nodes[40:], names[40:]) <= 1
-    assert model.coefficients_.shape == (3,)
-    assert model.coef_.shape == (3, 24 if kind is HopBlocksClassifier else 8)
+    if kind is HyperLGCClassifier:  # a network
+        assert not hasattr(model, "coef_")
+    else:
+        assert model.coefficients_.shape == (3,)
+        assert model.coef_.shape == (3, 24 if kind is HopBlocksClassifier else 8)
     assert model.n_iter_ == 5
 
 
@@ -234,6 +237,7 @@ def test_other_values_of_y_are_no_classes_of_the_graph(tmp_path):
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 def test_defaults_are_those_of_train(kind):
     usual = {f.name: f.default for c in (kind.kind.Settings, TrainingConfig) for f in fields(c)}
+    usual |= kind.kind.defaults
     given = kind(None).get_params()
     assert (given.pop("graph"), given.pop("seed")) == (None, 0)
     assert given | {"loss": "auto"} == {

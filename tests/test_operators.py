@@ -5,8 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite import ConfigError, Graph
 from hoplite.csr_rows import CsrMemory
@@ -69,7 +70,7 @@ def test_graph_without_edges():
     np.testing.assert_array_equal(find_operator("laplacian").matrix(graph).toarray(), np.eye(2))
 
 
-@settings(max_examples=50, deadline=None)
+@examples(50)
 @given(seed=st.integers(0, 10_000), n=st.integers(4, 20), density=st.floats(0, 1))
 def test_invariants(graphs, seed, n, density):
     graph = graphs(n=n, seed=seed, density=density)

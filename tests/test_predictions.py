@@ -111,7 +111,7 @@ def test_ids_are_numbers_where_they_fit(ids, tmp_path):
 
 def test_a_model_in_double_precision(graph, store):
     trained = hoplite.train(graph, "lgc", hops=2, epochs=4).model
-    weights = {name: value.double() for name, value in trained.weights.items()}
+    weights = {name: value.astype(np.float64) for name, value in trained.weights.items()}
     double = dataclasses.replace(trained, weights=weights)
     np.testing.assert_array_equal(double.logits(store), trained.logits(store))
 

@@ -5,7 +5,7 @@ import os
 import tempfile
 
 from hoplite import processes
-from hoplite.propagation import backend
+from hoplite.engine import backend
 
 
 def told(send):

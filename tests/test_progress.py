@@ -137,8 +137,8 @@ def test_the_log_tells_what_was_done(graph, caplog, tmp_path):
     told = [(record.name, record.levelno) for record in caplog.records]
     for name in ("hoplite.training", "hoplite.search", "hoplite.store"):
         assert told.count((name, logging.INFO)) >= 2
-    epochs = [record for record in caplog.records if record.getMessage().startswith("epoch")]
-    assert 5 <= len([one for one in epochs if "of at most 50" in one.getMessage()]) <= 12
+    epochs = [record for record in caplog.records if ", epoch " in record.getMessage()]
+    assert 5 <= len([one for one in epochs if "of 50:" in one.getMessage()]) <= 12
     assert all(record.name.startswith("hoplite.") for record in caplog.records)
     assert "validation accuracy" in caplog.text
     assert "test accuracy" not in caplog.text

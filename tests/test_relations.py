@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv
@@ -22,12 +21,13 @@ from tests.untidy import SEEDS
 import hoplite
 from hoplite import Graph, Split
 from hoplite.bases import EXAMPLES, find_basis
+from hoplite.engine import polynomial
+from hoplite.engine.dropout import Dropout
+from hoplite.engine.evaluation import Filter, KeptHops, WeightsFirst
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, DatasetError, GraphError, ModelFileError
 from hoplite.explain import explain, flips
 from hoplite.operators import OPERATORS, SYMMETRIC
-from hoplite.propagation import polynomial
-from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.relations import RelationPropagation, propagation_of
 from hoplite.theory.generalization import generalization
 
 
@@ -72,7 +72,7 @@ def dense_operators(graph: Graph, name: str) -> list[np.ndarray]:
     return found
 
 
-def dense_hops(graph: Graph, name: str, basis: str, hops: int) -> torch.Tensor:
+def dense_hops(graph: Graph, name: str, basis: str, hops: int) -> np.ndarray:
     """I, p_1(S_1) .. p_k(S_1), p_1(S_2) ..: (1 + R k, n, n)."""
     chosen, one = find_basis(basis), np.eye(graph.num_nodes)
     middle, half = chosen.mapping(*OPERATORS[name].spectrum)
@@ -82,7 +82,7 @@ def dense_hops(graph: Graph, name: str, basis: str, hops: int) -> torch.Tensor:
         for a, b, g in chosen.steps(hops):
             before, now = now, (a * moved + b * one) @ now - g * before
             found.append(now)
-    return torch.from_numpy(np.stack(found))
+    return np.stack(found)
 
 
 @examples(25)
@@ -93,9 +93,9 @@ def dense_hops(graph: Graph, name: str, basis: str, hops: int) -> torch.Tensor:
     operator=st.sampled_from(sorted(OPERATORS)),
     basis=st.sampled_from(EXAMPLES),
     hops=st.integers(0, 4),
-    rows=st.sampled_from([None, [7], [3, 0, 3, 11, 24]]),
-    hops_first=st.booleans(),
+    rows=st.sampled_from([[7], [3, 0, 3, 11, 24], list(range(25))]),
     tiles=st.booleans(),
+    dropped=st.booleans(),
 )
 def test_values_and_gradients(
     seed: int,
@@ -104,47 +104,33 @@ def test_values_and_gradients(
     operator: str,
     basis: str,
     hops: int,
-    rows: list[int] | None,
-    hops_first: bool,
+    rows: list[int],
     tiles: bool,
+    dropped: bool,
 ) -> None:
     rng = np.random.default_rng(seed)
     graph = arcs_graph(rng, directed=directed or not types, types=types)
-    powers, x = dense_hops(graph, operator, basis, hops), torch.tensor(graph.features)
-    generator = torch.Generator().manual_seed(seed % 2**31)
-    theta = torch.randn(2, 4, 3, generator=generator, dtype=torch.float64).requires_grad_()
-    c = torch.randn(2, len(powers), generator=generator, dtype=torch.float64).requires_grad_()
+    powers = dense_hops(graph, operator, basis, hops)
+    dropout = Dropout(0.5, seed % 99, nodes=0.2) if dropped else None
+    theta, c = rng.standard_normal((4, 3)), rng.standard_normal(len(powers))
+    gradient = rng.standard_normal((len(rows), 3))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(polynomial, "TILE_ROWS", 65_536 if tiles else 0)
-        owner = propagation_of(graph, operator, basis, hops)
-        assert isinstance(owner, RelationPropagation)
-        assert owner.slices == len(powers)
-        view = owner.view(rows, hops_first=hops_first)
-        found = view.combine(theta, c)
-        gradient = torch.randn(found.shape, generator=generator, dtype=torch.float64)
-        ours = torch.autograd.grad(found, (theta, c), gradient)
-        np.testing.assert_allclose(owner.reach(5), powers[:, 5], atol=1e-9)
-    wanted = torch.einsum("rk,knu,ud,rdm->nrm", c, powers, x, theta)
-    wanted = wanted if rows is None else wanted[rows]
-    theirs = torch.autograd.grad(wanted, (theta, c), gradient)
-    for one, other in zip((found, *ours), (wanted, *theirs), strict=True):
-        np.testing.assert_allclose(one.detach(), other.detach(), rtol=1e-8, atol=1e-8)
-    kept = view.hop_features()[:, :, 0]
-    every = powers @ x
-    np.testing.assert_allclose(kept, every if rows is None else every[:, rows], atol=1e-8)
-
-
-def test_dropout_is_on_the_features_alone() -> None:
-    graph = arcs_graph(np.random.default_rng(3))
-    powers, theta = dense_hops(graph, "adjacency", "monomial", 2), torch.randn(2, 4, 3).double()
-    c = torch.randn(2, len(powers)).double()
-    owner, dropout = propagation_of(graph, "adjacency", hops=2), Dropout((0.5, 0.3), (1, 2))
-    found = owner.view().combine(theta, c, dropout)
-    for r in range(2):
-        x = owner.features.dense(dropout, r)
-        assert (x == 0).any()
-        wanted = torch.einsum("k,knu,ud,dm->nm", c[r], powers, x, theta[r])
-        np.testing.assert_allclose(found[:, r], wanted, atol=1e-9)
+        source = Propagation(graph, operator, basis, hops)
+        assert source.slices == len(powers)
+        x = source.features.dense(dropout)
+        every = powers[:, rows] @ x
+        orders = [WeightsFirst(source, np.array(rows))]
+        orders += [] if dropped else [KeptHops.of(source, np.array(rows))]
+        found = [order.evaluate(Filter(theta, c), dropout) for order in orders]
+        gradients = [one.gradient(gradient) for one in found]
+        np.testing.assert_allclose(source.reach([5])[:, 0], powers[:, 5], atol=1e-9)
+    for one, (by_map, by_scale) in zip(found, gradients, strict=True):
+        close = {"rtol": 1e-8, "atol": 1e-8}
+        np.testing.assert_allclose(one.values, np.einsum("k,knd,dm->nm", c, every, theta), **close)
+        np.testing.assert_allclose(by_map, np.einsum("k,knd,nm->dm", c, every, gradient), **close)
+        wanted = np.einsum("knd,dm,nm->k", every, theta, gradient)
+        np.testing.assert_allclose(by_scale, wanted, **close)
 
 
 @pytest.mark.parametrize("name", SYMMETRIC)
@@ -161,10 +147,11 @@ def test_norms_and_transposes(name: str) -> None:
 def test_few_rows_read_in_the_direction_of_the_arcs() -> None:
     ring = np.column_stack([np.arange(40), np.roll(np.arange(40), -1)])
     graph = Graph.from_edges(ring, np.random.default_rng(0).normal(size=(40, 3)), directed=True)
-    theta = torch.ones(1, 3, 2, dtype=torch.float64)
-    for part in RelationPropagation(graph, "adjacency", hops=2).parts:
-        found, whole = (part.view(rows).hop_outputs(theta) for rows in ([5, 20], None))
-        torch.testing.assert_close(found, whole[:, [5, 20]])
+    source = Propagation(graph, "adjacency", hops=2)
+    near, rows = source.near(np.array([5, 20]))
+    assert near.nodes is not None
+    assert near.nodes.tolist() == [3, 4, 5, 6, 7, 18, 19, 20, 21, 22]
+    np.testing.assert_allclose(near.hop_features(rows), source.hop_features()[:, [5, 20]])
 
 
 def test_by_hand() -> None:
@@ -200,18 +187,6 @@ def test_one_undirected_type_is_the_plain_model() -> None:
         for one, other in zip(ours.runs, theirs.runs, strict=True):
             np.testing.assert_array_equal(one.model.logits(typed), other.model.logits(plain))
         np.testing.assert_array_equal(ours.model.coefficients_, theirs.model.coefficients_[None, :])
-
-
-@pytest.mark.parametrize("options", [{}, {"dropout": 0.4}, {"batch": 4}, {"standardize": True}])
-def test_runs_together_are_runs_alone(options: dict[str, Any]) -> None:
-    graph = arcs_graph(np.random.default_rng(2), dtype=np.float32)
-    settings = {"hops": 2, "epochs": 6, "bias": True, "dropout": 0.0} | options
-    together = hoplite.train(graph, "lgc", seeds=[3, 4], **settings)
-    for run_, seed in zip(together.runs, (3, 4), strict=True):
-        alone = hoplite.train(graph, "lgc", seeds=[seed], **settings)
-        np.testing.assert_allclose(
-            run_.model.logits(graph), alone.model.logits(graph), rtol=1e-4, atol=1e-5
-        )
 
 
 def test_direction_is_learned() -> None:
@@ -255,9 +230,9 @@ def test_saved_and_explained(tmp_path: Path) -> None:
         assert abs(found.residual) < 1e-9
         np.testing.assert_allclose(found.by_node.sum(), found.by_hop.sum())
         np.testing.assert_allclose(found.by_feature.sum(), found.by_hop.sum())
-        theta = again.weights["theta"].numpy()[:, again.class_names.index(found.class_)]
-        hops = dense_hops(graph, "renormalized", "monomial", 2).numpy()[:, node]
-        wanted = again.weights["alpha"].numpy() * (hops @ graph.features @ theta)
+        theta = again.weights["theta"][:, again.class_names.index(found.class_)]
+        hops = dense_hops(graph, "renormalized", "monomial", 2)[:, node]
+        wanted = again.weights["alpha"] * (hops @ graph.features @ theta)
         np.testing.assert_allclose(found.by_hop, wanted, atol=1e-6)
         shown = [(part["hop"], part.get("relation")) for part in found.to_dict()["hops"]]
         assert shown == found.hops
@@ -278,7 +253,7 @@ def test_other_graphs_at_prediction() -> None:
         roots = weights.sum(axis=1) ** -0.5
         own = roots[:, None] * weights * roots
         powers += [own, own @ own]
-    alpha, theta = (model.weights[name].double().numpy() for name in ("alpha", "theta"))
+    alpha, theta = (model.weights[name].astype(np.float64) for name in ("alpha", "theta"))
     wanted = sum(a * power @ x @ theta for a, power in zip(alpha, powers, strict=True))
     np.testing.assert_allclose(model.logits(calls), wanted, rtol=1e-6, atol=1e-7)
     with pytest.raises(ModelFileError, match=r"edges of type 'mail', which .* \(call, pay\)"):
@@ -385,7 +360,7 @@ def test_tables_in_every_way(tmp_path: Path) -> None:
 
 
 def test_pyg_keeps_directions_and_types() -> None:
-    pyg = pytest.importorskip("torch_geometric.data")
+    torch, pyg = pytest.importorskip("torch"), pytest.importorskip("torch_geometric.data")
     pairs = torch.tensor([[0, 1, 2], [1, 2, 0]])
     data = pyg.Data(x=torch.eye(3), edge_index=pairs, edge_type=torch.tensor([0, 1, 1]))
     graph = Graph.from_pyg(data, directed=True, type="edge_type")

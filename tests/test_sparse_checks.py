@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
-from hoplite.propagation.spmm import SparseMatrix
 from hoplite.sparse_checks import as_csr, check_csr
 
 FORMATS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok")

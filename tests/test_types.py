@@ -20,7 +20,7 @@ WRONG = (  # a line each, of which every one must be refused
     "hoplite.lod('cora')",
     "model: hoplite.Graph = result.model",
 )
-# Types of torch and its like are taken for Any: reading them takes longer than all the rest.
+# Types of SciPy and its like are taken for Any: reading them takes longer than all the rest.
 MYPY = "[mypy]\n[mypy-torch.*,scipy.*,sklearn.*,pyarrow.*]\nfollow_imports = skip\n"
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hoplite import Graph, Split
 from hoplite.bases import EXAMPLES
 from hoplite.models import idle_settings
-from hoplite.models.hlgc import GATES
+from hoplite.nets.hlgc import GATES
 from hoplite.operators import SYMMETRIC
 from hoplite.store import propagate
 from hoplite.store.manifest import read_manifest

@@ -45,7 +45,7 @@ MODULES = (
     "models",
     "tasks",
     "training",
-    "training.distributed",
+    "engine.propagation",
     "selection",
     "store",
     "store.cost",

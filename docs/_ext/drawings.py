@@ -51,9 +51,8 @@ def filters(alt: str) -> str:
 
 
 def coefficients(config: ModelConfig) -> np.ndarray:
-    """c_0 .. c_k of a filter that nothing is learned of; of SGC the last hop alone."""
-    known = config.kind.numbers(config)
-    return np.eye(config.hops + 1)[config.hops] if known is None else known
+    """c_0 .. c_k of a fixed filter."""
+    return config.kind.constants(config)
 
 
 def spectra(alt: str) -> str:
@@ -119,7 +118,7 @@ def orders(alt: str) -> str:
     """The two orders, with the shapes of Cora and the planner's own estimates of the work."""
     graph = hoplite.load("cora")
     n, d, m = graph.num_nodes, graph.num_features, graph.num_classes
-    problem = plan(graph, "lgc", hops=20).problem
+    problem = plan(graph, "lgc", hops=20).sizes
     kinds = (
         (
             "weights first",

@@ -21,7 +21,7 @@ def rows(path: Path) -> list[list[str]]:
     """The cells of every row of every table of a benchmark page: case, ours, peer, ratio, goal."""
     lines = path.read_text(encoding="utf-8").splitlines()
     cells = [line.strip("|").split("|") for line in lines if line.startswith("| ")]
-    return [[cell.strip() for cell in row] for row in cells]
+    return [[cell.strip() for cell in row] for row in cells if len(row) == 5]
 
 
 def row(path: Path, case: str, peer: str = "") -> list[str]:

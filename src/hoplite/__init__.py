@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hoplite import datasets
     from hoplite.config import TrainingConfig
     from hoplite.datasets import load
+    from hoplite.engine.backend import set_num_threads
     from hoplite.errors import (
         ConfigError,
         DatasetError,
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from hoplite.models.trained import TrainedModel
     from hoplite.node_data import NodeData
     from hoplite.preparation import Preparation, TableOptions
-    from hoplite.propagation.backend import set_num_threads
     from hoplite.selection import auto, search
     from hoplite.selection.auto_classifier import AutoClassifier
     from hoplite.spectrum import spectral_density
@@ -112,7 +112,7 @@ _HOMES = {
     "propagate": "store",
     "register_model": "models",
     "search": "selection",
-    "set_num_threads": "propagation.backend",
+    "set_num_threads": "engine.backend",
     "spectral_density": "spectrum",
     "train": "training",
     "update_store": "store",

@@ -36,7 +36,14 @@ from hoplite.labels import kind_of, known_labels
 from hoplite.link import links_among
 from hoplite.node_data import NodeData
 from hoplite.preparation import LIST, Preparation, chosen_preparation
-from hoplite.structural import structural_count, structural_names, with_structural
+from hoplite.structural import (
+    has_log_degree,
+    structural_count,
+    structural_names,
+    with_log_degree,
+    with_structural,
+    without_log_degree,
+)
 
 STEMS = ("nodes", "edges")
 CELLS = {LIST: pa.list_(pa.float64())}  # of a column without any; of the other kinds they have none
@@ -118,6 +125,9 @@ def extended(
         plain = graph.with_features(graph.features[:, :own], names, preparation=graph.preparation)
         grown, named = extended(plain, new, tables=tables, **options)
         return with_structural(grown, count), named
+    if has_log_degree(graph):
+        grown, named = extended(without_log_degree(graph), new, tables=tables, **options)
+        return with_log_degree(grown), named
     weighted = bool((graph.adjacency.data != 1).any())
     arrived = NewTables(new, graph, **options).read(weighted=weighted)
     features = graph.features

@@ -1,7 +1,8 @@
-"""What is installed and whether it works: the facts of this machine, and a small test of the core.
+"""What is installed and whether it works: facts about this machine, and a small test of the core.
 
-A check says what it found and, if something is wrong, what to do. The core is what everybody needs:
-torch, the C++ core where it was built, and a training. That an extra is missing is no fault.
+A check reports its result and, if something is wrong, what to do. The core is what everybody needs:
+Hoplite and the libraries that it imports, the C++ core where it was built, and a training. Extras,
+PyTorch among them, may be missing.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from hoplite import machine
 from hoplite.errors import HopliteError, is_shortage
 from hoplite.version import build
 
-CORE = ("torch", "numpy", "scipy", "scikit-learn", "pyarrow", "safetensors")
+CORE = ("numpy", "scipy", "scikit-learn", "pyarrow", "safetensors", "ml_dtypes")
+OPTIONAL = ("torch",)  # whose version is reported if it is installed
 CLOSE = 1e-5  # of a product of float32 with another order of its sums
 LEAST_ACCURACY = 0.5  # of Cora's training nodes after a few epochs; by chance it is 0.14
 REPORT = "report it, with the output of `hoplite doctor --json`"
@@ -64,25 +66,23 @@ def diagnose(progress: Callable[[str, float], None] | None = None) -> Diagnosis:
 
     >>> found = diagnose()
     >>> [check.name for check in found.checks]
-    ['torch', 'kernels', 'product', 'training']
+    ['hoplite', 'kernels', 'product', 'training']
     """
-    tell = progress or (lambda what, share: None)
-    tell("importing torch", 0.1)
-    checks = [_torch()]
+    report = progress or (lambda what, share: None)
+    report("importing", 0.1)
+    checks = [_library()]
     works = checks[0].ok  # everything else needs it
-    if works and (wrong := _library()) is not None:
-        checks, works = [*checks, wrong], False
     if works:
-        tell("multiplying", 0.5)
+        report("multiplying", 0.5)
         checks += [_kernels(), _tried("product", _product)]
-        tell("training", 0.7)
+        report("training", 0.7)
         checks.append(_tried("training", _training))
     facts = {
-        "versions": {**machine.versions(CORE), "build": build()},
+        "versions": {**machine.versions((*CORE, *OPTIONAL)), "build": build()},
         "machine": {"system": machine.system(), "cpu": machine.cpu_model()},
-        "torch": _torch_facts() if checks[0].ok else {},
+        "torch": _torch_facts(),
         "kernels": _kernel_facts() if works else {},
-        "threads": _threads(torch_works=checks[0].ok),
+        "threads": _threads(works=works),
         "memory": _memory(),
         "disk": {name: _free(path) for name, path in _folders().items()},
         "data": _data() if works else {},
@@ -94,18 +94,13 @@ def diagnose(progress: Callable[[str, float], None] | None = None) -> Diagnosis:
     return Diagnosis(facts, checks, _notes(facts))
 
 
-def _torch() -> Check:
-    wrong = _not_imported("torch")
-    if wrong is not None:
-        return Check("torch", False, wrong, "install it again: pip install --force-reinstall torch")
-    return Check("torch", True, f"{import_module('torch').__version__} can be imported")
-
-
-def _library() -> Check | None:
-    """What keeps Hoplite's own modules, and the libraries beside torch, from being imported."""
+def _library() -> Check:
+    """Whether Hoplite's own modules, and the libraries that they need, can be imported."""
     wrong = _not_imported("hoplite.training")
+    if wrong is None:
+        return Check("hoplite", True, f"{machine.VERSION} and its libraries can be imported")
     remedy = "install it again: pip install --force-reinstall hoplite-graph"
-    return None if wrong is None else Check("hoplite", False, wrong, remedy)
+    return Check("hoplite", False, wrong, remedy)
 
 
 def _not_imported(module: str) -> str | None:
@@ -123,8 +118,13 @@ def _not_imported(module: str) -> str | None:
 
 
 def _torch_facts() -> dict[str, Any]:
-    import torch
-
+    """Of PyTorch, which networks need: nothing if it is not installed."""
+    if find_spec("torch") is None:
+        return {}
+    wrong = _not_imported("torch")
+    if wrong is not None:
+        return {"version": machine.installed("torch"), "error": wrong}
+    torch = import_module("torch")
     return {
         "version": torch.__version__,
         "build": f"CUDA {torch.version.cuda}" if torch.version.cuda else "CPU",
@@ -133,8 +133,8 @@ def _torch_facts() -> dict[str, Any]:
 
 def _kernels() -> Check:
     if find_spec("hoplite._native") is None:
-        return Check("kernels", True, "the C++ core was not built; torch multiplies, more slowly")
-    from hoplite.propagation.backend import kernels
+        return Check("kernels", True, "the C++ core was not built; NumPy computes, more slowly")
+    from hoplite.engine.backend import kernels
 
     try:
         import_module("hoplite._native")
@@ -146,7 +146,7 @@ def _kernels() -> Check:
 
 
 def _kernel_facts() -> dict[str, Any]:
-    from hoplite.propagation.backend import get_num_threads, has_native, native
+    from hoplite.engine.backend import get_num_threads, has_native, native
 
     if native is None or not has_native():
         remedy = "install hoplite-graph where a C++ compiler is, without HOPLITE_NO_NATIVE"
@@ -154,7 +154,6 @@ def _kernel_facts() -> dict[str, Any]:
     return {
         "loaded": True,
         "instructions": native.architecture(),
-        "threading": native.threading,
         "threads": get_num_threads(),
     }
 
@@ -169,13 +168,12 @@ def _tried(name: str, attempt: Callable[[], Check]) -> Check:
 
 
 def _product() -> Check:
-    """p(S) X with the C++ core and with torch, on a small graph with weights and lone nodes."""
+    """p(S) X with the C++ core and with NumPy, on a small graph with weights and isolated nodes."""
     import numpy as np
-    import torch
 
+    from hoplite.engine.backend import has_native, use_backend
+    from hoplite.engine.propagation import Propagation
     from hoplite.graph import Graph
-    from hoplite.propagation.backend import has_native, use_backend
-    from hoplite.propagation.engine import Propagation
 
     rng = np.random.default_rng(0)
     graph = Graph.from_edges(
@@ -183,13 +181,14 @@ def _product() -> Check:
         features=rng.standard_normal((200, 9), np.float32),
         weights=10.0 ** rng.uniform(-3, 3, 600),
     )
-    found = []
-    for backend in ("auto", "torch"):
+    results = []
+    for backend in ("auto", "numpy"):
         with use_backend(backend):
-            found.append(Propagation(graph, "renormalized", hops=3).view().hop_features())
-    apart = float((found[0] - found[1]).abs().max() / found[1].abs().max().clamp_min(1e-30))
-    what = "the C++ core and torch" if has_native() else "torch"
-    if not apart <= CLOSE or not bool(torch.isfinite(found[0]).all()):
+            results.append(Propagation(graph, "renormalized", hops=3).hop_features())
+    core, judge = results
+    apart = float(np.abs(core - judge).max() / max(float(np.abs(judge).max()), 1e-30))
+    what = "the C++ core and NumPy" if has_native() else "NumPy"
+    if not apart <= CLOSE or not np.isfinite(core).all():
         return Check("product", False, f"{what} differ by {apart:.2g} of the largest", REPORT)
     return Check("product", True, f"S^3 X by {what}: they differ by {apart:.1g} of the largest")
 
@@ -212,17 +211,17 @@ def _training() -> Check:
     return Check("training", True, f"5 epochs on Cora: {right:.0%} of the training nodes right")
 
 
-def _threads(*, torch_works: bool) -> dict[str, Any]:
+def _threads(*, works: bool) -> dict[str, Any]:
     found: dict[str, Any] = {
         "cores": os.cpu_count(),
         "usable": machine.usable_cores(),
         "limit": machine.core_limit(),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
     }
-    if torch_works:
-        import torch
+    if works:
+        from hoplite.engine.backend import get_num_threads
 
-        found["torch"] = torch.get_num_threads()
+        found["engine"] = get_num_threads()
     return found
 
 
@@ -255,16 +254,21 @@ def _data() -> dict[str, Any]:
 
 
 def _notes(facts: dict[str, dict[str, Any]]) -> list[str]:
-    """What works but is worth a word."""
+    """What works but is worth knowing."""
     notes = []
     kernels, threads, limit = facts["kernels"], facts["threads"], facts["memory"]["limit"]
     if kernels and not kernels["loaded"]:
         notes.append(f"Products are several times faster with the C++ core: {kernels['install']}.")
-    if threads["limit"] and threads.get("torch", 0) > threads["limit"] + 0.5:
+    if "error" in facts["torch"]:
+        notes.append(
+            f"PyTorch is installed, but {facts['torch']['error']}; networks such as gcn need it. "
+            "Install it again: pip install --force-reinstall torch."
+        )
+    if threads["limit"] and threads.get("engine", 0) > threads["limit"] + 0.5:
         cores = max(1, int(threads["limit"]))
         notes.append(
-            f"This container may use {threads['limit']:g} cores but torch has {threads['torch']} "
-            f"threads; set OMP_NUM_THREADS={cores}."
+            f"This container may use {threads['limit']:g} cores but the engine uses "
+            f"{threads['engine']} threads; set OMP_NUM_THREADS={cores}."
         )
     if limit is not None:
         notes.append("This container has less memory than the machine; give --memory accordingly.")

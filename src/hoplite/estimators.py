@@ -22,6 +22,9 @@ from sklearn.utils.validation import check_is_fitted
 from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
+from hoplite.engine.evaluation import side_by_side
+from hoplite.engine.fitted import fitted_basis
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import DatasetError, GraphError, bound
 from hoplite.graph import Graph
 from hoplite.graph_checks import ids_hint
@@ -37,28 +40,17 @@ from hoplite.models import (
     HyperLGC,
     JacobiConv,
     LabelPropagation,
+    LinearModel,
     Model,
     PersonalisedPageRank,
-    build_model,
     split_options,
 )
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
-from hoplite.models.places import Places
-from hoplite.models.trained import TASK_STATE, TrainedModel
-from hoplite.propagation.engine import Propagation
-from hoplite.propagation.fitted import fitted_basis
-from hoplite.propagation.relations import propagation_for
+from hoplite.models.trained import TrainedModel
 from hoplite.tasks import Task, find_task, task_of
-from hoplite.training.loop import fit_runs
-from hoplite.training.refit import refit_runs
-from hoplite.training.runs import (
-    NodeSet,
-    Run,
-    checked_weights,
-    require_result,
-    weighted_sets,
-)
-from hoplite.training.scoring import check_after, refitted, scored_outputs
+from hoplite.training.fit import fit
+from hoplite.training.runs import Run
+from hoplite.training.sets import NodeSet, checked_weights
 
 PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by their names
 
@@ -99,7 +91,8 @@ class NodeEstimator(BaseEstimator):
         keyword = Parameter.POSITIONAL_OR_KEYWORD
         settings = [*dataclasses.fields(cls.kind.Settings), *dataclasses.fields(TrainingConfig)]
         names = cls.kind.settings() - cls.lacking
-        own = {f.name: f.default for f in settings if f.name in names} | {"seed": 0}
+        defaults = {f.name: f.default for f in settings} | cls.kind.defaults
+        own = {f.name: defaults[f.name] for f in settings if f.name in names} | {"seed": 0}
         places = [name for name in PLACES if name in own]
         named = [name for name in own if name not in PLACES]
         signature = Signature(
@@ -141,63 +134,30 @@ class NodeEstimator(BaseEstimator):
             name: getattr(self, name) for name in sorted(self.kind.settings() - self.lacking)
         }
         model_config, training_config = split_options(self.kind.name, options)
-        model_config, training_config = model_config.fitted(graph), training_config.on(graph.name)
         known = val is not None and len(val) > 0
         training_config.check_validated(known, "pass validation=(nodes, y)")
-        task = task.with_loss(training_config.loss).fitted(train.labels, len(names))
-        check_after(training_config, task)
-        each = checked_weights(sample_weight, len(train))
-
-        def weighted(nodes: NodeSet) -> NodeSet:
-            found = weighted_sets({"train": nodes}, task, training_config, texts)["train"]
-            if each is None:
-                return found
-            others = np.full(len(nodes) - len(train), each.mean())  # whatever the weights' unit
-            return found.weighted(found.weights, np.append(each, others))
-
-        sets = {"train": train} | ({} if val is None else {"val": val})
-        sets = weighted_sets(sets, task, training_config, texts) | {"train": weighted(train)}
-        propagation = propagation_for(graph, model_config)
-        built = build_model(model_config, graph.num_features, len(names), graph.relation_weights)
-        runs = [Run(training_config, self.seed)]
-        results = fit_runs(built, propagation, runs, sets["train"], sets.get("val"), task=task)
-        require_result(results)
-        (result,) = results
-        about = {"dataset": graph.name, "seed": self.seed, "task": task.name}
-        bound = self.kind.bound or training_config.correct_smooth
-        self.model_ = TrainedModel(
+        weights = checked_weights(sample_weight, len(train))
+        sets = {"train": NodeSet(train.nodes, train.labels, weights)}
+        sets |= {} if val is None else {"val": val}
+        (run,) = fit(
+            graph,
             model_config,
-            result.weights,
-            graph.num_features,
-            names,
-            graph.feature_names,
-            about | {TASK_STATE: task.state()},
-            graph.preparation,
-            graph.loop_weight,
-            graph.relation_weights,
-            Places.of(graph) if bound else None,
+            [Run(training_config, self.seed)],
+            sets,
+            task,
+            names=names,
+            class_texts=texts,
+            score=["val"],
         )
-        self.model_, outputs = scored_outputs(self.model_, graph, result, propagation, sets, task)
-        if "val" in outputs:
-            self.model_.settle(
-                *outputs["val"],
-                threshold=training_config.threshold,
-                calibrate=training_config.calibrate,
-            )
-        if training_config.refit:
-            again = refit_runs(built, propagation, results, sets, weighted, task=task)
-            require_result(again)
-            self.model_ = refitted(self.model_, again[0], sets)
-        self._keep(graph, result.history, result.epochs)
+        self.model_ = run.model
+        self._keep(graph, run.history, run.epochs)
 
     def _keep(self, graph: Graph, history: dict[str, np.ndarray], epochs: int) -> None:
         """What is told of ``model_``, which was fitted on ``graph``."""
         if not isinstance(self.graph, Graph):
             self._converted = self.graph, self.model_, graph
-        kind = self.model_.config.kind
-        if kind.linear or not kind.learns:
+        if issubclass(self.model_.config.kind, LinearModel):
             self.coefficients_ = self.model_.coefficients_
-        if kind.linear:
             maps = self.model_.maps_
             self.coef_ = maps.reshape(-1, maps.shape[-1]).T
         self.history_ = history
@@ -212,7 +172,7 @@ class NodeEstimator(BaseEstimator):
         graph = aligned_graph(
             graph, model.num_features, model.feature_names, model.loop_weight, model.relations
         )
-        return model.logits_from(propagation_for(graph, config), graph)[nodes]
+        return model.logits_from(Propagation.of(graph, config), graph)[nodes]
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
@@ -225,7 +185,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     seed : int
     **settings
         Those of the model, see :class:`~hoplite.ModelConfig`, and those of
-        :class:`~hoplite.TrainingConfig`, with the defaults that they have there.
+        :class:`~hoplite.TrainingConfig`, with the model's defaults.
 
     Attributes
     ----------
@@ -374,7 +334,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         squared error ("auto"), or Huber's, which is linear beyond a distance of 1.
     **settings
         Those of the model, see :class:`~hoplite.ModelConfig`, and those of
-        :class:`~hoplite.TrainingConfig`, with the defaults that they have there.
+        :class:`~hoplite.TrainingConfig`, with the model's defaults.
 
     Attributes
     ----------
@@ -410,7 +370,8 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         if validation is not None:
             val = self._values(*_as_pair(validation), "validation y")
         self._fit(find_task("regression"), train, val, sample_weight, ("value",), ())
-        self.coef_ = self.coef_[0] * self.model_.task.state()["scale"]
+        if hasattr(self, "coef_"):
+            self.coef_ = self.coef_[0] * self.model_.task.state()["scale"]
         return self
 
     def predict(self, nodes: Any) -> np.ndarray:
@@ -495,6 +456,7 @@ class HopFeatures(TransformerMixin, BaseEstimator):
     def fit(self, nodes: Any, y: Any = None) -> HopFeatures:
         """Check the nodes; only how the graph was prepared is kept, for another ``graph``."""
         graph = graph_of(self)
+        graph.refuse_relations("HopFeatures")
         as_nodes(nodes, graph)
         check_hops(self.hops)
         check_flag("stack", self.stack)
@@ -517,11 +479,10 @@ class HopFeatures(TransformerMixin, BaseEstimator):
         nodes, hops = as_nodes(nodes, graph), check_hops(self.hops)
         basis = find_basis(self.basis)
         basis = self.basis_ if basis.of_signal else basis
-        view = Propagation(graph, self.operator, basis, hops).view(nodes)
-        if not self.stack:
-            return view.last_hop_features().numpy()
-        stacked = view.hop_features()[:, :, 0].transpose(0, 1)
-        return stacked.flatten(1).numpy()
+        source = Propagation(graph, self.operator, basis, hops)
+        if self.stack:
+            return side_by_side(source.hop_features(nodes))
+        return source.filtered_features(np.append(np.zeros(hops), 1.0), nodes)
 
     def get_feature_names_out(self, input_features: Any = None) -> np.ndarray:
         """Names of the output columns: ``hop2:word17``."""

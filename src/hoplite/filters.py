@@ -41,8 +41,8 @@ def frequency_response(
     Parameters
     ----------
     source : TrainedModel, or coefficients c_0 .. c_k
-        A model brings its own basis and operator; hLGC counts without its gates. ConfigError for
-        hop blocks, which have a filter for every feature and class.
+        A linear model brings its own basis and operator. ConfigError for JacobiConv and hop
+        blocks, which have a filter for every class, or for every feature and class.
     points : (p,) eigenvalues, optional
         200 of them over the operator's spectrum if not given, the grid of ``spectral_density``.
     basis, operator : str
@@ -53,7 +53,7 @@ def frequency_response(
     """
     coefficients = source
     if hasattr(source, "coefficients_"):
-        if source.config.kind.map_per_hop:
+        if len(source.maps_) > 1:
             raise ConfigError(
                 f"a {source.config.model} has a filter of its own for every class, or every "
                 "feature and class, whose coefficients are in maps_; give those of one pair."

@@ -1,6 +1,6 @@
-"""What is known of the machine and of what is installed on it; nothing here needs torch.
+"""Facts about the machine and the installed packages; none of these is imported here.
 
-Containers limit processors and memory below what the machine has, so both are told.
+Containers limit processors and memory below what the machine has, so both are reported.
 """
 
 from __future__ import annotations

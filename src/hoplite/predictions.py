@@ -23,7 +23,6 @@ from hoplite.node_data import NodeData
 from hoplite.progress import Steps, steps_bar, watched
 
 ROWS = 1 << 16  # of the table at a time
-PART_NAMES = pa.array([*PARTS, None])
 
 
 def predictions(
@@ -62,7 +61,9 @@ def predictions(
         if most is not None:
             told |= model.task.set_columns(logits, model.class_names, most)
         if parts is not None:
-            told["split"] = PART_NAMES.take(pa.array(parts[start : start + len(logits)]))
+            told["split"] = pa.array([*PARTS, None]).take(
+                pa.array(parts[start : start + len(logits)])
+            )
         if proba:
             told |= dict(zip(names, model.task.link(logits).T, strict=True))
         return told

@@ -23,7 +23,7 @@ from hoplite.stopping import ENDING, HANGUP
 
 # which send them to all processes of a command
 FROM_TERMINALS = tuple(n for n in (signal.SIGINT, HANGUP) if n is not None)
-PRELOAD = ["hoplite.propagation.backend", "scipy.sparse"]
+PRELOAD = ["hoplite.engine.backend", "scipy.sparse"]
 MOST_FOLDER = 70  # bytes of the folder for temporary files: a socket's path has 107 at most
 
 
@@ -38,7 +38,7 @@ def _method() -> str:
 
 
 def warm_up(*modules: str) -> None:
-    """Begin to import what processes will need; call it before this one imports torch itself."""
+    """Begin to import what processes will need; call it before this one imports much itself."""
     if _method() == "forkserver":
         from multiprocessing import forkserver  # only where there is one
 
@@ -106,9 +106,6 @@ def held() -> Iterator[None]:
 
 def _run(target: Callable[..., None], arguments: tuple[Any, ...]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    backend = sys.modules.get("hoplite.propagation.backend")
-    if backend is not None:
-        backend.may_use_threads()  # the server that was forked has never had any
     target(*arguments)
 
 

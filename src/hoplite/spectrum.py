@@ -9,18 +9,17 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 
 from hoplite.bases.chebyshev import Chebyshev
 from hoplite.config import check_number
+from hoplite.engine.backend import one_blas_thread
+from hoplite.engine.polynomial import iterate
+from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import GraphError
 from hoplite.graph import Graph
 from hoplite.operators import find_operator
-from hoplite.propagation.backend import threads_for
-from hoplite.propagation.polynomial import iterate
-from hoplite.propagation.spmm import SparseMatrix, as_tensor
 
-DENSE_NODES = 3500  # up to here all eigenvalues take a second or two
+DENSE_NODES = 3500  # up to here all eigenvalues take some seconds
 PROBED_ENTRIES = 1_280_000  # nodes times probes: half a percent of the density is misplaced
 LEAST_PROBES = 4
 MOMENTS_OF = Chebyshev()
@@ -108,9 +107,9 @@ def spectral_density(
 
 def _eigenvalues(matrix: SparseMatrix) -> np.ndarray:
     """All eigenvalues, shape (n,), of a symmetric matrix with its spectrum in [-1, 1]."""
-    dense = torch.from_numpy(matrix.to_scipy().toarray().astype(np.float64))
-    with threads_for(matrix.shape[0]):
-        return torch.linalg.eigvalsh(dense).clamp(-1, 1).numpy()
+    dense = matrix.to_scipy().toarray().astype(np.float64)
+    with one_blas_thread:
+        return np.clip(np.linalg.eigvalsh(dense), -1, 1)
 
 
 def _moments(
@@ -121,24 +120,23 @@ def _moments(
     2 T_i T_j = T_{i+j} + T_{i-j}, so hop k gives mu_2k and, with hop k - 1, mu_{2k-1}.
     """
     n = matrix.shape[0]
-    signs = as_tensor(generator.choice(np.array([-1.0, 1.0]), (n, probes))).to(matrix.dtype)
-    found = np.empty(count + 2)
-    found[0] = 1.0
-    with threads_for(n):
-        before = signs
-        for k, hop in enumerate(iterate(matrix, MOMENTS_OF, signs, count // 2)):
-            if k == 1:
-                found[1] = _mean_product(before, hop)
-            elif k:
-                found[2 * k - 1] = 2 * _mean_product(before, hop) - found[1]
-            if k:
-                found[2 * k] = 2 * _mean_product(hop, hop) - 1
-            before = hop
-    return found[:count]
+    signs = generator.choice(np.array([-1.0, 1.0]), (n, probes)).astype(matrix.dtype)
+    moments = np.empty(count + 2)
+    moments[0] = 1.0
+    before = signs
+    for k, hop in enumerate(iterate(matrix, MOMENTS_OF, signs, count // 2)):
+        if k == 1:
+            moments[1] = _mean_product(before, hop)
+        elif k:
+            moments[2 * k - 1] = 2 * _mean_product(before, hop) - moments[1]
+        if k:
+            moments[2 * k] = 2 * _mean_product(hop, hop) - 1
+        before = hop
+    return moments[:count]
 
 
-def _mean_product(left: torch.Tensor, right: torch.Tensor) -> float:
-    return float((left * right).mean(dtype=torch.float64))
+def _mean_product(left: np.ndarray, right: np.ndarray) -> float:
+    return float((left * right).mean(dtype=np.float64))
 
 
 def _quadrature(moments: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

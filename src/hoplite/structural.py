@@ -16,7 +16,8 @@ from hoplite.graph import Graph
 from hoplite.link import with_link
 from hoplite.operators import find_operator
 
-NAMES = ("degree", "log degree")
+LOG_DEGREE = "log degree"
+NAMES = ("degree", LOG_DEGREE)
 USUAL = 32
 MOST = 1024  # vectors
 DENSE_NODES = 512  # below that, or for more than a half of all vectors, LAPACK finds them
@@ -43,12 +44,50 @@ def with_structural(graph: Graph, count: int | None = None, *, link: bool = Fals
             stacklevel=3,
         )
     check_number("structural", count, 0, MOST, whole=True)
-    made, names = structural_features(graph, count), structural_names(count)
+    return _with_columns(graph, structural_features(graph, count), structural_names(count))
+
+
+def with_log_degree(graph: Graph) -> Graph:
+    """``graph`` with log(1 + d / w) as its last feature, unless it has a "log degree" already.
+
+    d are the weighted degrees and w is the graph's ``loop_weight``, the mean weight of an edge. A
+    model keeps the w of its training, so that a degree means the same in every graph.
+
+    >>> g = Graph.from_edges([(0, 1), (1, 2)], features=np.eye(3)[:, :1])
+    >>> with_log_degree(g).feature_names, with_log_degree(g).features[:, 1].round(2).tolist()
+    (('x0', 'log degree'), [0.69, 1.1, 0.69])
+    """
+    if LOG_DEGREE in (graph.feature_names or ()):
+        return graph
+    degrees = np.asarray(graph.adjacency.sum(axis=1), np.float64).reshape(-1, 1)
+    column = np.log1p(degrees / graph.loop_weight).astype(np.float32)
+    return _with_columns(graph, column, (LOG_DEGREE,))
+
+
+def has_log_degree(data: Any) -> bool:
+    """Whether the last feature of a graph, store or model is the one of :func:`with_log_degree`.
+
+    A column of a table may have the same name; then the ``preparation`` knows it.
+    """
+    names = tuple(getattr(data, "feature_names", None) or ())
+    preparation = getattr(data, "preparation", None)
+    own = 0 if preparation is None else len(preparation.names)
+    return names[own:][-1:] == (LOG_DEGREE,) and structural_count(names) is None
+
+
+def without_log_degree(graph: Graph) -> Graph:
+    """``graph`` without its last feature."""
+    names = (graph.feature_names or ())[:-1]
+    return graph.with_features(graph.features[:, :-1], names, preparation=graph.preparation)
+
+
+def _with_columns(graph: Graph, columns: np.ndarray, names: tuple[str, ...]) -> Graph:
+    """``graph`` with these features behind its own."""
     if not graph.num_features:
-        return graph.with_features(made, names, preparation=graph.preparation)
+        return graph.with_features(columns, names, preparation=graph.preparation)
     own = graph.feature_names or tuple(f"x{j}" for j in range(graph.num_features))
     beside = sp.hstack if sp.issparse(graph.features) else np.hstack
-    both = beside([graph.features, made])
+    both = beside([graph.features, columns])
     return graph.with_features(both, (*own, *names), preparation=graph.preparation)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -199,13 +198,3 @@ def test_an_optimal_basis_is_not_for_stores(tmp_path: Path) -> None:
     (told,) = done.stderr.splitlines()
     assert "has no numbers before it is fitted to a graph in memory" in told
     assert not list(tmp_path.iterdir())
-
-
-def test_auto_in_several_processes_is_refused(tmp_path: Path) -> None:
-    words = ["train", "cora", "--model", "auto", "--trials", "1", "--out", tmp_path / "m"]
-    for size, what in (("2", "WORLD_SIZE is 2"), ("two", "WORLD_SIZE is 'two'")):
-        team = {"WORLD_SIZE": size, "RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "9"}
-        told = hoplite(*words, env=os.environ | team)
-        assert (told.returncode, what in told.stderr) == (2, True)
-        assert len(told.stderr.strip().splitlines()) == 1
-        assert not (tmp_path / "m").exists()

@@ -157,10 +157,10 @@ def test_the_estimators_have_the_same():
         arguments = inspect.signature(kind.__init__).parameters
         own = usual_options(kind.kind.name)
         for name, argument in arguments.items():
-            if hasattr(config, name):
-                assert argument.default == getattr(config, name)
-            elif name in own:
+            if name in own:
                 assert argument.default == own[name]
+            elif hasattr(config, name):
+                assert argument.default == getattr(config, name)
     assert config.epochs == 500  # the paper's
     assert config.patience == 100
     assert set(MODELS)

@@ -13,8 +13,8 @@ import pytest
 from tests.commands import hoplite
 
 from hoplite import doctor, machine
+from hoplite.engine import backend
 from hoplite.lab.machine import describe
-from hoplite.propagation import backend
 from hoplite.training import train  # first, as a test below hides the C++ core
 
 PROGRAM = "from hoplite.__main__ import main; main()"
@@ -37,7 +37,7 @@ def test_a_machine_that_works(tmp_path):
     assert found["data"]["HOPLITE_DATA"] == str(place)
     assert found["data"]["folders"][0] == str(place)
     assert [check["name"] for check in found["checks"]] == [
-        "torch", "kernels", "product", "training",
+        "hoplite", "kernels", "product", "training",
     ]  # fmt: skip
     assert found["kernels"]["loaded"] is backend.has_native()
 
@@ -45,7 +45,7 @@ def test_a_machine_that_works(tmp_path):
 def test_the_table():
     done = hoplite("doctor", env={"COLUMNS": "200"})
     assert (done.returncode, done.stderr) == (0, "")
-    for told in ("scikit-learn", "torch's threads", "OMP_NUM_THREADS", "disk, temporary folder"):
+    for told in ("scikit-learn", "OMP_NUM_THREADS", "disk, temporary folder"):
         assert told in done.stdout
     assert done.stdout.endswith("All of the core works.\n")
 
@@ -58,25 +58,39 @@ def test_a_working_folder_that_is_gone(tmp_path):
     assert json.loads(done.stdout)["disk"]["working"]["free"] is None
 
 
-@pytest.mark.parametrize("words", [[], ["--json"]])
-def test_a_torch_that_does_not_load(tmp_path, words):
-    (tmp_path / "torch").mkdir()
-    (tmp_path / "torch" / "__init__.py").write_text("raise OSError('libtorch.so: no such file')\n")
-    done = subprocess.run(
+def diagnosed(folder, *words):
+    """hoplite doctor, with the modules of a folder before all others."""
+    return subprocess.run(
         [sys.executable, "-c", PROGRAM, "doctor", *words],
         capture_output=True,
         text=True,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        env=os.environ | {"PYTHONPATH": str(folder)},
     )
+
+
+def test_a_torch_that_does_not_load_is_told_and_the_core_works(tmp_path):
+    (tmp_path / "torch.py").write_text("raise OSError('libtorch.so: no such file')\n")
+    done = diagnosed(tmp_path, "--json")
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["ok"]) == (0, True)
+    assert found["torch"]["error"] == "it cannot be imported (libtorch.so: no such file)"
+    (note,) = [note for note in found["notes"] if "PyTorch" in note]
+    assert "pip install --force-reinstall torch" in note
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_a_core_that_does_not_load(tmp_path, words):
+    (tmp_path / "scipy.py").write_text("raise ImportError('no libblas', name='scipy')\n")
+    done = diagnosed(tmp_path, *words)
     sentence = (
-        "torch: it cannot be imported (libtorch.so: no such file); install it again: pip install "
-        "--force-reinstall torch."
+        "hoplite: it needs scipy, which cannot be imported (no libblas); install it again: "
+        "pip install --force-reinstall hoplite-graph."
     )
     assert (done.returncode, done.stderr) == (1, f"error: {sentence}\n")
     if words:
         found = json.loads(done.stdout)
         assert (found["ok"], found["error"]) == (False, sentence)
-        assert [check["name"] for check in found["checks"]] == ["torch"]
+        assert [check["name"] for check in found["checks"]] == ["hoplite"]
     else:
         assert "BROKEN" in done.stdout
 
@@ -88,7 +102,7 @@ def test_a_module_that_breaks_when_it_is_imported(tmp_path, monkeypatch, error):
     assert doctor._not_imported("broken_one") == "it cannot be imported (sizes differ)"
 
 
-def test_the_missing_module_is_named_and_torch_is_not_blamed(monkeypatch):
+def test_the_missing_module_is_named(monkeypatch):
     def imported(name):
         if name == "hoplite.training":
             raise ModuleNotFoundError("No module named 'scipy.sparse'", name="scipy.sparse")
@@ -96,12 +110,9 @@ def test_the_missing_module_is_named_and_torch_is_not_blamed(monkeypatch):
 
     monkeypatch.setattr(doctor, "import_module", imported)
     found = doctor.diagnose()
-    assert [(check.name, check.ok) for check in found.checks] == [
-        ("torch", True), ("hoplite", False)
-    ]  # fmt: skip
+    assert [(check.name, check.ok) for check in found.checks] == [("hoplite", False)]
     assert found.broken is not None
     assert found.broken.told.startswith("it needs scipy.sparse, which cannot be imported (No ")
-    assert "torch" not in found.broken.remedy
 
 
 def test_without_the_core_it_works_and_says_what_to_do(monkeypatch):
@@ -168,7 +179,8 @@ def test_limits_of_containers(tmp_path):
 def test_notes(monkeypatch):
     facts = {
         "kernels": {"loaded": True},
-        "threads": {"limit": 2.0, "torch": 16},
+        "threads": {"limit": 2.0, "engine": 16},
+        "torch": {},
         "memory": {"limit": 10},
         "disk": {"temporary": {"path": "/t", "free": 5, "writable": True}},
     }

@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
     (folder / "club" / "nodes.csv").write_text(text + "\n")
     edges = [f"p{i},p{(i + 2) % 20}" for i in range(20)]
     (folder / "club" / "edges.csv").write_text("\n".join(["source,target", *edges]) + "\n")
-    options = ["--hops", 2, "--epochs", 20, "--seeds", 1]
+    options = ["--model", "lgc", "--hops", 2, "--epochs", 20, "--seeds", 1]
     succeeded("train", "club", *options, "--out", "club-model", cwd=folder)
     return folder
 

@@ -8,9 +8,10 @@ import unicodedata
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from tests.examples import examples
 
 import hoplite
 from hoplite.cli import console, main, search, train
@@ -100,7 +101,8 @@ def tables(tmp_path):
 def test_hostile_names_are_only_shown(tables, tmp_path, monkeypatch):
     model, node = tmp_path / "model\x1b[2J", f"0{HOSTILE[0]}"
     table, page = tmp_path / "t\x9b1m.csv", tmp_path / "p\x1b]0;x.html"
-    train = ["train", tables, "--epochs", 40, "--lr", 1, "--hops", 1, "--seeds", 1]
+    train = ["train", tables, "--model", "lgc", "--epochs", 40, "--lr", 1, "--hops", 1]
+    train += ["--seeds", 1]
     train += ["--out", model]
     orders = [
         train,
@@ -177,7 +179,7 @@ names = st.one_of(
 
 
 @given(st.lists(names, min_size=4, max_size=4), st.sampled_from(["utf-8", "latin-1", "ascii"]))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_any_name_is_printed_as_text(texts, encoding):
     title, column, cell, line = texts
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="hoplite")

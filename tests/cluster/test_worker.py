@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import distributed
 import pytest
 
-from hoplite.cluster.tasks import Cluster, _Work
+from hoplite.cluster.tasks import Cluster
 from hoplite.cluster.worker import call
 from hoplite.errors import ClusterError
 from hoplite.version import build
@@ -34,16 +34,16 @@ def test_a_bug_of_a_task_is_no_fault_of_the_worker(tmp_path, monkeypatch, task, 
         state=SimpleNamespace(nthreads=1),
     )
     monkeypatch.setattr(distributed, "get_worker", lambda: worker)
-    monkeypatch.setattr("hoplite.propagation.backend.set_num_threads", lambda count: None)
+    monkeypatch.setattr("hoplite.engine.backend.set_num_threads", lambda count: None)
     (tmp_path / "sign").touch()
     sign = {"version": build(), "folder": str(tmp_path), "name": "sign", "memory": 0}
     with pytest.raises(RuntimeError, match=said) as caught:
         call(sign, f"{__name__}:{task.__name__}", (), 0)
     future = SimpleNamespace(status="error", exception=lambda: caught.value)
-    cluster, work = Cluster(None, "tcp://here", 1, sign, None), _Work(1, lambda *_: None)
+    cluster = Cluster(None, "tcp://here", 1, sign, None)
     with pytest.raises(ClusterError, match=f"a task failed on tcp://here .*{said}"):
-        cluster._is_done(future, "tcp://here", work)
-    assert not work.unfit
+        cluster._is_done(future, "tcp://here")
+    assert not cluster._unfit
     unread = SimpleNamespace(status="error", exception=lambda: AttributeError("call"))
-    assert not cluster._is_done(unread, "tcp://here", work)
-    assert "cannot import Hoplite" in work.unfit["tcp://here"]
+    assert not cluster._is_done(unread, "tcp://here")
+    assert "cannot import Hoplite" in cluster._unfit["tcp://here"]

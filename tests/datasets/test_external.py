@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv, parquet
+from tests.examples import examples
 
 from hoplite import DatasetError, Graph, HopliteWarning, datasets
 from hoplite.csr_rows import CsrFiles
@@ -149,7 +150,7 @@ def test_an_import_of_several_passes_that_fails_leaves_none(tmp_path, small_piec
     assert not left.exists()
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     data=st.data(),
     n=st.integers(1, 30),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite import train
 from hoplite.datasets import load, reddit_like, synthetic
@@ -57,7 +58,7 @@ def arguments(draw: st.DrawFn) -> dict:
 
 
 @given(given=arguments())
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_every_graph_is_simple_and_of_the_size_asked_for(given):
     graph = synthetic(**given)
     adjacency = graph.adjacency.toarray()
@@ -79,14 +80,14 @@ def test_every_graph_is_simple_and_of_the_size_asked_for(given):
 
 
 @given(seed=st.integers(0, 2**32), asked=st.floats(0, 1))
-@settings(max_examples=20, deadline=None)
+@examples(20)
 def test_homophily_is_what_was_asked_for(seed, asked):
     graph = synthetic(1500, 9000, 1, 4, homophily=asked, exponent=3.5, seed=seed)
     assert homophily(graph) == pytest.approx(asked, abs=1e-3)
 
 
 @given(seed=st.integers(0, 2**32), exponent=st.sampled_from([2.2, 2.5, 3.0, 3.5]))
-@settings(max_examples=8, deadline=None)
+@examples(8)
 def test_degrees_are_heavy_tailed(seed, exponent):
     graph = synthetic(20_000, 200_000, 1, 2, exponent=exponent, max_degree=2000, seed=seed)
     found = np.sort(degrees(graph))[::-1]

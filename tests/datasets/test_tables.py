@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import csv as pa_csv
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
+from tests.examples import examples
 
 from hoplite import Graph, datasets, train
 from hoplite.errors import ConfigError, DatasetError, HopliteWarning
@@ -343,7 +344,7 @@ WORDS = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_
 
 
 @given(data=st.data())
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @pytest.mark.filterwarnings("ignore:.*classes have no training node", "ignore:.*different values")
 def test_csv_and_parquet_give_the_same_graph(data, tmp_path_factory):
     ids = data.draw(

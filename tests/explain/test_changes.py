@@ -6,7 +6,6 @@ import warnings
 import numpy as np
 import pyarrow as pa
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.datasets.test_preparation import columns, write
@@ -15,7 +14,7 @@ from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
 import hoplite
-from hoplite import Graph, TrainedModel, train
+from hoplite import ConfigError, Graph, TrainedModel, train
 from hoplite.bases import EXAMPLES
 from hoplite.explain import Explainer, explain
 from hoplite.explain.cells import Cell
@@ -47,8 +46,8 @@ def test_features_as_they_are(graph, case, operator, seed):
     graph = Graph(graph.adjacency, features, class_names=graph.class_names)
     config = ModelConfig(case[0], int(rng.integers(0, 4)), operator, case[1], bias=True)
     model = build_model(config, graph.num_features, graph.num_classes)
-    weights = model.initial(torch.Generator().manual_seed(seed))
-    weights["bias"] += torch.linspace(-0.3, 0.3, graph.num_classes)
+    weights = model.initial(np.random.default_rng(seed))
+    weights["bias"] += np.linspace(-0.3, 0.3, graph.num_classes)
     trained = TrainedModel(config, weights, graph.num_features, graph.class_names)
     explainer, predicted = Explainer(trained, graph), trained.predict(graph)
     for node in rng.choice(graph.num_nodes, 3, replace=False):
@@ -166,11 +165,11 @@ def test_cells_of_a_table(tables, tmp_path):
 def test_a_category_is_only_exchanged_where_that_flips(tables):
     _, graph, model = tables
     made = columns(3)
-    theta, names = model.weights["theta"].double().numpy(), list(model.feature_names)
+    theta, names = model.weights["theta"].astype(np.float64), list(model.feature_names)
     towns = [one for one in names if one.startswith("town=")]
     for node in range(0, 120, 11):
         found = explain(model, graph, graph.node_ids[node])
-        weight = found.exact.coefficients(node, found.reach)[:, 0] @ found.reach[:, node]
+        weight = found.coefficients @ found.reach[:, node]
         own = made["town"][node].as_py()
         now = theta[names.index(f"town={own}")] if own else 0
         after = [found.logits + weight * (theta[names.index(t)] - now) for t in towns]
@@ -183,16 +182,14 @@ def test_where_nothing_can_be_told(graphs):
     graph = graphs(dtype=np.float32)
     graph = Graph(graph.adjacency, graph.features)
     node = 2
-    for config in (ModelConfig("hlgc", 2), ModelConfig("lgc", 2, standardize=True)):
-        weights = build_model(config, 5, 3).initial(torch.Generator().manual_seed(0))
-        assert (
-            explain(TrainedModel(config, weights, 5, tuple("abc")), graph, node).changes() is None
-        )
+    config = ModelConfig("lgc", 2, standardize=True)
+    weights = build_model(config, 5, 3).initial(np.random.default_rng(0))
+    assert explain(TrainedModel(config, weights, 5, tuple("abc")), graph, node).changes() is None
     config = ModelConfig("sgc", 1)
-    one = TrainedModel(config, {"theta": torch.ones(5, 1)}, 5, ("a",))
+    one = TrainedModel(config, {"theta": np.ones((5, 1))}, 5, ("a",))
     assert explain(one, graph, node).changes() is None
     grown = with_structural(graph, 2)
-    theta = torch.randn(9, 2, generator=torch.Generator().manual_seed(1))
+    theta = np.random.default_rng(1).normal(size=(9, 2))
     model = TrainedModel(config, {"theta": theta}, 9, ("a", "b"), grown.feature_names)
     told = explain(model, grown, node).changes(range(9))
     assert told.checked == 5  # nobody gives a node another degree
@@ -207,8 +204,8 @@ def test_a_third_class_close_behind_the_border(gap):
     """Rounding must not step over the class that comes first."""
     features = np.array([[0.0], [1.5]])  # no flag
     graph = Graph.from_edges([], features)
-    weights = {"theta": torch.tensor([[0.0, 1.0, 1e4]])}
-    weights["bias"] = torch.tensor([np.pi, 0.0, -np.pi * (1e4 - 1) - 1e4 * gap])
+    weights = {"theta": np.array([[0.0, 1.0, 1e4]])}
+    weights["bias"] = np.array([np.pi, 0.0, -np.pi * (1e4 - 1) - 1e4 * gap])
     config = ModelConfig("sgc", 0, bias=True)
     trained = TrainedModel(config, weights, 1, ("a", "b", "c"))
     (found,) = explain(trained, graph, 0).changes([0]).found
@@ -227,3 +224,11 @@ def test_outside_is_beyond_the_side_that_is_told():
     paid = Cell(0, 0, PreparedColumn("paid", "number", low=(1234567.8,), high=(1234567.8,)))
     assert not paid.outside(1234570.0)
     assert paid.outside(1234600.0)
+
+
+def test_a_cell_holds_no_number_that_a_table_cannot():
+    """The logarithm of 1e39 is finite, but tables keep numbers in float32."""
+    paid = Cell(0, 0, PreparedColumn("paid", "number", log=True))
+    assert np.isfinite(paid.changed(np.zeros(1), 1e38)).all()
+    with pytest.raises(ConfigError, match="paid is 1e\\+39, which is too large for the model"):
+        paid.changed(np.zeros(1), 1e39)

@@ -6,7 +6,6 @@ import json
 import msgspec
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import untidy
@@ -44,9 +43,9 @@ def two_classes(drawn: Graph) -> Graph:
 def decided(graph, config, threshold, temperature=1.0, shares=(0.9, 0.1), seed=0) -> TrainedModel:
     """A model of any weights, whose rarer class begins at ``threshold``."""
     built = build_model(config, graph.num_features, 2)
-    weights = built.initial(torch.Generator().manual_seed(seed))
+    weights = built.initial(np.random.default_rng(seed))
     if "bias" in weights:
-        weights["bias"] += torch.tensor([0.7, -1.1])
+        weights["bias"] += np.array([0.7, -1.1])
     state = {"shares": list(shares), "threshold": threshold, "temperature": temperature}
     training = {"task_state": state}
     return TrainedModel(config, weights, graph.num_features, ("no", "yes"), training=training)
@@ -71,7 +70,7 @@ def test_the_parts_are_the_margin_of_the_decision(
     shares = (0.9, 0.1) if rare else (0.1, 0.9)
     config = ModelConfig("lgc", 2, operator, bias=bias)
     model = decided(graph, config, threshold, temperature, shares, seed)
-    weights = {name: value.double().numpy() for name, value in model.weights.items()}
+    weights = {name: value.astype(np.float64) for name, value in model.weights.items()}
     signal = dense.features(graph).astype(np.float64) @ weights["theta"]
     powers = dense.basis(graph, operator, "monomial", 2)
     logits = sum(a * p @ signal for a, p in zip(weights["alpha"], powers, strict=True))

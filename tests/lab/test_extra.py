@@ -116,7 +116,7 @@ def without(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, st
     return found
 
 
-@pytest.mark.parametrize("command", ["train", "predict", "explain"])
+@pytest.mark.parametrize("command", ["train", "predict", "explain", "gat"])
 def test_the_library_does_without(without, command: str) -> None:
     code, _, err, lab = without[command]
     assert code == 0, err
@@ -133,7 +133,6 @@ def test_serving_has_an_extra_of_its_own(without) -> None:
 @pytest.mark.parametrize(
     ("command", "code", "names"),
     [
-        ("gat", 2, "PyTorch Geometric"),
         ("explain --out", 1, "jinja2 and plotly"),
         ("report", 1, "jinja2 and plotly"),
         ("reproduce", 1, "jinja2 and plotly and torch_geometric"),

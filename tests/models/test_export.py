@@ -63,7 +63,9 @@ def test_numbers_are_exported_in_their_units_and_thresholds_beside_the_logits(tm
         module = one.to_torch()
         with torch.no_grad():
             outputs = module(torch.from_numpy(hops)).numpy()
-        np.testing.assert_allclose(hops @ arrays["weight"] + arrays["bias"], outputs, rtol=1e-4)
+        np.testing.assert_allclose(
+            hops @ arrays["weight"] + arrays["bias"], outputs, rtol=1e-4, atol=1e-5
+        )
         if one is model:
             assert (outputs.argmax(axis=1) != wanted).any()  # the threshold matters
             np.testing.assert_array_equal((outputs - arrays["shift"]).argmax(axis=1), wanted)
@@ -77,7 +79,9 @@ def test_numbers_are_exported_in_their_units_and_thresholds_beside_the_logits(tm
         found = runtime.InferenceSession(
             tmp_path / "model.onnx", providers=["CPUExecutionProvider"]
         )
-        np.testing.assert_allclose(found.run(None, {"hops": hops})[0], outputs, rtol=1e-4)
+        np.testing.assert_allclose(
+            found.run(None, {"hops": hops})[0], outputs, rtol=1e-4, atol=1e-5
+        )
         facts = found.get_modelmeta().custom_metadata_map
         assert json.loads(facts["task"]) == one.task.name
         assert json.loads(facts["task_state"]) == json.loads(json.dumps(one.task.state()))

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import scipy.linalg
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import pyg
@@ -14,15 +13,15 @@ from tests.examples import examples
 
 import hoplite
 from hoplite import ConfigError, Graph
+from hoplite.engine.propagation import Propagation
 from hoplite.explain import explain
-from hoplite.models import MODELS, ModelConfig, build_model
-from hoplite.propagation.dropout import Dropout
-from hoplite.propagation.engine import Propagation
+from hoplite.models import MODELS, LinearModel, ModelConfig, build_model
+from hoplite.models.fixed import FixedFilter
 from hoplite.selection import read_space, train_command
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass
 
-FIXED = [name for name, model in MODELS.items() if model.fixed]
+FIXED = [name for name, model in MODELS.items() if issubclass(model, FixedFilter)]
 
 
 def filter_matrix(config, S):
@@ -76,26 +75,18 @@ def test_equal_to_their_definitions(dense, problem):
     S = dense.basis(graph, config.operator, "monomial", 1)[1]
     wanted = filter_matrix(config, S)
     built = build_model(config, graph.num_features, 3)
-    theta = torch.from_numpy(rng.normal(size=(2, graph.num_features, 3)))
-    propagation = Propagation(graph, config.operator, hops=config.hops, dtype=np.float64)
-    dropout = Dropout((0.5, 0.2), (7, 8), epoch=3)
-    for hops_first in (False, True):
-        for nodes in (None, rows):
-            view = propagation.view(nodes, hops_first=hops_first)
-            some = slice(None) if nodes is None else nodes
-            for _ in range(2):  # the second time from what was kept
-                found = built.logits({"theta": theta}, view).numpy()
-                for r in range(2):
-                    expected = wanted @ dense.features(graph) @ theta[r].numpy()
-                    np.testing.assert_allclose(found[:, r], expected[some], atol=1e-9)
-            found = built.logits({"theta": theta}, view, dropout).numpy()
-            for r in range(2):
-                dropped = propagation.features.dense(dropout, r).numpy()
-                expected = wanted @ dropped @ theta[r].numpy()
-                np.testing.assert_allclose(found[:, r], expected[some], atol=1e-9)
-    every = built.coefficients({"theta": theta}).numpy()
+    weights = {"theta": rng.normal(size=(graph.num_features, 3))}
+    source = Propagation(graph, config.operator, hops=config.hops, dtype=np.float64)
+    signal = wanted @ dense.features(graph)
+    found = built.logits(weights, source)
+    np.testing.assert_allclose(found, signal @ weights["theta"], atol=1e-9)
+    kept = source.filtered_features(built.coefficients(weights), rows)
+    np.testing.assert_allclose(kept, signal[rows], atol=1e-9)
+    read = source.hop_features(rows)[built.hops_read]  # as of a store
+    np.testing.assert_allclose(built.signal_from_hops(weights, read), found[rows], atol=1e-9)
     powers = dense.basis(graph, config.operator, "monomial", config.hops)
-    total = sum(c * power for c, power in zip(every[0], powers, strict=True))
+    every = built.all_coefficients(weights)
+    total = sum(c * power for c, power in zip(every, powers, strict=True))
     np.testing.assert_allclose(total, wanted, atol=1e-9)
 
 
@@ -122,25 +113,25 @@ def test_their_complexity_is_that_of_the_filtered_features(dense, problem, bias)
         assert found.value <= bound * (1 + 1e-9) + 1e-100, name  # whose square is 0
 
 
-@pytest.mark.parametrize(("model", "layer"), [("s2gc", "SSGConv"), ("ppr", "APPNP")])
-def test_equal_to_pytorch_geometric(graphs, model, layer):
+@pytest.mark.parametrize("model", ["s2gc", "ppr"])
+def test_equal_to_pytorch_geometric(graphs, model):
     nn = pyg.layers()
+    import torch
+
     graph = graphs(n=30, d=6)
     links = np.argwhere(graph.adjacency.toarray())
     graph = Graph.from_edges(links, np.asarray(graph.features))  # loops weigh 1, as there
-    config = ModelConfig(model, hops=5, alpha=0.15)
-    built = build_model(config, 6, 4)
-    theta = built.initial(torch.Generator().manual_seed(1))["theta"].double()
-    data = graph.to_pyg()
-    x = torch.from_numpy(np.asarray(graph.features, np.float64))
+    built = build_model(ModelConfig(model, hops=5, alpha=0.15), 6, 4)
+    weights = built.initial(np.random.default_rng(1))
+    theta = torch.from_numpy(weights["theta"].astype(np.float64))
+    data, x = graph.to_pyg(), torch.tensor(np.asarray(graph.features, np.float64))
     if model == "s2gc":
         reference = nn.SSGConv(6, 4, alpha=0.15, K=5, bias=False).double()
         reference.lin.weight.data = theta.T.contiguous()
         wanted = reference(x, data.edge_index)
     else:
         wanted = nn.APPNP(K=5, alpha=0.15)(x @ theta, data.edge_index)
-    view = Propagation(graph, hops=5, dtype=np.float64).view()
-    found = built.logits({"theta": theta.unsqueeze(0)}, view)[:, 0]
+    found = built.logits(weights, Propagation(graph, hops=5, dtype=np.float64))
     np.testing.assert_allclose(found, wanted.detach(), atol=1e-9)
 
 
@@ -169,11 +160,14 @@ def test_trained_saved_stored_and_explained(graphs, tmp_path, model):
 
 
 def test_many_steps_cost_few_hops():
-    built = build_model(ModelConfig("dgc", hops=900, time=6.0), 3, 2)
-    assert built.last_hop < 60
-    assert len(built.coefficients({"theta": torch.zeros(1, 3, 2)})[0]) == 901
-    assert build_model(ModelConfig("ppr", hops=10, alpha=1.0), 3, 2).last_hop == 0
-    assert build_model(ModelConfig("dgc", hops=7, time=7.0), 3, 2).last_hop == 7  # SGC
+    def hops(model, **settings):
+        built = build_model(ModelConfig(model, **settings), 3, 2)
+        assert len(built.all_coefficients({})) == settings["hops"] + 1
+        return len(built.coefficients({})) - 1
+
+    assert hops("dgc", hops=900, time=6.0) < 60
+    assert hops("ppr", hops=10, alpha=1.0) == 0
+    assert hops("dgc", hops=7, time=7.0) == 7  # SGC
 
 
 @pytest.mark.parametrize(
@@ -214,16 +208,12 @@ def test_commands_name_what_is_not_the_models_own_default():
     assert "--alpha" not in train_command("cora", "ppr", {"alpha": 0.1}, 5)
 
 
-@pytest.mark.parametrize("model", [name for name, kind in MODELS.items() if kind.linear])
+@pytest.mark.parametrize("model", [n for n, m in MODELS.items() if issubclass(m, LinearModel)])
 def test_no_hops_is_logistic_regression_on_the_features(graphs, model):
     graph = graphs(n=40, d=4)
-    options = {"hops": 0, "dropout": 0, "epochs": 5, "bias": True}
-    trained = hoplite.train(graph, model, **options).model
-    found = trained.logits(graph)
-    assert np.isfinite(found).all()
-    if not trained.config.kind.gated:
-        expected = trained.coefficients_[0] * np.asarray(graph.features) @ trained.maps_[0]
-        np.testing.assert_allclose(found, expected + trained.weights["bias"].numpy(), atol=1e-5)
+    trained = hoplite.train(graph, model, hops=0, dropout=0, epochs=5, bias=True).model
+    expected = trained.coefficients_[0] * np.asarray(graph.features) @ trained.maps_[0]
+    np.testing.assert_allclose(trained.logits(graph), expected + trained.weights["bias"], atol=1e-5)
 
 
 def test_in_commands(tmp_path):

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import scipy.sparse as sp
-import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -59,7 +58,7 @@ def test_equal_to_the_recurrence(dense, graph, hops, alpha, operator):
     tiny = spread(dense.operator(graph, operator), u, alpha, hops) < 1e-30  # float32 may lose it
     np.testing.assert_allclose(found[~tiny], wanted[~tiny], atol=1e-5)
     assert result.runs[0].epochs == 1
-    assert (result.model.weights["signal"].numpy() == Y).all()
+    assert (result.model.weights["signal"] == Y).all()
 
 
 def test_a_node_that_nothing_reaches_has_the_shares_of_the_training_nodes():
@@ -96,6 +95,7 @@ def test_numbers_are_refused(graphs):
 
 def test_equal_to_pytorch_geometric(graphs):
     pyg.layers()
+    import torch
     from torch_geometric.nn.conv.gcn_conv import gcn_norm
     from torch_geometric.nn.models import LabelPropagation
 
@@ -184,7 +184,7 @@ def test_without_ids_the_number_of_nodes_must_be_the_same():
 def test_what_it_cannot_do_is_said_in_a_sentence(graphs, tmp_path):
     graph = graphs()
     model = hoplite.train(graph, "labelprop").model
-    with pytest.raises(ConfigError, match="is a labelprop, which spreads labels"):
+    with pytest.raises(ConfigError, match="a labelprop spreads labels"):
         explain(model, graph, graph.node_ids[0])
     with pytest.raises(ConfigError, match="a labelprop is no linear map"):
         model.to_arrays()
@@ -210,7 +210,6 @@ def test_the_estimator_and_its_weights(graphs, dense):
     np.testing.assert_allclose(
         estimator.predict_proba(np.arange(40)), whole.predict_proba(graph), atol=1e-12
     )
-    assert estimator.coefficients_.shape == (7,)
     assert not hasattr(estimator, "coef_")
     weights = 10.0 ** np.random.default_rng(0).uniform(-2, 2, len(nodes))
     estimator.fit(nodes, y, sample_weight=weights)

@@ -15,7 +15,7 @@ from tests.commands import hoplite
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.config import number_setting
 from hoplite.estimators import NodeClassifier
-from hoplite.models import MODELS, ModelConfig, Polynomial, PolynomialSettings, register_model
+from hoplite.models import MODELS, LinearModel, ModelConfig, PolynomialSettings, register_model
 from hoplite.models import settings as registry
 from hoplite.selection import search
 from hoplite.theory import FunctionClass
@@ -99,16 +99,16 @@ def test_what_cannot_be_registered(module):
         register_model(dict)
     for name, sentence in (("lgc", "belongs to hoplite.models.lgc"), ("a b", "give it one of")):
         with pytest.raises(ConfigError, match=sentence):
-            register_model(type("Taken", (Polynomial,), {"name": name}))
+            register_model(type("Taken", (LinearModel,), {"name": name}))
     for name, default in (("lr", 0.1), ("seeds", 1), ("hidden", 0.5), ("out", 1), ("size", 1)):
         body = {"__annotations__": {name: "float"}, name: number_setting(default, "Wrong.")}
         made = type(PolynomialSettings)("Wrong", (PolynomialSettings,), body)
         settings = dataclass(frozen=True)(made)
         with pytest.raises(ConfigError, match=f"other's setting '{name}' is"):
-            register_model(type("Other", (Polynomial,), {"name": "other", "Settings": settings}))
+            register_model(type("Other", (LinearModel,), {"name": "other", "Settings": settings}))
     Path("broken.py").write_text("1 / 0")
     for address in (
-        *("my_models:Nobody", "no_such_module:Model", "my_models:torch", "my_models:", ":Model"),
+        *("my_models:Nobody", "no_such_module:Model", "my_models:np", "my_models:", ":Model"),
         *(".my_models:Damped", "broken:Model", "my_models:Damped.name", "a b:Model"),
     ):
         with pytest.raises(ConfigError, match=r"cannot be imported|is not a Model"):

@@ -10,8 +10,7 @@ import threading
 
 import numpy as np
 import pytest
-import torch
-from safetensors.torch import save as save_tensors
+from safetensors.numpy import save as save_arrays
 from tests import pyg
 
 from hoplite import (
@@ -24,7 +23,8 @@ from hoplite import (
     train,
 )
 from hoplite.models import ModelConfig, all_settings, build_model
-from hoplite.models.hlgc import GATES
+from hoplite.models.alignment import aligned_graph, check_classes, labels_in
+from hoplite.nets.hlgc import GATES
 
 CONFIGS = [
     ModelConfig("sgc", 2),
@@ -38,7 +38,7 @@ CONFIGS = [
 
 def untrained(config, graph, seed=0):
     model = build_model(config, graph.num_features, graph.num_classes)
-    weights = model.initial(torch.Generator().manual_seed(seed))
+    weights = model.initial(np.random.default_rng(seed))
     names = ("a", "b", "c")
     return TrainedModel(config, weights, graph.num_features, names, None, {"seed": seed})
 
@@ -70,7 +70,8 @@ def test_round_trip(graphs, tmp_path, config):
     assert back.training == {"seed": 0}
     np.testing.assert_array_equal(back.logits(graph), model.logits(graph))
     np.testing.assert_array_equal(back.predict(graph), model.logits(graph).argmax(1))
-    np.testing.assert_allclose(back.predict_proba(graph).sum(1), 1, atol=1e-6)
+    odds = np.exp(model.logits(graph))
+    np.testing.assert_allclose(back.predict_proba(graph), odds / odds.sum(1, keepdims=True), 1e-5)
     names = {path.name for path in (tmp_path / "deep" / "model").iterdir()}
     assert names == {"config.json", "weights.safetensors"}
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["model"]
@@ -82,10 +83,19 @@ def test_coefficients(graphs):
     assert sgc.coefficients_.tolist() == [0, 0, 1]
     beta = float(egc.weights["beta"])
     np.testing.assert_allclose(egc.coefficients_, [1, beta, beta**2 / 2], rtol=1e-6)
-    np.testing.assert_array_equal(lgc.coefficients_, lgc.weights["alpha"].numpy())
-    for model in ("gcn", "gat"):
+    np.testing.assert_array_equal(lgc.coefficients_, lgc.weights["alpha"])
+    lgc.coefficients_[:] = 9  # a copy
+    assert not (lgc.coefficients_ == 9).any()
+    for model in ("gcn", "gat", "hlgc"):
         with pytest.raises(ConfigError, match=f"a {model} has no filter coefficients"):
             _ = untrained(ModelConfig(model), graph).coefficients_
+
+
+def test_a_trained_model_says_what_it_is_and_stays_so(graphs):
+    model = untrained(ModelConfig("lgc", 2, "laplacian"), graphs())
+    assert repr(model) == "TrainedModel(lgc, 2 hops, laplacian, monomial, features=5, classes=3)"
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        model.num_features = 5
 
 
 def test_existing_folder_is_kept_unless_overwritten(graphs, tmp_path):
@@ -112,6 +122,35 @@ def test_foreign_files_are_never_replaced(graphs, tmp_path):
         model.save(tmp_path / "m" / "notes.txt", overwrite=True)
     with pytest.raises(ModelFileError, match="not a writable folder"):
         model.save(tmp_path / "m" / "notes.txt" / "deeper")
+
+
+def test_names_and_result_come_back(graphs, tmp_path):
+    names = ("v", "w", "x", "y", "z")
+    model = untrained(ModelConfig("lgc", 2), graphs())
+    named = dataclasses.replace(model, feature_names=names)
+    folder = named.save(tmp_path / "m", result={"figure": 1})
+    assert TrainedModel.load(folder).feature_names == names
+    assert json.loads((folder / "result.json").read_text())["figure"] == 1
+    model.save(tmp_path / "m", overwrite=True, result={"figure": 2})
+    assert json.loads((folder / "result.json").read_text())["figure"] == 2
+    assert TrainedModel.load(folder).feature_names is None
+
+
+@pytest.mark.parametrize("name", ["config.json", "weights.safetensors"])
+def test_half_of_a_model_is_replaced_only_if_asked(graphs, tmp_path, name):
+    model = untrained(ModelConfig("lgc", 2), graphs())
+    (tmp_path / name).write_text("x")
+    with pytest.raises(ModelFileError, match="holds a model already"):
+        model.save(tmp_path)
+    assert (tmp_path / name).read_text() == "x"
+    assert TrainedModel.load(model.save(tmp_path, overwrite=True)).training == {"seed": 0}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_folders_that_may_not_be_used(graphs, tmp_path):
+    (tmp_path / "locked").mkdir(mode=0o500)
+    with pytest.raises(ModelFileError, match="is not a writable folder"):
+        untrained(ModelConfig("lgc", 2), graphs()).save(tmp_path / "locked" / "m")
 
 
 def test_existing_folder_stays_itself(graphs, tmp_path, monkeypatch):
@@ -285,17 +324,17 @@ def test_weights_of_another_model(graphs, tmp_path):
         TrainedModel.load(first)
 
 
-@pytest.mark.parametrize("value", [math.nan, 1])
+@pytest.mark.parametrize("value", [math.nan, math.inf, 1, np.float16(1)])
 def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
     model = untrained(ModelConfig("lgc", 2), graphs())
     folder = model.save(tmp_path / "m")
-    weights = model.weights | {"alpha": torch.full((3,), value)}
+    weights = model.weights | {"alpha": np.full(3, value)}
     with pytest.raises(ModelFileError, match="'alpha' hold values that are not finite"):
-        dataclasses.replace(model, weights=weights | {"alpha": torch.full((3,), math.nan)}).save(
+        dataclasses.replace(model, weights=weights | {"alpha": np.full(3, math.nan)}).save(
             tmp_path / "fresh"
         )
     assert not (tmp_path / "fresh").exists()
-    data = save_tensors(weights)
+    data = save_arrays(weights)
     (folder / "weights.safetensors").write_bytes(data)
     _edit_config(weights_sha256=hashlib.sha256(data).hexdigest())(folder)
     with pytest.raises(ModelFileError, match="'alpha' with values that are not finite"):
@@ -399,15 +438,57 @@ def test_features_are_found_by_name(graphs, sparse):
     changed = graph.with_features(graph.features, names)
     with pytest.warns(HopliteWarning, match="have a value of town that the model does not know"):
         found = model.logits(changed)
-    without = model.weights | {
-        "theta": model.weights["theta"].clone().index_fill_(0, torch.tensor(3), 0)
-    }
+    without = model.weights | {"theta": model.weights["theta"].copy()}
+    without["theta"][3] = 0
     np.testing.assert_allclose(found, dataclasses.replace(model, weights=without).logits(graph))
     with pytest.raises(ModelFileError, match="expects feature 'size', which the graph does not"):
         model.logits(graph.with_features(graph.features, [*names[:4], "height"]))
     more = graph.with_features(np.ones((12, 6)), ["pet=cat", *graph.feature_names])
     with pytest.raises(ModelFileError, match="has feature 'pet=cat', which the model does not"):
         model.logits(more)
+
+
+def plain_graph(names=None, classes=None, labels=None):
+    features = np.arange(24.0).reshape(6, 4) % 5
+    edges = [(0, 5), (5, 2), (1, 3)]
+    return Graph.from_edges(edges, features, labels, class_names=classes, feature_names=names)
+
+
+def test_counts_of_new_values_are_said():
+    names = ("age", "town=x", "town=y", "kind=a")
+    graph = plain_graph(["age", "town=x", "town=new", "kind=a"])
+    with pytest.warns(HopliteWarning, match="5 of 6 nodes have a value of town that"):
+        found = aligned_graph(graph, 4, names)
+    expected = np.array(graph.features)
+    expected[:, 2] = 0
+    assert found.feature_names == names
+    np.testing.assert_array_equal(found.features, expected)
+    two = plain_graph(["age", "town=x", "town=new", "kind=new"])
+    with pytest.warns(HopliteWarning, match="6 of 6 nodes have a value of kind, town that"):
+        aligned_graph(two, 4, names)
+    same = plain_graph(names)
+    assert aligned_graph(same, 4, names) is same
+
+
+def test_names_are_only_compared_where_both_have_them():
+    assert aligned_graph(plain_graph(), 4, ("a", "b", "c", "d")).num_features == 4
+    assert aligned_graph(plain_graph(["a", "b", "c", "d"]), 4, None).num_features == 4
+    # "=" makes a name one-hot only if the other side has values of that column too
+    with pytest.raises(ModelFileError, match="expects feature 'd=1'"):
+        aligned_graph(plain_graph(["a", "b", "c", "d"]), 4, ("a", "b", "c", "d=1"))
+
+
+def test_classes_by_name_by_number_and_unknown():
+    labels, five = [0, 1, -1, 0, 1, 1], tuple("abcde")
+    odd = plain_graph(classes=["c", "z"], labels=labels)
+    for known, told in ((five, r"a, b, c, d, e\)"), ((*five, "f"), r"a, b, c, d, e, \.\.\.\)")):
+        with pytest.raises(ModelFileError, match=rf"class 'z', which .* know \({told};"):
+            check_classes(odd, known)
+    named = plain_graph(classes=["c", "a"], labels=labels)
+    assert labels_in(named, five).tolist() == [2, 0, -1, 2, 0, 0]
+    numbered = plain_graph(labels=[0, 1, -1, 2, 1, 1])
+    assert labels_in(numbered, ("x", "y", "z")).tolist() == [0, 1, -1, 2, 1, 1]
+    assert labels_in(plain_graph(), five).tolist() == [-1] * 6
 
 
 def test_trained_names_are_kept(graphs):

@@ -33,10 +33,12 @@ FILE = """
 [[try]]
 model = "sgc"
 hops = 0
+lr = 0.05
 weight_decay = [1e-5, 5e-3]
 [[try]]
 model = "ppr"
 hops = [3, 6]
+lr = 0.05
 dropout = [0.0, 0.5]
 weight_decay = [1e-5, 5e-3]
 [[try]]

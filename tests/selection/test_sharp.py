@@ -18,7 +18,6 @@ from hoplite import Graph
 from hoplite.errors import ConfigError, GraphError, LedgerError
 from hoplite.selection import (
     SearchProgress,
-    cells,
     full_options,
     parse_space,
     rank,
@@ -101,8 +100,7 @@ def lines_of(lr, dropout=0.5, **more):
     return full_options("sgc", {"lr": lr, "dropout": dropout, "hops": 2, **more})
 
 
-def test_cells_hold_one_shape_and_not_too_many_runs(graphs):
-    graph = graphs(n=30)
+def test_cells_hold_one_shape_and_not_too_many_runs():
     shapes = [
         lines_of(0.1),
         lines_of(0.2, weight_decay=0.5),
@@ -111,25 +109,14 @@ def test_cells_hold_one_shape_and_not_too_many_runs(graphs):
         lines_of(0.1, hops=3),
         lines_of(0.2, 0.0),
     ]
-    assert cells_of(graph, "sgc", shapes, 5) == [[0, 1, 3], [2, 5], [4]]
+    assert cells_of("sgc", shapes, 5) == [[0, 1, 2, 3, 5], [4]]
     many = [lines_of(1 + i) for i in range(20)]
     for seeds, step in ((5, 9), (45, 1), (46, 1), (22, 2), (1, 20)):
-        found = cells_of(graph, "sgc", many, seeds)
+        found = cells_of("sgc", many, seeds)
         assert [len(cell) for cell in found] == [
             min(step, 20 - first) for first in range(0, 20, step)
         ]
         assert [one for cell in found for one in cell] == list(range(20))
-    alone = [lines_of(1 + i, optimizer="lbfgs") for i in range(3)]
-    assert cells_of(graph, "sgc", alone, 1) == [[0], [1], [2]]
-    gat = [full_options("gat", {"lr": 1.0 + i}) for i in range(2)]
-    assert cells_of(graph, "gat", gat, 1) == [[0], [1]]
-
-
-def test_cells_that_fit_in_memory(graphs, monkeypatch):
-    many = [lines_of(1 + i) for i in range(6)]
-    for size, step in ((2**30 // 4, 4), (2**30 // 4 + 1, 3), (2**31, 1)):
-        monkeypatch.setattr(cells, "run_bytes", lambda *_, size=size: size)
-        assert len(cells_of(graphs(n=30), "sgc", many, 1)[0]) == step
 
 
 def test_costs_of_cells(graphs):

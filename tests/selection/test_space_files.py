@@ -4,12 +4,13 @@ import os
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite.errors import ConfigError
 from hoplite.models import MODELS, all_settings, split_options
-from hoplite.models.hlgc import GATES
+from hoplite.nets.hlgc import GATES
 from hoplite.selection.space import parse_space, read_space
 
 
@@ -135,7 +136,7 @@ lines = st.one_of(
     )
 )
 @example("[cora]\n[cora.lgc]\nlr = {low = -1e308, high = 1e308}")
-@settings(max_examples=500, deadline=None)
+@examples(500)
 def test_any_text_is_a_space_or_a_config_error(text):
     try:
         space = parse_space(text)

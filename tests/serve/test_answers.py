@@ -8,7 +8,6 @@ import warnings
 import msgspec
 import numpy as np
 import pytest
-import torch
 from tests.serve.conftest import AMOUNT, IDS, SCRIPT, TOWN, cells, trained
 
 import hoplite
@@ -122,7 +121,7 @@ def test_no_change_is_none(answers):
 @pytest.mark.parametrize(
     ("kind", "label", "options", "explained"),
     [
-        ("hlgc", "kind", {"gate": "node"}, True),
+        ("hlgc", "kind", {"gate": "node"}, False),
         ("sgc", "kind", {"standardize": True}, True),
         ("blocks", "kind", {}, True),
         ("gcn", "kind", {}, False),
@@ -216,7 +215,7 @@ def small(ids=None, names=None):
     graph = hoplite.Graph.from_edges(
         [(0, 1), (1, 2)], [[1.0, 2.0], [3.0, 5.0], [0.0, 4.0]], node_ids=ids, feature_names=names
     )
-    weights = {"theta": torch.tensor([[1.0, 2.0], [0.5, -1.0]])}
+    weights = {"theta": np.array([[1.0, 2.0], [0.5, -1.0]])}
     config = hoplite.ModelConfig("sgc", hops=1)
     return hoplite.TrainedModel(config, weights, 2, ("cat", "dog"), feature_names=names), graph
 

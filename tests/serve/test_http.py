@@ -179,7 +179,7 @@ def test_every_answer_is_as_described(client):
         ("/api/explanation?id=7&top=51", 400, "<= 50"),
         ("/api/explanation?id=7&class=bird", 422, "class_ is 'bird'"),
         ("/api/explanation?id=7&class=dog&against=dog", 422, "which is the explained class"),
-        ("/api/change", 405, "GET cannot be asked"),
+        ("/api/change", 405, "Method not allowed"),
         ("/files/answers.py", 404, "nothing at this address"),
         ("/files/..%2Fapp.py", 404, "nothing at this address"),
         ("/api/" + "x" * 300, 404, "nothing at this address"),
@@ -199,9 +199,9 @@ def test_wrong_queries(client, path, status, sentence):
 @pytest.mark.parametrize(
     ("body", "status", "sentence"),
     [
-        ("", 400, "no JSON"),
-        ("{", 400, "no JSON"),
-        ('{"id": "7", "features": {"age": NaN}}', 400, "no JSON"),
+        ("", 400, "Invalid JSON"),
+        ("{", 400, "Invalid JSON"),
+        ('{"id": "7", "features": {"age": NaN}}', 400, "Invalid JSON"),
         ("[" * 60_000, 422, "Expected `object`"),
         ('{"id": "7", "features": {"age": 1e999}}', 422, "out of range"),
         ('{"id": 7, "features": {}}', 422, "Expected `str`"),
@@ -213,7 +213,7 @@ def test_wrong_queries(client, path, status, sentence):
         ('{"id": "nobody", "features": {}}', 404, "'nobody'"),
         (json.dumps({"id": "7", "features": {f"f{i}": 1 for i in range(101)}}), 422, "length"),
         (json.dumps({"id": "7", "features": {"age": "x" * 70_000}}), 413, "65,536 bytes"),
-        (b'{"id": "\xff", "features": {}}', 400, "no JSON"),
+        (b'{"id": "\xff", "features": {}}', 400, "Invalid JSON"),
     ],
 )
 def test_wrong_bodies(client, body, status, sentence):

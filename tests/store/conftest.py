@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from tests.dask_processes import dask  # noqa: F401 - a fixture
 
-from hoplite.propagation.engine import Propagation
+from hoplite.engine.propagation import Propagation
 from hoplite.store import propagate
 from hoplite.store.manifest import read_manifest
 
@@ -44,7 +44,7 @@ def in_memory(graph, operator="renormalized", basis="monomial", hops=3):
     """p_i(S) X as the models compute it: (hops + 1, n, d)."""
     features = graph.features.astype(np.float32)
     single = graph.with_features(features, graph.feature_names)
-    return Propagation(single, operator, basis, hops).view().hop_features().squeeze(2).numpy()
+    return Propagation(single, operator, basis, hops).hop_features()
 
 
 def all_bytes(folder: Path) -> dict[str, bytes]:

@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.usefixtures("without_pandas")
 def test_bytes_in_panels(folder, tmp_path):
-    (place, entries), memory = folder, 390 * 10**6
+    (place, entries), memory = folder, 210 * 10**6
     expected = cost(NODES, entries, 200, 3, memory)
     assert expected.panels > 1
     found = ask(

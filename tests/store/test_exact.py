@@ -6,8 +6,8 @@ import pytest
 from hoplite import ConfigError, Graph
 from hoplite.bases import EXAMPLES as BASES
 from hoplite.csr_rows import CsrFiles, CsrMemory
+from hoplite.engine.backend import has_native, use_threads
 from hoplite.operators import SYMMETRIC, find_operator
-from hoplite.propagation.backend import get_num_threads, has_native, set_num_threads
 from hoplite.store import HopStore, panel, propagate
 from hoplite.store.operator_files import FOLDER, write_operator
 
@@ -79,13 +79,11 @@ def test_a_real_graph(cora, stores, tmp_path):
 
 def test_threads_do_not_matter(graphs, stores, tmp_path):
     graph = graphs(2000, 40, density=0.05, dtype=np.float32)
-    before = get_num_threads()
-    for threads in (1, 2):
-        set_num_threads(threads)
-        propagate(graph, tmp_path / str(threads), hops=2)
-    set_num_threads(before)
-    one, two = (stores.all_bytes(tmp_path / str(threads)) for threads in (1, 2))
-    assert one == two
+    for threads in (1, 2, 8):
+        with use_threads(threads):
+            propagate(graph, tmp_path / str(threads), hops=2)
+    one, *others = (stores.all_bytes(tmp_path / str(threads)) for threads in (1, 2, 8))
+    assert others == [one, one]
 
 
 def test_more_hops_are_added_and_fewer_are_there_already(graphs, stores, tmp_path):

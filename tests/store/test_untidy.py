@@ -15,8 +15,8 @@ from tests.store.conftest import all_bytes, in_memory
 
 from hoplite.bases import EXAMPLES as BASES
 from hoplite.cluster import connect
+from hoplite.engine.backend import has_native
 from hoplite.operators import SYMMETRIC
-from hoplite.propagation.backend import has_native
 from hoplite.store import building, panel, propagate
 
 pytestmark = [

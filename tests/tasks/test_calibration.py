@@ -4,13 +4,14 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
 from tests.commands import hoplite
+from tests.examples import examples
 from tests.training.scattered import scattered_graph
 from tests.training.test_monitor import rare
 from tests.untidy import SEEDS
@@ -79,7 +80,7 @@ def test_where_no_temperature_is_best():
     assert best_temperature(np.array([0, 0]), np.ones((2, 1))) == 1
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(SEEDS, st.sampled_from(["half", "balanced", "f1"]), st.floats(0.3, 8), st.floats(0.02, 0.5))
 def test_no_prediction_changes(seed, by, sharpness, share):
     rng = np.random.default_rng(seed)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
+from tests.examples import examples
 from tests.training.scattered import scattered_graph
 from tests.training.test_monitor import rare
 from tests.untidy import SEEDS
@@ -31,7 +32,7 @@ SHARED = Path(__file__).parents[3] / "shared" / "data" / "graphs"
 OPTIONS = {"hops": 2, "dropout": 0, "lr": 0.2, "epochs": 30}
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(SEEDS, st.integers(1, 60), st.integers(1, 999), st.booleans())
 def test_the_quantile_is_the_exact_one(seed, n, thousandths, ties):
     rng = np.random.default_rng(seed)

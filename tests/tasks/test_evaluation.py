@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
 from tests.training.scattered import scattered_graph
@@ -27,7 +27,6 @@ def scored(draw):
     return labels, (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32)
 
 
-@settings(deadline=None)
 @given(scored())
 def test_figures_are_those_of_scikit_learn(case):
     labels, p = case
@@ -72,7 +71,6 @@ def test_figures_are_those_of_scikit_learn(case):
         assert one["precision"] == pytest.approx(right / max(matrix[:, c].sum(), 1))
 
 
-@settings(deadline=None)
 @given(scored())
 def test_calibration_error_bin_by_bin(case):
     labels, p = case
@@ -165,7 +163,7 @@ def test_advice_is_what_the_model_takes():
 
 def test_a_model_that_ranks_well_is_not_called_useless():
     """Accuracy is not above the majority's, but AUC says more."""
-    graph, options = rare(), {"hops": 0, "dropout": 0, "bias": True, "epochs": 40}
+    graph, options = rare(), {"hops": 0, "dropout": 0, "bias": True, "epochs": 40, "seeds": [1]}
     advice = "--threshold balanced."
     for lr, wrong, what, more in (
         (0.03, "seldom", "recall", "--class-weight balanced or "),

@@ -27,10 +27,10 @@ from hoplite import (
     train,
 )
 from hoplite.datasets import write_disk_graph, write_npz
+from hoplite.engine.propagation import Propagation
 from hoplite.explain import explain
 from hoplite.lab.results import load_results
 from hoplite.labels import kind_of, relabelled
-from hoplite.propagation.engine import Propagation
 from hoplite.selection import search
 from hoplite.store import propagate
 from hoplite.tasks import task_of
@@ -52,7 +52,7 @@ def priced():
         weights=10 ** rng.uniform(-2, 2, len(edges)),
         node_ids=[f"n {i * 7 % n}" for i in range(n)],
     )
-    hops = Propagation(bare, hops=2).view().last_hop_features().numpy()
+    hops = Propagation(bare, hops=2).hop_features()[-1]
     prices = 5000 + 300 * (hops @ [2.0, -1.0, 0.5]) + 20 * rng.standard_normal(n)
     order = rng.permutation(n)
     prices[order[95:]] = np.nan
@@ -96,7 +96,7 @@ def test_the_squared_loss_is_ridge_regression(priced):
     options = OPTIONS | {"optimizer": "lbfgs", "lr": 1, "weight_decay": decay, "bias": False}
     alone = priced.with_split(Split(priced.split.train))
     found = train(alone, "sgc", **options).model.predict(priced)
-    hops = Propagation(priced, hops=2).view().last_hop_features().numpy()
+    hops = Propagation(priced, hops=2).hop_features()[-1]
     y = priced.labels[priced.split.train]
     ridge = Ridge(alpha=decay * n / 2, fit_intercept=False)  # mean (z - t)^2 + decay / 2 |theta|^2
     ridge.fit(hops[priced.split.train], (y - y.mean()) / y.std())
@@ -155,6 +155,7 @@ def test_tables_to_predictions(tables, tmp_path):
     ):
         load(folder, label="price")
     words = ["train", folder, "--label", "price", "--seeds", 2, "--bias", "--task", "regression"]
+    words += ["--model", "lgc"]
     words += [f"--{k.replace('_', '-')}={v}" for k, v in OPTIONS.items() if k != "bias"]
     done = hoplite(*words, "--loss", "huber", "--out", tmp_path / "m", "--json")
     assert done.returncode == 0, done.stderr

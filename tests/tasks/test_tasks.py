@@ -4,32 +4,28 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-import torch
 from scipy.special import softmax
 from sklearn.metrics import accuracy_score, log_loss, r2_score
 from tests.training.scattered import parts_of, scattered_graph
-from torch import Tensor
 
 from hoplite import ConfigError, GraphError, ModelFileError, TrainedModel, train
 from hoplite.config import TrainingConfig
+from hoplite.engine.propagation import Propagation
 from hoplite.labels import SETS
 from hoplite.models import ModelConfig, build_model
 from hoplite.predictions import predict_table
-from hoplite.propagation.engine import Propagation
-from hoplite.store import propagate
 from hoplite.tasks import LOSS, TASKS, Evaluation, Metric, Task, find_task
-from hoplite.training import NodeSet, Run, StoredPropagation, fit_runs
-from hoplite.training.distributed import Team
-from hoplite.training.results import TrainingResult, scored_run
+from hoplite.tasks.losses import squared_error
+from hoplite.training import NodeSet, Run, fit, train_runs
+from hoplite.training.results import TrainingResult
 
 
 class Regression(Task):
-    """l(z, t) = (z - t)^2 of one output; R^2 is over all rows at once, and no mean over them."""
+    """l(z, t) = (z - t)^2 of one output; R^2 and the mean squared error are recorded."""
 
     name = "regression"
-    metrics = (Metric("r2"), Metric("worst", larger_is_better=False))
+    metrics = (Metric("r2"), Metric("mse", larger_is_better=False))
     monitors: ClassVar = {"loss": LOSS}
-    adds_up = False
 
     def outputs(self, labels, names):
         return 1
@@ -38,15 +34,20 @@ class Regression(Task):
         return ~np.isnan(labels)
 
     def targets(self, labels, outputs):
-        return torch.from_numpy(np.array(labels, np.float64))
+        return np.array(labels, np.float64)
 
-    def loss(self, logits, targets, count, weights=None):
-        return (logits[..., 0] - targets.unsqueeze(1)).square().sum(dim=0) / count
+    def loss_into(self, gradient, logits, targets, weights, count):
+        count = len(logits) if count is None else count
+        return squared_error(logits, targets, weights, count, gradient)
 
-    def measure(self, logits, targets, count):
-        errors = logits[..., 0].double() - targets.unsqueeze(1)
-        spread = (targets - targets.mean()).square().sum()
-        return 1 - errors.square().sum(dim=0) / spread, errors.abs().amax(dim=0)
+    def tally(self, logits, targets):
+        errors = logits[:, 0] - targets
+        sums = targets.sum(), np.square(targets).sum(), np.square(errors).sum()
+        return np.array([len(logits), *sums])
+
+    def measured(self, tally):
+        rows, total, squares, errors = tally
+        return float(1 - errors / (squares - total**2 / rows)), float(errors / rows)
 
     def link(self, logits):
         return logits
@@ -69,7 +70,7 @@ def valued():
     """A graph, values of its nodes that two hops of SGC can nearly give, and its split."""
     graph = scattered_graph()
     rng = np.random.default_rng(3)
-    hops = Propagation(graph, hops=2).view().last_hop_features().numpy()
+    hops = Propagation(graph, hops=2).hop_features()[-1]
     values = hops @ rng.standard_normal(hops.shape[1]) + 0.05 * rng.standard_normal(len(hops))
     return graph, values, [NodeSet(part.nodes, values[part.nodes]) for part in parts_of(graph)]
 
@@ -77,47 +78,38 @@ def valued():
 def test_a_regression_trains_by_its_loss(valued):
     graph, values, (train_set, val, test) = valued
     config = ModelConfig("sgc", hops=2)
-    built = build_model(config, graph.num_features, Regression().outputs(values, None))
-    source = Propagation(graph, hops=2)
     runs = [
         Run(TrainingConfig(lr=lr, weight_decay=0, dropout=0, epochs=300, patience=30), seed)
         for lr, seed in ((0.05, 0), (0.2, 1))
     ]
-    states = []
-    results = fit_runs(
-        built, source, runs, train_set, val, watch=test, task=Regression(), progress=states.append
-    )
+    states, sets = [], {"train": train_set, "val": val, "test": test}
+    scored = fit(
+        graph, config, runs, sets, Regression(), names=["value"], record_test=True, score=["test"],
+        progress=states.append,
+    )  # fmt: skip
     names = [f"{part}_{what}" for part in ("train", "val", "test") for what in ("loss", "r2")]
-    for result in results:
-        assert set(names) < set(result.history)
-        losses = result.history["val_loss"]
-        assert result.best_epoch == int(losses.argmin()) + 1
-        assert result.epochs == min(300, result.best_epoch + 30)
-        assert result.best("val_loss") == losses.min()
-        assert losses.min() < 0.1 * losses[0]
-    best = np.mean([result.best("val_loss") for result in results])
-    assert states[-1].val_score == pytest.approx(best)
-
-    scored = [scored_run(graph, config, r, source, {"test": test}, Regression()) for r in results]
     for run in scored:
-        logits = run.model.logits_from(source)[test.nodes]
+        assert set(names) < set(run.history)
+        losses = run.history["val_loss"]
+        assert run.best_epoch == int(losses.argmin()) + 1
+        assert run.epochs == min(300, run.best_epoch + 30)
+        assert losses.min() < 0.1 * losses[0]
+        logits = run.model.logits_from(Propagation(graph, hops=2))[test.nodes]
         assert run.scores["test_r2"] == pytest.approx(r2_score(values[test.nodes], logits[:, 0]))
         assert run.scores["val_r2"] == pytest.approx(run.history["val_r2"][run.best_epoch - 1])
         assert run.test_metrics["r2"] == pytest.approx(run.scores["test_r2"])
-        assert run.val_metrics is None  # no validation nodes were given to scored_run
-        assert run.summary()["test_worst"] == pytest.approx(
-            np.abs(values[test.nodes] - logits[:, 0]).max()
+        assert run.summary()["test_mse"] == pytest.approx(
+            np.square(values[test.nodes] - logits[:, 0]).mean()
         )
         with pytest.raises(KeyError):
             run.test_accuracy  # noqa: B018 - a regression has none
+    best = np.mean([run.best("val_loss") for run in scored])
+    assert states[-1].val_score == pytest.approx(best)
     result = TrainingResult(graph, config, runs[0].config, tuple(scored), Regression())
-    scores = [run.scores["val_r2"] for run in scored]
     losses = [run.best("val_loss") for run in scored]
     assert result.model is scored[int(np.argmin(losses))].model
+    scores = [run.scores["val_r2"] for run in scored]
     assert result.summary()["val_r2_mean"] == pytest.approx(np.mean(scores))
-    for run, value in zip(scored, (np.nan, 1e9), strict=True):  # which is not worse than unknown
-        run.history["val_loss"][run.best_epoch - 1] = value
-    assert result.model is scored[1].model
 
 
 def test_a_loss_of_sums_is_the_same_in_batches(valued):
@@ -125,12 +117,11 @@ def test_a_loss_of_sums_is_the_same_in_batches(valued):
     graph, _, (train_set, val, _) = valued
     built = build_model(ModelConfig("sgc", hops=2), graph.num_features, 1)
     found = [
-        fit_runs(
+        train_runs(
             built,
             Propagation(graph, hops=2),
             [Run(TrainingConfig(lr=1e-12, dropout=0, epochs=1, batch=batch), 0)],
-            train_set,
-            val,
+            {"train": train_set, "val": val},
             task=Regression(),
         )[0].history["train_loss"]
         for batch in (0, 4)
@@ -138,54 +129,36 @@ def test_a_loss_of_sums_is_the_same_in_batches(valued):
     np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
 
 
-class Two(Team):
-    size = 2
-
-
-def test_a_metric_that_does_not_add_up_is_for_one_process(valued, tmp_path):
-    graph, _, (train_set, val, _) = valued
-    built = build_model(ModelConfig("sgc", hops=2), graph.num_features, 1)
-    source = StoredPropagation(propagate(graph, tmp_path / "store", hops=2), built, team=Two())
-    run = Run(TrainingConfig(dropout=0, epochs=1), 0)
-    with pytest.raises(ConfigError, match=r"the metrics of regression, .*need all rows"):
-        fit_runs(built, source, [run], train_set, val, task=Regression())
-
-
 @pytest.mark.parametrize("task", [*TASKS.values(), Regression()], ids=lambda task: task.name)
 def test_what_every_task_promises(task):
-    """Sums over rows, runs that do not mix, float64 metrics, and one value for each node."""
+    """Sums over rows, float64 metrics, and one value for each node."""
     generator = np.random.default_rng(1)
     labels, names = generator.integers(0, 3, 20), ["a", "b", "c"]
     if task.labels is SETS:
         labels = generator.integers(0, 2, (20, 3))
     m = task.outputs(labels, names)
-    logits = torch.from_numpy(generator.standard_normal((20, 4, m)))
+    outputs = generator.standard_normal((20, m))
     targets = task.targets(labels, m)
     assert len(targets) == 20
     assert task.known(labels).all()
-    loss, values = task.loss(logits, targets, 20), task.measure(logits, targets, 20)
+    loss, gradient = task.loss_and_gradient(outputs, targets)
+    assert task.loss(outputs, targets) == loss
+    assert gradient.shape == (20, m)
+    values = task.measured(task.tally(outputs, targets))
     assert len(values) == len(task.metrics) == len(task.curves) - 1
+    assert all(type(value) is float for value in (loss, *values))
     assert task.monitor() in (LOSS, *task.metrics)
     for name, metric in task.monitors.items():
         assert task.monitor(name) is metric
         if metric.name not in task.curves:
-            one = task.figure(metric.name, labels, logits[:, 0].numpy())
-            assert one == task.evaluate(labels, logits[:, 0].numpy(), names)[metric.name]
+            one = task.figure(metric.name, labels, outputs)
+            assert one == task.evaluate(labels, outputs, names)[metric.name]
     with pytest.raises(ConfigError, match=f"monitor of {task.name} is 'luck'"):
         task.monitor("luck")
-    for value in (loss, *values):
-        assert value.shape == (4,)
-    assert all(value.dtype == torch.float64 for value in values)
-    halves = (slice(0, 7), slice(7, 20))
-    parts = [(logits[half], targets[half]) for half in halves]
-    torch.testing.assert_close(sum(task.loss(*part, 20) for part in parts), loss)
-    alone = task.measure(logits[:, 2:3], targets, 20)
-    assert [float(one) for one in alone] == [float(value[2]) for value in values]
-    if task.adds_up:
-        for i, value in enumerate(values):
-            added = sum((task.measure(*part, 20)[i] for part in parts), torch.zeros(4))
-            torch.testing.assert_close(added, value)
-    outputs = logits[:, 0].numpy()
+    parts = [(outputs[half], targets[half]) for half in (slice(0, 7), slice(7, 20))]
+    assert sum(task.loss(*part, count=20) for part in parts) == pytest.approx(loss)
+    added = task.measured(sum(task.tally(*part) for part in parts))
+    assert added == pytest.approx(values)
     assert task.link(outputs).shape == (20, m)
     assert len(task.predict(outputs)) == 20
     assert all(len(column) == 20 for column in task.columns(outputs, names[:m]).values())
@@ -196,13 +169,11 @@ def test_classes_by_scikit_learn():
     rng = np.random.default_rng(2)
     labels, logits = rng.integers(0, 3, 30), rng.standard_normal((30, 3))
     task = find_task("multiclass")
-    stacked, targets = torch.from_numpy(logits).unsqueeze(1), task.targets(labels, 3)
-    probabilities = softmax(logits, axis=1)
+    targets, probabilities = task.targets(labels, 3), softmax(logits, axis=1)
     np.testing.assert_allclose(task.link(logits), probabilities, rtol=1e-12)
-    loss: Tensor = task.loss(stacked, targets, 30)
-    assert float(loss) == pytest.approx(log_loss(labels, probabilities))
-    (accuracy,) = task.measure(stacked, targets, 30)
-    assert float(accuracy) == accuracy_score(labels, task.predict(logits))
+    assert task.loss(logits, targets) == pytest.approx(log_loss(labels, probabilities))
+    (accuracy,) = task.measured(task.tally(logits, targets))
+    assert accuracy == accuracy_score(labels, task.predict(logits))
     told = task.columns(logits, ["x", "y", "z"])
     assert told["predicted"].to_pylist() == ["xyz"[c] for c in logits.argmax(axis=1)]
     np.testing.assert_allclose(told["probability"], probabilities.max(axis=1), rtol=1e-12)

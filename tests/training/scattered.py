@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hoplite import Graph, Split
-from hoplite.training.runs import NodeSet
+from hoplite.training import NodeSet
 
 
 def scattered_graph():

@@ -1,215 +1,334 @@
-"""The training loop: together equals alone, the best epoch is kept, the seed decides everything."""
+"""The training loop: the best epoch is kept, the seed decides every bit, and what is refused.
 
+That steps are those of autograd, and whole trainings those recorded with it, is in
+test_gradients.py and test_reference.py; which epoch a monitor chooses is in test_monitor.py.
+"""
+
+import dataclasses
+import math
+import signal
+import threading
+import time
 import warnings
 
 import numpy as np
 import pytest
-import torch
-from tests import pyg
+from tests.training.scattered import scattered_graph
 
+import hoplite
 from hoplite import ConfigError, GraphError, HopliteWarning
-from hoplite.bases import EXAMPLES as BASES
 from hoplite.config import TrainingConfig
+from hoplite.engine import backend
+from hoplite.engine.backend import set_num_threads, use_backend
+from hoplite.engine.propagation import Propagation
 from hoplite.models import ModelConfig, build_model
-from hoplite.models.hlgc import GATES
-from hoplite.propagation.engine import Propagation
-from hoplite.training import NodeSet, Run, fit_runs
+from hoplite.tasks import find_task
+from hoplite.training import NodeSet, Run, as_seeds, plan, train_runs
+from hoplite.training.batches import shuffled_batches
+from hoplite.training.sets import node_sets
 
-MODELS = [
-    ("sgc", "class", "monomial"),
-    ("egc", "class", "monomial"),
-    *[(model, "class", "monomial") for model in ("s2gc", "ppr", "heat")],
-    ("gcn", "class", "monomial"),
-    ("gat", "class", "monomial"),
-    *[("lgc", "class", basis) for basis in BASES],
-    *[("jacobiconv", "class", basis) for basis in (BASES[0], BASES[-1])],
-    *[("blocks", "class", basis) for basis in (BASES[0], BASES[-1])],
-    *[("hlgc", gate, basis) for gate in GATES for basis in (BASES[0], BASES[-1])],
-]
-
-
-def node_set(graph, part):
-    nodes = getattr(graph.split, part)
-    return NodeSet(nodes, graph.labels[nodes])
-
-
-def fit(graph, runs, model="lgc", gate="class", basis="monomial", val=True, **options):
-    if model == "gat":
-        pyg.layers()
-    standardize = options.pop("standardize", False)
-    own = {} if model in ("gcn", "gat") else {"hops": 3}
-    config = ModelConfig(model, basis=basis, gate=gate, standardize=standardize, **own)
-    built = build_model(config, graph.num_features, graph.num_classes)
-    return fit_runs(
-        built,
-        Propagation(graph, config.operator, config.basis, config.hops),
-        runs,
-        node_set(graph, "train"),
-        node_set(graph, "val") if val else None,
-        **options,
-    )
+BACKENDS = ["numpy"] + ["native"] * backend.has_native()
+NONE = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
 
 
 def settings(**options):
-    return TrainingConfig(**({"lr": 0.1, "epochs": 30, "patience": 8, "tie": "first"} | options))
+    own = {"lr": 0.1, "epochs": 30, "patience": 8, "tie": "first", "dropout": 0.0}
+    return TrainingConfig(**own | options)
 
 
-@pytest.mark.parametrize(("model", "gate", "basis"), MODELS)
-@pytest.mark.parametrize("sparse", [False, True])
-def test_together_equals_alone(graphs, model, gate, basis, sparse):
-    graph = graphs(n=40, d=8, dtype=np.float32, sparse=sparse)
+def fit(graph, runs, model="lgc", hops=3, parts=("train", "val"), **options):
+    built = build_model(ModelConfig(model, hops), graph.num_features, graph.num_classes)
+    sets = {name: node_sets(graph)[name] for name in parts}
+    return train_runs(built, Propagation.of(graph, built.config), runs, sets, **options)
+
+
+def same_bits(one, other):
+    weights = [getattr(run, "model", run).weights for run in (one, other)]
+    return all(np.array_equal(weights[0][name], weights[1][name]) for name in weights[0]) and all(
+        np.array_equal(curve, other.history[name]) for name, curve in one.history.items()
+    )
+
+
+# ---- bits
+
+
+@pytest.fixture
+def _threads_as_before():
+    before = backend._threads
+    yield
+    backend._threads = before
+
+
+@pytest.mark.usefixtures("_threads_as_before")
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("lgc", {"dropout": 0.5, "hops": 4}),
+        ("lgc", {"drop_nodes": 0.3, "dropout": 0.2, "draws": 2, "consistency": 1.0, "hops": 2}),
+        ("sgc", {"dropout": 0.0, "hops": 2}),
+        ("egc", {"dropout": 0.0, "standardize": True, "hops": 3}),
+        ("jacobiconv", {"dropout": 0.4, "output_dropout": 0.2, "hops": 3}),
+        ("blocks", {"dropout": 0.3, "hops": 2}),
+        ("blocks", {"dropout": 0.0, "batch": 16, "hops": 2}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "+".join(value),
+)
+def test_a_seed_gives_the_same_bits_alone_and_among_others_on_any_threads(
+    cora, name, model, options
+):
+    options = options | {"epochs": 4, "lr": 0.1, "weight_decay": 5e-4}
+    with use_backend(name):
+        set_num_threads(1)
+        alone = hoplite.train(cora, model, seeds=[5], **options).runs[0]
+        other = hoplite.train(cora, model, seeds=[6], **options).runs[0]
+        assert not np.array_equal(alone.model.weights["theta"], other.model.weights["theta"])
+        for threads in (1, 2, 8):
+            set_num_threads(threads)
+            again = hoplite.train(cora, model, seeds=[5], **options).runs[0]
+            among = hoplite.train(cora, model, seeds=[2, 5, 9, 6], **options).runs
+            assert same_bits(alone, again)
+            assert same_bits(alone, among[1])
+            assert same_bits(other, among[3])
+
+
+@pytest.mark.usefixtures("_threads_as_before")
+def test_runs_of_other_settings_do_not_matter(graphs):
+    graph = graphs(n=60, d=8, dtype=np.float32)
     runs = [
-        Run(settings(lr=0.1, dropout=0.5), 0),
-        Run(settings(lr=0.02, weight_decay=0.01, dropout=0.2), 1),
-        Run(settings(lr=0.2, dropout=0.0), 2),
-        Run(settings(lr=0.1, dropout=0.5), 3),
+        Run(settings(dropout=0.5), 0),
+        Run(settings(lr=0.02, weight_decay=0.01, dropout=0.2, epochs=9), 1),
+        Run(settings(lr=0.2, patience=3), 2),
+        Run(settings(optimizer="lbfgs", epochs=4, lr=1.0), 3),
+        Run(settings(batch=7, order="hops-first"), 4),
     ]
-    together = fit(graph, runs, model, gate, basis)
-    assert len({result.epochs for result in together}) > 1  # some left the batch before others
-    for run, shared in zip(runs, together, strict=True):
-        (alone,) = fit(graph, [run], model, gate, basis)
-        assert (alone.epochs, alone.best_epoch) == (shared.epochs, shared.best_epoch)
-        assert alone.best("val_accuracy") == pytest.approx(shared.best("val_accuracy"))
-        np.testing.assert_allclose(
-            alone.history["train_loss"], shared.history["train_loss"], rtol=1e-3, atol=1e-5
-        )
-        for name, value in alone.weights.items():
-            torch.testing.assert_close(value, shared.weights[name], rtol=1e-2, atol=1e-4)
+    for threads in (1, 3):
+        set_num_threads(threads)
+        together = fit(graph, runs)
+        assert len({result.epochs for result in together}) > 2
+        for run, result in zip(runs, together, strict=True):
+            assert result.run is run
+            assert same_bits(fit(graph, [run])[0], result)
 
 
-@pytest.mark.parametrize(("model", "gate", "basis"), MODELS)
-def test_orders_agree(graphs, model, gate, basis):
-    graph = graphs(n=40, d=8, dtype=np.float32, sparse=True)
-    results = [
-        fit(graph, [Run(settings(dropout=0, order=order), 0)], model, gate, basis)[0]
-        for order in ("weights-first", "hops-first", "auto")
-    ]
-    for other in results[1:]:
-        np.testing.assert_allclose(
-            results[0].history["train_loss"], other.history["train_loss"], rtol=1e-3, atol=1e-5
-        )
+@pytest.mark.usefixtures("_threads_as_before")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_interrupt_ends_a_training_of_several_seeds(cora, threads):
+    """Ctrl-C in the progress, which is told in the main thread."""
+    set_num_threads(threads)
+    states = []
+
+    def interrupt(state):
+        states.append(state)
+        if state.epoch >= 3:
+            raise KeyboardInterrupt
+
+    began = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        hoplite.train(cora, "lgc", seeds=6, epochs=10**6, patience=10**6, progress=interrupt)
+    assert time.perf_counter() - began < 60  # epochs take milliseconds
+    assert states[-1].done < 6 * 10**5
+    assert not [one for one in threading.enumerate() if one.name.startswith("hoplite-run")]
 
 
-def test_same_seed_same_bits_and_other_seed_other_bits(graphs):
-    graph = graphs(n=40, dtype=np.float32)
-    first, again = (fit(graph, [Run(settings(), 5)])[0] for _ in range(2))
-    other = fit(graph, [Run(settings(), 6)])[0]
-    for name, value in first.weights.items():
-        assert torch.equal(value, again.weights[name])
-        assert not torch.equal(value, other.weights[name])
-    np.testing.assert_array_equal(first.history["val_loss"], again.history["val_loss"])
+@pytest.mark.usefixtures("_threads_as_before")
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there is no timer")
+def test_a_signal_ends_a_training_of_several_seeds(cora):
+    set_num_threads(2)
+
+    def interrupt(number, frame):
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 1.0)
+        with pytest.raises(KeyboardInterrupt):
+            hoplite.train(cora, "lgc", seeds=4, epochs=10**6, patience=10**6)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not [one for one in threading.enumerate() if one.name.startswith("hoplite-run")]
 
 
-def test_best_weights_are_those_of_the_first_best_epoch(graphs):
-    graph = graphs(n=60, dtype=np.float32)
-    (result,) = fit(graph, [Run(settings(epochs=60, patience=20), 1)])
+# ---- epochs
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_the_first_best_epoch_is_kept_and_patience_counts_from_it(patience):
+    graph = scattered_graph()
+    (result,) = fit(graph, [Run(settings(epochs=60, patience=patience), 1)], "sgc")
     curve = result.history["val_accuracy"]
     assert result.best_epoch == int(np.argmax(curve)) + 1
+    assert result.epochs == len(curve) == min(60, result.best_epoch + patience)
     assert result.best("val_accuracy") == curve.max()
-    assert result.epochs == min(60, result.best_epoch + 20)
-    assert len(curve) == result.epochs
+    assert result.seconds > 0
     # Training exactly up to the best epoch gives those very weights.
-    short = settings(epochs=result.best_epoch, patience=100)
-    (stopped,) = fit(graph, [Run(short, 1)], val=False)
-    for name, value in result.weights.items():
-        torch.testing.assert_close(value, stopped.weights[name])
+    short = Run(settings(epochs=result.best_epoch), 1)
+    (stopped,) = fit(graph, [short], "sgc", parts=("train",))
+    np.testing.assert_allclose(result.weights["theta"], stopped.weights["theta"], rtol=1e-9)
 
 
 def test_without_validation_the_last_epoch_counts(graphs):
     graph = graphs(n=30, dtype=np.float32)
-    (result,) = fit(graph, [Run(settings(epochs=12, patience=1), 0)], val=False)
+    built = build_model(ModelConfig("lgc", 3), graph.num_features, 3)
+    sets = {"train": node_sets(graph)["train"], "val": NONE}
+    run = Run(settings(epochs=12, patience=1), 0)
+    (result,) = train_runs(built, Propagation.of(graph, built.config), [run], sets)
     assert result.epochs == result.best_epoch == 12
-    assert np.isnan(result.best("val_accuracy"))
+    assert math.isnan(result.best("val_accuracy"))
     assert set(result.history) == {"train_loss", "train_accuracy"}
+    assert fit(graph, [Run(settings(), 0, last=5)])[0].epochs == 5
 
 
 def test_watching_the_test_set_changes_nothing(graphs):
-    graph = graphs(n=40, dtype=np.float32)
-    (plain,) = fit(graph, [Run(settings(), 0)])
-    (watched,) = fit(graph, [Run(settings(), 0)], watch=node_set(graph, "test"))
-    assert "test_accuracy" in watched.history
-    assert "test_accuracy" not in plain.history
-    np.testing.assert_array_equal(plain.history["val_loss"], watched.history["val_loss"])
-    for name, value in plain.weights.items():
-        assert torch.equal(value, watched.weights[name])
+    graph, run = graphs(n=40, dtype=np.float32), Run(settings(dropout=0.5, epochs=6), 0)
+    (plain,) = fit(graph, [run])
+    (watched,) = fit(graph, [run], parts=("train", "val", "test"))
+    assert watched.history.keys() - plain.history.keys() == {"test_loss", "test_accuracy"}
+    np.testing.assert_allclose(plain.history["val_loss"], watched.history["val_loss"], rtol=1e-6)
+    np.testing.assert_allclose(plain.weights["theta"], watched.weights["theta"], atol=1e-6)
 
 
-def test_lbfgs_fits_better_than_its_start_and_reports_all_runs(graphs):
-    graph = graphs(n=40, dtype=np.float32)
-    seen = []
-    runs = [Run(settings(lr=1, optimizer="lbfgs", dropout=0, epochs=5), seed) for seed in (0, 1)]
-    results = fit(graph, runs, "sgc", progress=seen.append)
-    for result in results:
-        losses = result.history["train_loss"]
-        assert losses[-1] < losses[0] - 0.05
-    assert [state.done for state in seen] == sorted(state.done for state in seen)
-    assert seen[-1].done == seen[-1].total == 10
+@pytest.mark.usefixtures("_threads_as_before")
+@pytest.mark.parametrize("threads", [1, 2])
+def test_progress_counts_all_runs_and_those_that_ended(graphs, threads):
+    set_num_threads(threads)
+    states, graph = [], graphs(n=40, dtype=np.float32)
+    runs = [Run(settings(patience=3, lr=lr), 0) for lr in (0.1, 1e-5, 0.1)]
+    fit(graph, runs, progress=states.append)
+    done = [state.done for state in states]
+    assert done == sorted(done)
+    assert all(state.total == 90 and state.epochs == 30 for state in states)
+    assert (done[-1], states[-1].running) == (90, 0)
+    assert 0 < states[-1].val_score <= 1
 
 
-def test_standardized_training_runs_and_learns(graphs):
-    graph = graphs(n=60, dtype=np.float32)
-    (result,) = fit(graph, [Run(settings(dropout=0), 0)], standardize=True)
-    assert result.history["train_loss"][-1] < result.history["train_loss"][0]
-
-
-def test_progress_counts_runs_that_left(graphs):
-    seen = []
-    runs = [Run(settings(patience=3, lr=lr), 0) for lr in (0.1, 1e-5)]
-    fit(graphs(n=40, dtype=np.float32), runs, progress=seen.append)
-    assert all(0 < state.done <= state.total == 60 for state in seen)
-    assert seen[-1].done == 60
-
-
-def test_diverging_run_is_told_and_keeps_its_best(graphs):
+def test_a_diverging_run_is_told_and_keeps_its_best(graphs):
     graph = graphs(n=30, dtype=np.float32)
-    wild = Run(settings(lr=1e30, dropout=0), 0)
-    with pytest.warns(HopliteWarning, match="diverged"):
-        results = fit(graph, [wild, Run(settings(), 1)])
-    assert results[0].epochs < results[1].epochs
+    with pytest.warns(HopliteWarning, match=r"diverged at epoch \d+ for seeds \[0\]"):
+        results = fit(graph, [Run(settings(lr=1e30), 0), Run(settings(), 1)])
     assert [result.diverged for result in results] == [True, False]
-    assert all(value.isfinite().all() for value in results[0].weights.values())
+    assert results[0].epochs < results[1].epochs
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        (alone,) = fit(graph, [Run(settings(), 1)])
-    assert alone.best_epoch == results[1].best_epoch
+        assert same_bits(fit(graph, [Run(settings(), 1)])[0], results[1])
+    for model in ("egc", "lgc"):
+        for parts in (("train", "val"), ("train",)):
+            with pytest.warns(HopliteWarning, match="diverged at epoch 1"):
+                (lost,) = fit(graph, [Run(settings(lr=3e38), 0)], model, parts=parts)
+            assert (lost.diverged, lost.best_epoch) == (True, 0)
+            assert math.isnan(lost.best("val_accuracy"))
+            assert all(np.isfinite(value).all() for value in lost.weights.values())
 
 
-@pytest.mark.parametrize("model", ["egc", "lgc"])
-@pytest.mark.parametrize("validated", [True, False])
-def test_a_first_step_too_far_leaves_finite_weights(graphs, model, validated):
-    graph = graphs(n=30, dtype=np.float32)
-    wild = Run(settings(lr=3e38, dropout=0), 0)
-    with pytest.warns(HopliteWarning, match="diverged at epoch 1"):
-        (result,) = fit(graph, [wild], model, val=validated)
-    assert (result.diverged, result.best_epoch) == (True, 0)
-    assert np.isnan(result.best("val_accuracy"))
-    assert all(value.isfinite().all() for value in result.weights.values())
+def test_lbfgs_lowers_the_loss(graphs):
+    runs = [Run(settings(lr=1, optimizer="lbfgs", epochs=5), seed) for seed in (0, 1)]
+    for result in fit(graphs(n=40, dtype=np.float32), runs, "sgc"):
+        assert result.history["train_loss"][-1] < result.history["train_loss"][0] - 0.05
 
 
-def test_bad_batches(graphs):
+# ---- mini-batches and plans
+
+
+@pytest.mark.parametrize(("count", "batch"), [(5, 2), (100, 7), (64, 8), (129, 8), (3, 10), (1, 1)])
+def test_batches_hold_every_position_once(count, batch):
+    parts = list(shuffled_batches(count, batch, 3, 4))
+    size = min(batch, count)
+    seen = np.concatenate(parts)
+    assert sorted(seen) == list(range(count))
+    assert sorted(len(part) for part in parts)[1:] == [size] * (len(parts) - 1)
+    for first in range(0, len(parts), 8):  # of 8 long pieces, which files are read in
+        rows = np.sort(np.concatenate(parts[first : first + 8]))
+        assert np.count_nonzero(np.diff(rows) > 1) < 8
+    if count > 20:
+        for seed, epoch in ((3, 5), (4, 4)):
+            other = np.concatenate(list(shuffled_batches(count, batch, seed, epoch)))
+            assert other.tolist() != seen.tolist()
+    assert list(shuffled_batches(count, 0, 3, 4)) == [None]
+
+
+@pytest.mark.parametrize("batch", [4, 15, 99])
+def test_the_curve_of_mini_batches_is_the_mean_over_rows(batch):
+    """With a learning rate of almost nothing, every batch sees the first weights."""
+    options = {"hops": 2, "lr": 1e-12, "weight_decay": 0, "dropout": 0, "epochs": 1}
+    parts, whole = (
+        hoplite.train(scattered_graph(), "sgc", batch=one, **options).runs[0].history
+        for one in (batch, 0)
+    )
+    for name in ("train_loss", "train_accuracy"):
+        np.testing.assert_allclose(parts[name], whole[name], rtol=1e-6)
+
+
+def test_the_sizes_that_a_plan_goes_by():
+    graph = scattered_graph()
+    source = Propagation(graph, hops=3)
+    for model, kept in (("sgc", 1), ("lgc", 4)):
+        sizes = plan(graph, model, hops=3, dropout=0, epochs=60).sizes
+        assert (sizes.nodes, sizes.features, sizes.classes) == (60, 6, 3)
+        assert (sizes.operator_nonzeros, sizes.feature_nonzeros) == (source.nonzeros, 360)
+        assert (sizes.hops, sizes.kept_hops, sizes.rows) == (3, kept, 15)
+        assert (sizes.epochs, sizes.passes, sizes.dropout) == (60, 2, False)
+    assert plan(graph, "lgc", hops=3, drop_nodes=0.5, dropout=0).sizes.dropout
+    assert plan(graph, "lgc", standardize=True).sizes.rows == 60
+    assert plan(graph, "lgc", dropout=0, batch=5).order == "hops-first"
+
+
+# ---- what is refused
+
+
+def test_runs_and_sets_that_do_not_fit_are_refused(graphs):
     graph = graphs(dtype=np.float32)
-    with pytest.raises(ConfigError, match="at least one run"):
-        fit(graph, [])
-    with pytest.raises(ConfigError, match="must share"):
-        fit(graph, [Run(settings(), 0), Run(settings(epochs=3), 0)])
-    empty = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
-    model, run = build_model(ModelConfig(), graph.num_features, 3), Run(settings(), 0)
-    propagation = Propagation(graph, hops=10)
-    with pytest.raises(GraphError, match="training set is empty"):
-        fit_runs(model, propagation, [run], empty)
-    for nodes, labels, sentence in [
-        ([0, 99], [0, 1], "node 99 is not in"),
-        ([0, 1], [0, 3], "label 3 is not in"),
-        ([0, 1], [0], "pass one each"),
+    model, run = build_model(ModelConfig("lgc", 2), 5, 3), Run(settings(epochs=2), 0)
+    source, sets = Propagation(graph, hops=2), node_sets(graph)
+    for runs, data, part, error, sentence in [
+        ([], source, sets["train"], ConfigError, "at least one run"),
+        ([run], source, NONE, GraphError, "training set is empty"),
+        ([run], Propagation(graph, hops=3), sets["train"], ConfigError, "is for 3 hops"),
+        ([run], Propagation(graph, basis="chebyshev"), sets["train"], ConfigError, "chebyshev"),
+        *[
+            ([dataclasses.replace(run, seed=seed)], source, sets["train"], ConfigError, "seed is")
+            for seed in (-1, 2**80, 1.5)
+        ],
     ]:
+        with pytest.raises(error, match=sentence):
+            train_runs(model, data, runs, {"train": part})
+    outside = NodeSet(np.array([0, 99]), np.array([0, 1]))
+    with pytest.raises(GraphError, match="node 99 is not in"):
+        train_runs(model, source, [run], {"train": sets["train"], "val": outside})
+
+
+@pytest.mark.parametrize(
+    ("nodes", "labels", "sentence"),
+    [
+        ([0, 60], [0, 1], r"node 60 is not in 0 \.\. 59"),
+        ([-2, 61], [0, 1], r"node -2 is not in 0 \.\. 59"),
+        ([0, 4], [0, 3], r"label 3 is not in 0 \.\. 2"),
+        ([0, 4], [-1, 2], r"label -1 is not in 0 \.\. 2"),
+        ([0, 4], [1], "pass one each"),
+        ([[0], [4]], [[1], [1]], "pass one each"),
+        ([0, 59], [0, 2], None),
+        ([], [], None),
+    ],
+)
+def test_nodes_and_labels_out_of_range(nodes, labels, sentence):
+    def check():
+        NodeSet(np.array(nodes, int), np.array(labels, int)).check(60)
+        find_task().targets(np.array(labels, int), 3)
+
+    if sentence is None:
+        check()
+    else:
         with pytest.raises(GraphError, match=sentence):
-            fit_runs(model, propagation, [run], NodeSet(np.array(nodes), np.array(labels)))
-    with pytest.raises(ConfigError, match="seed is -1"):
-        fit(graph, [Run(settings(), -1)])
-    with pytest.raises(ConfigError, match="for 5 hops"):
-        fit_runs(model, Propagation(graph, hops=5), [run], node_set(graph, "train"))
-    (result,) = fit_runs(model, propagation, [run], node_set(graph, "train"), empty)
-    assert np.isnan(result.best("val_accuracy"))
+            check()
+
+
+def test_seeds():
+    assert as_seeds(3) == [0, 1, 2]
+    assert as_seeds(np.array([7, 2])) == [7, 2]
+    assert as_seeds(range(2, 5)) == [2, 3, 4]
+    for bad in (0, -2, [], [1, 1], [0, -1], 100_001, 1.5, "3", True, [2**70]):
+        with pytest.raises(ConfigError, match="seeds is"):
+            as_seeds(bad)
 
 
 @pytest.mark.parametrize(

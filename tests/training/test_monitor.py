@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from tests.examples import examples
 from tests.training.scattered import scattered_graph
 from tests.untidy import UNTRAINED, graphs
 
@@ -34,7 +35,7 @@ def best_by_hand(curve, losses, tie, patience):
 
 
 @pytest.mark.filterwarnings(UNTRAINED)
-@settings(deadline=None, max_examples=25)
+@examples(25)
 @given(graphs(), st.sampled_from([*NAMES]), st.sampled_from(["first", "loss"]))
 def test_the_monitor_and_the_tie_choose_the_epoch(graph, monitor, tie):
     result = train(

@@ -21,7 +21,7 @@ from hoplite.cli.outputs import OverwriteOption, again, check_file, is_marked, m
 from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
 
-if TYPE_CHECKING:  # it needs torch, which takes a second to import
+if TYPE_CHECKING:  # importing it takes time
     from hoplite.lab.bench.suite import SuiteResult
 
 
@@ -60,7 +60,7 @@ def bench(
     command = _command(large, quick, only or [], threads, out)
     if out is not None:
         check_file("--out", out, [".md"], overwrite=overwrite, own=is_marked)
-    # only now: importing torch takes a second
+    # only now, as importing it takes time
     from hoplite.lab.bench.suite import BENCHMARKS as USUAL
     from hoplite.lab.bench.suite import LARGE, markdown, run_suite
 

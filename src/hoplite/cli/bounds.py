@@ -26,7 +26,7 @@ from hoplite.errors import ConfigError
 from hoplite.models import MODELS, ModelConfig
 from hoplite.operators import SYMMETRIC
 
-if TYPE_CHECKING:  # it needs torch, which takes a second to import
+if TYPE_CHECKING:  # importing it takes time
     from hoplite.theory import FunctionClass
 
 TOLERANCE = 1e-6
@@ -114,7 +114,7 @@ def bounds(
     if trained is not None and given:
         raise ConfigError(f"--{next(iter(given))} is the trained model's own; leave it out.")
     asked = ModelConfig(**given)  # wrong settings are told before any work
-    from hoplite import TrainedModel, open_data  # only now: importing torch takes a second
+    from hoplite import TrainedModel, open_data  # only now, as importing it takes time
     from hoplite.models.alignment import aligned_graph
     from hoplite.theory import FunctionClass, generalization, norms
     from hoplite.theory.function_class import other_settings
@@ -132,7 +132,7 @@ def bounds(
     graph = data.in_memory()
     if fitted is not None:
         own_coefficient, weights = norms(fitted)
-        extra = fitted.weights["bias"].abs().tolist() if "bias" in fitted.weights else [0.0]
+        extra = abs(fitted.weights["bias"]).tolist() if "bias" in fitted.weights else [0.0]
         own_weight = max(weights) + max(extra)
         graph = aligned_graph(graph, fitted.num_features, fitted.feature_names, fitted.loop_weight)
         asked = fitted.config
@@ -156,7 +156,7 @@ def bounds(
             progress=lambda share: progress("drawing signs", share),
         )
     values = chosen.summary(found)
-    if chosen.coefficients.exponential:
+    if chosen.coefficients.facts.exponential:
         values["truncation"] = _truncation(chosen)
     statement = None
     if fitted is not None:
@@ -189,15 +189,15 @@ def _print(values: dict[str, Any]) -> None:
     rows = [["the complexity itself", f"{estimate['value']:.4g}", _how(estimate)]]
     for name, value in sorted(values["bounds"].items(), key=lambda pair: pair[1] or float("inf")):
         rows.append([f"bound: {name.replace('_', ' ')}", _figure(value), MEANINGS[name]])
-    theorem = MODELS[values["model"]].theorem
+    kind: Any = MODELS[values["model"]]  # a LinearModel
+    theorem = kind.facts.theorem
     if theorem and (paper is not None or find_basis(values["basis"]).powers):
         low = paper is not None and paper < estimate["low"]
         note = "too low here: it does not hold" if low else "as stated; it need not hold"
         rows.append([f"the paper's theorem {theorem}", _figure(paper), note])
-    kind = MODELS[values["model"]]
     of = f"{values['operator']}, {find_basis(values['basis']).title}"
     limit = f"a = {values['coefficient_bound']:.4g}"
-    if kind.fixed:
+    if kind.constants(kind.Settings()) is not None:
         limit = ", ".join(f"{name} {values[name]}" for name in ("alpha", "time") if name in values)
     title = (
         f"{values['dataset']}: {values['model']}, {values['hops']} hops, {of}, {limit}, "

@@ -30,8 +30,7 @@ SUMMARIES = {
     "report": "Turn the results in DIR into one HTML page that needs no network, and print its "
     "tables.",
     "bench": "Measure Hoplite and its peers in turn and compare them with the goals.",
-    "doctor": "Tell what is installed, kernels, threads, memory and disk, and try whether the core "
-    "works.",
+    "doctor": "Show what is installed, kernels, threads, memory and disk, and test the core.",
 }
 
 

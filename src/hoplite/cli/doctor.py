@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def doctor(json: JsonOption = False) -> None:
-    """Tell what is installed, kernels, threads, memory and disk, and try whether the core works.
+    """Show what is installed, kernels, threads, memory and disk, and test the core.
 
-    It ends with exit code 0 if all of the core works; extras that are missing are no fault.
+    The exit code is 0 if all of the core works; extras may be missing.
     """
     from hoplite.doctor import diagnose  # only now: it needs psutil
 
@@ -45,7 +45,7 @@ def _print(found: Diagnosis) -> None:
 
     facts = found.facts
     rows = [[name, str(value)] for name, value in facts["versions"].items()]
-    if facts["torch"]:
+    if "build" in facts["torch"]:
         rows.append(["torch's build", facts["torch"]["build"]])
     print_table("installed", ["", "version"], rows)
     rows = [
@@ -60,7 +60,7 @@ def _print(found: Diagnosis) -> None:
         ["cores", f"{threads['cores']}, {threads['usable']} of them for this process"],
         ["limit of cores", _shown(threads["limit"], "no limit")],
         ["OMP_NUM_THREADS", _shown(threads["OMP_NUM_THREADS"], "not set")],
-        ["torch's threads", _shown(threads.get("torch"), "not known")],
+        ["engine's threads", _shown(threads.get("engine"), "not known")],
         ["memory", f"{size(memory['total'])}, {size(memory['available'])} available"],
         ["limit of memory", size(memory["limit"])],
     ]

@@ -24,7 +24,7 @@ from hoplite.cli.saved import STORE_MEMORY, ModelArgument, OwnClassOption, load_
 from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import HopliteError
 
-if TYPE_CHECKING:  # they need torch, which takes a second to import
+if TYPE_CHECKING:  # importing them takes time
     from hoplite import NodeData, TrainedModel
     from hoplite.explain import Flips, Summary
 
@@ -85,7 +85,7 @@ def explain(
         from hoplite.lab.report import check_libraries
 
         check_libraries()
-    from hoplite import open_data  # only now: importing torch takes a second
+    from hoplite import open_data  # only now, as importing it takes time
     from hoplite.explain import Explainer
     from hoplite.explain.exact import class_index
     from hoplite.explain.text import terminal_explanation

@@ -86,7 +86,7 @@ def predict(
     elif by_class:
         raise ConfigError("--by-class is given without --sets; say what to cover: --sets 0.9.")
     check_new(out, overwrite=overwrite)
-    from hoplite import open_data  # only now: importing torch takes a second
+    from hoplite import open_data  # only now, as importing it takes time
     from hoplite.predictions import predictions, write_batches
     from hoplite.store.opening import open_extended
 

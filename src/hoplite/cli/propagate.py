@@ -119,7 +119,7 @@ def propagate(
         from hoplite.cluster import warm_up
 
         warm_up(cluster)
-    from hoplite import set_num_threads  # only now: importing torch takes a second
+    from hoplite import set_num_threads  # only now, as importing it takes time
     from hoplite.memory import parse_bytes, peak_memory
     from hoplite.store import HopStore, update_store
     from hoplite.store import propagate as run

@@ -108,7 +108,7 @@ def reproduce(
             raise HopliteError(f"cannot read {notes}: {error}.") from None
     refuse_others(out, "results.json", PAPER_FILES)
     require_extra("lab", "hoplite reproduce", "jinja2", "plotly", "torch_geometric")
-    from hoplite.lab.report import terminal_tables  # only now: torch takes a second
+    from hoplite.lab.report import terminal_tables  # only now, as importing it takes time
     from hoplite.lab.reproduce import compare_again
     from hoplite.lab.reproduce import reproduce as run
 
@@ -151,7 +151,10 @@ def _linear(
     """The second table."""
     refuse_others(out, "linear.json", LINEAR_FILES)
     require_extra("lab", "hoplite reproduce", "jinja2", "plotly")
-    from hoplite.lab.linear import linear_table, terminal_tables  # only now: torch takes a second
+    from hoplite.lab.linear import (
+        linear_table,
+        terminal_tables,
+    )  # only now, as importing it takes time
 
     with steps_bar("reproduce") as progress:
         found = linear_table(

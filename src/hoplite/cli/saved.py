@@ -9,7 +9,7 @@ import typer
 
 from hoplite.models import find_model
 
-if TYPE_CHECKING:  # it needs torch, which takes a second to import
+if TYPE_CHECKING:  # importing it takes time
     from hoplite import TrainedModel
 
 ModelArgument = Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")]

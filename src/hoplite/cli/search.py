@@ -29,7 +29,7 @@ from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_s
 from hoplite.errors import plural
 from hoplite.json_files import read_json, write_json
 
-if TYPE_CHECKING:  # it needs torch, which takes a second to import
+if TYPE_CHECKING:  # importing it takes time
     from hoplite.selection import SearchResult
     from hoplite.selection.ranking import Summary
     from hoplite.tasks import Metric
@@ -118,7 +118,7 @@ def search(
         from hoplite.processes import warm_up
 
         warm_up("hoplite.selection.cells")
-    from hoplite import open_data  # only now: importing torch takes a second
+    from hoplite import open_data  # only now, as importing it takes time
     from hoplite.predictions import write_table
     from hoplite.selection import search as run
     from hoplite.selection import train_command

@@ -48,8 +48,8 @@ def serve(
     from hoplite.serve import check_libraries
 
     check_libraries()
-    from hoplite import open_data  # only now: importing torch takes a second
-    from hoplite.propagation.backend import set_num_threads
+    from hoplite import open_data  # only now, as importing it takes time
+    from hoplite.engine.backend import set_num_threads
     from hoplite.serve.answers import Answers
     from hoplite.serve.app import make_app
     from hoplite.serve.guard import is_loopback
@@ -61,7 +61,7 @@ def serve(
         data = open_data(dataset, seed=split_seed, prepare=model, **table_options(tables))
         with steps_bar(f"prepare {data.name}") as report:
             answers = Answers(model, data, memory=memory, progress=report)
-        set_num_threads(1)  # of torch; requests have threads of their own
+        set_num_threads(1)  # of the engine; requests have threads of their own
         where = address(host, bound)
         if not is_loopback(host):
             print_note(

@@ -29,12 +29,19 @@ from hoplite.strategies import STRATEGIES
 FEW = 2  # models that have a setting: they are named in its help
 SOME = 4  # likewise, if it means another thing to each
 USUAL_MODEL = ModelConfig().model
-ModelOption = Annotated[
-    str,
+_MODEL_HELP = (
+    f"{', '.join([*MODELS][:-1])} or {[*MODELS][-1]}, or your own as PACKAGE.MODULE:CLASS; of "
+    f"train also {', '.join(STRATEGIES)}, which chooses one."
+)
+_MODEL_NAMES = offered([*MODELS, *STRATEGIES])
+ModelOption = Annotated[str, typer.Option(help=_MODEL_HELP, autocompletion=_MODEL_NAMES)]
+ModelByDataOption = Annotated[
+    str | None,
     typer.Option(
-        help=f"{', '.join([*MODELS][:-1])} or {[*MODELS][-1]}, or your own as "
-        f"PACKAGE.MODULE:CLASS; of train also {', '.join(STRATEGIES)}, which chooses one.",
-        autocompletion=offered([*MODELS, *STRATEGIES]),
+        help=f"{_MODEL_HELP} Tables have by default 2 hops, operator random_walk, bias, dropout 0, "
+        "optimizer lbfgs and the feature log degree.",
+        show_default=f"{USUAL_MODEL}; blocks for node and edge tables",
+        autocompletion=_MODEL_NAMES,
     ),
 ]
 Command = TypeVar("Command", bound=Callable[..., None])

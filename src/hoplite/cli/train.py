@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,14 +27,14 @@ from hoplite.cli.console import (
     training_bar,
 )
 from hoplite.cli.defaults import python_default
-from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
+from hoplite.cli.settings import ModelByDataOption, table_options, with_settings
 from hoplite.errors import ConfigError, HopliteError, plural
-from hoplite.models import split_options
+from hoplite.models import check_default_options, split_options
 from hoplite.processes import held
 from hoplite.stopping import stopping
 from hoplite.strategies import STRATEGIES
 
-if TYPE_CHECKING:  # it needs torch, which takes a second to import
+if TYPE_CHECKING:  # importing it takes time
     from hoplite.selection import AutoResult
     from hoplite.training import TrainingResult
 
@@ -47,7 +46,7 @@ MOST_TRIED = 20  # candidates, likewise
 @with_settings(defaults=True)
 def train(
     dataset: DatasetArgument,
-    model: ModelOption = USUAL_MODEL,
+    model: ModelByDataOption = None,
     seeds: Annotated[
         int,
         typer.Option(
@@ -70,6 +69,10 @@ def train(
     memory: Annotated[
         str | None,
         typer.Option(help="For a store: peak memory of the process.", show_default="4GB"),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="For a store: address of a Dask cluster, or local:N."),
     ] = None,
     threads: Annotated[
         int | None, typer.Option(min=1, help="CPU threads; all cores if not given.")
@@ -95,41 +98,42 @@ def train(
     reading = {"seed": split_seed, "split": split_index, "structural": structural, "link": link}
     reading |= tables
     if model in STRATEGIES:
-        if memory is not None:
-            raise ConfigError(f"--memory is for hop stores, which {model} does not read.")
+        for option, value in (("memory", memory), ("cluster", cluster)):
+            if value is not None:
+                raise ConfigError(f"--{option} is for hop stores, which {model} does not read.")
         bounds = {"budget": budget, "trials": trials, "seeds": seeds, "threads": threads}
         _choose(dataset, model, reading, options | bounds, out, overwrite=overwrite, json=json)
         return
     if budget is not None or trials is not None:
         given = "--budget" if trials is None else "--trials"
         raise ConfigError(
-            f"{given} is for a choice among models, not for {model}; leave it out, or give "
-            f"--model {' or '.join(STRATEGIES)}."
+            f"{given} is for a choice among models{f', not for {model}' if model else ''}; leave "
+            f"it out, or give --model {' or '.join(STRATEGIES)}."
         )
     if not Path(dataset, "manifest.json").is_file():  # the rest comes from a store's manifest
-        split_options(model, options)  # wrong settings are told before any work
-    from hoplite import open_data, set_num_threads  # only now: importing torch takes a second
+        _check_options(model, options)  # reject wrong settings before any work
+    from hoplite import open_data, set_num_threads  # only now, as importing it takes time
     from hoplite import train as train_model
     from hoplite.models.saved import check_target
-    from hoplite.training.distributed import connected
+    from hoplite.training.defaults import with_default_model
 
-    with connected() as team:
-        speaks = team.rank == 0
-        if out is not None and speaks:
-            check_target(out, overwrite=overwrite)  # before hours of training, not after
-        if threads is not None:
-            set_num_threads(threads)
-        data = open_data(dataset, **reading)
-        bar = (
-            training_bar(f"{data.name} {model}, {plural(seeds, 'seed')}")
-            if speaks
-            else nullcontext()
-        )
-        with bar as progress:
-            options |= {"seeds": seeds, "progress": progress, "memory": memory, "team": team}
-            result = train_model(data, model, **options)
-    if speaks:
-        _tell(result, out, overwrite=overwrite, json=json)
+    if out is not None:
+        check_target(out, overwrite=overwrite)  # before hours of training, not after
+    if threads is not None:
+        set_num_threads(threads)
+    opened = open_data(dataset, **reading)
+    data, chosen, options = with_default_model(opened, model, options)
+    with training_bar(f"{data.name} {chosen}, {plural(seeds, 'seed')}") as progress:
+        options |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
+        result = train_model(data, chosen, **options)
+    _tell(result, out, overwrite=overwrite, json=json)
+
+
+def _check_options(model: str | None, options: dict[str, Any]) -> None:
+    if model is not None:
+        split_options(model, options)
+    else:
+        check_default_options(options)
 
 
 def _choose(
@@ -148,13 +152,7 @@ def _choose(
     begun = psutil.Process().create_time()
     from hoplite import open_data, set_num_threads
     from hoplite.models.saved import check_target
-    from hoplite.training.distributed import team_size
 
-    if (size := team_size()) > 1:
-        raise ConfigError(
-            f"--model {model} chooses in one process, but WORLD_SIZE is {size}; start it without "
-            "torchrun, and then train what it chose with it."
-        )
     if out is not None:
         check_target(out, overwrite=overwrite)
     if (threads := options.pop("threads")) is not None:

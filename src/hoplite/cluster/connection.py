@@ -66,7 +66,7 @@ def _host_and_port(where: str) -> tuple[str, int]:
 
 
 def warm_up(where: str) -> None:
-    """Begin what ``local:N`` needs to import; call it before this process imports torch itself."""
+    """Begin what ``local:N`` needs to import; call it before this process imports much itself."""
     if _local_size(where):
         processes.warm_up("distributed")
 
@@ -170,7 +170,8 @@ def _signed(folder: Path, memory: int) -> Iterator[Sign]:
             "memory": memory,
         }
     finally:
-        (folder / name).unlink(missing_ok=True)
+        for path in folder.glob(f"{name}*"):  # with what was shared
+            path.unlink(missing_ok=True)
 
 
 def _checked_workers(client: Any, where: str, sign: Sign) -> int:

@@ -64,7 +64,7 @@ def call(sign: Sign, function: str, arguments: tuple[Any, ...], number: int) -> 
         problem = complaint(sign, worker)
         if problem is not None:
             raise UnfitWorker(problem)
-        from hoplite.propagation.backend import set_num_threads
+        from hoplite.engine.backend import set_num_threads
 
         set_num_threads(worker.state.nthreads)
         tell = functools.partial(_tell, worker, sign, number)

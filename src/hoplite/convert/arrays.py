@@ -21,8 +21,6 @@ from hoplite.structural import with_structural
 
 if TYPE_CHECKING:
     import torch
-else:
-    from hoplite.lazy import torch
 
 
 def from_scipy(
@@ -117,6 +115,8 @@ def from_pyg(
             f"data is a {data.__class__.__name__}; give a torch_geometric.data.Data, one graph "
             "with one kind of nodes."
         )
+    import torch
+
     with quiet():
         if data.edge_index is not None:
             pairs, weights = data.edge_index, data.get("edge_weight")
@@ -149,6 +149,8 @@ def from_dgl(
     """See :meth:`hoplite.Graph.from_dgl`."""
     if not getattr(graph, "is_homogeneous", False):
         raise GraphError("graph has several kinds of nodes or edges; give one with one of each.")
+    import torch
+
     values, edge_values = graph.ndata, graph.edata
     masks = {part: values.get(f"{part}_mask") for part in PARTS}
     return _tensors_graph(
@@ -214,6 +216,8 @@ def _tensors_graph(
 
 def array_of(tensor: torch.Tensor) -> Any:
     """A tensor as an array, a sparse one as a CSR matrix; bfloat16 and half become float32."""
+    import torch
+
     tensor = tensor.detach().cpu()
     if tensor.layout != torch.strided:
         with quiet():
@@ -228,6 +232,8 @@ def to_pyg(graph: Graph) -> Any:
     pyg = find("torch_geometric.data")
     if pyg is None:
         raise HopliteError("to_pyg needs torch_geometric; run `pip install torch_geometric`.")
+    import torch
+
     graph.refuse_relations("to_pyg")
     pairs = graph.adjacency.tocoo()
     data = pyg.Data(

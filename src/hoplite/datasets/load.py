@@ -27,7 +27,12 @@ from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
 from hoplite.graph import Graph
 from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
-from hoplite.structural import count_of_model, with_structural
+from hoplite.structural import (
+    count_of_model,
+    has_log_degree,
+    with_log_degree,
+    with_structural,
+)
 
 # the first that recognises a path reads it
 FORMATS = (TABLES, REDDIT, PLANETOID, MASKS_NPZ, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
@@ -85,8 +90,9 @@ def load(
     A name wins over a folder that is called the same; write ``./cora`` for the folder. A graph
     without features gets structural ones, ``structural`` vectors or 32, and any graph does if
     ``structural`` is given, see :func:`hoplite.structural.structural_features`. If ``prepare`` is a
-    model that has such features, there are as many again. With ``link``, which such a model knows
-    too, the rows of the adjacency are features, see :mod:`hoplite.link`.
+    model that has such features, there are as many again; so it is with its "log degree". With
+    ``link``, which such a model knows too, the rows of the adjacency are features, see
+    :mod:`hoplite.link`.
 
     >>> load("cora")
     Graph(nodes=2708, edges=5278, features=1433, classes=7)
@@ -100,7 +106,10 @@ def load(
         structural = count_of_model(prepare)
     link = link or link_of_model(prepare)
     graph = _load(source, seed, split, prepare, options)
-    return with_structural(graph, structural, link=link).for_task(options.get("task"))
+    graph = with_structural(graph, structural, link=link)
+    if has_log_degree(prepare):
+        graph = with_log_degree(graph.with_loop_weight(prepare.loop_weight or graph.loop_weight))
+    return graph.for_task(options.get("task"))
 
 
 def _load(

@@ -10,22 +10,30 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
-from hoplite.datasets.table_reader import as_number, pc
+from hoplite.datasets.table_reader import as_number, pc, text_scalar
 
 DAY = 86_400  # seconds
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # per second
 _CSV = csv.ConvertOptions()
 # What CSV files have in place of a number, a date or a time, such as NA; what is true, and false.
-GAPS = pa.array(_CSV.null_values, pa.large_string())
-TRUE, FALSE = (
-    pa.array(words, pa.large_string()) for words in (_CSV.true_values, _CSV.false_values)
-)
-_NO_NUMBER = pa.scalar(None, pa.float64())
+GAP_WORDS = frozenset(_CSV.null_values)
+TRUE, FALSE = tuple(_CSV.true_values), tuple(_CSV.false_values)
 DATE_TEXT = r"^\d{4}-\d{2}-\d{2}([T ]\d{2}(:\d{2}(:\d{2}(\.\d{1,9})?)?)?(Z|[+-]\d{2}:?\d{2})?)?$"
 DOTTED, AS_ISO = r"^(\d{2})\.(\d{2})\.(\d{4})\b", r"\3-\2-\1"  # day first, as nowhere else
 LIKE_DATES = r"^(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./]\d{1,2}[./]\d{1,2})\b"  # of some order
 DATE_ALONE, ZONE = r"^[^T ]+$", r"(Z|[+-]\d{2}:?\d{2})$"
 TIME_TEXT = r"^([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?$"
+
+
+@functools.cache  # not at import: PyArrow imports pandas whenever it makes an array
+def words(texts: frozenset[str] | tuple[str, ...]) -> pa.Array:
+    """Texts as an array."""
+    return pa.array(sorted(texts), pa.large_string())
+
+
+def without_gaps(text: Any) -> Any:
+    """Texts, with nothing for those that stand for a gap."""
+    return pc.if_else(pc.is_in(text, value_set=words(GAP_WORDS)), text_scalar(None), text)
 
 
 def is_number(kind: pa.DataType) -> bool:
@@ -95,10 +103,10 @@ def spelled_numbers(text: pa.Array) -> pa.Array | None:
 
 def spelled_truths(text: pa.Array) -> pa.Array | None:
     """True and false, in the spellings of Python, SQL and JSON, as 1 and 0."""
-    true, false = (pc.is_in(text, value_set=words) for words in (TRUE, FALSE))
+    true, false = (pc.is_in(text, value_set=words(texts)) for texts in (TRUE, FALSE))
     if not pc.all(pc.or_(pc.or_(true, false), text.is_null()), min_count=0).as_py():
         return None
-    return pc.if_else(text.is_null(), _NO_NUMBER, true.cast(pa.float64()))
+    return pc.if_else(text.is_null(), pa.scalar(None, pa.float64()), true.cast(pa.float64()))
 
 
 def spelled_dates(text: pa.Array) -> pa.Array | None:

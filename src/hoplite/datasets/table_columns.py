@@ -17,7 +17,7 @@ from hoplite.datasets.table_cells import (
     AS_ISO,
     DATE_TEXT,
     DOTTED,
-    GAPS,
+    GAP_WORDS,
     LIKE_DATES,
     WAYS,
     Way,
@@ -31,9 +31,10 @@ from hoplite.datasets.table_cells import (
     spelled_numbers,
     spelled_times,
     spelled_truths,
+    without_gaps,
     zero,
 )
-from hoplite.datasets.table_reader import NO_TEXT, as_number, as_text, is_text, pc
+from hoplite.datasets.table_reader import as_number, as_text, is_text, pc
 from hoplite.errors import DatasetError
 from hoplite.preparation import DATE, LIST, NUMBER, TEXT, TIME, PreparedColumn
 
@@ -231,7 +232,7 @@ class _Readable(Words):
         text = self.text(column)
         if not self._is_csv:
             return text
-        return pc.if_else(pc.is_in(text, value_set=GAPS), NO_TEXT, text)
+        return without_gaps(text)
 
 
 class Spelled(_Readable):
@@ -368,7 +369,7 @@ class Text(_Readable):
 
     def typing_error(self) -> str | None:
         """One "1,5" makes a column of numbers a column of text; that must not pass in silence."""
-        values = sorted(set(self.values) - set(GAPS.to_pylist() if self._is_csv else ()))
+        values = sorted(set(self.values) - (GAP_WORDS if self._is_csv else set()))
         odd, meant = [value for value in values if math.isnan(as_number(value))], "number"
         text = pa.array(values, pa.large_string())
         if 2 * len(odd) >= len(values):

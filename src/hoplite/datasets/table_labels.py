@@ -14,15 +14,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from hoplite.datasets.table_cells import GAPS, first_odd, is_number, spelled_numbers
-from hoplite.datasets.table_reader import NO_TEXT, Batch, as_number, pc
+from hoplite.datasets.table_cells import (
+    GAP_WORDS,
+    first_odd,
+    is_number,
+    spelled_numbers,
+    without_gaps,
+)
+from hoplite.datasets.table_reader import Batch, as_number, pc
 from hoplite.errors import DatasetError, HopliteWarning
 from hoplite.labels import AUTO, CLASSES, NUMBERS, SETS, UNKNOWN_LABEL, as_sets, label_sets
 
 # Distinct numbers that are taken as classes without a question: where there are two nodes for each,
 # and where there are not.
 MOST_WHOLE, MOST_FRACTIONS = (1000, 100), (20, 5)
-GAP_WORDS = frozenset(GAPS.to_pylist())
 MANY = 100  # classes
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 
@@ -89,7 +94,7 @@ class NumberColumn:
             found = cells.cast(pa.float64(), safe=False)
         else:
             text = batch.text(self._column)
-            text = pc.if_else(pc.is_in(text, value_set=GAPS), NO_TEXT, text)
+            text = without_gaps(text)
             found = spelled_numbers(text)
             if found is None:
                 raise self._refusal(batch, first_odd(spelled_numbers, text))

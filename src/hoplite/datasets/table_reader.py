@@ -7,6 +7,7 @@ cells (:mod:`hoplite.datasets.table_features`) and never by those that are read 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import warnings
 from collections import Counter
@@ -24,8 +25,6 @@ from hoplite.files import open_regular
 
 # PyArrow makes these functions when it is imported, so type checkers cannot see them.
 pc: Any = pyarrow.compute
-# Made once: PyArrow looks for pandas whenever it makes a scalar.
-NO_TEXT, _BLANK = (pa.scalar(value, pa.large_string()) for value in (None, ""))
 
 SUFFIXES = (".csv", ".parquet")
 NEAR_MISS = 0.8
@@ -47,6 +46,12 @@ _QUOTED, _LINE_END = re.compile(rb'"[^"]*"'), re.compile(rb"[\r\n]")
 FAILURES = (pa.ArrowException, OSError, ValueError)
 # pandas stores a row index under this name; it is no column of the user's.
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+@functools.cache
+def text_scalar(value: str | None) -> pa.Scalar:
+    """A text, made once and not at import: PyArrow imports pandas whenever it makes a scalar."""
+    return pa.scalar(value, pa.large_string())
 
 
 def has_table(folder: Path, stem: str) -> bool:
@@ -433,7 +438,7 @@ def as_text(
         text = pa.concat_arrays(text.chunks) if text.chunks else pa.array([], pa.large_string())
     if is_text(kind):
         text = pc.utf8_trim_whitespace(text)
-    return pc.if_else(pc.equal(text, _BLANK), NO_TEXT, text)
+    return pc.if_else(pc.equal(text, text_scalar("")), text_scalar(None), text)
 
 
 def is_text(kind: pa.DataType) -> bool:

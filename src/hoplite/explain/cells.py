@@ -20,9 +20,10 @@ from hoplite.errors import ConfigError, nearest_hint, some_of
 from hoplite.link import links_among
 from hoplite.models.trained import TrainedModel
 from hoplite.preparation import DATE, LIST, MISSING_CELL, OTHER, PreparedColumn
-from hoplite.structural import NAMES, structural_count
+from hoplite.structural import NAMES, has_log_degree, structural_count
 
 CellValue = float | str | bool | None
+MAX_NUMBER = float(np.finfo(np.float32).max)  # of a cell that a table may have
 
 
 @dataclass(frozen=True)
@@ -94,12 +95,13 @@ class Cell:
             return after
         cells = np.array(column.fill or column.usual, np.float64)
         cells[self.place] = math.nan if gap else self._number(value)
-        made = column.prepared(cells[None])[0]
-        if not np.isfinite(made).all():
+        prepared = column.prepared(cells[None])[0]
+        large = abs(cells[self.place]) > MAX_NUMBER  # a logarithm may still be finite
+        if large or not np.isfinite(prepared).all():
             raise ConfigError(f"{self.name} is {value}, which is too large for the model.")
-        after[self.feature] = made[self.place]
+        after[self.feature] = prepared[self.place]
         if column.fill:
-            after[self.missing] = made[-1]
+            after[self.missing] = prepared[-1]
         return after
 
     def outside(self, value: CellValue, side: str = "equal") -> bool:
@@ -166,7 +168,8 @@ def find_cells(
             columns[start + place] = Cell(start, number, column)
         start += width
     vectors = structural_count(names)
-    most = trained.num_features - (0 if vectors is None else len(NAMES) + vectors)
+    made = int(has_log_degree(trained)) if vectors is None else len(NAMES) + vectors
+    most = trained.num_features - made
     links = links_among(names, preparation) or ()
     found = {}
     for f in features:

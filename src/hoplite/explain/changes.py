@@ -40,8 +40,8 @@ def value_changes(
 ) -> Changes | None:
     """How the cells of ``node`` that ``features`` came from would flip its prediction, one by one.
 
-    ``reach`` are the rows of :meth:`Rows.reach`. None where the logits are not linear in X, because
-    of gates or standardised outputs, or where there is only one class.
+    ``reach`` are the rows of :meth:`Rows.reach`. None where the outputs are standardised, so that
+    the logits are not linear in X, or where there is only one class.
     """
     slopes = own_slopes(exact, node, reach)
     if slopes is None or len(logits) < 2:
@@ -62,24 +62,20 @@ def value_changes(
 def own_slopes(exact: ExactModel, node: int, reach: np.ndarray) -> np.ndarray | None:
     """W (d, m), by which the logits of a node follow its own features; None if not linearly.
 
-    >>> import torch
     >>> from hoplite import Graph, ModelConfig, TrainedModel
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
-    >>> config = ModelConfig("sgc", hops=1)
-    >>> exact = ExactModel(
-    ...     TrainedModel(config, {"theta": torch.tensor([[1.0, 2.0]])}, 1, ("a", "b")), graph
-    ... )
+    >>> weights = {"theta": np.array([[1.0, 2.0]])}
+    >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("a", "b"))
+    >>> exact = ExactModel(model, graph)
     >>> own_slopes(exact, 0, exact.rows.reach(0)).round(9).tolist()  # S is 1/2 everywhere
     [[0.5, 1.0]]
     """
-    config = exact.trained.config
-    if config.kind.gated or config.standardize:
+    if exact.trained.config.standardize:
         return None
-    back = exact.coefficients(node, reach)[:, 0] * reach[:, node]  # of each hop: (k + 1,)
-    maps = exact.model.maps(exact.weights)[0].numpy()  # (k + 1 or 1, d, m)
-    if len(maps) == 1:
-        return back.sum() * maps[0]
-    return np.tensordot(back, maps, 1)
+    back = exact.coefficients * reach[:, node]  # of each hop: (k + 1,)
+    if len(exact.maps) == 1:
+        return back.sum() * exact.maps[0]
+    return np.tensordot(back, exact.maps, 1)
 
 
 def own_features(exact: ExactModel, node: int) -> np.ndarray:

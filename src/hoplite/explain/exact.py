@@ -1,8 +1,9 @@
 """A trained linear model on a graph or hop store, in float64: what explanations are made from.
 
-    logits(v) = sum_i c_i(v) * (p_i(S) X)[v] Theta (+ b),    (p_i(S) X)[v] = R_i X
+    logits(v) = sum_i c_i (p_i(S) X)[v] Theta_i (+ b),    (p_i(S) X)[v] = R_i X
 
-with R_i the row v of p_i(S): all R_i come from k products of S transposed with one column.
+with R_i the row v of p_i(S): all R_i come from k products of S transposed with one column. Most
+models have one Theta for all hops; JacobiConv and hop blocks have one for each, and c_i = 1.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from itertools import islice
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from hoplite.engine.propagation import Propagation
+from hoplite.engine.standardize import Moments, Standardized
 from hoplite.errors import ConfigError, GraphError, nearest_hint
 from hoplite.explain.rows import GraphRows, Rows, StoredRows
+from hoplite.graph import Graph
 from hoplite.labels import kind_of
-from hoplite.models import MODELS, Weights, build_model
+from hoplite.models import LabelModel, LinearModel, ModelConfig, Weights, build_model
 from hoplite.models.alignment import (
     aligned_columns,
     aligned_graph,
@@ -28,22 +30,20 @@ from hoplite.models.alignment import (
     check_prepared,
     check_relations,
 )
+from hoplite.models.base import names_of
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
-from hoplite.propagation.engine import KnownRows
-from hoplite.propagation.relations import propagation_for
 from hoplite.store import open_data
 
 COMPARED_IDS = 10_000  # node ids among which the nearest to a wrong one is looked for
 
 
 class ExactModel:
-    """``trained`` on ``graph``, set up once; the graph must fit it as for its logits.
+    """``trained`` on ``data``, set up once; the data must fit it as for its logits.
 
-    >>> from hoplite import Graph
+    >>> from hoplite import Graph, ModelConfig
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
-    >>> from hoplite import ModelConfig
-    >>> weights = {"theta": torch.ones(1, 2), "alpha": torch.tensor([1.0, 10.0])}
+    >>> weights = {"theta": np.ones((1, 2)), "alpha": np.array([1.0, 10.0])}
     >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
     >>> exact = ExactModel(TrainedModel(config, weights, 1, ("a", "b")), graph)
     >>> exact.rows.reach(0).tolist()
@@ -56,13 +56,7 @@ class ExactModel:
         self, trained: TrainedModel, data: NodeData | str, memory: int | None = None
     ) -> None:
         config, data = trained.config, open_data(data, prepare=trained)
-        if not config.kind.linear:
-            linear = [model.name for model in MODELS.values() if model.linear]
-            raise ConfigError(
-                f"the model is a {config.model}, which {config.kind.unexplained}, so its logits "
-                "are no sums over hops, nodes and features; use an "
-                f"{', '.join(linear[:-1])} or {linear[-1]}."
-            )
+        require_linear(config)
         trained.refuse_after("sums over hops, nodes and features that make its outputs")
         if trained.task.has_classes:
             check_classes(data, trained.class_names, trained.left_out_classes)
@@ -83,11 +77,11 @@ class ExactModel:
             check_loops(data.stored, trained.loop_weight)
             check_relations((), trained.relations)
         self.trained, self.data = trained, self.rows.data
-        self.model = build_model(
+        self.model: LinearModel = build_model(
             config, trained.num_features, trained.num_classes, trained.relations
         )
         self.weights: Weights = {
-            name: value.double().unsqueeze(0) for name, value in trained.weights.items()
+            name: value.astype(np.float64) for name, value in trained.weights.items()
         }
 
     @property
@@ -104,92 +98,85 @@ class ExactModel:
                 "nodes with one class each; take the weights of the model itself, which is linear."
             )
 
-    def hop_features(self, reach: np.ndarray) -> np.ndarray:
-        """p_i(S) X at a node from its ``reach``: (k + 1, d)."""
-        total = np.zeros((self.trained.num_features, len(reach)))
-        for nodes, rows in self.rows.features(np.flatnonzero(reach.any(axis=0))):
-            total += rows.T @ reach[:, nodes].T
-        return np.ascontiguousarray(total.T)
-
-    def coefficients(self, node: int, reach: np.ndarray) -> np.ndarray:
-        """What hop i of ``node`` is multiplied with beside Theta, by the reading of the gate.
-
-        (k + 1, 1) if it is one number; (k + 1, m) or (k + 1, d) if it is one per class or feature.
-        """
-        if not self.model.gated:
-            return self._same_coefficients
-        return self._coefficients(torch.from_numpy(self.hop_features(reach)).unsqueeze(1))
+    @cached_property
+    def coefficients(self) -> np.ndarray:
+        """c_i, which multiplies hop i besides its map: (k + 1,), or (1 + P k,) of P operators."""
+        return self.model.hop_coefficients(self.weights).astype(np.float64)
 
     @cached_property
-    def _same_coefficients(self) -> np.ndarray:
-        """Those of every node, where there are no gates, so that no hop features are asked for."""
-        return self._coefficients(torch.zeros(1, 1, self.trained.num_features))
-
-    def _coefficients(self, hops: Tensor) -> np.ndarray:
-        found = self.model.node_coefficients(self.weights, KnownRows(hops))
-        widths = {"hop": 1, "class": self.trained.num_classes, "feature": self.trained.num_features}
-        width = widths[self.model.coefficient_per]
-        return torch.stack([one.reshape(-1).expand(width) for one in found]).double().numpy()
-
-    def outputs(self, hops: Tensor, weights: Weights | None = None) -> Tensor:
-        """Logits (rows, m) of nodes whose hop features are ``hops`` (k + 1, rows, d).
-
-        A standardised model keeps the mean and spread of the graph as it is.
-        """
-        weights = self.weights if weights is None else weights
-        mean, spread = (torch.from_numpy(part).to(hops.dtype) for part in self.scaling)
-        values = (self.model.filtered(weights, KnownRows(hops), None)[:, 0] - mean) / spread
-        return values + weights["bias"][0] if "bias" in weights else values
+    def maps(self) -> np.ndarray:
+        """Theta of every hop: (k + 1, d, m), or (1, d, m) if it is the same for all."""
+        return self.model.maps(self.weights)
 
     @cached_property
-    def scaling(self) -> tuple[np.ndarray, np.ndarray]:
-        """Mean and spread (m,) that standardisation takes off the logits; 0 and 1 without it."""
-        count, mean = 0, np.zeros(self.trained.num_classes)
+    def bias(self) -> np.ndarray:
+        """b, (m,); 0 for a model without one."""
+        return self.weights.get("bias", np.zeros(self.trained.num_classes))
+
+    @cached_property
+    def scaling(self) -> Standardized:
+        """Mean and deviation over all nodes that standardised outputs have lost; else 0 and 1."""
+        zeros = np.zeros(self.trained.num_classes)
         if not self.trained.config.standardize:
-            return mean, np.ones_like(mean)
-        squares = np.zeros_like(mean)  # of the distances from the mean, of the nodes so far
-        for view in self.rows.views():
-            with torch.no_grad():
-                values = self.model.filtered(self.weights, view, None)[:, 0]
-            more, away = len(values), values.mean(dim=0).numpy() - mean
-            squares += values.var(dim=0, correction=0).numpy() * more
-            squares += away**2 * (count * more / (count + more))
-            count += more
-            mean = mean + away * (more / count)
-        least = float(np.finfo(self.rows.dtype).eps)  # as in the model's own number type
-        return mean, np.sqrt(squares / max(count, 1)).clip(least)
+            return Standardized(zeros, np.ones_like(zeros))
+        moments = Moments(0, zeros, zeros)
+        for signal in self.rows.signals(self.model, self.weights):
+            moments = moments.merged(Moments.of(signal))
+        least = np.finfo(self.rows.dtype).eps  # as in the model's own number type
+        deviation = np.sqrt(moments.squares / max(moments.rows, 1))
+        return Standardized(moments.mean, np.maximum(deviation, least))
 
-    def logits_of(self, node: int, reach: np.ndarray | None = None) -> np.ndarray:
-        """The model's own logits (m,) of ``node``, in the number type of the graph.
+    def outputs(self, signal: np.ndarray) -> np.ndarray:
+        """Logits from the signal of some nodes, (rows, m).
 
-        Where the gates need every hop feature, the node's own are taken from ``reach``; all other
-        models are evaluated as for a prediction: once for all nodes of a graph, or from the hop
+        A standardised model keeps the mean and deviation of the graph as it is.
+        """
+        return self.scaling.apply(signal) + self.bias
+
+    def logits_of(self, node: int) -> np.ndarray:
+        """The model's own logits (m,) of ``node``, computed in the number type of the data.
+
+        They are evaluated as for a prediction: once for all nodes of a graph, or from the hop
         features that a store has.
         """
-        hops = self.rows.hops_of(node)
-        whole = self.model.columns == "classes" or self.trained.config.standardize
-        if hops is None and whole:
-            found = self._every_logit[node]
+        hops = self.rows.stored_hops(node, self.model.hops_read)
+        if hops is None:
+            logits = self._every_logit[node]
         else:
-            if hops is None:
-                reach = self.rows.reach(node) if reach is None else reach
-                hops = self.hop_features(reach)[:, None]
-            own = torch.from_numpy(hops.astype(self.rows.dtype))
-            weights = {name: value.to(own.dtype) for name, value in self.weights.items()}
-            with torch.no_grad():
-                found = self.outputs(own, weights)[0].numpy()
-        if not np.isfinite(found).all():
+            hops = hops.astype(self.rows.dtype)
+            weights = {name: value.astype(hops.dtype) for name, value in self.weights.items()}
+            logits = self.outputs(self.model.signal_from_hops(weights, hops))[0]
+        return self._finite(logits, node_id(self.data, node))
+
+    def logits_on(self, graph: Graph, node: int, name: str | int) -> np.ndarray:
+        """The logits (m,) of ``node``, called ``name``, on another graph with the same features."""
+        return self._finite(self._logits(graph)[node], name)
+
+    def _finite(self, logits: np.ndarray, name: str | int) -> np.ndarray:
+        if not np.isfinite(logits).all():
             raise ConfigError(
-                f"the model gives node {node_id(self.data, node)} the logits {found.tolist()}, "
-                "which are not finite; train it again with a smaller learning rate."
+                f"the model gives node {name} the logits {logits.tolist()}, which are not finite; "
+                "train it again with a smaller learning rate."
             )
-        return found.astype(np.float64)
+        return logits.astype(np.float64)
 
     @cached_property
     def _every_logit(self) -> np.ndarray:
-        config = self.trained.config
-        graph = self.data.in_memory()
-        return self.trained.logits_from(propagation_for(graph, config), graph)
+        return self._logits(self.data.in_memory())
+
+    def _logits(self, graph: Graph) -> np.ndarray:
+        return self.trained.raw_logits(Propagation.of(graph, self.trained.config))
+
+
+def require_linear(config: ModelConfig) -> None:
+    """ConfigError unless the outputs of such a model are sums over hops, nodes and features."""
+    if issubclass(config.kind, LinearModel):
+        return
+    why = "is not linear, so its outputs are not sums over hops, nodes and features"
+    if issubclass(config.kind, LabelModel):
+        why = "spreads labels, so there are no features to explain"
+    linear = names_of(lambda kind: issubclass(kind, LinearModel), "or")
+    raise ConfigError(f"a {config.model} {why}; use {linear}.")
 
 
 def node_index(data: NodeData, node: Any) -> int:

@@ -11,9 +11,9 @@ The threshold part is 0 unless a threshold t was chosen (of two classes, for one
 is -T log(t / (1 - t)) if c is that class and +T log(t / (1 - t)) if the other is, T being the
 temperature, so that the class is predicted where its lead is above 0.
 
-R[i] is row v of p_i(S), W[i, f] the coefficient of hop i times Theta[f, c]. For hLGC the
-coefficient holds the gate at v, so the sum is exact given the gates. The constant is the bias, and
-for a standardised model what the mean takes off; its other terms are divided by the spread.
+R[i] is row v of p_i(S), W[i, f] the coefficient of hop i times Theta_i[f, c]. The constant is the
+bias, and for a standardised model what the mean takes off; its other terms are divided by the
+deviation.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def explain(
     Parameters
     ----------
     model : TrainedModel
-        An sgc, egc, lgc or hlgc.
+        A linear model, such as an lgc.
     data : Graph or HopStore, or the name or path of one
         What to predict on, which must fit the model as for a prediction.
     node : its id, one of ``data.node_ids``; its index only if the data has no ids
@@ -96,10 +96,9 @@ def explain(
 
     For many nodes of one graph, an :class:`Explainer` sets the graph up only once.
 
-    >>> import torch
     >>> from hoplite import Graph, ModelConfig
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
-    >>> weights = {"theta": torch.tensor([[1.0, 2.0]]), "alpha": torch.tensor([1.0, 10.0])}
+    >>> weights = {"theta": np.array([[1.0, 2.0]]), "alpha": np.array([1.0, 10.0])}
     >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
     >>> found = explain(TrainedModel(config, weights, 1, ("cat", "dog")), graph, 0)
     >>> found.class_, found.logit, found.by_hop.tolist(), found.by_node.tolist()
@@ -141,7 +140,7 @@ class Explainer:
         exact, task = self._exact, self._exact.trained.task
         names = exact.trained.class_names
         reach = exact.rows.reach(index)
-        logits = exact.logits_of(index, reach)
+        logits = exact.logits_of(index)
         ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
         if not task.exclusive:
             if against is not None:
@@ -163,11 +162,9 @@ class Explainer:
                 f"against is {names[shown]!r}, which is the {what} class itself; name another."
             )
         signs = {shown: 1.0} if other is None else {shown: 1.0, other: -1.0}
-        coefficients, hop_factor, feature_factor = self._factors(index, reach, signs)
-        mean, spread = exact.scaling
-        shift = -mean / spread
-        if "bias" in exact.weights:
-            shift = shift + exact.weights["bias"][0].numpy()
+        hop_factor, feature_factor = self._factors(signs)
+        mean, deviation = exact.scaling
+        shift = exact.bias - mean / deviation
         own, threshold = logits, None
         if other is not None and (border := task.chosen_threshold) is not None:
             moved = task.decisions(np.zeros(len(names)))
@@ -185,35 +182,23 @@ class Explainer:
             logits=logits,
             logit=lead if threshold is None else lead + threshold.contribution,
             constant=float(sum(sign * shift[c] for c, sign in signs.items())),
-            coefficients=coefficients,
+            coefficients=exact.coefficients,
             reach=reach,
             hop_factor=hop_factor,
             feature_factor=feature_factor,
             threshold=threshold,
         )
 
-    def _factors(
-        self, node: int, reach: np.ndarray, signs: dict[int, float]
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The coefficients as they are, and W (k + 1, d) as a product C Theta^T of two factors.
+    def _factors(self, signs: dict[int, float]) -> tuple[np.ndarray, np.ndarray]:
+        """W (k + 1, d) as a product C Theta^T of two factors: C (k + 1, t) and Theta (d, t).
 
-        C is (k + 1, t) and Theta (d, t). One coefficient per hop makes t = 1, two classes with
-        their own gates t = 2, and gates per feature, or a Theta per hop, t = k + 1.
+        t = 1 with one Theta for all hops, and k + 1 with a Theta for each.
         """
-        exact = self._exact
-        found = exact.coefficients(node, reach)
-        spread = exact.scaling[1]
-        maps = exact.model.maps(exact.weights)[0].numpy()  # (k + 1 or 1, d, m)
-        each = [sign * maps[:, :, c] / spread[c] for c, sign in signs.items()]
-        if exact.model.map_per_hop:
-            return found[:, 0], np.eye(len(found)), (found * np.sum(each, axis=0)).T
-        columns = np.stack([one[0] for one in each], axis=1)
-        if exact.model.coefficient_per == "class":
-            chosen = found[:, list(signs)]
-            return chosen.squeeze(1) if len(signs) == 1 else chosen, chosen, columns
-        if exact.model.coefficient_per == "feature":
-            return found, np.eye(len(found)), (found * columns.sum(axis=1)).T
-        return found[:, 0], found, columns.sum(axis=1, keepdims=True)
+        c, maps = self._exact.coefficients[:, None], self._exact.maps
+        deviation = self._exact.scaling.deviation
+        parts = [sign * maps[:, :, m] / deviation[m] for m, sign in signs.items()]
+        columns = np.sum(parts, axis=0)  # (k + 1 or 1, d)
+        return (c, columns.T) if len(maps) == 1 else (np.eye(len(c)), (c * columns).T)
 
 
 @dataclass(frozen=True)
@@ -246,8 +231,7 @@ class Explanation(Displayed):
     logit : ``logit(class_) - logit(against)`` and the threshold part, which together are the lead;
         or the logit of the class alone (of numbers, the number in its units)
     constant : what is the same for every node: bias, the mean of a standardised model
-    coefficients : (k + 1,), one per hop; (k + 1, d) if the gates are per feature; (k + 1, 2) in a
-        contrast whose two classes have gates of their own
+    coefficients : (k + 1,), one per hop
     reach : R, (k + 1, n), the rows v of p_0(S) .. p_k(S)
     hop_factor, feature_factor : C (k + 1, t) and Theta (d, t) with W = C Theta^T
     threshold : the chosen one: its ``class_``, ``probability`` and ``contribution`` to the lead;
@@ -307,7 +291,10 @@ class Explanation(Displayed):
     @cached_property
     def hop_feature(self) -> np.ndarray:
         """(R X)[i, f] W[i, f]: (k + 1, d)."""
-        return self.exact.hop_features(self.reach) * (self.hop_factor @ self.feature_factor.T)
+        hops = np.zeros((len(self.feature_factor), len(self.reach)))  # (R X)^T
+        for nodes, rows in self._rows():
+            hops += rows.T @ self.reach[:, nodes].T
+        return hops.T * (self.hop_factor @ self.feature_factor.T)
 
     @cached_property
     def node_feature(self) -> sp.csr_array:
@@ -359,17 +346,9 @@ class Explanation(Displayed):
             predicted = str(task.columns(self.logits[None], names)["predicted"][0])
         nodes, features = self.top("nodes", top), self.top("features", top)
         around = Around(exact, v, [part.index for part in nodes])
-        plain = self.coefficients.ndim == 1
-        coefficients = self.coefficients.tolist() if plain else [None] * len(self.coefficients)
         return Summary(
             dataset=data.name,
-            model=ShownModel(
-                config.model,
-                config.hops,
-                config.operator,
-                config.basis,
-                config.variant,
-            ),
+            model=ShownModel(config.model, config.hops, config.operator, config.basis),
             node=ShownNode(
                 v, node_id(data, v), label_text(data, v), predicted, probabilities[ranking[0]]
             ),
@@ -384,7 +363,7 @@ class Explanation(Displayed):
             hops=tuple(
                 HopPart(hop, coefficient, contribution, relation)
                 for (hop, relation), coefficient, contribution in zip(
-                    self.hops, coefficients, self.by_hop.tolist(), strict=True
+                    self.hops, self.coefficients.tolist(), self.by_hop.tolist(), strict=True
                 )
             ),
             nodes=Strongest(
@@ -410,8 +389,8 @@ class Explanation(Displayed):
         """Which value of the node itself, changed alone, would change its prediction, and to what.
 
         Asked of the cells, or without tables the features, that ``features`` of X are; of the ten
-        that contribute most if None. See :mod:`hoplite.explain.changes`; None for gated and for
-        standardised models, whose logits are not linear in X, and without one class for each node.
+        that contribute most if None. See :mod:`hoplite.explain.changes`; None for standardised
+        models, whose logits are not linear in X, and without one class for each node.
         """
         if not self.exact.trained.task.exclusive:
             return None
@@ -489,8 +468,10 @@ class Explanation(Displayed):
         for part, rows in self.exact.rows.features(nodes, copies=theta.shape[1]):
             block = sp.csr_array(rows).tocoo()
             row, column = block.coords
-            factor = np.einsum("et,et->e", weights[part][row], theta[column])
-            yield part, sp.coo_array((block.data * factor, (row, column)), shape=block.shape)
+            block.data = block.data * np.einsum(
+                "et,et->e", weights[part].take(row, axis=0), theta.take(column, axis=0)
+            )
+            yield part, block
 
     def _top_pairs(self, count: int) -> list[Part]:
         best: list[Part] = []
@@ -545,12 +526,10 @@ def largest(values: np.ndarray, count: int) -> np.ndarray:
     [1, 3, 0]
     """
     size = np.abs(values)
-    found = np.flatnonzero(size)
-    if len(found) > count:
-        found = (
-            found[size[found] >= np.partition(size[found], -count)[-count]] if count else found[:0]
-        )
-    return found[np.argsort(-size[found], kind="stable")][:count]
+    positive = size[size > 0]  # a partition of many zeros would be slow
+    least = np.partition(positive, -count)[-count] if 0 < count < len(positive) else 0.0
+    chosen = np.flatnonzero(size >= least if least else size)
+    return chosen[np.argsort(-size[chosen], kind="stable")][:count]
 
 
 def _short(name: str) -> str:

@@ -30,12 +30,13 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from scipy.sparse.csgraph import dijkstra
-from torch import Tensor
 
 from hoplite.bases import find_basis
+from hoplite.bases.base import Step
 from hoplite.config import check_number
+from hoplite.engine.dense import transposed_product
+from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
 from hoplite.explain.around import nearest
 from hoplite.explain.exact import ExactModel, node_id, node_index
@@ -44,12 +45,10 @@ from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removal
 from hoplite.graph import Graph
 from hoplite.link import links_among
 from hoplite.memory import parse_bytes
-from hoplite.models import Weights
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
-from hoplite.propagation.spmm import SparseMatrix, as_tensor, spmm
 
 Report = Callable[[str, float], None]
 Flip = TypeVar("Flip", EdgeFlip, NodeFlip)
@@ -77,7 +76,7 @@ def flips(
     to k hops away, and their neighbours, which have a part in their degrees. If there are more than
     ``budget`` of a kind, those with the largest effect to first order are computed. Whatever is
     reported was confirmed on the graph built again without it. For a standardised model the search
-    keeps the mean and spread of the whole graph; only the confirmation takes the new ones.
+    keeps the mean and deviation of the whole graph; only the confirmation takes the new ones.
 
     Parameters
     ----------
@@ -90,10 +89,9 @@ def flips(
     The margin of what is found is that of the old class then: below 0, or 0 if it shares the first
     place with a class that is named before it.
 
-    >>> import torch
     >>> from hoplite import ModelConfig
     >>> graph = Graph.from_edges([(0, 1), (1, 2)], features=[[0.4, 0], [0, 0], [0, 0.3]])
-    >>> weights = {"theta": torch.eye(2)}
+    >>> weights = {"theta": np.eye(2)}
     >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 2, ("cat", "dog"))
     >>> found = flips(model, graph, 1)
     >>> round(found.margin, 4), found.edges.checked, found.edges.of
@@ -107,10 +105,10 @@ def flips(
     check_number("most", most, 1, whole=True)
     if model.num_classes < 2:
         raise ConfigError("the model knows one class only, so no removal changes a prediction.")
-    whole = ExactModel(model, data, None if memory is None else parse_bytes(memory))
-    whole.require_one_class()
-    index = node_index(whole.data, node)
-    if whole.trained.parts_:
+    exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
+    exact.require_one_class()
+    index = node_index(exact.data, node)
+    if model.parts_:
         raise NoRemovals(
             "the model has an operator for each direction or type of edges, or channel, and "
             "removals are computed for one operator alone."
@@ -125,59 +123,63 @@ def flips(
             f"the model's operator {model.config.operator} is not symmetric, and removals are "
             "computed for those that are."
         )
-    nodes, exact = _within_reach(whole, index)
+    nodes, graph = _within_reach(exact, index)
 
     def named(place: int) -> NodeName:
-        return NodeName(int(nodes[place]), node_id(whole.data, int(nodes[place])))
+        return NodeName(int(nodes[place]), node_id(exact.data, int(nodes[place])))
 
-    place = int(np.searchsorted(nodes, index))
+    field = Field(exact, graph, int(np.searchsorted(nodes, index)))
     with watched(progress, steps_bar, "removals") as report:
-        return _Search(exact, place, named, budget, most, report).run()
+        return _Search(field, named, budget, most, report).run()
 
 
-def _within_reach(whole: ExactModel, node: int) -> tuple[np.ndarray, ExactModel]:
-    """The nodes up to k + 1 steps away, and the model on the graph of them.
+def _within_reach(exact: ExactModel, node: int) -> tuple[np.ndarray, Graph]:
+    """The nodes up to k + 1 steps away, and the graph of them.
 
-    It gives ``node`` the logits that it has, and would have without one of the edges or nodes: the
-    nodes up to k steps away have all their edges. Standardised outputs need every node.
+    The model gives ``node`` the logits there that it has, and would have without one of the edges
+    or nodes: the nodes up to k steps away have all their edges. Standardised outputs need every
+    node.
     """
-    if whole.trained.config.standardize:
-        if whole.data.stored is not None:
+    if exact.trained.config.standardize:
+        if exact.data.stored is not None:
             raise NoRemovals(
                 "the model's outputs are standardised over all nodes, so a removal changes them "
                 "all, and only the graph in memory tells how; give the dataset itself."
             )
-        return np.arange(whole.data.num_nodes), whole
-    hops = whole.model.last_hop
-    distance, _ = nearest(whole.rows, node, hops + 1)
+        return np.arange(exact.data.num_nodes), exact.data.in_memory()
+    hops = exact.model.hops_read[-1]
+    distance, _ = nearest(exact.rows, node, hops + 1)
     inside = np.flatnonzero((distance >= 0) & (distance <= hops))
     nodes = np.flatnonzero(distance >= 0)
-    return nodes, ExactModel(whole.trained, whole.rows.ball(inside, nodes))
+    return nodes, exact.rows.ball(inside, nodes)
 
 
 class _Search:
     def __init__(
         self,
-        exact: ExactModel,
-        node: int,
+        field: Field,
         named: Callable[[int], NodeName],
         budget: int,
         most: int,
         progress: Report | None,
     ) -> None:
-        self._exact, self._node, self._named = exact, node, named
-        self._budget, self._most = budget, most
+        self._field, self._named, self._budget, self._most = field, named, budget, most
         self._report = progress or (lambda what, share: None)
-        self._decisions = exact.trained.task.decisions
-        self._logits = self._decisions(exact.logits_of(node))
+        self._trained = field.exact.trained
+        self._logits = self._decisions_on(field.graph, field.node)
         self._predicted = int(self._logits.argmax())
-        self._field = Field(exact, node)
+
+    def _decisions_on(self, graph: Graph, node: int) -> np.ndarray:
+        """What decides the class of the explained node, which is ``node`` of ``graph``: (m,)."""
+        name = self._named(self._field.node).id
+        return self._trained.task.decisions(self._field.exact.logits_on(graph, node, name))
 
     def run(self) -> Flips:
         field, edges = self._field, self._field.edges
         effects = None
         if max(len(edges.source), len(field.nodes)) > self._budget:
-            second = int(_without(self._logits, self._predicted).argmax())
+            others = np.delete(np.arange(len(self._logits)), self._predicted)
+            second = int(others[self._logits[others].argmax()])
             effects = first_order_effects(field, self._predicted, second)
         of_edges, of_nodes = (None, None) if effects is None else effects
         chosen_edges = self._chosen(len(edges.source), of_edges)
@@ -198,8 +200,8 @@ class _Search:
         return Flips(
             Removals(len(chosen_edges), len(edges.source), found_edges),
             Removals(len(chosen_nodes), len(field.nodes), found_nodes),
-            _margin(self._logits, self._predicted),
-            self._exact.trained.config.standardize,
+            float(_margin(self._logits, self._predicted)),
+            self._trained.config.standardize,
         )
 
     def _chosen(self, count: int, effects: np.ndarray | None) -> np.ndarray:
@@ -209,17 +211,17 @@ class _Search:
         return np.argsort(effects, kind="stable")[: self._budget]
 
     def _margins(
-        self, kind: str, batches: Iterator[Tensor], count: int, before: int, total: int
+        self, kind: str, batches: Iterator[np.ndarray], count: int, before: int, total: int
     ) -> np.ndarray:
         """Margin of the predicted class without each candidate: (count,)."""
-        found, done = np.empty(count), 0
+        margins, done = np.empty(count), 0
         self._report(f"removing {kind}", before / max(total, 1))
-        for batch in batches:
-            for logits in self._decisions(batch.numpy()):
-                found[done] = _margin(logits, self._predicted)
-                done += 1
+        for logits in batches:
+            scores = self._trained.task.decisions(logits)
+            margins[done : done + len(scores)] = _margin(scores, self._predicted)
+            done += len(scores)
             self._report(f"removing {kind}", (before + done) / total)
-        return found
+        return margins
 
     def _confirmed(
         self,
@@ -236,48 +238,36 @@ class _Search:
             if len(found) == self._most:
                 break
             flip, graph, place = rebuilt(int(chosen[e]))
-            logits = self._decisions(ExactModel(self._exact.trained, graph).logits_of(place))
+            logits = self._decisions_on(graph, place)
             winner = int(logits.argmax())  # of equals the first, as in a prediction
             if winner != self._predicted:
-                becomes = self._exact.trained.class_names[winner]
-                found.append(flip(becomes, _margin(logits, self._predicted)))
+                becomes = self._trained.class_names[winner]
+                found.append(flip(becomes, float(_margin(logits, self._predicted))))
         return tuple(sorted(found, key=lambda one: one.margin))
 
     def _edge(self, chosen: int) -> tuple[Callable[[str, float], EdgeFlip], Graph, int]:
         """How the edge is named, the graph without it, and where the explained node is then."""
-        graph, edges = self._exact.data.in_memory(), self._field.edges
+        graph, edges = self._field.graph, self._field.edges
         x, y = int(edges.source[chosen]), int(edges.target[chosen])
         adjacency = sp.csr_array(graph.adjacency, copy=True)
         adjacency[x, y] = adjacency[y, x] = 0
         flip = partial(EdgeFlip, self._named(x), self._named(y))
-        return flip, self._graph(adjacency, graph.features), self._node
+        return flip, self._graph(adjacency, graph.features), self._field.node
 
     def _other_node(self, chosen: int) -> tuple[Callable[[str, float], NodeFlip], Graph, int]:
-        graph, gone = self._exact.data.in_memory(), int(self._field.nodes[chosen])
+        graph, gone = self._field.graph, int(self._field.nodes[chosen])
         kept = np.delete(np.arange(graph.num_nodes), gone)
         rest = self._graph(graph.adjacency[kept][:, kept], graph.features[kept])
-        return partial(NodeFlip, self._named(gone)), rest, self._node - (gone < self._node)
+        place = self._field.node - (gone < self._field.node)
+        return partial(NodeFlip, self._named(gone)), rest, place
 
     def _graph(self, adjacency: sp.csr_array, features: Any) -> Graph:
-        exact = self._exact
-        return Graph(
-            adjacency,
-            features,
-            feature_names=exact.data.feature_names,
-            preparation=exact.trained.preparation,
-        ).with_loop_weight(exact.data.loop_weight)
+        return Graph(adjacency, features).with_loop_weight(self._field.graph.loop_weight)
 
 
-def _without(logits: np.ndarray, chosen: int) -> np.ndarray:
-    """The logits with -inf in one place."""
-    others = logits.copy()
-    others[chosen] = -np.inf
-    return others
-
-
-def _margin(logits: np.ndarray, chosen: int) -> float:
-    """The logit of one class minus the highest other."""
-    return float(logits[chosen] - _without(logits, chosen).max())
+def _margin(logits: np.ndarray, chosen: int) -> np.ndarray:
+    """The logit of one class minus the highest other: (..., m) -> (...)."""
+    return logits[..., chosen] - np.delete(logits, chosen, axis=-1).max(axis=-1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,27 +286,30 @@ class Edges:
 
 
 class _Batch(NamedTuple):
-    """The E[row, column] that are not 1, and the entries of N that vanish: one removal a column."""
+    """One removal for each column: the E that are not 1, and the entries of N that vanish.
+
+    Elements of a signal (nodes, B) are counted row by row.
+    """
 
     size: int
-    row: Tensor
-    column: Tensor
-    factor: Tensor
-    gone: tuple[Tensor, Tensor, Tensor, Tensor] | None = None  # x, y, column, E_x N_xy E_y
+    elements: np.ndarray
+    factors: np.ndarray
+    gone: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None  # x, y, E_x N_xy E_y
 
 
 class Field:
-    """The nodes within k hops of ``node``, and all removals that can change its logits.
+    """The nodes of ``graph`` within k hops of ``node``, and all removals that change its logits.
 
     ``edges`` are those with an end among these nodes; ``nodes`` those up to one hop farther, whose
-    removal changes a degree among them. With no hops nothing can change the logits.
+    removal changes a degree among them. With no hops nothing can change the logits. The ``graph``
+    has all edges of the nodes within k hops, and X in the model's order.
     """
 
-    def __init__(self, exact: ExactModel, node: int) -> None:
-        config, graph = exact.trained.config, exact.data.in_memory()
-        operator = find_operator(config.operator)
-        self.exact, self.node, self.hops = exact, node, exact.model.last_hop
-        self.basis = find_basis(config.basis)
+    def __init__(self, exact: ExactModel, graph: Graph, node: int) -> None:
+        operator = find_operator(exact.trained.config.operator)
+        self.exact, self.graph, self.node = exact, graph, node
+        self.hops = exact.model.hops_read[-1]
+        self.basis = find_basis(exact.trained.config.basis)
         # S = shift I + sign N, in the form (S - middle I) / half that the basis needs
         middle, half = self.basis.mapping(*operator.spectrum)
         self.scale = operator.sign / half
@@ -332,98 +325,96 @@ class Field:
         reached = np.isfinite(far) if self.hops else np.zeros(graph.num_nodes, dtype=bool)
         self.nodes = np.flatnonzero(reached & (np.arange(graph.num_nodes) != node))
         self._factors = _neighbour_factors(self.edges, graph.num_nodes)
-        features, self.weights = _narrowed(exact, graph.features[inside].astype(np.float64))
-        self._features = (
-            SparseMatrix.from_scipy(features.T.tocsr()) if sp.issparse(features) else features
-        )
-        self.num_features = features.shape[1]
+        features = graph.features[inside].astype(np.float64)
+        self._signals = [np.ascontiguousarray(features @ one) for one in exact.maps]  # (nodes, m)
 
     @property
     def batch_size(self) -> int:
-        """Removals at a time, so that their signals and hop features stay in bounded memory."""
+        """Removals at a time, so that their signals stay in bounded memory."""
         nodes = self.matrix.shape[0]
-        numbers = 5 * nodes + 3 * (self.hops + 1) * self.num_features
-        numbers += (4 + self.hops) * self.exact.trained.num_classes
-        most = min(BATCH_BYTES // (8 * numbers), MOST_COLUMNS)
+        most = min(BATCH_BYTES // (8 * 5 * nodes), MOST_COLUMNS)
         return max(min(most, max(CACHED_NUMBERS // nodes, 16)), 1)
 
-    def without_edges(self, chosen: np.ndarray) -> Iterator[Tensor]:
+    def without_edges(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
         """Logits (B, m) without one edge each, batch after batch; ``chosen`` indexes ``edges``."""
         for start in range(0, len(chosen), self.batch_size):
             yield self._logits(self._edge_batch(chosen[start : start + self.batch_size]))
 
-    def without_nodes(self, chosen: np.ndarray) -> Iterator[Tensor]:
+    def without_nodes(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
         """Logits (B, m) without one node each, batch after batch; ``chosen`` indexes ``nodes``."""
         for start in range(0, len(chosen), self.batch_size):
             part = self.nodes[chosen[start : start + self.batch_size]]
             yield self._logits(self._node_batch(part))
 
-    def step(self, signal: Tensor, a: float, b: float, batch: _Batch | None = None) -> Tensor:
-        """a S + b times a signal, each column with its own removal: (nodes, B) -> (nodes, B)."""
-        shift, scale = a * self._shift + b, a * self.scale
-        if batch is None:
-            return shift * signal + scale * spmm(self.matrix, signal)
-        at = batch.row, batch.column
-        scaled = signal.clone()
-        scaled[at] *= batch.factor
-        product = spmm(self.matrix, scaled)
-        product[at] *= batch.factor
-        if batch.gone is not None:
-            x, y, column, entry = batch.gone
-            product[x, column] -= entry * signal[y, column]
-            product[y, column] -= entry * signal[x, column]
-        return product.mul_(scale).add_(signal, alpha=shift)
+    def signals(self) -> Iterator[tuple[float, np.ndarray]]:
+        """The coefficient c_i of every hop, with X Theta_i: (nodes, m)."""
+        one = len(self._signals) == 1
+        for i, coefficient in enumerate(self.exact.coefficients[: self.hops + 1].tolist()):
+            yield coefficient, self._signals[0 if one else i]
 
-    def reach(self, batch: _Batch | None = None) -> Iterator[Tensor]:
+    def next_hop(
+        self, step: Step, now: np.ndarray, before: np.ndarray, batch: _Batch | None = None
+    ) -> np.ndarray:
+        """(a S + b) now - g before, each column with its own removal: (nodes, B) -> (nodes, B)."""
+        a, b, g = step
+        shift, scale, scaled = a * self._shift + b, a * self.scale, now
+        if batch is not None:
+            scaled = now.copy()
+            scaled.reshape(-1)[batch.elements] *= batch.factors
+        ahead = spmm(self.matrix, scaled, scale=scale)
+        if batch is not None:
+            flat, own = ahead.reshape(-1), now.reshape(-1)
+            flat[batch.elements] *= batch.factors
+            if batch.gone is not None:
+                x, y, entry = batch.gone
+                flat[x] -= scale * entry * own[y]
+                flat[y] -= scale * entry * own[x]
+        if shift:
+            ahead += shift * now
+        if g:
+            ahead -= g * before
+        return ahead
+
+    def reach(self, batch: _Batch | None = None) -> Iterator[np.ndarray]:
         """p_i(S) e_v for i = 0 .. k, each column with its own removal: (nodes, B)."""
-        columns = 1 if batch is None else batch.size
-        now = torch.zeros(self.matrix.shape[0], columns, dtype=torch.float64)
+        now = np.zeros((self.matrix.shape[0], 1 if batch is None else batch.size))
         now[self.place[self.node]] = 1
         before = now
         yield now
-        for a, b, g in self.basis.steps(self.hops):
-            ahead = self.step(now, a, b, batch)
-            before, now = now, ahead.sub_(before, alpha=g) if g else ahead
+        for step in self.basis.steps(self.hops):
+            before, now = now, self.next_hop(step, now, before, batch)
             yield now
 
-    def collect(self, signal: Tensor) -> Tensor:
-        """X^T signal, column by column: (nodes, B) -> (B, d)."""
-        if isinstance(self._features, SparseMatrix):
-            return spmm(self._features, signal).T
-        return (as_tensor(self._features).T @ signal).T
-
-    def spread(self, weights: Tensor) -> Tensor:
-        """X times weights: (k + 1, d) -> (nodes, k + 1)."""
-        if isinstance(self._features, SparseMatrix):
-            return spmm(self._features.T, weights.T)
-        return as_tensor(self._features) @ weights.T
-
-    def outputs(self, hops: Tensor) -> Tensor:
-        """Logits (B, m) from hop features (k + 1, B, d)."""
-        return self.exact.outputs(hops, self.weights)
-
-    def _logits(self, batch: _Batch) -> Tensor:
-        with torch.no_grad():
-            return self.outputs(torch.stack([self.collect(hop) for hop in self.reach(batch)]))
+    def _logits(self, batch: _Batch) -> np.ndarray:
+        total = np.zeros((batch.size, self.exact.trained.num_classes))
+        for hop, (coefficient, signal) in zip(self.reach(batch), self.signals(), strict=True):
+            if coefficient:
+                total += coefficient * transposed_product(hop, signal)
+        return self.exact.outputs(total)
 
     def _edge_batch(self, chosen: np.ndarray) -> _Batch:
         edges, count = self.edges, len(chosen)
         x, y = self.place[edges.source[chosen]], self.place[edges.target[chosen]]
         of_x, of_y = edges.source_factor[chosen], edges.target_factor[chosen]
-        row = np.concatenate([x, y])
-        column = np.tile(np.arange(count), 2)
-        factor = np.concatenate([of_x, of_y])
         both = np.flatnonzero((x >= 0) & (y >= 0))
         entry = (of_x * edges.entry[chosen] * of_y)[both]
-        gone = tuple(map(torch.from_numpy, (x[both], y[both], both, entry)))
-        return _Batch(count, *_kept(row, column, factor), gone)  # pyright: ignore[reportArgumentType]
+        gone = x[both] * count + both, y[both] * count + both, entry
+        rows, factors = np.concatenate([x, y]), np.concatenate([of_x, of_y])
+        return _batch(count, rows, np.tile(np.arange(count), 2), factors, gone)
 
     def _node_batch(self, nodes: np.ndarray) -> _Batch:
         near = self._factors[nodes].tocoo()
-        row = self.place[np.concatenate([near.col, nodes])]
-        column = np.concatenate([near.row, np.arange(len(nodes))])
-        factor = np.concatenate([near.data, np.zeros(len(nodes))])
-        return _Batch(len(nodes), *_kept(row, column, factor))
+        rows = self.place[np.concatenate([near.col, nodes])]
+        columns = np.concatenate([near.row, np.arange(len(nodes))])
+        return _batch(len(nodes), rows, columns, np.concatenate([near.data, np.zeros(len(nodes))]))
+
+
+def _batch(
+    size: int, rows: np.ndarray, columns: np.ndarray, factors: np.ndarray, gone: Any = None
+) -> _Batch:
+    """Without the rows, -1, of nodes that are too far."""
+    inside = rows >= 0
+    return _Batch(size, rows[inside] * size + columns[inside], factors[inside], gone)
 
 
 def _edges_around(
@@ -455,43 +446,19 @@ def _neighbour_factors(edges: Edges, n: int) -> sp.csr_array:
     return sp.csr_array((factor, (row, column)), shape=(n, n))
 
 
-def _kept(row: np.ndarray, column: np.ndarray, factor: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-    """Without the rows of nodes that are too far."""
-    inside = row >= 0
-    row, column = row[inside].astype(np.int64), column[inside].astype(np.int64)
-    return torch.from_numpy(row), torch.from_numpy(column), torch.from_numpy(factor[inside])
-
-
-def _narrowed(exact: ExactModel, features: Any) -> tuple[Any, Weights]:
-    """X at some nodes and the model's weights.
-
-    Where the model reads X only through products with weights, those stand for X, and the
-    identity for the weights: m columns, or 2 m, instead of d, if these are fewer.
-    """
-    names = exact.model.input_weights
-    if not names or features.shape[1] <= len(names) * exact.trained.num_classes:
-        return features, exact.weights
-    signal = features @ torch.cat([exact.weights[name][0] for name in names], dim=1).numpy()
-    blocks = torch.eye(signal.shape[1], dtype=torch.float64).chunk(len(names), dim=1)
-    units = {name: block.unsqueeze(0) for name, block in zip(names, blocks, strict=True)}
-    return signal, exact.weights | units
-
-
 def first_order_effects(field: Field, best: int, second: int) -> tuple[np.ndarray, np.ndarray]:
     """Estimated change of logit(best) - logit(second) without each edge and each node.
 
-    In the order of ``field.edges`` and ``field.nodes``. Gates change with the hop features, so F
-    is linearised around those of the whole graph.
+    In the order of ``field.edges`` and ``field.nodes``.
     """
-    reach = list(field.reach())
     edges = field.edges
     x, y = field.place[edges.source], field.place[edges.target]
     both = (x >= 0) & (y >= 0)
     shared = np.zeros(len(x))  # (G_xy + G_yx) N_xy
     loops = np.zeros(len(field.place))  # G_xx N_xx
-    steps, adjoint = field.basis.steps(field.hops), _adjoint(field, reach, best, second)
-    for (a, _, _), hop, ahead in zip(steps, reach[:-1], adjoint[1:], strict=True):
-        left, right = a * hop[:, 0].numpy(), ahead[:, 0].numpy()
+    steps, adjoint = field.basis.steps(field.hops), _adjoint(field, best, second)
+    for (a, _, _), hop, ahead in zip(steps, field.reach(), adjoint[1:], strict=False):
+        left, right = a * hop[:, 0], ahead[:, 0]
         shared[both] += left[x[both]] * right[y[both]] + left[y[both]] * right[x[both]]
         loops[field.place >= 0] += left * right
     shared *= field.scale * edges.entry
@@ -499,17 +466,17 @@ def first_order_effects(field: Field, best: int, second: int) -> tuple[np.ndarra
     return _combined(field, shared, loops)
 
 
-def _adjoint(field: Field, reach: list[Tensor], best: int, second: int) -> list[Tensor]:
+def _adjoint(field: Field, best: int, second: int) -> list[np.ndarray]:
     """y_0 .. y_k, each (nodes, 1), for F the difference of two logits."""
-    hops = torch.stack([field.collect(hop) for hop in reach]).requires_grad_()
-    logits = field.outputs(hops)[0]
-    (slope,) = torch.autograd.grad(logits[best] - logits[second], hops)
-    terms = field.spread(slope[:, 0]).split(1, dim=1)
-    found, next_g = [terms[-1].contiguous()], 0.0
+    contrast = np.zeros((field.exact.trained.num_classes, 1))
+    contrast[best], contrast[second] = 1, -1
+    contrast /= field.exact.scaling.deviation[:, None]
+    terms = [coefficient * (signal @ contrast) for coefficient, signal in field.signals()]
+    found, next_g = [terms[-1]], 0.0
     steps = list(field.basis.steps(field.hops))
     for term, (a, b, g) in zip(terms[-2::-1], steps[::-1], strict=True):
-        ahead = term + field.step(found[-1], a, b)
-        found.append(ahead - next_g * found[-2] if next_g else ahead)
+        later = found[-2] if next_g else found[-1]
+        found.append(term + field.next_hop((a, b, next_g), found[-1], later))
         next_g = g
     return found[::-1]
 

@@ -14,21 +14,19 @@ from typing import Any, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 
 from hoplite.bases import find_basis
 from hoplite.csr_rows import CsrRows, row_ranges
+from hoplite.engine.evaluation import WeightsFirst
+from hoplite.engine.polynomial import next_hop
+from hoplite.engine.propagation import Propagation
+from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError
 from hoplite.graph import Graph
 from hoplite.memory import release_memory, show_bytes, used_memory
-from hoplite.models import ModelConfig
-from hoplite.models.alignment import check_channels
+from hoplite.models import LinearModel, ModelConfig, Weights
+from hoplite.models.alignment import check_channels, in_columns
 from hoplite.node_data import NodeData, StoredHops
-from hoplite.propagation.backend import threads_for
-from hoplite.propagation.engine import KnownRows, Propagation, RowView
-from hoplite.propagation.polynomial import next_hop
-from hoplite.propagation.relations import propagation_for
-from hoplite.propagation.spmm import SparseMatrix
 
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
 ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take
@@ -49,11 +47,11 @@ class Rows(Protocol):
     def dtype(self) -> np.dtype: ...
 
     def reach(self, node: int) -> np.ndarray:
-        """The rows ``node`` of p_0(S) .. p_k(S): (k + 1, n)."""
+        """The rows ``node`` of p_0(S) .. p_k(S), (k + 1, n); of P operators (1 + P k, n)."""
         ...
 
     def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
-        """Some of the sorted ``nodes`` after the other, with their rows of X, dense or sparse.
+        """The sorted ``nodes``, some at a time, with their rows of X, dense or sparse.
 
         ``copies`` is how many numbers the caller makes of each.
         """
@@ -67,12 +65,12 @@ class Rows(Protocol):
         """The rows of A of sorted ``nodes``; 1 for an edge whose weight is not known."""
         ...
 
-    def hops_of(self, node: int) -> np.ndarray | None:
-        """p_i(S) X at a node as a prediction has them, (k + 1, 1, d); None if it has them not."""
+    def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
+        """p_i(S) X of the ``hops`` at a node, (hops, 1, d), if they are stored; None if not."""
         ...
 
-    def views(self) -> Iterator[RowView]:
-        """All nodes, some at a time."""
+    def signals(self, model: LinearModel, weights: Weights) -> Iterator[np.ndarray]:
+        """The model's signal of all nodes, before standardisation and bias: pieces (rows, m)."""
         ...
 
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
@@ -88,40 +86,35 @@ class GraphRows:
 
     def __init__(self, graph: Graph, config: ModelConfig) -> None:
         self.data, self.dtype = graph, graph.features.dtype
-        self._features: Any = graph.features.astype(np.float64, copy=False)
         self._config = config
 
     @cached_property
     def _propagation(self) -> Propagation:
-        config = self._config
-        return propagation_for(self.data, config, np.float64)
+        return Propagation.of(self.data, self._config, np.float64)
 
     def reach(self, node: int) -> np.ndarray:
-        with threads_for(self.data.num_nodes):
-            return self._propagation.reach(node).contiguous().numpy()
-
-    @property
-    def _numbers(self) -> int:
-        return self._features.nnz if sp.issparse(self._features) else self._features.size
+        return self._propagation.reach([node])[:, 0]
 
     def all_features(self) -> Any | None:
-        return self._features if self._numbers <= BLOCK_ENTRIES else None
+        features = self._propagation.features
+        return features.matrix() if features.nnz <= BLOCK_ENTRIES else None
 
     def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
-        n, stored, numbers = self.data.num_nodes, self._features, self._numbers
-        step = max(BLOCK_ENTRIES // (max(numbers // max(n, 1), 1) * copies), 1)
+        features, n = self._propagation.features, self.data.num_nodes
+        matrix = features.matrix()
+        step = max(BLOCK_ENTRIES // (max(features.nnz // max(n, 1), 1) * copies), 1)
         for start in range(0, len(nodes), step):
             part = nodes[start : start + step]
-            yield part, stored if len(part) == n else stored[part]
+            yield part, matrix if len(part) == n else matrix[part]
 
     def edges(self, nodes: np.ndarray) -> sp.csr_array:
         return self.data.adjacency[nodes]
 
-    def hops_of(self, node: int) -> np.ndarray | None:
+    def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
         return None
 
-    def views(self) -> Iterator[RowView]:
-        yield self._propagation.view()
+    def signals(self, model: LinearModel, weights: Weights) -> Iterator[np.ndarray]:
+        yield WeightsFirst(self._propagation).evaluate(model.filter(weights)).values
 
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
         graph = self.data
@@ -156,24 +149,16 @@ class StoredRows:
         n, k = self.data.num_nodes, self._hops
         # R itself, what is computed of it, and what numpy makes of that for a moment
         self._require(8 * n * (3 * k + 12), "explaining a node")
-        found = np.zeros((k + 1, n))
-        found[0, node] = 1
-        columns = torch.from_numpy(found).unsqueeze(2)
+        hops = np.zeros((k + 1, n, 1))
+        hops[0, node] = 1
         matrix, most = self._store.operator_rows, self._numbers()
         for i, step in enumerate(self._basis.steps(k)):
-            now, before, ahead = columns[i], columns[max(i - 1, 0)], columns[i + 1]
+            now, before, ahead = hops[i], hops[max(i - 1, 0)], hops[i + 1]
             for start, stop in row_ranges(matrix, most):
                 rows = matrix.read(start, stop).to_scipy(n).astype(np.float64)
-                part = slice(start, stop)
-                next_hop(
-                    SparseMatrix(rows, symmetric=False),
-                    step,
-                    now,
-                    before[part],
-                    own=now[part],
-                    out=ahead[part],
-                )
-        return found
+                part, some = slice(start, stop), SparseMatrix(rows, symmetric=False)
+                next_hop(some, step, now, before[part], own=now[part], out=ahead[part])
+        return hops[:, :, 0]
 
     def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
         step = max(self._numbers() // max(self.data.num_features * copies, 1), 1)
@@ -194,15 +179,15 @@ class StoredRows:
         ends = found.row[apart], found.col[apart]
         return sp.csr_array((np.ones(len(ends[0])), ends), shape=found.shape)
 
-    def hops_of(self, node: int) -> np.ndarray | None:
-        return self._aligned(self._store.rows([node], range(self._hops + 1)))
+    def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
+        return self._aligned(self._store.rows([node], hops))
 
-    def views(self) -> Iterator[RowView]:
-        d, k, n = self.data.num_features, self._hops, self.data.num_nodes
-        step = max(self._numbers() // max(4 * d * (k + 1), 1), 1)
+    def signals(self, model: LinearModel, weights: Weights) -> Iterator[np.ndarray]:
+        hops, n = model.hops_read, self.data.num_nodes
+        step = max(self._numbers() // max(4 * self.data.num_features * len(hops), 1), 1)
         for start in range(0, n, step):
-            rows = self._store.read(start, min(start + step, n), range(k + 1))
-            yield KnownRows(torch.from_numpy(self._aligned(rows)))
+            rows = self._store.read(start, min(start + step, n), hops)
+            yield model.signal_from_hops(weights, self._aligned(rows))
 
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
         weights = self.data.adjacency_rows
@@ -235,11 +220,7 @@ class StoredRows:
     def _aligned(self, rows: np.ndarray) -> np.ndarray:
         """Rows of features, in float64, in the model's order; zeros where the store has none."""
         rows = rows.astype(np.float64)
-        if self._columns is None:
-            return rows
-        found = rows[..., self._columns]
-        found[..., self._columns < 0] = 0
-        return found
+        return rows if self._columns is None else in_columns(rows, self._columns)
 
     def _numbers(self) -> int:
         """How many numbers can be worked on at a time."""

@@ -30,7 +30,6 @@ class ShownModel(_Value, frozen=True):
     hops: int
     operator: str
     basis: str
-    gate: str | None
 
 
 class ShownNode(_Value, frozen=True):
@@ -63,10 +62,10 @@ class ThresholdPart(Threshold, frozen=True):
 
 
 class HopPart(_Value, frozen=True, omit_defaults=True):
-    """What a hop adds; its coefficient is None if it is more than one number."""
+    """What a hop adds."""
 
     hop: int
-    coefficient: float | None
+    coefficient: float
     contribution: float
     relation: str | None = None  # None for hop 0, which is the same for all, or without relations
 

@@ -308,7 +308,7 @@ def headline(values: Summary) -> str:
     node, model = values.node, values.model
     known = {None: "Its own label is not known.", node.predicted: "That is its label too."}
     label = known.get(node.label) or f"Its label, however, is {short(node.label)}."
-    name, border = model_name(model.model, model.gate), values.threshold
+    name, border = model_name(model.model), values.threshold
     who = f"ode {short(node.id)} of {short(dataset_name(values.dataset))} is predicted"
     if border is None:
         chance = f"with a probability of {percent(node.probability)}"
@@ -351,8 +351,7 @@ def exactness(values: Summary) -> str:
         f"The contributions of {summed} add up to {quantity(values)}, "
         f"{signed(logit, decimals(values))}, {how}; so do those of the nodes, and of the features."
     )
-    gate = "The gates are held at the values that they have here." if values.model.gate else ""
-    return " ".join(line for line in (text, threshold_sum(values), gate) if line)
+    return " ".join(line for line in (text, threshold_sum(values)) if line)
 
 
 def flip_sentence(flips: Flips, predicted: str) -> str:

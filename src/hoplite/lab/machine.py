@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import psutil
 import torch
 
+from hoplite.engine.backend import kernels
 from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed, using_threads
 from hoplite.machine import cpu_model, system, versions
-from hoplite.propagation.backend import kernels
 
 PACKAGES = ("torch", "numpy", "scipy", "torch_geometric", "dgl")
 TRIAD_FLOATS = 2**25  # 128 MiB an array: far larger than the caches

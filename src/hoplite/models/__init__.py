@@ -11,16 +11,12 @@ from hoplite.models.base import Model, Weights, build_model
 from hoplite.models.blocks import HopBlocks
 from hoplite.models.dgc import DGC
 from hoplite.models.egc import EGC
-from hoplite.models.gat import GAT
-from hoplite.models.gcn import GCN
 from hoplite.models.heat import Heat
-from hoplite.models.hlgc import HyperLGC
 from hoplite.models.jacobiconv import JacobiConv
-from hoplite.models.labelprop import LabelPropagation
+from hoplite.models.labelprop import LabelModel, LabelPropagation
 from hoplite.models.lgc import LGC
-from hoplite.models.module import as_model
+from hoplite.models.linear import LinearModel, PolynomialSettings
 from hoplite.models.pagerank import PersonalisedPageRank
-from hoplite.models.polynomial import Polynomial, PolynomialSettings
 from hoplite.models.s2gc import S2GC
 from hoplite.models.settings import (
     ADAPTERS,
@@ -29,6 +25,8 @@ from hoplite.models.settings import (
     address_of,
     all_settings,
     check_batch,
+    check_default_options,
+    default_options,
     find_model,
     idle_settings,
     models_with,
@@ -38,6 +36,11 @@ from hoplite.models.settings import (
     without_idle,
 )
 from hoplite.models.sgc import SGC
+from hoplite.nets.base import Network, RowNetwork
+from hoplite.nets.gat import GAT
+from hoplite.nets.gcn import GCN
+from hoplite.nets.hlgc import HyperLGC
+from hoplite.nets.module import as_model
 
 for model in (
     SGC,
@@ -70,18 +73,23 @@ __all__ = [
     "HopBlocks",
     "HyperLGC",
     "JacobiConv",
+    "LabelModel",
     "LabelPropagation",
+    "LinearModel",
     "Model",
     "ModelConfig",
+    "Network",
     "PersonalisedPageRank",
-    "Polynomial",
     "PolynomialSettings",
+    "RowNetwork",
     "Weights",
     "address_of",
     "all_settings",
     "build_model",
     "check_batch",
+    "check_default_options",
     "choice_setting",
+    "default_options",
     "find_model",
     "flag_setting",
     "idle_settings",

@@ -11,11 +11,12 @@ import scipy.sparse as sp
 from hoplite.errors import ConfigError, HopliteWarning, ModelFileError, some_of
 from hoplite.graph import Graph
 from hoplite.labels import CLASSES, kind_of, known_labels
-from hoplite.models import MODELS, ModelConfig
+from hoplite.models import ModelConfig
 from hoplite.node_data import NodeData, StoredHops
 from hoplite.operators import find_operator
 from hoplite.preparation import Preparation, changes
 from hoplite.relations import types_of
+from hoplite.structural import LOG_DEGREE, structural_count, with_log_degree
 
 PIECE = 1 << 20  # numbers of X looked at at a time
 LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
@@ -30,13 +31,15 @@ def aligned_graph(
 ) -> Graph:
     """``graph``, with its features in the model's order and its self-loops of the model's weight.
 
-    See :func:`aligned_columns`.
+    The feature "log degree" is computed if only the model has it. See :func:`aligned_columns`.
     """
     if loop_weight is not None:
         graph = graph.with_loop_weight(loop_weight)
     if relations or graph.relations:
         check_relations([relation.name for relation in graph.relations], relations or {})
         graph = graph.with_relations(relations or {})
+    if LOG_DEGREE in (feature_names or ()) and structural_count(feature_names) is None:
+        graph = with_log_degree(graph)
     columns = aligned_columns(graph, num_features, feature_names)
     if columns is None:
         return graph
@@ -149,12 +152,7 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
 def check_stored(stored: StoredHops, config: ModelConfig, loop_weight: float | None = None) -> None:
     """ConfigError unless the hop features are those that such a model reads."""
     stored.require_complete()
-    if not config.kind.rows_alone:
-        serves = [kind.name for kind in MODELS.values() if kind.rows_alone]
-        raise ConfigError(
-            f"model is {config.model!r}, which needs the graph's edges in every step; a hop store "
-            f"serves {', '.join(serves[:-1])} and {serves[-1]}."
-        )
+    config.kind.check_store()
     check_channels(config, stored.folder)
     for option in ("operator", "basis"):
         if getattr(config, option) != getattr(stored, option):
@@ -241,7 +239,10 @@ def _check_names(wanted: tuple[str, ...], found: tuple[str, ...]) -> None:
         known, columns = set(others), {name.split("=")[0] for name in others if "=" in name}
         for name in names:
             if name not in known and not ("=" in name and name.split("=")[0] in columns):
-                raise ModelFileError(f"{kind.format(name)}; use the same feature columns.")
+                remedy = "use the same feature columns"
+                if name == LOG_DEGREE:  # of a store: a graph gets it
+                    remedy = "make the store with `hoplite propagate --prepare MODEL_DIR`"
+                raise ModelFileError(f"{kind.format(name)}; {remedy}.")
 
 
 def _warn_of_new_values(data: NodeData, known: set[str]) -> None:

@@ -7,28 +7,22 @@ and several operators (channels) there are P matrices, and the blocks are those 
     [X | p_1(S_1) X .. p_k(S_1) X | p_1(S_2) X .. p_k(S_2) X | ..]        (1 + P k) d columns
 
 The matrices are, for each relation (such as ``out`` and ``in``), all channels; see
-:mod:`hoplite.propagation.relations`.
+:mod:`hoplite.engine.propagation`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import numpy as np
 
 from hoplite.config import setting
+from hoplite.engine.evaluation import Filter
 from hoplite.errors import ConfigError, check_choice
 from hoplite.models.base import OF_FILTERS, Weights, uniform
-from hoplite.models.polynomial import Polynomial, PolynomialSettings, basis_setting
+from hoplite.models.linear import LinearModel, PolynomialSettings, basis_setting
 from hoplite.operators import OPERATORS
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from hoplite.propagation.dropout import Dropout
-    from hoplite.propagation.engine import RowView
-else:
-    from hoplite.lazy import torch
 
 
 def check_channels(name: str, value: Any) -> str:
@@ -55,7 +49,7 @@ def check_channels(name: str, value: Any) -> str:
     return ",".join(found)
 
 
-class HopBlocks(Polynomial):
+class HopBlocks(LinearModel):
     """c_i = 1, and ``theta`` is (1 + P k, d, m): Theta of hop 0, then of every hop of every matrix.
 
     >>> HopBlocks(HopBlocks.Settings(hops=2), 3, 4).shapes()
@@ -67,9 +61,7 @@ class HopBlocks(Polynomial):
     name = "blocks"
     title = "Hop blocks"
     size = "{0.hops} hops, {0.shown_operators}, {0.basis_title}"
-    map_per_hop = True
     takes_relations = True
-    input_weights = ()
     idle = OF_FILTERS
 
     @dataclass(frozen=True)
@@ -108,13 +100,25 @@ class HopBlocks(Polynomial):
         """1 + P k."""
         return 1 + self.relations * len(self.config.operators) * self.config.hops
 
-    def initial_map(self, generator: torch.Generator | None) -> Tensor:
+    def initial_map(self, rng: np.random.Generator | None) -> np.ndarray:
         """Theta_i ~ U(-1/sqrt(B d), 1/sqrt(B d)) of B blocks, as torch.nn.Linear's of all."""
         shape = (self.blocks, self.num_features, self.num_classes)
-        return uniform(shape, max(shape[0] * shape[1], 1), generator)
+        return uniform(shape, max(shape[0] * shape[1], 1), rng)
 
-    def coefficients(self, weights: Weights) -> Tensor:
-        return weights["theta"].new_ones(len(weights["theta"]), self.blocks)
+    def coefficients(self, weights: Weights) -> None:
+        return None
 
-    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
-        return view.sum_of_blocks(weights["theta"], dropout)
+    def filter(self, weights: Weights) -> Filter:
+        return Filter(weights["theta"], None)
+
+    def hop_coefficients(self, weights: Weights) -> np.ndarray:
+        return np.ones(self.blocks, weights["theta"].dtype)
+
+    def filters(self, weights: Weights) -> np.ndarray:
+        raise ConfigError(
+            f"a {self.name} has a filter for every feature and class, too many to show; their "
+            "coefficients are in maps_."
+        )
+
+    def maps(self, weights: Weights) -> np.ndarray:
+        return weights["theta"]

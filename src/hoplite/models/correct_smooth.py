@@ -20,16 +20,14 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import numpy as np
-import torch
 from msgspec import Meta
-from torch import Tensor
+from scipy.special import softmax
 
-from hoplite.bases import find_basis
+from hoplite.engine.polynomial import polynomial
+from hoplite.engine.sparse import SparseMatrix
 from hoplite.graph import Graph
 from hoplite.models.labelprop import LEAST_SHARE, walk
 from hoplite.operators import find_operator
-from hoplite.propagation.polynomial import weighted_sum
-from hoplite.propagation.spmm import SparseMatrix
 
 OPERATOR, BASIS = "adjacency", "monomial"
 STEPS = 50
@@ -101,7 +99,7 @@ class CorrectSmooth:
             found = at.corrected(at.errors((self.correct,))[0], self.scale)
         if self.smooth is not None:
             found = at.smoothed(found, (self.smooth,))[0]
-        return found.clamp_min(LEAST_SHARE).log().numpy()
+        return np.log(np.maximum(found, LEAST_SHARE))
 
     def chosen(
         self, graph: Graph, logits: np.ndarray, rank: Callable[[np.ndarray], float]
@@ -112,7 +110,7 @@ class CorrectSmooth:
         """
         found: list[tuple[CorrectSmooth, float]] = [(self, rank(logits))]
         for one, signal in self._tried(_Signals(graph, logits, self)):
-            found.append((one, rank(signal.clamp_min(LEAST_SHARE).log().numpy())))
+            found.append((one, rank(np.log(np.maximum(signal, LEAST_SHARE)))))
 
         def key(pair: tuple[CorrectSmooth, float]) -> tuple[float, int]:
             one, value = pair
@@ -121,7 +119,7 @@ class CorrectSmooth:
 
         return min(found, key=key)[0]
 
-    def _tried(self, at: _Signals) -> Iterator[tuple[CorrectSmooth, Tensor]]:
+    def _tried(self, at: _Signals) -> Iterator[tuple[CorrectSmooth, np.ndarray]]:
         """Every other point of the grid with its Z''."""
         starts = [(self, at.probabilities)]
         for alpha, error in zip(ALPHAS, at.errors(ALPHAS), strict=True):
@@ -141,34 +139,34 @@ class _Signals:
     def __init__(self, graph: Graph, logits: np.ndarray, known: CorrectSmooth) -> None:
         matrix = find_operator(OPERATOR).matrix(graph, logits.dtype, BASIS)
         self.matrix = SparseMatrix.from_scipy(matrix, symmetric=True)
-        self.probabilities = torch.tensor(logits).softmax(dim=1)
-        self.nodes = torch.tensor(known.nodes, dtype=torch.int64)
-        one_hot = torch.eye(logits.shape[1], dtype=self.probabilities.dtype)
-        self.labels = one_hot[torch.tensor(known.labels, dtype=torch.int64)]
-        self.missed = torch.zeros_like(self.probabilities)
+        self.probabilities = softmax(logits, axis=1)
+        self.nodes = np.array(known.nodes, np.int64)
+        one_hot = np.eye(logits.shape[1], dtype=logits.dtype)
+        self.labels = one_hot[np.array(known.labels, np.int64)]
+        self.missed = np.zeros_like(self.probabilities)
         self.missed[self.nodes] = self.labels - self.probabilities[self.nodes]
 
-    def walked(self, signal: Tensor, alphas: Sequence[float]) -> list[Tensor]:
+    def walked(self, signal: np.ndarray, alphas: Sequence[float]) -> list[np.ndarray]:
         """walk_a of a signal (n, m) for each alpha, in one pass over the hops."""
         columns = signal.shape[1]
-        numbers = signal.new_tensor(np.stack([walk(alpha, STEPS) for alpha in alphas], axis=1))
-        scales = numbers.repeat_interleave(columns, dim=1)
-        wide = signal.repeat(1, len(alphas))
-        found = weighted_sum(self.matrix, find_basis(BASIS), wide, scales)
-        return [part.contiguous() for part in found.split(columns, dim=1)]
+        numbers = np.stack([walk(alpha, STEPS) for alpha in alphas], axis=1)
+        scales = np.repeat(numbers, columns, axis=1).astype(signal.dtype)
+        found = polynomial(self.matrix, BASIS, np.tile(signal, (1, len(alphas))), scales)
+        return np.split(found, len(alphas), axis=1)
 
-    def errors(self, alphas: Sequence[float]) -> list[Tensor]:
+    def errors(self, alphas: Sequence[float]) -> list[np.ndarray]:
         return self.walked(self.missed, alphas)
 
-    def corrected(self, error: Tensor, scale: float | None) -> Tensor:
+    def corrected(self, error: np.ndarray, scale: float | None) -> np.ndarray:
         if scale is not None:
-            return self.probabilities + scale * error
-        sigma = self.missed.abs().sum() / len(self.nodes)
-        each = sigma / error.abs().sum(dim=1, keepdim=True)
-        each = torch.where(each <= MOST_SCALE, each, torch.ones_like(each))
+            return self.probabilities + self.probabilities.dtype.type(scale) * error
+        sigma = np.abs(self.missed).sum() / len(self.nodes)
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            each = sigma / np.abs(error).sum(axis=1, keepdims=True)
+        each = np.where(each <= MOST_SCALE, each, self.probabilities.dtype.type(1))
         return self.probabilities + each * error
 
-    def smoothed(self, signal: Tensor, alphas: Sequence[float]) -> list[Tensor]:
-        start = signal.clone()
+    def smoothed(self, signal: np.ndarray, alphas: Sequence[float]) -> list[np.ndarray]:
+        start = signal.copy()
         start[self.nodes] = self.labels
         return self.walked(start, alphas)

@@ -21,7 +21,7 @@ class DGC(FixedFilter):
     T is any number from 0 to k: T = k is SGC, and with many hops it is heat; the usual 2 is the
     time of SGC's two hops. Many steps cost little, as the coefficients far above T vanish.
 
-    >>> DGC.numbers(DGC.Settings(hops=2, time=1.0)).round(4).tolist()
+    >>> DGC.constants(DGC.Settings(hops=2, time=1.0)).round(4).tolist()
     [0.25, 0.5, 0.25]
     """
 
@@ -45,7 +45,7 @@ class DGC(FixedFilter):
                 )
 
     @classmethod
-    def numbers(cls, config: ModelConfig) -> np.ndarray:
+    def constants(cls, config: ModelConfig) -> np.ndarray:
         k, i = config.hops, np.arange(config.hops + 1.0)
         step = config.time / k if k else 0.0
         ways = special.gammaln(k + 1) - special.gammaln(i + 1) - special.gammaln(k - i + 1)

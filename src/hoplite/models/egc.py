@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hoplite.bases import Basis
 from hoplite.models.base import Weights, uniform
-from hoplite.models.polynomial import Polynomial, StartSettings
+from hoplite.models.linear import FilterFacts, LinearModel, StartSettings
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import find_operator
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from hoplite.bases import Basis
-    from hoplite.propagation.dropout import Dropout
-    from hoplite.propagation.engine import RowView
-else:
-    from hoplite.lazy import torch
 
 NEGLIGIBLE = 2.0**-16  # of the rounding error
 
 
-class EGC(Polynomial):
+class EGC(LinearModel):
     """c_i = beta^i / i!.
 
     >>> EGC.largest(2.0, EGC.Settings(hops=3)).tolist()
@@ -34,38 +24,41 @@ class EGC(Polynomial):
 
     name = "egc"
     title = "EGC"
-    learned = "beta"
-    exponential = True
-    theorem = 2
+    facts = FilterFacts(learned="beta", exponential=True, theorem=2)
     Settings = StartSettings
 
-    def initial_filter(self, generator: torch.Generator | None) -> Weights:
+    def initial_filter(self, rng: np.random.Generator | None) -> Weights:
         """beta ~ U(-1/sqrt(k), 1/sqrt(k)); with the low-pass start 1, or -1 for the Laplacian."""
-        rate = uniform((), max(self.config.hops, 1), generator)
+        rate = uniform((), max(self.config.hops, 1), rng)
         if self.config.start == "lowpass":
-            rate = torch.tensor(find_operator(self.config.operator).sign)
-        return {"beta": rate}
+            rate = np.array(find_operator(self.config.operator).sign, np.float32)
+        return {"beta": np.asarray(rate)}
 
-    def coefficients(self, weights: Weights) -> Tensor | None:
-        return exponential_coefficients(weights["beta"], self.config.hops)
-
-    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
-        """As for all polynomials, without the hops that a factorial makes vanish.
+    def coefficients(self, weights: Weights) -> np.ndarray:
+        """Without the last hops, which a factorial makes vanish.
 
         ``|S^i X Theta|`` is at most ``|S|^i |X Theta|``, so a term below a small part of the
-        rounding of the largest is lost anyway. A run's own terms decide about that, not its
-        neighbours'.
+        rounding of the largest is lost anyway.
         """
         every = exponential_coefficients(weights["beta"], self.config.hops)
+        matters = self._matters(every)
+        kept = np.where(matters, every, every.dtype.type(0))
+        return kept[: int(np.flatnonzero(matters)[-1]) + 1]
+
+    def coefficients_vjp(self, weights: Weights, gradient: np.ndarray) -> Weights:
+        """d/dbeta = sum_{i >= 1} (dLoss/dc_i) beta^(i-1) / (i-1)!"""
+        every = exponential_coefficients(weights["beta"], self.config.hops)
+        used = len(gradient)
+        slopes = np.where(self._matters(every)[1:used], every[: used - 1], 0.0)
+        return {"beta": np.array(np.sum(gradient[1:] * slopes, dtype=np.float64))}
+
+    def _matters(self, every: np.ndarray) -> np.ndarray:
+        """Which hops count: bool (k + 1,)."""
         norm = find_operator(self.config.operator).norm_bound
-        growth = norm ** np.arange(self.config.hops + 1.0)
-        size = np.abs(every.detach().numpy()) * growth
-        least = size.max(axis=1, keepdims=True) * torch.finfo(every.dtype).eps * NEGLIGIBLE
-        matters = ~(size < least)  # NaN does
-        matters[:, 1:] |= matters[:, :-1].copy()  # c_{i-1} is the slope of c_i
-        used = int(np.flatnonzero(matters.any(axis=0))[-1]) + 1
-        kept = torch.where(torch.from_numpy(matters), every, 0.0)
-        return view.combine(weights["theta"], kept[:, :used], dropout)
+        size = np.abs(every) * norm ** np.arange(self.config.hops + 1.0)
+        matters = ~(size < size.max() * np.finfo(every.dtype).eps * NEGLIGIBLE)  # NaN does
+        matters[1:] |= matters[:-1].copy()  # c_{i-1} is the slope of c_i
+        return matters
 
     @classmethod
     def largest(cls, bound: float, config: ModelConfig) -> np.ndarray:
@@ -77,14 +70,12 @@ class EGC(Polynomial):
         return math.exp(bound * norm) if bound * norm < 700 else math.inf
 
 
-def exponential_coefficients(rate: Tensor, hops: int) -> Tensor:
-    """beta^i / i! for i = 0 .. hops: shape (...) -> (..., hops + 1), differentiable.
+def exponential_coefficients(rate: np.ndarray, hops: int) -> np.ndarray:
+    """beta^i / i! for i = 0 .. hops as a cumulative product, as i! overflows: (hops + 1,).
 
-    >>> exponential_coefficients(torch.tensor(2.0), 3)
-    tensor([1.0000, 2.0000, 2.0000, 1.3333])
+    >>> exponential_coefficients(np.array(2.0), 3).round(4).tolist()
+    [1.0, 2.0, 2.0, 1.3333]
     """
-    one = torch.ones_like(rate).unsqueeze(-1)
-    if hops == 0:
-        return one
-    steps = torch.arange(1, hops + 1, dtype=rate.dtype, device=rate.device)
-    return torch.cat([one, torch.cumprod(rate.unsqueeze(-1) / steps, dim=-1)], dim=-1)
+    steps = np.arange(1, hops + 1, dtype=rate.dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return np.cumprod(np.concatenate([np.ones(1, rate.dtype), rate / steps]))

@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 
 from hoplite.errors import ConfigError, HopliteError, require_extra
 from hoplite.files import atomic_write
+from hoplite.models.linear import LinearModel
 
 if TYPE_CHECKING:
+    import torch
+
     from hoplite.models.trained import TrainedModel
 
 OPSET, IR_VERSION = 17, 8  # of 2022, which all runtimes since then read
@@ -28,7 +30,7 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     ones, and those that standardise their outputs over all nodes or need edges.
     """
     kind, config = model.config.kind, model.config
-    if not kind.linear or kind.gated or kind.coefficient_per != "hop":
+    if not issubclass(kind, LinearModel):
         raise ConfigError(
             f"a {config.model} is no linear map of hop features; export one whose hops have the "
             "same coefficients for all nodes, such as an lgc."
@@ -47,7 +49,7 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
     maps, task = model.maps_, model.task
     blocks, found = model.coefficients_[:, None, None] * maps, model.weights.get("bias")
     none = np.zeros(maps.shape[-1])
-    bias = none if found is None else found.detach().numpy()
+    bias = none if found is None else found
     blocks = blocks.reshape(-1, maps.shape[-1])
     weight, bias = task.rescaled(blocks, bias)
     shift = {}
@@ -62,6 +64,9 @@ def hop_module(model: TrainedModel) -> torch.nn.Linear:
 
     Its buffer ``shift`` (m,), of classes, is not taken from them.
     """
+    require_extra("torch", "to_torch", "torch")
+    import torch
+
     arrays = hop_arrays(model)
     module = torch.nn.Linear(*arrays["weight"].shape)
     with torch.no_grad():

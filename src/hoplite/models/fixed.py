@@ -12,24 +12,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hoplite.config import choice_setting
-from hoplite.models.base import OF_FILTERS, Weights
-from hoplite.models.polynomial import Polynomial, PolynomialSettings
+from hoplite.models.base import FIXED_FILTER_DEFAULTS, OF_FILTERS, Weights
+from hoplite.models.linear import LinearModel, PolynomialSettings
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from hoplite.propagation.dropout import Dropout
-    from hoplite.propagation.engine import RowView
-else:
-    from hoplite.lazy import torch
 
 NEGLIGIBLE = 2.0**-60  # of the largest coefficient: below float64's rounding
 SMOOTH_AT_ONE = tuple(name for name, one in OPERATORS.items() if one.sign > 0)
@@ -52,38 +42,32 @@ class FixedSettings(PolynomialSettings):
     )
 
 
-class FixedFilter(Polynomial):
-    """What they share; a filter is its ``numbers``."""
+class FixedFilter(LinearModel):
+    """What they share; a filter is its ``constants``."""
 
     Settings = FixedSettings
-    fixed = True
     idle = OF_FILTERS
+    defaults = FIXED_FILTER_DEFAULTS
 
     @classmethod
     @abstractmethod
-    def numbers(cls, config: ModelConfig) -> np.ndarray:
+    def constants(cls, config: ModelConfig) -> np.ndarray:
         """c_0 .. c_k: (k + 1,)."""
 
-    def coefficients(self, weights: Weights) -> Tensor:
-        theta = weights["theta"]
-        found = torch.tensor(self.numbers(self.config), dtype=theta.dtype)
-        return found.expand(len(theta), -1)
-
-    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
-        return view.combine(weights["theta"], self._used, dropout)
-
-    @property
-    def last_hop(self) -> int:
-        return len(self._used) - 1
+    def coefficients(self, weights: Weights) -> np.ndarray:
+        return self._used
 
     @cached_property
-    def _used(self) -> tuple[float, ...]:
-        """c_0, c_1, ... without the last ones that vanish: ||S^i X Theta|| is no larger than
-        ||X Theta||, so what is left out is below the rounding of the sum."""
-        found = self.numbers(self.config)
-        matters = np.flatnonzero(np.abs(found) > NEGLIGIBLE * np.abs(found).max())
-        return tuple(found[: matters[-1] + 1].tolist())
+    def _used(self) -> np.ndarray:
+        """c_0, c_1, ... without the last ones that vanish.
 
-    @classmethod
-    def largest(cls, bound: float, config: ModelConfig) -> np.ndarray:
-        return np.abs(cls.numbers(config))
+        ||S^i X Theta|| is no larger than ||X Theta||, so what is left out is below the rounding of
+        the sum.
+        """
+        found = self.constants(self.config)
+        matters = np.flatnonzero(np.abs(found) > NEGLIGIBLE * np.abs(found).max())
+        return found[: matters[-1] + 1]
+
+    @property
+    def hops_read(self) -> list[int]:
+        return np.flatnonzero(self._used).tolist()

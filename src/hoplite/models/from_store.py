@@ -11,17 +11,16 @@ merged from the sums of the pieces in double precision.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from hoplite.engine.standardize import Moments, Standardized
 from hoplite.errors import ConfigError
 from hoplite.memory import parse_bytes, release_memory, show_bytes, used_memory
 from hoplite.models.alignment import in_columns
-from hoplite.models.base import Model, Weights
+from hoplite.models.base import Weights
 from hoplite.node_data import StoredHops
-from hoplite.propagation.engine import KnownRows
 
 PIECE_BYTES = 16 * 10**6  # of hop features at a time
 COPIES = 12  # of them at the same time: as read, in the model's order, and what a model makes
@@ -30,7 +29,7 @@ RESERVE = 96 * 10**6  # threads, the file that is written, the allocator's own
 
 
 def stored_logits(
-    model: Model,
+    model: Any,
     weights: Weights,
     stored: StoredHops,
     columns: np.ndarray | None,
@@ -38,56 +37,33 @@ def stored_logits(
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The first node of every piece of rows, and the logits of the piece: (rows, m).
 
-    ``weights`` are of one run, with a run axis. ``columns`` are those of :func:`aligned_columns`.
-    ``memory`` is the peak of the whole process, such as ``"700MB"``.
+    ``columns`` are those of :func:`aligned_columns`. ``memory`` is the peak of the whole process,
+    such as ``"700MB"``.
     """
-    hops = model.last_hop
-    wanted = [hops] if model.kept_hops == "last" else list(range(hops + 1))
+    wanted = model.hops_read
     step = _rows_at_a_time(
         model, len(wanted) * max(stored.num_features, model.num_features), memory
     )
+    weights = {name: value.astype(np.float32) for name, value in weights.items()}
 
-    def pieces() -> Iterator[tuple[int, Tensor]]:
+    def pieces() -> Iterator[tuple[int, np.ndarray]]:
         for start in range(0, max(stored.num_nodes, 1), step):
             found = stored.read(start, min(start + step, stored.num_nodes), wanted)
             found = found if columns is None else in_columns(found, columns)
-            yield start, torch.from_numpy(found)
+            yield start, model.signal_from_hops(weights, found)
 
-    weights = {name: value.to(torch.float32) for name, value in weights.items()}  # as the hops are
-    with torch.no_grad():
-        scale = None
-        if model.config.standardize:
-            scale = _std_mean(model.filtered(weights, KnownRows(x), None) for _, x in pieces())
-        for start, piece in pieces():
-            yield start, model.logits(weights, _Piece(piece, scale))[:, 0].numpy()
-
-
-class _Piece(KnownRows):
-    """Some rows, with the deviation and mean of all."""
-
-    def __init__(self, hops: Tensor, scale: tuple[Tensor, Tensor] | None) -> None:
-        super().__init__(hops)
-        self._scale = scale
-
-    def std_mean(self, values: Tensor) -> tuple[Tensor, Tensor]:
-        return super().std_mean(values) if self._scale is None else self._scale
+    scale = None
+    if model.config.standardize:
+        moments = Moments(0, np.zeros(model.num_classes), np.zeros(model.num_classes))
+        for _, signal in pieces():
+            moments = moments.merged(Moments.of(signal))
+        scale = Standardized.from_moments(moments, np.dtype(np.float32))
+    for start, signal in pieces():
+        logits = signal if scale is None else scale.apply(signal)
+        yield start, logits + weights["bias"] if "bias" in weights else logits
 
 
-def _std_mean(signals: Iterator[Tensor]) -> tuple[Tensor, Tensor]:
-    """Deviation and mean over all rows of the pieces, (rows, R, m) -> (1, R, m)."""
-    count, mean, squares = 0, torch.zeros(()), torch.zeros(())
-    kind = torch.float32
-    for signal in signals:
-        kind, rows = signal.dtype, len(signal)
-        spread, own = torch.std_mean(signal.double(), dim=0, keepdim=True, correction=0)
-        gap, total = own - mean, count + rows
-        mean = mean + gap * (rows / max(total, 1))
-        squares = squares + spread.square() * rows + gap.square() * (count * rows / max(total, 1))
-        count = total
-    return (squares / max(count, 1)).sqrt().to(kind), mean.to(kind)
-
-
-def _rows_at_a_time(model: Model, numbers: int, memory: str | int | None) -> int:
+def _rows_at_a_time(model: Any, numbers: int, memory: str | int | None) -> int:
     """Rows of a piece; ConfigError, with the least that works, if ``memory`` is too little."""
     row_bytes = 4 * (numbers + 4 * model.num_classes)
     most = PIECE_BYTES

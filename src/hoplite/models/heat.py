@@ -25,7 +25,7 @@ class Heat(FixedFilter):
     What the cut leaves out is the share of a Poisson variable of mean t above k: 1.4 % for 5 and
     10 hops.
 
-    >>> Heat.numbers(Heat.Settings(hops=2, time=1.0)).round(4).tolist()
+    >>> Heat.constants(Heat.Settings(hops=2, time=1.0)).round(4).tolist()
     [0.3679, 0.3679, 0.1839]
     """
 
@@ -39,7 +39,7 @@ class Heat(FixedFilter):
 
         def __post_init__(self) -> None:
             super().__post_init__()
-            share = float(Heat.numbers(self).sum())
+            share = float(Heat.constants(self).sum())
             if share < LEAST_SHARE:
                 raise ConfigError(
                     f"time is {self.time:g} and hops {self.hops}, which hold {share:.1g} of the "
@@ -48,6 +48,6 @@ class Heat(FixedFilter):
                 )
 
     @classmethod
-    def numbers(cls, config: ModelConfig) -> np.ndarray:
+    def constants(cls, config: ModelConfig) -> np.ndarray:
         i = np.arange(config.hops + 1.0)
         return np.exp(special.xlogy(i, config.time) - config.time - special.gammaln(i + 1))

@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import copy
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hoplite.config import MOST_HOPS, choice_setting, number_setting
+from hoplite.engine.propagation import Propagation, repeated
 from hoplite.errors import ConfigError
 from hoplite.models.base import Model, Weights
 from hoplite.models.fixed import SMOOTH_AT_ONE, smooth_choices
 from hoplite.models.settings import TRAINING, ModelConfig
-
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
-
-    from hoplite.propagation.dropout import Dropout
-    from hoplite.propagation.engine import RowView
-else:
-    from hoplite.lazy import torch
 
 LEAST_SHARE = 2.0**-40  # of a class that reaches a node, so that its logarithm is finite
 FAR = 2.0**80
 USED = {"monitor", "threshold", "calibrate", "correct_smooth", "refit"}  # of a training's settings
 
 
-class LabelPropagation(Model):
+class LabelModel(Model):
+    """A model whose weights are the labels of the nodes of its own graph: nothing is learned."""
+
+    idle = frozenset(set(TRAINING) - USED)
+
+    @abstractmethod
+    def from_labels(
+        self, num_nodes: int, nodes: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
+    ) -> Weights:
+        """The weights, from the task's targets (rows, ...) of the training ``nodes``."""
+
+    def initial(self, rng: np.random.Generator | None) -> Weights:
+        return {}
+
+
+class LabelPropagation(LabelModel):
     """F_0 = Y, F_{t+1} = a S F_t + (1 - a) Y for t = 0 .. k - 1, a = ``alpha``:
 
         F_k = sum_i c_i S^i Y,    c_i = (1 - a) a^i for i < k,    c_k = a^k        (n, m)
@@ -50,12 +56,7 @@ class LabelPropagation(Model):
 
     name = "labelprop"
     title = "Label propagation"
-    idle = frozenset(set(TRAINING) - USED)
     size = "{0.hops} hops, alpha {0.alpha}, {0.operator}"
-    growth = "hops"
-    learns = False
-    unexplained = "spreads labels, in which it is linear, and reads no features"
-    bound = True
 
     @dataclass(frozen=True)
     class Settings(ModelConfig):
@@ -65,65 +66,52 @@ class LabelPropagation(Model):
             0.9, "Share of the neighbours' labels in every hop, 0 to 1.", 0, 1
         )
 
-    _labels: Weights | None = None  # those that it was shown
-
     @classmethod
     def numbers(cls, config: ModelConfig) -> np.ndarray:
+        """c_0 .. c_k: (k + 1,)."""
         return walk(config.alpha, config.hops)
 
-    def shown(
-        self, num_nodes: int, nodes: np.ndarray, targets: Tensor, weights: Tensor | None
-    ) -> LabelPropagation:
-        if targets.is_floating_point():
+    def from_labels(
+        self, num_nodes: int, nodes: np.ndarray, targets: np.ndarray, weights: np.ndarray | None
+    ) -> Weights:
+        if targets.dtype.kind == "f":
             raise ConfigError(
                 f"model is {self.name!r}, which spreads classes, but the labels are numbers; use "
                 "another model, such as ppr."
             )
         several = targets.ndim == 2
-        rows = targets.float() if several else torch.eye(self.num_classes)[targets]
-        each = torch.ones(len(rows), 1) if weights is None else weights.float().reshape(-1, 1)
-        labels = {"signal": rows * each} | ({"labelled": each} if several else {})
-        found = copy.copy(self)
-        place = torch.from_numpy(np.array(nodes, np.int64))
-        found._labels = {
-            name: torch.zeros(num_nodes, value.shape[1]).index_add_(0, place, value)
-            for name, value in labels.items()
-        }
-        return found
-
-    def initial(self, generator: torch.Generator | None) -> Weights:
-        return {} if self._labels is None else dict(self._labels)
+        rows = targets if several else np.eye(self.num_classes)[targets]
+        each = np.ones((len(rows), 1)) if weights is None else np.reshape(weights, (-1, 1))
+        found = {"signal": rows * each} | ({"labelled": each} if several else {})
+        whole = {}
+        for name, value in found.items():
+            whole[name] = np.zeros((num_nodes, value.shape[1]), np.float32)
+            np.add.at(whole[name], nodes, value.astype(np.float32))
+        return whole
 
     def expected(
-        self, there: dict[str, tuple[int, ...]], num_nodes: int
+        self, found: dict[str, tuple[int, ...]], num_nodes: int
     ) -> dict[str, tuple[int, ...]]:
-        labelled = {"labelled": (num_nodes, 1)} if "labelled" in there else {}
+        labelled = {"labelled": (num_nodes, 1)} if "labelled" in found else {}
         return {"signal": (num_nodes, self.num_classes)} | labelled
 
-    def filtered(self, weights: Weights, view: RowView, dropout: Dropout | None) -> Tensor:
-        numbers = tuple(self.numbers(self.config).tolist())
+    def logits(self, weights: Weights, source: Propagation) -> np.ndarray:
         signal, labelled = weights["signal"], weights.get("labelled")
-        everything = signal if labelled is None else torch.cat([signal, labelled], dim=2)
+        known = signal if labelled is None else np.concatenate([signal, labelled], axis=1)
+        whole = np.zeros((source.num_nodes, known.shape[1]), source.dtype)
         # only ratios count, so labels from afar need not vanish below float32's smallest number
-        reached = view.smoothed(FAR * everything.transpose(0, 1), numbers)
-        found = reached[..., : self.num_classes]
-        mass, most = found.sum(dim=2, keepdim=True), signal.sum(dim=(1, 2), keepdim=True)
+        whole[: len(known)] = FAR * known  # nodes that came later have none
+        reached = source.combine(whole, repeated(self.numbers(self.config), whole))
+        found = reached[:, : self.num_classes]
+        mass, total = found.sum(axis=1, keepdims=True), signal.sum()
         if labelled is not None:
-            mass, most = reached[..., -1:], labelled.sum(dim=1, keepdim=True)
-        usual = (signal.sum(dim=1, keepdim=True) / most).transpose(0, 1)
-        shares = torch.where(mass > 0, found / mass, usual).clamp(LEAST_SHARE, 1)
+            mass, total = reached[:, -1:], labelled.sum()
+        default = (signal.sum(axis=0) / total).astype(source.dtype)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            shares = np.where(mass > 0, found / mass, default).clip(LEAST_SHARE, 1)
         if labelled is None:
-            return shares.log()
-        return shares.log() - (1 - shares).clamp_min(LEAST_SHARE).log()
-
-    def coefficients(self, weights: Weights) -> Tensor:
-        signal = weights["signal"]
-        return torch.tensor(self.numbers(self.config), dtype=signal.dtype).expand(len(signal), -1)
-
-    def maps(self, weights: Weights) -> Tensor:
-        raise ConfigError(
-            f"a {self.name} has no Theta; its weights are the labels that it spreads."
-        )
+            return np.log(shares)
+        return np.log(shares) - np.log(np.maximum(1 - shares, LEAST_SHARE))
 
 
 def walk(alpha: float, hops: int) -> np.ndarray:

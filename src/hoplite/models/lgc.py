@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from hoplite.bases import Basis
 from hoplite.models.base import Weights
-from hoplite.models.polynomial import BasisSettings, Polynomial, start_coefficients
+from hoplite.models.linear import BasisSettings, FilterFacts, LinearModel, start_coefficients
 from hoplite.models.settings import ModelConfig
 
-if TYPE_CHECKING:
-    import torch
-    from torch import Tensor
 
-    from hoplite.bases import Basis
-
-
-class LGC(Polynomial):
+class LGC(LinearModel):
     """c_i = alpha_i; with relations alpha has 1 + R k values, see :mod:`hoplite.relations`.
 
     >>> LGC.largest(2.0, LGC.Settings(hops=2)).tolist()
@@ -26,17 +19,18 @@ class LGC(Polynomial):
 
     name = "lgc"
     title = "LGC"
-    learned = "alpha"
-    homogeneous = True
-    theorem = 1
+    facts = FilterFacts(learned="alpha", homogeneous=True, theorem=1)
     takes_relations = True
     Settings = BasisSettings
 
-    def initial_filter(self, generator: torch.Generator | None) -> Weights:
-        return {"alpha": start_coefficients(self.config, generator, self.relations)}
+    def initial_filter(self, rng: np.random.Generator | None) -> Weights:
+        return {"alpha": start_coefficients(self.config, rng, self.relations)}
 
-    def coefficients(self, weights: Weights) -> Tensor | None:
+    def coefficients(self, weights: Weights) -> np.ndarray:
         return weights["alpha"]
+
+    def coefficients_vjp(self, weights: Weights, gradient: np.ndarray) -> Weights:
+        return {"alpha": gradient}
 
     @classmethod
     def largest(cls, bound: float, config: ModelConfig) -> np.ndarray:

@@ -16,7 +16,7 @@ class PersonalisedPageRank(FixedFilter):
 
         c_i = a (1 - a)^i for i < k,    c_k = (1 - a)^k
 
-    >>> PersonalisedPageRank.numbers(PersonalisedPageRank.Settings(hops=2, alpha=0.5)).tolist()
+    >>> PersonalisedPageRank.constants(PersonalisedPageRank.Settings(hops=2, alpha=0.5)).tolist()
     [0.5, 0.25, 0.25]
     """
 
@@ -31,7 +31,7 @@ class PersonalisedPageRank(FixedFilter):
         )
 
     @classmethod
-    def numbers(cls, config: ModelConfig) -> np.ndarray:
+    def constants(cls, config: ModelConfig) -> np.ndarray:
         found = (1 - config.alpha) ** np.arange(config.hops + 1.0)
         found[:-1] *= config.alpha
         return found

@@ -74,8 +74,7 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
     for trace in response.data:
         trace["legendgroup"] = trace["name"]
     drawn = beside([response, hops], ["Response", "Coefficients"])
-    gates = ", without its gates" if config.kind.gated else ""
-    title = f"{config.kind.title}: {config.size()}{gates}"
+    title = f"{config.kind.title}: {config.size()}"
     return figure(drawn, title, showlegend=len(filters) > 1 or bool(density))
 
 

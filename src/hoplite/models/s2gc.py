@@ -16,7 +16,7 @@ class S2GC(FixedFilter):
 
         c_0 = a,    c_i = (1 - a) / k for i = 1 .. k;    without hops c_0 = 1
 
-    >>> S2GC.numbers(S2GC.Settings(hops=3, alpha=0.1)).round(3).tolist()
+    >>> S2GC.constants(S2GC.Settings(hops=3, alpha=0.1)).round(3).tolist()
     [0.1, 0.3, 0.3, 0.3]
     """
 
@@ -34,7 +34,7 @@ class S2GC(FixedFilter):
         )
 
     @classmethod
-    def numbers(cls, config: ModelConfig) -> np.ndarray:
+    def constants(cls, config: ModelConfig) -> np.ndarray:
         if config.hops == 0:
             return np.ones(1)
         rest = np.full(config.hops, (1 - config.alpha) / config.hops)

@@ -37,10 +37,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+import numpy as np
 from msgspec import Meta
 from safetensors import SafetensorError
-from safetensors.torch import load as load_tensors
-from safetensors.torch import save as save_tensors
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
 
 from hoplite.errors import ModelFileError
 from hoplite.files import lock, open_regular, read_regular, sync_folder
@@ -63,7 +64,7 @@ EARLIER = re.compile(
 )
 EARLIER_CONFIG = ".config.json.new"
 MOST_HEADER = 1 << 20  # bytes of the names and shapes of the weights
-SAVED_TYPES = ("torch.float32", "torch.float64")
+SAVED_TYPES = ("float32", "float64")
 ITEM_BYTES = {"F32": 4, "F64": 8}
 WAIT_SECONDS = 60.0  # for another process that saves; it takes far less
 
@@ -175,12 +176,12 @@ def write_folder(
                 f"the weights {name!r} have type {value.dtype}, and only float32 and float64 are "
                 f"saved to {given}; convert them first."
             )
-        if not value.isfinite().all():
+        if not np.isfinite(value).all():
             raise ModelFileError(
                 f"the weights {name!r} hold values that are not finite numbers, so the model is "
                 f"not saved to {given}; train it with a smaller --lr, or fewer --hops."
             )
-    data = save_tensors({name: value.contiguous() for name, value in weights.items()})
+    data = save_arrays({name: np.asarray(value, order="C") for name, value in weights.items()})
     model = dataclasses.replace(model, weights_sha256=hashlib.sha256(data).hexdigest())
     try:
         config = {"format": model.format} | dataclasses.asdict(model)
@@ -399,12 +400,12 @@ def _read_weights(
             data = start + header + file.readall()
         if hashlib.sha256(data).hexdigest() != model.weights_sha256:
             raise another
-        weights = load_tensors(data)
+        weights = load_arrays(data)
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
     except (SafetensorError, ValueError, RecursionError) as error:
         raise ModelFileError(f"{path} is not a weights file: {error}.") from None
     for name, value in weights.items():
-        if not value.isfinite().all():
+        if not np.isfinite(value).all():
             raise ModelFileError(f"{path} holds {name!r} with values that are not finite numbers.")
     return weights

@@ -31,7 +31,7 @@ MODELS: dict[str, type[Model]] = {}  # those that are known, by name
 ADAPTERS: list[Callable[[type], type[Model] | None]] = []
 TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 # the arguments of train that are no settings
-ARGUMENTS = ("seeds", "record_test", "progress", "memory", "team", "sample_weight", "task")
+ARGUMENTS = ("seeds", "record_test", "progress", "memory", "cluster", "sample_weight", "task")
 # What no model's setting may be called: arguments of train, search and the estimators, options of
 # their commands, and what ModelConfig itself has.
 TAKEN = {
@@ -40,6 +40,14 @@ TAKEN = {
     *("dataset", "split_seed", "split_index", "structural", "link", "threads", "out"),
     *("overwrite", "json", "settings", "help", "budget", "trials"),
     *("kind", "operators", "variant", "size", "basis_title", "fitted", "as_dict", "from_dict"),
+}
+# what tables are trained with where no model is given, see default_options
+TABLE_OPTIONS = {
+    "hops": 2,
+    "operator": "random_walk",
+    "bias": True,
+    "dropout": 0.0,
+    "optimizer": "lbfgs",
 }
 # the order in which ModelConfig takes settings without their names
 PLACES = ("model", "hops", "operator", "basis", "start", "gate", "hidden", "heads", "bias")
@@ -122,7 +130,7 @@ class ModelConfig(Checked, metaclass=_ByName):
         """
         if not find_basis(self.basis).of_signal:
             return self
-        from hoplite.propagation.fitted import fitted_basis
+        from hoplite.engine.fitted import fitted_basis
 
         basis = fitted_basis(graph, self.operators, self.basis, self.hops)
         return dataclasses.replace(self, basis=str(basis))
@@ -151,7 +159,7 @@ class ModelConfig(Checked, metaclass=_ByName):
 def register_model(model: ModelClass) -> ModelClass:
     """Make ``model`` known by its name, everywhere; to be used as a decorator, too.
 
-    It may also be a class of torch.nn.Module, see :mod:`hoplite.models.module`.
+    It may also be a class of torch.nn.Module, see :mod:`hoplite.nets.module`.
     """
     _registered(model)
     return model
@@ -172,6 +180,9 @@ def _registered(found: Any) -> type[Model]:
     there = MODELS.get(name)
     if there is not None and (there.__module__, there.__qualname__) != place:
         raise ConfigError(f"the name {name!r} belongs to {there.__module__}; choose another.")
+    for option in model.defaults:
+        if option not in TRAINING or option in model.idle:
+            raise ConfigError(f"{name}'s defaults have {option!r}, which is no training setting.")
     known = all_settings()
     for field in dataclasses.fields(settings):
         if field.name in TAKEN or not field.metadata.get("check"):
@@ -246,7 +257,7 @@ def _loaded(entry: EntryPoint, remedy: str) -> Any:
 
 def address_of(model: type[Model]) -> str:
     """What :func:`find_model` finds ``model`` by in another process, too."""
-    own = model.__module__.startswith("hoplite.models.")
+    own = not model.source()
     return model.name if own else f"{model.__module__}:{model.__qualname__}"
 
 
@@ -264,9 +275,12 @@ def usual_options(model: str) -> dict[str, Any]:
 
     >>> usual_options("lgc")["hops"], usual_options("s2gc")["hops"]
     (10, 16)
+    >>> usual_options("lgc")["lr"], usual_options("s2gc")["lr"]
+    (0.05, 0.2)
     """
-    own = {field.name: field for field in dataclasses.fields(find_model(model).Settings)}
-    return {name: field.default for name, field in (all_settings() | own).items()}
+    kind = find_model(model)
+    own = {field.name: field for field in dataclasses.fields(kind.Settings)}
+    return {name: field.default for name, field in (all_settings() | own).items()} | kind.defaults
 
 
 def models_with(name: str) -> list[str]:
@@ -328,15 +342,48 @@ def split_options(
     own = own_options(model, options)
     kind = find_model(model)
     config = kind.Settings(**{k: v for k, v in own.items() if k not in TRAINING})
-    nothing = {"dropout": 0.0} if "dropout" in kind.idle else {}
-    training = TrainingConfig(**nothing, **{k: v for k, v in own.items() if k in TRAINING})
+    nothing: dict[str, Any] = {"dropout": 0.0} if "dropout" in kind.idle else {}
+    chosen: dict[str, Any] = {k: v for k, v in own.items() if k in TRAINING}
+    training = TrainingConfig(**(nothing | kind.defaults | chosen))
     check_batch(config, training)
     return config, training
 
 
+def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, dict[str, Any]]:
+    """The model where none is given, and ``options`` with what is left out of them.
+
+    LGC for graphs and hop stores. Hop blocks with ``TABLE_OPTIONS`` for node and edge ``tables``:
+    there a column of the node itself and its means over neighbours often say different things.
+    Options that are given win; one that hop blocks do not have means LGC.
+
+    >>> default_options({"hops": 3}, tables=False)
+    ('lgc', {'hops': 3})
+    >>> default_options({"batch": 100}, tables=True)
+    ('blocks', {'hops': 2, 'operator': 'random_walk', 'bias': True, 'dropout': 0.0, 'batch': 100})
+    """
+    if not tables or not options.keys() <= find_model("blocks").settings():
+        return "lgc", dict(options)
+    defaults = dict(TABLE_OPTIONS)
+    if options.get("channels"):
+        del defaults["operator"]
+    if options.get("batch") or options.get("consistency"):
+        del defaults["optimizer"]  # L-BFGS has neither
+    if options.get("consistency"):
+        del defaults["dropout"]  # draws differ in what they drop
+    return "blocks", defaults | dict(options)
+
+
+def check_default_options(options: Mapping[str, Any]) -> None:
+    """ConfigError if ``options`` without a model are wrong for tables and for graphs alike."""
+    try:
+        split_options(*default_options(options, tables=True))
+    except ConfigError:
+        split_options("lgc", options)
+
+
 def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
     """Raise ConfigError if the model needs all nodes in every step, and a step has only some."""
-    if training.batch and not config.kind.rows_alone:
+    if training.batch and not config.kind.reads_rows():
         raise ConfigError(
             f"batch is {training.batch} but {config.model} needs the whole graph in every step; "
             "set batch to 0, or use a linear model."

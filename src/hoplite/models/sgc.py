@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from hoplite.models.base import OF_FILTERS, Weights
-from hoplite.models.polynomial import Polynomial
+from hoplite.models.base import FIXED_FILTER_DEFAULTS, OF_FILTERS, Weights
+from hoplite.models.linear import LinearModel
 from hoplite.models.settings import ModelConfig
 
-if TYPE_CHECKING:
-    from torch import Tensor
 
-
-class SGC(Polynomial):
+class SGC(LinearModel):
     """c_k = 1, the others 0.
 
     >>> SGC.largest(5.0, SGC.Settings(hops=2)).tolist()
@@ -23,12 +18,12 @@ class SGC(Polynomial):
 
     name = "sgc"
     title = "SGC"
-    kept_hops = "last"
     idle = OF_FILTERS
+    defaults = FIXED_FILTER_DEFAULTS
 
-    def coefficients(self, weights: Weights) -> Tensor | None:
-        return None
+    def coefficients(self, weights: Weights) -> np.ndarray:
+        return self.constants(self.config)
 
     @classmethod
-    def largest(cls, bound: float, config: ModelConfig) -> np.ndarray:
-        return np.eye(config.hops + 1)[-1]
+    def constants(cls, config: ModelConfig) -> np.ndarray:
+        return np.append(np.zeros(config.hops), 1.0)

@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
 from hoplite.convert import converted
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning, ModelFileError, some_of
+from hoplite.engine.backend import one_blas_thread
+from hoplite.engine.propagation import Propagation, part_names
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning, some_of
 from hoplite.graph import Graph, Split
 from hoplite.labels import distinct
-from hoplite.models import Model, ModelConfig, Weights, build_model, pictures
+from hoplite.models import ModelConfig, Weights, build_model, pictures
 from hoplite.models.alignment import (
     LEFT_OUT,
     aligned_columns,
@@ -32,17 +32,18 @@ from hoplite.models.alignment import (
 from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.export import hop_arrays, hop_module, write_onnx
 from hoplite.models.from_store import stored_logits
+from hoplite.models.labelprop import LabelModel
+from hoplite.models.linear import LinearModel
 from hoplite.models.places import Places
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation
-from hoplite.propagation.engine import Propagation
-from hoplite.propagation.relations import part_names, propagation_for
 from hoplite.tasks import USUAL, Conformal, Task, find_task
 from hoplite.tasks.conformal import nodes_needed
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    import torch
     from plotly.graph_objects import Figure
 
     from hoplite.progress import Steps
@@ -60,7 +61,7 @@ class TrainedModel:
     Parameters
     ----------
     config : ModelConfig
-    weights : dict of tensors, without run axis (``theta`` is (d, m))
+    weights : dict of arrays (``theta`` is (d, m))
     num_features : d
     class_names : names of the m classes
     feature_names : names of the d features, if the data had them
@@ -130,15 +131,12 @@ class TrainedModel:
 
     @property
     def coefficients_(self) -> np.ndarray:
-        """c_0 .. c_k in the model's basis; the baselines have none.
+        """c_0 .. c_k in the model's basis; networks have none.
 
-        For hLGC the ungated alpha; its feature gate has none, so there they are 1, and so they are
-        for hop blocks, whose filters are in :attr:`maps_`. With relations or channels a row for
-        each of :attr:`parts_`, (P, k + 1), all of which have the c_0 that they share.
+        They are 1 for hop blocks and JacobiConv, whose filters are in :attr:`maps_`. With relations
+        or channels a row for each of :attr:`parts_`, (P, k + 1), all with the c_0 that they share.
         """
-        many = self._model().coefficients(self._stacked())
-        values = torch.eye(self.config.hops + 1)[-1] if many is None else many[0]
-        values = values.detach().numpy().copy()
+        values = np.array(self._linear("filter coefficients").hop_coefficients(self.weights))
         if not self.parts_:
             return values
         own = values[1:].reshape(len(self.parts_), -1)
@@ -151,7 +149,7 @@ class TrainedModel:
         That is one for all classes, called as the model; or one for each class, or each of
         :attr:`parts_`, which share c_0. ConfigError for models that have no such filters.
         """
-        values = self._model().filters(self._stacked())[0].detach().numpy().copy()
+        values = np.array(self._linear("filter").filters(self.weights))
         if values.shape[1] > 1:
             return dict(zip(distinct(self.class_names), values.T, strict=True))
         if not self.parts_:
@@ -164,7 +162,7 @@ class TrainedModel:
 
         Of hop blocks with P :attr:`parts_` (1 + P k, d, m): hop 0, then those of every part.
         """
-        return self._model().maps(self._stacked())[0].detach().numpy()
+        return np.array(self._linear("Theta").maps(self.weights))
 
     def logits(self, data: NodeData) -> np.ndarray:
         """Logits of every node: (n, m); ModelFileError unless the data fits the model.
@@ -193,7 +191,7 @@ class TrainedModel:
             self.refuse_after("predictions from a hop store, which has no edges")
             check_relations((), self.relations)
             columns = aligned_columns(stored, self.num_features, self.feature_names)
-            rows = stored_logits(self._model(), self._stacked(), stored, columns, memory)
+            rows = stored_logits(self._model(), self.weights, stored, columns, memory)
             for first, part in rows:
                 yield first, _checked(part, first)
         elif memory is not None:
@@ -209,7 +207,7 @@ class TrainedModel:
                 self.loop_weight,
                 self.relations,
             )
-            yield 0, self.logits_from(propagation_for(graph, config), graph)
+            yield 0, self.logits_from(Propagation.of(graph, config), graph)
 
     def logits_from(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
         """Logits of every node from a propagation of ``graph`` that is already set up: (n, m).
@@ -237,9 +235,8 @@ class TrainedModel:
 
     def raw_logits(self, propagation: Propagation) -> np.ndarray:
         """The model's own outputs, with infinity and NaN where they overflow."""
-        weights = {name: value.to(propagation.dtype) for name, value in self._stacked().items()}
-        with torch.no_grad():
-            return self._model().logits(weights, propagation.view())[:, 0].numpy()
+        with one_blas_thread, np.errstate(over="ignore", invalid="ignore"):
+            return self._model().logits(self.weights, propagation)
 
     def predict_proba(self, data: NodeData) -> np.ndarray:
         """Class probabilities of every node: (n, m), rows sum to 1; of numbers, these: (n, 1).
@@ -267,8 +264,7 @@ class TrainedModel:
         ``proba`` adds the probability of every class, ``p_CLASS``; ``coverage`` the prediction
         ``set``, or of numbers ``low`` and ``high``. See :func:`hoplite.predictions.predictions`.
 
-        >>> import torch
-        >>> weights = {"theta": torch.tensor([[1.0, 2.0]])}
+        >>> weights = {"theta": np.array([[1.0, 2.0]])}
         >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("cat", "dog"))
         >>> graph = Graph.from_edges([(0, 1)], [[1.0], [3.0]], node_ids=["ann", "bob"])
         >>> row = model.predict_table(graph).to_pylist()[0]
@@ -453,11 +449,15 @@ class TrainedModel:
             found.correct_smooth,
         )
 
-    def _model(self) -> Model:
+    def _model(self) -> Any:
         return build_model(self.config, self.num_features, self.num_classes, self.relations)
 
-    def _stacked(self) -> dict[str, Tensor]:
-        return {name: value.unsqueeze(0) for name, value in self.weights.items()}
+    def _linear(self, what: str) -> LinearModel:
+        """The model, if it is a linear one; ConfigError if it has no ``what``."""
+        model = self._model()
+        if not isinstance(model, LinearModel):
+            raise ConfigError(f"a {self.config.model} has no {what}; use a linear model.")
+        return model
 
     def __repr__(self) -> str:
         config = self.config
@@ -491,12 +491,10 @@ def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:
 def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
     """The shapes that the weights must have; None if those that are there are far too few."""
     held = sum(math.prod(shape) for shape in there.values())
-    if found.config.kind.learns and found.num_features > held + MOST_IDLE:
+    spreads_labels = issubclass(found.config.kind, LabelModel)
+    if not spreads_labels and found.num_features > held + MOST_IDLE:
         return None
     model = build_model(found.config, found.num_features, len(found.class_names), found.relations)
-    refusal = model.refusal(there)
-    if refusal is not None:
-        raise ModelFileError(f"the model was saved by an earlier version: {refusal}.")
     try:
         return model.expected(there, 0 if found.places is None else found.places.count)
     except ConfigError:  # too large for any memory

@@ -17,7 +17,7 @@ from hoplite.models import all_settings
 from hoplite.selection.halving import AutoResult, run
 from hoplite.selection.trials import warn_of_idle
 from hoplite.tasks import Task
-from hoplite.training.runs import NodeSet
+from hoplite.training.sets import NodeSet
 
 TRIALS = 24
 

@@ -24,19 +24,18 @@ from hoplite.config import TrainingConfig
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
-from hoplite.models import ModelConfig, all_settings, build_model, split_options, usual_options
+from hoplite.models import ModelConfig, all_settings, split_options, usual_options
 from hoplite.models.settings import without_idle
-from hoplite.propagation.relations import propagation_for
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
 from hoplite.tasks import task_of
-from hoplite.training.loop import fit_runs
-from hoplite.training.runs import Run, batch_kind, node_sets, run_bytes, weighted_sets
-from hoplite.training.scoring import check_after, number, scored_run
+from hoplite.training.fit import fit
+from hoplite.training.runs import Run
+from hoplite.training.scoring import SCORED, check_after, number
+from hoplite.training.sets import node_sets
 from hoplite.version import VERSION
 
-CELL_RUNS = 45  # at most: more hardly train faster, and a crash costs less
-CELL_BYTES = 2**30
+CELL_RUNS = 45  # at most: a crash costs less
 # settings in which runs that train together may differ
 OWN = ("lr", "weight_decay", "filter_lr_factor", "filter_decay_factor", "dropout", "drop_nodes")
 OWN += ("output_dropout", "consistency", "sharpen", "confidence")
@@ -75,7 +74,7 @@ def search_settings(
         model=model,
         seeds=seeds,
         configurations=full,
-        cells=cells_of(graph, model, full, len(seeds)),
+        cells=cells_of(model, full, len(seeds)),
         screened=screened,
         loop_weight=graph.loop_weight,
     )
@@ -92,27 +91,20 @@ def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in full.items() if k not in late or v != late[k].default}
 
 
-def cells_of(
-    graph: Graph, model: str, configurations: list[dict[str, Any]], seeds: int
-) -> list[list[int]]:
+def cells_of(model: str, configurations: list[dict[str, Any]], seeds: int) -> list[list[int]]:
     """Positions of the configurations that train together: of one shape, not too many."""
     groups: dict[Any, list[int]] = {}
     usual = dataclasses.asdict(TrainingConfig(dropout=0.0))  # which goes with batches, too
     for position, options in enumerate(configurations):
         config, training = split_options(model, options)
         together = dataclasses.replace(training, **{name: usual[name] for name in OWN})
-        groups.setdefault((config, together, batch_kind(training)), []).append(position)
-    cells = []
-    for (config, training, _), positions in groups.items():
-        outputs = task_of(graph.labels).outputs(graph.labels, graph.class_names)
-        shape = build_model(config, graph.num_features, outputs, graph.relation_weights)
-        propagation = propagation_for(graph, config)
-        most = min(CELL_RUNS, CELL_BYTES // run_bytes(shape, propagation, training.draws))
-        if training.optimizer == "lbfgs" or not shape.many_at_once:
-            most = 1
-        step = max(1, most // seeds)
-        cells += [positions[i : i + step] for i in range(0, len(positions), step)]
-    return cells
+        groups.setdefault((config, together), []).append(position)
+    step = max(1, CELL_RUNS // seeds)
+    return [
+        positions[i : i + step]
+        for positions in groups.values()
+        for i in range(0, len(positions), step)
+    ]
 
 
 def graph_digest(graph: Graph) -> str:
@@ -175,15 +167,9 @@ class CellWork:
         started = time.process_time()  # on a shared machine, waiting is not work
         positions, seeds = self.ledger.settings.cells[cell], self.ledger.settings.seeds
         both = [self._configs(position) for position in positions]
-        config = both[0][0].fitted(self.graph)
         runs = [Run(training, seed) for _, training in both for seed in seeds]
-        graph, task = self.graph, task_of(self.graph.labels).with_loss(both[0][1].loss)
+        graph, task = self.graph, task_of(self.graph.labels)
         outputs = task.outputs(graph.labels, graph.class_names)
-        model = build_model(config, graph.num_features, outputs, graph.relation_weights)
-        propagation = propagation_for(graph, config)
-        parts = node_sets(graph)
-        task = task.fitted(parts["train"].labels, outputs)
-        parts = weighted_sets(parts, task, both[0][1], self.graph.class_names)
         last_look = 0.0
 
         def note(state: Any) -> None:
@@ -194,39 +180,40 @@ class CellWork:
                 if look is not None:
                     look()
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", HopliteWarning)  # divergence is recorded instead
-            results = fit_runs(
-                model, propagation, runs, parts["train"], parts["val"], progress=note, task=task
-            )
-        monitor = task.monitor(runs[0].config.monitor)
-        curve = f"val_{monitor.name}"
-        found, test = [], []
-        unseen = {name: part for name, part in parts.items() if name != "test"}
-        for i, result in enumerate(results):
-            accuracy = result.best("val_accuracy")
-            figure, loss = result.best(curve), result.best("val_loss")
-            if result.run.config.correct_smooth:  # it is part of what is compared
-                after = scored_run(graph, config, result, propagation, unseen, task)
-                accuracy, (figure, loss) = after.judged_accuracy, after.judged
+        scored = fit(
+            graph,
+            both[0][0],
+            [dataclasses.replace(run, config=_without_refit(run.config)) for run in runs],
+            node_sets(graph),
+            task,
+            names=task.output_names(graph.class_names) or [str(c) for c in range(outputs)],
+            class_texts=graph.class_names,
+            split=graph.split,
+            score=SCORED if self.test else ["val"] if runs[0].config.correct_smooth else [],
+            progress=note,
+            quiet=True,  # divergence is recorded instead
+        )
+        monitor = scored[0].task.monitor(runs[0].config.monitor)
+        found = []
+        for i, run in enumerate(scored):
+            figure, loss = run.judged
+            by_accuracy = monitor.name == "accuracy"
             found.append(
                 RecordedRun(
                     configuration=positions[i // len(seeds)],
-                    seed=result.run.seed,
-                    val_accuracy=number(accuracy),
-                    val_score=None if curve == "val_accuracy" else number(monitor.rank(figure)),
+                    seed=run.seed,
+                    val_accuracy=number(run.judged_accuracy),
+                    val_score=None if by_accuracy else number(monitor.rank(figure)),
                     val_loss=number(loss),
-                    best_epoch=result.best_epoch,
-                    epochs=result.epochs,
-                    diverged=result.diverged,
-                    seconds=result.seconds,
+                    best_epoch=run.best_epoch,
+                    epochs=run.epochs,
+                    diverged=run.diverged,
+                    seconds=run.seconds,
                 )
             )
-            if self.test:
-                scored = scored_run(self.graph, config, result, propagation, parts, task)
-                test.append(number(scored.test_accuracy))
+        test = [number(run.test_accuracy) for run in scored] if self.test else None
         cpu_seconds = time.process_time() - started
-        self.ledger.record(cell, found, cpu_seconds, test if self.test else None)
+        self.ledger.record(cell, found, cpu_seconds, test)
 
     def cell_weights(self) -> np.ndarray:
         """About how the cells' costs compare, for the order."""
@@ -243,6 +230,11 @@ class CellWork:
         options = settings.configurations[position]
         config, training = split_options(self.model or settings.model, options)
         return config, training.on(self.graph.name)
+
+
+def _without_refit(config: TrainingConfig) -> TrainingConfig:
+    """A refit learns from the nodes that compare; the chosen configuration alone is trained so."""
+    return dataclasses.replace(config, refit=False)
 
 
 def train_on_cluster(where: str, work: CellWork, look: Callable[[], None]) -> None:

@@ -168,12 +168,12 @@ class Space:
         if name is None:
             return [None]
         if fixed and name in fixed:
-            return [check_choice(name, fixed[name], kind.variants)]
+            return [check_choice(name, fixed[name], kind.variants())]
         layers = self._layers(dataset, model)
         listed = [layer.dimensions[name] for layer in layers if name in layer.dimensions]
         if not listed:
             return [getattr(kind.Settings, name)]
-        return [check_choice(name, value, kind.variants) for value in listed[-1].support()[0]]
+        return [check_choice(name, value, kind.variants()) for value in listed[-1].support()[0]]
 
     def _branches(
         self, dataset: str | Path, model: str, fixed: Mapping[str, Any] | None
@@ -315,7 +315,7 @@ def _read_layer(
         if key in ("cut", "screen"):
             continue
         if key in below and isinstance(value, dict):
-            variants = MODELS[key].variants if key in MODELS else ()
+            variants = MODELS[key].variants() if key in MODELS else ()
             inner[key] = _read_layer(value, f"{where[:-1]}.{key}]", variants, model or key)
         elif isinstance(value, dict) and key not in all_settings():
             allowed = f"{', '.join(below)}" if below else "none"

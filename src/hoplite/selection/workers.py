@@ -18,9 +18,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Protocol
 
+from hoplite.engine.backend import set_num_threads
 from hoplite.errors import HopliteError, LedgerError, is_shortage
 from hoplite.processes import end, start, warm_up
-from hoplite.propagation.backend import set_num_threads
 
 LOOK_SECONDS = 0.25  # between two looks at the workers
 DEATHS = 8  # that are made up for, until the next training is finished

@@ -5,7 +5,8 @@ explanation k sparse products with one column, and a change of a node's own feat
 
     z' = z + (x' - x) W,    W = sum_i c_i p_i(S)[v, v] Theta         (see hoplite.explain.changes)
 
-or, where the logits are not linear in X, the model evaluated again on the changed graph.
+or, where the outputs are standardised or not linear in X, the model evaluated again on the changed
+graph.
 """
 
 from __future__ import annotations
@@ -65,10 +66,9 @@ class UnknownNode(HopliteError):
 class Answers:
     """Everything that is answered of ``model`` on ``data``, set up once; it only reads.
 
-    >>> import torch
     >>> from hoplite import Graph, ModelConfig
     >>> graph = Graph.from_edges([(0, 1)], [[1.0], [3.0]], node_ids=["ann", "bob"])
-    >>> weights = {"theta": torch.tensor([[1.0, 2.0]])}
+    >>> weights = {"theta": np.array([[1.0, 2.0]])}
     >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("cat", "dog"))
     >>> answers = Answers(model, graph)
     >>> [round(one.logit, 4) for one in answers.node("ann").prediction.outputs]
@@ -239,8 +239,7 @@ class Answers:
 
     def _no_change(self) -> str | None:
         """Why no value can be changed; None if it can."""
-        config = self._model.config
-        linear = self._explainer is not None and not (config.kind.gated or config.standardize)
+        linear = self._explainer is not None and not self._model.config.standardize
         if linear or self._graph is not None:
             return None
         return (

@@ -137,7 +137,7 @@ def _failure(sentence: str, status: int, hint: str | None = None) -> Response:
 async def _http_failed(request: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 500
     sentences = {404: "there is nothing at this address; /openapi.json lists what there is."}
-    sentences[405] = f"{request.method} cannot be asked of this address."
+    sentences[405] = f"Method not allowed: {request.method}."
     return _failure(sentences.get(status, "the request cannot be answered."), status)
 
 
@@ -190,7 +190,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
     except msgspec.ValidationError as error:
         raise Refused(f"the body cannot be used: {error}.", 422) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused("the body is no JSON.", 400) from None
+        raise Refused("Invalid JSON in the body.", 400) from None
 
 
 def _page(answers: Answers) -> str:

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 
 from hoplite.array_files import write_npy
 from hoplite.arrivals import Arrivals, NewTables
@@ -48,13 +47,13 @@ from hoplite.csr_rows import (
 )
 from hoplite.datasets.id_files import IDS, JoinedIds, ids_crc32, write_ids
 from hoplite.datasets.splits import split_crc32, write_split
+from hoplite.engine.polynomial import next_hop
+from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError
 from hoplite.link import links_among
 from hoplite.memory import parse_bytes, release_memory, used_memory
 from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
-from hoplite.propagation.polynomial import next_hop
-from hoplite.propagation.spmm import SparseMatrix
 from hoplite.store import staging
 from hoplite.store.blocks import Blocks, PanelSums, crc
 from hoplite.store.building import Progress, compute_here, log, logged, note_error
@@ -70,7 +69,7 @@ from hoplite.store.layout import (
 )
 from hoplite.store.operator_files import FOLDER, write_operator, write_rows
 from hoplite.store.store import LABELS, SPLIT, HopStore
-from hoplite.structural import structural_count
+from hoplite.structural import has_log_degree, structural_count
 
 READ, OPERATOR_MADE, FEATURES_MADE = 0.2, 0.4, 0.5  # share of the work that is done by then
 MOST_SHARE = 0.5  # of the rows; if more of them change, all are computed
@@ -148,7 +147,8 @@ class _Update:
                 "earlier version; make it anew with `hoplite propagate`."
             )
         names = store.feature_names
-        if structural_count(names) is not None or links_among(names, store.preparation) is not None:
+        structural = structural_count(names) is not None or has_log_degree(store)
+        if structural or links_among(names, store.preparation) is not None:
             raise StoreError(
                 f"{store.folder} has structural features, which change everywhere with every edge; "
                 "make a store of the grown graph with `hoplite propagate`."
@@ -352,14 +352,14 @@ class _Update:
         for hop, step in enumerate(find_basis(manifest.basis).steps(hops), 1):
             places = np.searchsorted(region, balls[hop])
             part = SparseMatrix(local[np.searchsorted(balls[hops], balls[hop])], symmetric=False)
-            made, own = torch.from_numpy(before[places]), torch.from_numpy(now[places])
-            next_hop(part, step, torch.from_numpy(now), made, own=own, out=made)
-            self._write_hop(hop, panel, balls[hop], made.numpy())
+            made = before[places]
+            next_hop(part, step, now, made, own=now[places], out=made)
+            self._write_hop(hop, panel, balls[hop], made)
             before, now = now, np.zeros_like(now)
             if hop < hops:
                 wanted = np.setdiff1d(balls[min(hop + 2, hops + 1)], balls[hop], assume_unique=True)
                 self._take(kept, hop, panel, wanted, region, now)
-            now[places] = made.numpy()
+            now[places] = made
             done = (panel * hops + hop) / (len(manifest.panels) * hops)
             place = f"hop {hop} of panel {panel + 1}/{len(manifest.panels)}"
             share = FEATURES_MADE + (1 - FEATURES_MADE) * done

@@ -1,6 +1,7 @@
 """How much of the work fits in memory: the width of a panel, the rows of a block, the part of S.
 
-    panels    two of n x w float32, hop i - 1 and hop i             8 n w bytes
+    panels    two of n x w float32, hop i - 1 and hop i             8 n w bytes, twice as many
+                                                                    without the C++ core
     S         a range of its rows, 8 or 12 bytes an entry           all of it where that fits
     packing   the product copies 64 bytes a node when S is dense    64 n bytes
     reserve   threads, a block on its way to the disk, the allocator's own; more of it while
@@ -14,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hoplite.csr_rows import MOST_ENTRIES
+from hoplite.engine.backend import has_native
 from hoplite.errors import ConfigError
 from hoplite.memory import show_bytes
-from hoplite.propagation.backend import has_native
 from hoplite.store.manifest import Manifest
 
-LEAST_USE, USE_STEP = 320 * 10**6, 60 * 10**6
+LEAST_USE, USE_STEP = 140 * 10**6, 60 * 10**6
 RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6
 BLOCK_BYTES = 8 * 10**6  # of a block over all its panels; an update writes whole blocks
 PREPARED_ENTRY = 80  # bytes per entry while S is made
@@ -48,8 +49,13 @@ class Sizes:
 
     @property
     def entry_bytes(self) -> int:
-        stored = 8 if self.nodes < 2**31 else 12
-        return stored if has_native() else 3 * stored  # torch needs a copy in its own form
+        """Of an entry of S: its value and its column."""
+        return 8 if self.nodes < 2**31 else 12
+
+    @property
+    def panel_bytes(self) -> int:
+        """Of a panel's column: two hops, and what NumPy adds up in place of the C++ core."""
+        return (8 if has_native() else 16) * self.nodes
 
     @property
     def operator_bytes(self) -> int:
@@ -67,7 +73,7 @@ class Sizes:
 
     def least(self, width: int, reserve: int) -> int:
         """The smallest number of bytes, beyond what is held already, that works."""
-        panels = 8 * self.nodes * width + self.part_bytes(self.least_part)
+        panels = self.panel_bytes * width + self.part_bytes(self.least_part)
         making = 16 * self.nodes + PREPARED_ENTRY * max(self.longest_row, LEAST_ENTRIES)
         return reserve + max(panels, making, 24 * self.columns)
 
@@ -75,8 +81,8 @@ class Sizes:
 def planned_use(held: int) -> int:
     """The memory in use that a new store is planned with: rounded, so that it is cut as before.
 
-    >>> planned_use(291_234_567), planned_use(338_000_000)
-    (320000000, 380000000)
+    >>> planned_use(111_234_567), planned_use(158_000_000)
+    (140000000, 200000000)
     """
     return LEAST_USE + -(-max(0, held - LEAST_USE) // USE_STEP) * USE_STEP
 
@@ -99,7 +105,7 @@ def panel_width(sizes: Sizes, room: int, workers: int = 1) -> int:
     whole = sizes.part_bytes(sizes.entries)
     part = whole if whole <= room // 3 else min(room // 8, whole)
     part = max(part, sizes.part_bytes(sizes.least_part))
-    most = max(1, min((room - part) // max(8 * sizes.nodes, 1), sizes.columns))
+    most = max(1, min((room - part) // max(sizes.panel_bytes, 1), sizes.columns))
     panels = -(-sizes.columns // most)
     panels = min(-(-panels // workers) * workers, max(panels, -(-sizes.columns // VECTOR)))
     width = -(-sizes.columns // max(panels, 1))
@@ -109,7 +115,7 @@ def panel_width(sizes: Sizes, room: int, workers: int = 1) -> int:
 
 def part_entries(sizes: Sizes, width: int, room: int) -> int:
     """Entries of S that fit beside two panels of ``width`` columns; all of them if possible."""
-    left = room - RESERVE - 8 * sizes.nodes * width
+    left = room - RESERVE - sizes.panel_bytes * width
     if sizes.entries < MOST_ENTRIES and sizes.part_bytes(sizes.entries) <= left:
         return sizes.entries
     entries = (left - sizes.part_bytes(0)) // sizes.entry_bytes

@@ -26,6 +26,7 @@ from hoplite.node_data import GraphData, NodeData
 from hoplite.store.manifest import FILE
 from hoplite.store.staging import GRAPH
 from hoplite.store.store import HopStore
+from hoplite.structural import has_log_degree
 
 # Tables in memory take several times the bytes of their files, and the reader of CSV its own.
 TABLE_SHARE, READER_BYTES = 16, 128 * 10**6
@@ -122,6 +123,11 @@ def opened_graph(
             raise ConfigError(
                 f"structural is {options['structural']}, but {source} is too large for the memory "
                 "to make such features; give more --memory."
+            )
+        if has_log_degree(options.get("prepare")):
+            raise ConfigError(
+                f"the model has the feature 'log degree', but {source} is too large for the memory "
+                "to make it; give more --memory."
             )
         import_tables(
             Path(source),

@@ -16,15 +16,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from hoplite.bases import find_basis
 from hoplite.bases.base import Step
 from hoplite.csr_rows import CsrFiles, row_ranges
+from hoplite.engine.polynomial import next_hop
+from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError
 from hoplite.memory import parse_bytes, release_memory, used_memory
-from hoplite.propagation.polynomial import next_hop
-from hoplite.propagation.spmm import SparseMatrix
 from hoplite.store.blocks import Blocks
 from hoplite.store.errors import AGAIN, DamagedBlock, clear_disk_errors
 from hoplite.store.layout import Sizes, check_room, part_entries
@@ -106,10 +105,9 @@ def _operator(folder: Path, sizes: Sizes, width: int, room: int) -> Iterator[Mul
         kept = _part(files, 0, files.rows) if whole else None
 
         def multiply(x: np.ndarray, y: np.ndarray, step: Step) -> None:
-            signal, whole = torch.from_numpy(x), torch.from_numpy(y)
             for start, stop in ranges:  # no name holds a part while the next is being read
-                own, out = signal[start:stop], whole[start:stop]
-                next_hop(kept or _part(files, start, stop), step, signal, out, own=own, out=out)
+                own, out = x[start:stop], y[start:stop]
+                next_hop(kept or _part(files, start, stop), step, x, out, own=own, out=out)
 
         yield multiply
 

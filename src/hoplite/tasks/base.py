@@ -1,4 +1,4 @@
-"""What is learned of the nodes: targets, loss, link, metrics, and what stops a training."""
+"""What a model learns about the nodes: targets, loss, link, metrics, and when training stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Literal, Self
 
 import msgspec
 import numpy as np
-from torch import Tensor
 
 from hoplite.config import ClassWeights
 from hoplite.errors import ConfigError, ModelFileError, check_choice
@@ -75,20 +74,19 @@ LOSS = Metric("loss", larger_is_better=False)
 
 @dataclass(frozen=True)
 class Task(ABC):
-    """How the outputs Z = (z_v) of a model are judged and read, z_v in R^m for node v.
+    """How the outputs Z = (z_v) of a model are scored and read, z_v in R^m for node v.
 
-        loss         L = 1/N sum_v l(z_v, t_v)      over the N nodes of a set, t_v their targets
-        link         p_v = f(z_v)                   what an output says, as probabilities
-        prediction   z_v -> a class, a value        what is told of a node
+        loss         L = 1/N sum_v w_v l(z_v, t_v)  over the N nodes of a set, t_v their targets
+        link         p_v = f(z_v)                   an output as probabilities or as a value
+        prediction   z_v -> a class, a value        the answer for a node
 
-    Losses and metrics are per run, of logits (rows, R, m) for R runs and targets (rows, ...), and
-    come as sums over the rows divided by ``count``: the number of rows, or where several processes
-    have parts of a set, such a number that their average is over all of it. A metric that is no
-    mean over the rows, like an area under a curve, leaves ``count`` alone and says so by
-    ``adds_up``; the rows are then not divided among processes.
+    A loss comes with its gradient (:meth:`loss_and_gradient`). A metric comes from a vector of sums
+    over the rows: :meth:`tally` computes them for some rows, tallies of several ranges of rows or
+    several workers are added, and :meth:`measured` makes the metrics of their sum.
 
-    A task's fields are what it must know of the training to read and judge outputs. They are kept
-    with a trained model: :meth:`fitted` finds them, :meth:`state` tells them as plain values.
+    The fields of a task are what it must know about the training to read and score outputs. They
+    are saved with a trained model: :meth:`fitted` computes them, :meth:`state` returns them as
+    plain values.
     """
 
     name: ClassVar[str]
@@ -100,7 +98,6 @@ class Task(ABC):
     # What may choose the epoch on validation nodes, by its name in settings; the first one usually
     # does. One that is neither LOSS nor among the metrics is a figure of the evaluation.
     monitors: ClassVar[dict[str, Metric]]
-    adds_up: ClassVar[bool] = True  # whether each metric is a mean over the rows
     has_classes: ClassVar[bool] = True  # whether an output is of a class
     exclusive: ClassVar[bool] = False  # whether a node has exactly one of them
     has_sets: ClassVar[bool] = False  # whether there are prediction sets
@@ -252,24 +249,64 @@ class Task(ABC):
         return self.labels.known(labels)
 
     @abstractmethod
-    def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
+    def targets(self, labels: np.ndarray, outputs: int) -> np.ndarray:
         """Targets from the labels of nodes that have one, (rows, ...).
 
-        GraphError if a model with so many outputs cannot give one of them.
+        GraphError if a model with so many outputs cannot predict one of them.
         """
 
-    @abstractmethod
     def loss(
-        self, logits: Tensor, targets: Tensor, count: float, weights: Tensor | None = None
-    ) -> Tensor:
-        """sum_v w_v l(z_v, t_v) / count, differentiable: (rows, R, m) -> (R,).
+        self,
+        logits: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray | None = None,
+        count: float | None = None,
+    ) -> float:
+        """sum_v w_v l(z_v, t_v) / count.
 
-        ``weights`` are those of :meth:`node_weights`, all 1 if None.
+        Parameters
+        ----------
+        logits : ndarray, (rows, m)
+            Outputs z_v, float32 or float64.
+        targets : ndarray, (rows, ...)
+            Targets t_v, of :meth:`targets`.
+        weights : ndarray, (rows,) or (rows, m), optional
+            Weights w_v, of :meth:`node_weights`; 1 by default.
+        count : float, optional
+            The number of rows by default. Where the rows are part of a set, the number of nodes of
+            the whole set makes losses that add up to the loss of the set.
         """
+        return self.loss_into(None, logits, targets, weights, count)
+
+    def loss_and_gradient(
+        self,
+        logits: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray | None = None,
+        count: float | None = None,
+    ) -> tuple[float, np.ndarray]:
+        """:meth:`loss` and its gradient by the logits, (rows, m) in their type."""
+        gradient = np.empty(logits.shape, logits.dtype)
+        return self.loss_into(gradient, logits, targets, weights, count), gradient
 
     @abstractmethod
-    def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
-        """The metrics' values in their order, float64: (rows, R, m) -> (R,) each."""
+    def loss_into(
+        self,
+        gradient: np.ndarray | None,
+        logits: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        count: float | None,
+    ) -> float:
+        """:meth:`loss`; its gradient is written to ``gradient``, (rows, m), unless that is None."""
+
+    @abstractmethod
+    def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """Sums over the rows, float64 (sums,), that the metrics are computed from."""
+
+    @abstractmethod
+    def measured(self, tally: np.ndarray) -> tuple[float, ...]:
+        """The metrics in their order, from one tally or the sum of several."""
 
     def figure(self, name: str, labels: np.ndarray, logits: np.ndarray) -> float:
         """One figure of the evaluation of outputs (n, m); NaN if it means nothing."""

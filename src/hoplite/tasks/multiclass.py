@@ -9,10 +9,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
-import torch
 from msgspec import Meta
-from torch import Tensor
-from torch.nn.functional import log_softmax
 
 from hoplite.config import ClassWeights
 from hoplite.errors import ConfigError, GraphError, check_choice
@@ -26,6 +23,7 @@ from hoplite.tasks.evaluation import (
     class_figure,
     evaluate_classes,
 )
+from hoplite.tasks.losses import count_right, softmax, softmax_cross_entropy
 
 LEAST_THRESHOLD = 1e-12  # and as much below 1
 
@@ -47,9 +45,9 @@ class Multiclass(Task):
     its probability is ``threshold`` or more (at 1/2, more than that, if it is the second). T is the
     ``temperature``, 1 unless the probabilities were calibrated.
 
-    >>> z = torch.tensor([[[2.0, 0.0]], [[3.0, 1.0]]])
-    >>> [value.tolist() for value in Multiclass().measure(z, torch.tensor([0, 1]), 2)]
-    [[0.5]]
+    >>> task, z = Multiclass(), np.array([[2.0, 0.0], [3.0, 1.0]])
+    >>> task.measured(task.tally(z, np.array([0, 1])))
+    (0.5,)
     """
 
     name = "multiclass"
@@ -107,13 +105,13 @@ class Multiclass(Task):
                 "classes at least."
             )
 
-    def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
+    def targets(self, labels: np.ndarray, outputs: int) -> np.ndarray:
         if labels.ndim != 1:
             raise GraphError(f"labels have shape {labels.shape}; pass one class per node.")
         if labels.size and (labels.min() < 0 or labels.max() >= outputs):
             outside = labels.min() if labels.min() < 0 else labels.max()
             raise GraphError(f"label {outside} is not in 0 .. {outputs - 1}.")
-        return torch.from_numpy(np.array(labels, np.int64))
+        return np.array(labels, np.int64)
 
     def node_weights(
         self,
@@ -220,26 +218,29 @@ class Multiclass(Task):
     def rescaled(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return weight / self.temperature, bias / self.temperature
 
-    def loss(
-        self, logits: Tensor, targets: Tensor, count: float, weights: Tensor | None = None
-    ) -> Tensor:
-        picked = targets.view(-1, 1, 1).expand(-1, logits.shape[1], 1)
-        found = log_softmax(logits, dim=2).gather(2, picked)
-        if weights is not None:
-            found = found * weights.view(-1, 1, 1)
-        return -found.sum(dim=(0, 2)) / count
+    def loss_into(
+        self,
+        gradient: np.ndarray | None,
+        logits: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        count: float | None,
+    ) -> float:
+        count = len(logits) if count is None else count
+        return softmax_cross_entropy(logits, targets, weights, count, gradient)
 
-    def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
+    def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """[rows, rows with the right class]."""
         if self.threshold != 0.5:
-            logits = torch.from_numpy(self.decisions(logits.numpy()))
-        right = logits.argmax(dim=2) == targets.unsqueeze(1)
-        return (right.double().sum(dim=0) / count,)
+            logits = self.decisions(logits)
+        return np.array([len(logits), count_right(logits, targets)], np.float64)
+
+    def measured(self, tally: np.ndarray) -> tuple[float, ...]:
+        rows, right = tally
+        return (float(right / rows) if rows else np.nan,)
 
     def link(self, logits: np.ndarray) -> np.ndarray:
-        found = torch.tensor(logits)
-        if self.temperature != 1.0:
-            found = found / self.temperature
-        return found.softmax(dim=-1).numpy()
+        return softmax(logits if self.temperature == 1.0 else logits / self.temperature)
 
     def predict(self, logits: np.ndarray) -> np.ndarray:
         return self.decisions(logits).argmax(axis=1)

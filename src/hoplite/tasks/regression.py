@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-import torch
-from torch import Tensor
-from torch.nn.functional import huber_loss
 
 from hoplite.errors import GraphError
 from hoplite.labels import NUMBERS
 from hoplite.tasks.base import LOSS, Metric, Task
 from hoplite.tasks.evaluation import Evaluation, evaluate_values
+from hoplite.tasks.losses import huber, squared_error
+
+ROUNDING = 64 * np.finfo(np.float64).eps  # of sums: a smaller share of them is taken for 0
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,6 @@ class Regression(Task):
     metrics = (Metric("r2"), Metric("mae", larger_is_better=False))
     monitors: ClassVar[dict[str, Metric]] = {"loss": LOSS, "r2": metrics[0], "mae": metrics[1]}
     labels = NUMBERS
-    adds_up = False
     has_classes = False
     has_sets = True
     pictures = ("plot_predicted",)
@@ -65,29 +64,41 @@ class Regression(Task):
     def output_names(self, names: Sequence[str]) -> tuple[str, ...]:
         return ("value",)
 
-    def targets(self, labels: np.ndarray, outputs: int) -> Tensor:
+    def targets(self, labels: np.ndarray, outputs: int) -> np.ndarray:
         if labels.ndim != 1 or outputs != 1:
             raise GraphError(f"labels have shape {labels.shape}; pass one number per node.")
-        return torch.from_numpy((np.asarray(labels, np.float64) - self.mean) / self.scale)
+        return (np.asarray(labels, np.float64) - self.mean) / self.scale
 
-    def loss(
-        self, logits: Tensor, targets: Tensor, count: float, weights: Tensor | None = None
-    ) -> Tensor:
-        values = logits[..., 0]
-        wanted = targets.to(values.dtype).unsqueeze(1).expand_as(values)
-        if self.kind == "squared":
-            found = (values - wanted).square()
-        else:
-            found = huber_loss(values, wanted, reduction="none")
-        if weights is not None:
-            found = found * weights.unsqueeze(1)
-        return found.sum(dim=0) / count
+    def loss_into(
+        self,
+        gradient: np.ndarray | None,
+        logits: np.ndarray,
+        targets: np.ndarray,
+        weights: np.ndarray | None,
+        count: float | None,
+    ) -> float:
+        count = len(logits) if count is None else count
+        loss = squared_error if self.kind == "squared" else huber
+        return loss(logits, targets, weights, count, gradient)
 
-    def measure(self, logits: Tensor, targets: Tensor, count: float) -> tuple[Tensor, ...]:
-        errors = logits[..., 0].double() - targets.unsqueeze(1)
-        spread = (targets - targets.mean()).square().sum()  # none: R^2 is NaN or -infinity
-        r2 = 1 - errors.square().sum(dim=0) / spread
-        return r2, self.scale * errors.abs().sum(dim=0) / count
+    def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
+        """``[rows, sum t, sum t^2, sum (z - t)^2, sum |z - t|]``."""
+        with np.errstate(all="ignore"):
+            errors = logits[:, 0] - targets  # float64, as the targets are
+            sums = targets.sum(), np.square(targets).sum(), np.square(errors).sum()
+            return np.array([len(logits), *sums, np.abs(errors).sum()], np.float64)
+
+    def measured(self, tally: np.ndarray) -> tuple[float, ...]:
+        """R^2 = 1 - sum (z - t)^2 / (sum t^2 - (sum t)^2 / rows), and scale * mean ``|z - t|``.
+
+        R^2 is -infinity where all targets are equal, or NaN if all outputs equal them too.
+        """
+        rows, total, squares, squared_errors, distances = tally
+        with np.errstate(all="ignore"):
+            spread = squares - total * total / rows
+            if abs(spread) <= ROUNDING * squares:
+                spread = np.float64(0)
+            return float(1 - squared_errors / spread), float(self.scale * distances / rows)
 
     def link(self, logits: np.ndarray) -> np.ndarray:
         return self.mean + self.scale * logits.astype(np.float64)

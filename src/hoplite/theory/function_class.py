@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,14 +15,14 @@ import scipy.sparse as sp
 from hoplite.bases import Basis, find_basis
 from hoplite.config import check_flag, check_number
 from hoplite.datasets import load
+from hoplite.engine.orders import free_memory
+from hoplite.engine.polynomial import gather_hops
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.graph_checks import as_node_indices
-from hoplite.models import MODELS, Model, ModelConfig, find_model
+from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model
 from hoplite.operators import Operator, find_operator
-from hoplite.propagation.engine import Propagation
-from hoplite.propagation.orders import free_memory
-from hoplite.propagation.polynomial import gather_hops
 from hoplite.theory.complexity import (
     DRAWS,
     Columns,
@@ -97,7 +97,7 @@ class FunctionClass:
 
     def __post_init__(self) -> None:
         kind = find_model(self.model)
-        if kind.largest(1.0, kind.Settings()) is None:
+        if not has_bounds(kind, kind.Settings()):
             raise ConfigError(
                 f"model is {self.model!r}, for which no complexity is known; use {known_models()}."
             )
@@ -131,7 +131,7 @@ class FunctionClass:
             )
         object.__setattr__(self, "nodes", nodes)
         columns = self.graph.num_features + self.bias
-        pairs = 1 if config.kind.fixed else np.count_nonzero(self._hop_weights) ** 2
+        pairs = 1 if self._constants is not None else np.count_nonzero(self._hop_weights) ** 2
         needed, free = 16 * columns * pairs, free_memory()  # they are held twice for a moment
         if needed > free:
             raise ConfigError(
@@ -151,7 +151,7 @@ class FunctionClass:
         it is too large for a number.
         """
         one = not self.bias and self.outputs == 1
-        if self.coefficients.theorem is None or not self._basis.powers or not one:
+        if self.coefficients.facts.theorem is None or not self._basis.powers or not one:
             raise ConfigError(
                 "the paper states its bounds for one output of lgc and egc without a bias, on "
                 "powers of the operator; use bound() instead."
@@ -210,7 +210,7 @@ class FunctionClass:
             "chernoff": self._scaled(chernoff_bound(columns)),
             "hopwise": self._scaled(hopwise_bound(columns, self._blocks())),
         }
-        if self.coefficients.exponential:
+        if self.coefficients.facts.exponential:
             found["covering"] = self._scaled(covering_bound(columns))
         return found
 
@@ -235,7 +235,7 @@ class FunctionClass:
             self._blocks,
             self.size,
             self.graph.num_features + self.bias,
-            exponential=self.coefficients.exponential,
+            exponential=self.coefficients.facts.exponential,
             outputs=self.outputs,
             draws=draws,
             seed=seed,
@@ -275,9 +275,16 @@ class FunctionClass:
         return ModelConfig(self.model, self.hops, self.operator, self.basis, **self.settings)
 
     @property
-    def coefficients(self) -> type[Model]:
+    def coefficients(self) -> type[LinearModel]:
         """The model, which knows where c_0 .. c_k come from."""
-        return self.config.kind
+        kind = self.config.kind
+        assert issubclass(kind, LinearModel)  # see __post_init__
+        return kind
+
+    @property
+    def _constants(self) -> np.ndarray | None:
+        """c_0 .. c_k of a fixed filter, None if they are learned."""
+        return self.coefficients.constants(self.config)
 
     @property
     def size(self) -> int:
@@ -336,19 +343,16 @@ class FunctionClass:
         return self._new_blocks()
 
     def _new_blocks(self) -> Iterator[np.ndarray]:
-        from torch import as_tensor
-
-        numbers = self.coefficients.numbers(self.config)
+        numbers, owner = self._constants, self._propagation
         used = np.flatnonzero(self._hop_weights)
         used = used if used.size else np.array([0])  # a = 0 leaves only the bias
         weights = (self._hop_weights if numbers is None else numbers)[used, None, None]
         width = max(1, BLOCK_BYTES // (8 * (self.hops + 1) * self.size))
-        owner, rows = self._propagation, as_tensor(self.nodes)
         for start in range(0, self.graph.num_features, width):
             stop = min(start + width, self.graph.num_features)
             signal = owner.features.dense_columns(start, stop)
-            hops = gather_hops(owner.matrix, owner.basis, signal, self.hops, rows)
-            block = hops.numpy()[used]
+            hops = gather_hops(owner.matrices[0], owner.basis, signal, self.hops, self.nodes)
+            block = hops[used]
             with np.errstate(over="ignore", invalid="ignore"):
                 block = block * weights
                 if numbers is not None:
@@ -360,7 +364,7 @@ class FunctionClass:
                 )
             yield block
         if self.bias:  # a feature of ones that is not propagated
-            constant = np.zeros((1 if self.coefficients.fixed else len(used), self.size, 1))
+            constant = np.zeros((len(used) if numbers is None else 1, self.size, 1))
             constant[0] = 1.0  # of the lowest hop that is used
             yield constant
 
@@ -381,7 +385,8 @@ def other_settings(config: ModelConfig) -> dict[str, Any]:
     >>> other_settings(ModelConfig("ppr", hops=4)), other_settings(ModelConfig("lgc"))
     ({'alpha': 0.1}, {})
     """
-    if not config.kind.fixed:
+    kind = config.kind
+    if not issubclass(kind, LinearModel) or kind.constants(config) is None:
         return {}
     known = {"model", *(field.name for field in dataclasses.fields(FunctionClass)), "standardize"}
     return {name: value for name, value in config.as_dict().items() if name not in known}
@@ -389,10 +394,13 @@ def other_settings(config: ModelConfig) -> dict[str, Any]:
 
 def known_models() -> str:
     """The models of which the theory knows something, for a message."""
-    names = [
-        model.name for model in MODELS.values() if model.largest(1.0, model.Settings()) is not None
-    ]
+    names = [kind.name for kind in MODELS.values() if has_bounds(kind, kind.Settings())]
     return f"{', '.join(names[:-1])} or {names[-1]}"
+
+
+def has_bounds(kind: type[Model], config: ModelConfig) -> TypeGuard[type[LinearModel]]:
+    """Whether the largest coefficients of such a model are known, so that its bounds are."""
+    return issubclass(kind, LinearModel) and kind.largest(1.0, config) is not None
 
 
 def _finite(value: float) -> float | None:

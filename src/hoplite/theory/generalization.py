@@ -13,9 +13,15 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
 from hoplite.models.alignment import aligned_graph, labels_in
+from hoplite.models.linear import LinearModel
 from hoplite.models.trained import TrainedModel
 from hoplite.theory.complexity import DRAWS
-from hoplite.theory.function_class import FunctionClass, known_models, other_settings
+from hoplite.theory.function_class import (
+    FunctionClass,
+    has_bounds,
+    known_models,
+    other_settings,
+)
 
 STEPS = 80  # sizes 2^(r/2), r = -80 .. 80, of the classes that are tried
 RISK_OF_DRAWS = 0.01  # of delta, for the Monte Carlo estimate
@@ -108,6 +114,7 @@ def generalization(
         )
     coefficient, weights = norms(model)
     config = model.config
+    assert issubclass(config.kind, LinearModel)  # norms refuses others
     if config.standardize:
         raise ConfigError("no bound is known for standardised outputs; train without standardize.")
     graph = aligned_graph(graph, model.num_features, model.feature_names, model.loop_weight)
@@ -117,13 +124,13 @@ def generalization(
     logits = model.logits(graph).astype(np.float64)
     leads = _leads(logits[train], labels[train])
     norm, coefficient_limit, tries = sum(weights), 1.0, 1.0
-    learned = config.kind
-    if learned.homogeneous:  # alpha is scaled to norm 1, and Theta the other way
+    facts = config.kind.facts
+    if facts.homogeneous:  # alpha is scaled to norm 1, and Theta the other way
         norm *= coefficient
-    elif learned.exponential:
+    elif facts.exponential:
         coefficient_limit, tries = _rate_limit(coefficient)
     if "bias" in model.weights:
-        norm += float(model.weights["bias"].double().abs().sum())
+        norm += float(_absolute(model.weights["bias"]).sum())
     unit = FunctionClass(
         graph,
         config.model,
@@ -171,16 +178,21 @@ def generalization(
 
 def norms(model: TrainedModel) -> tuple[float, tuple[float, ...]]:
     """``||alpha||_inf`` (``|beta|`` for egc, else 1), and ``||Theta||_1`` of every class."""
-    found = model.config.kind
-    if found.largest(1.0, model.config) is None:
+    kind = model.config.kind
+    if not has_bounds(kind, model.config):
         raise ConfigError(f"no bound is known for {model.config.model}; use {known_models()}.")
     if model.parts_:
         raise ConfigError(
             "the model has a polynomial for each direction or type of edges, for which no bound is "
             "known; train one without directed and type."
         )
-    learned = model.weights[found.learned].double().abs().max() if found.learned else 1.0
-    return float(learned), tuple(model.weights["theta"].double().abs().sum(dim=0).tolist())
+    learned = kind.facts.learned
+    coefficient = float(_absolute(model.weights[learned]).max()) if learned else 1.0
+    return coefficient, tuple(_absolute(model.weights["theta"]).sum(axis=0).tolist())
+
+
+def _absolute(weight: np.ndarray) -> np.ndarray:
+    return np.abs(np.asarray(weight, np.float64))
 
 
 def _rate_limit(rate: float) -> tuple[float, float]:

@@ -1,26 +1,21 @@
-"""Training: settings, the loop over many runs, and hoplite.train."""
+"""Training: one pipeline from data to scored models, and hoplite.train."""
 
-from hoplite.propagation.engine import Propagation
-from hoplite.training.distributed import connected
-from hoplite.training.loop import fit_runs
+from hoplite.training.fit import fit
 from hoplite.training.results import TrainingResult, as_seeds, plan, train
-from hoplite.training.runs import NodeSet, Run, RunResult, TrainingProgress
-from hoplite.training.scoring import ScoredRun, scored_run
-from hoplite.training.streamed import StoredPropagation
+from hoplite.training.runs import Run, RunResult, TrainingProgress, train_runs
+from hoplite.training.scoring import ScoredRun
+from hoplite.training.sets import NodeSet
 
 __all__ = [
     "NodeSet",
-    "Propagation",
     "Run",
     "RunResult",
     "ScoredRun",
-    "StoredPropagation",
     "TrainingProgress",
     "TrainingResult",
     "as_seeds",
-    "connected",
-    "fit_runs",
+    "fit",
     "plan",
-    "scored_run",
     "train",
+    "train_runs",
 ]

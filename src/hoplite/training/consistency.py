@@ -1,113 +1,86 @@
-"""Training that uses the unlabelled nodes: several draws of what is dropped, and their agreement.
+"""The consistency penalty, which trains on the unlabelled nodes too.
 
-In a step, draw s = 1 .. S drops entries of X, nodes and outputs of its own (see
-:mod:`hoplite.propagation.dropout`) and gives probabilities P_s, n x m. With l_s the loss of the
-labelled nodes in draw s,
+In a training step, draw s = 1 .. S drops entries of X, nodes and outputs at random
+(:mod:`hoplite.engine.dropout`) and predicts probabilities P_s, n x m. With l_s the loss of the
+labelled nodes in draw s, the step minimises
 
-    loss = 1/S sum_s l_s  +  consistency * 1/(S n) sum_s sum_v w_v ||P_s[v] - Q[v]||^2
+    1/S sum_s l_s  +  consistency * 1/(S n) sum_s sum_v w_v ||P_s[v] - Q[v]||^2
 
     P = 1/S sum_s P_s,    Q[v, c] = P[v, c]^(1/T) / sum_c' P[v, c']^(1/T)
 
-over all n nodes. Q is the mean prediction, sharpened by the temperature T (``sharpen``); it is a
-target, so no gradient goes through it. w_v is 1 if max_c P[v, c] >= ``confidence``, and else 0.
-With T = 0, Q is the one-hot of the most probable class: this is self-training, with the confident
-nodes' own predictions for labels. With T = 1 and S = 1 the penalty is 0.
+over all n nodes. Q is the mean prediction, sharpened by the temperature T (``sharpen``). It is a
+target: no gradient goes through it. The weight w_v is 1 if max_c P[v, c] >= ``confidence``, and 0
+otherwise. With T = 0, Q is the one-hot vector of the most probable class: this is self-training,
+where the predictions of confident nodes serve as labels. With T = 1 and S = 1 the penalty is 0.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
-import torch
-from torch import Tensor
-
-from hoplite.models import Weights
-from hoplite.propagation.dropout import Dropout
-from hoplite.training.runs import Run
-
-DRAW = 48  # the bit of a seed from which on the number of a draw stands
+import numpy as np
 
 
-def dropped(runs: Sequence[Run], epoch: int, *, always: bool = False) -> Dropout | None:
-    """What every draw of every run drops in a step, the draws of a run side by side.
+def penalty(logits: np.ndarray, sharpen: float, confidence: float) -> tuple[float, np.ndarray]:
+    """The penalty without its factor ``consistency``, and its gradient.
 
-    None if that is nothing, unless it is ``always`` asked for.
+    With D_s = w * (P_s - Q), the gradient by the logits of draw s is
+
+        2 / (S n) P_s * (D_s - sum_c D_s[:, c] P_s[:, c])
+
+    Parameters
+    ----------
+    logits : ndarray, (S, n, m)
+        Outputs of all draws, float32 or float64.
+    sharpen : float
+        Temperature T of the target, 0 to 1; 0 for the one-hot vector of the most probable class, of
+        equal ones the first.
+    confidence : float
+        Smallest probability of the most probable class with which a node counts.
+
+    Returns
+    -------
+    penalty : float
+    gradient : ndarray, (S, n, m)
+        Of the type of ``logits``.
+
+    Examples
+    --------
+    Two draws of one node; each is 0.25 away from the mean, in both classes.
+
+    >>> logits = np.log([[[0.25, 0.75]], [[0.75, 0.25]]])
+    >>> value, gradient = penalty(logits, sharpen=1.0, confidence=0.0)
+    >>> round(value, 6), gradient.shape
+    (0.125, (2, 1, 2))
     """
-    draws = runs[0].config.draws
-    if not (always or any(run.config.drops for run in runs)):
-        return None
-
-    def rates(name: str) -> tuple[float, ...]:
-        return tuple(getattr(run.config, name) for run in runs for _ in range(draws))
-
-    seeds = tuple(run.seed ^ (draw << DRAW) for run in runs for draw in range(draws))
-    return Dropout(rates("dropout"), seeds, epoch, rates("drop_nodes"), rates("output_dropout"))
-
-
-def drawn(weights: Weights, draws: int) -> Weights:
-    """The weights (R, ...) of every draw: (R S, ...)."""
-    if draws == 1:
-        return weights
-    return {name: value.repeat_interleave(draws, dim=0) for name, value in weights.items()}
-
-
-def mean_of_draws(values: Tensor, draws: int) -> Tensor:
-    """Of a value for every draw, (R S,), the mean of each run: (R,)."""
-    return values if draws == 1 else values.view(-1, draws).mean(dim=1)
+    draws, nodes, _ = logits.shape
+    with np.errstate(all="ignore"):
+        # Classes first: sums over few classes are sums of long rows, several times as fast.
+        chances = logits.transpose(2, 0, 1).copy()  # (m, S, n)
+        chances -= chances.max(axis=0)
+        np.exp(chances, out=chances)
+        chances /= chances.sum(axis=0)
+        mean = chances.mean(axis=1)  # (m, n)
+        largest = mean.max(axis=0)
+        apart = chances - _sharpened(mean, largest, sharpen)[:, None]
+        apart *= largest >= confidence
+        work = np.square(apart)
+        value = float(work.sum(dtype=np.float64) / np.float64(draws * nodes))
+        np.multiply(apart, chances, out=work)
+        apart -= work.sum(axis=0)
+        chances *= logits.dtype.type(2) / (draws * nodes)
+        apart *= chances
+    return value, np.ascontiguousarray(apart.transpose(1, 2, 0))
 
 
-def disagreement(logits: Tensor, runs: Sequence[Run]) -> Tensor:
-    """The penalty of the logits (n, R S, m) of all draws, without its factor: (R,).
-
-    >>> from hoplite.config import TrainingConfig
-    >>> one = Run(TrainingConfig(draws=2, sharpen=1.0), seed=0)
-    >>> p = torch.tensor([[[0.25, 0.75], [0.75, 0.25]]])  # one node, two draws
-    >>> found = disagreement(p.log(), [one])  # from the mean, each is 0.25 away in both classes
-    >>> [round(value, 6) for value in found.tolist()]
-    [0.125]
-    """
-    return _Disagreement.apply(logits, runs)  # pyright: ignore[reportReturnType]
-
-
-class _Disagreement(torch.autograd.Function):
-    """With D_s = w (P_s - Q), d/dZ_s = 2 / (S n) P_s * (D_s - sum_c D_s[:, c] P_s[:, c]).
-
-    torch's softmax of few columns takes most of a step, so that both come from one pass, and the
-    classes stand first: sums over them are then sums of long rows, in less than half the time.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, runs: Sequence[Run]) -> Tensor:
-        draws, nodes = runs[0].config.draws, len(logits)
-        found = logits.permute(2, 1, 0).contiguous()  # (m, R S, n)
-        found = (found - found.amax(dim=0)).exp_()
-        found /= found.sum(dim=0)
-        found = found.view(-1, len(runs), draws, nodes)
-        common = found.mean(dim=2)  # (m, R, n)
-        least = common.new_tensor([run.config.confidence for run in runs])
-        sure = common.amax(dim=0) >= least.unsqueeze(1)
-        target = _sharpened(common, [run.config.sharpen for run in runs])
-        apart = found - target.unsqueeze(2)  # (m, R, S, n)
-        apart *= sure.unsqueeze(1)
-        distances = apart.square().sum(dim=(0, 2, 3))
-        apart -= (apart * found).sum(dim=0)
-        ctx.gradient = apart.mul_(found).mul_(2 / (draws * nodes))
-        return distances / (draws * nodes)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        found = ctx.gradient * gradients[0].view(1, -1, 1, 1)
-        return found.flatten(1, 2).permute(2, 1, 0), None
-
-
-def _sharpened(common: Tensor, temperatures: Sequence[float]) -> Tensor:
-    """Q of the mean prediction (m, R, n); one-hot, of equal classes the first, for T = 0."""
-    if not any(temperatures):
-        return torch.zeros_like(common).scatter_(0, common.argmax(dim=0, keepdim=True), 1.0)
-    given = common.new_tensor(temperatures).view(1, -1, 1)
-    found = (common / common.amax(dim=0)) ** (1 / given.clamp_min(1e-30))
-    found /= found.sum(dim=0)
-    if all(temperatures):
-        return found
-    return torch.where(given > 0, found, _sharpened(common, [0.0] * len(temperatures)))
+def _sharpened(mean: np.ndarray, largest: np.ndarray, temperature: float) -> np.ndarray:
+    """Q of the mean prediction (m, n), whose largest values are given: (m, n)."""
+    if temperature == 1:
+        return mean
+    if temperature == 0:
+        is_largest = mean == largest
+        if np.count_nonzero(is_largest) != is_largest.shape[1]:  # ties or NaN
+            is_largest = np.arange(len(mean))[:, None] == mean.argmax(axis=0)
+        return is_largest.astype(mean.dtype)
+    target = mean / largest
+    target **= 1 / temperature
+    target /= target.sum(axis=0)
+    return target

@@ -1,137 +1,377 @@
-"""The two optimisers: Adam over many runs at once, and L-BFGS for one run."""
+"""The two optimizers of a training run: Adam and full-batch L-BFGS.
+
+Both change the arrays of a model's parameters in place, and both penalise weights with
+``decay / 2 ||w||^2``. The learning rate and the decay of the parameters in ``filters`` are
+multiplied by ``filter_lr_factor`` and ``filter_decay_factor`` of the settings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import NamedTuple
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from hoplite.config import TrainingConfig
-from hoplite.models import Weights
-from hoplite.propagation.backend import get_num_threads, native, uses_native
+from hoplite.engine.backend import get_num_threads, native, uses_native
 
-Losses = Callable[[], Tensor]  # one loss per run, (R,), freshly evaluated
+Params = dict[str, np.ndarray]
+Closure = Callable[[], tuple[float, Params]]  # the loss and its gradients at the present weights
 
-LBFGS_ITERATIONS = 20  # per epoch
+BETA_MEAN, BETA_SQUARE, EPSILON = 0.9, 0.999, 1e-8
 
-
-def learned(weights: Weights) -> Weights:
-    """Those that have a gradient; no penalty pulls at the others, such as running means."""
-    return {name: value for name, value in weights.items() if value.requires_grad}
-
-
-class Optimizer(Protocol):
-    """Changes weights (run axis first) in place to lower each run's loss."""
-
-    def step(self, losses: Losses) -> None: ...
-
-    def keep(self, weights: Weights, runs: Tensor) -> None:
-        """Continue with ``weights``, which are the rows ``runs`` of the former ones."""
-        ...
+LBFGS_ITERATIONS = 20  # of one step
+MAX_EVALUATIONS = LBFGS_ITERATIONS * 5 // 4  # of one step, checked after every iteration
+MAX_SEARCH_EVALUATIONS = 25  # of one line search, after its first
+HISTORY = 100  # pairs of changes that the inverse Hessian is estimated from
+MIN_CURVATURE = 1e-10  # pairs with less are left out, so that the estimate stays positive
+SMALL_GRADIENT = 1e-7  # largest entry at a minimum
+SMALL_CHANGE = 1e-9  # of weights, loss or slope that ends a step
+SUFFICIENT_DECREASE, CURVATURE = 1e-4, 0.9  # c1 and c2 of the strong Wolfe conditions
 
 
 class Adam:
-    """Adam with its own learning rate and weight decay per run, and for the filter.
+    """Adam with coupled weight decay, as ``torch.optim.Adam``.
 
-    As torch.optim.Adam: g <- g + wd w; m <- 0.9 m + 0.1 g; v <- 0.999 v + 0.001 g^2;
-    w <- w - lr m^ / (sqrt(v^) + 1e-8). Runs never mix: row r of each tensor sees only row r.
+        g <- g + decay w
+        m <- 0.9 m + 0.1 g,    v <- 0.999 v + 0.001 g^2
+        w <- w - lr m^ / (sqrt(v^) + 1e-8),    m^ = m / (1 - 0.9^t),  v^ = v / (1 - 0.999^t)
+
+    Parameters
+    ----------
+    params : dict of ndarray
+        The weights w, by name; changed in place.
+    config : TrainingConfig
+        ``lr``, ``weight_decay`` and their factors for the filter.
+    filters : collection of str
+        Names of the parameters of the filter.
+
+    >>> weights = {"w": np.array([1.0, -2.0])}
+    >>> Adam(weights, TrainingConfig(lr=0.1, weight_decay=0), ()).step({"w": weights["w"].copy()})
+    >>> weights["w"].round(6).tolist()  # the first step is lr in every entry
+    [0.9, -1.9]
     """
 
     def __init__(
-        self, weights: Weights, configs: Sequence[TrainingConfig], filters: Collection[str] = ()
+        self, params: Params, config: TrainingConfig, filters: Collection[str] = ()
     ) -> None:
-        self._weights = weights = learned(weights)
-        rates = [[c.lr, c.weight_decay] for c in configs]
-        factors = [[c.filter_lr_factor, c.filter_decay_factor] for c in configs]
-        own, times = (
-            torch.tensor(pairs, dtype=torch.float64).view(-1, 2) for pairs in (rates, factors)
-        )
-        # of each weight (2, R): learning rates and penalties
+        self._params = params
         self._rates = {
-            name: (own * times if name in filters else own).T.contiguous() for name in weights
+            name: (
+                config.lr * (config.filter_lr_factor if name in filters else 1.0),
+                _decay(name, config, filters),
+            )
+            for name in params
         }
-        self._mean = {name: torch.zeros_like(value) for name, value in weights.items()}
-        self._square = {name: torch.zeros_like(value) for name, value in weights.items()}
+        self._mean = {name: np.zeros_like(weight, order="C") for name, weight in params.items()}
+        self._square = {name: np.zeros_like(weight, order="C") for name, weight in params.items()}
         self._steps = 0
 
-    def step(self, losses: Losses) -> None:
-        for value in self._weights.values():
-            value.grad = None
-        losses().sum().backward()  # not autograd.grad, which several processes cannot share
+    def step(self, gradients: Params) -> None:
+        """Change the weights by one step, for the gradients of the loss without its penalty.
+
+        A parameter without a gradient has no part in the loss; its gradient is 0.
+        """
         self._steps += 1
-        with torch.no_grad():
-            for name, value in self._weights.items():
-                mean, square = self._mean[name], self._square[name]
-                # with no hops, beta and some gates have no part in the loss
-                gradient = torch.zeros_like(value) if value.grad is None else value.grad
-                # the C++ core goes through all of them as through one list of numbers
-                listed = all(tensor.is_contiguous() for tensor in (value, mean, square))
-                update = self._by_core if listed and uses_native(value) else self._by_torch
-                update(gradient.contiguous(), value, mean, square, self._rates[name])
+        for name, weight in self._params.items():
+            gradient = gradients.get(name)
+            if gradient is None:
+                gradient = np.zeros_like(weight)
+            gradient = np.asarray(gradient, weight.dtype, order="C")
+            state = (gradient, weight, self._mean[name], self._square[name], *self._rates[name])
+            if native is not None and uses_native() and weight.flags.c_contiguous and weight.size:
+                native.adam(*state, self._steps, get_num_threads())
+            else:
+                _adam(*state, self._steps)
 
-    def keep(self, weights: Weights, runs: Tensor) -> None:
-        self._weights = learned(weights)
-        self._rates = {name: rates[:, runs].contiguous() for name, rates in self._rates.items()}
-        self._mean = {name: value[runs] for name, value in self._mean.items()}
-        self._square = {name: value[runs] for name, value in self._square.items()}
 
-    def _by_core(
-        self, gradient: Tensor, value: Tensor, mean: Tensor, square: Tensor, rates: Tensor
-    ) -> None:
-        assert native is not None  # uses_native said so
-        runs = value.shape[0]
-        if not runs:
-            return
-        tensors = (gradient, value, mean, square, *rates)  # each of the rates is a row
-        native.adam(
-            value.dtype == torch.float32,
-            runs,
-            value.numel() // runs,
-            *[tensor.data_ptr() for tensor in tensors],
-            self._steps,
-            get_num_threads(),
-        )
-
-    def _by_torch(
-        self, gradient: Tensor, value: Tensor, mean: Tensor, square: Tensor, rates: Tensor
-    ) -> None:
-        per_run = (-1, *[1] * (value.dim() - 1))  # (R,) -> (R, 1, ..., 1)
-        lr, decay = (rate.view(per_run) for rate in rates.to(value.dtype))
-        gradient = torch.addcmul(gradient, decay, value)
-        mean.lerp_(gradient, 0.1)
-        square.mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        step = mean / square.sqrt().div_((1 - 0.999**self._steps) ** 0.5).add_(1e-8)
-        value.addcmul_(lr, step, value=-1 / (1 - 0.9**self._steps))
+def _adam(
+    gradient: np.ndarray,
+    weight: np.ndarray,
+    mean: np.ndarray,
+    square: np.ndarray,
+    lr: float,
+    decay: float,
+    step: int,
+) -> None:
+    """One step of Adam in NumPy, in place; ``step`` counts from 1."""
+    with np.errstate(all="ignore"):  # a diverging run must reach its non-finite loss
+        work = np.multiply(weight, decay, out=np.empty_like(weight))
+        work += gradient
+        square *= BETA_SQUARE
+        square += (1 - BETA_SQUARE) * np.square(work)
+        work -= mean
+        work *= 1 - BETA_MEAN
+        mean += work
+        np.sqrt(square, out=work)
+        work /= (1 - BETA_SQUARE**step) ** 0.5
+        work += EPSILON
+        np.divide(mean, work, out=work)
+        work *= lr / (1 - BETA_MEAN**step)
+        weight -= work
 
 
 class LBFGS:
-    """torch's L-BFGS with a strong Wolfe line search, for a batch of one run."""
+    """Full-batch L-BFGS with a strong Wolfe line search, as ``torch.optim.LBFGS``.
+
+    One step is up to 20 iterations. Each goes along d = -B g, with g the gradient and B the
+    estimate of the inverse Hessian from the last 100 pairs of changes (s, y) of weights and
+    gradient, as far as the line search says (Nocedal and Wright, Numerical Optimization,
+    algorithms 3.5, 3.6 and 7.4). The pairs are kept from step to step.
+
+    Parameters
+    ----------
+    params : dict of ndarray
+        The weights w, by name and all of one number type; changed in place.
+    config : TrainingConfig
+        ``lr``, the first length that the line search tries, and ``weight_decay``.
+    filters : collection of str
+        Names of the parameters of the filter.
+
+    >>> weights = {"w": np.zeros(2)}
+    >>> optimizer = LBFGS(weights, TrainingConfig(lr=1.0, weight_decay=1.0, optimizer="lbfgs"))
+    >>> def closure():  # ||w - 2||^2 / 2; with the penalty, the minimum is at 1
+    ...     errors = weights["w"] - 2
+    ...     return float(errors @ errors) / 2, {"w": errors}
+    >>> optimizer.step(closure)
+    >>> weights["w"].round(6).tolist()
+    [1.0, 1.0]
+    """
 
     def __init__(
-        self, weights: Weights, configs: Sequence[TrainingConfig], filters: Collection[str] = ()
+        self, params: Params, config: TrainingConfig, filters: Collection[str] = ()
     ) -> None:
-        (config,) = configs
-        weights = learned(weights)
-        self._weights = list(weights.values())
-        self._decays = [
-            config.weight_decay * (config.filter_decay_factor if name in filters else 1)
-            for name in weights
-        ]
-        self._optimizer = torch.optim.LBFGS(
-            self._weights, config.lr, LBFGS_ITERATIONS, line_search_fn="strong_wolfe"
-        )
+        self._params, self._lr = params, config.lr
+        self._decays = {name: _decay(name, config, filters) for name in params}
+        self._dtype = np.result_type(*params.values()) if params else np.dtype(np.float64)
+        self._memory = _Memory()
+        self._started = False
+        self._direction = self._before = np.empty(0, self._dtype)  # d and g of the last iteration
+        self._length = 0.0  # how far it went along d
 
-    def step(self, losses: Losses) -> None:
-        def objective() -> Tensor:
-            self._optimizer.zero_grad()
-            pairs = zip(self._decays, self._weights, strict=True)
-            loss = losses().sum() + sum(decay / 2 * value.square().sum() for decay, value in pairs)
-            loss.backward()
-            return loss
+    def step(self, closure: Closure) -> None:
+        """Change the weights by up to 20 iterations.
 
-        self._optimizer.step(objective)  # pyright: ignore[reportArgumentType] - torch wants float
+        ``closure`` returns the loss without its penalty and its gradients at the weights as they
+        are when it is called. Its first call of a step is at the weights before the step.
+        """
+        with np.errstate(all="ignore"):  # a diverging run must reach its non-finite loss
+            self._iterate(closure)
 
-    def keep(self, weights: Weights, runs: Tensor) -> None:
-        """Nothing to do: the only run is kept or the training is over."""
+    def _iterate(self, closure: Closure) -> None:
+        loss, gradient = self._evaluate(closure)
+        evaluations = 1
+        if _largest(gradient) <= SMALL_GRADIENT:
+            return
+        for iteration in range(LBFGS_ITERATIONS):
+            first = not self._started
+            direction = self._next_direction(gradient)
+            # the first direction is a gradient, whose size says nothing of a good length
+            length = min(1.0, 1.0 / float(np.abs(gradient).sum())) if first else 1.0
+            length, slope = length * self._lr, _dot(gradient, direction)
+            self._direction, self._before = direction, gradient
+            self._length = length
+            if slope > -SMALL_CHANGE:
+                return
+            start, last_loss = self._flat(), loss
+            line = _Line(partial(self._evaluate_at, closure, start, direction), direction)
+            point, tried = line.search(_Point(0.0, loss, gradient, slope), length)
+            self._length, loss, gradient = point.length, point.loss, point.gradient
+            self._assign(start + point.length * direction)
+            evaluations += tried
+            if (
+                iteration == LBFGS_ITERATIONS - 1
+                or evaluations >= MAX_EVALUATIONS
+                or _largest(gradient) <= SMALL_GRADIENT
+                or _largest(point.length * direction) <= SMALL_CHANGE
+                or abs(loss - last_loss) < SMALL_CHANGE
+            ):
+                return
+
+    def _next_direction(self, gradient: np.ndarray) -> np.ndarray:
+        """-g at first; later -B g, after the last iteration's changes were taken into B."""
+        if not self._started:
+            self._started = True
+            return -gradient
+        moved = self._length * self._direction
+        self._memory.add(moved, gradient - self._before)
+        return self._memory.direction(gradient)
+
+    def _evaluate(self, closure: Closure) -> tuple[float, np.ndarray]:
+        """The loss with its penalty, and its gradient as one vector."""
+        loss, gradients = closure()
+        total, parts = float(loss), []
+        for name, weight in self._params.items():
+            decay, gradient = self._decays[name], gradients.get(name)
+            total += decay / 2 * float(np.square(weight).sum(dtype=np.float64))
+            part = weight * decay if gradient is None else gradient + weight * decay
+            parts.append(np.ravel(part))
+        return total, np.concatenate(parts, dtype=self._dtype) if parts else self._before
+
+    def _evaluate_at(
+        self, closure: Closure, start: np.ndarray, direction: np.ndarray, length: float
+    ) -> tuple[float, np.ndarray]:
+        """:meth:`_evaluate` at ``start + length direction``."""
+        self._assign(start + length * direction)
+        return self._evaluate(closure)
+
+    def _flat(self) -> np.ndarray:
+        parts = [np.ravel(weight) for weight in self._params.values()]
+        return np.concatenate(parts, dtype=self._dtype) if parts else self._before
+
+    def _assign(self, flat: np.ndarray) -> None:
+        start = 0
+        for weight in self._params.values():
+            weight[...] = flat[start : start + weight.size].reshape(weight.shape)
+            start += weight.size
+
+
+class _Memory:
+    """The estimate B of the inverse Hessian: pairs (s, y), the oldest first, and its scale."""
+
+    def __init__(self) -> None:
+        self._pairs: list[tuple[np.ndarray, np.ndarray, float]] = []  # s, y, 1 / s'y
+        self._scale = 1.0
+
+    def add(self, moved: np.ndarray, changed: np.ndarray) -> None:
+        """Take in the changes s of the weights and y of the gradient, unless s'y is too small."""
+        curvature = _dot(changed, moved)
+        if curvature > MIN_CURVATURE:
+            self._pairs = [*self._pairs[1 - HISTORY :], (moved, changed, 1 / curvature)]
+            self._scale = float(np.float64(curvature) / _dot(changed, changed))
+
+    def direction(self, gradient: np.ndarray) -> np.ndarray:
+        """-B g by the two-loop recursion."""
+        result, factors = -gradient, []
+        for moved, changed, inverse in reversed(self._pairs):
+            factors.append(_dot(moved, result) * inverse)
+            result -= factors[-1] * changed
+        result *= self._scale
+        for (moved, changed, inverse), factor in zip(self._pairs, reversed(factors), strict=True):
+            result += (factor - _dot(changed, result) * inverse) * moved
+        return result
+
+
+class _Point(NamedTuple):
+    """A point on a line: its length along d, the loss, the gradient and the slope g'd there."""
+
+    length: float
+    loss: float
+    gradient: np.ndarray
+    slope: float
+
+
+class _Line:
+    """The search along a direction for a point with the strong Wolfe conditions.
+
+        f(t) <= f(0) + c1 t f'(0)    and    |f'(t)| <= c2 |f'(0)|
+
+    First the length grows until an interval must hold such a point; then the interval shrinks.
+    """
+
+    def __init__(
+        self, evaluate: Callable[[float], tuple[float, np.ndarray]], direction: np.ndarray
+    ) -> None:
+        self._evaluate, self._direction = evaluate, direction
+
+    def search(self, start: _Point, length: float) -> tuple[_Point, int]:
+        """The point to go to, and the number of evaluations; ``length`` is tried first."""
+        left = MAX_SEARCH_EVALUATIONS
+        before, now, grown = start, self._at(length), 0
+        while left:
+            too_high = self._too_high(now, start) or (grown > 1 and now.loss >= before.loss)
+            if not too_high and _is_flat(now, start):
+                return now, 1 + MAX_SEARCH_EVALUATIONS - left
+            if too_high or now.slope >= 0:
+                break
+            least, most = now.length + 0.01 * (now.length - before.length), now.length * 10
+            length = _cubic_minimum(before, now, least, most)
+            before, now = now, self._at(length)
+            grown, left = grown + 1, left - 1
+        ends = [before, now] if left else [start, now]
+        point, left = self._shrink(start, ends, left)
+        return point, 1 + MAX_SEARCH_EVALUATIONS - left
+
+    def _shrink(self, start: _Point, ends: list[_Point], left: int) -> tuple[_Point, int]:
+        """The best end of the interval once it has a good point or is too small, or after ``left``
+        evaluations; and how many of these are left over."""
+        low = _lower(ends)
+        reach, stuck = _largest(self._direction), False
+        while left and not abs(ends[1].length - ends[0].length) * reach < SMALL_CHANGE:
+            length, stuck = _inside(ends, stuck)
+            now, left = self._at(length), left - 1
+            if self._too_high(now, start) or now.loss >= ends[low].loss:
+                ends[1 - low] = now
+                low = _lower(ends)
+                continue
+            if _is_flat(now, start):
+                return now, left
+            if now.slope * (ends[1 - low].length - ends[low].length) >= 0:
+                ends[1 - low] = ends[low]
+            ends[low] = now
+        return ends[low], left
+
+    def _at(self, length: float) -> _Point:
+        loss, gradient = self._evaluate(length)
+        return _Point(length, loss, gradient, _dot(gradient, self._direction))
+
+    @staticmethod
+    def _too_high(now: _Point, start: _Point) -> bool:
+        return now.loss > start.loss + SUFFICIENT_DECREASE * now.length * start.slope
+
+
+def _is_flat(now: _Point, start: _Point) -> bool:
+    """Whether the slope is small enough, the second Wolfe condition."""
+    return abs(now.slope) <= -CURVATURE * start.slope
+
+
+def _lower(ends: list[_Point]) -> int:
+    """Which end has the lower loss, of equal ones the first."""
+    return 0 if ends[0].loss <= ends[1].loss else 1
+
+
+def _inside(ends: list[_Point], stuck: bool) -> tuple[float, bool]:
+    """A length within the interval, and whether it is within a tenth of it from one end.
+
+    The second time in turn, or at an end itself, it is a tenth away, so that the interval shrinks.
+    """
+    first, second = ends
+    least, most = min(first.length, second.length), max(first.length, second.length)
+    length, tenth = _cubic_minimum(first, second, least, most), 0.1 * (most - least)
+    if not min(most - length, length - least) < tenth:
+        return length, False
+    if not (stuck or length >= most or length <= least):
+        return length, True
+    nearer_most = abs(length - most) < abs(length - least)
+    return (most - tenth if nearer_most else least + tenth), False
+
+
+def _cubic_minimum(first: _Point, second: _Point, least: float, most: float) -> float:
+    """The minimum, within [least, most], of the cubic with the losses and slopes of two points.
+
+    The middle if the cubic has none (Nocedal and Wright, equation 3.59).
+    """
+    if first.length > second.length:
+        first, second = second, first
+    width = np.float64(second.length - first.length)
+    mean = first.slope + second.slope - 3 * (second.loss - first.loss) / width
+    square = mean * mean - first.slope * second.slope
+    if not square >= 0:
+        return (least + most) / 2
+    root = np.sqrt(np.float64(square))
+    share = (second.slope + root - mean) / (second.slope - first.slope + 2 * root)
+    return min(max(float(second.length - width * share), least), most)
+
+
+def _dot(left: np.ndarray, right: np.ndarray) -> float:
+    return float(left @ right)
+
+
+def _largest(vector: np.ndarray) -> float:
+    """The largest absolute entry; NaN if one is, and 0 of none."""
+    return float(np.abs(vector).max(initial=0.0))
+
+
+def _decay(name: str, config: TrainingConfig, filters: Collection[str]) -> float:
+    return config.weight_decay * (config.filter_decay_factor if name in filters else 1.0)

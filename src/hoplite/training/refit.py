@@ -8,60 +8,32 @@ the first training, and the test nodes judge the second model.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from hoplite.models import Model
-from hoplite.tasks import Task
-from hoplite.training.loop import fit_runs
-from hoplite.training.runs import AnyPropagation, NodeSet, Run, RunResult, TrainingProgress
+from hoplite.training.runs import Run, RunResult
+from hoplite.training.sets import NodeSet
 
 PROTOCOL = "refit on training and validation labels"
 
 
 def union(train: NodeSet, val: NodeSet) -> NodeSet:
-    """The nodes of both, without weights.
+    """The nodes of both, in rising order; where only ``train`` has weights, ``val`` has their mean.
 
     >>> union(NodeSet(np.array([4, 1]), np.array([0, 1])), NodeSet(np.array([2]), np.array([1])))
-    NodeSet(nodes=array([4, 1, 2]), labels=array([0, 1, 1]), weights=None)
+    NodeSet(nodes=array([1, 2, 4]), labels=array([1, 1, 0]), weights=None)
     """
     nodes = np.concatenate([train.nodes, val.nodes])
-    return NodeSet(nodes, np.concatenate([train.labels, val.labels]))
+    labels = np.concatenate([train.labels, val.labels])
+    weights = None
+    if train.weights is not None:
+        others = np.full(len(val), train.weights.mean()) if val.weights is None else val.weights
+        weights = np.concatenate([train.weights, others])
+    order = np.argsort(nodes, kind="stable")
+    return NodeSet(nodes[order], labels[order], None if weights is None else weights[order])
 
 
-def refit_runs(
-    model: Model,
-    source: AnyPropagation,
-    results: Sequence[RunResult],
-    parts: Mapping[str, NodeSet],
-    weighted: Callable[[NodeSet], NodeSet],
-    *,
-    progress: Callable[[TrainingProgress], None] | None = None,
-    task: str | Task,
-) -> list[RunResult]:
-    """The runs of ``results`` trained again from their seeds, each for its own best epochs.
-
-    All train together and each leaves when it is done. ``weighted`` gives the training nodes of
-    both parts their weights. A run without a result stays as it is.
-    """
-    again = [r for r, result in enumerate(results) if result.best_epoch]
-    longest = max(results[r].best_epoch for r in again)
-    runs = [
-        Run(
-            dataclasses.replace(results[r].run.config, epochs=longest),
-            results[r].run.seed,
-            results[r].best_epoch,
-        )
-        for r in again
-    ]
-    both = weighted(union(parts["train"], parts["val"]))
-    order = np.argsort(both.nodes, kind="stable")  # as the nodes of a split are
-    weights = None if both.weights is None else both.weights[order]
-    both = NodeSet(both.nodes[order], both.labels[order], weights)
-    made = fit_runs(model, source, runs, both, progress=progress, task=task)
-    found = dict(zip(again, made, strict=True))
-    return [
-        dataclasses.replace(found[r], run=result.run) if r in found else result
-        for r, result in enumerate(results)
-    ]
+def refit_run(result: RunResult) -> Run:
+    """The run of ``result`` again, from its seed, for its own best epochs."""
+    config = dataclasses.replace(result.run.config, epochs=result.best_epoch)
+    return Run(config, result.run.seed)

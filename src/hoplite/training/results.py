@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
+from hoplite.engine.orders import Plan
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.labels import AUTO, kind_of
-from hoplite.models import ModelConfig, build_model, find_model, split_options
+from hoplite.models import LinearModel, ModelConfig, build_model, find_model, split_options
 from hoplite.models.pictures import (
     WORDS,
     Judged,
@@ -29,30 +31,19 @@ from hoplite.node_data import NodeData
 from hoplite.preparation import TableOptions
 from hoplite.printable import printable
 from hoplite.progress import training_bar, watched
-from hoplite.propagation.orders import Plan
-from hoplite.propagation.relations import propagation_for
 from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
 from hoplite.tasks import LOSS, Evaluation, Task, task_of
 from hoplite.tasks.base import TITLES
-from hoplite.training.distributed import ALONE, Team
-from hoplite.training.loop import fit_runs
+from hoplite.training.defaults import with_default_model
+from hoplite.training.fit import fit
+from hoplite.training.linear import plan_order
 from hoplite.training.pictures import history_figure
-from hoplite.training.refit import PROTOCOL, refit_runs
-from hoplite.training.runs import (
-    NodeSet,
-    Run,
-    RunResult,
-    TrainingProgress,
-    checked_weights,
-    node_sets,
-    plan_runs,
-    require_result,
-    weighted_sets,
-)
-from hoplite.training.scoring import SCORED, ScoredRun, check_after, number, scored_run
+from hoplite.training.refit import PROTOCOL
+from hoplite.training.runs import Run, TrainingProgress
+from hoplite.training.scoring import SCORED, ScoredRun, number
+from hoplite.training.sets import checked_weights, node_sets
 from hoplite.training.shown import result_shown
-from hoplite.training.streamed import StoredPropagation
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -348,13 +339,13 @@ class TrainingResult(Displayed):
 
 def train(
     graph: Any,
-    model: str | type = "lgc",
+    model: str | type | None = None,
     *,
     seeds: int | Sequence[int] = 1,
     record_test: bool = False,
     progress: bool | Callable[[TrainingProgress], None] | None = False,
     memory: str | int | None = None,
-    team: Team = ALONE,
+    cluster: str | None = None,
     sample_weight: Any = None,
     task: str = AUTO,
     **options: Any,
@@ -367,12 +358,14 @@ def train(
         A graph of another library, or a pair of frames, is converted as :func:`hoplite.open_data`
         does. For a store its own hops, operator and basis are the default, and dropout 0.
     model : str, such as "sgc" or "lgc"; all are in docs/models.md
-        Or a class of your own, see docs/your-own-model.md.
+        Or a class of your own, see docs/your-own-model.md. If None, ``"lgc"``; for node and edge
+        tables ``"blocks"`` with ``hops=2, operator="random_walk", bias=True, dropout=0,
+        optimizer="lbfgs"`` and the logarithm of the degree as one more feature.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     progress : True for a bar on standard error, or in a notebook; or called after every epoch
     memory : for a store: peak of this process, such as "4GB" (the default)
-    team : for a store: the processes that share its rows, see :mod:`hoplite.training.distributed`
+    cluster : for a store: the address of a Dask cluster whose workers share its rows
     sample_weight : (n,) what each node counts in the loss, 1 if not given
     task : {"auto", "classification", "regression", "multilabel"}
         What the labels are, see :meth:`Graph.for_task`; "auto" goes by what they look like.
@@ -383,24 +376,71 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
-    data = open_data(graph, task=task)
+    data, model, options = with_default_model(open_data(graph, task=task), model, options)
+    model_config, training_config = _resolve(data, model, options)
+    training_config.warn_of_nothing()
+    if data.stored is None and (memory is not None or cluster is not None):
+        what = "memory" if memory is not None else "cluster"
+        raise ConfigError(
+            f"{what} is given, which is for hop stores; make one with `hoplite propagate` and "
+            "train on it."
+        )
+    learned, chosen = _task_of(data).with_loss(training_config.loss), as_seeds(seeds)
+    outputs = learned.outputs(data.labels, data.class_names)
+    sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
+    learned = learned.fitted(sets["train"].labels, outputs)
+    began = time.perf_counter()
+    title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
+    log.info("training %s: %s", printable(title), data)
+    with watched(progress, training_bar, title) as tell:
+        runs = fit(
+            data,
+            model_config,
+            [Run(training_config, seed) for seed in chosen],
+            sets,
+            learned,
+            names=learned.output_names(data.class_names) or [str(c) for c in range(outputs)],
+            class_texts=data.class_names,
+            split=data.split,
+            memory=memory,
+            cluster=cluster,
+            record_test=record_test,
+            progress=tell,
+        )
+    first = runs[0].model
+    result = TrainingResult(data, first.config, training_config, tuple(runs), learned)
+    score = learned.score
+    log.info(
+        "trained %s in %.1f s: validation %s %s, best epoch %d of %d",
+        printable(title), time.perf_counter() - began, score.name,
+        score.shown(result._all(f"val_{score.name}").mean()),
+        result.best_run.best_epoch, result.best_run.epochs,
+    )  # fmt: skip
+    shortfall = result.shortfall()
+    if shortfall is not None:
+        warnings.warn(shortfall, HopliteWarning, stacklevel=2)
+    return result
+
+
+def _resolve(
+    data: NodeData, model: str | type, options: dict[str, Any]
+) -> tuple[ModelConfig, TrainingConfig]:
+    """The settings of a training on ``data``; those of a hop store are its own by default."""
     store = data.stored
     if store is not None:
         own = find_model(model).settings()
-        usual = {name: getattr(store, name) for name in {"hops", "operator", "basis"} & own}
-        options = usual | ({"dropout": 0.0} if "dropout" in own else {}) | options
+        known = {name: getattr(store, name) for name in {"hops", "operator", "basis"} & own}
+        options = known | ({"dropout": 0.0} if "dropout" in own else {}) | options
     model_config, training_config = split_options(model, options)
-    training_config = training_config.on(data.name)
-    training_config.warn_of_nothing()
-    if store is None and (memory is not None or team.size > 1):
-        what = "memory is given" if memory is not None else f"there are {team.size} processes"
-        raise ConfigError(
-            f"{what}, which is for hop stores; make one with `hoplite propagate` and train on it."
-        )
-    learned = task_of(data.labels).with_loss(training_config.loss)
-    if not learned.known(data.labels).any():
+    return model_config, training_config.on(data.name)
+
+
+def _task_of(data: NodeData) -> Task:
+    """The task of the data's labels; GraphError if there is nothing to learn from."""
+    task = task_of(data.labels)
+    if not task.known(data.labels).any():
         column = None if data.preparation is None else data.preparation.options.label
-        if column not in (None, TableOptions().label):  # it was named, so it is there
+        if column not in (None, TableOptions().label):  # it was named, so it exists
             raise GraphError(
                 f"column {column!r} of the labels has no value; fill it for some nodes."
             )
@@ -410,99 +450,31 @@ def train(
         )
     if not data.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
-    parts, chosen = node_sets(data), as_seeds(seeds)
-    outputs = learned.outputs(data.labels, data.class_names)
-    learned = learned.fitted(parts["train"].labels, outputs)
-    each = checked_weights(sample_weight, data.num_nodes)
-    parts = weighted_sets(parts, learned, training_config, data.class_names, each)
-    training_config.check_validated(len(parts["val"]) > 0, "give the graph some")
-    learned.check_calibrate(training_config.calibrate)
-    check_after(training_config, learned, stored=store is not None)
-    if store is None:
-        model_config = model_config.fitted(data.in_memory())
-    built = build_model(model_config, data.num_features, outputs, data.relation_weights)
-    if store is None:
-        source = propagation_for(data.in_memory(), model_config)
-    else:
-        source = StoredPropagation(
-            store,
-            built,
-            memory=memory or "4GB",
-            team=team,
-            training=training_config,
-            runs=len(chosen),
-        )
-    began = time.perf_counter()
-    title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
-    log.info("training %s: %s", printable(title), data)
-    with watched(progress, training_bar, title) as tell:
-        results = fit_runs(
-            built,
-            source,
-            [Run(training_config, seed) for seed in chosen],
-            parts["train"],
-            parts["val"] if len(parts["val"]) else None,
-            watch=parts["test"] if record_test and len(parts["test"]) else None,
-            progress=tell,
-            task=learned,
-        )
-        require_result(results)
-        again: Sequence[RunResult | None] = [None] * len(results)
-        if training_config.refit:
-
-            def weighted(both: NodeSet) -> NodeSet:
-                sets = {"train": both}
-                return weighted_sets(sets, learned, training_config, data.class_names, each)[
-                    "train"
-                ]
-
-            again = refit_runs(built, source, results, parts, weighted, progress=tell, task=learned)
-    runs = tuple(
-        scored_run(data, model_config, result, source, parts, learned, second)
-        for result, second in zip(results, again, strict=True)
-    )
-    del source  # and the memory of its hop features, before the metrics need some
-    result = TrainingResult(data, model_config, training_config, runs, learned)
-    if log.isEnabledFor(logging.INFO):
-        score = learned.score
-        log.info(
-            "trained %s in %.1f s: validation %s %s, best epoch %d of %d",
-            printable(title), time.perf_counter() - began, score.name,
-            score.shown(result._all(f"val_{score.name}").mean()),
-            result.best_run.best_epoch, result.best_run.epochs,
-        )  # fmt: skip
-    shortfall = result.shortfall()
-    if shortfall is not None:
-        warnings.warn(shortfall, HopliteWarning, stacklevel=2)
-    return result
+    return task
 
 
-def plan(graph: Any, model: str = "lgc", *, seeds: int | Sequence[int] = 1, **options: Any) -> Plan:
+def plan(graph: Any, model: str | None = None, **options: Any) -> Plan:
     """The evaluation order of the steps of ``train`` with these arguments, and why.
 
-    >>> chosen = plan("pubmed", "sgc", hops=10, dropout=0, seeds=5)
+    >>> chosen = plan("pubmed", "sgc", hops=10, dropout=0)
     >>> chosen.order
     'hops-first'
     >>> print(chosen.explain())  # doctest: +ELLIPSIS
     hops-first: it needs less work
       weights first  ...
     """
-    model_config, training_config = split_options(model, options)
-    data = open_data(graph).in_memory()
-    model_config, split = model_config.fitted(data), data.split
-    whole = model_config.standardize or training_config.consistency
-    rows = data.num_nodes if whole else split.train.size
-    return plan_runs(
-        build_model(
-            model_config,
-            data.num_features,
-            task_of(data.labels).outputs(data.labels, data.class_names),
-            data.relation_weights,
-        ),
-        propagation_for(data, model_config),
-        [Run(training_config, seed) for seed in as_seeds(seeds)],
-        rows,
+    opened, chosen, options = with_default_model(open_data(graph), model, options)
+    data = opened.in_memory()
+    model_config, training_config = split_options(chosen, options)
+    outputs = task_of(data.labels).outputs(data.labels, data.class_names)
+    built = build_model(
+        model_config.fitted(data), data.num_features, outputs, data.relation_weights
     )
+    if not isinstance(built, LinearModel):
+        raise ConfigError(f"model is {chosen!r}, but only linear models have evaluation orders.")
+    whole = model_config.standardize or training_config.consistency
+    nodes = None if whole else data.split.train
+    return plan_order(built, Propagation.of(data, built.config), training_config, nodes)
 
 
 def as_seeds(seeds: Any) -> list[int]:

@@ -1,30 +1,49 @@
-"""What goes into the training loop and what comes out of it."""
+"""The one training loop: a run is one training on one thread, and many runs are many threads.
+
+No run sees another: masks depend on (seed, step) alone and what runs share is constant, so a run
+gives the same bits alone or among others, with any number of threads.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
+import threading
+import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 
 from hoplite.bases import find_basis
-from hoplite.config import NEED_FEATURES, TrainingConfig
+from hoplite.config import MOST_SEED, TrainingConfig, check_number
+from hoplite.engine.backend import get_num_threads, one_blas_thread, use_threads
+from hoplite.engine.orders import free_memory
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
-from hoplite.graph import PARTS
-from hoplite.models import Model, ModelConfig, Weights
-from hoplite.node_data import NodeData
+from hoplite.models.base import Model, Weights
+from hoplite.models.labelprop import LabelModel
+from hoplite.models.linear import LinearModel
+from hoplite.models.settings import ModelConfig, check_batch
 from hoplite.operators import find_operator
-from hoplite.propagation.engine import Propagation
-from hoplite.propagation.orders import Plan, Problem, free_memory, make_plan
-from hoplite.tasks import Task
-from hoplite.training.distributed import ALONE, Team
-from hoplite.training.streamed import StoredPropagation
+from hoplite.tasks import USUAL, Metric, Task, find_task
+from hoplite.training.batches import shuffled_batches
+from hoplite.training.labels import LabelObjective
+from hoplite.training.linear import LinearObjective
+from hoplite.training.objective import Measured, Objective, Problem
+from hoplite.training.optimizers import LBFGS, Adam
+from hoplite.training.sets import NodeSet
 
-AnyPropagation = Propagation | StoredPropagation  # of a graph, or the hop features in a store
+log = logging.getLogger("hoplite.training")
+
+LOGGED_EPOCHS = 10  # of a training, in the log
+LOWEST = -np.finfo(np.float64).max
+POLL_SECONDS = 0.1  # between two reports on runs in threads
 
 
 @dataclass(frozen=True)
@@ -51,7 +70,7 @@ class RunResult:
     epochs: int
     diverged: bool
     history: dict[str, np.ndarray]  # per epoch: {train,val[,test]}_{loss, and the task's metrics}
-    seconds: float  # this run's share of the batch's time
+    seconds: float
 
     def best(self, curve: str) -> float:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
@@ -66,61 +85,295 @@ def at_best(history: dict[str, np.ndarray], curve: str, best_epoch: int) -> floa
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """How far a batch of runs is, for progress bars."""
+    """How far some runs are, for progress bars."""
 
-    done: int  # run-epochs finished or saved by early stopping
+    done: int  # epochs of all runs that are finished or were saved by early stopping
     total: int
-    epoch: int
-    epochs: int  # at most, per run
+    epoch: int  # of the run that is farthest
+    epochs: int  # maximum per run
     running: int
-    val_score: float  # what chooses the epoch: mean of the runs' best so far; NaN if unknown
+    val_score: float  # the figure that chooses the epoch: mean of the runs' best; NaN if unknown
 
-    def among(self, done: int, waiting: int) -> TrainingProgress:
-        """This batch's progress as part of all: ``done`` runs came before, ``waiting`` follow."""
-        runs = self.total // self.epochs
-        return TrainingProgress(
-            done=self.done + done * self.epochs,
-            total=(runs + done + waiting) * self.epochs,
-            epoch=self.epoch,
-            epochs=self.epochs,
-            running=self.running + waiting,
-            val_score=self.val_score,
+
+Report = Callable[[TrainingProgress], None]
+
+
+class _State:
+    """One run while it is trained: its curves, its best epoch, and whether to go on."""
+
+    def __init__(
+        self, run: Run, objective: Objective, problem: Problem, val_labels: np.ndarray | None
+    ) -> None:
+        task = problem.task
+        self.run, self.objective, self.problem = run, objective, problem
+        self.monitor: Metric = task.monitor(run.config.monitor)
+        self.val_labels = val_labels
+        self.curves: dict[str, list[float]] = {
+            f"{part}_{name}": [] for part in problem.parts for name in task.curves
+        }
+        if "val" in problem.parts:
+            self.curves.setdefault(f"val_{self.monitor.name}", [])
+        self.best = objective.weights()
+        self.best_epoch, self.best_rank, self.best_loss = -1, -math.inf, math.inf
+        self.epochs, self.diverged, self.running = 0, False, True
+
+    def record(self, part: str, measured: Measured) -> None:
+        """Add an epoch to the curves of a part."""
+        self.curves[f"{part}_loss"].append(measured.loss)
+        figures = self.problem.task.measured(measured.tally)
+        for metric, value in zip(self.problem.task.metrics, figures, strict=True):
+            self.curves[f"{part}_{metric.name}"].append(float(value))
+
+    def record_outputs(self, outputs: dict[str, np.ndarray]) -> None:
+        """Add an epoch to the curves of the scored parts."""
+        for part, logits in outputs.items():
+            self.record(part, self.objective.measure(logits, self.problem.parts[part]))
+        if "val" in outputs and self.monitor.name not in self.problem.task.curves:
+            logits, value = outputs["val"], math.nan
+            if self.val_labels is not None and np.isfinite(logits).all():
+                value = self.problem.task.figure(self.monitor.name, self.val_labels, logits)
+            self.curves[f"val_{self.monitor.name}"].append(value)
+
+    def choose(self, epoch: int, epochs: int) -> None:
+        """Keep the weights if the epoch is the best so far, and decide whether to go on."""
+        config, validated = self.run.config, "val" in self.problem.parts
+        self.epochs = epoch + 1
+        losses = [self.curves["train_loss"][-1]]
+        losses += [self.curves["val_loss"][-1]] if validated else []
+        self.diverged = not (
+            all(map(math.isfinite, losses))
+            and all(_all_finite(value) for value in self.objective.params.values())
+        )
+        rank, loss = float(epoch), 0.0  # without validation nodes the last epoch counts
+        if validated:
+            rank = float(self.monitor.rank(self.curves[f"val_{self.monitor.name}"][-1]))
+            rank = LOWEST if math.isnan(rank) else rank  # what means nothing is equal everywhere
+            loss = losses[-1]
+        better = rank > self.best_rank
+        if config.tie != "first":
+            better |= rank == self.best_rank and loss < self.best_loss
+        if better and not self.diverged:
+            self.best, self.best_rank, self.best_loss = self.objective.weights(), rank, loss
+            self.best_epoch = epoch
+        patient = not validated or epoch - self.best_epoch < config.patience
+        last = min(self.run.last or epochs, epochs)
+        self.running = not self.diverged and patient and epoch + 1 < last
+
+    def result(self, seconds: float) -> RunResult:
+        """What the run gave."""
+        history = {name: np.array(values) for name, values in self.curves.items()}
+        return RunResult(
+            self.run, self.best, self.best_epoch + 1, self.epochs, self.diverged, history, seconds
         )
 
 
-@dataclass(frozen=True)
-class NodeSet:
-    """Nodes with their known labels, and what each counts in the loss: (n,), 1 if None."""
+def _all_finite(values: np.ndarray) -> bool:
+    return bool(np.isfinite(values).all())
 
-    nodes: np.ndarray
-    labels: np.ndarray
-    weights: np.ndarray | None = None
 
-    def weighted(self, *factors: np.ndarray | None) -> NodeSet:
-        """The set with the product of the ``factors`` as weights, divided by its mean.
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")  # divergence is a result
+def train_run(
+    model: Any,
+    problem: Problem,
+    labels: np.ndarray | None,
+    states: list[_State],
+    stop: threading.Event,
+    run: Run,
+    report: Callable[[], None],
+) -> RunResult:
+    """Train one run to its end, or until ``stop``; its state joins ``states``."""
+    state = _State(run, objective_of(model, problem, run), problem, labels)
+    states.append(state)
+    started = time.perf_counter()  # the set-up, which runs share, is not theirs
+    objective = state.objective
+    config, filters = run.config, objective.params.keys() - set(objective.map_weights)
+    adam = Adam(objective.params, config, filters) if config.optimizer == "adam" else None
+    lbfgs = LBFGS(objective.params, config, filters) if adam is None else None
+    epochs = config.epochs if objective.learns else 1
+    steps = 0
 
-        They are (n,), or (n, m) where each output has a weight.
+    def closure() -> tuple[float, Weights]:
+        measured, gradients = objective.gradient(epoch)
+        evaluated.append(measured)
+        return measured.loss, gradients
 
-        So twice the weight of a node is the node twice, and a penalty keeps its share.
-        """
-        product = product_of(factors)
-        if product is None or not len(self):
-            return self
-        if not product.sum() > 0:
-            raise GraphError("all weights of the training nodes are 0; give one a larger weight.")
-        return NodeSet(self.nodes, self.labels, product / product.mean())
+    for epoch in range(epochs):
+        evaluated: list[Measured] = []
+        if lbfgs is not None:
+            lbfgs.step(closure)
+            state.record("train", evaluated[0])
+        else:
+            assert adam is not None
+            for batch in shuffled_batches(len(state.problem.train), config.batch, run.seed, epoch):
+                measured, gradients = objective.gradient(steps, batch)
+                adam.step(gradients)
+                share = 1.0 if batch is None else len(batch) / len(state.problem.train)
+                evaluated.append(Measured(share * measured.loss, measured.tally))
+                steps += 1
+            tally = np.sum([measured.tally for measured in evaluated], axis=0)
+            state.record("train", Measured(sum(one.loss for one in evaluated), tally))
+        last = epoch + 1 >= min(run.last or epochs, epochs)
+        state.record_outputs(objective.outputs(None if last else epoch + 1))
+        state.choose(epoch, epochs)
+        report()
+        if not state.running or stop.is_set():
+            break
+    state.running = False
+    result = state.result(time.perf_counter() - started)
+    _log(result)
+    return result
 
-    def check(self, num_nodes: int) -> None:
-        """Raise GraphError unless every node is in range and has a label."""
-        nodes, labels = np.asarray(self.nodes), np.asarray(self.labels)
-        if nodes.ndim != 1 or nodes.shape != labels.shape[:1]:
-            raise GraphError(f"{nodes.shape} nodes with {labels.shape} labels; pass one each.")
-        if nodes.size and (nodes.min() < 0 or nodes.max() >= num_nodes):
-            outside = nodes.min() if nodes.min() < 0 else nodes.max()
-            raise GraphError(f"node {outside} is not in 0 .. {num_nodes - 1}.")
 
-    def __len__(self) -> int:
-        return len(self.nodes)
+def objective_of(model: Any, problem: Problem, run: Run) -> Objective:
+    """What a run minimises; models of other families bring an objective of their own."""
+    if isinstance(model, LinearModel):
+        return LinearObjective(model, problem, run.config, run.seed)
+    if isinstance(model, LabelModel):
+        return LabelObjective(model, problem)
+    return model.objective(problem, run.config, run.seed)
+
+
+def train_runs(
+    model: Model,
+    source: Any,
+    runs: Sequence[Run],
+    sets: dict[str, NodeSet],
+    *,
+    progress: Report | None = None,
+    task: str | Task = USUAL,
+) -> list[RunResult]:
+    """Train ``runs`` of ``task`` and return their results in the same order.
+
+    Parameters
+    ----------
+    model : Model
+    source : Propagation or HopRows
+        A graph in memory, or rows of hop features in files.
+    runs : sequence of Run
+    sets : dict of NodeSet
+        "train"; "val", by which training stops early and chooses the best epoch (without it the
+        last epoch counts); "test" only to record its curves, which influence nothing.
+    """
+    if not runs:
+        raise ConfigError("runs is empty; give at least one run.")
+    if not len(sets["train"]):
+        raise GraphError("the training set is empty; give at least one labelled training node.")
+    if model.config.hops != source.hops or model.config.basis != str(source.basis):
+        raise ConfigError(
+            f"the propagation is for {source.hops} hops ({source.basis}) but the model "
+            f"has {model.config.hops} ({model.config.basis}); make both from one configuration."
+        )
+    sets = {name: part for name, part in sets.items() if len(part)}
+    for part in sets.values():
+        part.check(source.num_nodes)
+    task = find_task(task)
+    for run in runs:
+        check_number("seed", run.seed, 0, MOST_SEED, whole=True)
+        check_batch(model.config, run.config)
+        task.check_consistency(run.config.consistency)
+        task.monitor(run.config.monitor)
+    if isinstance(source, Propagation):
+        warn_of_overflow(model.config, source)
+    problem = Problem.of(source, task, sets, model.num_classes)
+    labels = np.asarray(sets["val"].labels) if "val" in sets else None
+    states: list[_State] = []
+    stop, most = threading.Event(), max(run.config.epochs for run in runs)
+    train = partial(train_run, model, problem, labels, states, stop)
+
+    def report() -> None:
+        if progress is not None:
+            progress(_progress(states, len(runs), most))
+
+    threads = min(len(runs), get_num_threads(), _runs_that_fit(model, problem, runs))
+    results: list[RunResult] = []
+    with one_blas_thread:
+        if threads > 1:
+            results = _in_threads(train, runs, threads, report, stop)
+        else:
+            for run in runs:
+                results.append(train(run, report))
+    _warn_of_divergence(results)
+    return results
+
+
+def _in_threads(
+    train: Callable[[Run, Callable[[], None]], RunResult],
+    runs: Sequence[Run],
+    threads: int,
+    report: Callable[[], None],
+    stop: threading.Event,
+) -> list[RunResult]:
+    """All runs, so many at a time; this thread reports how far they are."""
+    with ThreadPoolExecutor(threads, thread_name_prefix="hoplite-run") as pool:
+        try:
+            with use_threads(max(1, get_num_threads() // threads)):
+                futures: list[Future[RunResult]] = [
+                    pool.submit(copy_context().run, train, run, lambda: None) for run in runs
+                ]
+            waiting = set(futures)
+            while waiting:
+                done, waiting = wait(waiting, POLL_SECONDS)
+                for future in done:
+                    future.result()  # an error ends the others
+                report()
+            return [future.result() for future in futures]
+        except BaseException:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _runs_that_fit(model: Model, problem: Problem, runs: Sequence[Run]) -> int:
+    """How many runs may train at a time: those that fit in a quarter of the free memory.
+
+    Files are read by one run at a time, which shares the engine's threads.
+    """
+    if not isinstance(problem.source, Propagation):
+        return 1
+    weights = sum(math.prod(shape) for shape in model.shapes().values())
+    columns = max(model.signal_columns(), 1)
+    draws = max(run.config.draws for run in runs)
+    numbers = 6 * weights + 8 * draws * problem.source.num_nodes * columns
+    return max(1, free_memory() // 4 // (problem.source.dtype.itemsize * numbers))
+
+
+def _progress(states: Sequence[_State], runs: int, epochs: int) -> TrainingProgress:
+    states = list(states)
+    done = sum(state.epochs if state.running else epochs for state in states)
+    known = [float(s.monitor.rank(s.best_rank)) for s in states if s.best_epoch >= 0]
+    validated = bool(states) and "val" in states[0].problem.parts
+    value = float(np.mean(known)) if validated and known else math.nan
+    running = runs - sum(not state.running for state in states)
+    farthest = max((state.epochs for state in states), default=0)
+    return TrainingProgress(done, runs * epochs, farthest, epochs, running, value)
+
+
+def _log(result: RunResult) -> None:
+    if not log.isEnabledFor(logging.DEBUG):
+        return
+    step = max(1, result.epochs // LOGGED_EPOCHS)
+    for epoch in range(result.epochs):
+        if epoch == 0 or (epoch + 1) % step == 0 or epoch + 1 == result.epochs:
+            log.debug(
+                "seed %d, epoch %d of %d: training loss %.4g, validation loss %.4g",
+                result.run.seed, epoch + 1, result.epochs, result.history["train_loss"][epoch],
+                result.history.get("val_loss", np.full(result.epochs, np.nan))[epoch],
+            )  # fmt: skip
+
+
+def _warn_of_divergence(results: Sequence[RunResult]) -> None:
+    """HopliteWarning if runs stopped because a loss or a weight was no longer finite."""
+    by_epoch: dict[int, list[int]] = {}
+    for result in results:
+        if result.diverged:
+            by_epoch.setdefault(result.epochs, []).append(result.run.seed)
+    for epoch, seeds in by_epoch.items():
+        warnings.warn(
+            f"training diverged at epoch {epoch} for seeds {seeds}; their best epoch "
+            "before that counts, if there is one; try a lower learning rate or fewer hops.",
+            HopliteWarning,
+            stacklevel=3,
+        )
 
 
 def require_result(results: Sequence[RunResult]) -> None:
@@ -131,180 +384,6 @@ def require_result(results: Sequence[RunResult]) -> None:
             f"{count} diverged in the first epoch, so there is no model; try a lower learning "
             "rate, fewer hops, another operator, basis 'chebyshev', or smaller features."
         )
-
-
-def node_sets(data: NodeData) -> dict[str, NodeSet]:
-    """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split."""
-    parts = {name: getattr(data.split, name) for name in PARTS}
-    return {name: NodeSet(nodes, data.labels[nodes]) for name, nodes in parts.items()}
-
-
-def weighted_sets(
-    parts: Mapping[str, NodeSet],
-    task: Task,
-    config: TrainingConfig,
-    names: Sequence[str],
-    sample_weight: np.ndarray | None = None,
-) -> dict[str, NodeSet]:
-    """``parts`` with the weights of their nodes: of their class, and of their own (all nodes').
-
-    A part for scores whose weights are all 0 stays without.
-    """
-    seen, found = parts["train"].labels, {}
-    for name, part in parts.items():
-        of_class = task.node_weights(config.class_weight, seen, part.labels, names)
-        own = None if sample_weight is None else sample_weight[part.nodes]
-        each = product_of((of_class, own))
-        idle = name != "train" and each is not None and not each.any()
-        found[name] = part if idle else part.weighted(each)
-    return found
-
-
-def product_of(factors: Sequence[np.ndarray | None]) -> np.ndarray | None:
-    """The product of weights of nodes, (n,) or (n, m) each; None if all are None.
-
-    >>> product_of([np.array([2.0, 3.0]), None, np.array([[1.0, 5.0], [1.0, 1.0]])]).tolist()
-    [[2.0, 10.0], [3.0, 3.0]]
-    """
-    given = [np.asarray(factor, np.float64) for factor in factors if factor is not None]
-    if not given:
-        return None
-    axes, product = max(factor.ndim for factor in given), np.ones(1)
-    for factor in given:
-        product = product * factor.reshape(*factor.shape, *[1] * (axes - factor.ndim))
-    return product
-
-
-def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
-    """A weight for each of ``count`` nodes, or None; GraphError if they are anything else."""
-    if sample_weight is None:
-        return None
-    found = np.asarray(sample_weight)
-    if found.shape != (count,) or found.dtype.kind not in "biuf":
-        raise GraphError(
-            f"sample_weight has shape {found.shape} and type {found.dtype} for {count:,} nodes; "
-            "pass one number each."
-        )
-    if not np.isfinite(found).all() or (found < 0).any():
-        raise GraphError("sample_weight holds a negative number, NaN or infinity; use 0 or more.")
-    return found.astype(np.float64)
-
-
-def plan_runs(
-    model: Model,
-    propagation: Propagation,
-    runs: Sequence[Run],
-    rows: int,
-    *,
-    learns: bool = True,
-) -> Plan:
-    """The evaluation order for the steps of ``runs``, which need the outputs of ``rows`` nodes.
-
-    Or, if nothing ``learns`` there, for scoring them: one pass, in which nothing is dropped.
-    """
-    features = propagation.features
-    maps = propagation.slices if model.map_per_hop else 1
-    problem = Problem(
-        nodes=features.shape[0],
-        features=features.shape[1],
-        classes=model.num_classes,
-        operator_nonzeros=propagation.nonzeros,
-        feature_nonzeros=features.nnz,
-        hops=min(propagation.hops, model.last_hop),
-        kept_hops=1 if model.kept_hops == "last" or model.fixed else propagation.slices,
-        rows=rows,
-        epochs=runs[0].config.epochs,
-        runs=len(runs) * (runs[0].config.draws if learns else 1),
-        maps=maps,
-        inputs=1 if model.input_weights else maps,
-        dropout=learns and any(run.config.drops for run in runs),
-        passes=2 if learns else 1,
-        itemsize=features.dtype.itemsize,
-    )
-    order = "hops-first" if runs[0].config.batch else runs[0].config.order
-    return make_plan(problem, order)
-
-
-def team_of(source: AnyPropagation) -> Team:
-    """The processes that train together: a graph's source is in one process."""
-    return source.team if source.stored is True else ALONE
-
-
-def order_of(
-    model: Model,
-    source: AnyPropagation,
-    runs: Sequence[Run],
-    rows: int,
-    *,
-    learns: bool = True,
-) -> str:
-    """The evaluation order for ``runs``; a store has hop features alone.
-
-    See :func:`plan_runs`.
-    """
-    if source.stored is False:
-        return plan_runs(model, source, runs, rows, learns=learns).order
-    return "hops-first"
-
-
-def check_stored(config: TrainingConfig) -> None:
-    """Raise ConfigError unless hop features are enough for such a training."""
-    for name in NEED_FEATURES:
-        if getattr(config, name):
-            raise ConfigError(
-                f"{name} is {getattr(config, name)} but a store holds hop features, which were "
-                f"propagated from features that none were dropped from; set {name} to 0, or train "
-                "on the graph."
-            )
-    if config.order == "weights-first":
-        raise ConfigError(
-            "order is 'weights-first' but a store holds hop features; leave it out, or train on "
-            "the graph."
-        )
-
-
-def batches_of(model: Model, source: AnyPropagation, runs: Sequence[Run]) -> list[list[int]]:
-    """The positions of runs that train together, batch by batch.
-
-    L-BFGS trains one at a time, and so do models that would gain nothing but the memory of every
-    run's signals; so do mini-batches, which every run draws by itself. Runs
-    without dropout have a batch of their own, because they may be evaluated hops first, and so have
-    those with a consistency penalty, which need all nodes. No batch takes more than a quarter of
-    the free memory, or than a store's source has room for.
-    """
-    config = runs[0].config
-    if config.optimizer == "lbfgs" or not model.many_at_once or config.batch:
-        return [[r] for r in range(len(runs))]
-    if source.stored is False:
-        most = max(1, free_memory() // 4 // run_bytes(model, source, config.draws))
-    else:
-        most = source.runs
-    groups = [
-        [r for r, run in enumerate(runs) if batch_kind(run.config) == kind]
-        for kind in sorted({batch_kind(run.config) for run in runs}, reverse=True)
-    ]
-    return [group[i : i + most] for group in groups for i in range(0, len(group), most)]
-
-
-def batch_kind(config: TrainingConfig) -> tuple[bool, bool]:
-    """What runs of one batch share: whether they drop, and whether they use unlabelled nodes."""
-    return config.drops, config.consistency > 0
-
-
-def signal_size(model: Model, source: AnyPropagation) -> int:
-    """Elements of one run's widest signal: nodes times propagated columns."""
-    columns = model.num_classes if model.columns == "classes" else model.num_features
-    return source.num_nodes * columns
-
-
-def run_bytes(model: Model, propagation: Propagation, draws: int = 1) -> int:
-    """About the memory of one run in a batch: weights, gradient, two moments, the best weights,
-    and a dozen signals of each draw (for gates on features, and for a map per hop, one per hop)."""
-    weights = sum(value.numel() for value in model.initial(torch.Generator()).values())
-    per_hop = model.map_per_hop or model.columns != "classes"
-    signals = 11 + propagation.slices if per_hop else 12
-    signals *= draws * signal_size(model, propagation)
-    return propagation.dtype.itemsize * ((5 + draws) * weights + signals)
 
 
 def warn_of_overflow(config: ModelConfig, source: Propagation) -> None:
@@ -322,12 +401,12 @@ def warn_of_overflow(config: ModelConfig, source: Propagation) -> None:
     ends = max(each, key=lambda ends: basis.largest(*ends, config.hops).max())
     growth, largest = float(basis.largest(*ends, config.hops).max()), source.features.largest()
     bound = math.log10(largest) + math.log10(growth) if largest else -math.inf
-    limit = math.log10(torch.finfo(source.dtype).max) / 2
+    limit = math.log10(np.finfo(source.dtype).max) / 2
     if bound > limit:
         powers = f"{basis.largest_text(*ends, config.hops)} times " if growth > 1 else ""
         warnings.warn(
             f"hop features may be as large as {powers}{largest:.3g}, and beyond 1e{limit:.0f} "
-            f"{str(source.dtype).removeprefix('torch.')} overflows in training; scale the "
+            f"{source.dtype} overflows in training; scale the "
             "features, or take fewer hops, another operator, or basis 'chebyshev'.",
             HopliteWarning,
             stacklevel=3,

@@ -6,23 +6,25 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from hoplite.config import TrainingConfig
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import LabelModel
 from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.places import Places
 from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
-from hoplite.node_data import NodeData
-from hoplite.tasks import LOSS, USUAL, Evaluation, Metric, Task, find_task
-from hoplite.training.loop import outputs_of
+from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.training.refit import union
-from hoplite.training.runs import AnyPropagation, NodeSet, RunResult, at_best
+from hoplite.training.runs import RunResult, at_best
+from hoplite.training.sets import NodeSet
+
+if TYPE_CHECKING:
+    from hoplite.training.fit import Fitted
 
 SCORED = ("val", "test")
 
@@ -97,7 +99,8 @@ class ScoredRun:
     @property
     def stopped_early(self) -> bool:
         """Whether it ended before all epochs that were allowed, by patience or divergence."""
-        return self.model.config.kind.learns and self.epochs < self.model.training["epochs"]
+        learns = not issubclass(self.model.config.kind, LabelModel)
+        return learns and self.epochs < self.model.training["epochs"]
 
     def best(self, curve: str) -> float:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
@@ -143,52 +146,29 @@ def number(value: float) -> float | None:
 
 
 def scored_run(
-    data: NodeData,
-    config: ModelConfig,
+    fitted: Fitted,
     result: RunResult,
-    source: AnyPropagation,
-    parts: Mapping[str, NodeSet],
-    task: str | Task = USUAL,
     again: RunResult | None = None,
+    score: Sequence[str] = SCORED,
 ) -> ScoredRun:
-    """A finished run with its model, scored on the ``test`` nodes of ``parts``.
+    """A finished run with its model, scored on the nodes of the parts in ``score``.
 
     Scores are NaN without test nodes, without a result, or with outputs that are not finite. If the
     run was trained ``again`` on training and validation labels, the test nodes judge that model,
-    and they alone: all that validation nodes choose and tell is of the first training.
+    and they alone: all that validation nodes choose and show is of the first training.
     """
-    task, settings = find_task(task), result.run.config
+    task, sets, settings = fitted.task, fitted.sets, result.run.config
     scores = {f"val_{metric.name}": result.best(f"val_{metric.name}") for metric in task.metrics}
-    trained = TrainedModel(
-        config=config,
-        weights=result.weights,
-        num_features=data.num_features,
-        class_names=task.output_names(data.class_names),
-        feature_names=data.feature_names or None,
-        preparation=data.preparation,
-        loop_weight=data.loop_weight,
-        relations=data.relation_weights,
-        places=Places.of(data) if config.kind.bound or settings.correct_smooth else None,
-        training={
-            "dataset": data.name,
-            "task": task.name,
-            TASK_STATE: task.state(),
-            SPLIT: split_facts(data.split),
-            "seed": result.run.seed,
-            "best_epoch": result.best_epoch,
-            **{name: number(value) for name, value in scores.items()},
-            **dataclasses.asdict(settings),
-        },
-    )
-    first = {name: part for name, part in parts.items() if again is None or name != "test"}
-    trained, outputs = scored_outputs(trained, data, result, source, first, task)
+    trained = _trained_model(fitted, result, scores)
+    first = [part for part in score if again is None or part == "val"]
+    trained, outputs = _scored_outputs(fitted, trained, result, first)
     monitor = task.monitor(settings.monitor)
     judged = result.best(f"val_{monitor.name}"), result.best("val_loss")
     judged_accuracy = result.best("val_accuracy")
     if "val" in outputs and trained.after is not None:
         # before a threshold is tuned there, as epochs and settings are compared without it
-        judged = judge(task, monitor, parts["val"], outputs["val"][1])
-        judged_accuracy = judge(task, task.score, parts["val"], outputs["val"][1])[0]
+        judged = judge(task, monitor, sets["val"], outputs["val"][1])
+        judged_accuracy = judge(task, task.score, sets["val"], outputs["val"][1])[0]
     if "val" in outputs:
         task = trained.settle(
             *outputs["val"], threshold=settings.threshold, calibrate=settings.calibrate
@@ -197,9 +177,9 @@ def scored_run(
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
     if again is not None:
-        trained = refitted(trained, again, parts)
-        last = {name: part for name, part in parts.items() if name == "test"}
-        outputs |= scored_outputs(trained, data, again, source, last, task)[1]
+        trained = _refitted(trained, again, sets)
+        last = [part for part in score if part == "test"]
+        outputs |= _scored_outputs(fitted, trained, again, last)[1]
     scores |= _measured(task, outputs, "test")
     return ScoredRun(
         seed=result.run.seed,
@@ -217,16 +197,44 @@ def scored_run(
     )
 
 
+def _trained_model(fitted: Fitted, result: RunResult, scores: dict[str, float]) -> TrainedModel:
+    data, config, settings = fitted.data, fitted.config, result.run.config
+    keeps_labels = issubclass(config.kind, LabelModel) or settings.correct_smooth
+    about: dict[str, Any] = {
+        "dataset": data.name,
+        "task": fitted.task.name,
+        TASK_STATE: fitted.task.state(),
+        "seed": result.run.seed,
+        "best_epoch": result.best_epoch,
+        **{name: number(value) for name, value in scores.items()},
+        **dataclasses.asdict(settings),
+    }
+    if fitted.split is not None:
+        about[SPLIT] = split_facts(fitted.split)
+    return TrainedModel(
+        config=config,
+        weights=result.weights,
+        num_features=data.num_features,
+        class_names=tuple(fitted.names),
+        feature_names=data.feature_names or None,
+        training=about,
+        preparation=data.preparation,
+        loop_weight=data.loop_weight,
+        relations=data.relation_weights,
+        places=Places.of(data) if keeps_labels else None,
+    )
+
+
 def judge(task: Task, monitor: Metric, part: NodeSet, logits: np.ndarray) -> tuple[float, float]:
-    """What ``monitor`` says of outputs (rows, m) of ``part``, and their loss."""
+    """The monitor's figure of outputs (rows, m) of ``part``, and their loss."""
     targets = task.targets(np.asarray(part.labels), logits.shape[1])
-    weights = None if part.weights is None else torch.from_numpy(part.weights)
-    values = torch.from_numpy(logits).double().unsqueeze(1)
-    loss = float(task.loss(values, targets, len(part), weights))
+    values = logits.astype(np.float64)
+    loss = task.loss(values, targets, part.weights)
     if monitor is LOSS:
         return loss, loss
     if monitor in task.metrics:  # far quicker than an evaluation
-        return float(task.measure(values, targets, len(part))[task.metrics.index(monitor)]), loss
+        figures = task.measured(task.tally(values, targets))
+        return float(figures[task.metrics.index(monitor)]), loss
     return task.figure(monitor.name, np.asarray(part.labels), logits), loss
 
 
@@ -234,41 +242,35 @@ def _measured(
     task: Task, outputs: Mapping[str, tuple[np.ndarray, np.ndarray]], part: str
 ) -> dict[str, float]:
     """The task's metrics of a part; NaN if its outputs are not known."""
-    found: Sequence[Any] = [np.nan] * len(task.metrics)
+    found: Sequence[float] = [np.nan] * len(task.metrics)
     if part in outputs:
         labels, logits = outputs[part]
-        targets = task.targets(labels, logits.shape[1])
-        found = task.measure(torch.from_numpy(logits).unsqueeze(1), targets, len(labels))
+        found = task.measured(task.tally(logits, task.targets(labels, logits.shape[1])))
     return {f"{part}_{m.name}": float(v) for m, v in zip(task.metrics, found, strict=True)}
 
 
-def scored_outputs(
-    model: TrainedModel,
-    data: NodeData,
-    result: RunResult,
-    source: AnyPropagation,
-    parts: Mapping[str, NodeSet],
-    task: Task,
+def _scored_outputs(
+    fitted: Fitted, model: TrainedModel, result: RunResult, parts: Sequence[str]
 ) -> tuple[TrainedModel, dict[str, tuple[np.ndarray, np.ndarray]]]:
-    """Labels and outputs of the validation and test nodes of ``parts``, where they are finite.
+    """Labels and outputs of the nodes of ``parts``, where there are some and all are finite.
 
     And the model, with what Correct and Smooth is to do, if the run's settings want it and nobody
     has chosen yet.
     """
-    scored = {name: parts[name] for name in SCORED if name in parts and len(parts[name])}
+    sets, source = fitted.sets, fitted.source
+    scored = {name: sets[name] for name in parts if name in sets and len(sets[name])}
     if not result.best_epoch or not scored:
         return model, {}
-    if source.stored is False:
+    if isinstance(source, Propagation):
         logits = model.raw_logits(source)
         if result.run.config.correct_smooth and np.isfinite(logits).all():
-            graph = data.in_memory()
-            model = _with_after(model, graph, logits, parts, result.run.config, task)
+            graph = fitted.data.in_memory()
+            model = _with_after(model, graph, logits, sets, result.run.config, fitted.task)
             logits = model.finished(graph, logits)
         found = {name: logits[part.nodes] for name, part in scored.items()}
     else:
-        built = build_model(model.config, model.num_features, model.num_classes)
         found = {
-            name: outputs_of(built, source, task, result.weights, part)
+            name: source.logits(fitted.model, result.weights, part.nodes)
             for name, part in scored.items()
         }
     return model, {
@@ -297,7 +299,7 @@ def _with_after(
 
     chosen = known.chosen(graph, logits, rank)
     if chosen.idle:  # no label is needed, and the model may have others for its own
-        places = model.places if model.config.kind.bound else None
+        places = model.places if issubclass(model.config.kind, LabelModel) else None
         return dataclasses.replace(model, after=CorrectSmooth((), ()), places=places)
     return dataclasses.replace(model, after=chosen)
 
@@ -316,13 +318,13 @@ def _labels_of(part: NodeSet) -> CorrectSmooth:
     return CorrectSmooth.of(counted.nodes, counted.labels)
 
 
-def refitted(model: TrainedModel, again: RunResult, parts: Mapping[str, NodeSet]) -> TrainedModel:
+def _refitted(model: TrainedModel, again: RunResult, sets: Mapping[str, NodeSet]) -> TrainedModel:
     """The model with the weights of the second training, whose labels are those of validation, too.
 
     What validation nodes have chosen stays. Their scores do not: prediction sets need nodes that
     the model has not learned from.
     """
-    both, after = union(*(_counted(parts[name]) for name in ("train", "val"))), model.after
+    both, after = union(*(_counted(sets[name]) for name in ("train", "val"))), model.after
     if after is not None and not after.idle:
         labels = _labels_of(both)
         after = dataclasses.replace(after, nodes=labels.nodes, labels=labels.labels)

@@ -4,7 +4,9 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
+from hoplite.engine.backend import get_num_threads
 from hoplite.lab.bench.measure import (
     Contestant,
     Effort,
@@ -18,7 +20,6 @@ from hoplite.lab.bench.measure import (
 from hoplite.lab.bench.product import Traffic, power_law_matrix
 from hoplite.lab.bench.scaling import fitted_slope
 from hoplite.lab.machine import describe
-from hoplite.propagation.backend import get_num_threads
 
 
 def ignore(what, share):
@@ -43,6 +44,23 @@ def test_contestants_take_turns_after_a_warm_up():
     assert 0 <= shares[0] < shares[-1] < 1
 
 
+def test_a_contestant_may_have_threads_of_its_own():
+    seen = []
+
+    def contestant(name, threads=None):
+        def sample():
+            seen.append((name, get_num_threads(), torch.get_num_threads()))
+            return 1.0
+
+        return Contestant(name, sample, threads=threads)
+
+    before = torch.get_num_threads()
+    with using_threads(2):
+        interleave([contestant("a"), contestant("b", 1)], Effort(1), ignore)
+    assert seen == [("a", 2, 2), ("b", 1, 1)] * 2
+    assert torch.get_num_threads() == before
+
+
 def test_no_round_starts_after_the_budget_but_one_is_always_made():
     samples = interleave([Contestant("a", timed(lambda: time.sleep(0.01)))], Effort(50, 0), ignore)
     assert samples.rounds == 1
@@ -65,6 +83,8 @@ def test_ratio_is_the_median_of_the_rounds_ratios():
         (Goal.at_most(3, "ms"), True),
         (Goal.at_most(2.9, "ms"), False),
         (Goal.between(0.9, 1.1), False),
+        (Goal.at_least(3), True),
+        (Goal.at_least(3.1), False),
         (Goal.ratio_at_least(5), True),
         (Goal.ratio_at_least(5.1), False),
     ],

@@ -60,7 +60,7 @@ def test_choice():
 def test_every_benchmark_has_its_own_name():
     names = [benchmark.name for benchmark in suite.BENCHMARKS]
     first = ["spmm", "spmm-reddit", "scaling", "epoch", "many", "hyper"]
-    assert names == [*first, "family-epoch", "serve", "grid"]
+    assert names == [*first, "family-epoch", "paper-times", "command", "serve", "grid"]
     assert [b.name for b in suite.BENCHMARKS if b.quick is None] == ["spmm-reddit", "grid"]
 
 
@@ -99,6 +99,7 @@ def test_markdown(result):
     assert "| slow | 20 s | - | - | <= 3 ms: miss |" in page
     assert "| free | 123 ns | - | - | - |" in page
     assert "- a note." in page
+    assert "| fast | peer | >= 3x | 4x, pass |\n| slow | - | <= 3 ms | 20 s, miss |\n\n" in page
     assert "1 of 2 goals reached" in page
     assert "\n\n\n" not in page
 

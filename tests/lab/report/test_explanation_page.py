@@ -56,7 +56,6 @@ def example_values():
             "hops": 3,
             "operator": "renormalized",
             "basis": "monomial",
-            "gate": None,
         },
         "node": {
             "index": 0,
@@ -161,7 +160,7 @@ def contrast_values():
 def alone_values():
     """A node without neighbours, features or anything else."""
     values = example_values() | {"logit": 0.0, "constant": 0.0, "residual": 0.0}
-    values["hops"] = [{"hop": 0, "coefficient": None, "contribution": 0.0}]
+    values["hops"] = [{"hop": 0, "coefficient": 1.0, "contribution": 0.0}]
     values["nodes"] = values["features"] = {"top": [], "others": 0, "rest": 0.0}
     values["node_features"] = {"top": []}
     values["neighbourhood"] = {"nodes": [nodes()[0] | {"contribution": 0.0}], "edges": []}
@@ -393,19 +392,11 @@ def test_a_large_residual_is_not_called_exact():
 
 
 def test_decimals_let_numbers_be_added_up_by_eye():
-    hop = {"hop": 0, "coefficient": None, "contribution": -4.0}
+    hop = {"hop": 0, "coefficient": 1.0, "contribution": -4.0}
     values = example_values() | {"logit": 3.2, "hops": [hop]}
     assert words.decimals(typed(values)) == 3
     values |= {"logit": 0.001, "hops": [hop | {"contribution": 0.02}]}
     assert words.decimals(typed(values)) == 5
-
-
-def test_gates_are_named():
-    values = example_values()
-    values["model"] |= {"model": "hlgc", "gate": "class"}
-    values = typed(values)
-    assert "The gates are held at the values that they have here." in words.exactness(values)
-    assert "predicted Neural_Networks by hLGC, class gate" in words.headline(values)
 
 
 def test_the_terminal_gets_every_table():

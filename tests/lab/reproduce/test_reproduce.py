@@ -15,19 +15,18 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import torch
 
 import hoplite
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.lab.bench import peers
 from hoplite.lab.machine import Machine
 from hoplite.lab.report.findings import missing
 from hoplite.lab.reproduce import comparison, reproduce, sections
 from hoplite.lab.reproduce.chosen import Examination, Job, Trainings, hop_coefficients, train_all
+from hoplite.lab.reproduce.gates import gated_coefficients
 from hoplite.lab.reproduce.run import check_datasets, full_jobs, quick_jobs
 from hoplite.lab.results import Accuracy, Results, Spectrum, load_results
-from hoplite.models import build_model
-from hoplite.propagation.engine import Propagation
 from hoplite.selection import Ledger, rank, read_space
 from hoplite.version import build
 
@@ -316,26 +315,31 @@ def test_quick_grid_is_what_a_full_run_chose() -> None:
 def test_gated_coefficients_are_those_that_act(graphs, gate: str) -> None:
     """With a gate that is the same for every node, they are alpha_i times that number."""
     graph = graphs(n=20, d=4, classes=3, dtype=np.float32)
-    result = hoplite.train(graph, "hlgc", gate=gate, hops=3, epochs=1, dropout=0)
-    model = result.model
-    weights = dict(model.weights)
-    factor = 0.5 if gate == "node" else 2.0
-    for name in weights:
-        if name.startswith("gate"):
-            weights[name] = torch.zeros_like(weights[name])
-    if gate != "node":  # sigmoid(0) is a half; the others are linear with a bias
-        weights["gate_bias"] = torch.full_like(weights["gate_bias"], factor)
-    same = type(model)(model.config, weights, model.num_features, model.class_names)
+    model = hoplite.train(graph, "hlgc", gate=gate, hops=3, epochs=1, dropout=0).model
+    factor = 0.5 if gate == "node" else 2.0  # sigmoid(0) is a half; the others have a bias
+    weights = {
+        name: np.full_like(value, factor if name == "gate_bias" else 0)
+        if name.startswith("gate")
+        else value
+        for name, value in model.weights.items()
+    }
+    same = replace(model, weights=weights)
     mean, spread = hop_coefficients(same, graph)
-    alpha = np.ones(4) if gate == "feature" else weights["alpha"].numpy()  # that gate has none
-    expected = factor * alpha
-    assert mean == pytest.approx(expected, rel=1e-5)
+    alpha = np.ones(4) if gate == "feature" else weights["alpha"]  # that gate has none
+    assert mean == pytest.approx(factor * alpha, rel=1e-5)
     assert spread == pytest.approx(np.zeros(4), abs=1e-6)
-    built = build_model(model.config, model.num_features, model.num_classes)
-    view = Propagation(graph, hops=3).view()
-    stacked = {name: value.unsqueeze(0) for name, value in model.weights.items()}
-    seen: list[torch.Tensor] = []
-    assert torch.equal(
-        built.filtered(stacked, view, None), built.filtered(stacked, view, None, seen.append)
+
+
+@pytest.mark.parametrize("gate", ["node", "class", "feature"])
+def test_gated_coefficients_give_the_outputs_of_the_network(graphs, gate: str) -> None:
+    graph = graphs(n=20, d=4, classes=3, dtype=np.float32)
+    model = hoplite.train(graph, "hlgc", gate=gate, hops=3, epochs=3, lr=0.5).model
+    nodes, theta = np.array([3, 0, 11]), model.weights["theta"]
+    hops = Propagation.of(graph, model.config).hop_features(nodes)
+    gates = list(gated_coefficients(model, graph, nodes))
+    assert len(gates) == len(hops) == 4
+    total = sum(
+        (hop * one) @ theta if gate == "feature" else one * (hop @ theta)
+        for hop, one in zip(hops, gates, strict=True)
     )
-    assert len(seen) == 4
+    np.testing.assert_allclose(total, model.logits(graph)[nodes], rtol=1e-4, atol=1e-5)

@@ -30,11 +30,16 @@ def ask(task: str, **arguments: Any) -> dict[str, Any]:
 
 def run(command: list[str]) -> dict[str, Any]:
     """The JSON object that ``command`` prints; HopliteError with its last words if it fails."""
+    return json.loads(completed(command).stdout)
+
+
+def completed(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """The finished process; HopliteError with its last words if it fails."""
     child = _completed(command)
     if child.returncode:
         last = (child.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         raise HopliteError(f"a process of the benchmark failed: {last}")
-    return json.loads(child.stdout)
+    return child
 
 
 def _completed(command: list[str]) -> subprocess.CompletedProcess[str]:
@@ -69,14 +74,14 @@ def product(folder: str, columns: int, threads: int) -> dict[str, Any]:
 
 def product_growth(matrix: sp.csr_array, columns: int) -> int | None:
     """Bytes by which this process grows, at its peak, in a product with ``columns`` columns."""
-    import torch
-
+    from hoplite.engine.sparse import SparseMatrix, spmm
     from hoplite.memory import peak_memory, release_memory, used_memory
-    from hoplite.propagation.spmm import SparseMatrix, spmm
 
-    X = torch.rand(matrix.shape[1], columns)
+    rng = np.random.default_rng(0)
+    X = rng.random((matrix.shape[1], columns), np.float32)
     # a first, tiny product starts the threads, whose stacks belong to no product
-    spmm(SparseMatrix.from_scipy(sp.eye_array(8, dtype=np.float32).tocsr()), torch.rand(8, columns))
+    tiny = SparseMatrix.from_scipy(sp.eye_array(8, dtype=np.float32).tocsr())
+    spmm(tiny, rng.random((8, columns), np.float32))
     release_memory()  # what was freed before could serve the product, and nothing would grow
     try:  # set the high-water mark to the present size; only Linux can
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
@@ -106,44 +111,45 @@ def write_graph(scale: float, folder: str) -> dict[str, Any]:
 
 def hops(folder: str, hops: int, threads: int, rounds: int, seconds: float) -> dict[str, Any]:
     """All hop features in memory, in turn with torch's CSR product if ``rounds`` is not 0."""
+    from hoplite.engine.propagation import Propagation
     from hoplite.memory import peak_memory
-    from hoplite.propagation.engine import Propagation
 
     _set_threads(threads)
     graph = _graph(folder)
     started = time.perf_counter()
     propagation = Propagation(graph, hops=hops)
     prepared = time.perf_counter()
-    features = propagation.view(hops_first=True).hop_features()
+    features = propagation.hop_features()
     ended = time.perf_counter()
     found: dict[str, Any] = {
         "operator": prepared - started,
         "hops": ended - prepared,
         "peak": peak_memory(),
-        "own": graph.features.nbytes + features.numel() * features.element_size(),
+        "own": graph.features.nbytes + features.nbytes,
     }
     if rounds:
-        found |= _race(propagation, features[-1, :, 0], rounds, seconds)
+        found |= _race(propagation, features[-1], rounds, seconds)
     return found
 
 
 def _race(propagation: Any, ours: Any, rounds: int, seconds: float) -> dict[str, Any]:
-    from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed
-    from hoplite.lab.bench.peers import quietly
-    from hoplite.propagation.polynomial import iterate
-    from hoplite.propagation.spmm import torch_product
+    import torch
 
-    S, X, k = propagation.matrix, propagation.features.dense(), propagation.hops
-    sparse = S.to_torch()
+    from hoplite.engine.polynomial import iterate
+    from hoplite.lab.bench.measure import Contestant, Effort, interleave, timed
+    from hoplite.lab.bench.peers import csr_tensor, quietly
+
+    (S,), X, k = propagation.matrices, propagation.features.dense(), propagation.hops
+    sparse, dense = quietly(csr_tensor)(S.to_scipy()), quietly(torch.from_numpy)(X)
 
     def by_torch() -> list[Any]:
-        kept = [X]
+        kept = [dense]
         for _ in range(k):
-            kept.append(torch_product(sparse, kept[-1]))
+            kept.append(sparse @ kept[-1])
         return kept
 
-    scale = float(ours.abs().max())
-    difference = float((quietly(by_torch)()[-1] - ours).abs().max()) / scale
+    largest = float(np.abs(ours).max())
+    difference = float(np.abs(quietly(by_torch)()[-1].numpy() - ours).max()) / largest
     del ours
     samples = interleave(
         [
@@ -190,7 +196,7 @@ def _moved() -> dict[str, int]:
 
 
 def _set_threads(threads: int) -> None:
-    from hoplite.propagation.backend import set_num_threads
+    from hoplite.engine.backend import set_num_threads
 
     set_num_threads(threads)
 

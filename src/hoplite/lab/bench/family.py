@@ -15,7 +15,16 @@ from hoplite.config import TrainingConfig
 from hoplite.graph import Graph
 from hoplite.lab.bench import epoch
 from hoplite.lab.bench.measure import Contestant, Context, Effort, Figure, Goal, Outcome
-from hoplite.models import LGC, MODELS, JacobiConv, Model, PersonalisedPageRank, usual_options
+from hoplite.lab.bench.training import Trainer
+from hoplite.models import (
+    LGC,
+    MODELS,
+    JacobiConv,
+    LinearModel,
+    Model,
+    PersonalisedPageRank,
+    usual_options,
+)
 
 DATASET = "cora"
 TIMES, WIDE_TIMES = 2.0, 5.0  # most that an epoch may take of LGC's; with a filter per class
@@ -27,7 +36,7 @@ CONSISTENCY: dict[str, Any] = {
     "consistency": 1.0,
 }
 SIGN = "SIGN K=2"
-BLOCKS = epoch.Cell(DATASET, "blocks", 2, dropout=0, ratios={SIGN: 1.0}, set_up_ratios={SIGN: 1.0})
+BLOCKS = epoch.Cell(DATASET, "blocks", 2, dropout=0, ratios={SIGN: 2.0}, set_up_ratios={SIGN: 1.0})
 
 
 @dataclass(frozen=True)
@@ -60,19 +69,18 @@ class Member:
         return Member(LGC.name, changed=shared, what="" if shared["dropout"] else "no dropout")
 
     def contestant(self, graph: Graph, epochs: int) -> Contestant:
-        """A sample is the mean of ``epochs`` after the first."""
-        return Contestant(
-            self.case, lambda: epoch.laps(graph, self.model, epochs + 1, **self.options)[1]
-        )
+        """A sample is the mean of ``epochs``."""
+        trainer = Trainer(graph, self.model, **self.options)
+        return Contestant(self.case, lambda: trainer.epoch(epochs))
 
 
 def members() -> list[Member]:
-    """All of Hoplite's own linear models that learn, but for LGC and gates; then consistency."""
+    """All of Hoplite's own linear models but for LGC; then consistency."""
     wide: dict[type[Model], float] = {JacobiConv: WIDE_TIMES}
     alone = [
         Member(kind.name, wide.get(kind, TIMES))
         for kind in MODELS.values()
-        if kind.linear and kind.learns and not kind.gated and not kind.source() and kind is not LGC
+        if issubclass(kind, LinearModel) and not kind.source() and kind is not LGC
     ]
     draws = f"consistency of {DRAWS} draws"
     return alone + [
@@ -100,10 +108,10 @@ def run(context: Context, size: FamilySize) -> Outcome:
     blocks = epoch.EpochSize((BLOCKS,), size.epochs, size.effort)
     beside = epoch.run(context.part(1, 2), blocks)
     notes = [
-        f"a sample is {size.epochs} epochs after the first, with {context.threads} threads; "
+        f"a sample is {size.epochs} epochs, with {context.threads} threads; "
         "beside lgc, a ratio of 0.5x means twice LGC's epoch."
     ]
-    return Outcome([*figures, *beside.figures], [*notes, *beside.notes])
+    return Outcome([*figures, *beside.figures], [*notes, *beside.notes], beside.facts)
 
 
 def _beside_lgc(context: Context, size: FamilySize, graph: Graph) -> list[Figure]:

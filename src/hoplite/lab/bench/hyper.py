@@ -1,23 +1,22 @@
 """`hyper`: one epoch of hLGC (training step and validation) for each gate, k = 10, dropout 0.5.
 
-A sample is a short training through hoplite.train; the time from the end of its first epoch to the
-end of its last is divided by the epochs between, so that set-up, which hundreds of epochs share in
-use, does not count for a few.
+A sample is the mean of the epochs of a short training; its set-up, which hundreds of epochs share
+in use, does not count for a few.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoplite.lab.bench.epoch import laps
 from hoplite.lab.bench.measure import Contestant, Context, Effort, Goal, Outcome
+from hoplite.lab.bench.training import Trainer
 
 HOPS = 10
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A gate on a dataset, the epochs of a sample (at least 2), and the goal for one in ms."""
+    """A gate on a dataset, the epochs of a sample, and the goal for one in ms."""
 
     dataset: str
     name: str
@@ -61,10 +60,10 @@ def run(context: Context, size: HyperSize) -> Outcome:
     graphs = {gate.dataset: context.load(gate.dataset) for gate in size.gates}
 
     def contestant(gate: Gate) -> Contestant:
-        def seconds(epochs: int) -> float:
-            return laps(graphs[gate.dataset], "hlgc", epochs, gate=gate.name, hops=HOPS)[1]
-
-        return Contestant(gate.case, lambda: seconds(gate.epochs), warm_up=lambda: seconds(1))
+        trainer = Trainer(graphs[gate.dataset], "hlgc", gate=gate.name, hops=HOPS)
+        return Contestant(
+            gate.case, lambda: trainer.epoch(gate.epochs), warm_up=lambda: trainer.epoch(1)
+        )
 
     samples = context.race([contestant(gate) for gate in size.gates], size.effort)
     figures = [
@@ -72,4 +71,4 @@ def run(context: Context, size: HyperSize) -> Outcome:
         for gate in size.gates
     ]
     counts = ", ".join(f"{gate.epochs} epochs of {gate.name}" for gate in size.gates)
-    return Outcome(figures, [f"a sample trains {counts}; set-up and first epoch do not count."])
+    return Outcome(figures, [f"a sample trains {counts}; set-up does not count."])

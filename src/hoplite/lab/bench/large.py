@@ -181,7 +181,7 @@ def run_budget(context: Context, size: LargeSize) -> Outcome:
         (folder / f"{name}.npy").stat().st_size
         for name in ("indptr", "indices", "values", "features")
     )
-    memory = max(stored // 3, 450 * 10**6)  # Python and torch alone take 0.3 GB
+    memory = max(stored // 3, 450 * 10**6)  # Python and its libraries take a share
     context.report("a store in little memory", 0.3)
     found = _store(context, folder, context.folder / "store", size.hops, memory, None)
     return Outcome(

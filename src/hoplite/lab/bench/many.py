@@ -1,163 +1,92 @@
-"""`many`: 135 runs of LGC on Cora as one wide problem, against the same runs one by one.
+"""`many`: two runs of LGC on Cora at once, in a thread each, against one run on one thread.
 
-`grid`: the paper's whole grid of LGC on Cora, these 27 configurations x 7 degrees x 5 seeds.
+`grid`: the paper's whole grid of LGC on Cora by `hoplite search`: 27 configurations x 7 degrees x
+5 seeds, with early stopping.
 """
 
 from __future__ import annotations
 
+import sys
 import time
-import warnings
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
+from hoplite.lab.bench.child import run
+from hoplite.lab.bench.measure import Contestant, Context, Effort, Figure, Goal, Outcome, timed
+from hoplite.lab.bench.training import Trainer
 
-from hoplite.config import TrainingConfig
-from hoplite.errors import GraphError, HopliteWarning
-from hoplite.graph import Graph
-from hoplite.lab import paper
-from hoplite.lab.bench.measure import (
-    Contestant,
-    Context,
-    Effort,
-    Figure,
-    Goal,
-    Outcome,
-    timed,
-    using_threads,
-)
-from hoplite.models import ModelConfig, build_model
-from hoplite.propagation.engine import Propagation
-from hoplite.selection import read_space
-from hoplite.training import NodeSet, Run, RunResult, TrainingProgress, fit_runs
+ONE, TWO = "one run, 1 thread", "two runs"
+THROUGHPUT = 1.8
 
 
 @dataclass(frozen=True)
 class ManySize:
-    """Hops, seeds per configuration, epochs, and how many runs are made alone for how many epochs.
-
-    Runs alone are short, so they get more epochs, among which their set-up is shared.
-    """
+    """Hops, the epochs of a sample, and the effort."""
 
     hops: int
-    seeds: int
     epochs: int
-    alone: int
-    alone_epochs: int
     effort: Effort
-    ms: float | None = 1.5  # per run and epoch, at most
 
 
-QUICK = ManySize(20, 5, 6, 2, 50, Effort(3, 6))
-FULL = ManySize(20, 5, 100, 5, 100, Effort(5, 300))
-
-
-def paper_runs(seeds: int, epochs: int, patience: int) -> list[Run]:
-    """The paper's grid of learning rate, weight decay and dropout, times ``seeds``.
-
-    >>> len(paper_runs(5, 500, 100))
-    135
-    """
-    configurations = read_space("paper").configurations("cora", "lgc", {"hops": 2})
-    return [
-        Run(TrainingConfig(**settings, epochs=epochs, patience=patience), seed)
-        for settings in ({k: v for k, v in one.items() if k != "hops"} for one in configurations)
-        for seed in range(seeds)
-    ]
-
-
-def fit_lgc(
-    graph: Graph,
-    hops: int,
-    runs: Sequence[Run],
-    progress: Callable[[TrainingProgress], None] | None = None,
-) -> list[RunResult]:
-    """Train ``runs`` of LGC together on the graph's split."""
-    labels = graph.labels
-    if labels is None:
-        raise GraphError("the graph has no labels; a training benchmark needs them.")
-    train, val = (NodeSet(part, labels[part]) for part in (graph.split.train, graph.split.val))
-    config = ModelConfig("lgc", hops)
-    model = build_model(config, graph.num_features, graph.num_classes)
-    propagation = Propagation(graph, config.operator, config.basis, hops)
-    return fit_runs(model, propagation, runs, train, val, progress=progress)
+QUICK = ManySize(20, 50, Effort(3, 5))
+FULL = ManySize(20, 500, Effort(9, 120))
 
 
 def run_many(context: Context, size: ManySize) -> Outcome:
-    """Time the whole batch, and a sample of its runs alone, per run and epoch."""
-    graph = context.load("cora")
-    runs = paper_runs(size.seeds, size.epochs, size.epochs)  # patience: no run leaves early
-    longer = paper_runs(size.seeds, size.alone_epochs, size.alone_epochs)
-    chosen = longer[:: max(len(longer) // size.alone, 1)][: size.alone]
-    together = timed(lambda: fit_lgc(graph, size.hops, runs))
-    alone = timed(lambda: [fit_lgc(graph, size.hops, [run]) for run in chosen])
-    contestants = [
-        Contestant("together", lambda: together() / (len(runs) * size.epochs)),
-        Contestant("one by one", lambda: alone() / (len(chosen) * size.alone_epochs)),
-    ]
-    samples = context.race(contestants, size.effort)
-    goal = None if size.ms is None else Goal.at_most(size.ms, "ms")
-    case = f"{len(runs)} runs of lgc, {size.hops} hops, per run and epoch"
-    notes = [
-        f"{size.epochs} epochs without early stopping, set-up included; "
-        f"one by one: {len(chosen)} of the runs, {size.alone_epochs} epochs each."
-    ]
-    return Outcome([samples.figure(case, "together", "one by one", goal=goal)], notes)
+    """Time a run alone and two runs at once, per run and epoch."""
+    trainer = Trainer(context.load("cora"), "lgc", hops=size.hops)
+    alone = timed(lambda: trainer.train(size.epochs))
+    together = timed(lambda: trainer.train(size.epochs, seeds=2))
+    samples = context.race(
+        [
+            Contestant(ONE, lambda: alone() / size.epochs, threads=1),
+            Contestant(TWO, lambda: together() / (2 * size.epochs), threads=2),
+        ],
+        size.effort,
+    )
+    case = f"two runs of lgc at once, {size.hops} hops, 2 threads, per run and epoch"
+    return Outcome(
+        [samples.figure(case, TWO, ONE, goal=Goal.ratio_at_least(THROUGHPUT))],
+        [f"{size.epochs} epochs without early stopping; the first ones set up what runs share."],
+    )
 
 
 @dataclass(frozen=True)
 class GridSize:
-    """The degrees, seeds and epochs of the grid."""
+    """A search of a grid, of which ``samples`` configurations may be drawn."""
 
-    hops: tuple[int, ...]
     seeds: int = 5
-    epochs: int = 500
-    patience: int = 100
-    minutes: float | None = 6.0  # the goal
+    samples: int | None = None
+    epochs: int | None = None
+    seconds: float | None = 140.0  # the goal
+    grid: str = "paper"
 
 
-GRID = GridSize(tuple(map(int, paper.grid("cora", "lgc")["hops"])))
+GRID = GridSize()
 
 
 def run_grid(context: Context, size: GridSize) -> Outcome:
-    """Train every run of the grid once, with early stopping, and give the wall time."""
-    graph = context.load("cora")
-    runs = paper_runs(size.seeds, size.epochs, size.patience)
-    epochs = 0
-    best = (-1.0, 0, "")
+    """The wall time of the command, from the start of its process to its end."""
+    context.report("hoplite search", 0.0)
+    words = ["search", "cora", "--model", "lgc", "--grid", size.grid, "--seeds", str(size.seeds)]
+    words += ["--workers", str(context.threads), "--out", str(context.folder / "grid"), "--json"]
+    for name in ("samples", "epochs"):
+        value = getattr(size, name)
+        words += [] if value is None else [f"--{name}", str(value)]
     started = time.perf_counter()
-    with using_threads(context.threads), warnings.catch_warnings():
-        # high degrees with a high learning rate may diverge: that, too, is part of the grid
-        warnings.simplefilter("ignore", HopliteWarning)
-        for hops in size.hops:
-            before = sum(size.hops[: size.hops.index(hops)])
-
-            def share(done: float, hops: int = hops, before: int = before) -> None:
-                part = (before + hops * done) / sum(size.hops)
-                context.report(f"{len(runs)} runs, {hops} hops", part)
-
-            share(0.0)
-            results = fit_lgc(
-                graph, hops, runs, lambda state, share=share: share(state.done / state.total)
-            )
-            epochs += sum(result.epochs for result in results)
-            # seeds of one configuration are neighbours
-            reached = [result.best("val_accuracy") for result in results]
-            means = np.reshape(reached, (-1, size.seeds)).mean(axis=1)
-            config = runs[int(means.argmax()) * size.seeds].config
-            settings = f"lr {config.lr:g}, weight decay {config.weight_decay:g}"
-            best = max(best, (float(means.max()), hops, f"{settings}, dropout {config.dropout:g}"))
+    found = run([sys.executable, "-m", "hoplite", *words])
     seconds = time.perf_counter() - started
-    count = len(runs) * len(size.hops)
-    goal = None if size.minutes is None else Goal.at_most(size.minutes, "min")
-    figures = [
-        Figure(
-            f"{count} runs of lgc, k in {', '.join(map(str, size.hops))}",
-            seconds / 60,
-            "min",
-            goal=goal,
-        ),
-        Figure("per run and epoch, mean over the grid", 1e3 * seconds / epochs, "ms"),
-    ]
-    note = f"best mean validation accuracy {best[0]:.1%} at {best[1]} hops, {best[2]}."
-    return Outcome(figures, [note], {"run_epochs": float(epochs), "seconds": seconds})
+    goal = None if size.seconds is None else Goal.at_most(size.seconds, "s")
+    runs, best = found["runs"], found["config"]
+    names = ("hops", "lr", "weight_decay", "dropout")
+    chosen = ", ".join(f"{name} {best[name]:g}" for name in names)
+    return Outcome(
+        [
+            Figure(f"{runs} runs of lgc by `hoplite search`", seconds, "s", goal=goal),
+            Figure("per run", 1e3 * seconds / runs, "ms"),
+        ],
+        [
+            f"with {context.threads} workers, which worked {found['cpu_minutes']:.2f} minutes "
+            f"together; best mean validation accuracy {found['val_mean']:.1%}: {chosen}."
+        ],
+        {"seconds": seconds, "runs": float(runs)},
+    )

@@ -17,9 +17,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 from hoplite.datasets import load
+from hoplite.engine.backend import get_num_threads, use_threads
 from hoplite.graph import Graph
-from hoplite.propagation.backend import get_num_threads, set_num_threads
 
 # A benchmark tells what it is doing and how much of it is done, from 0 to 1.
 Report = Callable[[str, float], None]
@@ -41,6 +43,10 @@ class Goal:
     @classmethod
     def at_most(cls, limit: float, unit: str) -> Goal:
         return cls(f"<= {limit:g} {unit}".rstrip(), high=limit)
+
+    @classmethod
+    def at_least(cls, limit: float, unit: str = "") -> Goal:
+        return cls(f">= {limit:g} {unit}".rstrip(), low=limit)
 
     @classmethod
     def between(cls, low: float, high: float) -> Goal:
@@ -103,11 +109,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something that can be timed: ``sample`` returns seconds, and by default warms itself up."""
+    """Something that can be timed: ``sample`` returns seconds, and by default warms itself up.
+
+    It runs with ``threads`` of its own, or with those of the race.
+    """
 
     name: str
     sample: Callable[[], float]
     warm_up: Callable[[], object] | None = None
+    threads: int | None = None
 
 
 @dataclass(frozen=True)
@@ -182,7 +192,8 @@ def interleave(contestants: Sequence[Contestant], effort: Effort, report: Report
     steps = len(contestants) * (effort.rounds + 1)
     for index, contestant in enumerate(contestants):
         report(contestant.name, index / steps)
-        (contestant.warm_up or contestant.sample)()
+        with using_threads(contestant.threads or get_num_threads()):
+            (contestant.warm_up or contestant.sample)()
     seconds: dict[str, list[float]] = {contestant.name: [] for contestant in contestants}
     started = time.perf_counter()
     for turn in range(effort.rounds):
@@ -190,7 +201,8 @@ def interleave(contestants: Sequence[Contestant], effort: Effort, report: Report
             break
         for index, contestant in enumerate(contestants):
             report(contestant.name, ((turn + 1) * len(contestants) + index) / steps)
-            seconds[contestant.name].append(contestant.sample())
+            with using_threads(contestant.threads or get_num_threads()):
+                seconds[contestant.name].append(contestant.sample())
     return Samples(seconds)
 
 
@@ -227,9 +239,10 @@ class Context:
 @contextmanager
 def using_threads(threads: int) -> Iterator[None]:
     """Let Hoplite and torch use ``threads`` within a block."""
-    before = get_num_threads()
-    set_num_threads(threads)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
     try:
-        yield
+        with use_threads(threads):
+            yield
     finally:
-        set_num_threads(before)
+        torch.set_num_threads(before)

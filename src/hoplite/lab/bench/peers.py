@@ -10,6 +10,7 @@ In plain torch the same models are evaluated as cheaply as torch alone allows:
   own backward pass makes a transpose in every step, and takes many times longer;
 - SGC's filter is constant, so its rows S^k[train] are kept, and so are those of S^k X that nothing
   is dropped from: the validation nodes', and without dropout all. Then a linear layer is left;
+- hop blocks, too, are a linear layer on kept rows, those of all hops side by side;
 - SGC and GCN work on the nodes alone that their few hops reach.
 """
 
@@ -31,7 +32,6 @@ from torch.nn.functional import cross_entropy, dropout, linear
 from hoplite.graph import Graph
 from hoplite.operators import find_operator
 from hoplite.peers import find, quiet
-from hoplite.propagation.spmm import as_tensor
 
 
 def quietly(work: Callable[..., Any]) -> Callable[..., Any]:
@@ -105,7 +105,7 @@ class PeerData:
     def csr(self) -> Tensor:
         """The adjacency matrix as a CSR tensor of ones, which PyTorch Geometric takes as well."""
         A, values = self.graph.adjacency, np.ones(self.graph.adjacency.nnz, np.float32)
-        return _csr(sp.csr_array((values, A.indices, A.indptr), A.shape), torch.int64)
+        return csr_tensor(sp.csr_array((values, A.indices, A.indptr), A.shape), torch.int64)
 
     @cached_property
     def matrix(self) -> sp.csr_array:
@@ -113,7 +113,7 @@ class PeerData:
 
     @cached_property
     def S(self) -> Tensor:
-        return _csr(self.matrix)
+        return csr_tensor(self.matrix)
 
     @cached_property
     def inputs(self) -> Inputs:
@@ -136,17 +136,18 @@ class PeerData:
         return signal
 
 
-def _csr(matrix: Any, indices: torch.dtype = torch.int32) -> Tensor:
+def csr_tensor(matrix: Any, indices: torch.dtype = torch.int32) -> Tensor:
+    """A SciPy CSR matrix as torch's; 32-bit indices are its faster case."""
     return torch.sparse_csr_tensor(
-        as_tensor(matrix.indptr).to(indices),
-        as_tensor(matrix.indices).to(indices),
-        as_tensor(matrix.data),
+        torch.from_numpy(matrix.indptr).to(indices),
+        torch.from_numpy(matrix.indices).to(indices),
+        torch.from_numpy(matrix.data),
         size=matrix.shape,
     )
 
 
 def _both(matrix: Any) -> Both:
-    return _csr(matrix), _csr(matrix.T.tocsr())
+    return csr_tensor(matrix), csr_tensor(matrix.T.tocsr())
 
 
 def _with_values(matrix: Tensor, values: Tensor) -> Tensor:
@@ -234,14 +235,19 @@ class Peer:
 
 
 Build = Callable[[PeerData], Peer]
+# How names of peers begin whose epochs take milliseconds: they are tried with one thread and with
+# several.
+FAST = ("plain torch", "SIGN")
 
 
 def plain(model: str, rate: float, hops: int = 2, hidden: int = 16) -> dict[str, Build]:
     """The model in plain torch, by the peer's name; nothing for a model that is not here."""
     if model not in PLAIN:
         return {}
-    known = PLAIN[model] is sgc and not rate
-    name = "plain torch, S^k X kept" if known else "plain torch"
+    if model == "blocks" and rate:  # features that are made once cannot be dropped from
+        return {}
+    kept = {"sgc": ", S^k X kept", "blocks": ", hops kept"}
+    name = f"plain torch{'' if rate else kept.get(model, '')}"
     return {name: quietly(partial(PLAIN[model], rate=rate, hops=hops, hidden=hidden))}
 
 
@@ -312,7 +318,15 @@ def gcn(data: PeerData, rate: float, hidden: int, **_: int) -> Peer:
     return Peer(data, [*weights], lambda: logits(*train, rate), lambda: logits(*val, 0.0))
 
 
-PLAIN = {"sgc": sgc, "egc": egc, "lgc": lgc, "gcn": gcn}
+def blocks(data: PeerData, rate: float, hops: int, **_: int) -> Peer:
+    """sum_i S^i X Theta_i, a linear layer on all hops side by side; nothing is dropped."""
+    features = torch.cat([data.propagated(data.X, i) for i in range(hops + 1)], dim=1)
+    train, val = features[data.train], features[data.val]
+    weight = _weight(data.m, features.shape[1])
+    return Peer(data, [weight], lambda: linear(train, weight), lambda: linear(val, weight))
+
+
+PLAIN = {"sgc": sgc, "egc": egc, "lgc": lgc, "gcn": gcn, "blocks": blocks}
 
 
 def layers(model: str, rate: float, hops: int = 2, hidden: int = 16) -> dict[str, Build]:
@@ -374,7 +388,7 @@ def sign(data: PeerData, hops: int) -> Peer:
     features only the rows are kept that training and validation read.
     """
     pyg: Any = find("torch_geometric")
-    weights = as_tensor(data.graph.adjacency.data).to(data.X.dtype)
+    weights = torch.from_numpy(data.graph.adjacency.data).to(data.X.dtype)
     graph = pyg.data.Data(x=data.X, edge_index=data.edge_index, edge_weight=weights)
     loops = pyg.transforms.AddSelfLoops(fill_value=data.graph.loop_weight)
     graph = pyg.transforms.SIGN(hops)(loops(graph))

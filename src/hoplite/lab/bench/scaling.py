@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.lab.bench.measure import (
     Contestant,
     Context,
@@ -29,7 +28,6 @@ from hoplite.lab.bench.measure import (
     timed,
 )
 from hoplite.lab.bench.product import power_law_matrix
-from hoplite.propagation.spmm import SparseMatrix, spmm
 
 
 @dataclass(frozen=True)
@@ -75,8 +73,8 @@ class Point:
         return self.matrix.nnz * self.hops
 
     @cached_property
-    def propagate(self) -> Callable[[], Tensor]:
-        X = torch.rand(self.matrix.shape[1], self.columns)
+    def propagate(self) -> Callable[[], np.ndarray]:
+        X = np.random.default_rng(0).random((self.matrix.shape[1], self.columns), np.float32)
         return hops_of(self.matrix, X, self.hops)
 
     def sample(self) -> float:
@@ -140,11 +138,11 @@ def _series(size: ScalingSize) -> dict[str, list[Point]]:
     }
 
 
-def hops_of(matrix: SparseMatrix, X: Tensor, hops: int) -> Callable[[], Tensor]:
+def hops_of(matrix: SparseMatrix, X: np.ndarray, hops: int) -> Callable[[], np.ndarray]:
     """S^hops X as a function that reuses two buffers, as propagation does."""
-    buffers = [torch.empty_like(X), torch.empty_like(X)]
+    buffers = [np.empty_like(X), np.empty_like(X)]
 
-    def propagate() -> Tensor:
+    def propagate() -> np.ndarray:
         signal = X
         for hop in range(hops):
             signal = spmm(matrix, signal, out=buffers[hop % 2])

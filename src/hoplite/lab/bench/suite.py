@@ -9,14 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from hoplite.engine.backend import get_num_threads
 from hoplite.errors import ConfigError, check_choice
 from hoplite.lab import machine
 from hoplite.lab.bench import (
+    command,
     epoch,
     family,
     hyper,
     large,
     many,
+    paper_times,
     product,
     scaling,
     serving,
@@ -24,7 +27,6 @@ from hoplite.lab.bench import (
 )
 from hoplite.lab.bench.measure import Context, Figure, Outcome
 from hoplite.lab.machine import Machine
-from hoplite.propagation.backend import get_num_threads
 
 COLUMNS = ["case", "ours", "peer", "ratio", "goal"]
 RATIO_NOTE = (
@@ -50,11 +52,19 @@ BENCHMARKS = (
     Benchmark("spmm-reddit", "S @ X at Reddit's size", product.run, None, product.REDDIT),
     Benchmark("scaling", "Cost against edges and hops", scaling.run, scaling.QUICK, scaling.FULL),
     Benchmark("epoch", "One epoch on Cora and Pubmed", epoch.run, epoch.QUICK, epoch.FULL),
-    Benchmark("many", "Many runs at once on Cora", many.run_many, many.QUICK, many.FULL),
+    Benchmark("many", "Two runs at once on Cora", many.run_many, many.QUICK, many.FULL),
     Benchmark("hyper", "One epoch of hLGC", hyper.run, hyper.QUICK, hyper.FULL),
     Benchmark(
         "family-epoch", "One epoch of every linear model", family.run, family.QUICK, family.FULL
     ),
+    Benchmark(
+        "paper-times",
+        "The paper's milliseconds per epoch",
+        paper_times.run,
+        paper_times.QUICK,
+        paper_times.FULL,
+    ),
+    Benchmark("command", "From the shell", command.run, command.QUICK, command.FULL),
     Benchmark("serve", "Requests to `hoplite serve`", serving.run, serving.QUICK, serving.FULL),
     Benchmark("grid", "The paper's grid of LGC on Cora", many.run_grid, None, many.GRID),
 )
@@ -145,7 +155,7 @@ def run_suite(
     progress: SuiteReport | None = None,
     available: Sequence[Benchmark] = BENCHMARKS,
 ) -> SuiteResult:
-    """Run the benchmarks one after another; ``threads`` defaults to those that torch uses."""
+    """Run the benchmarks one after another; ``threads`` defaults to the engine's."""
     chosen = chosen_benchmarks(quick, only, available)
     threads = get_num_threads() if threads is None else threads
     report = progress or (lambda what, share: None)
@@ -235,6 +245,7 @@ def markdown(result: SuiteResult, command: str, mark: str = "") -> str:
         f"- {busy_line(result)}",
         f"- {RATIO_NOTE}",
         f"- {summary_line(result)}",
+        *_goal_lines(result),
     ]
     for benchmark, outcome in result.outcomes:
         lines += ["", f"## {benchmark.title} (`{benchmark.name}`)"]
@@ -246,6 +257,24 @@ def markdown(result: SuiteResult, command: str, mark: str = "") -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
+def _goal_lines(result: SuiteResult) -> list[str]:
+    """All goals of the run in one table."""
+    figures = [figure for figure in result.figures if figure.goal is not None]
+    if not figures:
+        return []
+    lines = ["", "## Goals", "", "| case | peer | goal | reached |", "|---|---|---:|---:|"]
+    for figure in figures:
+        assert figure.goal is not None
+        value = _value(figure.ours, figure.unit)
+        if figure.goal.of_ratio:
+            value = "-" if figure.ratio is None else f"{_number(figure.ratio)}x"
+        peer = (figure.peer or "-") if figure.goal.of_ratio else "-"
+        lines.append(
+            f"| {figure.case} | {peer} | {figure.goal.text} | {value}, {_verdict(figure)} |"
+        )
+    return lines
+
+
 def _peer(figure: Figure) -> str:
     if figure.peer is None or figure.theirs is None:
         return "-"
@@ -255,8 +284,11 @@ def _peer(figure: Figure) -> str:
 def _goal(figure: Figure) -> str:
     if figure.goal is None:
         return "-"
-    verdict = {True: "pass", False: "miss", None: "not judged"}[figure.passed]
-    return f"{figure.goal.text}: {verdict}"
+    return f"{figure.goal.text}: {_verdict(figure)}"
+
+
+def _verdict(figure: Figure) -> str:
+    return {True: "pass", False: "miss", None: "not judged"}[figure.passed]
 
 
 def _value(value: float, unit: str) -> str:

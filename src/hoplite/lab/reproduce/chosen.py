@@ -14,19 +14,19 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
-import torch
 
 from hoplite import __version__
 from hoplite.errors import HopliteError
 from hoplite.files import lock, open_lock
 from hoplite.graph import Graph
 from hoplite.json_files import read_json, write_json
+from hoplite.lab.reproduce.gates import gated_coefficients
 from hoplite.lab.results import Count, Curve, Share
-from hoplite.models import build_model
+from hoplite.models import LinearModel
 from hoplite.models.trained import TrainedModel
-from hoplite.propagation.engine import Propagation
 from hoplite.selection.workers import train_in_processes
-from hoplite.training.results import Figures, number, train
+from hoplite.training.results import Figures, train
+from hoplite.training.scoring import number
 
 POLYNOMIAL = ("sgc", "egc", "lgc", "hlgc")
 CURVES_ON = "cora"  # the dataset whose loss curves are shown, as in the paper
@@ -226,22 +226,18 @@ class Trainings:
 def hop_coefficients(model: TrainedModel, graph: Graph) -> tuple[np.ndarray, np.ndarray | None]:
     """c_0 .. c_k as they act, (k + 1,): for hLGC the mean of the gated ones, with their spread.
 
-    The mean and spread are over the nodes of the split (and over classes or features), which for
-    the gates on features are all that fits into memory.
+    The mean and spread are over the nodes of the split, and over classes or features where these
+    have gates of their own.
     """
-    built = build_model(model.config, model.num_features, model.num_classes)
-    if not built.gated:
+    if issubclass(model.config.kind, LinearModel):
         return model.coefficients_, None
-    config, split = model.config, graph.split
-    propagation = Propagation(graph, config.operator, config.basis, config.hops)
+    split = graph.split
     nodes = np.concatenate([split.train, split.val, split.test])
-    weights = {name: value.unsqueeze(0) for name, value in model.weights.items()}
-    hops_first = built.columns == "features"
-    view = propagation.view(nodes, hops_first=hops_first)
-    found = [
-        torch.std_mean(one.double(), correction=0) for one in built.node_coefficients(weights, view)
+    moments = [
+        (hop.mean(dtype=np.float64), hop.std(dtype=np.float64))
+        for hop in gated_coefficients(model, graph, nodes)
     ]
-    spreads, means = (torch.stack(values).numpy() for values in zip(*found, strict=True))
+    means, spreads = np.array(moments).T
     return means, spreads
 
 

@@ -40,7 +40,7 @@ from hoplite.lab.results import (
     Spectrum,
     Timing,
 )
-from hoplite.models import MODELS, split_options, without_idle
+from hoplite.models import MODELS, LinearModel, split_options, without_idle
 from hoplite.selection import Ledger, runs_table, train_command
 from hoplite.spectrum import spectral_density
 from hoplite.training.results import train
@@ -132,7 +132,8 @@ def coefficients(found: list[Found]) -> list[Coefficients]:
     entries = []
     for one in found:
         known = MODELS[one.job.model]
-        if one.seen.coefficients is None or not (known.gated or known.learned):
+        fixed = issubclass(known, LinearModel) and known.facts.learned is None
+        if one.seen.coefficients is None or fixed:
             continue
         runs = _aligned(one.seen.coefficients.runs)
         if len(runs):

@@ -1,0 +1,138 @@
+"""Which code computes, the C++ core or NumPy and SciPy, and on how many threads."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import lru_cache
+from types import ModuleType
+
+from hoplite.config import check_number
+from hoplite.errors import ConfigError, check_choice
+
+native: ModuleType | None
+try:
+    from hoplite import _native as native
+except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
+    native = None
+
+MAX_THREADS = 1024
+_backend: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
+_threads_here: ContextVar[int] = ContextVar("hoplite_threads", default=0)  # 0: the process's
+_threads = 0  # of the process; 0: OMP_NUM_THREADS or the number of cores
+
+
+def has_native() -> bool:
+    """Whether the C++ core was built and can be used."""
+    return native is not None
+
+
+def kernels() -> str:
+    """The code that computes: the C++ core with its instruction set, or NumPy.
+
+    >>> kernels().split(",")[0] in ("native", "numpy")
+    True
+    """
+    return "numpy" if native is None else f"native, {native.architecture()}"
+
+
+def set_num_threads(threads: int) -> None:
+    """Let the engine use at most ``threads`` threads; results do not depend on it."""
+    global _threads
+    check_number("threads", threads, 1, MAX_THREADS, whole=True)
+    _threads = int(threads)
+
+
+def get_num_threads() -> int:
+    """Threads of the engine: as set, else ``OMP_NUM_THREADS`` or the number of usable cores."""
+    return _threads_here.get() or _threads or _default_threads()
+
+
+@lru_cache(maxsize=1)
+def _default_threads() -> int:
+    text = os.environ.get("OMP_NUM_THREADS", "")
+    if text.isascii() and text.isdigit() and int(text):
+        return min(int(text), MAX_THREADS)
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+@contextmanager
+def use_threads(threads: int) -> Iterator[None]:
+    """Within the block, calls from this thread use at most ``threads`` threads; 0 for all."""
+    token = _threads_here.set(threads)
+    try:
+        yield
+    finally:
+        _threads_here.reset(token)
+
+
+@contextmanager
+def use_backend(name: str) -> Iterator[None]:
+    """Choose ``"native"``, ``"numpy"`` or ``"auto"`` (native where it was built) within a block.
+
+    >>> with use_backend("numpy"):
+    ...     uses_native()
+    False
+    """
+    check_choice("backend", name, ["auto", "native", "numpy"])
+    if name == "native" and native is None:
+        raise ConfigError(
+            "backend is 'native' but Hoplite was installed without its C++ core; "
+            "reinstall it with a C++ compiler present, or use 'auto'."
+        )
+    token = _backend.set(name)
+    try:
+        yield
+    finally:
+        _backend.reset(token)
+
+
+def uses_native() -> bool:
+    """Whether the C++ core computes."""
+    return native is not None and _backend.get() != "numpy"
+
+
+class _OneBlasThread:
+    """Counts the blocks that want BLAS on one thread; the last one to leave restores it."""
+
+    def __init__(self) -> None:
+        self._lock, self._blocks, self._limits = threading.Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._blocks:
+                self._limits = _controller().limit(limits=1, user_api="blas")
+            self._blocks += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if not self._blocks and self._limits is not None:
+                self._limits.restore_original_limits()
+
+
+# ``with one_blas_thread:`` keeps dense products on the calling thread, so that their bits do not
+# depend on the number of cores, and runs in several threads do not compete.
+one_blas_thread = _OneBlasThread()
+
+
+@lru_cache(maxsize=1)
+def _controller():
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+@lru_cache(maxsize=4)
+def _pool(threads: int, process: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="hoplite")
+
+
+def thread_pool(threads: int) -> ThreadPoolExecutor:
+    """The threads that large products share; a forked process has its own."""
+    return _pool(threads, os.getpid())

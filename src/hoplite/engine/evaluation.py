@@ -1,0 +1,365 @@
+"""The filtered signal of a linear model at some nodes, and its gradient, in several orders.
+
+    sum_i c_i p_i(M) X~ Theta        one map for all hops        c: (hops,), or (hops, m) by class
+    sum_i p_i(M) X~ Theta_i          a map for each hop          Theta: (hops, d, m)
+
+With G = dLoss/dH (rows, m), 0 at all other nodes, and U_i = p_i(M') G:
+
+    order           evaluates                              gradient
+    WeightsFirst    Z = X~ Theta, then the hops of Z       X~' sum_i c_i U_i,  dc_i = <U_i, Z>
+    FeaturesFirst   F = sum_i c_i p_i(M) X~, for d < m     F' G,  dc_i = <U_i Theta', X~>
+    FilterRows      R = rows of sum_i c_i p_i(M), R Z      X~' R' G
+    KeptRows        F = rows of sum_i c_i p_i(M) X         F' G
+    KeptHops        P_i = rows of p_i(M) X                 (sum_i c_i P_i)' G,  <P_i, G Theta'>
+
+FilterRows and KeptRows are for constant coefficients; KeptRows also has all hops side by side, for
+a map per hop. The last two keep what dropout would change, so they are for evaluations without it.
+All are equal to rounding. An order is shared by all runs of a training; an evaluation belongs to
+one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.engine.dense import each_range, product, transposed_product
+from hoplite.engine.dropout import Dropout
+from hoplite.engine.features import Features
+from hoplite.engine.propagation import Propagation, repeated
+from hoplite.engine.sparse import SparseMatrix
+from hoplite.errors import ConfigError
+
+SPARSE_SHARE = 0.25  # kept rows with a smaller share of nonzeros are stored as CSR
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A linear model at some weights.
+
+    Parameters
+    ----------
+    maps : ndarray
+        Theta, (d, m), or one for each hop, (hops, d, m).
+    coefficients : ndarray or None
+        c_0, c_1, ..., (hops,), or one for each class, (hops, m); the last ones may be left out if
+        they are 0. None where every hop has a map of its own.
+    fixed : bool
+        Whether the coefficients are constants, which no gradient is asked for.
+    """
+
+    maps: np.ndarray
+    coefficients: np.ndarray | None
+    fixed: bool = False
+
+    def scales(self, columns: int, dtype: np.dtype) -> np.ndarray:
+        """The coefficients of every column of a signal: (hops, columns)."""
+        assert self.coefficients is not None
+        wide = np.empty((len(self.coefficients), columns), dtype)
+        wide[...] = self.coefficients if self.by_class else self.coefficients[:, None]
+        return wide
+
+    @property
+    def by_class(self) -> bool:
+        """Whether every class has coefficients of its own."""
+        return self.coefficients is not None and self.coefficients.ndim == 2
+
+
+class FilterGradient(NamedTuple):
+    """The gradient by the maps and, unless they are fixed, by the coefficients."""
+
+    maps: np.ndarray
+    coefficients: np.ndarray | None = None
+
+
+class Evaluation(NamedTuple):
+    """The signal (rows, m), and what makes the gradient of a G (rows, m) of its first rows."""
+
+    values: np.ndarray
+    gradient: Callable[[np.ndarray], FilterGradient]
+
+
+class Order(ABC):
+    """Some nodes whose signals are evaluated in one of the orders."""
+
+    @abstractmethod
+    def evaluate(
+        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
+    ) -> Evaluation:
+        """The signal at the rows; orders that keep rows compute only the first ``count``."""
+
+    def part(self, rows: np.ndarray) -> Order:
+        """Some of the rows, by their positions, where rows are kept."""
+        raise ConfigError("mini-batches need kept hop features; set order to 'hops-first'.")
+
+
+class WeightsFirst(Order):
+    """X~ Theta, then the hops of its m columns; at ``rows``, or at all nodes if None."""
+
+    def __init__(self, source: Propagation, rows: np.ndarray | None = None) -> None:
+        self._source, self._rows = (source, None) if rows is None else source.near(rows)
+        self._repeats = rows is not None and len(np.unique(rows)) < len(rows)
+
+    def evaluate(
+        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
+    ) -> Evaluation:
+        if filter.coefficients is None:
+            return self._evaluate_blocks(filter, dropout)
+        source = self._source
+        signal = source.features.times(filter.maps, dropout)
+        signal = source.features.drop_outputs(signal, dropout)
+        scales = filter.scales(signal.shape[1], signal.dtype)
+        values = self._pick(source.combine(signal, scales))
+        return Evaluation(values, partial(self._gradient, filter, signal, scales, dropout))
+
+    def evaluate_twice(self, filter: Filter, dropout: Dropout) -> tuple[Evaluation, np.ndarray]:
+        """The evaluation under dropout, and the signal without it, in one pass over M.
+
+        [X~ Theta | X Theta] are 2 m columns; up to 16 of them are one cache line of a gathered row,
+        so the second half is nearly free.
+        """
+        source, m = self._source, filter.maps.shape[1]
+        both = np.empty((source.num_nodes, 2 * m), source.dtype)
+        source.features.times_twice(filter.maps, dropout, both)
+        source.features.drop_outputs(both[:, :m], dropout)
+        scales = filter.scales(m, source.dtype)
+        found = self._pick(source.combine(both, np.concatenate([scales, scales], axis=1)))
+        signal = np.ascontiguousarray(both[:, :m])
+        dropped = Evaluation(
+            np.ascontiguousarray(found[:, :m]),
+            partial(self._gradient, filter, signal, scales, dropout),
+        )
+        return dropped, np.ascontiguousarray(found[:, m:])
+
+    def _gradient(
+        self,
+        filter: Filter,
+        signal: np.ndarray,
+        scales: np.ndarray,
+        dropout: Dropout | None,
+        gradient: np.ndarray,
+    ) -> FilterGradient:
+        source, spread = self._source, self._spread(gradient)
+        by_scale = None
+        if filter.fixed:
+            by_signal = source.combine_transposed(spread, scales)
+        else:
+            by_signal, by_scale = source.combine_adjoint(spread, signal, scales)
+            by_scale = by_scale if filter.by_class else by_scale.sum(axis=1)
+        by_signal = source.features.drop_outputs(by_signal, dropout)
+        return FilterGradient(source.features.transposed_times(by_signal, dropout), by_scale)
+
+    def _evaluate_blocks(self, filter: Filter, dropout: Dropout | None) -> Evaluation:
+        source, (hops, d, m) = self._source, filter.maps.shape
+        flat = np.ascontiguousarray(filter.maps.transpose(1, 0, 2)).reshape(d, hops * m)
+        signal = source.features.drop_outputs(source.features.times(flat, dropout), dropout)
+        signals = np.ascontiguousarray(signal.reshape(-1, hops, m).transpose(1, 0, 2))
+        values = self._pick(source.sum_blocks(signals))
+
+        def gradient(given: np.ndarray) -> FilterGradient:
+            by_hop = source.sum_blocks_adjoint(self._spread(given))
+            wide = np.ascontiguousarray(by_hop.transpose(1, 0, 2)).reshape(-1, hops * m)
+            wide = source.features.drop_outputs(wide, dropout)
+            by_map = source.features.transposed_times(wide, dropout)
+            return FilterGradient(np.ascontiguousarray(by_map.reshape(d, hops, m).swapaxes(0, 1)))
+
+        return Evaluation(values, gradient)
+
+    def _pick(self, signal: np.ndarray) -> np.ndarray:
+        return signal if self._rows is None else signal[self._rows]
+
+    def _spread(self, gradient: np.ndarray) -> np.ndarray:
+        """G at all nodes, from that of the first rows."""
+        if self._rows is None and len(gradient) == self._source.num_nodes:
+            return np.ascontiguousarray(gradient)
+        spread = np.zeros((self._source.num_nodes, gradient.shape[1]), self._source.dtype)
+        if self._rows is None:
+            spread[: len(gradient)] = gradient
+        elif self._repeats:
+            np.add.at(spread, self._rows[: len(gradient)], gradient)
+        else:
+            spread[self._rows[: len(gradient)]] = gradient
+        return spread
+
+
+class FeaturesFirst(WeightsFirst):
+    """The hops of X~ itself, where it has fewer columns than there are outputs."""
+
+    def evaluate(
+        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
+    ) -> Evaluation:
+        if filter.by_class or (dropout is not None and dropout.of_outputs is not None):
+            return super().evaluate(filter, dropout, count)
+        source, coefficients = self._source, filter.coefficients
+        inputs = np.ascontiguousarray(source.features.dense(dropout))
+        if coefficients is None:
+            return KeptHops(source.gather(inputs, self._rows)).evaluate(filter)
+        scales = repeated(coefficients, inputs)
+        filtered = self._pick(source.combine(inputs, scales))
+
+        def gradient(given: np.ndarray) -> FilterGradient:
+            by_map = transposed_product(filtered[: len(given)], given)
+            if filter.fixed:
+                return FilterGradient(by_map)
+            spread = self._spread(product(given, np.ascontiguousarray(filter.maps.T)))
+            _, by_scale = source.combine_adjoint(spread, inputs, scales)
+            return FilterGradient(by_map, by_scale.sum(axis=1))
+
+        return Evaluation(product(filtered, filter.maps), gradient)
+
+
+class FilterRows(Order):
+    """The rows of sum_i c_i p_i(M) itself, kept, for fixed coefficients under dropout."""
+
+    def __init__(self, source: Propagation, rows: np.ndarray, coefficients: np.ndarray) -> None:
+        self._features = source.features
+        unit = np.zeros((source.num_nodes, len(rows)), source.dtype)
+        unit[rows, np.arange(len(rows))] = 1
+        found = source.combine_transposed(unit, repeated(coefficients, unit))
+        self._filter = np.ascontiguousarray(found.T)  # (rows, n)
+
+    def evaluate(
+        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
+    ) -> Evaluation:
+        signal = self._features.drop_outputs(self._features.times(filter.maps, dropout), dropout)
+
+        def gradient(given: np.ndarray) -> FilterGradient:
+            by_signal = transposed_product(self._filter[: len(given)], given)
+            by_signal = self._features.drop_outputs(by_signal, dropout)
+            return FilterGradient(self._features.transposed_times(by_signal, dropout))
+
+        return Evaluation(product(self._filter, signal), gradient)
+
+
+class KeptRows(Order):
+    """Regression on one kept matrix: filtered features, or all hops side by side."""
+
+    def __init__(self, rows: Features) -> None:
+        self._rows = rows
+        self._first: tuple[int, Features] = (-1, rows)
+
+    @classmethod
+    def from_array(cls, rows: np.ndarray) -> KeptRows:
+        """Of rows that are stored as CSR if less than a quarter is not 0."""
+        few = np.count_nonzero(rows) < SPARSE_SHARE * rows.size
+        return cls(Features(SparseMatrix.from_scipy(sp.csr_array(rows)) if few else rows))
+
+    @classmethod
+    def of_filter(
+        cls, source: Propagation, rows: np.ndarray | None, coefficients: np.ndarray
+    ) -> KeptRows:
+        """sum_i c_i p_i(M) X at the rows: (rows, d)."""
+        return cls.from_array(source.filtered_features(coefficients, rows))
+
+    @classmethod
+    def of_hops(cls, source: Propagation, rows: np.ndarray | None) -> KeptRows:
+        """All hops of X side by side: (rows, hops d)."""
+        return cls.from_array(side_by_side(source.hop_features(rows)))
+
+    def evaluate(
+        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
+    ) -> Evaluation:
+        shape = filter.maps.shape
+        maps = filter.maps.reshape(-1, shape[-1])
+
+        def gradient(given: np.ndarray) -> FilterGradient:
+            return FilterGradient(self._head(len(given)).transposed_times(given).reshape(shape))
+
+        rows = self._rows if count is None else self._head(count)
+        return Evaluation(rows.times(maps), gradient)
+
+    def part(self, rows: np.ndarray) -> Order:
+        return KeptRows(self._rows.rows(rows))
+
+    def _head(self, count: int) -> Features:
+        """The first rows; those of the training nodes are asked for in every step."""
+        if count == self._rows.shape[0]:
+            return self._rows
+        known, head = self._first
+        if known != count:
+            head = Features.from_array(self._rows.matrix()[:count])
+            self._first = count, head
+        return head
+
+
+class KeptHops(Order):
+    """Regression on kept hop features P_i: (hops, rows, d), of which the filter may read fewer."""
+
+    def __init__(self, hops: np.ndarray) -> None:
+        self._hops = hops
+
+    @classmethod
+    def of(cls, source: Propagation, rows: np.ndarray | None) -> KeptHops:
+        """Those of some nodes of a graph."""
+        return cls(source.hop_features(rows))
+
+    def evaluate(
+        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
+    ) -> Evaluation:
+        c, maps = filter.coefficients, filter.maps
+        if c is None:
+            return KeptRows(Features(self._side_by_side)).evaluate(filter, None, count)
+        hops = self._hops[: len(c), :count]
+        return self._by_class(hops, c, maps) if filter.by_class else self._mixed(hops, filter)
+
+    def _mixed(self, hops: np.ndarray, filter: Filter) -> Evaluation:
+        """F = sum_i c_i P_i, (rows, d); H = F Theta."""
+        c, maps = np.asarray(filter.coefficients, hops.dtype), filter.maps
+        count, rows, d = hops.shape
+        mixed = np.empty((rows, d), hops.dtype)
+
+        def mix(part: slice) -> None:
+            np.einsum("k,knd->nd", c, hops[:, part], out=mixed[part], optimize=True)
+
+        for _ in each_range(mix, rows, d * count):
+            pass
+
+        def gradient(given: np.ndarray) -> FilterGradient:
+            by_map = transposed_product(mixed[: len(given)], given)
+            if filter.fixed:
+                return FilterGradient(by_map)
+            turned = np.ascontiguousarray(maps.T)
+
+            def dots(part: slice) -> np.ndarray:
+                outer = given[part] @ turned  # (rows, d)
+                return np.array([np.vdot(hop[part], outer) for hop in hops], np.float64)
+
+            total = np.zeros(count)
+            for part in each_range(dots, len(given), d * count):
+                total += part
+            return FilterGradient(by_map, total)
+
+        return Evaluation(product(mixed, maps), gradient)
+
+    def _by_class(self, hops: np.ndarray, c: np.ndarray, maps: np.ndarray) -> Evaluation:
+        """H = sum_i c_i * (P_i Theta), by class."""
+        c = np.asarray(c, hops.dtype)
+        outputs = np.stack([product(hop, maps) for hop in hops])  # (hops, rows, m)
+
+        def gradient(given: np.ndarray) -> FilterGradient:
+            by_map = np.zeros_like(maps)
+            for hop, own in zip(hops, c, strict=True):
+                by_map += transposed_product(hop[: len(given)], given * own)
+            by_scale = np.einsum("knm,nm->km", outputs[:, : len(given)], given, dtype=np.float64)
+            return FilterGradient(by_map, by_scale)
+
+        return Evaluation(np.einsum("km,knm->nm", c, outputs), gradient)
+
+    def part(self, rows: np.ndarray) -> Order:
+        return KeptHops(self._hops[:, rows])
+
+    @cached_property
+    def _side_by_side(self) -> np.ndarray:
+        return side_by_side(self._hops)
+
+
+def side_by_side(hops: np.ndarray) -> np.ndarray:
+    """(hops, rows, d) -> (rows, hops d)."""
+    count, rows, d = hops.shape
+    return np.ascontiguousarray(hops.transpose(1, 0, 2)).reshape(rows, count * d)

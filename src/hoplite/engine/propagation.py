@@ -1,0 +1,299 @@
+"""The operators and features of one graph: what every evaluation of a filter reads.
+
+There is one matrix M_p for each relation of the graph (:mod:`hoplite.relations`) and each operator
+(channel) of the model, P in all; mostly P = 1. Their hops stand side by side, hop 0 shared:
+
+    hops = X, p_1(M_1) X .. p_k(M_1) X, p_1(M_2) X .. p_k(M_2) X, ...    (1 + P k of n x d)
+
+All channels of a relation come before the next relation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, Protocol, Self
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.bases import Basis
+from hoplite.engine.features import Features, as_sparse_if_few
+from hoplite.engine.fitted import fitted_basis
+from hoplite.engine.polynomial import (
+    gather_hops,
+    iterate,
+    polynomial,
+    polynomial_adjoint,
+    scatter_hops,
+)
+from hoplite.engine.sparse import SparseMatrix
+from hoplite.errors import GraphError
+from hoplite.graph import Graph
+from hoplite.operators import Operators, find_operator, listed
+
+BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
+MAX_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
+
+
+class HopSettings(Protocol):
+    """What a model's settings say of its propagation."""
+
+    @property
+    def operators(self) -> tuple[str, ...]: ...
+    @property
+    def basis(self) -> str: ...
+    @property
+    def hops(self) -> int: ...
+
+
+class Propagation:
+    """The operators and X of ``graph``, for polynomials of degree ``hops``.
+
+    All are of the features' number type, or of ``dtype``. A basis that comes from a signal is
+    fitted to X, see :mod:`hoplite.engine.fitted`.
+
+    Parameters
+    ----------
+    graph : Graph
+    operator : str, Operator or a sequence of them
+        Several operators are channels.
+    basis, hops
+        The polynomials p_0 .. p_hops.
+
+    >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]], directed=True)
+    >>> hops = Propagation(g, "adjacency", hops=1).gather(np.array([[1.0], [3.0]]))
+    >>> hops[:, :, 0].tolist()  # X, what a node points to, what points to it
+    [[1.0, 3.0], [3.0, 0.0], [0.0, 1.0]]
+    """
+
+    def __init__(
+        self,
+        graph: Graph,
+        operator: Operators = "renormalized",
+        basis: str | Basis = "monomial",
+        hops: int = 2,
+        dtype: Any = None,
+    ) -> None:
+        dtype = graph.features.dtype if dtype is None else np.dtype(dtype)
+        features = graph.features.astype(dtype, copy=False)
+        self.basis, self.hops = fitted_basis(graph, operator, basis, hops), hops
+        self.features = Features.from_array(as_sparse_if_few(features))
+        self.matrices = _matrices(graph, operator, self.basis, dtype)
+        self.adjacency = graph.adjacency
+        self.nodes: np.ndarray | None = None  # of the graph, if these are only some of them
+
+    @classmethod
+    def of(cls, graph: Graph, config: HopSettings, dtype: Any = None) -> Self:
+        """What a model with the settings ``config`` is evaluated with on ``graph``."""
+        return cls(graph, config.operators, config.basis, config.hops, dtype)
+
+    @property
+    def num_nodes(self) -> int:
+        """n."""
+        return self.features.shape[0]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The number type of every signal."""
+        return self.features.dtype
+
+    @property
+    def nonzeros(self) -> int:
+        """Of all operators."""
+        return sum(matrix.nnz for matrix in self.matrices)
+
+    @property
+    def slices(self) -> int:
+        """The number of hops: 1 + P k."""
+        return 1 + len(self.matrices) * self.hops
+
+    def near(self, rows: np.ndarray) -> tuple[Propagation, np.ndarray]:
+        """The same for the nodes that hops of ``rows`` read, and where the rows are among them.
+
+        Far rows of a smaller operator are not those of the whole one. Itself, if hardly any node is
+        left out.
+        """
+        reached = np.zeros(self.num_nodes, bool)
+        reached[rows] = True
+        for matrix in self.matrices:
+            reached |= nodes_near(matrix, rows, self.hops)
+        if reached.sum() > MAX_NEAR * self.num_nodes:
+            return self, rows
+        nodes = np.flatnonzero(reached)
+        part = object.__new__(Propagation)
+        part.basis, part.hops, part.adjacency = self.basis, self.hops, self.adjacency
+        part.features = self.features.rows(nodes)
+        part.matrices = [matrix.among(nodes) for matrix in self.matrices]
+        part.nodes = nodes if self.nodes is None else self.nodes[nodes]
+        return part, np.searchsorted(nodes, rows)
+
+    def combine(self, signal: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """sum_i c_i p_i(M) Z over all hops: (n, w) and (slices, w) -> (n, w).
+
+        Scales of the last hops may be left out where there is one operator; they count as 0.
+        """
+        if len(self.matrices) == 1:
+            return polynomial(self.matrices[0], self.basis, signal, scales)
+        return self._combine(self.matrices, signal, scales)
+
+    def _combine(
+        self, matrices: list[SparseMatrix], signal: np.ndarray, scales: np.ndarray
+    ) -> np.ndarray:
+        found = [
+            polynomial(matrix, self.basis, signal, own)
+            for matrix, own in zip(matrices, self._parts(scales), strict=True)
+        ]
+        return found[0] if len(found) == 1 else np.sum(found, axis=0)
+
+    def combine_adjoint(
+        self, gradient: np.ndarray, signal: np.ndarray, scales: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The gradients of :meth:`combine` by its signal, (n, w), and its scales, (slices, w)."""
+        if len(self.matrices) == 1:
+            return polynomial_adjoint(self.matrices[0].T, self.basis, gradient, signal, scales)
+        total, by_scale = np.zeros_like(signal), []
+        for matrix, own in zip(self.matrices, self._parts(scales), strict=True):
+            part, dots = polynomial_adjoint(matrix.T, self.basis, gradient, signal, own)
+            total += part
+            by_scale.append(dots if not by_scale else dots[1:])
+        return total, np.concatenate(by_scale)
+
+    def combine_transposed(self, signal: np.ndarray, scales: np.ndarray) -> np.ndarray:
+        """sum_i c_i p_i(M') Z, the adjoint of :meth:`combine` by its signal alone."""
+        return self._combine([matrix.T for matrix in self.matrices], signal, scales)
+
+    def gather(self, signal: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
+        """Every hop of a signal at ``rows`` (all if None): (n, w) -> (slices, rows, w)."""
+        found = [gather_hops(m, self.basis, signal, self.hops, rows) for m in self.matrices]
+        return found[0] if len(found) == 1 else self._side_by_side(found)
+
+    def sum_blocks(self, signals: np.ndarray) -> np.ndarray:
+        """sum_i p_i(M) Z_i: (slices, n, w) -> (n, w)."""
+        if len(self.matrices) == 1:
+            return scatter_hops(self.matrices[0], self.basis, signals)
+        return sum(
+            scatter_hops(matrix, self.basis, np.ascontiguousarray(own))
+            for matrix, own in zip(self.matrices, self._parts(signals), strict=True)
+        )  # pyright: ignore[reportReturnType]
+
+    def sum_blocks_adjoint(self, gradient: np.ndarray) -> np.ndarray:
+        """U_i = p_i(M') G, the gradient of :meth:`sum_blocks`: (n, w) -> (slices, n, w)."""
+        found = [gather_hops(m.T, self.basis, gradient, self.hops) for m in self.matrices]
+        return found[0] if len(found) == 1 else self._side_by_side(found)
+
+    def reach(self, nodes: np.ndarray | Sequence[int]) -> np.ndarray:
+        """The rows ``nodes`` of every p_i(M): (slices, nodes, n)."""
+        unit = np.zeros((self.num_nodes, len(nodes)), self.dtype)
+        unit[nodes, np.arange(len(nodes))] = 1
+        found = [
+            np.stack([hop.T for hop in iterate(m.T, self.basis, unit, self.hops)])
+            for m in self.matrices
+        ]
+        return found[0] if len(found) == 1 else self._side_by_side(found)
+
+    def feature_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """X a block of columns at a time, dense."""
+        columns = self.features.shape[1]
+        for start in range(0, columns, BLOCK_COLUMNS):
+            stop = min(start + BLOCK_COLUMNS, columns)
+            yield slice(start, stop), self.features.dense_columns(start, stop)
+
+    def hop_features(self, rows: np.ndarray | None = None) -> np.ndarray:
+        """Every hop of X at ``rows`` (all if None): (slices, rows, d)."""
+        if rows is None and not self.features.is_sparse:
+            return self.gather(self.features.dense())
+        count = self.num_nodes if rows is None else len(rows)
+        out = np.empty((self.slices, count, self.features.shape[1]), self.dtype)
+        for columns, block in self.feature_blocks():
+            out[:, :, columns] = self.gather(block, rows)
+        return out
+
+    def filtered_features(
+        self, coefficients: np.ndarray, rows: np.ndarray | None = None
+    ) -> np.ndarray:
+        """sum_i c_i p_i(M) X at ``rows`` (all if None): (rows, d)."""
+        count = self.num_nodes if rows is None else len(rows)
+        out = np.empty((count, self.features.shape[1]), self.dtype)
+        for columns, block in self.feature_blocks():
+            found = self.combine(block, repeated(coefficients, block))
+            out[:, columns] = found if rows is None else found[rows]
+        return out
+
+    def check_rows(self, nodes: np.ndarray | Sequence[int]) -> np.ndarray:
+        """The nodes as int64 indices; GraphError if the graph has not so many."""
+        rows, count = np.array(nodes, dtype=np.int64), self.num_nodes
+        if rows.size and (rows.min() < 0 or rows.max() >= count):
+            raise GraphError(
+                f"nodes go from {rows.min():,} to {rows.max():,} but the graph has {count:,} "
+                f"nodes; pass indices from 0 to {count - 1:,}."
+            )
+        return rows
+
+    def _parts(self, values: np.ndarray) -> Iterator[np.ndarray]:
+        """Values of every hop, (slices, ...), of each matrix: (k + 1, ...)."""
+        if len(self.matrices) == 1:
+            yield values
+            return
+        first, rest = values[:1], values[1:]
+        for part in range(len(self.matrices)):
+            own = rest[part * self.hops : (part + 1) * self.hops]
+            yield np.concatenate([np.zeros_like(first) if part else first, own])
+
+    def _side_by_side(self, found: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate([found[0], *(hops[1:] for hops in found[1:])])
+
+
+def repeated(coefficients: np.ndarray, signal: np.ndarray) -> np.ndarray:
+    """Coefficients (hops,) for every column of a signal (n, w): (hops, w), of its type."""
+    wide = np.empty((len(coefficients), signal.shape[1]), signal.dtype)
+    wide[...] = np.asarray(coefficients)[:, None]
+    return wide
+
+
+def part_names(relations: Collection[str], operators: Sequence[str]) -> list[str]:
+    """Names of the operators side by side; none if there is only one.
+
+    >>> part_names(["out", "in"], ["adjacency"]), part_names([], ["adjacency", "laplacian"])
+    (['out', 'in'], ['adjacency', 'laplacian'])
+    >>> part_names(["out", "in"], ["adjacency", "laplacian"])
+    ['out adjacency', 'out laplacian', 'in adjacency', 'in laplacian']
+    """
+    if len(operators) == 1:
+        return list(relations)
+    if not relations:
+        return list(operators)
+    return [f"{relation} {operator}" for relation in relations for operator in operators]
+
+
+def nodes_near(matrix: SparseMatrix, rows: np.ndarray, hops: int) -> np.ndarray:
+    """Whether ``hops`` hops of ``rows`` read each node: (n,) of bool."""
+    whole = matrix.to_scipy()
+    reached = np.zeros(whole.shape[0], bool)
+    reached[rows] = True
+    linked = sp.csr_array((np.ones(whole.nnz, bool), whole.indices, whole.indptr), whole.shape)
+    count = int(reached.sum())
+    for _ in range(hops):
+        reached |= reached @ linked  # what the rows of these read, in whichever direction
+        if reached.sum() == count:
+            break
+        count = int(reached.sum())
+    return reached
+
+
+def _matrices(
+    graph: Graph, operator: Operators, basis: Basis, dtype: np.dtype
+) -> list[SparseMatrix]:
+    channels = [find_operator(one) for one in listed(operator)]
+    if not graph.relations:
+        return [
+            SparseMatrix.from_scipy(one.matrix(graph, dtype, basis), symmetric=one.symmetric)
+            for one in channels
+        ]
+    return [
+        SparseMatrix.from_scipy(
+            one.relation_matrix(relation, dtype, basis),
+            symmetric=relation.turned is None and one.symmetric,
+        )
+        for relation in graph.relations
+        for one in channels
+    ]

@@ -1,0 +1,253 @@
+"""Linear models: a polynomial filter of an operator, and one linear map."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hoplite.bases import Basis, basis_choices, basis_words, find_basis
+from hoplite.config import MOST_HOPS, choice_setting, flag_setting, number_setting, setting
+from hoplite.engine.evaluation import Filter, FilterGradient, KeptHops, WeightsFirst
+from hoplite.engine.propagation import Propagation
+from hoplite.engine.standardize import Standardized
+from hoplite.models.base import Model, Weights, uniform
+from hoplite.models.settings import ModelConfig
+from hoplite.operators import OPERATORS, find_operator
+
+STARTS = ("random", "lowpass")
+LOWPASS_DECAY = 0.8
+
+
+@dataclass(frozen=True)
+class OperatorSettings(ModelConfig):
+    """Of models that propagate by an operator."""
+
+    operator: str = choice_setting(
+        "renormalized",
+        f"{', '.join([*OPERATORS][:-1])} or {[*OPERATORS][-1]}.",
+        OPERATORS,
+        store="a store's own",
+    )
+
+
+@dataclass(frozen=True)
+class PolynomialSettings(OperatorSettings):
+    """Of polynomials of an operator."""
+
+    hops: int = number_setting(
+        10, "Degree k of the polynomial.", 0, MOST_HOPS, store="a store's own"
+    )
+    bias: bool = flag_setting(False, "Add a bias.")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        find_basis(self.basis).check_hops(self.hops)
+
+
+@dataclass(frozen=True)
+class StartSettings(PolynomialSettings):
+    """Of polynomials that learn their coefficients."""
+
+    start: str = choice_setting(
+        "random", "First coefficients: random (the paper's) or lowpass.", STARTS
+    )
+
+
+def basis_setting(usual: str = "monomial") -> Any:
+    """Of polynomials in any basis."""
+    return setting(
+        usual,
+        f"{basis_choices()}.",
+        lambda name, value: str(find_basis(value, name)),
+        store="a store's own",
+        choices=basis_words(),
+    )
+
+
+@dataclass(frozen=True)
+class BasisSettings(StartSettings):
+    """Of polynomials in any basis that learn their coefficients."""
+
+    basis: str = basis_setting()
+
+
+@dataclass(frozen=True)
+class FilterFacts:
+    """What the theory needs to know of a model's coefficients.
+
+    Parameters
+    ----------
+    learned : str or None
+        The weight that they come from.
+    homogeneous : bool
+        Whether twice the weight is twice the coefficients.
+    exponential : bool
+        Whether they are those of the exponential series.
+    theorem : int or None
+        The paper's theorem on their Rademacher complexity.
+    """
+
+    learned: str | None = None
+    homogeneous: bool = False
+    exponential: bool = False
+    theorem: int | None = None
+
+
+class LinearModel(Model):
+    """H = sum_i c_i p_i(M) X Theta (+ b), the c_i the same for all nodes.
+
+    A model is its coefficients and their derivative: :meth:`coefficients` gives c from the weights,
+    and :meth:`coefficients_vjp` takes dLoss/dc back to the weights. Weights are NumPy arrays:
+    ``theta`` (d, m), those of the filter, and ``bias`` (m,) if it is asked for.
+    """
+
+    Settings = PolynomialSettings
+    size = "{0.hops} hops, {0.operator}, {0.basis_title}"
+    facts: ClassVar[FilterFacts] = FilterFacts()
+
+    @classmethod
+    def check_store(cls) -> None:
+        return
+
+    def initial(self, rng: np.random.Generator | None) -> Weights:
+        """First weights: Theta, then the filter's, then the bias."""
+        weights = {"theta": self.initial_map(rng)} | self.initial_filter(rng)
+        if self.config.bias:
+            weights["bias"] = np.zeros(self.num_classes, np.float32)
+        return weights
+
+    def initial_map(self, rng: np.random.Generator | None) -> np.ndarray:
+        """First Theta ~ U(-1/sqrt(m), 1/sqrt(m)): (d, m)."""
+        return uniform((self.num_features, self.num_classes), self.num_classes, rng)
+
+    def initial_filter(self, rng: np.random.Generator | None) -> Weights:
+        """First weights of the filter."""
+        return {}
+
+    @abstractmethod
+    def coefficients(self, weights: Weights) -> np.ndarray | None:
+        """c_0, c_1, ...: (hops,), or one for each class, (hops, m).
+
+        The last ones may be left out if they are 0. None where every hop has a map of its own.
+        """
+
+    def coefficients_vjp(self, weights: Weights, gradient: np.ndarray) -> Weights:
+        """The gradient by the filter's weights from dLoss/dc, of the shape of ``coefficients``.
+
+        Nothing where the coefficients are constants.
+        """
+        return {}
+
+    @classmethod
+    def constants(cls, config: ModelConfig) -> np.ndarray | None:
+        """c_0 .. c_k, (k + 1,), where they are known numbers of the settings; None if learned."""
+        return None
+
+    def filter(self, weights: Weights) -> Filter:
+        """The model at some weights, as the engine evaluates it."""
+        fixed = self.constants(self.config) is not None
+        return Filter(weights["theta"], self.coefficients(weights), fixed)
+
+    def filter_gradient(self, weights: Weights, gradient: FilterGradient) -> Weights:
+        """The gradient by the weights from that by the filter."""
+        found = {"theta": gradient.maps}
+        if gradient.coefficients is not None:
+            by_weight = self.coefficients_vjp(weights, gradient.coefficients)
+            found |= {
+                name: np.asarray(value, weights[name].dtype) for name, value in by_weight.items()
+            }
+        return found
+
+    @property
+    def hops_read(self) -> list[int]:
+        """The hops whose coefficients may differ from 0; of several operators, all."""
+        numbers = self.constants(self.config)
+        if numbers is None:
+            return list(range(1 + self.num_parts * self.config.hops))
+        return np.flatnonzero(numbers).tolist()
+
+    @property
+    def num_parts(self) -> int:
+        """P, the operators side by side."""
+        return self.relations * len(self.config.operators)
+
+    def logits(self, weights: Weights, source: Propagation) -> np.ndarray:
+        weights = {name: value.astype(source.dtype) for name, value in weights.items()}
+        values = WeightsFirst(source).evaluate(self.filter(weights)).values
+        return self.finished(weights, values)
+
+    def finished(self, weights: Weights, values: np.ndarray) -> np.ndarray:
+        """The outputs from the signal of all nodes: standardised, if asked for, and with bias."""
+        if self.config.standardize:
+            values = Standardized.of(values).apply(values)
+        return values + weights["bias"] if "bias" in weights else values
+
+    def signal_from_hops(self, weights: Weights, hops: np.ndarray) -> np.ndarray:
+        """The signal, before standardisation and bias, from the hop features that it reads.
+
+        ``hops`` are those of :attr:`hops_read` at some rows: (hops, rows, d) -> (rows, m).
+        """
+        return KeptHops(hops).evaluate(self.filter_of_hops(weights)).values
+
+    def filter_of_hops(self, weights: Weights) -> Filter:
+        """The filter of the hops of :attr:`hops_read` alone."""
+        found = self.filter(weights)
+        if found.coefficients is None or not found.fixed:
+            return found
+        return dataclasses.replace(found, coefficients=found.coefficients[self.hops_read])
+
+    def filters(self, weights: Weights) -> np.ndarray:
+        """c_0 .. c_k of the filter of every class, (k + 1, m), or of all: (k + 1, 1)."""
+        found = self.all_coefficients(weights)
+        return found if found.ndim == 2 else found[:, None]
+
+    def all_coefficients(self, weights: Weights) -> np.ndarray:
+        """The coefficients of all hops, those that are left out as 0."""
+        found = self.coefficients(weights)
+        assert found is not None  # models with a map per hop have their own
+        missing = 1 + self.num_parts * self.config.hops - len(found)
+        return np.concatenate([found, np.zeros((missing, *found.shape[1:]), found.dtype)])
+
+    def maps(self, weights: Weights) -> np.ndarray:
+        """Theta of every hop: (hops, d, m), or (1, d, m) if it is the same for all."""
+        return weights["theta"][None]
+
+    def hop_coefficients(self, weights: Weights) -> np.ndarray:
+        """What hop i is multiplied with besides its map: (hops,)."""
+        return self.all_coefficients(weights)
+
+    @classmethod
+    def largest(cls, bound: float, config: ModelConfig) -> np.ndarray | None:
+        """The largest ``|c_i|`` of all weights up to ``bound``: (k + 1,); None if not known."""
+        numbers = cls.constants(config)
+        return None if numbers is None else np.abs(numbers)
+
+    @classmethod
+    def paper_growth(cls, bound: float, basis: Basis, norm: float, hops: int) -> float:
+        """The factor of the paper's bound that grows with the operator's 1-norm.
+
+        infinity where the paper has no theorem, which bounds nothing.
+        """
+        return math.inf
+
+
+def start_coefficients(
+    config: ModelConfig, rng: np.random.Generator | None, relations: int = 1
+) -> np.ndarray:
+    """First values of alpha_0 .. alpha_k, shape (k + 1,); of R relations (1 + R k,).
+
+    ``random`` is the paper's U(-1/sqrt(k), 1/sqrt(k)); ``lowpass`` is (0.8 s)^i with s = -1 for
+    the Laplacian, whose smooth signals have eigenvalues near 0, and s = 1 otherwise. Relations
+    share it: each has an R-th of it, but for alpha_0.
+    """
+    drawn = uniform((1 + relations * config.hops,), max(config.hops, 1), rng)
+    if config.start == "random" or rng is None:
+        return drawn
+    ratio = LOWPASS_DECAY * find_operator(config.operator).sign
+    own = ratio ** np.arange(config.hops + 1.0)
+    return np.concatenate([own[:1], np.tile(own[1:] / relations, relations)]).astype(np.float32)

@@ -1,0 +1,460 @@
+"""Some nodes as a network reads them: the engine's kernels, with their gradients for PyTorch.
+
+A view has some rows of a graph, or of hop features. With M the operator, p_i the basis, X~ what
+dropout leaves of X, and W weights (d, w):
+
+    inputs         X~ W                                        (rows, w)
+    hop_features   p_i(M) X~ for every i, constant             (k + 1, rows, d)
+    hop_outputs    p_i(M) X~ W for every i                     (k + 1, rows, w)
+    hop_output     p_i(M) X~ W for one i                       (rows, w)
+    layers         S at the nodes that each of several graph convolutions needs
+"""
+
+from __future__ import annotations
+
+import copy
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import scipy.sparse as sp
+import torch
+from torch import Tensor
+
+from hoplite.bases import Basis
+from hoplite.engine.backend import get_num_threads
+from hoplite.engine.dropout import Dropout
+from hoplite.engine.features import Features
+from hoplite.engine.polynomial import gather_hops, iterate, scatter_hops
+from hoplite.engine.propagation import MAX_NEAR, Propagation, nodes_near
+from hoplite.engine.sparse import SparseMatrix, spmm
+
+WIDE_GAIN = 8  # a multiply-add of wide dense products costs so many times less than of sparse ones
+MAX_FILTER_SIZE = 2**27  # elements of kept rows of p_0(M) .. p_k(M)
+SHARED_NUMBERS = 1 << 20  # of a signal, from which on several threads are worth their start
+
+_graphs: WeakKeyDictionary[Propagation, TorchGraph] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+class HopView:
+    """Rows of hop features (k + 1, rows, d), without a graph; so nothing can be dropped from X."""
+
+    def __init__(self, hops: np.ndarray) -> None:
+        self._hops = as_tensor(np.ascontiguousarray(hops))
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return self._hops.shape[1]
+
+    def inputs(self, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """X W, as p_0(M) X = X."""
+        return self._hops[0] @ weight
+
+    def hop_features(self, dropout: Dropout | None = None) -> Tensor:
+        """The hop features themselves."""
+        return self._hops
+
+    def hop_outputs(
+        self, weight: Tensor, dropout: Dropout | None = None, known: Tensor | None = None
+    ) -> Tensor:
+        """The products of all hop features, or of the ``known`` ones, with W."""
+        return (self._hops if known is None else known) @ weight
+
+    def hop_output(
+        self, hop: int, weight: Tensor, dropout: Dropout | None, known: Tensor
+    ) -> Tensor:
+        """The product of one hop's features with W."""
+        return known @ weight
+
+
+class TorchGraph:
+    """The graph of a Propagation with one operator, as networks read it."""
+
+    def __init__(self, source: Propagation) -> None:
+        (self.matrix,) = source.matrices  # of one operator
+        self.source, self.features = source, source.features
+        self.basis, self.hops = source.basis, source.hops
+
+    @classmethod
+    def of(cls, source: Propagation) -> TorchGraph:
+        """The same for every view of ``source``, so that its edges are listed once."""
+        with _lock:
+            if source not in _graphs:
+                _graphs[source] = cls(copy.copy(source))  # which must not keep its key alive
+            return _graphs[source]
+
+    @property
+    def num_nodes(self) -> int:
+        """n."""
+        return self.features.shape[0]
+
+    def view(self, nodes: np.ndarray | None = None, *, hops_first: bool = False) -> GraphView:
+        """The rows of ``nodes`` (all if None); ``hops_first`` propagates X once and keeps it."""
+        return GraphView(self, nodes, hops_first)
+
+    @cached_property
+    def edges(self) -> Tensor:
+        """Source and target of every edge, both ways, and a loop per node: (2, e), by target."""
+        entries, loops = self.matrix.to_scipy().tocoo(), np.arange(self.num_nodes)
+        apart = entries.row != entries.col  # whether S stores a diagonal depends on the operator
+        sources = np.concatenate([entries.col[apart], loops])
+        targets = np.concatenate([entries.row[apart], loops])
+        order = np.lexsort((sources, targets))
+        return torch.from_numpy(np.stack([sources, targets])[:, order].astype(np.int64))
+
+    @cached_property
+    def whole(self) -> WholeGraph:
+        """The graph as networks of other libraries take it."""
+        return WholeGraph.of(self.source.adjacency, self.features)
+
+
+@dataclass(frozen=True, eq=False)
+class WholeGraph:
+    """A graph as networks of other libraries take it: X dense, and a list of edges.
+
+    X is (n, d); the edges are the graph's own, both ways, without self-loops, sorted by target:
+    ``edge_index`` (2, e), sources and targets, and ``edge_weight`` (e,) of the type of X.
+
+    >>> link = sp.csr_array(([2.0, 2.0], ([0, 1], [1, 0])), shape=(2, 2))
+    >>> whole = WholeGraph.of(link, Features.from_array(np.eye(2)))
+    >>> whole.edge_index.tolist(), whole.edge_weight.tolist()
+    ([[1, 0], [0, 1]], [2.0, 2.0])
+    """
+
+    features: Tensor
+    edge_index: Tensor
+    edge_weight: Tensor
+
+    @classmethod
+    def of(cls, adjacency: sp.csr_array, features: Features) -> WholeGraph:
+        """From the graph's adjacency and X."""
+        entries = adjacency.tocoo()
+        order = np.lexsort((entries.col, entries.row))  # i, j is the weight of j's message to i
+        ends = np.stack([entries.col, entries.row])[:, order].astype(np.int64)
+        weights = torch.from_numpy(np.asarray(entries.data)[order].astype(features.dtype))
+        return cls(as_tensor(features.dense()), torch.from_numpy(ends), weights)
+
+
+class GraphView:
+    """Some nodes of a graph; all if ``nodes`` is None."""
+
+    def __init__(self, graph: TorchGraph, nodes: np.ndarray | None, hops_first: bool) -> None:
+        self.graph, self.nodes = graph, nodes
+        self._index = None if nodes is None else torch.tensor(nodes)
+        self._hops_first = hops_first
+        self._nears: dict[int, Near] = {}
+        self._layers: dict[int, list[Layer]] = {}
+
+    @property
+    def num_rows(self) -> int:
+        """How many nodes there are."""
+        return self.graph.num_nodes if self.nodes is None else len(self.nodes)
+
+    def pick(self, signal: Tensor) -> Tensor:
+        """The view's rows of a signal on all nodes."""
+        return signal if self._index is None else signal.index_select(0, self._index)
+
+    def part(self, rows: np.ndarray) -> HopView:
+        """The hop features of some of the rows, by their positions."""
+        return HopView(self._hop_features.numpy()[:, rows])
+
+    def inputs(self, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """X~ W at the rows: (rows, w)."""
+        return times(self._row_features, weight, dropout)
+
+    def hop_features(self, dropout: Dropout | None = None) -> Tensor:
+        """p_i(M) X~ at the rows, for every hop: (k + 1, rows, d); no gradient goes through them."""
+        return self._hop_features if dropout is None else self._dropped_hops(dropout)
+
+    def hop_outputs(
+        self, weight: Tensor, dropout: Dropout | None = None, known: Tensor | None = None
+    ) -> Tensor:
+        """p_i(M) X~ W at the rows, for every hop: (k + 1, rows, w).
+
+        ``known`` are hop features that are there anyway, of all hops or the first ones: then there
+        are as many outputs, and they are multiplied with W if that costs less.
+        """
+        if known is None and self._hops_first and dropout is None:
+            return self._hop_features @ weight
+        if known is not None and self._product_is_cheap(len(known), len(known) - 1):
+            return known @ weight
+        hops = self.graph.hops if known is None else len(known) - 1
+        return self._propagated(weight, dropout, hops)
+
+    def hop_output(
+        self, hop: int, weight: Tensor, dropout: Dropout | None, known: Tensor
+    ) -> Tensor:
+        """p_i(M) X~ W for i = ``hop``: (rows, w); ``known`` (rows, d) is p_i(M) X~."""
+        if hop == 0:
+            return self.inputs(weight, dropout)
+        if self._product_is_cheap(1, hop):
+            return known @ weight
+        return self._propagated(weight, dropout, hop)[-1]
+
+    def layers(self, count: int) -> list[Layer]:
+        """``count`` graph convolutions, one after another, of which the last gives the rows."""
+        if count not in self._layers:
+            layers, nodes = [], self.nodes
+            for _ in range(count):
+                layers.append(Layer.of(self.graph, nodes))
+                nodes = layers[-1].read
+            self._layers[count] = layers[::-1]
+        return self._layers[count]
+
+    def _propagated(self, weight: Tensor, dropout: Dropout | None, hops: int) -> Tensor:
+        """The hops of X~ W up to ``hops``, at the rows."""
+        near = self._near(hops)
+        signal = times(near.features, weight, dropout)
+        return _Hops.apply(signal, near.matrix, self.graph.basis, hops, near.rows)  # pyright: ignore
+
+    def _product_is_cheap(self, slices: int, hops: int) -> bool:
+        """Whether products of hop features and W cost less than propagating X W.
+
+        Per column of W: slices rows d / WIDE_GAIN against nnz(X) + hops nnz(M), near the rows.
+        """
+        near = self._near(hops)
+        sparse = near.features.nnz + hops * near.matrix.nnz
+        return slices * self.num_rows * near.features.shape[1] < WIDE_GAIN * sparse
+
+    def _near(self, hops: int) -> Near:
+        if hops not in self._nears:
+            self._nears[hops] = Near.of(self.graph, self.nodes, hops)
+        return self._nears[hops]
+
+    def _dropped_hops(self, dropout: Dropout) -> Tensor:
+        """p_i(M) X~ at the rows: (k + 1, rows, d).
+
+        Nothing of p_i(M) is dropped, so its rows, computed once, give all hops of the rows in one
+        pass over X, nnz(X) (k + 1) rows, where that is less than k nnz(M) d.
+        """
+        hops, near = self.graph.hops, self._near(self.graph.hops)
+        n, d = near.features.shape
+        columns = (hops + 1) * self.num_rows
+        hop_by_hop = hops * near.matrix.nnz * d + n * d
+        if near.features.nnz * columns < hop_by_hop and n * columns <= MAX_FILTER_SIZE:
+            columns_first = near.features.transposed_times(self._filters, dropout)
+            return torch.from_numpy(columns_first).T.contiguous().view(hops + 1, self.num_rows, d)
+        dense = near.features.dense(dropout)
+        return torch.from_numpy(gather_hops(near.matrix, self.graph.basis, dense, hops, near.rows))
+
+    @cached_property
+    def _filters(self) -> np.ndarray:
+        """The rows of every p_i(M) at the nodes near them, transposed: (near, (k + 1) rows)."""
+        hops, near = self.graph.hops, self._near(self.graph.hops)
+        n = near.matrix.shape[0]
+        rows = np.arange(n) if near.rows is None else near.rows
+        unit = np.zeros((n, len(rows)), near.features.dtype)
+        unit[rows, np.arange(len(rows))] = 1
+        return np.concatenate([*iterate(near.matrix.T, self.graph.basis, unit, hops)], axis=1)
+
+    @cached_property
+    def _row_features(self) -> Features:
+        return self.graph.features if self.nodes is None else self.graph.features.rows(self.nodes)
+
+    @cached_property
+    def _hop_features(self) -> Tensor:
+        return torch.from_numpy(self.graph.source.hop_features(self.nodes))
+
+
+RowView = HopView | GraphView
+
+
+@dataclass(frozen=True, eq=False)
+class Near:
+    """M and X of the nodes within some hops of a view's rows, and where these are among them.
+
+    p_i(M) X at the rows depends on no other node. Far rows of the smaller M are not those of M.
+    """
+
+    matrix: SparseMatrix
+    features: Features
+    rows: np.ndarray | None  # None: all
+
+    @classmethod
+    def of(cls, graph: TorchGraph, rows: np.ndarray | None, hops: int) -> Near:
+        """The whole graph if hardly any node is left out."""
+        if rows is None:
+            return cls(graph.matrix, graph.features, None)
+        reached = nodes_near(graph.matrix, rows, hops)
+        if reached.sum() > MAX_NEAR * len(reached):
+            return cls(graph.matrix, graph.features, rows)
+        nodes = np.flatnonzero(reached)
+        places = np.searchsorted(nodes, rows)
+        return cls(graph.matrix.among(nodes), graph.features.rows(nodes), places)
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """S from the nodes that a graph convolution reads to those that it gives.
+
+    The features are X at the nodes that it reads. None stands for all nodes.
+    """
+
+    matrix: SparseMatrix
+    read: np.ndarray | None
+    _graph: TorchGraph
+
+    @classmethod
+    def of(cls, graph: TorchGraph, nodes: np.ndarray | None) -> Layer:
+        """What the convolution that gives these nodes reads; all, if hardly any is left out."""
+        if nodes is None:
+            return cls(graph.matrix, None, graph)
+        rows = sp.csr_array(graph.matrix.to_scipy()[nodes])
+        read = np.unique(rows.indices).astype(np.int64)
+        if len(read) > MAX_NEAR * graph.num_nodes:
+            return cls(SparseMatrix.from_scipy(rows), None, graph)
+        return cls(SparseMatrix.from_scipy(sp.csr_array(rows[:, read])), read, graph)
+
+    @cached_property
+    def features(self) -> Features:
+        """X at the nodes that are read."""
+        return self._graph.features if self.read is None else self._graph.features.rows(self.read)
+
+    def inputs(self, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """X~ W at the nodes that are read: (read, w)."""
+        return times(self.features, weight, dropout)
+
+    def propagate(self, signal: Tensor) -> Tensor:
+        """S times a signal on the nodes that are read: (read, w) -> (given, w)."""
+        return _Product.apply(signal, self.matrix)  # pyright: ignore[reportReturnType]
+
+    def dropped(self, signal: Tensor, dropout: Dropout | None, layer: int) -> Tensor:
+        """A signal on the nodes that are read, with the entries dropped of a layer of a network."""
+        return drop(signal, dropout, layer, self.read)
+
+
+def times(features: Features, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
+    """X~ W: (d, w) -> (n, w), differentiable in W."""
+    return _Times.apply(weight, features, dropout)  # pyright: ignore[reportReturnType]
+
+
+def drop(
+    signal: Tensor, dropout: Dropout | None, layer: int, numbers: np.ndarray | None = None
+) -> Tensor:
+    """A dense signal (n, w) with its entries dropped, by a mask of its layer (1, 2, ...).
+
+    ``numbers`` are those that the rows have among all, by which dropout goes.
+    """
+    if dropout is None or not dropout.rate:
+        return signal
+    own = Dropout(dropout.rate, dropout.seed, dropout.step + (layer << 32))  # of_entries(layer)
+    return _Drop.apply(signal, own, numbers)  # pyright: ignore[reportReturnType]
+
+
+class _Times(torch.autograd.Function):
+    """X~ W, and dW = X~' G; the mask is computed again, not stored."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, features: Features, dropout: Dropout | None) -> Tensor:
+        ctx.features, ctx.dropout = features, dropout
+        return torch.from_numpy(features.times(as_array(weight), dropout))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        by_weight = ctx.features.transposed_times(as_array(gradients[0]), ctx.dropout)
+        return torch.from_numpy(by_weight), None, None
+
+
+class _Product(torch.autograd.Function):
+    """S Z, and dZ = S' G."""
+
+    @staticmethod
+    def forward(ctx: Any, signal: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix = matrix
+        return torch.from_numpy(spmm(matrix, as_array(signal)))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        return torch.from_numpy(spmm(ctx.matrix.T, as_array(gradients[0]))), None
+
+
+class _Hops(torch.autograd.Function):
+    """p_i(M) Z at some rows, and dZ = sum_i p_i(M') G_i."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        signal: Tensor,
+        matrix: SparseMatrix,
+        basis: Basis,
+        hops: int,
+        rows: np.ndarray | None,
+    ) -> Tensor:
+        ctx.matrix, ctx.basis, ctx.rows = matrix, basis, rows
+        return torch.from_numpy(gather_hops(matrix, basis, as_array(signal), hops, rows))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        by_signal = scatter_hops(ctx.matrix.T, ctx.basis, as_array(gradients[0]), ctx.rows)
+        return torch.from_numpy(by_signal), None, None, None, None
+
+
+class _Drop(torch.autograd.Function):
+    """Its own adjoint."""
+
+    @staticmethod
+    def forward(ctx: Any, signal: Tensor, dropout: Dropout, numbers: np.ndarray | None) -> Tensor:
+        ctx.dropout, ctx.numbers = dropout, numbers
+        return torch.from_numpy(Features(as_array(signal), numbers).dense(dropout))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        by_signal = Features(as_array(gradients[0]), ctx.numbers).dense(ctx.dropout)
+        return torch.from_numpy(by_signal), None, None
+
+
+def as_array(tensor: Tensor) -> np.ndarray:
+    """A contiguous array, which shares the tensor's memory if that is contiguous."""
+    return np.ascontiguousarray(tensor.detach().numpy())
+
+
+def as_tensor(array: np.ndarray) -> Tensor:
+    """A tensor that shares the array's memory; it is only read.
+
+    PyTorch warns where the array is read-only, as the arrays of a graph are.
+    """
+    if array.flags.writeable:
+        return torch.from_numpy(array)
+    with _lock, warnings.catch_warnings():  # which no two threads may enter at the same time
+        warnings.filterwarnings("ignore", message="The given NumPy array is not writable")
+        return torch.from_numpy(array)
+
+
+class _TorchThreads:
+    """PyTorch's threads belong to the process: the last block that limits them restores them."""
+
+    def __init__(self) -> None:
+        self._lock, self._blocks, self._before = threading.Lock(), 0, 1
+
+    @contextmanager
+    def __call__(self, numbers: int) -> Iterator[None]:
+        """Within the block, few threads for short operations.
+
+        Signals of few ``numbers`` are not worth a second thread, whoever else trains, so a run on a
+        small graph gives the same bits alone or among others. Larger ones take the engine's
+        threads, of which runs at the same time have a share each.
+        """
+        threads = 1 if numbers < SHARED_NUMBERS else get_num_threads()
+        with self._lock:
+            if not self._blocks:
+                self._before = torch.get_num_threads()
+            self._blocks += 1
+            torch.set_num_threads(threads)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._blocks -= 1
+                if not self._blocks:
+                    torch.set_num_threads(self._before)
+
+
+torch_threads = _TorchThreads()

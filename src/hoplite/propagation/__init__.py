@@ -1,1 +1,0 @@
-"""Propagation over a graph: products with sparse matrices, and what is built on them."""

@@ -1,0 +1,194 @@
+"""The one pipeline from data to scored models; train, the estimators and search all call it.
+
+resolve the settings -> weigh the nodes -> build -> train -> refit -> score
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from hoplite.config import TrainingConfig
+from hoplite.engine.propagation import Propagation
+from hoplite.errors import HopliteWarning
+from hoplite.graph import Split
+from hoplite.models import ModelConfig, build_model
+from hoplite.node_data import NodeData
+from hoplite.tasks import Task
+from hoplite.training.refit import refit_run, union
+from hoplite.training.runs import Report, Run, RunResult, require_result, train_runs
+from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
+from hoplite.training.sets import NodeSet, weighted_sets
+from hoplite.training.stored import HopRows
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """What all runs of a training share, once it is set up.
+
+    Parameters
+    ----------
+    data : NodeData
+    config : ModelConfig
+        With the numbers of a basis that is fitted to the data.
+    model : Model
+    source : Propagation, HopRows or ClusterRows
+        Where outputs come from.
+    task : Task
+        Fitted to the labels of the training nodes.
+    sets : dict of NodeSet
+        The nodes of every part with their weights.
+    names : sequence of str
+        Of the outputs.
+    split : Split or None
+        The data's own, if the sets are those of it.
+    """
+
+    data: NodeData
+    config: ModelConfig
+    model: Any
+    source: Any
+    task: Task
+    sets: dict[str, NodeSet]
+    names: tuple[str, ...]
+    split: Split | None
+
+
+def fit(
+    data: NodeData,
+    config: ModelConfig,
+    runs: Sequence[Run],
+    sets: Mapping[str, NodeSet],
+    task: Task,
+    *,
+    names: Sequence[str],
+    class_texts: Sequence[str] | None = None,
+    split: Split | None = None,
+    memory: str | int | None = None,
+    cluster: str | None = None,
+    record_test: bool = False,
+    score: Sequence[str] = SCORED,
+    progress: Report | None = None,
+    quiet: bool = False,
+) -> list[ScoredRun]:
+    """Train ``runs`` on the sets and score them.
+
+    Parameters
+    ----------
+    data : NodeData
+        A graph, or a hop store.
+    config : ModelConfig
+    runs : sequence of Run
+        They share all settings that decide about weights of nodes and the loss.
+    sets : dict of NodeSet
+        "train", "val" and "test", with the nodes' own weights.
+    names, class_texts : sequence of str
+        Names of the outputs, and of the classes in ``class_weight`` if these are others.
+    memory, cluster
+        For hop stores: the peak of this process, and the address of a Dask cluster.
+    record_test : bool
+        Keep test curves in the history.
+    score : sequence of str
+        The parts whose outputs are read at the end, "val" and "test"; nothing reads the others.
+    quiet : bool
+        Warn of nothing; divergence is in the results.
+
+    Returns
+    -------
+    list of ScoredRun
+        In the order of ``runs``.
+    """
+    runs = [dataclasses.replace(run, config=run.config.on(data.name)) for run in runs]
+    with ExitStack() as stack:
+        if quiet:
+            stack.enter_context(warnings.catch_warnings())
+            warnings.simplefilter("ignore", HopliteWarning)
+        shared = _set_up(data, config, runs[0].config, sets, task, names, class_texts, split,
+                         memory, cluster)  # fmt: skip
+        if isinstance(shared.source, HopRows):
+            stack.callback(shared.source.close)
+        trained = {name: part for name, part in shared.sets.items() if name != "test"}
+        if record_test and "test" in shared.sets:
+            trained["test"] = shared.sets["test"]
+        results = train_runs(
+            shared.model, shared.source, runs, trained, progress=progress, task=shared.task
+        )
+        if not quiet:
+            require_result(results)
+        again = _refit(shared, results, sets, class_texts or names, progress)
+        return [
+            scored_run(shared, result, second, score)
+            for result, second in zip(results, again, strict=True)
+        ]
+
+
+def _set_up(
+    data: NodeData,
+    config: ModelConfig,
+    training: TrainingConfig,
+    sets: Mapping[str, NodeSet],
+    task: Task,
+    names: Sequence[str],
+    class_texts: Sequence[str] | None,
+    split: Split | None,
+    memory: str | int | None,
+    cluster: str | None,
+) -> Fitted:
+    """Everything that comes before the first step, with all that can go wrong before it."""
+    task = task.with_loss(training.loss).fitted(sets["train"].labels, len(names))
+    weighted = weighted_sets(sets, task, training, class_texts or names)
+    training.check_validated(len(sets.get("val", ())) > 0, "give the graph some")
+    task.check_calibrate(training.calibrate)
+    check_after(training, task, stored=data.stored is not None)
+    if data.stored is None:
+        config = config.fitted(data.in_memory())
+    model = build_model(config, data.num_features, len(names), data.relation_weights)
+    source = _source(data, model, config, training, memory, cluster)
+    return Fitted(data, config, model, source, task, weighted, tuple(names), split)
+
+
+def _source(
+    data: NodeData,
+    model: Any,
+    config: ModelConfig,
+    training: TrainingConfig,
+    memory: str | int | None,
+    cluster: str | None,
+) -> Any:
+    if data.stored is None:
+        return Propagation.of(data.in_memory(), config)
+    if cluster is None:
+        return HopRows(data.stored, model, memory=memory or "4GB", training=training)
+    from hoplite.training.cluster import ClusterRows
+
+    return ClusterRows(data.stored, model, cluster, memory=memory or "4GB", training=training)
+
+
+def _refit(
+    shared: Fitted,
+    results: Sequence[RunResult],
+    sets: Mapping[str, NodeSet],
+    class_texts: Sequence[str],
+    progress: Report | None,
+) -> list[RunResult | None]:
+    """Every run with a result trained again on training and validation labels, if it is asked."""
+    found: list[RunResult | None] = [None] * len(results)
+    chosen = [i for i, result in enumerate(results) if result.best_epoch]
+    config = results[0].run.config
+    if not config.refit or not chosen:
+        return found
+    both = union(sets["train"], sets["val"])
+    both = weighted_sets({"train": both}, shared.task, config, class_texts)["train"]
+    runs = [refit_run(results[i]) for i in chosen]
+    again = train_runs(
+        shared.model, shared.source, runs, {"train": both}, progress=progress, task=shared.task
+    )
+    require_result(again)
+    for i, result in zip(chosen, again, strict=True):
+        if result.best_epoch:  # otherwise the first model is kept
+            found[i] = dataclasses.replace(result, run=results[i].run)
+    return found

@@ -1,0 +1,107 @@
+"""Nodes with their labels, and what each of them counts in the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from hoplite.config import TrainingConfig
+from hoplite.errors import GraphError
+from hoplite.graph import PARTS
+from hoplite.node_data import NodeData
+from hoplite.tasks import Task
+
+
+@dataclass(frozen=True)
+class NodeSet:
+    """Nodes with their known labels, and what each counts in the loss: (n,), 1 if None."""
+
+    nodes: np.ndarray
+    labels: np.ndarray
+    weights: np.ndarray | None = None
+
+    def weighted(self, *factors: np.ndarray | None) -> NodeSet:
+        """The set with the product of the ``factors`` as weights, divided by its mean.
+
+        They are (n,), or (n, m) where each output has a weight.
+
+        So twice the weight of a node is the node twice, and a penalty keeps its share.
+        """
+        product = product_of(factors)
+        if product is None or not len(self):
+            return self
+        if not product.sum() > 0:
+            raise GraphError("all weights of the training nodes are 0; give one a larger weight.")
+        return NodeSet(self.nodes, self.labels, product / product.mean())
+
+    def check(self, num_nodes: int) -> None:
+        """Raise GraphError unless every node is in range and has a label."""
+        nodes, labels = np.asarray(self.nodes), np.asarray(self.labels)
+        if nodes.ndim != 1 or nodes.shape != labels.shape[:1]:
+            raise GraphError(f"{nodes.shape} nodes with {labels.shape} labels; pass one each.")
+        if nodes.size and (nodes.min() < 0 or nodes.max() >= num_nodes):
+            outside = nodes.min() if nodes.min() < 0 else nodes.max()
+            raise GraphError(f"node {outside} is not in 0 .. {num_nodes - 1}.")
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+def node_sets(data: NodeData, sample_weight: np.ndarray | None = None) -> dict[str, NodeSet]:
+    """The ``train``, ``val`` and ``test`` nodes of a labelled graph's split, and their weights."""
+    found = {}
+    for name in PARTS:
+        nodes = getattr(data.split, name)
+        weights = None if sample_weight is None else sample_weight[nodes]
+        found[name] = NodeSet(nodes, data.labels[nodes], weights)
+    return found
+
+
+def weighted_sets(
+    sets: Mapping[str, NodeSet], task: Task, config: TrainingConfig, names: Sequence[str]
+) -> dict[str, NodeSet]:
+    """``sets`` with the weights of their nodes times those of their classes, of mean 1.
+
+    A set for scores whose weights are all 0 has none.
+    """
+    seen, found = sets["train"].labels, {}
+    for name, part in sets.items():
+        of_class = task.node_weights(config.class_weight, seen, part.labels, names)
+        each = product_of((of_class, part.weights))
+        plain = NodeSet(part.nodes, part.labels)
+        unused = name != "train" and each is not None and not each.any()
+        found[name] = plain if unused else plain.weighted(each)
+    return found
+
+
+def product_of(factors: Sequence[np.ndarray | None]) -> np.ndarray | None:
+    """The product of weights of nodes, (n,) or (n, m) each; None if all are None.
+
+    >>> product_of([np.array([2.0, 3.0]), None, np.array([[1.0, 5.0], [1.0, 1.0]])]).tolist()
+    [[2.0, 10.0], [3.0, 3.0]]
+    """
+    given = [np.asarray(factor, np.float64) for factor in factors if factor is not None]
+    if not given:
+        return None
+    axes, product = max(factor.ndim for factor in given), np.ones(1)
+    for factor in given:
+        product = product * factor.reshape(*factor.shape, *[1] * (axes - factor.ndim))
+    return product
+
+
+def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
+    """A weight for each of ``count`` nodes, or None; GraphError if they are anything else."""
+    if sample_weight is None:
+        return None
+    found = np.asarray(sample_weight)
+    if found.shape != (count,) or found.dtype.kind not in "biuf":
+        raise GraphError(
+            f"sample_weight has shape {found.shape} and type {found.dtype} for {count:,} nodes; "
+            "pass one number each."
+        )
+    if not np.isfinite(found).all() or (found < 0).any():
+        raise GraphError("sample_weight holds a negative number, NaN or infinity; use 0 or more.")
+    return found.astype(np.float64)

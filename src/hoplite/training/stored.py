@@ -1,0 +1,585 @@
+"""Training from a hop store: sums over ranges of rows, within the memory that is given.
+
+A node's outputs follow from its own hop features P_i, so with the rows cut into ranges R
+
+    H[R] = sum_i c_i P_i[R] Theta        dLoss/dw = sum over R of dLoss[R]/dw
+
+and a step reads every range once: the loss of a range and its gradient are known as soon as its
+outputs are. A range has about 2^20 numbers, whatever the memory, the threads or the workers of a
+cluster, and sums are taken in the order of the ranges, so all of them give the same bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from weakref import WeakSet
+
+import numpy as np
+
+from hoplite.bases import find_basis
+from hoplite.config import NEED_FEATURES, TrainingConfig
+from hoplite.engine.backend import get_num_threads, one_blas_thread, thread_pool, use_threads
+from hoplite.engine.dense import RANGE_NUMBERS, row_ranges
+from hoplite.engine.dropout import Dropout
+from hoplite.engine.evaluation import (
+    Evaluation,
+    Filter,
+    FilterGradient,
+    KeptHops,
+    KeptRows,
+    Order,
+    side_by_side,
+)
+from hoplite.engine.features import Features
+from hoplite.errors import ConfigError
+from hoplite.memory import parse_bytes, release_memory, show_bytes, used_memory
+from hoplite.models.alignment import check_stored
+from hoplite.models.base import Weights
+from hoplite.models.linear import LinearModel
+from hoplite.node_data import StoredHops
+from hoplite.tasks import Task
+from hoplite.training.batches import WINDOW
+from hoplite.training.objective import Measured, Part
+
+SHARDS = 32  # groups of ranges that are summed by themselves: the most workers of a cluster
+FEW_ROWS = 16  # up to one row in so many, single rows are read instead of the whole range
+RESERVE = 96 * 10**6  # bytes of threads, files and the allocator's own
+COPIES = 3  # of a range that is worked on: its rows, and what an evaluation makes of them
+MIN_AT_ONCE = 3  # ranges in memory: one in use, one waiting, one being read
+SIGNALS = 10  # as large as the outputs: these, their gradients, and what the loss makes of them
+WEIGHT_COPIES = {"adam": 24, "lbfgs": 224}  # of the weights: sums in float64, 100 pairs
+
+Result = TypeVar("Result")
+Sums = tuple[np.ndarray, ...]
+
+
+class RowForm(NamedTuple):
+    """Which hops a model reads of a row, and what is kept of them.
+
+    Parameters
+    ----------
+    hops : tuple of int
+    mix : tuple of float or None
+        Constant coefficients, of which sum_i c_i P_i is kept: (rows, d).
+    flat : bool
+        Whether the hops stand side by side, (rows, hops d); otherwise they are (hops, rows, d).
+    """
+
+    hops: tuple[int, ...]
+    mix: tuple[float, ...] | None = None
+    flat: bool = False
+
+    @classmethod
+    def of(cls, model: LinearModel) -> Self:
+        """What a linear model trains on."""
+        hops, mix = tuple(model.hops_read), None
+        if model.constants(model.config) is not None:
+            coefficients = model.coefficients({})
+            assert coefficients is not None
+            mix = tuple(coefficients[list(hops)].tolist())
+        return cls(hops, mix, flat=len(model.shapes()["theta"]) == 3)
+
+    def shape(self, rows: int, columns: int) -> tuple[int, ...]:
+        """Of what is kept of so many rows of d ``columns``."""
+        if self.mix is not None:
+            return rows, columns
+        count = len(self.hops)
+        return (rows, count * columns) if self.flat else (count, rows, columns)
+
+    def of_hops(self, hops: np.ndarray) -> np.ndarray:
+        """What is kept of hop features (hops, rows, d), which may be overwritten.
+
+        The numbers of a row do not depend on the rows that are read with it.
+        """
+        if self.mix is None:
+            return side_by_side(hops) if self.flat else hops
+        mixed = hops[0] * np.float32(self.mix[0])
+        for hop, coefficient in zip(hops[1:], self.mix[1:], strict=True):
+            hop *= np.float32(coefficient)
+            mixed += hop
+        return mixed
+
+
+class Job(Protocol):
+    """What is computed of every range of rows; on a cluster it is sent to the workers."""
+
+    def of(self, order: Order, part: slice) -> Sums:
+        """The result of one range, whose rows are ``part`` of all."""
+        ...
+
+    def cut(self, part: slice) -> Job:
+        """The job for some of the rows."""
+        ...
+
+    def combine(self, results: Iterable[Sums]) -> Sums:
+        """The result of several ranges, or of several groups of them, in their order."""
+        ...
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The signal of the rows: (rows, m)."""
+
+    filter: Filter
+
+    def of(self, order: Order, part: slice) -> Sums:
+        return (order.evaluate(self.filter).values,)
+
+    def cut(self, part: slice) -> Outputs:
+        return self
+
+    def combine(self, results: Iterable[Sums]) -> Sums:
+        parts = [values for (values,) in results]
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts),)
+
+
+class Summed:
+    """Of jobs whose results are added."""
+
+    def combine(self, results: Iterable[Sums]) -> Sums:
+        total: list[np.ndarray] = []
+        for result in results:
+            if not total:
+                total = [np.array(value, np.float64) for value in result]
+            else:
+                for value, more in zip(total, result, strict=True):
+                    value += more
+        return tuple(total)
+
+
+@dataclass(frozen=True)
+class GradientSums(Summed):
+    """The gradient by the filter, from G = dLoss/dH: (rows, m)."""
+
+    filter: Filter
+    outer: np.ndarray
+
+    def of(self, order: Order, part: slice) -> Sums:
+        return _arrays(order.evaluate(self.filter).gradient(self.outer[part]))
+
+    def cut(self, part: slice) -> GradientSums:
+        return dataclasses.replace(self, outer=self.outer[part])
+
+
+@dataclass(frozen=True)
+class LossSums(Summed):
+    """The loss of the rows, the sums that their metrics are made of, and the gradient.
+
+    ``count`` is the number of all rows, by which the sum of their losses is divided.
+    """
+
+    filter: Filter
+    bias: np.ndarray | None
+    task: Task
+    targets: np.ndarray
+    weights: np.ndarray | None
+    count: int
+
+    def of(self, order: Order, part: slice) -> Sums:
+        evaluation = order.evaluate(self.filter)
+        logits = evaluation.values if self.bias is None else evaluation.values + self.bias
+        targets = self.targets[part]
+        weights = None if self.weights is None else self.weights[part]
+        loss, outer = self.task.loss_and_gradient(logits, targets, weights, self.count)
+        measured = np.array(loss), self.task.tally(logits, targets)
+        return *measured, outer.sum(axis=0), *_arrays(evaluation.gradient(outer))
+
+    def cut(self, part: slice) -> LossSums:
+        weights = None if self.weights is None else self.weights[part]
+        return dataclasses.replace(self, targets=self.targets[part], weights=weights)
+
+
+def _arrays(gradient: FilterGradient) -> Sums:
+    maps, coefficients = gradient
+    return (maps,) if coefficients is None else (maps, coefficients)
+
+
+def _filter_gradient(maps: np.ndarray, *coefficients: np.ndarray) -> FilterGradient:
+    return FilterGradient(maps.astype(np.float32), *coefficients)
+
+
+class Shelf:
+    """A store whose rows are read range by range, and stay in memory while there is ``room``.
+
+    Parameters
+    ----------
+    store : StoredHops
+    room : int
+        Bytes for rows in use and for those that stay.
+    hops : int
+        How many of them are read.
+    """
+
+    def __init__(self, store: StoredHops, room: int, hops: int) -> None:
+        self.store = store
+        size = COPIES * range_bytes(store, hops)
+        self.at_once = max(MIN_AT_ONCE, min(room // 2 // max(size, 1), get_num_threads() + 2))
+        self._spare = room - self.at_once * size
+        self._rows: WeakSet[StoredRows] = WeakSet()
+        self.reader = ThreadPoolExecutor(1, thread_name_prefix="hoplite-reader")
+
+    def rows(self, nodes: np.ndarray, form: RowForm) -> StoredRows:
+        """The rows of ``nodes``, which are read fastest in rising order."""
+        found = StoredRows(self, nodes, form)
+        self._rows.add(found)
+        return found
+
+    def fits(self, size: int) -> bool:
+        """Whether so many bytes more may stay, beside the rows that are still in use."""
+        return sum(rows.kept_bytes for rows in self._rows) + size <= self._spare
+
+    def read(self, nodes: np.ndarray, hops: Sequence[int]) -> np.ndarray:
+        """Hop features of ``nodes``, in any order: (hops, nodes, d)."""
+        order = sorting(nodes)
+        if order is not None:
+            return self.read(nodes[order], hops).take(np.argsort(order), axis=1)
+        if len(nodes) and (np.diff(nodes) == 1).all():
+            return self.store.read(int(nodes[0]), int(nodes[-1]) + 1, hops)
+        out = np.empty((len(hops), len(nodes), self.store.num_features), np.float32)
+        step = max(1, RANGE_NUMBERS // max(out.shape[0] * out.shape[2], 1))
+        low = 0
+        while low < len(nodes):
+            first = int(nodes[low])
+            high = int(np.searchsorted(nodes, first + step))
+            part = nodes[low:high]
+            span = int(part[-1]) + 1 - first
+            if FEW_ROWS * len(part) < span:
+                out[:, low:high] = self.store.rows(part, hops)
+            else:
+                found = self.store.read(first, first + span, hops)
+                for hop, values in zip(out, found, strict=True):  # without another copy of all
+                    np.take(values, part - first, axis=0, out=hop[low:high], mode="clip")
+            low = high
+        return out
+
+
+class StoredRows:
+    """The rows of some nodes of a store, cut into ranges and groups of these."""
+
+    def __init__(self, shelf: Shelf, nodes: np.ndarray, form: RowForm) -> None:
+        self._shelf, self._nodes, self._form = shelf, nodes, form
+        self.ranges = row_ranges(len(nodes), len(form.hops) * shelf.store.num_features)
+        self._kept: dict[int, np.ndarray] = {}
+        self.kept_bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    @property
+    def shards(self) -> list[range]:
+        """The numbers of the ranges of each group."""
+        count = min(SHARDS, len(self.ranges))
+        ends = [len(self.ranges) * i // count for i in range(count + 1)] if count else []
+        return list(itertools.starmap(range, itertools.pairwise(ends)))
+
+    def results(self, job: Job, shards: Sequence[range]) -> Iterator[Sums]:
+        """What ``job`` gives for each of some neighbouring groups."""
+        first = self.ranges[shards[0][0]].start
+
+        def work(part: slice, rows: np.ndarray) -> Sums:
+            return job.of(as_order(rows), slice(part.start - first, part.stop - first))
+
+        results = self.each(work, range(shards[0].start, shards[-1].stop))
+        for shard in shards:
+            yield job.combine(itertools.islice(results, len(shard)))
+
+    def each(
+        self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
+    ) -> Iterator[Result]:
+        """``work`` of the ranges and their rows, on the engine's threads; the results in order."""
+        numbers = range(len(self.ranges)) if numbers is None else numbers
+        threads = min(get_num_threads(), self._shelf.at_once - 2)
+
+        def run(number: int, rows: np.ndarray | Future[np.ndarray]) -> Result:
+            with use_threads(1):
+                found = rows.result() if isinstance(rows, Future) else rows
+                return work(self.ranges[number], found)
+
+        with one_blas_thread:
+            if len(numbers) == 1 or (threads == 1 and self._kept.keys() >= set(numbers)):
+                for number in numbers:
+                    yield run(number, self._load(number))
+                return
+            release_memory()  # what other threads freed, which these cannot use
+            pool, waiting = thread_pool(threads), deque[Future[Result]]()
+            try:
+                for number in numbers:
+                    if len(waiting) > threads:
+                        yield waiting.popleft().result()
+                    rows = self._kept.get(number)
+                    if rows is None:
+                        rows = self._shelf.reader.submit(self._load, number)
+                    waiting.append(pool.submit(copy_context().run, run, number, rows))
+                    del rows
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def pick(self, rows: np.ndarray) -> np.ndarray:
+        """Some rows, by their positions in rising order."""
+        out = np.empty(self._shape(len(rows)), np.float32)
+        cuts = np.searchsorted(rows, [part.start for part in self.ranges] + [len(self)]).tolist()
+        for number, (low, high) in enumerate(itertools.pairwise(cuts)):
+            if low == high:
+                continue
+            if number in self._kept or self._fits(number):
+                inside = rows[low:high] - self.ranges[number].start
+                out[..., low:high, :] = self._load(number).take(inside, axis=-2)
+            else:
+                out[..., low:high, :] = self._read(self._nodes[rows[low:high]])
+        return out
+
+    def _load(self, number: int) -> np.ndarray:
+        """The rows of a range, which stay in memory if there is room."""
+        found = self._kept.get(number)
+        if found is None:
+            keep = self._fits(number)
+            found = self._read(self._nodes[self.ranges[number]])
+            if keep:
+                self._kept[number] = found
+                self.kept_bytes += found.nbytes
+        return found
+
+    def _fits(self, number: int) -> bool:
+        part = self.ranges[number]
+        return self._shelf.fits(4 * int(np.prod(self._shape(part.stop - part.start))))
+
+    def _shape(self, rows: int) -> tuple[int, ...]:
+        return self._form.shape(rows, self._shelf.store.num_features)
+
+    def _read(self, nodes: np.ndarray) -> np.ndarray:
+        return self._form.of_hops(self._shelf.read(nodes, self._form.hops))
+
+
+def as_order(rows: np.ndarray) -> Order:
+    """Rows of a :class:`RowForm` in memory, to be evaluated."""
+    return KeptHops(rows) if rows.ndim == 3 else KeptRows(Features(rows))
+
+
+class StoredOrder(Order):
+    """The rows of ``nodes``, in any order, as a linear model trains on them.
+
+    Parameters
+    ----------
+    rows : StoredRows
+        Of the same nodes, sorted.
+    nodes : ndarray
+    batch : int
+        Rows of a mini-batch, 0 without.
+    """
+
+    def __init__(self, rows: StoredRows, nodes: np.ndarray, batch: int = 0) -> None:
+        self._rows, self._batch = rows, batch
+        self._sorting = sorting(nodes)
+        self._window: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def evaluate(
+        self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
+    ) -> Evaluation:
+        if dropout is not None:
+            raise ConfigError("hop features in a store cannot be dropped; set dropout to 0.")
+        values = self._as_asked(*self._run(Outputs(filter)))
+
+        def gradient(given: np.ndarray) -> FilterGradient:
+            if len(given) < len(self._rows):
+                rest = np.zeros((len(self._rows) - len(given), given.shape[1]), given.dtype)
+                given = np.concatenate([given, rest])
+            return _filter_gradient(*self._run(GradientSums(filter, self._sorted(given))))
+
+        return Evaluation(values[:count], gradient)
+
+    def loss_and_gradient(
+        self, filter: Filter, bias: np.ndarray | None, task: Task, part: Part
+    ) -> tuple[Measured, np.ndarray, FilterGradient]:
+        """The loss of all rows, its gradient by the bias, and by the filter, in one pass."""
+        weights = None if part.weights is None else self._sorted(part.weights)
+        targets = self._sorted(part.targets)
+        job = LossSums(filter, bias, task, targets, weights, len(part))
+        loss, tally, by_bias, *by_filter = self._run(job)
+        measured = Measured(float(loss), tally)
+        return measured, by_bias.astype(np.float32), _filter_gradient(*by_filter)
+
+    def part(self, rows: np.ndarray) -> Order:
+        """A mini-batch; the segments that it is drawn from are read once for all of theirs."""
+        size = min(self._batch or len(rows), len(self._rows))
+        segments = np.unique(rows // size)
+        if self._window is None or not np.isin(segments, self._window[0]).all():
+            self._window = None  # whose memory is needed
+            near = (segments[:, None] * size + np.arange(size)).ravel()
+            near = np.sort(self._places[near[near < len(self._rows)]])
+            self._window = segments, near, self._rows.pick(near)
+        _, near, found = self._window
+        return as_order(found.take(np.searchsorted(near, self._places[rows]), axis=-2))
+
+    def _run(self, job: Job) -> Sums:
+        """The job's result for all rows, sorted."""
+        return job.combine(self._rows.results(job, self._rows.shards))
+
+    def _sorted(self, values: np.ndarray) -> np.ndarray:
+        return values if self._sorting is None else values[self._sorting]
+
+    def _as_asked(self, values: np.ndarray) -> np.ndarray:
+        if self._sorting is None:
+            return values
+        found = np.empty_like(values)
+        found[self._sorting] = values
+        return found
+
+    @cached_property
+    def _places(self) -> np.ndarray:
+        """Where each row is among the sorted ones."""
+        return self._as_asked(np.arange(len(self._rows)))
+
+
+def sorting(nodes: np.ndarray) -> np.ndarray | None:
+    """What puts nodes in rising order; None if they are."""
+    return None if (np.diff(nodes) >= 0).all() else np.argsort(nodes, kind="stable")
+
+
+class HopRows:
+    """The rows of a hop store as a source of training, for one model.
+
+    Parameters
+    ----------
+    store : HopStore
+        Complete, and with as many hops as the model has, or more.
+    model : LinearModel or RowNetwork
+    memory : str or int, default "4GB"
+        Peak of the whole process, the imported libraries included. Rows that fit stay in memory.
+    training : TrainingConfig, optional
+        Its optimizer and mini-batches decide what there must be room for.
+    """
+
+    dtype = np.dtype(np.float32)
+
+    def __init__(
+        self,
+        store: StoredHops,
+        model: Any,
+        *,
+        memory: str | int = "4GB",
+        training: TrainingConfig | None = None,
+    ) -> None:
+        training = training or TrainingConfig(dropout=0)
+        check_stored(store, model.config)
+        check_training(training)
+        self.num_nodes, self.hops = store.num_nodes, model.config.hops
+        self.basis = find_basis(store.basis)
+        self._store, self._batch = store, training.batch
+        self._shelf = self._make_shelf(model, training, parse_bytes(memory))
+        self._chunked: dict[tuple[bytes, tuple[int, ...]], StoredRows] = {}
+
+    def close(self) -> None:
+        """Give back what a training needed; a cluster ends here."""
+
+    def order(self, model: LinearModel, nodes: np.ndarray | None = None) -> StoredOrder:
+        """The rows of ``nodes``, in any order, or of all nodes, as ``model`` trains on them."""
+        nodes = self._indices(nodes)
+        rows = self._shelf.rows(np.sort(nodes), RowForm.of(model))
+        return StoredOrder(rows, nodes, self._batch)
+
+    def chunks(
+        self, nodes: np.ndarray | None, hops: Sequence[int]
+    ) -> Iterator[tuple[slice, np.ndarray]]:
+        """Hop features (hops, rows, d) of ``nodes``, some at a time in their order.
+
+        They must not be changed. They are read fastest if most nodes are in rising order.
+        """
+        nodes = self._indices(nodes)
+        key = nodes.tobytes(), tuple(hops)
+        if key not in self._chunked:
+            self._chunked[key] = self._shelf.rows(nodes, RowForm(tuple(hops)))
+        return self._chunked[key].each(lambda part, rows: (part, rows))
+
+    def rows(self, nodes: np.ndarray, hops: Sequence[int]) -> np.ndarray:
+        """Hop features of ``nodes``, in any order: (hops, nodes, d)."""
+        return self._shelf.read(self._indices(nodes), hops)
+
+    def logits(self, model: Any, weights: Weights, nodes: np.ndarray | None = None) -> np.ndarray:
+        """Outputs of a trained model at ``nodes``, or at all nodes: (nodes, m)."""
+        weights = {name: value.astype(self.dtype) for name, value in weights.items()}
+        if model.config.standardize:
+            whole = model.finished(weights, self._signal(model, weights, self._indices(None)))
+            return whole if nodes is None else whole[nodes]
+        return model.finished(weights, self._signal(model, weights, self._indices(nodes)))
+
+    def _signal(self, model: Any, weights: Weights, nodes: np.ndarray) -> np.ndarray:
+        """The outputs before standardisation and bias."""
+        found = np.empty((len(nodes), model.num_classes), self.dtype)
+
+        def work(part: slice, hops: np.ndarray) -> None:
+            found[part] = model.signal_from_hops(weights, hops)
+
+        for _ in self._shelf.rows(nodes, RowForm(tuple(model.hops_read))).each(work):
+            pass
+        return found
+
+    def _indices(self, nodes: np.ndarray | None) -> np.ndarray:
+        return np.arange(self.num_nodes) if nodes is None else np.asarray(nodes, np.int64)
+
+    def _make_shelf(self, model: Any, training: TrainingConfig, memory: int) -> Shelf:
+        most, hops = most_rows(self._store, model), len(model.hops_read)
+        needed = run_bytes(self._store, model, training, most)
+        return Shelf(self._store, free_room(self._store, hops, memory, needed), hops)
+
+
+def check_training(config: TrainingConfig) -> None:
+    """Raise ConfigError unless hop features are enough for such a training."""
+    for name in NEED_FEATURES:
+        if getattr(config, name):
+            raise ConfigError(
+                f"{name} is {getattr(config, name)} but a store holds hop features, which were "
+                f"propagated from features that none were dropped from; set {name} to 0, or train "
+                "on the graph."
+            )
+    if config.order == "weights-first":
+        raise ConfigError(
+            "order is 'weights-first' but a store holds hop features; leave it out, or train on "
+            "the graph."
+        )
+
+
+def most_rows(store: StoredHops, model: Any) -> int:
+    """Rows whose outputs are needed at the same time."""
+    sizes = store.split.sizes()
+    return store.num_nodes if model.config.standardize else sum(sizes.values())
+
+
+def range_bytes(store: StoredHops, hops: int) -> int:
+    """Of the hop features of one range, at most."""
+    numbers = hops * store.num_features
+    return 4 * min(max(RANGE_NUMBERS, numbers), numbers * store.num_nodes)
+
+
+def run_bytes(store: StoredHops, model: Any, training: TrainingConfig, rows: int) -> int:
+    """Memory of a training of so many rows, besides that of hop features."""
+    weights = sum(int(np.prod(shape)) for shape in model.shapes().values())
+    # the rows that batches are drawn from, and a batch with what is made of it
+    batches = (WINDOW + 4) * min(training.batch, rows) * len(model.hops_read) * store.num_features
+    signals = SIGNALS * rows * model.num_classes
+    return 4 * (signals + batches + WEIGHT_COPIES[training.optimizer] * weights)
+
+
+def free_room(store: StoredHops, hops: int, memory: int, needed: int) -> int:
+    """Bytes of ``memory`` for hop features; ConfigError if they are fewer than the least."""
+    release_memory()
+    held = used_memory() + RESERVE
+    least = held + needed + MIN_AT_ONCE * COPIES * range_bytes(store, hops)
+    if memory < least:
+        enough = -(-int(1.05 * least) // 10**7) * 10
+        raise ConfigError(
+            f"memory is {show_bytes(memory)} but this training needs {enough} MB at least, of "
+            f"which {show_bytes(held)} are in use before it starts; give --memory {enough}MB or "
+            "more."
+        )
+    return memory - held - needed

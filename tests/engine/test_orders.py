@@ -1,0 +1,108 @@
+"""The planner: the cheaper order, and why."""
+
+import dataclasses
+import types
+
+import numpy as np
+import pytest
+
+from hoplite import ConfigError
+from hoplite.engine import orders
+from hoplite.engine.orders import Sizes, free_memory, make_plan
+from hoplite.training import plan
+
+CORA = Sizes(2708, 1433, 7, 13264, 49216, hops=20, kept_hops=21, rows=640)
+PUBMED_SGC = Sizes(19717, 500, 3, 108365, 988031, hops=10, kept_hops=1, rows=560)
+SMALL = Sizes(
+    nodes=10, features=4, classes=3, operator_nonzeros=20, feature_nonzeros=30, hops=5, kept_hops=6,
+    rows=7, epochs=11,
+)  # fmt: skip
+
+
+def change(sizes, **values):
+    return dataclasses.replace(sizes, **values)
+
+
+def test_the_work_of_both_orders_by_hand():
+    assert SMALL.weights_first_work() == 2 * 11 * 8 * (30 + 5 * 20)  # 3 columns, a vector of 8
+    wide = change(SMALL, classes=9, passes=1)
+    assert wide.weights_first_work() == 11 * 9 * (30 + 5 * 20)
+    assert wide.hops_first_work() == 5 * 20 * 4 + 11 * 7 * 4 * (4 * 6 + 9) // 4
+    for kept, mixing in ((1, 0), (2, 2)):
+        work = change(SMALL, kept_hops=kept).hops_first_work()
+        assert work == 400 + 22 * 28 * (4 * mixing + 3) // 4
+    blocks = change(SMALL, maps=6)
+    assert blocks.weights_first_work() == 2 * 11 * 8 * (6 * 30 + 5 * 20)
+    assert blocks.hops_first_work() == 400 + 22 * 7 * 4 * 6 * 3 // 4
+    assert SMALL.hops_first_bytes() == 4 * 6 * 7 * 4
+    assert change(SMALL, itemsize=8).hops_first_bytes() == 8 * 6 * 7 * 4
+
+
+def test_the_order_with_less_work_is_taken():
+    assert make_plan(PUBMED_SGC).order == "hops-first"
+    assert make_plan(change(CORA, epochs=1)).order == "weights-first"
+    equal = Sizes(10, 4, 8, 20, 28, hops=0, kept_hops=1, rows=28)
+    assert equal.weights_first_work() == equal.hops_first_work()
+    assert make_plan(equal, memory=10**9).order == "weights-first"
+    assert make_plan(change(equal, feature_nonzeros=29), memory=10**9).order == "hops-first"
+
+
+def test_dropout_needs_weights_first():
+    dropped = change(PUBMED_SGC, dropout=True)
+    assert make_plan(dropped).order == "weights-first"
+    assert "dropout" in make_plan(dropped).reason
+    with pytest.raises(ConfigError, match="dropout is not 0"):
+        make_plan(dropped, "hops-first")
+
+
+def test_hop_features_that_just_fit_are_kept(monkeypatch):
+    cheap = change(PUBMED_SGC, epochs=500)
+    enough = cheap.hops_first_bytes()
+    assert make_plan(cheap, memory=enough).order == "hops-first"
+    found = make_plan(cheap, memory=enough - 1)
+    assert (found.order, found.reason) == ("weights-first", "the hop features do not fit in memory")
+    for free, order in ((2 * enough, "hops-first"), (2 * enough - 2, "weights-first")):
+        monkeypatch.setattr(orders, "free_memory", lambda free=free: free)
+        assert make_plan(cheap).order == order  # half of what is free
+
+
+def test_what_was_read_before_does_not_change_a_plan(monkeypatch):
+    """The page cache of files is not free, but can be had."""
+    memory = types.SimpleNamespace(free=10**6, available=10**12)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: memory)
+    assert free_memory() == 10**12
+
+
+def test_an_order_that_is_asked_for_is_taken():
+    for order in ("hops-first", "weights-first"):
+        found = make_plan(CORA, order, memory=0)
+        assert (found.order, found.reason) == (order, "as asked")
+    lines = make_plan(CORA).explain().splitlines()
+    assert lines[0] == "weights-first: it needs less work"
+    assert lines[1].split() == ["weights", "first", "2.52e+09", "multiply-adds"]
+    assert lines[2].endswith("73.5 MiB of hop features")
+
+
+def test_rows_of_a_fixed_filter_are_kept_where_they_are_few(monkeypatch):
+    cost = 4 * SMALL.hops * SMALL.operator_nonzeros
+    most = (cost - 1) // SMALL.nodes
+    assert change(SMALL, rows=most).keeps_filter()
+    assert not change(SMALL, rows=most + 1).keeps_filter()
+    monkeypatch.setattr(orders, "MAX_FILTER_SIZE", 20)
+    assert change(SMALL, rows=2).keeps_filter()
+    assert not change(SMALL, rows=3).keeps_filter()
+
+
+def test_the_plan_of_a_training(graphs):
+    single, double = (
+        plan(graphs(n=40, dtype=dtype), "lgc", dropout=0).sizes
+        for dtype in (np.float32, np.float64)
+    )
+    assert double.hops_first_bytes() == 2 * single.hops_first_bytes() > 0
+    sizes = {name: plan("cora", name, hops=20, dropout=0).sizes
+             for name in ("sgc", "lgc", "jacobiconv", "blocks")}  # fmt: skip
+    assert {name: (one.maps, one.kept_hops) for name, one in sizes.items()} == {
+        "sgc": (1, 1), "lgc": (1, 21), "jacobiconv": (1, 21), "blocks": (21, 21),
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match="only linear models"):
+        plan("cora", "gcn")

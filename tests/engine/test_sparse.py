@@ -1,0 +1,264 @@
+"""S X and its fused forms: C++ core == NumPy == dense algebra, for every shape and type."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from hoplite.engine import backend
+from hoplite.engine.backend import use_backend, use_threads
+from hoplite.engine.sparse import SparseMatrix, spmm
+from hoplite.errors import ConfigError, GraphError
+
+BACKENDS = ["numpy"] + ["native"] * backend.has_native()
+needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
+TOLERANCE = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
+
+
+def random_csr(n, m, density=0.2, dtype=np.float32, index=np.int32, seed=0):
+    matrix = sp.random_array((n, m), density=density, format="csr", dtype=dtype, rng=seed)
+    matrix.data[:] = np.random.default_rng(seed).standard_normal(matrix.nnz)
+    # SciPy narrows index arrays given to its constructor, but not assigned ones
+    matrix.indices, matrix.indptr = matrix.indices.astype(index), matrix.indptr.astype(index)
+    return matrix
+
+
+def power_law(n, edges, dtype=np.float32, seed=0):
+    """A few hubs hold most edges; some nodes have none."""
+    rng = np.random.default_rng(seed)
+    ends = np.minimum((n * rng.random((2, edges)) ** 4).astype(int), n - 1)
+    matrix = sp.coo_array((np.ones(edges, dtype), tuple(ends)), shape=(n, n)).tocsr()
+    matrix.sum_duplicates()
+    return matrix
+
+
+def operands(n, m, w, dtype, seed=0):
+    rng = np.random.default_rng(seed)
+    X, Z, W = (rng.standard_normal((rows, w)).astype(dtype) for rows in (m, n, n))
+    return X, Z, W, rng.standard_normal(w).astype(dtype)
+
+
+FORMS = {
+    "plain": lambda Z, W, a: {},
+    "scaled": lambda Z, W, a: {"scale": -0.5},
+    "horner": lambda Z, W, a: {"Z": Z, "column_scale": a},
+    "unit Z": lambda Z, W, a: {"Z": Z},
+    "W without a factor": lambda Z, W, a: {"W": W},
+    "chebyshev": lambda Z, W, a: {"scale": 2.0, "W": W, "w_scale": -1.0},
+    "clenshaw": lambda Z, W, a: (
+        {"scale": 2.0, "Z": Z, "column_scale": a, "W": W, "w_scale": -1.0}
+    ),
+    "recurrence": lambda Z, W, a: (
+        {"scale": 1.5, "Z": Z, "column_scale": a, "W": W, "w_scale": -0.5, "U": Z + W, "u_scale": 3}
+    ),
+}
+
+
+def dense_answer(
+    matrix, X, scale=1.0, Z=None, column_scale=None, W=None, w_scale=0.0, U=None, u_scale=0.0
+):
+    """In float64."""
+    Y = scale * (matrix.toarray().astype(np.float64) @ X)
+    if Z is not None:
+        Y += Z if column_scale is None else Z * column_scale
+    if U is not None:
+        Y += u_scale * U
+    return Y if W is None else Y + w_scale * W
+
+
+def assert_close(found, wanted):
+    tolerance = TOLERANCE[found.dtype]
+    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("index", [np.int32, np.int64])
+def test_every_form_equals_dense_algebra(name, form, dtype, index):
+    matrix = random_csr(37, 23, dtype=dtype, index=index)
+    S = SparseMatrix.from_scipy(matrix)
+    assert S.to_scipy().indices.dtype == index
+    for w in (0, 1, 2, 3, 7, 8, 17, 64, 70, 130):
+        X, *others = operands(37, 23, w, dtype)
+        arguments = FORMS[form](*others)
+        with use_backend(name):
+            assert_close(spmm(S, X, **arguments), dense_answer(matrix, X, **arguments))
+
+
+@examples(60)
+@given(
+    n=st.integers(0, 12),
+    m=st.integers(0, 12),
+    w=st.integers(0, 20),
+    density=st.floats(0, 1),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    index=st.sampled_from([np.int32, np.int64]),
+    form=st.sampled_from(sorted(FORMS)),
+    seed=st.integers(0, 2**31),
+)
+def test_backends_agree_on_anything(n, m, w, density, dtype, index, form, seed):
+    matrix = random_csr(n, m, density, dtype, index, seed)
+    S = SparseMatrix.from_scipy(matrix)
+    X, *others = operands(n, m, w, dtype, seed)
+    arguments = FORMS[form](*others)
+    wanted = dense_answer(matrix, X, **arguments)
+    for name in BACKENDS:
+        with use_backend(name):
+            assert_close(spmm(S, X, **arguments), wanted)
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_every_width_and_instruction_set(dtype):
+    matrix = random_csr(19, 11, density=0.4, dtype=dtype)
+    S, native = SparseMatrix.from_scipy(matrix), backend.native
+    before = native.architecture()
+    assert before == native.architectures()[-1]
+    try:
+        for architecture in native.architectures():
+            native.set_architecture(architecture)
+            for w in range(131):
+                X, *others = operands(19, 11, w, dtype, seed=w)
+                arguments = FORMS["recurrence"](*others)
+                assert_close(spmm(S, X, **arguments), dense_answer(matrix, X, **arguments))
+        with pytest.raises(ValueError, match="no kernels for 'abacus'"):
+            native.set_architecture("abacus")
+    finally:
+        native.set_architecture(before)
+
+
+@needs_native
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_column_alone_has_the_same_bits_as_beside_others(dtype):
+    S = SparseMatrix.from_scipy(power_law(300, 6000, dtype))
+    for w in (2, 3, 7, 16, 33, 65, 130):
+        X, Z, W, a = operands(300, 300, w, dtype)
+        together = spmm(S, X, scale=2.0, Z=Z, column_scale=a, W=W, w_scale=-1.0)
+        for j in range(w):
+            x, z, v = (np.ascontiguousarray(array[:, j : j + 1]) for array in (X, Z, W))
+            alone = spmm(S, x, scale=2.0, Z=z, column_scale=a[j : j + 1], W=v, w_scale=-1.0)
+            assert np.array_equal(alone[:, 0], together[:, j])
+
+
+@needs_native
+@pytest.mark.parametrize("degree", [5, 20])  # without and with packed tiles
+def test_large_products_have_the_same_bits_on_any_number_of_threads(degree):
+    n, w = 20_000, 230
+    matrix = power_law(n, degree * n)
+    S = SparseMatrix.from_scipy(matrix)
+    X, Z, W, a = operands(n, n, w, S.dtype)
+    answers = []
+    for threads in (1, 2, 8):
+        with use_threads(threads):
+            answers.append(spmm(S, X, Z=Z, column_scale=a, W=W, w_scale=0.5))
+    assert np.array_equal(answers[0], answers[1])
+    assert np.array_equal(answers[0], answers[2])
+    wanted = matrix.astype(np.float64) @ X.astype(np.float64) + Z * a + 0.5 * W
+    np.testing.assert_allclose(answers[0], wanted, rtol=1e-4, atol=1e-3)
+    some = [0, 63, 64, 229]
+    assert np.array_equal(spmm(S, X[:, some]), spmm(S, X)[:, some])
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_empty_things(name):
+    with use_backend(name):
+        for n, m in ((0, 0), (0, 5), (5, 0), (4, 3)):
+            S = SparseMatrix.from_scipy(sp.csr_array((n, m), dtype=np.float32))
+            for w in (0, 1, 9):
+                X, Z = np.ones((m, w), np.float32), np.ones((n, w), np.float32)
+                assert np.array_equal(spmm(S, X), np.zeros((n, w)))
+                assert np.array_equal(spmm(S, X, Z=Z), Z)
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_out_may_be_w_or_z_but_nothing_that_is_still_read(name):
+    matrix = random_csr(50, 50)
+    S = SparseMatrix.from_scipy(matrix)
+    X, Z, W, a = operands(50, 50, 21, S.dtype)
+    wanted = dense_answer(matrix, X, 2.0, Z, a, W, -1.0)
+    memory = np.zeros(3 * 50 * 21, np.float32)
+
+    def at(start):
+        return memory[start : start + 50 * 21].reshape(50, 21)
+
+    with use_backend(name):
+        for role in ("Z", "W"):
+            arrays = {"Z": Z, "W": W} | {role: {"Z": Z, "W": W}[role].copy()}
+            out = arrays[role]
+            found = spmm(S, X, scale=2.0, column_scale=a, w_scale=-1.0, out=out, **arrays)
+            assert found is out
+            assert_close(found, wanted)
+            with pytest.raises(ConfigError, match=f"out shares memory with {role}"):
+                spmm(S, X, out=at(2), **{role: at(0)})
+        for start in (0, 1, 21, 50 * 21 - 1):
+            with pytest.raises(ConfigError, match="out shares memory with X"):
+                spmm(S, at(0), out=at(start))
+        with pytest.raises(ConfigError, match="out shares memory with U"):
+            spmm(S, X, U=at(0), u_scale=1.0, out=at(0))
+        memory[: 50 * 21] = X.ravel()
+        assert np.array_equal(spmm(S, at(0), out=at(50 * 21)), spmm(S, X))  # side by side
+
+
+def test_transpose_and_repr():
+    matrix = random_csr(6, 4)
+    S = SparseMatrix.from_scipy(matrix)
+    assert (S.T.shape, S.T is S.T, S.T.T is S, S.symmetric) == ((4, 6), True, True, False)
+    assert np.array_equal(S.T.to_scipy().toarray(), matrix.toarray().T)
+    assert repr(S) == f"SparseMatrix(6 x 4, nnz={matrix.nnz}, float32)"
+    both = matrix @ matrix.T
+    symmetric = SparseMatrix.from_scipy(both, symmetric=True)
+    assert symmetric.T is symmetric
+    assert repr(symmetric) == f"SparseMatrix(6 x 6, nnz={both.nnz}, float32, symmetric)"
+    part = SparseMatrix.from_scipy(both).among(np.array([4, 0, 3]))
+    assert np.array_equal(part.to_scipy().toarray(), both.toarray()[[4, 0, 3]][:, [4, 0, 3]])
+
+
+def test_duplicates_are_summed_and_other_numbers_converted():
+    twice = sp.csr_array((np.array([1, 2]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
+    S = SparseMatrix.from_scipy(twice)
+    assert (S.nnz, S.dtype) == (1, np.float32)
+    assert spmm(S, np.ones((1, 1), np.float32)).item() == 3
+    assert twice.nnz == 2  # the caller's matrix is as it was
+
+
+@pytest.mark.parametrize("name", BACKENDS)
+def test_read_only_arrays_are_taken_without_a_copy(name):
+    matrix, X = random_csr(5, 5), np.ones((5, 2), np.float32)
+    for array in (matrix.data, matrix.indices, matrix.indptr, X):
+        array.setflags(write=False)
+    S = SparseMatrix.from_scipy(matrix)
+    assert np.shares_memory(S.to_scipy().data, matrix.data)
+    with use_backend(name):
+        assert_close(spmm(S, X), dense_answer(matrix, X))
+
+
+def test_errors_say_what_is_wrong():
+    S = SparseMatrix.from_scipy(random_csr(4, 3))
+    X, Z = np.ones((3, 2), np.float32), np.ones((4, 2), np.float32)
+    for wrong, error, message in (
+        ({"X": Z}, GraphError, r"X has shape \(4, 2\); it must be 3 x 2"),
+        ({"X": X[:, 0]}, GraphError, "X has shape"),
+        ({"X": X.astype(np.float64)}, ConfigError, "X is float64 but the matrix is float32"),
+        ({"Z": X}, GraphError, "Z has shape"),
+        ({"W": Z.tolist()}, GraphError, "W is a list; pass a NumPy array"),
+        ({"Z": np.ones((2, 4), np.float32).T}, ConfigError, "Z is not contiguous"),
+        ({"column_scale": X[0]}, ConfigError, "without Z"),
+        ({"Z": Z, "column_scale": Z[:, 0]}, GraphError, "column_scale has shape"),
+        ({"out": X}, GraphError, "out has shape"),
+    ):
+        with pytest.raises(error, match=message):
+            spmm(S, **{"X": X} | wrong)
+    with pytest.raises(GraphError, match="cannot be symmetric"):
+        SparseMatrix.from_scipy(random_csr(4, 3), symmetric=True)
+    with pytest.raises(GraphError, match="pass a two-dimensional SciPy sparse one"):
+        SparseMatrix.from_scipy(np.eye(3))
+    for part, value in (("indices", 7), ("indices", -1), ("indptr", 99)):
+        matrix = random_csr(4, 3, density=0.9)
+        getattr(matrix, part)[2] = value
+        with pytest.raises(GraphError, match="the sparse matrix is damaged"):
+            SparseMatrix.from_scipy(matrix)

@@ -1,0 +1,543 @@
+"""Any torch.nn.Module of (x, edge_index) as a model: what it gives, in the same protocol."""
+
+import json
+import sys
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from tests import pyg
+from tests.commands import hoplite
+from torch import nn
+from torch.nn.functional import dropout as drop
+
+from hoplite import ConfigError, Graph, ModelFileError, TrainedModel, search, train
+from hoplite.engine.dropout import Dropout
+from hoplite.engine.propagation import Propagation
+from hoplite.explain import explain
+from hoplite.models import MODELS, ModelConfig, address_of, build_model, find_model, register_model
+from hoplite.nets.view import TorchGraph
+from hoplite.store import propagate
+
+CODE = textwrap.dedent("""
+    import torch
+    from torch import nn
+    from torch.nn.functional import dropout as drop
+
+    class Net(nn.Module):
+        def __init__(self, in_channels, out_channels, hidden_channels, dropout=0.5, act="relu",
+                     share: float = 1, skip=True, act_kwargs=None, norm=False):
+            super().__init__()
+            self.first = nn.Linear(in_channels, hidden_channels)
+            self.norm = nn.BatchNorm1d(hidden_channels) if norm else nn.Identity()
+            self.second = nn.Linear(hidden_channels, out_channels)
+            self.bias = nn.Parameter(torch.full((out_channels,), 0.25))
+            self.rate, self.act, self.share, self.skip = dropout, getattr(torch, act), share, skip
+
+        def forward(self, x, edge_index, edge_weight=None):
+            h = self.act(self.norm(self.first(drop(x, self.rate, self.training))))
+            h = drop(h, self.rate, self.training)
+            if self.training:
+                assert torch.is_grad_enabled()
+            message = h[edge_index[0]] * edge_weight[:, None]
+            sums = torch.zeros_like(h).index_add(0, edge_index[1], message)
+            return self.second(self.skip * h + self.share * sums) + self.bias
+""")
+
+
+@pytest.fixture(autouse=True)
+def _as_before():
+    """The list of models as it was, afterwards."""
+    known = dict(MODELS)
+    yield
+    MODELS.clear()
+    MODELS.update(known)
+
+
+@pytest.fixture
+def address(tmp_path, monkeypatch):
+    """Net in a module of its own, in the current folder."""
+    (tmp_path / "my_nets.py").write_text(CODE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    yield "my_nets:Net"
+    sys.modules.pop("my_nets", None)
+
+
+def net(address):
+    find_model(address)
+    return sys.modules["my_nets"].Net
+
+
+def parts(graph):
+    """X and the edges as the graph has them, both ways, in float64."""
+    adjacency = graph.adjacency.toarray()
+    target, source = np.nonzero(adjacency)
+    edges = torch.from_numpy(np.stack([source, target]))
+    weights = torch.from_numpy(adjacency[target, source].astype(np.float64))
+    features = graph.features
+    dense = features if isinstance(features, np.ndarray) else features.toarray()
+    return torch.from_numpy(dense.astype(np.float64)), edges, weights
+
+
+def by_hand(module, weights, graph):
+    """The module with these weights, called as its author would, in eval mode."""
+    module = module.double().eval()
+    module.load_state_dict({name: torch.as_tensor(value) for name, value in weights.items()})
+    with torch.no_grad():
+        return module(*parts(graph)).numpy()
+
+
+def arrays(model, seed=0):
+    first = model.initial(np.random.default_rng(seed))
+    return {name: value.astype(np.float64) for name, value in first.items()}
+
+
+def tensors(model, seed=0):
+    return {name: torch.from_numpy(value) for name, value in arrays(model, seed).items()}
+
+
+def test_settings_are_the_arguments(address):
+    kind = find_model(address)
+    assert (kind.name, kind.title, address_of(kind)) == ("my_nets_net", "Net", address)
+    assert kind.Settings().as_dict() == {
+        "model": "my_nets_net", "standardize": False, "hidden_channels": 64, "act": "relu",
+        "share": 1.0, "skip": True, "norm": False,
+    }  # fmt: skip
+    assert kind is find_model(net(address)) is find_model("my_nets_net")
+    assert "dropout" in kind.settings()
+    assert kind.Settings(hidden_channels=5).size() == "hidden_channels 5"
+    wrong = {"hidden_channels": 2.5, "act": 3, "share": "a", "skip": 1, "hops": 3, "act_kwargs": 1}
+    for name, value in wrong.items():
+        with pytest.raises(ConfigError, match=f"{name}"):
+            ModelConfig(address, **{name: value})
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("norm", [False, True])
+def test_logits_are_what_the_module_gives(address, graphs, sparse, norm):
+    graph = graphs(n=40, d=7, sparse=sparse)
+    config = ModelConfig(address, hidden_channels=6, norm=norm, act="tanh", share=0.3)
+    model = build_model(config, 7, 3)
+    weights, source = arrays(model, 3), Propagation(graph)
+    module = net(address)(7, 3, 6, act="tanh", share=0.3, norm=norm)
+    expected = by_hand(module, weights, graph)
+    np.testing.assert_allclose(model.logits(weights, source), expected, atol=1e-10)
+    rows = np.array([30, 2, 17, 2])
+    with torch.no_grad():
+        found = model.forward(tensors(model, 3), TorchGraph.of(source).view(rows), None)
+    np.testing.assert_allclose(found, expected[rows], atol=1e-10)
+    assert not np.allclose(model.logits(arrays(model, 4), source), expected)
+
+
+def test_first_weights_are_the_modules_own(address):
+    model = build_model(ModelConfig(address, hidden_channels=4, norm=True), 5, 3)
+    before = torch.get_rng_state()
+    first = model.initial(np.random.default_rng(11))
+    assert torch.equal(before, torch.get_rng_state())
+    torch.manual_seed(11)
+    own = net(address)(5, 3, 4, norm=True).state_dict()
+    torch.set_rng_state(before)
+    assert first.keys() == own.keys()
+    assert all(np.array_equal(value, own[name].numpy()) for name, value in first.items())
+    assert model.shapes() == {name: tuple(value.shape) for name, value in own.items()}
+    assert model.unlearned == {f"norm.{name}" for name in (
+        "running_mean", "running_var", "num_batches_tracked")}  # fmt: skip
+
+
+def test_a_step_draws_by_seed_and_epoch_alone(address, graphs):
+    graph = graphs(n=30, d=6)
+    model = build_model(ModelConfig(address, hidden_channels=8), 6, 3)
+    weights, view = tensors(model, 1), TorchGraph.of(Propagation(graph)).view()
+
+    def step(number, rate=0.5, seed=7):
+        torch.rand(3)  # what others draw changes nothing
+        return model.forward(weights, view, Dropout(rate, seed, number))
+
+    found = step(2)
+    assert torch.equal(found, step(2))
+    assert not torch.allclose(found, step(3))
+    assert not torch.allclose(found, step(2, seed=8))
+    assert torch.equal(step(2, rate=0.0), model.forward(weights, view, None))
+
+
+def test_dropout_of_the_modules_own_is_on_in_training_alone(graphs):
+    class Always(nn.Module):
+        def __init__(self, in_channels, out_channels, p=0.5):
+            super().__init__()
+            self.map, self.p = nn.Linear(in_channels, out_channels), p
+
+        def forward(self, x, edge_index):
+            return self.map(drop(x, self.p, self.training))
+
+    graph, kind = graphs(n=30), find_model(Always)
+    assert "dropout" not in kind.settings()
+    with pytest.raises(ConfigError, match=r"dropout is 0.2 but .*always has no dropout"):
+        train(graph, Always, dropout=0.2, epochs=2)
+    one, other = (train(graph, Always, epochs=4, p=p, seeds=2) for p in (0.5, 0.0))
+    weights = [run.model.weights["map.weight"] for run in (*one.runs, *other.runs)]
+    assert not np.allclose(weights[0], weights[2])
+    for run in one.runs:
+        own = nn.Linear(graph.num_features, 3).double()
+        weights = run.model.weights.items()
+        own.load_state_dict({k.removeprefix("map."): torch.as_tensor(v) for k, v in weights})
+        assert np.allclose(run.model.logits(graph), own(parts(graph)[0]).detach().numpy())
+
+
+# (of norm without decay the gradient of the bias before it is rounding, which Adam enlarges)
+@pytest.mark.parametrize(("norm", "decay"), [(False, 0.0), (False, 0.05), (True, 0.05)])
+def test_training_is_that_of_torch(address, graphs, norm, decay):
+    """Against torch.optim.Adam on the module itself, without dropout; buffers do not decay."""
+    graph = graphs(n=40, d=6)
+    options = {"hidden_channels": 5, "norm": norm}
+    found = train(
+        graph, address, seeds=[9], lr=0.05, weight_decay=decay, dropout=0.0, epochs=6,
+        monitor="loss", tie="loss", **options,
+    )  # fmt: skip
+    torch.manual_seed(9)
+    module = net(address)(6, 3, dropout=0.0, **options).double()
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.05, weight_decay=decay)
+    nodes, labels = graph.split.train, torch.from_numpy(graph.labels)
+    kept, losses = [], []
+    for _ in range(6):
+        optimizer.zero_grad()
+        module.train()
+        nn.functional.cross_entropy(module(*parts(graph))[nodes], labels[nodes]).backward()
+        optimizer.step()
+        module.eval()
+        with torch.no_grad():
+            outputs = module(*parts(graph))[graph.split.val]
+            losses.append(nn.functional.cross_entropy(outputs, labels[graph.split.val]).item())
+        kept.append({name: value.clone() for name, value in module.state_dict().items()})
+    np.testing.assert_allclose(found.runs[0].history["val_loss"], losses, rtol=1e-8)
+    best = kept[found.runs[0].best_epoch - 1]
+    for name, value in found.model.weights.items():
+        np.testing.assert_allclose(value, best[name], rtol=1e-8, atol=1e-12, err_msg=name)
+
+
+def test_together_is_alone_and_the_same_seed_gives_the_same_bits(address, graphs):
+    """Runs in several threads share torch's one generator."""
+    graph = graphs(n=40, d=6, dtype=np.float32)
+    settings = {"hidden_channels": 5, "norm": True, "dropout": 0.5, "epochs": 8}
+    together = train(graph, address, seeds=4, **settings)
+    for seed, run in enumerate(together.runs):
+        (alone,) = train(graph, address, seeds=[seed], **settings).runs
+        for name, value in run.model.weights.items():
+            np.testing.assert_array_equal(value, alone.model.weights[name], err_msg=name)
+            assert value.dtype == np.float32
+    one, other = (run.model.weights["bias"] for run in together.runs[:2])
+    assert not np.array_equal(one, other)
+
+
+def test_lbfgs_leaves_buffers_to_the_module(address, graphs):
+    graph = graphs(n=30)
+    found = train(
+        graph, address, optimizer="lbfgs", lr=0.5, epochs=2, norm=True, dropout=0.0,
+        weight_decay=0.1, hidden_channels=4,
+    )  # fmt: skip
+    weights = found.model.weights
+    assert weights["norm.num_batches_tracked"] >= 2
+    assert weights["norm.num_batches_tracked"] == np.round(weights["norm.num_batches_tracked"])
+
+
+def test_the_command_line_trains_saves_and_predicts(address, graphs, tmp_path):
+    words = ["cora", "--model", address, "--epochs", 3, "--seeds", 1, "--hidden-channels", 8]
+    told = hoplite("train", *words, "--no-skip", "--norm", "--json", "--out", "m", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    config = json.loads(told.stdout)["config"]
+    assert (config["hidden_channels"], config["skip"], config["norm"]) == (8, False, True)
+    assert json.loads(Path("m/config.json").read_text())["module"] == address
+    predict = ["predict", "m", "cora", "--out", "labels.csv"]
+    unknown = hoplite(*predict, cwd=tmp_path)
+    assert unknown.returncode == 1
+    assert (
+        f"is not known here; give its class to hoplite.register_model first, or the command "
+        f"--model {address}" in unknown.stderr
+    )
+    assert hoplite(*predict, "--model", address, cwd=tmp_path).returncode == 0
+    assert len(Path("labels.csv").read_text().splitlines()) == 2709
+    linear = hoplite("explain", "m", "cora", "--node", 1, "--model", address, cwd=tmp_path)
+    assert (linear.returncode, "Traceback" in linear.stderr) == (2, False)
+    wrong = hoplite("train", *words[:-2], "--hidden-channels", -3, cwd=tmp_path)
+    assert (wrong.returncode, "Net cannot be made with Net.Settings" in wrong.stderr) == (2, True)
+    assert "Traceback" not in wrong.stderr
+
+
+def test_a_file_does_not_choose_what_is_imported(address, graphs):
+    graph = graphs(n=30)
+    found = train(graph, net(address), epochs=3, hidden_channels=4, norm=True)
+    found.model.save("m")
+    assert (TrainedModel.load("m").logits(graph) == found.model.logits(graph)).all()
+    MODELS.pop("my_nets_net")
+    Net = sys.modules.pop("my_nets").Net
+    with pytest.raises(ModelFileError, match="'my_nets_net', which is not known here"):
+        TrainedModel.load("m")
+    assert "my_nets" not in sys.modules
+    assert register_model(Net) is Net
+    assert (TrainedModel.load("m").logits(graph) == found.model.logits(graph)).all()
+
+
+def test_a_search_goes_through_workers_and_its_grid(address, graphs, tmp_path):
+    grid = "[any]\nepochs = 4\nhops = [1, 2]\nlr = [0.05, 0.01]\n[any.my_nets_net]\n"
+    Path("grid.toml").write_text(
+        grid + 'act = ["relu", "tanh"]\nhidden_channels = 4\nskip = [true, false]\ndropout = 0.2\n'
+    )
+    graph = graphs(n=40)
+    alone = search(graph, address, grid="grid.toml", out="a", seeds=2)
+    many = search(graph, net(address), grid="grid.toml", out="b", seeds=2, workers=2)
+    assert len(alone.ranking) == 8
+    assert [one.options for one in alone.ranking] == [one.options for one in many.ranking]
+    assert (alone.val, alone.test) == (many.val, many.test)
+    best = alone.best.options
+    again = train(graph, address, seeds=2, **best)
+    assert [run.val_accuracy for run in again.runs] == pytest.approx(alone.best.val, abs=1e-12)
+    again = search(graph, address, grid="grid.toml", out="a", seeds=2)
+    assert again.val == alone.val
+
+
+def test_the_command_line_searches_and_reports(address, tmp_path):
+    Path("grid.toml").write_text("[any]\nepochs = 3\nhidden_channels = [4, 8]\nskip = false\n")
+    told = hoplite(
+        *("search", "cora", "--model", address, "--grid", "grid.toml", "--seeds", 1, "--out", "s"),
+        *("--workers", 2, "--json"),
+        cwd=tmp_path,
+    )
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert (found["model"], found["configurations"]) == ("my_nets_net", 2)
+    assert f"--model {address}" in found["command"]
+    assert "--no-skip" in found["command"]
+    told = hoplite("predict", "s/model", "cora", "--model", address, "--out", "p.csv", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    pytest.importorskip("plotly")
+    told = hoplite("report", "s", "--out", "report.html", cwd=tmp_path)
+    assert told.returncode == 0, told.stderr
+    page = Path("report.html").read_text()  # of a model that is not known there
+    assert "my_nets_net" in page
+    assert "--no-skip" in page
+
+
+class Plain(nn.Module):
+    """What a class must have, and nothing else."""
+
+    def __init__(self, in_channels, out_channels):
+        super().__init__()
+        self.map = nn.Linear(in_channels, out_channels)
+
+    def forward(self, x, edge_index):
+        return self.map(x)
+
+
+def test_buffers_of_any_type_and_frozen_parameters_stay(graphs):
+    class Kept(Plain):
+        def __init__(self, in_channels, out_channels, model="own", lr=0.5, standardize=None):
+            super().__init__(in_channels, out_channels)
+            assert (model, lr, standardize) == ("own", 0.5, None)  # names of Hoplite's own
+            self.register_buffer("places", torch.arange(in_channels).flip(0))
+            self.register_buffer("mask", torch.arange(in_channels) != 1)
+            self.scale = nn.Parameter(torch.full((in_channels,), 3.0), requires_grad=False)
+
+        def forward(self, x, edge_index):
+            assert (self.places.dtype, self.mask.dtype) == (torch.int64, torch.bool)
+            return self.map(x[:, self.places] * self.mask * self.scale)
+
+    graph = graphs(n=30, d=5)
+    found = train(graph, Kept, epochs=5, weight_decay=0.5)
+    weights = found.model.weights
+    assert weights["scale"].tolist() == [3.0] * 5
+    assert weights["places"].tolist() == [4, 3, 2, 1, 0]
+    x = parts(graph)[0].numpy()[:, [4, 3, 2, 1, 0]] * np.array([3, 0, 3, 3, 3])
+    own = x @ weights["map.weight"].T + weights["map.bias"]
+    np.testing.assert_allclose(found.model.logits(graph), own, atol=1e-10)
+
+
+def test_classes_that_cannot_be_models():
+    class Sizes(nn.Module):
+        def __init__(self, in_channels, classes): ...
+
+    class Needs(Plain):
+        def __init__(self, in_channels, out_channels, depth: int, lr, act=torch.relu): ...
+
+    class Forward(Plain):
+        def forward(self, x, edge_index, batch): ...
+
+    class Features(Plain):
+        def forward(self, x): ...
+
+    class NoForward(nn.Module):
+        def __init__(self, in_channels, out_channels): ...
+
+    class Other(Plain):
+        def __init__(self, in_channels, out_channels, heads=0.5): ...
+
+    for kind, sentence in (
+        (Sizes, "has no argument out_channels; the numbers of features"),
+        (Needs, "needs depth and lr, and no default value is known; give each a default"),
+        (Forward, "takes x, edge_index, batch; it must take x and edge_index"),
+        (Features, "takes x; it must"),
+        (NoForward, r"takes \*input.*; it must"),
+        (Other, "setting 'heads' is of another type than that of gat"),
+        (dict, "is not a Model"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            find_model(kind)
+
+
+def test_modules_that_fail_are_told_in_a_sentence(graphs):
+    class Wide(Plain):
+        def forward(self, x, edge_index):
+            return x
+
+    class Pair(Plain):
+        def forward(self, x, edge_index):
+            return x, x
+
+    class Fails(Plain):
+        def forward(self, x, edge_index):
+            raise RuntimeError("no edges\nat all")
+
+    class Lazy(Plain):
+        def __init__(self, in_channels, out_channels):
+            nn.Module.__init__(self)
+            self.map = nn.LazyLinear(out_channels)
+
+    class Structured(Plain):
+        def __init__(self, in_channels, out_channels, dropout=0.5):
+            super().__init__(in_channels, out_channels)
+            self.more = nn.Linear(2, 2) if dropout else None
+
+    class Large(Plain):
+        def __init__(self, in_channels, out_channels):
+            super().__init__(in_channels, out_channels)
+            self.register_buffer("places", torch.tensor([2**40]))
+
+    graph = graphs(n=30, d=5)
+    for kind, sentence in (
+        (Wide, r"Wide gives \(30, 5\) for 30 nodes and 3 outputs; its forward must give"),
+        (Pair, "Pair gives tuple for 30 nodes"),
+        (Fails, r"Fails cannot be evaluated \(no edges\)\.$"),
+        (Lazy, "Lazy does not know the shapes of map.weight, map.bias before its forward"),
+        (Structured, "Structured has other parameters with dropout 0.5 than without"),
+        (Large, "the buffer 'places' of Large holds whole numbers beyond"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            train(graph, kind, epochs=2)
+
+
+def test_what_needs_a_linear_model_refuses_it(graphs, tmp_path):
+    graph = graphs(n=30)
+    with pytest.raises(ConfigError, match="test_module_plain needs the whole graph in every step"):
+        train(graph, Plain, batch=5, epochs=2)
+    store = propagate(graph, tmp_path / "store", hops=2)
+    with pytest.raises(ConfigError, match="'test_module_plain', which needs the graph's edges"):
+        train(store, Plain, epochs=2)
+    model = train(graph, Plain, epochs=2).model
+    with pytest.raises(ConfigError):
+        explain(model, graph, 0)
+
+
+def test_modules_that_keep_edges_see_one_graph_each(graphs):
+    """GCNConv(cached=True) keeps the first edges that it sees."""
+    layers = pyg.layers()
+
+    class Cached(nn.Module):
+        def __init__(self, in_channels, out_channels):
+            super().__init__()
+            self.layer = layers.GCNConv(in_channels, out_channels, cached=True)
+
+        def forward(self, x, edge_index, edge_weight):
+            return self.layer(x, edge_index, edge_weight)
+
+    one, other = graphs(n=30, seed=1), graphs(n=30, seed=2)
+    model = build_model(find_model(Cached).Settings(), 5, 3)
+    weights = arrays(model)
+    for graph in (one, other, one):
+        found = model.logits(weights, Propagation(graph))
+        np.testing.assert_allclose(found, by_hand(Cached(5, 3), weights, graph), atol=1e-10)
+
+
+PEERS = ("GCN", "GAT", "GraphSAGE", "GIN", "ARMA", "ChebNet", "TAG", "SSG", "APPNP", "GPRGNN")
+
+
+@pytest.fixture(scope="module")
+def narrow(cora):
+    """Cora with 64 random mixtures of its features, for layers that propagate all columns."""
+    mixing = np.random.default_rng(0).standard_normal((cora.num_features, 64))
+    return Graph(
+        cora.adjacency, (cora.features @ mixing).astype(np.float32), cora.labels, split=cora.split
+    )
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_peers_of_the_lab(name, graphs, narrow):
+    pyg.layers()
+    from hoplite.lab import pyg as lab
+
+    kind, graph = find_model(f"hoplite.lab.pyg:{name}"), graphs(n=30, d=6)
+    assert (kind.name, address_of(kind)) == (f"pyg_{name.lower()}", f"hoplite.lab.pyg:{name}")
+    model = build_model(kind.Settings(), 6, 3)
+    weights = arrays(model, 5)
+    found = model.logits(weights, Propagation(graph))
+    module = getattr(lab, name)(6, 3).double().eval()
+    module.load_state_dict({key: torch.as_tensor(value) for key, value in weights.items()})
+    x, edges, edge_weights = parts(graph)
+    with torch.no_grad():
+        own = module(x, edges, edge_weights) if kind.weighted else module(x, edges)
+    np.testing.assert_allclose(found, own, atol=1e-10)
+    result = train(narrow, kind, epochs=30, lr=0.02, dropout=0.2)
+    assert result.val_accuracy > 0.55  # the largest class has 0.32
+
+
+def test_gpr_starts_as_appnp(graphs):
+    pyg.layers()
+    graph, found = graphs(n=30, d=6), []
+    for name in ("APPNP", "GPRGNN"):
+        model = build_model(find_model(f"hoplite.lab.pyg:{name}").Settings(), 6, 3)
+        found.append(model.logits(arrays(model, 5), Propagation(graph)))
+    np.testing.assert_allclose(*found, atol=1e-7)
+
+
+def test_a_network_of_pyg_trains_as_in_a_loop_of_ones_own(graphs):
+    """torch_geometric.nn.models.GCN: the same first weights, dropout 0, the same two epochs."""
+    layers = pyg.layers()
+    graph = graphs(n=40, d=6, weighted=False)
+    options = {"lr": 0.02, "weight_decay": 5e-4, "dropout": 0.0, "epochs": 2, "hidden_channels": 16}
+    found = train(graph, layers.models.GCN, seeds=[4], **options)
+    assert found.model.config.model == "basic_gnn_gcn"
+    torch.manual_seed(4)
+    module = layers.models.GCN(6, 16, 2, 3).double()
+    x, edges, _ = parts(graph)
+    labels, nodes = torch.from_numpy(graph.labels), graph.split.train
+    optimizer = torch.optim.Adam(module.parameters(), lr=0.02, weight_decay=5e-4)
+    losses = []
+    for _ in range(2):
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(module(x, edges)[nodes], labels[nodes])
+        loss.backward()
+        losses.append(loss.item())
+        optimizer.step()
+    np.testing.assert_allclose(found.runs[0].history["train_loss"], losses, rtol=1e-6)
+
+
+class Empty(nn.Module):
+    """It has nothing to learn, or keeps what it could learn from."""
+
+    def __init__(self, in_channels, out_channels, detached=False):
+        super().__init__()
+        self.outputs, self.layer = out_channels, nn.Linear(in_channels, out_channels)
+        if not detached:
+            self.layer.requires_grad_(False)
+
+    def forward(self, x, edge_index):
+        return self.layer(x).detach()
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "lbfgs"])
+@pytest.mark.parametrize(
+    ("detached", "said"), [(False, "no weight that can be learned"), (True, "have no gradient")]
+)
+def test_nothing_to_learn_is_told(graphs, optimizer, detached, said):
+    with pytest.raises(ConfigError, match=said):
+        train(graphs(), Empty, detached=detached, optimizer=optimizer, epochs=2)

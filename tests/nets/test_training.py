@@ -1,0 +1,267 @@
+"""The objective of networks against autograd of the whole loss, its bits, and its threads."""
+
+import subprocess
+import sys
+import textwrap
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from torch.nn.functional import cross_entropy, softmax
+
+from hoplite import HopliteError, train
+from hoplite.config import TrainingConfig
+from hoplite.engine.backend import use_threads
+from hoplite.engine.dropout import DRAW_BIT, Dropout
+from hoplite.engine.propagation import Propagation
+from hoplite.models import ModelConfig, build_model
+from hoplite.nets import view as views
+from hoplite.nets.view import TorchGraph, torch_threads
+from hoplite.tasks import USUAL, find_task
+from hoplite.training.objective import Problem
+from hoplite.training.sets import NodeSet
+
+MODELS = [
+    {"model": "gcn", "hidden": 4},
+    {"model": "gat", "hidden": 3, "heads": 2},
+    {"model": "hlgc", "gate": "class", "hops": 2, "bias": True},
+    {"model": "hlgc", "gate": "node", "hops": 2},
+]
+
+
+def problem_of(graph, config, weights=None):
+    parts = {name: getattr(graph.split, name) for name in ("train", "val", "test")}
+    sets = {name: NodeSet(nodes, graph.labels[nodes]) for name, nodes in parts.items()}
+    if weights is not None:
+        sets["train"] = NodeSet(parts["train"], graph.labels[parts["train"]], weights)
+    source = Propagation.of(graph, config)
+    return Problem.of(source, find_task(USUAL), sets, graph.num_classes)
+
+
+def outputs(model, w, source, dropout):
+    """All nodes' logits by torch alone, from the model's signal."""
+    values = model.forward(w, TorchGraph.of(source).view(), dropout)
+    if model.config.standardize:
+        spread, mean = torch.std_mean(values, dim=0, correction=0)
+        values = (values - mean) / spread
+    return values + w["bias"] if "bias" in w else values
+
+
+def whole_loss(model, w, problem, training, seed, step):
+    part, found = problem.train, []
+    nodes = torch.tensor(part.nodes)
+    labels = torch.tensor(part.targets)
+    weights = None if part.weights is None else torch.tensor(part.weights)
+    for draw in range(training.draws):
+        own = seed ^ (draw << DRAW_BIT)
+        dropout = Dropout(training.dropout, own, step, training.drop_nodes)
+        found.append(outputs(model, w, problem.source, dropout if training.drops else None))
+    losses = [cross_entropy(z[nodes], labels, reduction="none") for z in found]
+    loss = sum(((one if weights is None else one * weights).mean()) for one in losses)
+    loss = loss / len(found)
+    if training.consistency:
+        chances = softmax(torch.stack(found), dim=2)
+        mean = chances.mean(dim=0).detach()
+        target = mean ** (1 / training.sharpen)
+        target = target / target.sum(dim=1, keepdim=True)
+        apart = (chances - target).square().sum() / (len(found) * chances.shape[1])
+        loss = loss + training.consistency * apart
+    return loss
+
+
+@pytest.mark.parametrize("options", MODELS, ids=lambda one: one.get("gate", one["model"]))
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize(
+    "training",
+    [
+        TrainingConfig(dropout=0.0),
+        TrainingConfig(dropout=0.4, drop_nodes=0.2),
+        TrainingConfig(dropout=0.4, draws=3),
+        TrainingConfig(dropout=0.4, draws=2, consistency=0.7),
+    ],
+    ids=["plain", "dropout", "draws", "consistency"],
+)
+def test_gradient_is_that_of_the_whole_loss(graphs, options, standardize, training):
+    graph = graphs(n=40, d=6, sparse=True)
+    config = ModelConfig(**options, standardize=standardize)
+    model = build_model(config, 6, 3)
+    weights = np.random.default_rng(4).random(len(graph.split.train))
+    problem = problem_of(graph, config, weights)
+    objective = model.objective(problem, training, 9)
+    if "bias" in objective.params:
+        objective.params["bias"][...] = [0.3, -0.2, 0.1]
+    w = {n: torch.tensor(v, requires_grad=True) for n, v in objective.params.items()}
+    loss = whole_loss(model, w, problem, training, 9, 5)
+    loss.backward()
+    measured, gradients = objective.gradient(5)
+    assert measured.loss == pytest.approx(loss.item(), rel=1e-10)
+    assert gradients.keys() == objective.params.keys()
+    for name, value in gradients.items():
+        np.testing.assert_allclose(value, w[name].grad, rtol=1e-7, atol=1e-10, err_msg=name)
+        assert value.dtype == objective.params[name].dtype
+        assert value.shape == objective.params[name].shape
+    found = objective.outputs(6)
+    with torch.no_grad():
+        expected = outputs(model, w, problem.source, None).numpy()
+    assert list(found) == ["val", "test"]
+    for name, logits in found.items():
+        np.testing.assert_allclose(logits, expected[problem.parts[name].nodes], atol=1e-10)
+
+
+def test_optimizers_change_the_weights_of_the_network(graphs):
+    graph = graphs(n=30, d=6)
+    config = ModelConfig("gcn", hidden=4)
+    objective = build_model(config, 6, 3).objective(
+        problem_of(graph, config), TrainingConfig(dropout=0.0), 0
+    )
+    before, kept = objective.gradient(0)[0].loss, objective.weights()
+    for value in objective.params.values():
+        value *= 1.5
+    assert objective.gradient(0)[0].loss != before
+    for name, value in kept.items():
+        objective.params[name][...] = value
+    assert objective.gradient(0)[0].loss == before
+
+
+def test_a_batch_is_a_part_of_the_training_nodes(graphs):
+    graph = graphs(n=40, d=6)
+    config = ModelConfig("hlgc", gate="node", hops=2)
+    problem = problem_of(graph, config)
+    objective = build_model(config, 6, 3).objective(
+        problem, TrainingConfig(dropout=0.0, batch=4), 0
+    )
+    count = len(problem.train)
+    whole, total = objective.gradient(0)
+    found = [objective.gradient(0, rows) for rows in np.array_split(np.arange(count), 3)]
+    shares = [len(rows) / count for rows in np.array_split(np.arange(count), 3)]
+    losses = [share * one.loss for share, (one, _) in zip(shares, found, strict=True)]
+    assert sum(losses) == pytest.approx(whole.loss)
+    for name, value in total.items():
+        summed = sum(share * own[name] for share, (_, own) in zip(shares, found, strict=True))
+        np.testing.assert_allclose(summed, value, atol=1e-12, err_msg=name)
+
+
+class FewRows:
+    """Hop features in memory that come a few rows at a time, as from files."""
+
+    def __init__(self, source):
+        self.num_nodes, self.dtype = source.num_nodes, source.dtype
+        self.hops, self.basis = source.hops, source.basis
+        self._hops = source.hop_features()
+
+    def chunks(self, nodes, hops):
+        count = self.num_nodes if nodes is None else len(nodes)
+        for start in range(0, count, 4):
+            part = slice(start, min(start + 4, count))
+            rows = np.arange(count)[part] if nodes is None else nodes[part]
+            yield part, self.rows(rows, hops)
+
+    def rows(self, nodes, hops):
+        rows = np.array(self._hops[hops][:, nodes])
+        rows.flags.writeable = False
+        return rows
+
+
+@pytest.mark.parametrize("gate", ["node", "class", "feature"])
+@pytest.mark.parametrize("standardize", [False, True])
+def test_rows_that_come_in_chunks(graphs, gate, standardize):
+    graph = graphs(n=50, d=6)
+    config = ModelConfig("hlgc", gate=gate, hops=2, bias=True, standardize=standardize)
+    model, training = build_model(config, 6, 3), TrainingConfig(dropout=0.0)
+    problem = problem_of(graph, config)
+    objective = model.objective(problem, training, 1)
+    stored = Problem(FewRows(problem.source), problem.task, problem.parts)
+    in_chunks = model.objective(stored, training, 1)
+    (loss, tally), gradients = objective.gradient(0)
+    measured, found = in_chunks.gradient(0)
+    assert measured.loss == pytest.approx(loss, rel=1e-12)
+    np.testing.assert_array_equal(measured.tally, tally)
+    for name, value in gradients.items():
+        np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-12, err_msg=name)
+    for name, logits in objective.outputs(1).items():
+        np.testing.assert_allclose(in_chunks.outputs(1)[name], logits, atol=1e-12)
+    if not standardize:
+        batch = np.array([5, 0, 3])
+        expected, found = objective.gradient(0, batch)[1], in_chunks.gradient(0, batch)[1]
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, atol=1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize("options", MODELS, ids=lambda one: one.get("gate", one["model"]))
+def test_the_same_seed_gives_the_same_bits(graphs, options):
+    graph = graphs(n=60, d=8, dtype=np.float32, sparse=True)
+    settings = {"epochs": 8, "dropout": 0.3, **options}
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    together = train(graph, seeds=[3, 4, 5], **settings)
+    assert torch.equal(torch.get_rng_state(), state)
+    for seed, run in zip((3, 4, 5), together.runs, strict=True):
+        with use_threads(1):
+            (alone,) = train(graph, seeds=[seed], **settings).runs
+        for name, curve in run.history.items():
+            np.testing.assert_array_equal(curve, alone.history[name], err_msg=name)
+        for name, value in run.model.weights.items():
+            np.testing.assert_array_equal(value, alone.model.weights[name], err_msg=name)
+    assert (together.runs[0].history["train_loss"] != together.runs[1].history["train_loss"]).any()
+
+
+def test_lbfgs_lowers_the_loss(graphs):
+    graph = graphs(n=40, d=6)
+    found = train(graph, "gcn", hidden=8, optimizer="lbfgs", lr=1.0, dropout=0.0, epochs=3)
+    losses = found.runs[0].history["train_loss"]
+    assert losses[-1] < 0.5 * losses[0]
+
+
+def test_threads_of_torch_are_as_before():
+    before = torch.get_num_threads()
+
+    def work(_):
+        with torch_threads(10):
+            return torch.get_num_threads()
+
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(work, range(50))) == {1}
+    assert torch.get_num_threads() == before
+    with use_threads(3), torch_threads(views.SHARED_NUMBERS):
+        assert torch.get_num_threads() == 3
+    assert torch.get_num_threads() == before
+
+
+def test_without_torch(graphs, monkeypatch):
+    import importlib.util
+
+    graph, real = graphs(n=20), importlib.util.find_spec
+    config = ModelConfig("gcn", hidden=4)
+    model = build_model(config, graph.num_features, 3)
+    hlgc = build_model(ModelConfig("hlgc", hops=1), graph.num_features, 3)
+    missing = {"torch"}
+    monkeypatch.setattr(
+        "hoplite.errors.find_spec", lambda name: None if name in missing else real(name)
+    )
+    sentence = r"model 'gcn' needs torch; run `pip install \"hoplite-graph\[torch\]\"`\."
+    with pytest.raises(HopliteError, match=sentence):
+        model.objective(problem_of(graph, config), TrainingConfig(), 0)
+    weights = model.initial(np.random.default_rng(0))
+    with pytest.raises(HopliteError, match=sentence):
+        model.logits(weights, Propagation(graph))
+    with pytest.raises(HopliteError, match="model 'hlgc' needs torch"):
+        hlgc.signal_from_hops({}, np.zeros((2, 1, 5)))
+    with pytest.raises(HopliteError, match=sentence):
+        train(graph, "gcn", epochs=2)
+
+
+def test_models_are_listed_without_torch():
+    code = """
+        import sys
+        sys.modules["torch"] = None  # an import of it is an error
+        import hoplite.nets.hlgc, hoplite.nets.gcn, hoplite.nets.gat, hoplite.nets.module
+        from hoplite.models import MODELS, ModelConfig, build_model
+        assert {"hlgc", "gcn", "gat"} <= MODELS.keys()
+        for config in (ModelConfig("gcn"), ModelConfig("gat"), ModelConfig("hlgc", gate="node")):
+            assert build_model(config, 4, 2).shapes()
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

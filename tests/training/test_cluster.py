@@ -1,0 +1,165 @@
+"""Training on a Dask cluster: the bits of one process, whatever happens to the workers."""
+
+import numpy as np
+import pytest
+from tests.dask_processes import dask, local_workers  # noqa: F401 - a fixture
+
+from hoplite import ConfigError, Graph, ModelConfig, Split, TrainingConfig
+from hoplite.engine import dense
+from hoplite.models import build_model
+from hoplite.store import propagate
+from hoplite.training import NodeSet, Run, stored, train_runs
+from hoplite.training.cluster import ClusterRows
+from hoplite.training.stored import HopRows
+
+pytest.importorskip("distributed")
+
+CASES = {
+    "sgc": ("sgc", {}, {}),
+    "lgc": ("lgc", {"bias": True}, {}),
+    "blocks": ("blocks", {}, {}),
+    "standardized": ("lgc", {"standardize": True, "bias": True}, {}),
+    "lbfgs": ("egc", {}, {"optimizer": "lbfgs", "lr": 1.0, "epochs": 2}),
+}
+
+
+@pytest.fixture(scope="module")
+def graph():
+    """Of about ten ranges of rows, of 5 hops each, with a split in no order."""
+    rng = np.random.default_rng(0)
+    n, d = 30_000, 70
+    parts = np.split(rng.permutation(n), [20_000, 25_000])
+    labels = rng.integers(0, 3, n)
+    features = (rng.normal(size=(n, d)) + np.eye(3, d)[labels]).astype(np.float32)
+    return Graph.from_edges(rng.integers(0, n, (50_000, 2)), features, labels, split=Split(*parts))
+
+
+@pytest.fixture(scope="module")
+def store(graph, tmp_path_factory):
+    return propagate(graph, tmp_path_factory.mktemp("store"), hops=4)
+
+
+def setting(graph, case="lgc"):
+    name, options, own = CASES[case]
+    training = TrainingConfig(**{"dropout": 0, "epochs": 8, "patience": 8, "lr": 0.1} | own)
+    model = build_model(ModelConfig(name, hops=4, **options), graph.num_features, 3)
+    rng, sets = np.random.default_rng(1), {}
+    for part in ("train", "val"):
+        nodes = rng.permutation(getattr(graph.split, part))
+        sets[part] = NodeSet(nodes, graph.labels[nodes])
+    return model, training, sets
+
+
+def fit(model, source, training, sets, progress=None):
+    return train_runs(model, source, [Run(training, 0)], sets, progress=progress)[0]
+
+
+def assert_same_bits(one, other):
+    for values, others in ((one.history, other.history), (one.weights, other.weights)):
+        for name, value in values.items():
+            np.testing.assert_array_equal(value, others[name], err_msg=name)
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_equals_one_process_to_the_bit(graph, store, dask, workers):  # noqa: F811
+    for _ in range(workers):
+        dask.worker()
+    dask.wait_for(workers)
+    for case in CASES:
+        model, training, sets = setting(graph, case)
+        alone = HopRows(store, model, training=training)
+        expected = fit(model, alone, training, sets)
+        with ClusterRows(store, model, dask.address, training=training) as source:
+            assert len(source._homes) == workers
+            found = fit(model, source, training, sets)
+            assert_same_bits(found, expected)
+            for nodes in (None, graph.split.test):
+                np.testing.assert_allclose(
+                    source.logits(model, found.weights, nodes),
+                    alone.logits(model, found.weights, nodes),
+                    atol=2e-5,
+                )
+        assert not list(store.folder.glob(".cluster*"))
+
+
+def test_a_worker_that_dies_in_the_middle(graph, store, dask):  # noqa: F811
+    """Its rows go to the other one; the bits stay, also when a new one comes."""
+    model, training, sets = setting(graph)
+    expected = fit(model, HopRows(store, model, training=training), training, sets)
+    workers = [dask.worker(), dask.worker()]
+    dask.wait_for(2)
+    seen = []
+
+    def progress(state):
+        seen.append(set(source._homes))
+        if state.epoch == 3:
+            workers[0].kill()
+        if state.epoch == 5 and len(workers) == 2:
+            workers.append(dask.worker())
+            dask.wait_for(2)
+
+    with ClusterRows(store, model, dask.address, training=training) as source:
+        found = fit(model, source, training, sets, progress)
+    assert workers[0].poll() == -9
+    assert_same_bits(found, expected)
+    assert [len(homes) for homes in seen[:3]] == [2, 2, 2]
+    assert min(len(homes) for homes in seen) == 1
+
+
+def test_local_workers_that_are_killed(graph, store):
+    model, training, sets = setting(graph)
+    expected = fit(model, HopRows(store, model, training=training), training, sets)
+    killed = []
+
+    def progress(state):
+        if state.epoch in (2, 5):
+            victims = local_workers()[: state.epoch // 2]  # one, then both
+            for worker in victims:
+                worker.kill()
+                killed.append(worker.pid)
+
+    with ClusterRows(store, model, "local:2", training=training) as source:
+        found = fit(model, source, training, sets, progress)
+    assert len(killed) >= 3
+    assert_same_bits(found, expected)
+    assert not local_workers()
+
+
+def test_workers_remember_their_rows(graph, store, dask):  # noqa: F811
+    dask.worker()
+    dask.worker()
+    dask.wait_for(2)
+    model, training, sets = setting(graph)
+    with ClusterRows(store, model, dask.address, training=training) as source:
+        homes = []
+        fit(model, source, training, sets, lambda state: homes.append(tuple(source._homes)))
+        assert len(set(homes)) == 1
+        assert len(set(homes[0])) == 2
+
+
+def test_refusals(graph, store):
+    model, training, _ = setting(graph)
+    with pytest.raises(ConfigError, match="batch is 9 but a cluster takes all rows"):
+        ClusterRows(store, model, "local:1", training=TrainingConfig(dropout=0, batch=9))
+    with pytest.raises(ConfigError, match="cluster is 'nowhere'"):
+        ClusterRows(store, model, "nowhere", training=training)
+    with pytest.raises(ConfigError, match="this training needs"):
+        ClusterRows(store, model, "local:1", memory="50MB", training=training)
+    gated = build_model(ModelConfig("hlgc", hops=4), graph.num_features, 3)
+    with pytest.raises(ConfigError, match="a cluster trains linear models"):
+        ClusterRows(store, gated, "local:1", training=training)
+
+
+def test_more_workers_than_groups(graph, store, dask, monkeypatch):  # noqa: F811
+    monkeypatch.setattr(dense, "RANGE_NUMBERS", 1 << 30)
+    monkeypatch.setattr(stored, "RANGE_NUMBERS", 1 << 30)
+    model, training, _ = setting(graph)
+    for _ in range(2):
+        dask.worker()
+    dask.wait_for(2)
+    with ClusterRows(store, model, dask.address, training=training) as source:
+        order = source.order(model, np.arange(5))
+        weights = model.initial(np.random.default_rng(0))
+        values = order.evaluate(model.filter(weights)).values
+    alone = HopRows(store, model, training=training).order(model, np.arange(5))
+    np.testing.assert_array_equal(values, alone.evaluate(model.filter(weights)).values)

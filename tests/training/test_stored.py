@@ -1,0 +1,434 @@
+"""Training from a hop store: the same as in memory, within the memory that was given."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from tests.commands import hoplite as command
+from tests.training.scattered import parts_of, scattered_graph
+
+import hoplite
+from hoplite import ConfigError, ModelConfig, TrainingConfig
+from hoplite.engine import dense
+from hoplite.engine.backend import use_threads
+from hoplite.engine.evaluation import KeptHops, KeptRows
+from hoplite.engine.propagation import Propagation
+from hoplite.models import build_model
+from hoplite.store import HopStore, propagate
+from hoplite.tasks import find_task
+from hoplite.training import NodeSet, Run, optimizers, stored, train_runs
+from hoplite.training.objective import Problem
+from hoplite.training.sets import weighted_sets
+from hoplite.training.stored import HopRows
+
+MODELS = ["sgc", "ppr", "egc", "lgc", "blocks", "jacobiconv"]
+ROW = 4 * 4 * 7  # bytes of a row of the store: 4 hops of 7 features
+
+
+@pytest.fixture(scope="module")
+def graph(graphs):
+    return graphs(n=90, d=7, dtype=np.float32, density=0.1)
+
+
+@pytest.fixture(scope="module")
+def store(graph, tmp_path_factory):
+    return propagate(graph, tmp_path_factory.mktemp("store"), hops=3)
+
+
+@pytest.fixture
+def short_ranges(monkeypatch):
+    """Ranges of about 3 rows of 4 hops."""
+    for module in (dense, stored):
+        monkeypatch.setattr(module, "RANGE_NUMBERS", 3 * ROW // 4)
+
+
+def build(graph, model="lgc", hops=3, **options):
+    if model in ("lgc", "blocks", "jacobiconv", "hlgc"):
+        options["basis"] = "monomial"  # the store's
+    config = ModelConfig(model, hops=hops, **options)
+    return build_model(config, graph.num_features, graph.num_classes)
+
+
+def shuffled_sets(graph, seed=0):
+    """Training and validation nodes in no order."""
+    rng, sets = np.random.default_rng(seed), {}
+    for name in ("train", "val"):
+        nodes = rng.permutation(getattr(graph.split, name))
+        sets[name] = NodeSet(nodes, graph.labels[nodes])
+    return sets
+
+
+def in_memory(graph, model, training, sets, **options):
+    source = Propagation.of(graph, model.config, np.float32)
+    return train_runs(model, source, [Run(training, 0)], sets, **options)[0]
+
+
+def from_store(store, model, training, sets, memory="4GB", **options):
+    source = HopRows(store, model, memory=memory, training=training)
+    return train_runs(model, source, [Run(training, 0)], sets, **options)[0]
+
+
+def assert_same(one, other, atol=1e-6):
+    assert (one.epochs, one.best_epoch) == (other.epochs, other.best_epoch)
+    for name, curve in one.history.items():
+        np.testing.assert_allclose(curve, other.history[name], rtol=atol, atol=atol, err_msg=name)
+    for name, value in one.weights.items():
+        np.testing.assert_allclose(value, other.weights[name], rtol=1e-3, atol=20 * atol)
+
+
+def bits(result):
+    return [value.tobytes() for value in (*result.history.values(), *result.weights.values())]
+
+
+@pytest.mark.usefixtures("short_ranges")
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("optimizer", "options"),
+    [("adam", {}), ("adam", {"standardize": True, "bias": True}), ("lbfgs", {"bias": True})],
+    ids=["adam", "standardized", "lbfgs"],
+)
+def test_equals_training_in_memory(graph, store, model, optimizer, options, monkeypatch):
+    # Few, because line searches amplify rounding: 20 iterations in memory, of the same rows in
+    # another order, differ by as much (1e-5) as those from a store.
+    monkeypatch.setattr(optimizers, "LBFGS_ITERATIONS", 2)
+    monkeypatch.setattr(optimizers, "MAX_EVALUATIONS", 2)
+    adam = optimizer == "adam"
+    training = TrainingConfig(
+        optimizer=optimizer,
+        dropout=0,
+        epochs=20 if adam else 3,
+        lr=0.05 if adam else 1,
+        weight_decay=1e-2,
+    )
+    built, sets = build(graph, model, **options), shuffled_sets(graph)
+    one = in_memory(graph, built, training, sets)
+    other = from_store(store, built, training, sets)
+    assert_same(one, other)
+
+
+@pytest.mark.usefixtures("short_ranges")
+@pytest.mark.parametrize(
+    ("task", "loss"),
+    [
+        ("multiclass", "auto"),
+        ("multilabel", "auto"),
+        ("regression", "squared"),
+        ("regression", "huber"),
+    ],
+)
+def test_every_task_with_weights(graph, store, task, loss):
+    rng, sets = np.random.default_rng(3), shuffled_sets(graph)
+    training = TrainingConfig(dropout=0, epochs=15, lr=0.05)
+    outputs = {"multiclass": 3, "multilabel": 4, "regression": 1}[task]
+    task = find_task(task).with_loss(loss)
+    if task.name == "multiclass":
+        training = TrainingConfig(dropout=0, epochs=15, lr=0.05, class_weight="balanced")
+    for name, part in sets.items():
+        labels, count = part.labels, len(part)
+        if task.name == "multilabel":
+            labels = rng.integers(0, 2, (count, 4))
+        elif task.name == "regression":
+            labels = rng.normal(size=count)
+        sets[name] = NodeSet(part.nodes, labels, rng.uniform(0.1, 3, count))
+    task = task.fitted(sets["train"].labels, outputs)
+    sets = weighted_sets(sets, task, training, [str(i) for i in range(outputs)])
+    assert all(part.weights is not None for part in sets.values())
+    model = build_model(ModelConfig("lgc", hops=3, bias=True), graph.num_features, outputs)
+    one = in_memory(graph, model, training, sets, task=task)
+    assert_same(one, from_store(store, model, training, sets, task=task))
+
+
+@pytest.mark.usefixtures("short_ranges")
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kept", [False, True])
+def test_mini_batches(graph, store, model, kept, monkeypatch):
+    if not kept:
+        monkeypatch.setattr(stored.Shelf, "fits", lambda self, size: False)
+    built, sets = build(graph, model, bias=True), shuffled_sets(graph)
+    for batch in (1, 4, 29, 10**9):
+        training = TrainingConfig(dropout=0, epochs=4, lr=0.05, batch=batch)
+        one = in_memory(graph, built, training, sets)
+        assert_same(one, from_store(store, built, training, sets), 3e-6)
+
+
+def test_a_batch_of_all_rows_is_the_full_step(graph, store):
+    built, sets = build(graph), shuffled_sets(graph)
+    full = from_store(store, built, TrainingConfig(dropout=0, epochs=5), sets)
+    batched = from_store(store, built, TrainingConfig(dropout=0, epochs=5, batch=10**9), sets)
+    assert_same(full, batched)
+
+
+@pytest.mark.usefixtures("short_ranges")
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("batch", [0, 4])
+def test_memory_and_threads_change_no_bit(graph, store, model, batch, monkeypatch):
+    built, sets = build(graph, model, bias=True), shuffled_sets(graph)
+    training = TrainingConfig(dropout=0, epochs=6, lr=0.05, batch=batch)
+    found = []
+    monkeypatch.setattr(stored, "used_memory", lambda: 10**8)
+    least = 10**8 + stored.RESERVE + stored.run_bytes(store, built, training, 81)
+    least += 9 * stored.range_bytes(store, len(built.hops_read))
+    for threads in (1, 2, 5):
+        for memory in (least, least + 3 * ROW, least + 30 * ROW, 10**10):
+            with use_threads(threads):
+                found.append(bits(from_store(store, built, training, sets, memory)))
+    assert all(one == found[0] for one in found)
+    with pytest.raises(ConfigError, match="this training needs"):
+        from_store(store, built, training, sets, least - 1)
+
+
+@pytest.mark.usefixtures("short_ranges")
+@pytest.mark.parametrize("model", MODELS)
+def test_one_pass_equals_evaluation_and_gradient(graph, store, model):
+    """Of nodes in no order, one of them twice, each with a weight; and of the first rows alone."""
+    rng = np.random.default_rng(5)
+    nodes = np.append(rng.permutation(90)[:40], 17)
+    part = NodeSet(nodes, rng.integers(0, 3, 41), rng.uniform(0, 2, 41))
+    built, task = build(graph, model), find_task("multiclass")
+    weights, bias = built.initial(rng), rng.normal(size=3).astype(np.float32)
+    order, filter = HopRows(store, built).order(built, nodes), built.filter(weights)
+    own = Problem.of(HopRows(store, built), task, {"train": part}, 3).train
+    measured, by_bias, by_filter = order.loss_and_gradient(filter, bias, task, own)
+
+    hops = Propagation.of(graph, built.config, np.float32).hop_features(nodes)
+    expected = KeptHops(hops[built.hops_read]).evaluate(built.filter_of_hops(weights))
+    logits = expected.values + bias
+    loss, outer = task.loss_and_gradient(logits, own.targets, own.weights)
+    assert measured.loss == pytest.approx(loss, abs=1e-6)
+    np.testing.assert_array_equal(measured.tally, task.tally(logits, own.targets))
+    np.testing.assert_allclose(by_bias, outer.sum(axis=0), atol=1e-6)
+    evaluation = order.evaluate(filter, count=30)
+    np.testing.assert_allclose(evaluation.values, expected.values[:30], atol=1e-5)
+    for given, found in ((outer, by_filter), (outer[:30], evaluation.gradient(outer[:30]))):
+        wanted = expected.gradient(given)
+        np.testing.assert_allclose(found.maps, wanted.maps, atol=1e-5)
+        if not filter.fixed and filter.coefficients is not None:
+            np.testing.assert_allclose(found.coefficients, wanted.coefficients, atol=1e-4)
+
+
+def test_only_needed_hops_and_rows_are_read(graph, store, monkeypatch):
+    read, original = [], HopStore.read
+
+    def watched(self, start, stop, hops=None):
+        read.append((start, stop, tuple(hops)))
+        return original(self, start, stop, hops)
+
+    monkeypatch.setattr(HopStore, "read", watched)
+    training = TrainingConfig(dropout=0, epochs=6)
+    from_store(store, build(graph, "sgc"), training, shuffled_sets(graph))
+    assert {hops for _, _, hops in read} == {(3,)}
+    assert len(read) == 2  # training and validation nodes, which stay in memory
+    read.clear()
+    monkeypatch.setattr(stored.Shelf, "fits", lambda self, size: False)
+    from_store(store, build(graph, "sgc"), training, shuffled_sets(graph))
+    assert len(read) >= 12
+
+
+@pytest.mark.usefixtures("short_ranges")
+@pytest.mark.parametrize("standardize", [False, True])
+@pytest.mark.parametrize("model", [*MODELS, "hlgc"])
+def test_logits_of_a_trained_model(graph, store, model, standardize):
+    if model == "hlgc":
+        pytest.importorskip("torch")
+    built = build(graph, model, bias=True, standardize=standardize)
+    weights = built.initial(np.random.default_rng(1))
+    weights["bias"] = np.float32([0.5, -1, 2])
+    source = HopRows(store, built)
+    expected = built.logits(weights, Propagation.of(graph, built.config))
+    np.testing.assert_allclose(source.logits(built, weights), expected, atol=2e-5)
+    for nodes in (graph.split.test, np.array([80, 3, 3, 41])):
+        found = source.logits(built, weights, nodes)
+        np.testing.assert_allclose(found, expected[nodes], atol=2e-5)
+
+
+@pytest.mark.usefixtures("short_ranges")
+@pytest.mark.parametrize("kept", [False, True])
+def test_rows_and_chunks_in_any_order(graph, store, kept, monkeypatch):
+    if not kept:
+        monkeypatch.setattr(stored.Shelf, "fits", lambda self, size: False)
+    source, whole = HopRows(store, build(graph)), store.read(0, 90)
+    some = [np.arange(90), np.arange(20, 71), np.arange(0, 90, 40), np.array([5, 5, 2])]
+    some += [np.random.default_rng(0).permutation(90), np.array([0, 0, 2])]
+    for nodes in some:
+        for hops in ([0, 1, 2, 3], [2], [3, 1]):
+            expected = whole[hops][:, nodes]
+            np.testing.assert_array_equal(source.rows(nodes, hops), expected)
+            for _ in range(2):
+                end = 0
+                for part, found in source.chunks(nodes, hops):
+                    assert part.start == end
+                    np.testing.assert_array_equal(found, expected[:, part])
+                    end = part.stop
+                assert end == len(nodes)
+    assert sum(found.shape[1] for _, found in source.chunks(None, [0])) == 90
+    assert next(iter(source.chunks(None, [0])))[1].shape[1] < 90
+
+
+def test_rows_stay_only_while_they_are_used(graph, store):
+    built = build(graph)
+    source = HopRows(store, built)
+    spare = source._shelf._spare
+    order = source.order(built, np.arange(50))
+    order.evaluate(built.filter(built.initial(np.random.default_rng(0))))
+    assert not source._shelf.fits(spare)
+    del order
+    assert source._shelf.fits(spare)
+
+
+def test_fixed_filters_keep_one_number_for_all_hops(graph, store):
+    source, built = HopRows(store, build(graph, "ppr")), build(graph, "ppr")
+    order = source.order(built, np.arange(50))
+    order.evaluate(built.filter(built.initial(np.random.default_rng(0))))
+    assert order._rows.kept_bytes == 4 * 50 * 7
+    assert isinstance(order.part(np.arange(5)), KeptRows)
+
+
+def test_groups_of_ranges_depend_on_the_rows_alone(graph, store, short_ranges, monkeypatch):
+    rows = HopRows(store, build(graph)).order(build(graph), None)._rows
+    assert [len(shard) for shard in rows.shards] == 30 * [1]
+    monkeypatch.setattr(stored, "SHARDS", 4)
+    assert [len(shard) for shard in rows.shards] == [7, 8, 7, 8]
+    assert [number for shard in rows.shards for number in shard] == list(range(30))
+
+
+def test_the_least_room_of_a_store(tmp_path, monkeypatch):
+    """27 nodes are tested, 60 have a part: counted by hand."""
+    graph = scattered_graph()
+    store = propagate(graph, tmp_path / "store", hops=2)
+    assert sum(len(part.nodes) for part in parts_of(graph)) == 60
+    monkeypatch.setattr(stored, "used_memory", lambda: 10**8)
+
+    def make(room, model="lgc", **training):
+        built = build_model(ModelConfig(model, hops=2), 6, 3)
+        training = TrainingConfig(dropout=0, **training)
+        return HopRows(store, built, memory=10**8 + 96 * 10**6 + room, training=training)
+
+    row, rows = 4 * 3 * 6, 3 * 3 * 60 * 4 * 3 * 6
+    signals = 4 * 10 * 60 * 3
+    run = signals + 4 * 24 * (18 + 3)
+    source = make(run + rows)
+    assert (source._shelf.at_once, source._shelf._spare) == (3, 0)
+    with pytest.raises(ConfigError, match="this training needs 210 MB at least, of which 196 MB"):
+        make(run + rows - 1)
+    for needed, options in (
+        (run + 12 * 5 * row, {"batch": 5}),
+        (signals + 4 * 224 * 21, {"optimizer": "lbfgs"}),
+    ):
+        make(needed + rows, **options)
+        with pytest.raises(ConfigError, match="this training needs"):
+            make(needed + rows - 1, **options)
+    with use_threads(8):
+        assert make(10**9)._shelf.at_once == 10
+        assert make(run + 2 * 5 * rows // 3)._shelf.at_once == 5
+
+
+def test_train_takes_a_store_or_its_path(graph, store, monkeypatch):
+    monkeypatch.setattr(optimizers, "LBFGS_ITERATIONS", 2)
+    options = {"optimizer": "lbfgs", "epochs": 3, "lr": 1, "standardize": True, "bias": True}
+    found = hoplite.train(str(store.folder), "lgc", **options)
+    memory = hoplite.train(graph, "lgc", hops=3, dropout=0, **options)
+    assert (found.model_config.hops, found.training_config.dropout) == (3, 0)
+    assert found.test_accuracy == memory.test_accuracy
+    assert found.summary()["split"] == memory.summary()["split"]
+    np.testing.assert_allclose(found.model.logits(graph), memory.model.logits(graph), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"dropout": 0.5}, "set dropout to 0"),
+        ({"hops": 4}, "hops is 4 but .* has 3"),
+        ({"operator": "laplacian"}, "operator is 'laplacian' but .* 'renormalized'"),
+        ({"basis": "chebyshev"}, "basis is 'chebyshev' but"),
+        ({"order": "weights-first"}, "a store holds hop features"),
+        ({"memory": "100MB"}, "give --memory [0-9]+MB or more"),
+        ({"memory": "much"}, "memory is 'much'"),
+        ({"batch": 8, "standardize": True}, "standardize needs the mean"),
+        ({"batch": 8, "optimizer": "lbfgs"}, "optimizer is 'lbfgs'"),
+        ({"batch": -1}, "batch is -1"),
+        ({"batch": 8, "cluster": "local:1"}, "batch is 8 but a cluster takes all rows"),
+    ],
+)
+def test_what_a_store_cannot_do(store, options, sentence):
+    with pytest.raises(ConfigError, match=sentence):
+        hoplite.train(store, "lgc", epochs=1, **options)
+
+
+def test_other_refusals(graph, store):
+    for model in ("gcn", "gat"):
+        with pytest.raises(ConfigError, match="needs the graph's edges"):
+            hoplite.train(store, model, epochs=1)
+    with pytest.raises(ConfigError, match="memory is given"):
+        hoplite.train(graph, "lgc", epochs=1, memory="4GB")
+    with pytest.raises(ConfigError, match="model is 'hlgc' but a cluster trains linear models"):
+        hoplite.train(store, "hlgc", epochs=1, cluster="local:1")
+
+
+def test_the_command_takes_a_store(graph, store, tmp_path):
+    options = ["--model", "sgc", "--hops", 2, "--epochs", 4, "--seeds", 2, "--memory", "1GB"]
+    done = command("train", store.folder, *options, "--out", tmp_path / "model", "--json")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(done.stdout)
+    assert (summary["config"]["hops"], summary["config"]["dropout"]) == (2, 0)
+    model = hoplite.TrainedModel.load(tmp_path / "model")
+    expected = hoplite.train(graph, "sgc", hops=2, epochs=4, seeds=2, dropout=0)
+    np.testing.assert_allclose(model.logits(graph), expected.model.logits(graph), atol=1e-4)
+    for wrong, sentence in [
+        (["--dropout", 0.5], "set dropout to 0"),
+        (["--hops", 9], "hops is 9 but"),
+        (["--batch", 4, "--standardize"], "standardize needs"),
+    ]:
+        done = command("train", store.folder, *wrong)
+        assert done.returncode == 2
+        assert sentence in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+MEASURE = r"""
+import json, re, sys
+from pathlib import Path
+from hoplite.training import optimizers, train
+optimizers.LBFGS_ITERATIONS = 2
+result = train(sys.argv[1], "lgc", memory=sys.argv[2], epochs=1, **json.loads(sys.argv[3]))
+# not getrusage, which counts the memory of the process that started this one, too
+status = Path("/proc/self/status").read_text()
+peak = 1024 * int(re.search(r"VmHWM:\s+(\d+)", status)[1])
+print(json.dumps({"peak": peak, "loss": result.runs[0].history["train_loss"].tolist()}))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process's peak")
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": "lbfgs", "standardize": True},
+        {"optimizer": "adam", "batch": 500},
+    ],
+    ids=["lbfgs", "mini-batches"],
+)
+def test_memory_stays_within_the_budget(large_store, options):
+    """Hop features of 300 MB, all of which must be read, in 400 MB with all libraries."""
+    process = subprocess.run(
+        [sys.executable, "-c", MEASURE, str(large_store.folder), "400MB", json.dumps(options)],
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert process.returncode == 0, process.stderr
+    found = json.loads(process.stdout)
+    assert np.isfinite(found["loss"]).all()
+    assert found["peak"] <= 400 * 10**6
+
+
+@pytest.fixture(scope="module")
+def large_store(tmp_path_factory):
+    """Bigger than what the libraries leave of the budget, and cheap to make: no edges."""
+    generator = np.random.default_rng(0)
+    features = generator.random((75_000, 250), np.float32)
+    labels = generator.integers(0, 5, 75_000)
+    split = hoplite.Split(*np.split(generator.permutation(75_000), [45_000, 60_000]))
+    graph = hoplite.Graph.from_edges([], features, labels, split=split)
+    folder = tmp_path_factory.mktemp("large")
+    return propagate(graph, folder, hops=3)

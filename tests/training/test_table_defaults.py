@@ -1,0 +1,185 @@
+"""What ``train`` does with tables if no model is given: hop blocks, and the degree as a column."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyarrow import csv
+from tests.commands import hoplite as command
+
+import hoplite
+from hoplite import ConfigError, TrainedModel
+from hoplite.explain import explain
+from hoplite.store import StoreError, propagate, update_store
+
+ACCOUNTS = 1500
+
+
+def tables(seed=0, n=ACCOUNTS, weights=False):
+    """Accounts of which 4 % are fraudulent, by the means of columns over their neighbours.
+
+    One column counts at distance 1, another at distance 2 and the third at the account itself.
+    """
+    rng = np.random.default_rng(seed)
+    activity = rng.pareto(2.0, n) + 0.3
+    ends = rng.choice(n, (2, 3 * n), p=activity / activity.sum())
+    ends = ends[:, ends[0] != ends[1]]
+    columns = rng.standard_normal((n, 5))
+    adjacency = np.zeros((n, n))
+    np.add.at(adjacency, (*ends,), 1)
+    adjacency += adjacency.T
+    degrees = adjacency.sum(axis=1)
+    means = adjacency / np.maximum(degrees, 1)[:, None]
+    near = means @ columns
+    parts = [near[:, 0], -(means @ near)[:, 1], columns[:, 2] / 2, np.log1p(degrees) / 2]
+    score = sum(part / part.std() for part in parts[:2]) + sum(parts[2:])
+    fraud = score > np.quantile(score, 0.96)
+    ids = np.array([f"A{i}" for i in range(n)])
+    nodes = {"id": ids, **{f"x{j}": columns[:, j] for j in range(5)}}
+    nodes |= {"label": np.where(fraud, "fraud", "fine")}
+    edges = {"source": ids[ends[0]], "target": ids[ends[1]]}
+    edges |= {"weight": rng.uniform(5, 15, ends.shape[1])} if weights else {}
+    return pa.table(nodes), pa.table(edges)
+
+
+def write(folder, nodes, edges):
+    folder.mkdir()
+    csv.write_csv(nodes, folder / "nodes.csv")
+    csv.write_csv(edges, folder / "edges.csv")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("tables") / "accounts", *tables())
+
+
+@pytest.fixture(scope="module")
+def result(folder):
+    return hoplite.train(folder)
+
+
+def test_rare_fraud_is_found_without_any_option(folder, result):
+    config, training = result.model_config, result.training_config
+    assert (config.model, training.optimizer) == ("blocks", "lbfgs")
+    assert config == hoplite.ModelConfig("blocks", hops=2, operator="random_walk", bias=True)
+    assert training.dropout == 0
+    assert result.model.feature_names == (*(f"x{j}" for j in range(5)), "log degree")
+    lgc = hoplite.train(folder, "lgc")
+    assert lgc.model_config == hoplite.ModelConfig("lgc")
+    assert "log degree" not in lgc.model.feature_names
+    found, other = (one.metrics()["average_precision"].mean for one in (result, lgc))
+    assert found > 0.6
+    assert found > other + 0.4
+
+
+def test_prediction_adds_the_column_by_itself(folder, result, tmp_path):
+    model = TrainedModel.load(result.model.save(tmp_path / "model"))
+    wanted = result.model.logits(result.graph)
+    plain, prepared = hoplite.load(folder), hoplite.load(folder, prepare=model)
+    assert plain.num_features == 5
+    assert prepared.feature_names == model.feature_names
+    for graph in (plain, prepared, tables()):
+        np.testing.assert_array_equal(model.logits(graph), wanted)
+    explained = explain(model, plain, "A5")
+    assert {cell.name for cell in explained.summary().features.top} <= {*model.feature_names}
+
+
+def test_a_store_for_the_model_has_the_column(folder, tmp_path):
+    model = hoplite.train(folder, operator="adjacency", epochs=5).model
+    store = propagate(folder, tmp_path / "store", hops=2, operator="adjacency", prepare=model)
+    assert store.feature_names == model.feature_names
+    np.testing.assert_allclose(
+        model.logits(store), model.logits(hoplite.load(folder)), rtol=1e-4, atol=1e-4
+    )
+    new = pa.table({"id": ["new"], **{f"x{j}": [0.5] for j in range(5)}})
+    with pytest.raises(StoreError, match="has structural features, which change"):
+        update_store((new, None), tmp_path / "store")
+
+
+def test_a_degree_means_the_same_in_other_tables():
+    """The unit of weights is that of the training: half of the weights are half of the degrees."""
+    nodes, edges = tables(weights=True, n=400)
+    model = hoplite.train((nodes, edges)).model
+    half = edges.set_column(2, "weight", pa.array(edges["weight"].to_numpy() / 2))
+    graph = hoplite.open_data((nodes, half), prepare=model).in_memory()
+    degrees = np.asarray(graph.adjacency.sum(axis=1)).reshape(-1, 1)
+    column = np.log1p(degrees / model.loop_weight).astype(np.float32)
+    by_hand = graph.with_features(
+        np.hstack([graph.features[:, :5], column]),
+        model.feature_names,
+        preparation=graph.preparation,
+    )
+    np.testing.assert_allclose(model.logits(graph), model.logits(by_hand), rtol=1e-5, atol=1e-5)
+    assert not np.allclose(model.logits(graph), model.logits((nodes, edges)))
+
+
+def test_nodes_that_arrive_have_the_column(folder, result):
+    new = pa.table({"id": ["new"], **{f"x{j}": [0.5] for j in range(5)}})
+    edges = pa.table({"source": ["new", "new"], "target": ["A1", "A2"]})
+    grown = result.graph.extended((new, edges))
+    plain = hoplite.load(folder).extended((new, edges))
+    assert grown.feature_names == result.model.feature_names
+    assert grown.features[-1, -1] == pytest.approx(np.log(3))
+    np.testing.assert_allclose(result.model.logits(grown), result.model.logits(plain))
+
+
+def test_given_options_win(folder):
+    result = hoplite.train(folder, hops=1, operator="adjacency", bias=False, optimizer="adam")
+    config, training = result.model_config, result.training_config
+    assert config == hoplite.ModelConfig("blocks", hops=1, operator="adjacency")
+    assert (training.optimizer, training.dropout) == ("adam", 0)
+    channels = hoplite.train(folder, channels="adjacency,random_walk", epochs=2)
+    assert channels.model_config.operators == ("adjacency", "random_walk")
+    assert hoplite.train(folder, batch=200, epochs=2).training_config.optimizer == "adam"
+    consistent = hoplite.train(folder, consistency=1.0, draws=2, epochs=2).training_config
+    assert (consistent.optimizer, consistent.dropout) == ("adam", 0.5)
+    assert hoplite.train(folder, start="lowpass", epochs=2).model_config.model == "lgc"
+    with pytest.raises(ConfigError, match="Did you mean 'hops'"):
+        hoplite.train(folder, hop=2)
+
+
+def test_other_data_has_lgc(folder, graphs, tmp_path):
+    assert hoplite.train(graphs(n=30), epochs=2).model_config.model == "lgc"
+    store = propagate(folder, tmp_path / "store", hops=1)
+    assert hoplite.train(store, epochs=2).model_config.model == "lgc"
+    nodes, edges = tables(n=200)
+    bare = hoplite.open_data((nodes.select(["id", "label"]), edges), structural=4)
+    assert hoplite.train(bare, epochs=2).model_config.model == "lgc"
+
+
+def test_every_task():
+    nodes, edges = tables(n=300)
+    numbers = nodes.drop_columns(["label"]).rename_columns(["id", "label", "a", "b", "c", "d"])
+    for table, task in ((numbers, "regression"), (nodes, "multilabel")):
+        result = hoplite.train(hoplite.Graph.from_frames(table, edges, task=task), epochs=5)
+        assert result.model_config.model == "blocks"
+        assert result.task.labels.task == task
+
+
+def test_a_column_of_the_same_name_stays(tmp_path):
+    nodes, edges = tables(n=300)
+    nodes = nodes.rename_columns([{"x4": "log degree"}.get(n, n) for n in nodes.column_names])
+    model = hoplite.train((nodes, edges)).model
+    assert model.feature_names == ("x0", "x1", "x2", "x3", "log degree")
+    graph = hoplite.open_data((nodes, edges), prepare=model)
+    assert graph.extended((None, edges.slice(0, 1))).num_features == 5
+
+
+def test_in_commands(folder, result, tmp_path):
+    found = command("train", folder, "--seeds", 1, "--out", tmp_path / "model", "--json")
+    assert found.returncode == 0, found.stderr
+    values = json.loads(found.stdout)
+    assert values["model"] == "blocks"
+    assert values["metrics"]["test"]["average_precision"]["mean"] == pytest.approx(
+        result.metrics()["average_precision"].mean
+    )
+    done = command("predict", tmp_path / "model", folder, "--out", tmp_path / "table.csv")
+    assert done.returncode == 0, done.stderr
+    chosen = ("--model", "lgc", "--epochs", 2, "--seeds", 1, "--json")
+    assert json.loads(command("train", folder, *chosen).stdout)["model"] == "lgc"
+    wrong = command("train", folder, "--lr", -1)
+    assert "lr is -1" in wrong.stderr
