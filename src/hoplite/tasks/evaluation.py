@@ -1,7 +1,6 @@
 """All figures of one set of nodes, computed once from the outputs of a chosen model.
 
-scikit-learn computes them; it is imported at the first use, as it takes a second. What it has not,
-the calibration error, is written here.
+They equal scikit-learn's, which is not imported for them: that takes longer than a training on Cora.
 """
 
 from __future__ import annotations
@@ -9,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,9 +15,8 @@ import numpy as np
 from hoplite.errors import HopliteWarning
 
 BINS = 15  # of the calibration error
-CURVES = ("roc_auc", "average_precision")  # what scikit-learn calls them, with _score
 TEMPERATURES = (0.05, 20.0)  # least and most
-ROWS = 1 << 13  # whose logarithms are taken at a time
+TINY = np.finfo(np.float64).eps  # probabilities are clipped by it in a log loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,26 +74,23 @@ def evaluate_classes(
     >>> found.classes["yes"]["recall"], found.classes["yes"]["support"]
     (0.5, 2)
     """
-    from sklearn import metrics
-
-    every = np.arange(len(names))
-    parts = metrics.precision_recall_fscore_support(
-        labels, predicted, labels=every, zero_division=0
-    )
-    names_of_parts: list[str] = ["precision", "recall", "f1", "support"]
-    per_class = {what: np.asarray(part) for what, part in zip(names_of_parts, parts, strict=True)}
-    for name in CURVES:
-        per_class[name] = np.array(
-            [_curve(name, labels == c, probabilities[:, c]) for c in range(len(names))]
-        )
+    m = len(names)
+    confusion = np.bincount(labels * m + predicted, minlength=m * m).reshape(m, m)
+    hits, support, guesses = confusion.diagonal(), confusion.sum(axis=1), confusion.sum(axis=0)
+    per_class = _precision_recall_f1(hits, support, guesses)
+    for name, area in CURVES.items():
+        columns = ((labels == c, probabilities[:, c]) for c in range(m))
+        per_class[name] = np.array([area(*column) for column in columns])
+    own = probabilities[np.arange(len(labels)), labels] / probabilities.sum(axis=1, dtype=float)
     figures = {
-        "accuracy": metrics.accuracy_score(labels, predicted),
-        "balanced_accuracy": per_class["recall"][per_class["support"] > 0].mean(),
-        "macro_f1": metrics.f1_score(labels, predicted, average="macro", zero_division=0),
-        "log_loss": _log_loss(labels, probabilities),
+        "accuracy": hits.sum() / len(labels),
+        "balanced_accuracy": per_class["recall"][support > 0].mean(),
+        "macro_f1": per_class["f1"][support + guesses > 0].mean(),
+        "log_loss": -np.log(np.clip(own, TINY, 1)).mean(),
     }
     for name in CURVES:
-        figures[name] = _told(per_class[name]) if positive is None else per_class[name][positive]
+        values = per_class[name]
+        figures[name] = _mean_of_known(values) if positive is None else values[positive]
     figures["calibration_error"] = calibration_error(labels, probabilities)
     return Evaluation(
         {name: float(value) for name, value in figures.items()},
@@ -104,9 +98,21 @@ def evaluate_classes(
             name: {what: values[c].item() for what, values in per_class.items()}
             for c, name in enumerate(names)
         },
-        metrics.confusion_matrix(labels, predicted, labels=every),
+        confusion,
         reliability(labels, probabilities),
     )
+
+
+def _precision_recall_f1(
+    hits: np.ndarray, support: np.ndarray, guesses: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Of each class, 0 where the denominator is 0, and its support."""
+    return {
+        "precision": hits / np.maximum(guesses, 1),
+        "recall": hits / np.maximum(support, 1),
+        "f1": 2 * hits / np.maximum(support + guesses, 1),
+        "support": support,
+    }
 
 
 def evaluate_values(values: np.ndarray, predicted: np.ndarray) -> Evaluation:
@@ -118,14 +124,12 @@ def evaluate_values(values: np.ndarray, predicted: np.ndarray) -> Evaluation:
     >>> found["r2"], round(found["mae"], 6)
     (0.5, 0.333333)
     """
-    from sklearn import metrics
-
-    differ = np.ptp(values) > 0
+    errors, variance = predicted - values, np.var(values)
     return Evaluation(
         {
-            "r2": float(metrics.r2_score(values, predicted)) if differ else np.nan,
-            "mae": float(metrics.mean_absolute_error(values, predicted)),
-            "rmse": float(metrics.mean_squared_error(values, predicted)) ** 0.5,
+            "r2": float(1 - np.mean(errors**2) / variance) if np.ptp(values) > 0 else np.nan,
+            "mae": float(np.abs(errors).mean()),
+            "rmse": float(np.mean(errors**2)) ** 0.5,
         }
     )
 
@@ -141,10 +145,6 @@ def class_figure(
     if name in CURVES:
         classes = np.arange(probabilities.shape[1]) if positive is None else np.array([positive])
         return mean_curve(name, labels[:, None] == classes, probabilities[:, classes])
-    if name == "macro_f1":
-        from sklearn.metrics import f1_score
-
-        return float(f1_score(labels, predicted, average="macro", zero_division=0))
     names = [str(c) for c in range(probabilities.shape[1])]
     return evaluate_classes(labels, probabilities, predicted, names, positive)[name]
 
@@ -166,62 +166,75 @@ def evaluate_labels(
     >>> found["micro_f1"], found["macro_f1"], found["roc_auc"], found.classes["b"]["recall"]
     (0.8, 0.5, 1.0, 0.0)
     """
-    from sklearn import metrics
-
-    names_of_parts: list[str] = ["precision", "recall", "f1", "support"]
-    classes: dict[str, dict[str, float]] = {}
-    for c, name in enumerate(names):
-        true, told = labels[:, c], predicted[:, c]
-        parts = metrics.precision_recall_fscore_support(true, told, labels=[1], zero_division=0)
-        classes[name] = {
-            what: np.asarray(part).item() for what, part in zip(names_of_parts, parts, strict=True)
-        }
-        for what in CURVES:
-            classes[name][what] = _curve(what, true == 1, probabilities[:, c])
-    cells, odds = labels.ravel(), probabilities.ravel().astype(np.float64)
+    hits = (labels * predicted).sum(axis=0)
+    per_label = _precision_recall_f1(hits, labels.sum(axis=0), predicted.sum(axis=0))
+    for name, area in CURVES.items():
+        columns = zip(labels.T == 1, probabilities.T, strict=True)
+        per_label[name] = np.array([area(*column) for column in columns])
+    chances = np.where(labels, probabilities, 1 - probabilities.astype(np.float64))
     figures = {
-        "micro_f1": metrics.f1_score(cells, predicted.ravel(), zero_division=0),
-        "macro_f1": np.mean([one["f1"] for one in classes.values()]),
+        "micro_f1": 2 * hits.sum() / max(labels.sum() + predicted.sum(), 1),
+        "macro_f1": per_label["f1"].mean(),
         "subset_accuracy": (labels == predicted).all(axis=1).mean(),
         "label_accuracy": (labels == predicted).mean(),
-        "log_loss": metrics.log_loss(cells, odds, labels=[0, 1]),
+        "log_loss": -np.log(np.clip(chances, TINY, 1)).mean(),
     }
-    for what in CURVES:
-        figures[what] = _told(np.array([one[what] for one in classes.values()]))
-    return Evaluation({name: float(value) for name, value in figures.items()}, classes)
+    for name in CURVES:
+        figures[name] = _mean_of_known(per_label[name])
+    return Evaluation(
+        {name: float(value) for name, value in figures.items()},
+        {
+            name: {what: values[c].item() for what, values in per_label.items()}
+            for c, name in enumerate(names)
+        },
+    )
 
 
 def mean_curve(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
     """The mean area under the curves of the columns (n, m), without those that mean nothing."""
-    return _told(np.array([_curve(name, *pair) for pair in zip(inside.T, scores.T, strict=True)]))
+    columns = zip(inside.T, scores.T, strict=True)
+    return _mean_of_known(np.array([CURVES[name](*column) for column in columns]))
 
 
-def _curve(name: str, inside: np.ndarray, scores: np.ndarray) -> float:
-    """The area under a curve of those ``inside`` against the rest; NaN if one of them is empty."""
-    from sklearn import metrics
+def roc_auc(inside: np.ndarray, scores: np.ndarray) -> float:
+    """The area under the ROC curve of ``scores`` (n,); NaN if all or none are ``inside`` (n,).
 
+    It is the chance that a node inside has a higher score than one outside, ties counting half:
+
+        (sum of the ranks of those inside - p (p + 1) / 2) / (p (n - p)),    p = |inside|
+
+    >>> roc_auc(np.array([False, True, True]), np.array([0.1, 0.4, 0.1]))
+    0.75
+    """
+    p, n = int(inside.sum()), len(inside)
+    if p in (0, n):
+        return np.nan
+    _, which, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = counts.cumsum() - (counts - 1) / 2
+    return float((ranks[which][inside].sum() - p * (p + 1) / 2) / (p * (n - p)))
+
+
+def average_precision(inside: np.ndarray, scores: np.ndarray) -> float:
+    """sum_t (recall_t - recall_{t-1}) precision_t over the distinct scores t, falling; NaN if all
+    or none are ``inside``.
+
+    >>> average_precision(np.array([False, True, True]), np.array([0.3, 0.4, 0.1]))
+    0.8333333333333333
+    """
     if inside.all() or not inside.any():
         return np.nan
-    return float(getattr(metrics, f"{name}_score")(inside, scores))
+    _, which, counts = np.unique(-scores, return_inverse=True, return_counts=True)
+    hits = np.bincount(which, inside)
+    return float((hits * hits.cumsum() / counts.cumsum()).sum() / hits.sum())
 
 
-def _told(values: np.ndarray) -> float:
+CURVES = {"roc_auc": roc_auc, "average_precision": average_precision}
+
+
+def _mean_of_known(values: np.ndarray) -> float:
     """Their mean without NaN; NaN if nothing is left."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if known.size else np.nan
-
-
-def _log_loss(labels: np.ndarray, probabilities: np.ndarray) -> float:
-    """As scikit-learn's, which makes several copies of the probabilities: some rows at a time."""
-    from sklearn.metrics import log_loss
-
-    if probabilities.shape[1] == 1:
-        return 0.0
-    total, sums = 0.0, partial(log_loss, normalize=False, labels=np.arange(probabilities.shape[1]))
-    for start in range(0, len(labels), ROWS):
-        rows = probabilities[start : start + ROWS].astype(np.float64)
-        total += sums(labels[start : start + ROWS], rows / rows.sum(axis=1, keepdims=True))
-    return total / len(labels)
 
 
 def best_threshold(by: str, inside: np.ndarray, probabilities: np.ndarray) -> float:

@@ -125,10 +125,8 @@ class Multiclass(Task):
             return None
         found = np.ones(len(names))
         if isinstance(given, str):
-            from sklearn.utils.class_weight import compute_class_weight
-
-            present = np.unique(seen)
-            found[present] = compute_class_weight(given, classes=present, y=seen)
+            present, counts = np.unique(seen, return_counts=True)
+            found[present] = len(seen) / (len(present) * counts)
             return found[labels]
         for name, weight in given:
             found[list(names).index(check_choice("the class of class_weight", name, names))] = (
