@@ -57,6 +57,9 @@ class SparseMatrix:
         if not csr.has_canonical_format:
             csr = csr.copy()
             csr.sum_duplicates()
+        if max(*csr.shape, csr.nnz) <= np.iinfo(np.int32).max:  # half as much to read
+            indices, indptr = csr.indices.astype(np.int32, copy=False), csr.indptr.astype(np.int32)
+            csr = sp.csr_array((csr.data, indices, indptr), csr.shape)
         return cls(csr, symmetric)
 
     @property
