@@ -33,11 +33,16 @@ def ask(task: str, **arguments: Any) -> dict[str, Any]:
 
 def completed(command: list[str]) -> subprocess.CompletedProcess[str]:
     """The finished process; HopliteError with its last line if it fails."""
-    child = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    child = run(command)
     if child.returncode:
         last = (child.stderr.strip().splitlines() or ["it gave no reason"])[-1]
         raise HopliteError(f"a process of the benchmark failed: {last}")
     return child
+
+
+def run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """The finished process, whether or not it failed."""
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
 
 
 def peak_share(matrix: sp.csr_array, columns: int, threads: int) -> float | None:

@@ -28,12 +28,13 @@ from hoplite.store.cost import cost
 
 MEMORY, DISK, CLUSTER, ALONE = "in memory", "on disk", "local:2", "the disk alone"
 HOPS, PIECE = 2, 1 << 25
+QUICK_SCALE, QUICK_MODELS = 0.01, ("sgc", "egc", "lgc", "hlgc")
 SETTING = ("--optimizer", "lbfgs", "--bias", "--standardize", "--lr", "1", "--weight-decay", "0")
 
 
 def graph_folder(context: Context, scale: float | None = None) -> Path:
     """The graph's files, made by the first benchmark that needs them."""
-    scale = scale or (0.01 if context.quick else 1.0)
+    scale = scale or (QUICK_SCALE if context.quick else 1.0)
     folder = context.folder / f"reddit-like-{scale:g}"
     if not folder.exists():
         context.report("making the graph")
@@ -188,7 +189,7 @@ def disk_seconds(place: Path, source: Path, read: int, written: int) -> float:
 
 def training(context: Context, hops: int = 4) -> Outcome:
     """A store, then complete trainings by the command."""
-    models, epochs = (("sgc", "egc", "lgc", "hlgc"), 3) if context.quick else (("lgc",), 25)
+    models, epochs = (QUICK_MODELS, 3) if context.quick else (("lgc",), 25)
     folder, out, memory = graph_folder(context), context.folder / "store", _budget(context)
     made = _store(context, folder, hops, memory)
     figures, notes = [Figure(f"{hops} hops on disk", made["seconds"] / 60, "min")], []

@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from experiments import paper
-
 from benchmarks.measure import Contestant, Context, Effort, Figure, Goal, Outcome
+from experiments import paper
 from hoplite import Graph, train
 
 MODELS = tuple(name for name in paper.MODELS if name != "hlgc")

@@ -8,11 +8,9 @@ from typing import Any
 from experiments.paper import DATASETS, MODELS, NAMES
 from experiments.results import Curve, Results, Spectrum, Trained
 from hoplite.plots.base import axis, finite, layout, peak, safe, thin
-from hoplite.plots.confusion import confusion
 from hoplite.plots.filters import Series, coefficients, responses
 from hoplite.plots.history import PARTS, curve, epochs
 from hoplite.plots.page import PageFigure
-from hoplite.plots.reliability import reliability
 
 OFFSET = 0.14  # ours above the line of the model, the paper below it
 DASHES = {None: "solid", "class": "solid", "node": "dash", "feature": "dot"}
@@ -92,41 +90,6 @@ def accuracy_figures(cells: Mapping[tuple[str, str], Any]) -> list[PageFigure]:
                 ],
             )
         )
-    return found
-
-
-def mistakes(results: Results) -> list[PageFigure]:
-    """Confusion and reliability of each dataset's model that is best on validation."""
-    found = []
-    for dataset in DATASETS:
-        known = [e for e in results.of("validation") if e.dataset == dataset and e.figures]
-        best = max(known, key=lambda entry: entry.val_mean or 0.0, default=None)
-        if best is None or best.figures is None:
-            continue
-        names, counts = list(best.figures["classes"]), best.figures["confusion"]
-        if counts:
-            drawn = confusion(counts, names)
-            right = sum(counts[c][c] for c in range(len(counts)))
-            found.append(
-                PageFigure(
-                    f"confusion-{dataset}", f"{best.name}: confusion matrix",
-                    f"{right:,} of {sum(map(sum, counts)):,} nodes are predicted correctly.",
-                    drawn.data, drawn.layout, ["class", *names],
-                    [[name, *map(str, row)] for name, row in zip(names, counts, strict=True)],
-                )
-            )  # fmt: skip
-        bins = [one for one in best.figures.get("reliability", []) if one[2] > 0]
-        if bins:
-            drawn = reliability(bins)
-            sure = sum(right < probability for probability, right, _ in bins)
-            found.append(
-                PageFigure(
-                    f"reliability-{dataset}", f"{best.name}: reliability",
-                    f"In {sure} of {len(bins)} bins the model is too sure.",
-                    drawn.data, drawn.layout, ["probability", "share correct", "nodes"],
-                    [[number(p), number(right), f"{n:,.0f}"] for p, right, n in bins],
-                )
-            )  # fmt: skip
     return found
 
 

@@ -73,32 +73,7 @@ def run(graphs: Path, out: Path, workers: int, report: Report, page: Path = PAGE
                 details.append(f"| {name} | {split} | {chosen} | {val:.2f} | {test:.2f} |")
             means = [f"{np.mean(x):.2f} ± {np.std(x):.2f}" for x in zip(*rows, strict=True)]
             summary.append(f"| {name} | 50 | {means[0]} | {means[1]} | **{means[2]}** |")
-    text = TEXT.format(summary="\n".join(summary), details="\n".join(details))
+    template = Path(__file__).with_suffix(".md").read_text(encoding="utf-8")
+    text = template.format(summary="\n".join(summary), details="\n".join(details))
     atomic_write_text(page, text)
     return text
-
-
-TEXT = """# Two imbalanced graphs, scored by ROC AUC
-
-`tolokers` (11,758 crowd workers, 22 % banned) and `minesweeper` (10,000 fields, 20 % mines), public
-files of yandex-research/heterophilous-graphs with ten splits. ROC AUC in percent, mean and standard
-deviation over the splits, of a linear model: [hop blocks](../docs/models.md#hop-blocks), features
-standardised, degree and log degree beside them. For each split the configuration with the best AUC
-on validation was chosen from the grid in [experiments/imbalanced.py](../experiments/imbalanced.py),
-which was committed before; the test nodes were read once, after that. Written by
-
-```bash
-python -m experiments imbalanced FOLDER
-```
-
-| graph | constant | logistic regression on X alone | hop blocks, validation | hop blocks, test |
-|---|---|---|---|---|
-{summary}
-
-Published, on the same splits: FSGNN 82.8 and 90.1, JacobiConv 68.7 and 89.7; on tolokers GCN 83.6
-and ResNet + SGC 80.7. Of these only JacobiConv is linear.
-
-| graph | split | chosen | validation | test |
-|---|---|---|---|---|
-{details}
-"""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import datetime
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ import numpy as np
 import hoplite
 from benchmarks.machine import describe
 from experiments.methods import Method, Plan, Protocol, Setting, chosen_methods, read_methods
-from experiments.problems import GROUPS, PROBLEMS, RANDOM, SPLITS, Problem, chosen_problems
+from experiments.problems import GROUPS, PROBLEMS, RANDOM, Problem, chosen_problems
 from experiments.results import (
     LINEAR,
     RESULTS,
@@ -45,7 +45,6 @@ from experiments.trainings import (
     opened,
 )
 from hoplite import ConfigError
-from hoplite.errors import plural
 from hoplite.models import find_model
 
 
@@ -290,56 +289,40 @@ def compared(table: LinearTable) -> LinearTable:
 
 def columns(plan: Plan) -> list[Column]:
     """The problems, and those that are made of the public splits."""
-    found = []
-    public = [one for one in PROBLEMS.values() if one.splits == 1]
-    groups = GROUPS | {
-        name: (
+    groups = {name: (group["title"], group["text"]) for name, group in GROUPS.items()}
+    for name, options in plan.variants.items():
+        with_what = ", ".join(f"{key} = {str(value).lower()}" for key, value in options.items())
+        groups[name] = (
             f"The public splits, {name}",
             "Another protocol, not to be compared with the others: the settings that were chosen "
-            f"on the public split, trained once more with "
-            f"{', '.join(f'{key} = {str(value).lower()}' for key, value in options.items())}.",
+            f"on the public split, trained once more with {with_what}.",
         )
-        for name, options in plan.variants.items()
-    }
+    found = []
     for group, about in groups.items():
-        if group == RANDOM or group in plan.variants:
-            found += [
-                Column(f"{one.dataset}-{group}", one.title, group, *about, one.score, False)
-                for one in public
-            ]
-        else:
-            found += [
-                Column(one.name, one.title, group, *about, one.score)
-                for one in PROBLEMS.values()
-                if one.groups[0] == group
-            ]
+        again = group == RANDOM or group in plan.variants
+        for one in PROBLEMS.values():
+            if again and one.splits == 1:
+                name = f"{one.dataset}-{group}"
+                found.append(Column(name, one.title, group, *about, one.score, False))
+            elif not again and one.groups[0] == group:
+                found.append(Column(one.name, one.title, group, *about, one.score))
     return found
 
 
 def protocol_words(plan: Plan) -> list[str]:
-    """The protocol in sentences; where it differs between problems, with their titles."""
-
-    def each(splits: int, words: Callable[[Protocol], str]) -> str:
-        titles: dict[str, list[str]] = {}
-        for one in PROBLEMS.values():
-            if one.splits == splits:
-                names = titles.setdefault(words(plan.protocol_of(one)), [])
-                names += [one.title] * (one.title not in names)
-        if len(titles) == 1:
-            return next(iter(titles))
-        return "; ".join(f"{text} ({', '.join(names)})" for text, names in titles.items())
-
-    def of_ten(one: Protocol) -> str:
-        first = f"every setting is trained on the first {min(one.screen_splits, SPLITS)}"
-        best = f"and the best {one.screen} on all ten, of which the best is chosen"
-        return f"{first}, which choose" if one.screen == 1 else f"{first} {best}"
-
-    seeds = each(1, lambda one: f"with {plural(one.seeds, 'seed')} (chosen: {one.final_seeds})")
-    random = each(1, lambda one: f"{plural(one.random.splits, 'split')} of {one.random.sizes()}")
+    """The protocol in sentences, and where it differs."""
+    one, other = plan.protocol_of(), plan.protocol.get("on", {})
+    different = "; ".join(
+        f"{name}: {', '.join(f'{key} = {value}' for key, value in table.items())}"
+        for name, table in other.items()
+    )
     return [
         "No search reads the test set: settings are compared by the mean validation score, equal "
         "ones by the validation loss. Then the test set is read, once.",
-        f"On a public split every setting is trained {seeds}.",
-        f"On ten splits, split s with seed s, {each(SPLITS, of_ten)}.",
-        f"On random splits, the settings of the public split are trained: {random}.",
+        f"On a public split every setting is trained with {one.seeds} seeds, and the chosen one "
+        f"with {one.final_seeds}. On ten splits, split s with seed s, every setting is trained on "
+        f"the first {one.screen_splits}, and the best {one.screen} on all ten. On "
+        f"{one.random.splits} random splits, the settings of the public split are trained.",
+        *[f"Other values for some problems: {different} (screen = 1: the first splits choose)."]
+        * bool(other),
     ]

@@ -194,7 +194,6 @@ def _accuracy(results: Results, notes: str) -> list[Section]:
             figures=figures.accuracy_figures(best_gates(results, "validation")),
             tables=tables,
         ),
-        Section("mistakes", "Where the best model errs", figures=figures.mistakes(results)),
         Section("below", "More than 1.0 point below the paper", lines=below, markdown=notes),
         Section("cuts", "Searches smaller than the paper's grid", lines=smaller),
     ]
@@ -359,7 +358,7 @@ def headline(results: Results) -> str:
 def findings(results: Results) -> list[str]:
     """What else the data say, a sentence each."""
     return [one for one in (_winners(results), claim(results), _speed(results), _bias(results),
-                            _agreement(results), _effort(results)) if one]  # fmt: skip
+                            _effort(results)) if one]  # fmt: skip
 
 
 def _facts(cell: Cell) -> str:
@@ -449,18 +448,6 @@ def _bias(results: Results) -> str:
     return (
         f"Choosing settings on the test set instead would show {statistics.mean(gains):+.1f} "
         f"points on average over {len(gains)} cases: that is the bias of the appendix."
-    )
-
-
-def _agreement(results: Results) -> str:
-    """How far from the paper on average."""
-    cells = best_gates(results, "validation").values()
-    values = [cell.difference for cell in cells if cell.difference is not None]
-    if len(values) < 2:
-        return ""
-    return (
-        f"The mean difference from the paper is {statistics.mean(values):+.2f} points (from "
-        f"{min(values):+.1f} to {max(values):+.1f})."
     )
 
 

@@ -1,4 +1,4 @@
-"""The problems: graphs with the splits that models are compared on.
+"""The problems: graphs with the splits that models are compared on (``problems.toml``).
 
     few            cora, citeseer, pubmed with their one public split
     sixty          ten splits of 60/20/20 of every class, split s made by seed s
@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+import msgspec
 import numpy as np
 import scipy.sparse as sp
 
@@ -31,52 +32,19 @@ SPLITS = 10
 SPARSE = 0.1  # the share of nonzero values up to which features are kept as sparse rows
 RANDOM = "random"
 Reading = Mapping[str, Any]  # options of ``load``
-GROUPS = {
-    "few": (
-        "The public splits of the citation graphs",
-        "20 labels a class, 500 validation and 1,000 test nodes. Deviations are over seeds.",
-    ),
-    RANDOM: (
-        "Random splits",
-        "The settings that were chosen on the public split, on splits that nothing was chosen on: "
-        "split s with seed s, the same for all methods. Deviations are over splits.",
-    ),
-    "sixty": (
-        "60/20/20",
-        "Ten splits, of every class 60 % of the nodes to train, 20 % to validate, 20 % to test; "
-        "split s is made by seed s. Deviations are over splits.",
-    ),
-    "even": (
-        "60/20/20, as many of every class",
-        "Ten splits as GPR-GNN, JacobiConv and others make them, so that their published figures "
-        "can be compared: the same number of nodes of every class to train, 60 % of all nodes "
-        "divided by the number of classes, or all of a smaller class, which is then in no test "
-        "set; of the rest 20 % of all nodes to validate, the others to test; split s is made by "
-        "seed s. Deviations are over splits.",
-    ),
-    "heterophilous": (
-        "Heterophilous graphs",
-        "Their ten public splits. Deviations are over splits.",
-    ),
-    "imbalanced": (
-        "Imbalanced graphs",
-        "Their ten public splits, judged and chosen by ROC AUC. Deviations are over splits.",
-    ),
-}
 
 
-@dataclass(frozen=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A graph and how it is split ``splits`` times; ``score`` judges, ``fixed`` is for all."""
 
-    name: str
     dataset: str
     title: str
-    groups: tuple[str, ...]  # the first has its table; grids may name any
-    deal: Callable[[Graph, Path, int], Split]
+    groups: list[str]  # the first has its table; grids may name any
+    deal: Literal["public", "stratified", "even"] = "public"
     splits: int = SPLITS
     score: str = "accuracy"
-    fixed: Mapping[str, Any] = field(default_factory=dict)
+    fixed: dict[str, Any] = {}
+    name: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -97,59 +65,22 @@ class Problem:
         if path is None:
             raise ConfigError(f"graphs is {str(folder)!r}, which has no graph for {self.name}.")
         # a graph without columns refuses "directed", and False is its default
-        options = {
+        given = {
             key: value for key, value in reading.items() if (key, value) != ("directed", False)
         }
-        graph = _read(str(path), tuple(sorted(options.items())))
-        return graph.with_split(self.deal(graph, path, number))
+        graph = _read(str(path), tuple(sorted(given.items())))
+        if self.deal == "public":
+            return graph.with_split(_listed_split(str(path), number)) if number else graph
+        deal = stratified_split if self.deal == "stratified" else even_split
+        return graph.with_split(deal(graph.labels, number))
 
 
-def _public_split(graph: Graph, path: Path, number: int) -> Split:
-    return graph.split if number == 0 else _listed_split(str(path), number)
-
-
-def _problems() -> list[Problem]:
-    found = [
-        Problem(f"{name}-public", name, name.capitalize(), ("few",), _public_split, splits=1)
-        for name in EMBEDDED
-    ]
-    titles = {
-        "cora": ("Cora",),
-        "citeseer": ("Citeseer",),
-        "pubmed": ("Pubmed", "large"),
-        "amazon_photo": ("Photo", "large"),
-        "amazon_computers": ("Computers", "large"),
-    }
-    for group, ending, deal in (("sixty", "60", stratified_split), ("even", "even", even_split)):
-        found += [
-            Problem(
-                f"{name}-{ending}", name, title, (group, *more),
-                lambda graph, path, number, deal=deal: deal(graph.labels, number),
-            )
-            for name, (title, *more) in titles.items()
-        ]  # fmt: skip
-    public = {
-        "texas": ("Texas", "heterophilous"),
-        "cornell": ("Cornell", "heterophilous"),
-        "wisconsin": ("Wisconsin", "heterophilous"),
-        "actor": ("Actor", "heterophilous", "large"),
-        "chameleon_filtered": ("Chameleon (filtered)", "heterophilous"),
-        "squirrel_filtered": ("Squirrel (filtered)", "heterophilous"),
-    }
-    found += [
-        Problem(name, name, title, tuple(groups), _public_split)
-        for name, (title, *groups) in public.items()
-    ]
-    return found + [
-        Problem(
-            name, name, name.capitalize(), ("imbalanced", "large"), _public_split,
-            score="roc_auc", fixed={"monitor": "auc"},
-        )
-        for name in ("minesweeper", "tolokers")
-    ]  # fmt: skip
-
-
-PROBLEMS = {one.name: one for one in _problems()}
+_FILE = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+GROUPS: dict[str, dict[str, str]] = _FILE["groups"]
+PROBLEMS = {
+    name: msgspec.convert({**table, "name": name}, Problem)
+    for name, table in _FILE["problems"].items()
+}
 NAMES = tuple(dict.fromkeys(name for one in PROBLEMS.values() for name in one.names))
 
 

@@ -1,6 +1,7 @@
 """Every benchmark at a tiny size: what it reports, and what happens without the peers."""
 
 import dataclasses
+import json
 import sys
 import types
 
@@ -9,53 +10,37 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import untidy
-from tests.commands import run_module
 from torch.nn.functional import cross_entropy
 
+from benchmarks import child, command, epoch, gathers, paper_times, peers, product
+from benchmarks.child import peak_share
+from benchmarks.measure import Context, Effort
+from benchmarks.product import power_law_matrix
+from benchmarks.training import Trainer
 from hoplite import HopliteError
 from hoplite.config import TrainingConfig
 from hoplite.engine.backend import get_num_threads, use_backend
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.json_files import write_json
-from hoplite.lab.bench import (
-    child,
-    command,
-    epoch,
-    family,
-    gathers,
-    hyper,
-    many,
-    paper_times,
-    peers,
-    product,
-    scaling,
-)
-from hoplite.lab.bench.child import peak_share, product_growth
-from hoplite.lab.bench.measure import Context, Effort
-from hoplite.lab.bench.product import power_law_matrix
-from hoplite.lab.bench.training import Trainer
 from hoplite.models import ModelConfig, build_model
-from hoplite.nets.hlgc import GATES
 from hoplite.peers import quiet
-from hoplite.selection import read_space
 from hoplite.tasks import find_task
 from hoplite.training.objective import Problem
 from hoplite.training.runs import Run, objective_of
 from hoplite.training.sets import node_sets
+from tests import untidy
+from tests.commands import run_module
 
-CONTEXT = Context(threads=2, bandwidth=1e10)
-PRODUCT = product.ProductSize(300, 4000, 8, Effort(3), speedup=3, memory=1.15, roofline=0.85)
-CELLS = (
-    epoch.Cell("cora", "lgc", 3, threads=1, ms=3, layers=False),
-    epoch.Cell("cora", "lgc", 3, ratios={epoch.TORCH: 3.5, "TAGConv K=3": 100}),
-    epoch.Cell("pubmed", "egc", 2),
-    epoch.Cell("pubmed", "gcn"),
-    epoch.Cell("cora", "sgc", 2),
-    epoch.Cell("cora", "sgc", 2, dropout=0, ratios={epoch.ROWS: 2}),
+CONTEXT = Context(quick=True, threads=2)
+SIZE = product.Size(300, 4000, 8, Effort(3), speedup=3, memory=1.15, roofline=0.85)
+CASES = (
+    epoch.Case("cora", "lgc", 3, threads=1, ms=3, layers=False),
+    epoch.Case("cora", "lgc", 3, ratios={epoch.TORCH: 3.5, "TAGConv K=3": 100}),
+    epoch.Case("pubmed", "egc", 2),
+    epoch.Case("pubmed", "gcn"),
+    epoch.Case("cora", "sgc", 2),
+    epoch.Case("cora", "sgc", 2, dropout=0, ratios={epoch.ROWS: 2}),
 )
-EPOCH = epoch.EpochSize(CELLS, 4, Effort(2))
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +52,7 @@ def small(graphs):
 def context(small, monkeypatch):
     """Every dataset is the small graph, and a peer's sample is one epoch."""
     monkeypatch.setattr(epoch, "PEER_SECONDS", 0)
-    return Context(2, 1e10, load=lambda name: small)
+    return Context(quick=True, threads=2, load=lambda name: small)
 
 
 @pytest.fixture
@@ -80,7 +65,7 @@ def alone(monkeypatch):
 def test_spmm(monkeypatch):
     monkeypatch.setattr(product, "peak_share", lambda *arguments: 1.2)
     before = get_num_threads()
-    outcome = product.run(CONTEXT, PRODUCT)
+    outcome = product.run_size(CONTEXT, SIZE)
     assert get_num_threads() == before
     by_torch, by_scipy, memory, roofline = outcome.figures
     assert (by_torch.peer, by_scipy.peer) == (product.TORCH, product.SCIPY)
@@ -88,26 +73,18 @@ def test_spmm(monkeypatch):
     assert by_torch.goal.text == ">= 3x"
     assert by_scipy.goal is None
     assert (memory.ours, memory.passed) == (1.2, False)
-    assert outcome.facts["roofline_ms_gather"] > outcome.facts["roofline_ms_compulsory"] > 0
     assert roofline.goal.text == ">= 0.85"
-    assert roofline.ours == pytest.approx(outcome.facts["roofline_ms_gather"] / by_torch.ours)
+    gather = product.Traffic(300, power_law_matrix(300, 4000).nnz, 8).gather
+    assert roofline.ours == pytest.approx(1e3 * gather / CONTEXT.bandwidth / by_torch.ours)
     assert any("GFLOP/s" in note for note in outcome.notes)
-
-
-def test_spmm_needs_room(monkeypatch):
-    monkeypatch.setattr(product.ProductSize, "needed_bytes", 10**18)
-    outcome = product.run(CONTEXT, PRODUCT)
-    assert not outcome.figures
-    assert "not run" in outcome.notes[0]
 
 
 def test_spmm_without_scipy_and_peak(monkeypatch, alone):
     monkeypatch.setattr(product, "peak_share", lambda *arguments: None)
-    size = product.ProductSize(300, 4000, 8, Effort(1), with_scipy=False)
-    outcome = product.run(CONTEXT, size)
+    outcome = product.run_size(CONTEXT, product.Size(300, 4000, 8, Effort(1), with_scipy=False))
     assert [figure.peer for figure in outcome.figures] == [product.TORCH]
     text = " ".join(outcome.notes)
-    for part in ("SciPy, which has one thread", "DGL is not installed", "does not tell"):
+    for part in ("SciPy, which has one thread", "DGL is not installed", "does not report"):
         assert part in text
 
 
@@ -121,11 +98,11 @@ def test_dgl_takes_part_where_it_is_installed(monkeypatch):
     fake.from_csr, fake.spmm = from_csr, torch.matmul
     monkeypatch.setitem(sys.modules, "dgl", types.ModuleType("dgl"))
     monkeypatch.setitem(sys.modules, "dgl.sparse", fake)
-    outcome = product.run(CONTEXT, PRODUCT)
+    outcome = product.run_size(CONTEXT, SIZE)
     assert product.DGL in [figure.peer for figure in outcome.figures]
     fake.spmm = lambda S, X: 2 * (S @ X)
     with pytest.raises(HopliteError, match="hoplite and DGL differ"):
-        product.run(CONTEXT, PRODUCT)
+        product.run_size(CONTEXT, SIZE)
 
 
 def test_peak_memory_of_a_product():
@@ -134,28 +111,10 @@ def test_peak_memory_of_a_product():
     assert share is None or 0.9 < share < 1.5
 
 
-def test_peak_sees_what_is_freed_again(monkeypatch):
-    from hoplite.engine import sparse as module
-
-    def wasteful(S, X):
-        waste = np.ones(2**24, np.float32)  # 64 MiB
-        return waste[:1].copy()
-
-    matrix = power_law_matrix(100, 1000)
-    monkeypatch.setattr(module, "spmm", wasteful)
-    # freed and kept by the allocator, which would give it to the product
-    blocks = [np.ones(2**14, np.float32) for _ in range(2**11)]
-    pinned = np.ones(2**14, np.float32)
-    del blocks
-    growth = product_growth(matrix, 4)
-    assert growth is None or growth > 60 * 2**20
-    assert pinned[0] == 1
-
-
 def test_epoch(context):
     if peers.find("torch_geometric.nn") is None:
         pytest.skip("PyTorch Geometric is not installed")
-    outcome = epoch.run(context, EPOCH)
+    outcome = epoch.run_cases(context, CASES, 4, Effort(2))
     found = {}
     for figure in outcome.figures:
         found.setdefault(figure.case, []).append(figure)
@@ -193,14 +152,14 @@ def test_epoch(context):
 def test_plain_torch_has_the_threads_that_suit_it(context, alone, monkeypatch):
     """It takes as many seconds as it has threads, so that one is better."""
     monkeypatch.setattr(epoch, "peer_epoch", lambda peer: lambda: float(torch.get_num_threads()))
-    cells = (epoch.Cell("cora", "lgc", 2), epoch.Cell("cora", "lgc", 3, threads=2))
-    best, fixed = epoch.run(context, epoch.EpochSize(cells, 2, Effort(1))).figures
+    cases = (epoch.Case("cora", "lgc", 2), epoch.Case("cora", "lgc", 3, threads=2))
+    best, fixed = epoch.run_cases(context, cases, 2, Effort(1)).figures
     assert (best.peer, best.theirs) == ("plain torch (1 thread)", 1e3)
     assert (fixed.peer, fixed.theirs) == ("plain torch", 2e3)
 
 
 def test_epoch_with_one_thread(small, context, alone):
-    outcome = epoch.run(dataclasses.replace(context, threads=1), EPOCH)
+    outcome = epoch.run_cases(dataclasses.replace(context, threads=1), CASES, 4, Effort(2))
     cases = [(figure.case, figure.peer) for figure in outcome.figures]
     assert len(set(cases)) == len(cases)
     goals = {figure.goal.text for figure in outcome.figures if figure.goal}
@@ -208,27 +167,10 @@ def test_epoch_with_one_thread(small, context, alone):
 
 
 def test_epoch_without_pyg(context, alone):
-    outcome = epoch.run(context, EPOCH)
+    outcome = epoch.run_cases(context, CASES, 4, Effort(2))
     found = {figure.peer and figure.peer.split(" (")[0] for figure in outcome.figures}
     assert found == {None, epoch.TORCH, epoch.ROWS}
     assert outcome.notes[-1] == peers.missing_note("PyTorch Geometric")
-
-
-def test_the_sizes_of_epoch_and_hyper():
-    goals = {
-        cell.model: cell.ms for cell in epoch.FULL.cells if cell.dataset == "pubmed" and cell.ms
-    }
-    assert goals == {"sgc": 5, "egc": 4.5, "lgc": 4.5}
-    assert {cell.dataset for cell in epoch.FULL.cells if not cell.dropout} == {"cora", "pubmed"}
-    assert all(cell.rivals() for cell in epoch.FULL.cells if cell.model != "dgc")
-    limits = {(gate.dataset, gate.name): gate.ms for gate in hyper.FULL.gates}
-    assert limits == {
-        ("cora", "class"): 15,
-        ("cora", "node"): 250,
-        ("cora", "feature"): 120,
-        ("citeseer", "feature"): 400,
-    }
-    assert {gate.name for gate in hyper.QUICK.gates} == set(GATES)
 
 
 def at_weights(graph, config, given):
@@ -330,71 +272,6 @@ def test_peers_train(small):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
 
 
-def test_many(context, monkeypatch):
-    threads = []
-    train = Trainer.train
-
-    def watched(trainer, epochs, seeds=1):
-        threads.append((seeds, get_num_threads()))
-        return train(trainer, epochs, seeds)
-
-    monkeypatch.setattr(Trainer, "train", watched)
-    (figure,) = many.run_many(context, many.ManySize(2, 3, Effort(2))).figures
-    assert figure.case.startswith("two runs of lgc at once, 2 hops")
-    assert (figure.peer, figure.goal.text) == (many.ONE, ">= 1.8x")
-    assert set(threads) == {(1, 1), (2, 2)}
-
-
-def test_the_paper_grid_has_945_runs():
-    assert len(read_space("paper").configurations("cora", "lgc")) * many.GRID.seeds == 945
-    assert many.GRID.samples is many.GRID.epochs is None
-
-
-def test_grid(monkeypatch, tmp_path):
-    monkeypatch.setattr(child, "_completed", run_module)
-    context = Context(1, 1e10, folder=tmp_path)
-    outcome = many.run_grid(context, many.GridSize(2, samples=3, epochs=2))
-    whole, alone = outcome.figures
-    assert whole.case == "6 runs of lgc by `hoplite search`"
-    assert (whole.unit, whole.goal.text) == ("s", "<= 140 s")
-    assert alone.ours == pytest.approx(1e3 * whole.ours / 6)
-    assert "best mean validation accuracy" in outcome.notes[0]
-
-
-def test_paper_times(context):
-    outcome = paper_times.run(context, paper_times.PaperSize(2, 1, Effort(1)))
-    *cells, count = outcome.figures
-    assert len(cells) == 15
-    assert cells[0].case == "citeseer, sgc, 20 hops"
-    assert all(cell.ratio == pytest.approx(cell.theirs / cell.ours) for cell in cells)
-    assert count.ours == sum(cell.ratio > 1 for cell in cells)
-    assert (count.case[:11], count.goal.text) == ("cells of 15", ">= 14")
-
-
-def test_the_paper_is_timed_with_its_own_sizes():
-    assert paper_times.paper_options("cora", "lgc")["hops"] == 20
-    assert paper_times.paper_options("pubmed", "gat")["hidden"] == 16
-    assert paper_times.paper_options("cora", "lgc")["dropout"] == 0.5
-
-
-def test_command(monkeypatch, tmp_path):
-    asked = []
-    monkeypatch.setattr(child, "_completed", lambda words: asked.append(words[1:]) or done)
-    done = types.SimpleNamespace(returncode=0)
-    size = command.CommandSize(Effort(2), wheel=tmp_path / "wheel.json")
-    whole, imports = command.run(CONTEXT, size).figures
-    assert whole.passed
-    assert whole.goal.text == "<= 1.5 s"
-    assert imports.goal is None
-    assert ["-m", "hoplite", "train", "cora", "--seeds", "1"] in asked
-    write_json(size.wheel, {"core": {"bytes": 700_000_000, "distributions": 9}, "hoplite": "1"})
-    *_, installed = command.run(CONTEXT, size).figures
-    assert (installed.ours, installed.goal.text, installed.passed) == (700.0, "<= 600 MB", False)
-    done.returncode, done.stderr = 1, "no"
-    with pytest.raises(HopliteError, match="failed: no"):
-        command.run(CONTEXT, size)
-
-
 def native_only():
     if not gathers.uses_native():
         pytest.skip("the C++ core was not built")
@@ -439,111 +316,98 @@ def test_the_plain_loop_adds_rows(width):
     assert gathers.aligned_zeros(5).ctypes.data % 64 == 0
 
 
-def test_without_a_compiler_gathers_are_counted_alone(context, alone, monkeypatch):
-    native_only()
-    monkeypatch.setattr(gathers, "plain_loops", lambda: None)
-    cells = (epoch.Cell("cora", "lgc", 2),)
-    note = epoch.run(context, epoch.EpochSize(cells, 2, Effort(1))).notes[0]
-    assert "rows of 3, 6 numbers; there is no C compiler" in note
+def test_many(context, monkeypatch):
+    threads, train = [], Trainer.train
+
+    def watched(trainer, epochs, seeds=1):
+        threads.append((seeds, get_num_threads()))
+        return train(trainer, 3, seeds)
+
+    monkeypatch.setattr(Trainer, "train", watched)
+    (figure,) = epoch.many(context, hops=2).figures
+    assert figure.case.startswith("two runs of lgc at once, 2 hops")
+    assert (figure.peer, figure.goal.text) == ("one run, 1 thread", ">= 1.8x")
+    assert set(threads) == {(1, 1), (2, 2)}
 
 
-def test_hyper(context):
+def test_hyper(context, monkeypatch):
     gates = (("cora", "class", 3, 1e6), ("cora", "node", 2, 0), ("citeseer", "feature", 2, 0))
-    size = hyper.HyperSize(tuple(hyper.Gate(*gate) for gate in gates), Effort(2))
-    outcome = hyper.run(context, size)
-    assert [figure.passed for figure in outcome.figures] == [True, False, False]
-    assert all(figure.ours > 0 for figure in outcome.figures)
+    monkeypatch.setattr(epoch, "QUICK_GATES", gates)
+    assert [figure.passed for figure in epoch.hyper(context).figures] == [True, False, False]
 
 
-WALKED = {"sgc": 10, "egc": 10, "jacobiconv": 10, "blocks": 10}
-WALKED |= {"s2gc": 16, "ppr": 10, "heat": 10, "dgc": 100}  # the model, and its usual hops
-DRAWN = ("ppr", "lgc")  # with consistency, too
-
-
-def test_family(context):
-    """Every linear model beside LGC of its hops; hop blocks beside SIGN, and its set-up apart."""
-    if peers.find("torch_geometric.nn") is None:
-        pytest.skip("PyTorch Geometric is not installed")
-    outcome = family.run(context, family.FamilySize(2, Effort(2)))
-    found = [
-        (figure.case, figure.peer.split(" (")[0], figure.goal and figure.goal.text)
-        for figure in outcome.figures
-    ]
-    blocks, kept = "cora, blocks, 2 hops, no dropout, 2 threads", "plain torch, hops kept"
-    first = f"{blocks}: set-up and first epoch"
-    assert sorted(found, key=str) == sorted(
-        [
-            (f"cora, {name}, {hops} hops", f"lgc, {hops} hops", f">= {0.2 if wide else 0.5}x")
-            for name, hops in WALKED.items()
-            for wide in [name == "jacobiconv"]
-        ]
-        + [
-            (
-                f"cora, {name}, 10 hops, consistency of 3 draws",
-                "lgc, 10 hops, no dropout",
-                ">= 0.2x",
-            )
-            for name in DRAWN
-        ]
-        + [(blocks, "SIGN K=2", ">= 2x"), (first, "SIGN K=2", ">= 1x")]
-        + [(blocks, kept, None), (first, kept, None)],
-        key=str,
-    )
-    assert all(figure.ours > 0 and figure.ratio > 0 for figure in outcome.figures)
-    assert all(figure.rounds == 2 for figure in outcome.figures)
-
-
-def test_family_without_pyg(context, alone):
-    outcome = family.run(context, family.FamilySize(2, Effort(1)))
-    assert peers.missing_note("PyTorch Geometric") in outcome.notes
-    assert outcome.figures[-1].peer.startswith("plain torch, hops kept")
-
-
-def test_family_is_judged_by_the_epochs_of_lgc(context, monkeypatch):
+def test_family(context, monkeypatch):
     """An epoch of LGC takes 1 ms a hop, and another 3 or 6 times as long."""
-    asked = []
+    trained = []
 
     class Fake:
         def __init__(self, graph, model, **options):
-            asked.append((model, options))
+            trained.append((model, options))
             self.model, self.options = model, options
 
         def epoch(self, epochs):
-            drawn = self.model, self.options.get("draws", 1)
-            times = {("lgc", 1): 1, ("ppr", 3): 6}.get(drawn, 3)
-            return times * self.options["hops"] / 1000
+            times = {("lgc", 1): 1, ("ppr", 3): 6}
+            return times.get((self.model, self.options.get("draws", 1)), 3) * self.options["hops"]
 
-    monkeypatch.setattr(family, "Trainer", Fake)
-    size = family.FamilySize(2, Effort(3))
-    figures = {f.case: f for f in family.run(context, size).figures if "lgc" in f.peer}
+    monkeypatch.setattr(epoch, "Trainer", Fake)
+    monkeypatch.setattr(epoch, "run_cases", lambda *arguments: epoch.Outcome([]))
+    figures = {figure.case: figure for figure in epoch.family(context).figures}
+    hops = {"sgc": 10, "egc": 10, "jacobiconv": 10, "blocks": 10}
+    hops |= {"s2gc": 16, "ppr": 10, "heat": 10, "dgc": 100}
+    cases = {f"cora, {name}, {k} hops" for name, k in hops.items()}
+    drawn = {f"cora, {name}, 10 hops, consistency of 3 draws" for name in ("ppr", "lgc")}
+    assert figures.keys() == cases | drawn
     ratios = {case: round(1 / figure.ratio) for case, figure in figures.items()}
     last = "cora, ppr, 10 hops, consistency of 3 draws"
     assert ratios == {case: 6 if case == last else 3 for case in figures}
-    passed = {case.split(", ", 1)[1] for case, figure in figures.items() if figure.passed}
-    assert passed == {"jacobiconv, 10 hops", "lgc, 10 hops, consistency of 3 draws"}
-    settings = {"lr": 0.05, "dropout": 0.5}
-    for name, hops in WALKED.items():
-        assert (name, {"hops": hops, **settings}) in asked
-        assert ("lgc", {"hops": hops, **settings}) in asked
-    drawn = {"hops": 10, "lr": 0.05, "dropout": 0.0}
-    assert ("lgc", drawn) in asked
-    drawn |= {"drop_nodes": 0.5, "draws": 3, "consistency": 1.0}
-    assert all((name, drawn) in asked for name in DRAWN)
+    passed = {case for case, figure in figures.items() if figure.passed}
+    assert passed == {"cora, jacobiconv, 10 hops", "cora, lgc, 10 hops, consistency of 3 draws"}
+    assert ("lgc", {"hops": 10, "dropout": 0.0}) in trained
 
 
-def test_scaling():
-    size = scaling.ScalingSize(200, (1000, 2000, 4000), (2, 4), 3, 4, Effort(2))
-    outcome = scaling.run(CONTEXT, size)
+def test_paper_times(context):
+    *cells, count = paper_times.run(context).figures
+    assert len(cells) == 15
+    assert cells[0].case == "citeseer, sgc, 20 hops"
+    assert all(cell.ratio == pytest.approx(cell.theirs / cell.ours) for cell in cells)
+    assert count.ours == sum(cell.ratio > 1 for cell in cells)
+    assert (count.case[:11], count.goal.text) == ("cells of 15", ">= 14")
+
+
+def test_command(monkeypatch, tmp_path):
+    commands, done = [], types.SimpleNamespace(returncode=0)
+    monkeypatch.setattr(child, "run", lambda words: commands.append(words[1:]) or done)
+    wheel = tmp_path / "wheel.json"
+    whole, imports = command.run(CONTEXT, wheel).figures
+    assert whole.passed
+    assert whole.goal.text == "<= 1.5 s"
+    assert imports.goal is None
+    assert ["-m", "hoplite", "train", "cora", "--seeds", "1"] in commands
+    wheel.write_text(json.dumps({"core": {"bytes": 700_000_000}, "hoplite": "1"}))
+    *_, installed = command.run(CONTEXT, wheel).figures
+    assert (installed.ours, installed.goal.text, installed.passed) == (700.0, "<= 600 MB", False)
+    done.returncode, done.stderr = 1, "no"
+    with pytest.raises(HopliteError, match="failed: no"):
+        command.run(CONTEXT, wheel)
+
+
+def test_grid(monkeypatch, tmp_path):
+    monkeypatch.setattr(child, "run", run_module)
+    context = Context(threads=1, folder=tmp_path)
+    outcome = command.grid(context, "paper", "--samples", "3", "--epochs", "2")
+    whole, alone = outcome.figures
+    assert whole.case == "15 runs of lgc by `hoplite search`"
+    assert (whole.unit, whole.goal.text) == ("s", "<= 140 s")
+    assert alone.ours == pytest.approx(1e3 * whole.ours / 15)
+
+
+def test_scaling(monkeypatch):
+    whole = power_law_matrix
+    monkeypatch.setattr(product, "power_law_matrix", lambda n, count: whole(n // 50, count // 250))
+    monkeypatch.setattr(product, "Effort", lambda rounds, seconds: Effort(2))
+    outcome = product.scaling(CONTEXT)
     slopes = {f.case: f for f in outcome.figures if f.case.startswith("slope over")}
-    assert len(outcome.figures) == 3 + 3 + 2 + len(slopes) == 11
+    assert len(outcome.figures) == 2 + 2 + 4 + len(slopes) == 11
     assert [figure.goal is not None for figure in slopes.values()] == [True, False, True]
     assert outcome.figures[0].case.startswith("200 nodes, ")
-    assert outcome.figures[4].case.startswith("100 nodes, ")
-
-
-def test_hops_are_powers():
-    matrix = power_law_matrix(50, 400)
-    X = np.random.default_rng(0).random((50, 3), np.float32)
-    S = SparseMatrix.from_scipy(matrix)
-    expected = matrix @ (matrix @ (matrix @ X))
-    np.testing.assert_allclose(scaling.hops_of(S, X, 3)(), expected, rtol=1e-4)
+    assert outcome.figures[3].case.startswith("50 nodes, ")
