@@ -17,7 +17,6 @@ SUMMARIES = {
     "datasets": "List the datasets that have a name, or download one with --fetch.",
     "train": "Train a model on DATASET and score it on the test nodes.",
     "search": "Train every configuration of a grid on DATASET, several seeds each, and choose one.",
-    "reproduce": "Run the paper's experiments and show every figure beside the paper's.",
     "predict": "Predict the label of every node of DATASET and write id, predicted label and "
     "probability.",
     "explain": "Explain predictions for nodes of DATASET: exact sums over hops, nodes and "
@@ -27,9 +26,6 @@ SUMMARIES = {
     "one that holds, and the complexity itself.",
     "propagate": "Compute the hop features p_0(S) X .. p_k(S) X of DATASET once and keep them in a "
     "folder.",
-    "report": "Turn the results in DIR into one HTML page that needs no network, and print its "
-    "tables.",
-    "bench": "Measure Hoplite and its peers in turn and compare them with the goals.",
     "doctor": "Show what is installed, kernels, threads, memory and disk, and test the core.",
 }
 

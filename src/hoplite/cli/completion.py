@@ -9,31 +9,11 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hoplite.dataset_names import EMBEDDED, NAMES
+from hoplite.dataset_names import NAMES
 
-# Of modules that take time to import; tests/cli/test_completion.py compares them with those.
-BENCHMARKS = (
-    *("spmm", "spmm-reddit", "scaling", "epoch", "many", "hyper", "family-epoch"),
-    *("paper-times", "command", "serve", "grid"),
-    *("large-hops", "large-store", "large-budget", "large-train", "large-update", "large-cost"),
-)
 GRIDS = ("paper", "reduced", "quick", "published", "usual")
 PROTOCOLS = ("validation", "test")
 DTYPES = ("float32", "float16", "bfloat16")
-PROBLEMS = (
-    *("few", *EMBEDDED, *(f"{name}-public" for name in EMBEDDED)),
-    *("sixty", *(f"{name}-60" for name in EMBEDDED), "large", "amazon_photo", "amazon_photo-60"),
-    *("amazon_computers", "amazon_computers-60", "even", *(f"{name}-even" for name in EMBEDDED)),
-    *(
-        "amazon_photo-even",
-        "amazon_computers-even",
-        "heterophilous",
-        "texas",
-        "cornell",
-        "wisconsin",
-    ),
-    *("actor", "chameleon_filtered", "squirrel_filtered", "imbalanced", "minesweeper", "tolokers"),
-)
 _PLAIN = re.compile(r"[\w.+-]+")  # no sign that a shell would have to quote
 _GRAPHS = (".npz", ".graphml", ".mtx")
 

@@ -19,7 +19,7 @@ from hoplite.cli.console import (
     steps_bar,
 )
 from hoplite.cli.defaults import python_default
-from hoplite.cli.outputs import OverwriteOption, again, check_page, mark, seal
+from hoplite.cli.outputs import OverwriteOption, again, check_page
 from hoplite.cli.saved import STORE_MEMORY, ModelArgument, OwnClassOption, load_model
 from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import HopliteError
@@ -82,7 +82,7 @@ def explain(
     if out is not None:
         for place in range(len(node)):
             check_page(_page(out, place, len(node)), overwrite=overwrite)
-        from hoplite.lab.report import check_libraries
+        from hoplite.plots.page import check_libraries
 
         check_libraries()
     from hoplite import open_data  # only now, as importing it takes time
@@ -144,10 +144,9 @@ def _searched(model: TrainedModel, data: NodeData, node: str, **options: Any) ->
 
 
 def _write(values: Summary, page: Path) -> None:
-    from hoplite.lab.report import write_explanation
+    from hoplite.explain.page import write_explanation
 
     try:
-        write_explanation(values, page, command=again(sys.argv[1:]), mark=mark())
-        seal(page)
+        write_explanation(values, page, command=again(sys.argv[1:]))
     except OSError as error:
         raise HopliteError(f"cannot write {page}: {error.strerror}.") from None

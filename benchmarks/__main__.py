@@ -1,0 +1,57 @@
+"""``python -m benchmarks``: measure, print the tables, and write them as a page."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.suite import BENCHMARKS, COLUMNS, LARGE, markdown, run_suite, summary, table_rows
+from hoplite.errors import HopliteError
+from hoplite.files import atomic_write_text
+
+
+def main(words: list[str] | None = None) -> int:
+    """0 if every goal was reached, 1 if one was missed or the run failed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="small sizes, about two minutes")
+    parser.add_argument(
+        "--large", action="store_true", help="graphs of Reddit's size: 7 GB of memory, 10 of disk"
+    )
+    parser.add_argument(
+        "--only", action="append", metavar="NAME", choices=[*BENCHMARKS, *LARGE],
+        help=f"run this one (repeatable): {', '.join([*BENCHMARKS, *LARGE])}",
+    )  # fmt: skip
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables as FILE.md, too")
+    options = parser.parse_args(words)
+    chosen = LARGE if options.large else BENCHMARKS
+    if options.only:
+        chosen = {name: one for name, one in (BENCHMARKS | LARGE).items() if name in options.only}
+    console = Console(stderr=True)
+    try:
+        with console.status("") as status:
+            result = run_suite(chosen, quick=options.quick, report=status.update)
+    except HopliteError as error:
+        console.print(f"Error: {error}", markup=False, highlight=False)
+        return 1
+    output = Console()
+    for benchmark, outcome in result.outcomes:
+        table = Table(*COLUMNS, title=f"{benchmark.title} ({benchmark.name})", title_justify="left")
+        for row in table_rows(outcome):
+            table.add_row(*row)
+        output.print(table)
+        for note in outcome.notes:
+            output.print(f"- {note}", markup=False, highlight=False)
+    output.print(summary(result), markup=False)
+    if options.out is not None:
+        command = shlex.join(["python", "-m", "benchmarks", *(words or sys.argv[1:])])
+        atomic_write_text(options.out, markdown(result, command))
+    return int(any(figure.passed is False for figure in result.figures))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,460 @@
+"""The paper's experiments as a report; every sentence about them is computed from the data."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from experiments import figures, paper
+from experiments.linear_report import difference
+from experiments.paper import DATASETS, MODELS, NAMES, Score
+from experiments.report import NOTHING, Report, Section, Table
+from experiments.results import Accuracy, Results, Timing
+
+TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
+MAX_CLASSES = 20  # of a confusion matrix that is shown
+SYMBOLS = {"hops": "k", "lr": "learning rate", "hidden": "hidden units"}
+CHOSEN = {
+    "validation": "settings chosen on the validation set",
+    "test": "settings chosen on the test set",
+}
+BIASED = (
+    "Biased: an upper bound. These settings were chosen by looking at the test set itself, as the "
+    "paper's appendix does; they do not estimate accuracy on new nodes."
+)
+QUICK = (
+    "Quick run, no search: it trains settings that were chosen beforehand, so it checks the code, "
+    "not the paper's model selection."
+)
+COMPARED = (
+    "The settings chosen on the validation set, trained on random splits with the sizes of the "
+    "public one (20 labels a class, 500 validation and 1,000 test nodes), the same for all models. "
+    "They were chosen on the public split, and random splits share nodes with it and with each "
+    "other: an interval is about the split that is drawn, not about new graphs."
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One accuracy of ours, and the paper's if it has one."""
+
+    entry: Accuracy
+
+    @property
+    def paper(self) -> Score | None:
+        return paper.accuracy(self.entry.protocol, self.entry.model, self.entry.dataset)
+
+    @property
+    def ours(self) -> Score:
+        """Test accuracy in percent; one seed has no deviation."""
+        one = len(self.entry.seeds or self.entry.test) == 1
+        return Score(100 * self.entry.test_mean, None if one else 100 * self.entry.test_std)
+
+    @property
+    def difference(self) -> float | None:
+        """Ours minus the paper's, of the figures as they are shown (one decimal)."""
+        if self.paper is None:
+            return None
+        return round(round(self.ours.mean, 1) - self.paper.mean, 1) + 0.0
+
+    @property
+    def below(self) -> bool:
+        """Whether it is more than the tolerance below the paper's."""
+        return self.difference is not None and self.difference < -TOLERANCE
+
+    def text(self, *, gate: bool = False) -> str:
+        mark = " ▼" if self.below else ""
+        lines = [str(self.ours)]
+        if self.paper is not None:
+            lines.append(f"paper {self.paper}; {self.difference:+.1f}{mark}")
+        return "\n".join([*lines, *[f"{self.entry.gate} gate"] * gate])
+
+
+def best_gates(results: Results, protocol: str) -> dict[tuple[str, str], Cell]:
+    """By model and dataset the entry that stands for the model: of hLGC the gate that the protocol
+    itself would choose, by validation or, biased, by test accuracy."""
+
+    def reached(entry: Accuracy) -> float:
+        return (entry.val_mean or 0.0) if protocol == "validation" else entry.test_mean
+
+    best: dict[tuple[str, str], Accuracy] = {}
+    for entry in results.of(protocol):
+        place = entry.model, entry.dataset
+        if place not in best or reached(entry) > reached(best[place]):
+            best[place] = entry
+    return {place: Cell(entry) for place, entry in best.items()}
+
+
+def accuracy_table(results: Results, protocol: str) -> Table:
+    """A row for every model of the paper, then one for each gate of a model with several."""
+    best, entries, rows = best_gates(results, protocol), results.of(protocol), []
+    for model in MODELS:
+        gates = list(dict.fromkeys(entry.gate for entry in entries if entry.model == model))
+        cells = [best.get((model, data)) for data in DATASETS]
+        several = len(gates) > 1
+        if any(cells):
+            texts = [NOTHING if cell is None else cell.text(gate=several) for cell in cells]
+            rows.append([NAMES[model], *texts])
+        for gate in gates if several else ():
+            own = {e.dataset: Cell(e) for e in entries if (e.model, e.gate) == (model, gate)}
+            texts = [own[data].text() if data in own else NOTHING for data in DATASETS]
+            rows.append([f"↳ {gate} gate", *texts])
+    caption = (
+        "Test accuracy in percent, mean ± population standard deviation over the seeds; below it "
+        "the paper's, and ours minus the paper's in points (▼: more than 1.0 below). The hLGC row "
+        f"is the gate with the best {protocol} accuracy. The paper's Reddit column is left out."
+    )
+    return Table(caption, _columns(), rows)
+
+
+def _columns() -> list[str]:
+    return ["model", *[NAMES[name] for name in DATASETS]]
+
+
+def paper_report(results: Results, notes: str = "") -> Report:
+    """The whole report; ``notes`` is Markdown written by hand."""
+    sections = [
+        *_accuracy(results, notes),
+        Section(
+            "comparison",
+            "hLGC against LGC on random splits",
+            COMPARED,
+            tables=[_comparison(results)] if results.comparison else [],
+        ),
+        Section(
+            "biased",
+            f"Upper bound: {CHOSEN['test']}",
+            warning=BIASED,
+            tables=[accuracy_table(results, "test"), _every(results, "test")],
+        ),
+        Section(
+            "time",
+            "Milliseconds per epoch",
+            _busy(results),
+            tables=[_timing(results)] if results.timing else [],
+        ),
+        Section(
+            "curves",
+            "Loss while training",
+            "The vertical line is the epoch with the best validation accuracy, whose weights are "
+            "kept. Solid: training, dashed: validation, dotted: test.",
+            figures=figures.curve_figures(results),
+        ),
+        Section(
+            "coefficients",
+            "A coefficient per hop",
+            "The weight of S^i X, with the sign that makes a run's weights add up to more than 0: "
+            "a filter and its negative are one model. Bands are one standard deviation over the "
+            "seeds; thin bars, where there is a gate, one over the nodes.",
+            figures=figures.coefficient_figures(results),
+        ),
+        Section(
+            "spectrum",
+            "Response over the spectrum",
+            "Each response is divided by its own largest absolute value. The grey area is the "
+            "density of the operator's eigenvalues (right axis).",
+            figures=figures.spectrum_figures(results),
+        ),
+    ]
+    complete = [one for one in sections if one.lines or one.figures or one.tables or one.markdown]
+    complete = [one for one in complete if one.id != "biased" or results.of("test")]
+    return Report(
+        title=f"{paper.figures()['title']}, {outcome(results)}",
+        headline=headline(results),
+        findings=[*[QUICK] * results.quick, *findings(results)],
+        sections=complete,
+        command=results.command,
+        date=results.provenance.date or "an unknown date",
+        machine=results.provenance.machine,
+    )
+
+
+def _accuracy(results: Results, notes: str) -> list[Section]:
+    how = "settings chosen beforehand" if results.quick else CHOSEN["validation"]
+    cells = [Cell(entry) for entry in results.of("validation")]
+    below = [
+        f"{one.entry.name}: {one.difference:+.1f} points. {_facts(one)}"
+        for one in cells
+        if one.below
+    ]
+    cuts: dict[str, list[str]] = {}
+    for entry in results.of("validation"):
+        if entry.cut:
+            cuts.setdefault(entry.cut, []).append(entry.name)
+    smaller = [f"{', '.join(names)}: {reason}" for reason, names in cuts.items()]
+    tables = [accuracy_table(results, "validation"), _every(results, "validation")]
+    tables += [table for one in cells for table in _metrics(one.entry)]
+    return [
+        Section(
+            "accuracy",
+            f"Accuracy, {how}",
+            figures=figures.accuracy_figures(best_gates(results, "validation")),
+            tables=tables,
+        ),
+        Section("below", "More than 1.0 point below the paper", lines=below, markdown=notes),
+        Section("cuts", "Searches smaller than the paper's grid", lines=smaller),
+    ]
+
+
+def _every(results: Results, protocol: str) -> Table:
+    """Every number, and the command that repeats it."""
+    columns = [
+        "model",
+        "validation",
+        "test",
+        "grid",
+        "configurations",
+        "runs",
+        "minutes",
+        "command",
+    ]
+    rows = []
+    for entry in results.of(protocol):
+        val = (
+            None
+            if entry.val_mean is None
+            else Score(100 * entry.val_mean, 100 * (entry.val_std or 0.0))
+        )
+        counts = (entry.configurations, entry.runs, entry.minutes)
+        sizes = [NOTHING if count is None else f"{count:,.3g}" for count in counts]
+        rows.append(
+            [entry.name, str(val or NOTHING), str(Cell(entry).ours), entry.grid or NOTHING, *sizes,
+             entry.command or NOTHING]
+        )  # fmt: skip
+    return Table(f"Every number, {CHOSEN[protocol]}", columns, rows, folded=True)
+
+
+def _metrics(entry: Accuracy) -> list[Table]:
+    """All metrics of the test nodes, and the confusion matrix."""
+    found = entry.figures
+    if found is None:
+        return []
+    rows = [
+        [name.replace("_", " "), f"{_decimals(mean)} ± {_decimals(found['std'].get(name))}",
+         _decimals(found["baseline"].get(name))]
+        for name, mean in found["mean"].items()
+    ]  # fmt: skip
+    title = f"{entry.name}: every metric of the test nodes"
+    tables = [Table(title, ["metric", "model", "baseline"], rows, folded=True)]
+    names, confusion = list(found["classes"]), found["confusion"] or []
+    if 0 < len(confusion) == len(names) <= MAX_CLASSES:
+        rows = [[name, *map(str, row)] for name, row in zip(names, confusion, strict=True)]
+        title = f"{entry.name}: confusion matrix, seed {found['seed']}"
+        tables.append(Table(title, ["class", *names], rows, folded=True))
+    return tables
+
+
+def _decimals(value: float | None) -> str:
+    return NOTHING if value is None else f"{value:z.3f}"
+
+
+def _comparison(results: Results) -> Table:
+    found = {(e.model, e.gate, e.dataset): e for e in results.comparison}
+    rows = []
+    for model, gate in dict.fromkeys((e.model, e.gate) for e in results.comparison):
+        row = [NAMES[model] + (f", {gate} gate" if gate else "")]
+        for dataset in DATASETS:
+            entry = found.get((model, gate, dataset))
+            if entry is None or entry.test_mean is None:
+                row.append(NOTHING)
+                continue
+            lines = [str(Score(100 * entry.test_mean, 100 * (entry.test_std or 0.0)))]
+            if entry.difference is not None:
+                lines.append(difference(entry.difference))
+                lines.append(f"all pairs: {difference(entry.difference, every=True)}")
+            row.append("\n".join(lines))
+        rows.append(row)
+    caption = (
+        "Test accuracy in percent, mean ± population standard deviation over the splits; below it "
+        "ours minus LGC's, split by split, in points, with its 95 % t-interval, and the one for "
+        "all pairs at once (Bonferroni)."
+    )
+    return Table(caption, _columns(), rows)
+
+
+def _timing(results: Results) -> Table:
+    rows = []
+    for model in MODELS:
+        own = {entry.dataset: entry for entry in results.timing if entry.model == model}
+        if own:
+            texts = [_time(own[name]) if name in own else NOTHING for name in DATASETS]
+            rows.append([next(iter(own.values())).label, *texts])
+    caption = (
+        "Median (quartiles) here, with the degree or hidden units; then the paper's mean on a "
+        f"{paper.figures()['machine'].split(',')[0]}; then the same model by others, in turn with "
+        "ours, the strongest first; their set-up does not count, a share of ours does."
+    )
+    return Table(caption, _columns(), rows)
+
+
+def _time(entry: Timing) -> str:
+    theirs = paper.epoch_time(entry.model, entry.dataset)
+    name = "hidden" if "hidden" in entry.config else "hops"
+    lines = [f"{entry.ms_median:.3g} ms", setting(name, entry.config.get(name))]
+    if entry.ms_low is not None and entry.ms_high is not None:
+        lines[1] = f"{entry.ms_low:.3g} to {entry.ms_high:.3g}; {lines[1]}"
+    others = [("paper", theirs.ms)] if theirs else []
+    others += sorted(((one.name, one.ms_median) for one in entry.peers), key=lambda one: one[1])
+    for who, ms in others:
+        lines.append(f"{who} {ms:.3g}" + ("" if entry.busy else f": {ratio(ms, entry.ms_median)}"))
+    return "\n".join(lines)
+
+
+def ratio(theirs: float, ours: float) -> str:
+    """How much faster ours is, in words.
+
+    >>> ratio(10.0, 2.0), ratio(2.0, 10.0), ratio(10.0, 9.9)
+    ('5.0x faster', '5.0x slower', 'as fast')
+    """
+    factor = max(theirs / ours, ours / theirs)
+    if factor < 1.05:
+        return "as fast"
+    shown = f"{factor:.0f}" if factor >= 9.95 else f"{factor:.1f}"
+    return f"{shown}x {'faster' if theirs > ours else 'slower'}"
+
+
+def setting(name: str, value: Any) -> str:
+    """
+    >>> setting("hops", 20), setting("weight_decay", 5e-06)
+    ('k = 20', 'weight decay = 5e-06')
+    """
+    return f"{SYMBOLS.get(name, name.replace('_', ' '))} = {value}"
+
+
+def _busy(results: Results) -> str:
+    """That other programs used the machine, if they did, and what follows."""
+    busy = [entry for entry in results.timing if entry.busy]
+    if not busy:
+        return ""
+    return (
+        f"Other programs used up to {100 * max(entry.others for entry in busy):.0f} % of the CPU, "
+        "so the times may be far too long and are compared with nothing; measure them again on an "
+        "idle machine."
+    )
+
+
+def outcome(results: Results) -> str:
+    """The last word of the title: no more than what the run shows."""
+    if results.quick:
+        return "checked"
+    cells = best_gates(results, "validation").values()
+    whole = len(cells) == len(MODELS) * len(DATASETS)
+    return "reproduced" if whole and not any(cell.below for cell in cells) else "run again"
+
+
+def headline(results: Results) -> str:
+    """The one sentence that the report opens with."""
+    cells = [cell for cell in best_gates(results, "validation").values() if cell.paper]
+    if not cells:
+        return "This run has no accuracy that could be compared with the paper."
+    good = sum(not cell.below for cell in cells)
+    what = "accuracy" if len(cells) == 1 else "accuracies"
+    return f"{good} of {len(cells)} {what} within {TOLERANCE:.1f} point of the paper or above."
+
+
+def findings(results: Results) -> list[str]:
+    """What else the data say, a sentence each."""
+    return [one for one in (_winners(results), claim(results), _speed(results), _bias(results),
+                            _effort(results)) if one]  # fmt: skip
+
+
+def _facts(cell: Cell) -> str:
+    """What the data alone say about one cell's difference from the paper."""
+    lines, ours, theirs = [], cell.ours.std, cell.paper.std if cell.paper else None
+    if ours is not None and theirs is not None and cell.difference is not None:
+        spread = math.hypot(ours, theirs)
+        lines.append(
+            f"The standard deviations are {ours:.2f} here and {theirs:.2f} in the paper; the "
+            f"difference is {abs(cell.difference) / max(spread, 0.01):.1f} times their root sum of "
+            "squares."
+        )
+    edges = []
+    if cell.entry.grid in ("paper", "reduced"):
+        for name, values in paper.grid(cell.entry.dataset, cell.entry.model).items():
+            value = cell.entry.config.get(name)
+            if value in (min(values), max(values)) and (name, value) != ("dropout", 0.0):
+                end = "largest" if value == max(values) else "smallest"
+                edges.append(f"{setting(name, value)} is the {end} value of the paper's grid")
+    lines += [f"On the edge of the grid: {'; '.join(edges)}."] if edges else []
+    lines += [f"The grid was cut: {cell.entry.cut}"] if cell.entry.cut else []
+    return " ".join(lines)
+
+
+def _winners(results: Results) -> str:
+    """The best model per dataset."""
+    parts = []
+    best = best_gates(results, "validation")
+    for dataset in DATASETS:
+        cells = [cell for (_, name), cell in best.items() if name == dataset]
+        if len(cells) > 1:
+            top = max(cells, key=lambda cell: cell.ours.mean)
+            parts.append(f"{NAMES[top.entry.model]} on {NAMES[dataset]} ({top.ours.mean:.1f} %)")
+    return f"Most accurate here: {'; '.join(parts)}." if parts else ""
+
+
+def claim(results: Results) -> str:
+    """What the random splits say of the paper's claim that hLGC is the best model.
+
+    A difference counts if the interval for all pairs at once is on one side of 0.
+    """
+    parts, held, pairs = [], [], 0
+    for dataset in DATASETS:
+        own = [e for e in results.comparison if e.dataset == dataset]
+        found = [(str(e.gate), e.difference) for e in own if e.difference is not None]
+        above = [gate for gate, one in found if one.low_all > 0]
+        below = [gate for gate, one in found if one.high_all < 0]
+        if found:
+            pairs = found[0][1].pairs
+            text = f"{_gates(above)} above LGC" if above else "no gate above LGC"
+            text += f", {_gates(below)} below" if below else ""
+            parts.append(f"{text} on {NAMES[dataset]}")
+            held.append(NAMES[dataset] if above else "")
+    if not parts:
+        return ""
+    verdict = "holds" if all(held) else f"holds on {', '.join(filter(None, held))} alone"
+    verdict = verdict if any(held) else "is not borne out"
+    return (
+        f'"hLGC is the best model", tested against LGC on random splits, {verdict}: '
+        f"{'; '.join(parts)} (intervals of 95 % for {pairs} pairs at once)."
+    )
+
+
+def _gates(names: Sequence[str]) -> str:
+    return f"{' and '.join(names)} gate{'s' * (len(names) > 1)}"
+
+
+def _speed(results: Results) -> str:
+    """Against the paper's GPU, of the times that may be compared."""
+    pairs = [(e, paper.epoch_time(e.model, e.dataset)) for e in results.timing if not e.busy]
+    ratios = [theirs.ms / ours.ms_median for ours, theirs in pairs if theirs and ours.ms_median > 0]
+    if not ratios:
+        return ""
+    return (
+        f"An epoch on {results.timing[0].threads} CPU threads takes less time than on the paper's "
+        f"V100 in {sum(r > 1 for r in ratios)} of {len(ratios)} cases; the median ratio is "
+        f"{statistics.median(ratios):.2g}x. Both sides have the same k or hidden units."
+    )
+
+
+def _bias(results: Results) -> str:
+    """By how much choosing on the test set flatters, over the cells that both protocols have."""
+    validation, test = (best_gates(results, protocol) for protocol in paper.PROTOCOLS)
+    gains = [test[at].ours.mean - validation[at].ours.mean for at in validation if at in test]
+    if not gains:
+        return ""
+    return (
+        f"Choosing settings on the test set instead would show {statistics.mean(gains):+.1f} "
+        f"points on average over {len(gains)} cases: that is the bias of the appendix."
+    )
+
+
+def _effort(results: Results) -> str:
+    """What the searches cost; each serves both protocols and is counted once."""
+    entries = [entry for entry in results.of("validation") if entry.minutes is not None]
+    if not entries:
+        return ""
+    runs, minutes = sum(e.runs or 0 for e in entries), sum(e.minutes or 0.0 for e in entries)
+    return f"Searches, each counted once: {runs:,} runs, {minutes:,.0f} processor minutes."

@@ -1,0 +1,162 @@
+"""A report is sections of text, tables and figures; here it becomes a page, Markdown or plain text.
+
+A cell of a table is text of one or more lines: the first one is the figure, the others explain it.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table as TerminalTable
+
+from benchmarks.machine import Machine
+from hoplite.files import atomic_write_text
+from hoplite.plots.page import PageFigure, render
+
+TEMPLATE = Path(__file__).with_name("report.html")
+NOTHING = "\u2013"  # an en dash
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns and rows of text; ``folded`` away on the page, and not printed in the terminal."""
+
+    caption: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    folded: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report; it may have a ``warning``, such as that its figures are biased."""
+
+    id: str
+    title: str
+    text: str = ""
+    warning: str = ""
+    lines: Sequence[str] = ()
+    figures: Sequence[PageFigure] = ()
+    tables: Sequence[Table] = ()
+    markdown: str = ""  # written by hand, for the Markdown alone
+
+
+@dataclass(frozen=True)
+class Report:
+    """What there is to say, and where it comes from."""
+
+    title: str
+    headline: str
+    findings: Sequence[str]
+    sections: Sequence[Section]
+    command: str
+    date: str
+    machine: Machine = field(default_factory=Machine)
+
+    @property
+    def versions(self) -> str:
+        return ", ".join(f"{name} {value}" for name, value in self.machine.versions.items())
+
+
+def page(report: Report) -> str:
+    """The report as one HTML page; every text is escaped."""
+    plots = {section.id: section.figures for section in report.sections if section.figures}
+    legends = {
+        name: list(dict.fromkeys(key for figure in figures for key in figure.keys))
+        for name, figures in plots.items()
+    }
+    source = TEMPLATE.read_text(encoding="utf-8")
+    anchors = [(section.id, section.title) for section in report.sections]
+    return render(source, plots, report=report, legends=legends, anchors=anchors)
+
+
+def markdown(report: Report) -> str:
+    """The report as Markdown, without its figures; every text is escaped."""
+    parts = [
+        f"# {plain(report.title)}",
+        f"Written by {code(report.command)} on {plain(report.date)}; do not edit.",
+        f"- Machine: {plain(report.machine.line)}\n- Versions: {plain(report.versions)}",
+        f"**{plain(report.headline)}**",
+        "\n".join(f"- {plain(line)}" for line in report.findings),
+    ]
+    for section in report.sections:
+        if section.lines or section.tables or section.markdown:
+            parts += [
+                f"## {plain(section.title)}",
+                f"**{plain(section.warning)}**" if section.warning else "",
+                plain(section.text),
+                "\n".join(f"- {plain(line)}" for line in section.lines),
+                section.markdown.strip(),
+            ]
+        for table in section.tables:
+            parts += [plain(table.caption), _grid(table)]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def write(report: Report, out: Path, name: str) -> None:
+    """Write ``report.html`` and the Markdown file ``name`` to the folder ``out``."""
+    atomic_write_text(out / "report.html", page(report))
+    atomic_write_text(out / name, markdown(report))
+
+
+def show(report: Report, console: Console | None = None) -> None:
+    """Print the headline, the findings and the tables that are not folded."""
+    output = console or Console(width=None if os.isatty(1) else 160)
+    for section in report.sections:
+        for table in section.tables:
+            if not table.folded:
+                if section.warning:
+                    output.print(section.warning, markup=False, highlight=False)
+                drawn = TerminalTable(*table.columns, title=section.title, title_justify="left")
+                for row in table.rows:
+                    drawn.add_row(*map(_terminal_cell, row))
+                output.print(drawn)
+    for line in (report.headline, *report.findings):
+        output.print(line, markup=False, highlight=False)
+
+
+def _terminal_cell(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def _grid(table: Table) -> str:
+    lines = [
+        [plain(name) for name in table.columns],
+        ["---", *["---:"] * (len(table.columns) - 1)],
+        *([_cell(text, first=not i) for i, text in enumerate(row)] for row in table.rows),
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _cell(text: str, *, first: bool) -> str:
+    top, *rest = text.split("\n")
+    top = plain(top) if first or not rest else f"**{plain(top)}**"
+    return "<br>".join([top, *map(plain, rest)])
+
+
+def plain(value: str) -> str:
+    """Text that Markdown shows as it is.
+
+    >>> plain("<b>a|b</b>")
+    '&lt;b&gt;a\\\\|b&lt;/b&gt;'
+    """
+    value = html.escape(" ".join(value.split()), quote=False)
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", value)
+
+
+def code(value: str) -> str:
+    """A code span around any text.
+
+    >>> code("a ` b")
+    '`` a ` b ``'
+    """
+    value = " ".join(value.split()).replace("|", "\\|")
+    longest = max((len(run) for run in re.findall("`+", value)), default=0)
+    fence, pad = "`" * (longest + 1), " " if longest else ""
+    return f"{fence}{pad}{value}{pad}{fence}"

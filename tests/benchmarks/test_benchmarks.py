@@ -1,0 +1,413 @@
+"""Every benchmark at a tiny size: what it reports, and what happens without the peers."""
+
+import dataclasses
+import json
+import sys
+import types
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.nn.functional import cross_entropy
+
+from benchmarks import child, command, epoch, gathers, paper_times, peers, product
+from benchmarks.child import peak_share
+from benchmarks.measure import Context, Effort
+from benchmarks.product import power_law_matrix
+from benchmarks.training import Trainer
+from hoplite import HopliteError
+from hoplite.config import TrainingConfig
+from hoplite.engine.backend import get_num_threads, use_backend
+from hoplite.engine.propagation import Propagation
+from hoplite.engine.sparse import SparseMatrix
+from hoplite.models import ModelConfig, build_model
+from hoplite.peers import quiet
+from hoplite.tasks import find_task
+from hoplite.training.objective import Problem
+from hoplite.training.runs import Run, objective_of
+from hoplite.training.sets import node_sets
+from tests import untidy
+from tests.commands import run_module
+
+CONTEXT = Context(quick=True, threads=2)
+SIZE = product.Size(300, 4000, 8, Effort(3), speedup=3, memory=1.15, roofline=0.85)
+CASES = (
+    epoch.Case("cora", "lgc", 3, threads=1, ms=3, layers=False),
+    epoch.Case("cora", "lgc", 3, ratios={epoch.TORCH: 3.5, "TAGConv K=3": 100}),
+    epoch.Case("pubmed", "egc", 2),
+    epoch.Case("pubmed", "gcn"),
+    epoch.Case("cora", "sgc", 2),
+    epoch.Case("cora", "sgc", 2, dropout=0, ratios={epoch.ROWS: 2}),
+)
+
+
+@pytest.fixture(scope="module")
+def small(graphs):
+    return graphs(n=60, d=8, dtype=np.float32, sparse=True)
+
+
+@pytest.fixture
+def context(small, monkeypatch):
+    """Every dataset is the small graph, and a peer's sample is one epoch."""
+    monkeypatch.setattr(epoch, "PEER_SECONDS", 0)
+    return Context(quick=True, threads=2, load=lambda name: small)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """As if no optional peer were installed."""
+    for module in ("torch_geometric.nn", "dgl.sparse"):
+        monkeypatch.setitem(sys.modules, module, None)
+
+
+def test_spmm(monkeypatch):
+    monkeypatch.setattr(product, "peak_share", lambda *arguments: 1.2)
+    before = get_num_threads()
+    outcome = product.run_size(CONTEXT, SIZE)
+    assert get_num_threads() == before
+    by_torch, by_scipy, memory, roofline = outcome.figures
+    assert (by_torch.peer, by_scipy.peer) == (product.TORCH, product.SCIPY)
+    assert by_torch.ours == by_scipy.ours > 0
+    assert by_torch.goal.text == ">= 3x"
+    assert by_scipy.goal is None
+    assert (memory.ours, memory.passed) == (1.2, False)
+    assert roofline.goal.text == ">= 0.85"
+    gather = product.Traffic(300, power_law_matrix(300, 4000).nnz, 8).gather
+    assert roofline.ours == pytest.approx(1e3 * gather / CONTEXT.bandwidth / by_torch.ours)
+    assert any("GFLOP/s" in note for note in outcome.notes)
+
+
+def test_spmm_without_scipy_and_peak(monkeypatch, alone):
+    monkeypatch.setattr(product, "peak_share", lambda *arguments: None)
+    outcome = product.run_size(CONTEXT, product.Size(300, 4000, 8, Effort(1), with_scipy=False))
+    assert [figure.peer for figure in outcome.figures] == [product.TORCH]
+    text = " ".join(outcome.notes)
+    for part in ("SciPy, which has one thread", "DGL is not installed", "does not report"):
+        assert part in text
+
+
+def test_dgl_takes_part_where_it_is_installed(monkeypatch):
+    monkeypatch.setattr(product, "peak_share", lambda *arguments: None)
+
+    def from_csr(indptr, indices, values, shape):
+        return torch.sparse_csr_tensor(indptr, indices, values, size=shape)
+
+    fake = types.ModuleType("dgl.sparse")
+    fake.from_csr, fake.spmm = from_csr, torch.matmul
+    monkeypatch.setitem(sys.modules, "dgl", types.ModuleType("dgl"))
+    monkeypatch.setitem(sys.modules, "dgl.sparse", fake)
+    outcome = product.run_size(CONTEXT, SIZE)
+    assert product.DGL in [figure.peer for figure in outcome.figures]
+    fake.spmm = lambda S, X: 2 * (S @ X)
+    with pytest.raises(HopliteError, match="hoplite and DGL differ"):
+        product.run_size(CONTEXT, SIZE)
+
+
+def test_peak_memory_of_a_product():
+    matrix = power_law_matrix(20_000, 400_000)
+    share = peak_share(matrix, 64, 2)
+    assert share is None or 0.9 < share < 1.5
+
+
+def test_epoch(context):
+    if peers.find("torch_geometric.nn") is None:
+        pytest.skip("PyTorch Geometric is not installed")
+    outcome = epoch.run_cases(context, CASES, 4, Effort(2))
+    found = {}
+    for figure in outcome.figures:
+        found.setdefault(figure.case, []).append(figure)
+    names = {
+        case: {figure.peer and figure.peer.split(" (")[0] for figure in figures}
+        for case, figures in found.items()
+    }
+    rows = {epoch.ROWS, "SGConv K=2, cached"}
+    assert names == {
+        "cora, lgc, 3 hops, 1 thread": {None, epoch.TORCH},
+        "cora, lgc, 3 hops, 2 threads": {epoch.TORCH, "TAGConv K=3", "TAGConv K=3, CSR"},
+        "pubmed, egc, 2 hops, 2 threads": {epoch.TORCH},
+        "pubmed, gcn, 2 threads": {epoch.TORCH, "GCNConv, 2 layers"},
+        "cora, sgc, 2 hops, 2 threads": {epoch.TORCH, "SGConv K=2"},
+        "cora, sgc, 2 hops, no dropout, 2 threads": rows,
+        "cora, sgc, 2 hops, no dropout, 2 threads: set-up and first epoch": rows,
+    }
+    for figures in found.values():  # the strongest peer first
+        ratios = [figure.ratio for figure in figures if figure.peer]
+        assert ratios == sorted(ratios)
+    goals = {
+        (f.case[:9], f.peer and f.peer.split(" (")[0]): f.goal.text
+        for f in outcome.figures
+        if f.goal
+    }
+    assert goals == {
+        ("cora, lgc", None): "<= 3 ms",
+        ("cora, lgc", epoch.TORCH): ">= 3.5x",
+        ("cora, lgc", "TAGConv K=3"): ">= 100x",
+        ("cora, sgc", epoch.ROWS): ">= 2x",
+    }
+    assert all("an epoch gathers" in note for note in outcome.notes)
+
+
+def test_plain_torch_has_the_threads_that_suit_it(context, alone, monkeypatch):
+    """It takes as many seconds as it has threads, so that one is better."""
+    monkeypatch.setattr(epoch, "peer_epoch", lambda peer: lambda: float(torch.get_num_threads()))
+    cases = (epoch.Case("cora", "lgc", 2), epoch.Case("cora", "lgc", 3, threads=2))
+    best, fixed = epoch.run_cases(context, cases, 2, Effort(1)).figures
+    assert (best.peer, best.theirs) == ("plain torch (1 thread)", 1e3)
+    assert (fixed.peer, fixed.theirs) == ("plain torch", 2e3)
+
+
+def test_epoch_with_one_thread(small, context, alone):
+    outcome = epoch.run_cases(dataclasses.replace(context, threads=1), CASES, 4, Effort(2))
+    cases = [(figure.case, figure.peer) for figure in outcome.figures]
+    assert len(set(cases)) == len(cases)
+    goals = {figure.goal.text for figure in outcome.figures if figure.goal}
+    assert {"<= 3 ms", ">= 3.5x"} <= goals
+
+
+def test_epoch_without_pyg(context, alone):
+    outcome = epoch.run_cases(context, CASES, 4, Effort(2))
+    found = {figure.peer and figure.peer.split(" (")[0] for figure in outcome.figures}
+    assert found == {None, epoch.TORCH, epoch.ROWS}
+    assert outcome.notes[-1] == peers.missing_note("PyTorch Geometric")
+
+
+def at_weights(graph, config, given):
+    """Outputs of all nodes at weights, by name, and the gradient of the training loss."""
+    model = build_model(config, graph.num_features, graph.num_classes)
+    source, sets = Propagation.of(graph, config), {"train": node_sets(graph)["train"]}
+    problem = Problem.of(source, find_task(), sets, graph.num_classes)
+    objective = objective_of(model, problem, Run(TrainingConfig(dropout=0.0), 0))
+    assert objective.params.keys() == given.keys()
+    for name, value in given.items():
+        objective.params[name][...] = value.reshape(objective.params[name].shape)
+    return model.logits(objective.params, source), objective.gradient(0)[1]
+
+
+def check_same_model(peer, graph, config, given):
+    """Logits at both sets of nodes, and every gradient, at the same weights.
+
+    ``given`` are functions that bring weights of the peer, or their gradients, to our shapes.
+    """
+    targets = torch.from_numpy(np.array(graph.labels)[graph.split.train])
+    with quiet():
+        theirs = peer.step()
+        cross_entropy(theirs, targets).backward()
+        checked = peer.check().detach().numpy()
+    values = [weight.detach().numpy() for weight in peer.weights]
+    ours, gradients = at_weights(graph, config, given(values))
+    near = {"rtol": 1e-4, "atol": 1e-5}
+    np.testing.assert_allclose(theirs.detach().numpy(), ours[graph.split.train], **near)
+    np.testing.assert_allclose(checked, ours[graph.split.val], **near)
+    for name, gradient in given([weight.grad.numpy() for weight in peer.weights]).items():
+        np.testing.assert_allclose(gradient.ravel(), gradients[name].ravel(), **near)
+
+
+@pytest.mark.filterwarnings(untidy.UNTRAINED)
+@given(graph=untidy.graphs(), seed=untidy.SEEDS, data=st.data())
+def test_plain_torch_is_the_same_model(graph, seed, data):
+    model, hops = data.draw(st.sampled_from(sorted(peers.PLAIN))), data.draw(st.integers(1, 5))
+    rates = [0.0] if model == "blocks" else [0.0, 1e-9]  # with dropout, but of nothing
+    rate = data.draw(st.sampled_from(rates))
+    ((_, build),) = peers.plain(model, rate, hops=hops, hidden=4).items()
+    torch.manual_seed(seed)
+    peer = build(peers.PeerData(graph))
+    names = {
+        "sgc": ["theta"], "egc": ["theta", "beta"], "lgc": ["theta", "alpha"], "blocks": ["theta"],
+        "gcn": ["hidden_weight", "hidden_bias", "weight", "bias"],
+    }[model]  # fmt: skip
+
+    def named(values):
+        turned = [value.T if model in ("sgc", "blocks") else value for value in values]
+        return dict(zip(names, turned, strict=True))
+
+    sizes = {"hidden": 4} if model == "gcn" else {"hops": hops}
+    check_same_model(peer, graph, ModelConfig(model, **sizes), named)
+
+
+def test_nothing_can_be_dropped_from_kept_hops():
+    assert peers.plain("blocks", 0.5) == {}
+    assert list(peers.plain("blocks", 0.0)) == ["plain torch, hops kept"]
+
+
+@pytest.mark.filterwarnings(untidy.UNTRAINED)
+@given(graph=untidy.graphs(), seed=untidy.SEEDS, hops=st.integers(0, 4))
+def test_sign_is_the_same_model_as_hop_blocks(graph, seed, hops):
+    if peers.find("torch_geometric.nn") is None:
+        pytest.skip("PyTorch Geometric is not installed")
+    ((name, build),) = peers.layers("blocks", 0.0, hops=hops).items()
+    assert name == f"SIGN K={hops}"
+    torch.manual_seed(seed)
+    peer = build(peers.PeerData(graph))
+    config = ModelConfig("blocks", hops)
+    check_same_model(peer, graph, config, lambda values: {"theta": np.stack([v.T for v in values])})
+
+
+def test_plain_dropout_keeps_the_mean_and_drops_alike_in_the_transpose(small):
+    torch.manual_seed(0)
+    data = peers.PeerData(small)
+    with quiet():
+        draws = [[form.to_dense() for form in data.inputs.dropped(0.25)] for _ in range(100)]
+    assert all(torch.equal(X, transpose.T) for X, transpose in draws)
+    values = torch.stack([X for X, _ in draws])
+    torch.testing.assert_close(values, (values != 0) * data.X / 0.75)
+    assert abs((values != 0)[:, data.X != 0].double().mean() - 0.75) < 0.02
+
+
+def test_peers_train(small):
+    """An epoch moves every weight, and both inputs of TAGConv give the same."""
+    ends = []
+    builders = peers.plain("gcn", 0.0) | peers.layers("lgc", 0.0, hops=3)
+    for build in builders.values():
+        torch.manual_seed(0)
+        peer = build(peers.PeerData(small))
+        first = [weight.detach().clone() for weight in peer.weights]
+        run_epoch = peer.epoch
+        assert all(0 <= run_epoch() <= 1 for _ in range(2))
+        moved = zip(first, peer.weights, strict=True)
+        assert all((old - new).abs().max() > 0.1 for old, new in moved)
+        ends.append(peer.weights)
+    for one, other in zip(*ends[1:], strict=True):  # of TAGConv, if it is installed
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def native_only():
+    if not gathers.uses_native():
+        pytest.skip("the C++ core was not built")
+
+
+def test_gathers_of_an_epoch(small):
+    """A step forward and back, and the validation that shares its pass: 3 m columns per hop."""
+    native_only()
+    trainer = Trainer(small, "lgc", hops=4, dropout=0.5)
+    tally = gathers.epoch_tally(trainer)
+    (matrix,), m = trainer.source.matrices, small.num_classes
+    hops, X = (*matrix.shape, matrix.nnz), trainer.source.features
+    rows = {width: tally.passes[hops, width] for shape, width in tally.passes if shape == hops}
+    assert rows == {2 * m: 4, m: 4}
+    forward, back = (*X.shape, X.nnz), (*X.shape[::-1], X.nnz)
+    assert tally.passes[forward, m] == 1  # for X and for X with half of it dropped
+    assert tally.passes[back, m] == 0.5
+    assert tally.gathers == round(8 * matrix.nnz + 1.5 * X.nnz)
+    assert gathers.plain_loops() is None or tally.seconds(2) > 0
+
+
+def test_products_are_the_same_while_they_are_counted(small):
+    native_only()
+    trainer = Trainer(small, "lgc", hops=3)
+    (plain,) = trainer.train(3)
+    with gathers.counting() as tally:
+        (counted,) = trainer.train(3)
+    assert tally.passes
+    for name, value in plain.weights.items():
+        np.testing.assert_array_equal(counted.weights[name], value)
+    with use_backend("numpy"):
+        assert gathers.epoch_tally(trainer) is None
+
+
+@pytest.mark.parametrize("width", [1, 3, 4, 7, 16, 40])
+def test_the_plain_loop_adds_rows(width):
+    loops = gathers.plain_loops()
+    if loops is None:
+        pytest.skip("there is no C compiler")
+    matrix = SparseMatrix.from_scipy(power_law_matrix(50, 400))
+    assert gathers.gather_seconds(matrix, width, 2) > 0
+    assert gathers.aligned_zeros(5).ctypes.data % 64 == 0
+
+
+def test_many(context, monkeypatch):
+    threads, train = [], Trainer.train
+
+    def watched(trainer, epochs, seeds=1):
+        threads.append((seeds, get_num_threads()))
+        return train(trainer, 3, seeds)
+
+    monkeypatch.setattr(Trainer, "train", watched)
+    (figure,) = epoch.many(context, hops=2).figures
+    assert figure.case.startswith("two runs of lgc at once, 2 hops")
+    assert (figure.peer, figure.goal.text) == ("one run, 1 thread", ">= 1.8x")
+    assert set(threads) == {(1, 1), (2, 2)}
+
+
+def test_hyper(context, monkeypatch):
+    gates = (("cora", "class", 3, 1e6), ("cora", "node", 2, 0), ("citeseer", "feature", 2, 0))
+    monkeypatch.setattr(epoch, "QUICK_GATES", gates)
+    assert [figure.passed for figure in epoch.hyper(context).figures] == [True, False, False]
+
+
+def test_family(context, monkeypatch):
+    """An epoch of LGC takes 1 ms a hop, and another 3 or 6 times as long."""
+    trained = []
+
+    class Fake:
+        def __init__(self, graph, model, **options):
+            trained.append((model, options))
+            self.model, self.options = model, options
+
+        def epoch(self, epochs):
+            times = {("lgc", 1): 1, ("ppr", 3): 6}
+            return times.get((self.model, self.options.get("draws", 1)), 3) * self.options["hops"]
+
+    monkeypatch.setattr(epoch, "Trainer", Fake)
+    monkeypatch.setattr(epoch, "run_cases", lambda *arguments: epoch.Outcome([]))
+    figures = {figure.case: figure for figure in epoch.family(context).figures}
+    hops = {"sgc": 10, "egc": 10, "jacobiconv": 10, "blocks": 10}
+    hops |= {"s2gc": 16, "ppr": 10, "heat": 10, "dgc": 100}
+    cases = {f"cora, {name}, {k} hops" for name, k in hops.items()}
+    drawn = {f"cora, {name}, 10 hops, consistency of 3 draws" for name in ("ppr", "lgc")}
+    assert figures.keys() == cases | drawn
+    ratios = {case: round(1 / figure.ratio) for case, figure in figures.items()}
+    last = "cora, ppr, 10 hops, consistency of 3 draws"
+    assert ratios == {case: 6 if case == last else 3 for case in figures}
+    passed = {case for case, figure in figures.items() if figure.passed}
+    assert passed == {"cora, jacobiconv, 10 hops", "cora, lgc, 10 hops, consistency of 3 draws"}
+    assert ("lgc", {"hops": 10, "dropout": 0.0}) in trained
+
+
+def test_paper_times(context):
+    *cells, count = paper_times.run(context).figures
+    assert len(cells) == 15
+    assert cells[0].case == "citeseer, sgc, 20 hops"
+    assert all(cell.ratio == pytest.approx(cell.theirs / cell.ours) for cell in cells)
+    assert count.ours == sum(cell.ratio > 1 for cell in cells)
+    assert (count.case[:11], count.goal.text) == ("cells of 15", ">= 14")
+
+
+def test_command(monkeypatch, tmp_path):
+    commands, done = [], types.SimpleNamespace(returncode=0)
+    monkeypatch.setattr(child, "run", lambda words: commands.append(words[1:]) or done)
+    wheel = tmp_path / "wheel.json"
+    whole, imports = command.run(CONTEXT, wheel).figures
+    assert whole.passed
+    assert whole.goal.text == "<= 1.5 s"
+    assert imports.goal is None
+    assert ["-m", "hoplite", "train", "cora", "--seeds", "1"] in commands
+    wheel.write_text(json.dumps({"core": {"bytes": 700_000_000}, "hoplite": "1"}))
+    *_, installed = command.run(CONTEXT, wheel).figures
+    assert (installed.ours, installed.goal.text, installed.passed) == (700.0, "<= 600 MB", False)
+    done.returncode, done.stderr = 1, "no"
+    with pytest.raises(HopliteError, match="failed: no"):
+        command.run(CONTEXT, wheel)
+
+
+def test_grid(monkeypatch, tmp_path):
+    monkeypatch.setattr(child, "run", run_module)
+    context = Context(threads=1, folder=tmp_path)
+    outcome = command.grid(context, "paper", "--samples", "3", "--epochs", "2")
+    whole, alone = outcome.figures
+    assert whole.case == "15 runs of lgc by `hoplite search`"
+    assert (whole.unit, whole.goal.text) == ("s", "<= 140 s")
+    assert alone.ours == pytest.approx(1e3 * whole.ours / 15)
+
+
+def test_scaling(monkeypatch):
+    whole = power_law_matrix
+    monkeypatch.setattr(product, "power_law_matrix", lambda n, count: whole(n // 50, count // 250))
+    monkeypatch.setattr(product, "Effort", lambda rounds, seconds: Effort(2))
+    outcome = product.scaling(CONTEXT)
+    slopes = {f.case: f for f in outcome.figures if f.case.startswith("slope over")}
+    assert len(outcome.figures) == 2 + 2 + 4 + len(slopes) == 11
+    assert [figure.goal is not None for figure in slopes.values()] == [True, False, True]
+    assert outcome.figures[0].case.startswith("200 nodes, ")
+    assert outcome.figures[3].case.startswith("50 nodes, ")
