@@ -34,7 +34,7 @@ def work(stores, tmp_path):
 
     def make(*names, **settings):
         for name in ("whole", *names):
-            stores.cut(graph, tmp_path / name, tmp_path / "x", rows=128, columns=2, **settings)
+            stores.cut(graph, tmp_path / name, 128, 2, **settings)
         propagate(graph, tmp_path / "whole", **settings)
         return graph, stores.all_bytes(tmp_path / "whole"), *(tmp_path / name for name in names)
 
