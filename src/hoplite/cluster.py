@@ -168,11 +168,11 @@ class Cluster:
     def _wait(self, futures: list[Any]) -> None:
         """Until one of them has ended, or a moment has passed."""
         from distributed import wait
-        from distributed.client import FutureCancelledError
+        from distributed.client import FuturesCancelledError
 
-        with self.client.as_current(), contextlib.suppress(TimeoutError, FutureCancelledError):
+        with self.client.as_current(), contextlib.suppress(TimeoutError, FuturesCancelledError):
             wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-        cancelled = any(future.status in ("cancelled", "lost") for future in futures)
+        cancelled = any(future.status == "cancelled" for future in futures)
         if cancelled or self.client.status != "running":
             raise ClusterError(
                 f"the scheduler {self.where} is gone; start it again and run the same command: "
@@ -180,11 +180,11 @@ class Cluster:
             )
 
     def _gather(self, futures: list[Any]) -> list[Any]:
-        from distributed.client import FutureCancelledError
+        from distributed.client import FutureCancelledError, FuturesCancelledError
 
         try:
             return self.client.gather(futures)
-        except (FutureCancelledError, OSError) as error:
+        except (FutureCancelledError, FuturesCancelledError, OSError) as error:
             raise ClusterError(f"the scheduler {self.where} is gone ({error}).") from error
 
     def _retry(self, future: Any, losses: int) -> None:

@@ -119,7 +119,7 @@ def propagate(
         connect(cluster, folder, budget) if cluster else contextlib.nullcontext() as workers,
     ):
         tell = report or (lambda what, share: None)
-        held = planned_use(used_memory())
+        before = used_memory()
         opening = opened_graph(
             source, folder, budget, seed, lambda what, x: tell(what, OPENED * x), options
         )
@@ -127,8 +127,10 @@ def propagate(
             if isinstance(graph, Graph):
                 graph.refuse_relations("a hop store")
             settings["loop_weight"] = loop_weight
-            peak, size = peak_memory() if loaded else 0, workers.size if workers else 1
-            manifest = adopt_manifest(folder, graph, hops, settings, (held, peak, budget), size)
+            # what was loaded here is free again when the hops are computed
+            held, peak = (before, peak_memory()) if loaded else (used_memory(), 0)
+            use, size = (planned_use(held), peak, budget), workers.size if workers else 1
+            manifest = adopt_manifest(folder, graph, hops, settings, use, size)
             store = HopStore(folder, manifest)
             tell("checking the store", OPENED)
             for damage in store.damages():
@@ -203,9 +205,9 @@ def adopt_manifest(
 ) -> Manifest:
     """The manifest of this work: the one in ``folder`` if it is of the same work, or a new one.
 
-    ``memory`` is what the process held at the start, its peak up to now, and the limit. A new
-    manifest has a multiple of ``workers`` panels, unless they would become too narrow. It is
-    written before anything else, so that no block is ever of unknown origin.
+    ``memory`` is what the process holds, its peak up to now, and the limit. A new manifest has
+    a multiple of ``workers`` panels, unless they would become too narrow. It is written before
+    anything else, so that no block is ever of unknown origin.
     """
     identity, (held, peak, limit) = data.fingerprint(), memory
     found = read_manifest(folder) if (folder / FILE).exists() else None
@@ -313,7 +315,7 @@ def _compute(store: HopStore, budget: int, tell: Progress, workers: Cluster | No
 
     def note(panel: int, hop: int) -> None:
         done.add((panel, hop))
-        share = PREPARED + (1 - PREPARED) * len(done) / len(tasks)
+        share = PREPARED + (1 - PREPARED) * (len(done) / len(tasks))
         tell(f"{store.name}: hop {hop} of panel {panel + 1}/{count}", share)
 
     if workers is None:
