@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -87,13 +88,13 @@ class Dask:
 
 
 def local_workers(leader: int | None = None) -> list[psutil.Process]:
-    """The worker processes of ``local:N`` in the process ``leader``, which a server forks."""
-    servers = [
-        child
-        for child in psutil.Process(leader).children()
-        if any("forkserver" in word for word in child.cmdline())
-    ]
-    return [worker for server in servers for worker in server.children()]
+    """The worker processes of ``local:N`` in the process ``leader``."""
+    found = []
+    for child in psutil.Process(leader).children():
+        with contextlib.suppress(psutil.NoSuchProcess):  # also of a zombie
+            words = " ".join(child.cmdline())
+            found += [child] if "spawn_main" in words or "dask worker" in words else []
+    return found
 
 
 @pytest.fixture

@@ -152,7 +152,7 @@ CASES = {
         lambda data, out: ["propagate", data / "new", "--update", "--out", out / "store"],
         copied("store"),
         old_or_new_store,
-        before=lambda data: "import hoplite.store.growth as growth; growth.MOST_SHARE = 1",
+        before=lambda data: "import hoplite.store.growth as growth; growth.MAX_SHARE = 1",
     ),
     "propagate --update, all rows": Case(
         lambda data, out: ["propagate", data / "new", "--update", "--out", out / "store"],

@@ -11,7 +11,7 @@ from pathlib import Path
 from hoplite.errors import StoreError
 from hoplite.files import atomic_write, lock, locked
 from hoplite.selection.ledger import Ledger, Settings
-from hoplite.store.claim import claimed
+from hoplite.store.building import claimed
 
 SETTINGS = Settings(1, "0", "x", "0", "lgc", [0], [{"lr": 1}], [[0]])
 

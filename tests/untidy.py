@@ -92,4 +92,4 @@ def cut_store(graph: Graph, out: Path, rows: int, columns: int, **settings: Any)
     d = manifest.columns
     panels = tuple((first, min(first + columns, d)) for first in range(0, d, columns))
     out.mkdir(parents=True)
-    dataclasses.replace(manifest, rows_per_block=rows, panels=panels, error=()).write(out)
+    dataclasses.replace(manifest, rows_per_block=rows, panels=panels).write(out)

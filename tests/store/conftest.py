@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import tempfile
@@ -11,10 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.dask_processes import dask  # noqa: F401 - a fixture
+from tests.untidy import cut_store
 
 from hoplite.engine.propagation import Propagation
-from hoplite.store import propagate
-from hoplite.store.manifest import read_manifest
 
 
 @pytest.fixture
@@ -25,19 +23,6 @@ def tmp_path():
     place = memory if usable and shutil.disk_usage(memory).free > 4e9 else None
     with tempfile.TemporaryDirectory(dir=place, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
-
-
-def cut_store(graph, folder, scratch, *, rows, columns, **settings):
-    """An empty store of ``graph`` with blocks of these sizes; propagate keeps to them."""
-    propagate(graph, scratch, **settings)
-    manifest = read_manifest(scratch)
-    panels = tuple(
-        (first, min(first + columns, manifest.columns))
-        for first in range(0, manifest.columns, columns)
-    )
-    folder.mkdir()
-    cut = dataclasses.replace(manifest, rows_per_block=rows, panels=panels, error=())
-    cut.write(folder)
 
 
 def in_memory(graph, operator="renormalized", basis="monomial", hops=3):

@@ -34,7 +34,7 @@ def work(stores, tmp_path):
 
     def make(*names, **settings):
         for name in ("whole", *names):
-            stores.cut(graph, tmp_path / name, tmp_path / "x", rows=128, columns=2, **settings)
+            stores.cut(graph, tmp_path / name, 128, 2, **settings)
         propagate(graph, tmp_path / "whole", **settings)
         return graph, stores.all_bytes(tmp_path / "whole"), *(tmp_path / name for name in names)
 
@@ -91,8 +91,8 @@ def test_workers_of_a_scheduler_that_are_lost_for_good(work, stores, dask):
     assert [worker.poll() for worker in workers] == [-9, -9, None]
     assert stores.all_bytes(folder) == whole
     # damage that a worker meets on its way is repaired, as in one process
-    (folder / "hops/h4/c0003.json").unlink()
-    block = folder / "hops/h0/r000001-c0003.npy"
+    (folder / "v0/hops/h4/c0003.json").unlink()
+    block = folder / "v0/hops/h0/r000001-c0003.npy"
     block.write_bytes(block.read_bytes()[:-4] + bytes(4))
     propagate(graph, folder, cluster=dask.address, **settings)
     assert stores.all_bytes(folder) == whole
@@ -124,12 +124,12 @@ def test_workers_that_cannot_do_the_work(graphs, tmp_path, dask):
     if subprocess.run(["unshare", "-m", "sh", "-c", hide], capture_output=True).returncode == 0:
         blind = dask.worker(prefix=["unshare", "-m", "sh", "-c", f'{hide} && exec "$@"', "sh"])
         assert f"does not see the folder {tmp_path / 's'}" in sentence(blind)
-    assert not list((tmp_path / "s").glob("hops"))  # it was noticed before any work
+    assert not list((tmp_path / "s").glob("v0"))  # it was noticed before any work
 
 
 def test_nobody_is_there(graphs, tmp_path, dask, monkeypatch):
     graph = graphs(12, 3, dtype=np.float32)
-    monkeypatch.setattr("hoplite.cluster.tasks.PATIENCE", 1.0)
+    monkeypatch.setattr("hoplite.cluster.PATIENCE", 1.0)
     with pytest.raises(ClusterError, match=r"has had no workers for 1 s; start some"):
         propagate(graph, tmp_path / "s", hops=1, cluster=dask.address)
     worker = dask.worker()
@@ -152,7 +152,7 @@ def test_nobody_is_there(graphs, tmp_path, dask, monkeypatch):
 
     with pytest.raises(ClusterError, match=r"the scheduler tcp://.* is gone"):
         propagate(graph, tmp_path / "t", hops=1, cluster=dask.address, progress=the_end)
-    monkeypatch.setattr("hoplite.cluster.connection.CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("hoplite.cluster.CONNECT_SECONDS", 0.5)
     with pytest.raises(ClusterError, match="no Dask scheduler answers at tcp://"):
         propagate(graph, tmp_path / "s", hops=1, cluster=dask.address)
     assert propagate(graph, tmp_path / "s", hops=1).verify() == []
@@ -161,15 +161,13 @@ def test_nobody_is_there(graphs, tmp_path, dask, monkeypatch):
 def test_two_processes_write_the_same_blocks(work, stores):
     """As when a worker was thought lost, and its task given to another."""
     _, whole, folder = work("twice", hops=4)
-    for hop in ("h0", "h1"):
-        (folder / "hops" / hop).mkdir(parents=True)
     for name in whole:
-        if not name.startswith(("hops/h1", "hops/h2", "hops/h3", "hops/h4")):
-            (folder / name).parent.mkdir(exist_ok=True)
+        if not name.startswith(tuple(f"v0/hops/h{hop}" for hop in (1, 2, 3, 4))):
+            (folder / name).parent.mkdir(exist_ok=True, parents=True)
             (folder / name).write_bytes(whole[name])
     code = (
-        "import sys; from hoplite.store import run_panel; sys.stdin.read()\n"
-        "for panel in range(20): run_panel(sys.argv[1], panel)"
+        "import sys; from hoplite.store.building import compute_panel; sys.stdin.read()\n"
+        "for panel in range(20): compute_panel(sys.argv[1], 0, panel, 10**9)"
     )
     both = [Process(code, folder, talk=True) for _ in range(2)]
     for process in both:
@@ -184,7 +182,7 @@ def test_the_command_is_interrupted_and_goes_on(work, stores, tmp_path):
     words = ["propagate", tmp_path / "graph.npz", "--hops", HOPS, "--out", folder, "--json"]
     words += ["--cluster", "local:2"]
     process = start(*words)
-    while not list(folder.glob("hops/h1/*.npy")):
+    while not list(folder.glob("v0/hops/h1/*.npy")):
         assert process.poll() is None
         time.sleep(0.01)
     workers = local_workers(process.pid)

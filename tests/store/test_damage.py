@@ -1,6 +1,5 @@
 """Damage, other graphs and full disks: noticed, said in one sentence, repaired by running again."""
 
-import dataclasses
 import json
 import os
 import shutil
@@ -9,19 +8,24 @@ import subprocess
 import numpy as np
 import pytest
 
-from hoplite import ConfigError, HopliteWarning
-from hoplite.store import HopStore, StoreError, propagate, run_panel, run_task
-from hoplite.store.claim import claimed
+from hoplite import ConfigError, Graph, HopliteWarning
+from hoplite.store import HopStore, StoreError, propagate
+from hoplite.store.building import claimed
+from hoplite.store.graph_files import file_crc32
 from hoplite.store.manifest import read_manifest
+from hoplite.store.panel import run_panel
 
 SETTINGS = {"hops": 3}
+AGAIN = "run the same `hoplite propagate` again"
 
 
 @pytest.fixture
 def made(graphs, stores, tmp_path):
-    """A graph, its store in small blocks, and the bytes of that."""
+    """A graph with text ids, its store in small blocks, and the bytes of that."""
     graph = graphs(60, 9, dtype=np.float32)
-    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=16, columns=4, **SETTINGS)
+    ids = [f"ü{i}" for i in range(60)]
+    graph = Graph(graph.adjacency, graph.features, graph.labels, graph.split, node_ids=ids)
+    stores.cut(graph, tmp_path / "s", 16, 4, **SETTINGS)
     propagate(graph, tmp_path / "s", **SETTINGS)
     return graph, tmp_path / "s", stores.all_bytes(tmp_path / "s")
 
@@ -41,17 +45,33 @@ def not_finite(path):
     path.write_bytes(content[:-4] + np.array([np.inf], np.float32).tobytes())
 
 
+def header(path, text):
+    start = b"\x93NUMPY\x01\x00" + (len(text) + 1).to_bytes(2, "little")
+    path.write_bytes(start + text + b"\n" + path.read_bytes()[128:])
+
+
 DAMAGES = {
-    "flip": (flip, "does not hold what was written"),
+    "flip": (flip, "does not contain what was written"),
     "cut": (cut_short, "is damaged"),
-    "inf": (not_finite, "not finite"),
+    "inf": (not_finite, "contains NaN or infinity"),
     "gone": (os.remove, "is missing"),
+    "objects": (
+        lambda path: header(path, b"{'descr': '|O', 'fortran_order': False, 'shape': (60, 9), }"),
+        "is damaged",
+    ),
+    "endless": (
+        lambda path: header(
+            path, b"{'descr': '<f4', 'fortran_order': False, 'shape': (9**9**9, 9), }"
+        ),
+        "is damaged",
+    ),
+    "nested": (lambda path: header(path, b"(" * 4000), "is damaged"),
 }
 
 
-@pytest.mark.parametrize("block", ["hops/h0/r000001-c0001.npy", "hops/h2/r000003-c0002.npy"])
+@pytest.mark.parametrize("block", ["v0/hops/h0/r000001-c0001.npy", "v0/hops/h2/r000003-c0002.npy"])
 @pytest.mark.parametrize("kind", DAMAGES)
-def test_a_damaged_block_is_told_and_repaired(made, stores, kind, block):
+def test_a_damaged_block_is_reported_and_repaired(made, stores, kind, block):
     graph, folder, before = made
     damage, sentence = DAMAGES[kind]
     damage(folder / block)
@@ -60,7 +80,7 @@ def test_a_damaged_block_is_told_and_repaired(made, stores, kind, block):
     (found,) = store.verify()
     assert block in found
     assert sentence in found
-    assert f"run `hoplite propagate` again with the same dataset and --out {folder}" in found
+    assert AGAIN in found
     if kind in ("cut", "gone"):
         with pytest.raises(StoreError, match="is not complete"):
             store.require_complete()
@@ -76,19 +96,20 @@ def test_a_damaged_block_is_told_and_repaired(made, stores, kind, block):
     [
         "operator/values.npy",
         "operator/indices.npy",
-        "operator/crc32.json",
+        "files.json",
         "labels.npy",
         "split.npz",
+        "ids.npy",
+        "id_ends.npy",
         "hops/h1/c0000.json",
     ],
 )
 @pytest.mark.parametrize("kind", ["flip", "cut", "gone"])
 def test_other_files_are_repaired_too(made, stores, kind, name):
     graph, folder, before = made
-    DAMAGES[kind][0](folder / name)
+    DAMAGES[kind][0](folder / "v0" / name)
     found = HopStore.open(folder).verify()
-    assert found
-    assert all(name.partition("/")[0] in sentence for sentence in found)
+    assert any(name.partition("/")[0].replace("id_ends", "ids") in line for line in found)
     assert propagate(graph, folder, **SETTINGS).verify() == []
     assert stores.all_bytes(folder) == before
 
@@ -100,75 +121,50 @@ def test_damage_in_the_middle_of_the_work(graphs, stores, tmp_path, dtype):
     propagate(graph, tmp_path / "s", **settings)
     before = stores.all_bytes(tmp_path / "s")
     for hop in (2, 3):
-        shutil.rmtree(tmp_path / f"s/hops/h{hop}")
-    flip(tmp_path / "s/hops/h0/r000000-c0000.npy")
-    flip(tmp_path / "s/hops/h1/r000000-c0000.npy")
+        shutil.rmtree(tmp_path / f"s/v0/hops/h{hop}")
+    flip(tmp_path / "s/v0/hops/h0/r000000-c0000.npy")
+    flip(tmp_path / "s/v0/hops/h1/r000000-c0000.npy")
     propagate(graph, tmp_path / "s", **settings)
     assert stores.all_bytes(tmp_path / "s") == before
 
 
-@pytest.mark.parametrize("block", ["hops/h0/r000001-c0001.npy", "hops/h1/r000003-c0002.npy"])
-def test_damage_is_repaired_when_hops_are_added(made, stores, tmp_path, block):
-    graph, folder, _ = made
-    flip(folder / block)
-    assert propagate(graph, folder, hops=5).verify() == []
-    shutil.copytree(folder, tmp_path / "again")
-    assert propagate(graph, tmp_path / "again", hops=5).verify() == []
-    assert stores.all_bytes(tmp_path / "again") == stores.all_bytes(folder)
-
-
-def test_damage_in_a_panel_that_was_not_finished(made, stores):
-    """Its blocks are there, but the record with their checksums is not."""
+def test_a_panel_without_its_record_is_computed_again(made, stores):
     graph, folder, before = made
-    (folder / "hops/h2/c0001.json").unlink()
-    flip(folder / "hops/h2/r000002-c0001.npy")
+    (folder / "v0/hops/h2/c0001.json").unlink()
+    flip(folder / "v0/hops/h2/r000002-c0001.npy")
+    assert HopStore.open(folder).missing() == [(1, 2)]
     assert propagate(graph, folder, **SETTINGS).verify() == []
     assert stores.all_bytes(folder) == before
 
 
-def test_tasks_one_by_one_in_any_order_of_panels(made, stores, tmp_path):
+def test_panels_in_any_order_and_what_they_report(made, stores):
     _, folder, before = made
     for hop in (1, 2, 3):
-        shutil.rmtree(folder / f"hops/h{hop}")
-    store = HopStore.open(folder)
-    assert sorted(store.missing()) == [(panel, hop) for panel in range(3) for hop in (1, 2, 3)]
-    for hop in (1, 2, 3):
-        for panel in (2, 0, 1):
-            assert run_task(folder, panel, hop)
-            assert not run_task(folder, panel, hop)
+        shutil.rmtree(folder / f"v0/hops/h{hop}")
+    manifest, noted = read_manifest(folder), []
+    for panel in (2, 0, 1, 2):
+        run_panel(folder, manifest, panel, 10**9, lambda *place: noted.append(place))
+    assert noted == [(panel, hop) for panel in (2, 0, 1) for hop in (1, 2, 3)]
     assert stores.all_bytes(folder) == before
-    with pytest.raises(StoreError, match="panel 3 is asked for"):
-        run_task(folder, 3, 1)
-    with pytest.raises(StoreError, match="hops 4 to 4 are asked for"):
-        run_task(folder, 0, 4)
-    shutil.rmtree(folder / "hops" / "h1")
-    shutil.rmtree(folder / "hops" / "h2")
-    with pytest.raises(StoreError, match=r"h1/c0000.json .* is missing"):
-        run_task(folder, 0, 2)
-    assert run_panel(folder, 0) == [1, 2]
-
-
-def test_a_damaged_operator_stops_a_task(made):
-    _, folder, _ = made
-    shutil.rmtree(folder / "hops" / "h3")
-    path = folder / "operator" / "indices.npy"
+    shutil.rmtree(folder / "v0/hops/h3")
+    path = folder / "v0/operator/indices.npy"
     content = bytearray(path.read_bytes())
     content[-2] = 127
     path.write_bytes(content)
-    with pytest.raises(StoreError, match=r"the operator of .* is missing or damaged"):
-        run_task(folder, 0, 3)
+    with pytest.raises(StoreError, match=r"operator is missing or damaged"):
+        run_panel(folder, manifest, 0, 10**9)
 
 
 def test_another_graph_is_refused(made, graphs):
     graph, folder, _ = made
-    with pytest.raises(StoreError, match="another graph"):
+    with pytest.raises(StoreError, match="use another --out"):
         propagate(graphs(60, 9, seed=5, dtype=np.float32), folder, **SETTINGS)
-    other = graph.with_features(graph.features + 1)
-    with pytest.raises(StoreError, match="other features"):
-        propagate(other, folder, **SETTINGS)
     for setting, value in (("operator", "laplacian"), ("basis", "chebyshev"), ("dtype", "float16")):
-        with pytest.raises(StoreError, match=f"with {setting} .*, not {value}; give another --out"):
+        with pytest.raises(StoreError, match=f"with {setting} .*, not {value}; use another --out"):
             propagate(graph, folder, hops=3, **{setting: value})
+    other = graph.with_features(graph.features + 1)
+    with pytest.raises(StoreError, match="with features"):
+        propagate(other, folder, **SETTINGS)
 
 
 def test_other_labels_are_taken_over(made):
@@ -179,29 +175,20 @@ def test_other_labels_are_taken_over(made):
     assert store.split.train.size == 0
 
 
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("{", "manifest.json is damaged"),
-        ("[]", "is damaged .it is not one object"),
-        ('{"format": "other"}', "no manifest of a hop store"),
-        ('{"format": "hoplite hop store 1"}', "manifest.json is damaged"),
-    ],
-)
-def test_a_damaged_manifest(made, content, sentence):
-    graph, folder, _ = made
-    (folder / "manifest.json").write_text(content, encoding="utf-8")
-    with pytest.raises(StoreError, match=sentence):
-        HopStore.open(folder)
-    with pytest.raises(StoreError, match=sentence):
-        propagate(graph, folder, **SETTINGS)
-
-
 def edit(path, **changes):
-    """Other values and no checksum, as earlier versions wrote it and malice would."""
+    """Other values and no checksum, as malice would write it."""
     content = json.loads(path.read_text()) | changes
     content.pop("checksum", None)
     path.write_text(json.dumps(content))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": "other"}', '{"nodes": 3}'])
+def test_a_damaged_manifest(made, content):
+    graph, folder, _ = made
+    (folder / "manifest.json").write_text(content, encoding="utf-8")
+    for ask in (lambda: HopStore.open(folder), lambda: propagate(graph, folder, **SETTINGS)):
+        with pytest.raises(StoreError, match="is damaged or not a manifest"):
+            ask()
 
 
 @pytest.mark.parametrize(
@@ -209,6 +196,7 @@ def edit(path, **changes):
     [
         {"panels": [[0, 4]]},
         {"panels": [[0, 4], [4, 4], [4, 9]]},
+        {"panels": [[0, 4], [5, 9]]},
         {"panels": 3},
         {"rows_per_block": 0},
         {"rows_per_block": None},
@@ -220,75 +208,103 @@ def edit(path, **changes):
         {"hops": float("inf")},
         {"columns": 10**9},
         {"operator": "pickle"},
-        {"labels_crc32": -1},
+        {"basis": "chebyshev"},  # with the checksum of the other
         {"class_names": [1.5]},
         {"feature_names": ["x"]},
-        {"error": [{"hop": 1}]},
+        {"version": -1},
+        {"version": "../.."},
+        {"ids": "pickle"},
     ],
 )
 def test_a_manifest_that_contradicts_itself(made, change):
     _, folder, _ = made
-    edit(folder / "manifest.json", **change)
+    path = folder / "manifest.json"
+    if "basis" in change:
+        path.write_text(path.read_text().replace('"monomial"', '"chebyshev"'))
+    else:
+        edit(path, **change)
     with pytest.raises(StoreError, match="damaged"):
         HopStore.open(folder)
 
 
-def test_an_edited_manifest_is_noticed_and_one_without_checksum_is_read(made):
-    _, folder, _ = made
-    path = folder / "manifest.json"
-    text = path.read_text()
-    path.write_text(text.replace('"monomial"', '"chebyshev"'))
-    with pytest.raises(StoreError, match="does not fit its checksum"):
-        HopStore.open(folder)
-    path.write_text(text)
-    edit(path)
-    assert HopStore.open(folder).verify() == []
-
-
-def test_many_hops_that_are_not_there_are_told_at_once(made):
+def test_missing_hops_are_reported_at_once(made):
     _, folder, _ = made
     edit(folder / "manifest.json", hops=10**5)
-    with pytest.raises(StoreError, match=r"is not complete .* the first of 299,991 such places"):
+    with pytest.raises(StoreError, match=r"is not complete .* the first of 299,991"):
         HopStore.open(folder).require_complete()
 
 
 def test_more_blocks_than_can_be_kept(graphs, tmp_path, monkeypatch):
-    monkeypatch.setattr("hoplite.store.manifest.MOST_FILES", 10)
-    with pytest.raises(StoreError, match=r"would be \d+ blocks.*use fewer hops"):
+    monkeypatch.setattr("hoplite.store.manifest.MAX_BLOCKS", 10)
+    with pytest.raises(StoreError, match=r"blocks are more than.*use fewer hops"):
         propagate(graphs(5, 2), tmp_path / "s", hops=10)
 
 
+def forged(folder, name):
+    """A file of a stranger, with the right checksum."""
+    record = json.loads((folder / "v0/files.json").read_text())
+    sums = record["crc32"] | {name: file_crc32(folder / "v0" / name)}
+    edit(folder / "v0/files.json", crc32=sums)
+
+
 @pytest.mark.parametrize(
-    ("parts", "why"),
+    "parts",
     [
-        ({"train": [0, 60]}, "names node 60"),
-        ({"train": [-1]}, "names node -1"),
-        ({"train": [3], "val": [3]}, "shares 1 nodes"),
-        ({"train": [0.5]}, "no node numbers"),
-        ({"train": [[1]]}, "no node numbers"),
-        ({"train": np.arange(100)}, "no node numbers"),
-        ({"train": [True] * 60}, "no node numbers"),
+        {"train": [0, 60]},
+        {"train": [-1]},
+        {"train": [3], "val": [3]},
+        {"train": [0.5]},
+        {"train": [[1]]},
+        {"train": np.arange(100)},
+        {"train": [True] * 60},
     ],
 )
-def test_a_split_that_does_not_fit(made, parts, why):
+def test_a_split_that_does_not_fit(made, parts):
     _, folder, _ = made
-    edit(folder / "manifest.json", split_crc32=None)
     none = np.empty(0, np.int64)
-    np.savez(folder / "split.npz", **({"train": none, "val": none, "test": none} | parts))
-    with pytest.raises(StoreError, match=f"split.npz is missing or damaged .*{why}"):
+    np.savez(folder / "v0/split.npz", **({"train": none, "val": none, "test": none} | parts))
+    forged(folder, "split.npz")
+    with pytest.raises(StoreError, match=r"split.npz is missing or damaged"):
         _ = HopStore.open(folder).split
 
 
-def test_a_compressed_or_endless_split(made):
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("labels.npy", np.full(60, 99)),
+        ("labels.npy", np.zeros(59, np.int64)),
+        ("id_ends.npy", np.arange(61) * 10**9),
+        ("id_ends.npy", np.arange(61)[::-1].copy()),
+        ("id_ends.npy", np.zeros(7, np.int64)),
+        ("ids.npy", np.full(1000, 255, np.uint8)),
+    ],
+)
+def test_forged_labels_and_ids(made, name, values):
     _, folder, _ = made
-    none = np.empty(0, np.int64)
-    np.savez_compressed(folder / "split.npz", train=none, val=none, test=none)
-    with pytest.raises(StoreError, match="is compressed"):
-        _ = HopStore.open(folder).split
-    with (folder / "split.npz").open("wb") as file:
-        file.truncate(10**12)
-    with pytest.raises(StoreError, match="at most"):
-        _ = HopStore.open(folder).split
+    np.save(folder / "v0" / name, values)
+    forged(folder, name)
+    store = HopStore.open(folder)
+    with pytest.raises(StoreError, match="is missing or damaged"):
+        _ = store.labels, list(store.node_ids or ())
+
+
+@pytest.mark.parametrize("part", ["indptr", "indices"])
+@pytest.mark.parametrize("value", [-7, 61, 2**31 - 1])
+def test_a_forged_operator(made, part, value):
+    """Nothing of it reaches the C++ core unchecked, and the adjacency is checked as well."""
+    _, folder, _ = made
+    path = folder / "v0/operator" / f"{part}.npy"
+    array = np.load(path)
+    array[5] = value
+    np.save(path, array)
+    forged(folder, f"operator/{part}.npy")
+    shutil.rmtree(folder / "v0/hops/h3")
+    with pytest.raises(StoreError, match="operator is missing or damaged"):
+        run_panel(folder, read_manifest(folder), 0, 10**9)
+    rows = HopStore.open(folder).adjacency_rows
+    assert rows is not None
+    with pytest.raises(StoreError, match="operator is missing or damaged"):
+        rows.read(0, 60)
 
 
 @pytest.mark.parametrize(
@@ -296,46 +312,38 @@ def test_a_compressed_or_endless_split(made):
     [
         "manifest.json",
         ".lock",
-        "labels.npy",
-        "split.npz",
-        "operator/values.npy",
-        "operator/crc32.json",
-        "hops/h0/r000001-c0001.npy",
-        "hops/h1/c0000.json",
+        "v0/labels.npy",
+        "v0/split.npz",
+        "v0/ids.npy",
+        "v0/operator/values.npy",
+        "v0/files.json",
+        "v0/hops/h0/r000001-c0001.npy",
+        "v0/hops/h1/c0000.json",
     ],
 )
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_what_is_no_file_does_not_hang(made, make, name):
-    """It is told, and where a file can be made anew, it is."""
     graph, folder, _ = made
     (folder / name).unlink()
     make(folder / name)
     if name == "manifest.json":
         with pytest.raises(StoreError, match="it is not a regular file"):
             HopStore.open(folder)
-        return
-    if name == ".lock":
-        with pytest.raises(StoreError, match=r"\.lock"):
-            propagate(graph, folder, **SETTINGS)
-        return
-    store = HopStore.open(folder)
-    assert store.verify()
-    if name.endswith(".npy") and name.startswith("hops"):
-        with pytest.raises(StoreError, match="not a regular file"):
-            store.read(0, 60)
-    if name.startswith("hops"):
+    elif name != ".lock":
+        assert HopStore.open(folder).verify()
+    if name.startswith("v0/hops"):
         assert propagate(graph, folder, **SETTINGS).verify() == []
     else:
-        with pytest.raises(StoreError, match="not a regular file"):
+        with pytest.raises(StoreError, match=name.rpartition("/")[2]):
             propagate(graph, folder, **SETTINGS)
 
 
 def test_folders_that_are_no_store(graphs, tmp_path):
     graph = graphs(5, 2)
-    with pytest.raises(StoreError, match="holds no hop store"):
+    with pytest.raises(StoreError, match="is not a hop store"):
         HopStore.open(tmp_path)
     (tmp_path / "mine.txt").write_text("keep me")
-    with pytest.raises(StoreError, match=r"holds 'mine.txt' but no manifest"):
+    with pytest.raises(StoreError, match=r"already contains 'mine.txt'"):
         propagate(graph, tmp_path, hops=1)
     with pytest.raises(StoreError, match="is a file"):
         propagate(graph, tmp_path / "mine.txt", hops=1)
@@ -349,7 +357,9 @@ def test_one_process_leads(graphs, tmp_path):
 def test_numbers_beyond_the_type(graphs, tmp_path):
     graph = graphs(20, 3, dtype=np.float32)
     large = graph.with_features(graph.features * 1e6)
-    with pytest.raises(StoreError, match=r"beyond the range of float16.*bfloat16"):
+    with pytest.raises(
+        StoreError, match=r"beyond the range of float16 in columns 0 to 2.*bfloat16"
+    ):
         propagate(large, tmp_path / "a", hops=2, dtype="float16")
     huge = graph.with_features(graph.features * 1e38)
     with pytest.raises(StoreError, match=r"hop \d+ has numbers beyond the range of float32"):
@@ -383,18 +393,17 @@ def small_disk(tmp_path):
 @pytest.mark.parametrize("rows", [64, 4096])
 def test_a_full_disk(graphs, stores, tmp_path, small_disk, rows):
     graph = graphs(1000, 100, density=0.01, dtype=np.float32)
-    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=rows, columns=16, **SETTINGS)
+    stores.cut(graph, tmp_path / "s", rows, 16, **SETTINGS)
     propagate(graph, tmp_path / "s", **SETTINGS)
     before = stores.all_bytes(tmp_path / "s")
     disk, grow = small_disk
     store = disk / "s"
     store.mkdir()
-    manifest = read_manifest(tmp_path / "s")
-    dataclasses.replace(manifest).write(store)
+    read_manifest(tmp_path / "s").write(store)
     for _ in range(2):
         with (
             pytest.warns(HopliteWarning, match="the store needs .* more but the disk"),
-            pytest.raises(StoreError, match="there is no room left on the disk"),
+            pytest.raises(StoreError, match="No space left on device"),
         ):
             propagate(graph, store, **SETTINGS)
         left = stores.all_bytes(store)

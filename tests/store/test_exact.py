@@ -5,11 +5,10 @@ import pytest
 
 from hoplite import ConfigError, Graph
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.csr_rows import CsrFiles, CsrMemory
+from hoplite.csr_rows import CsrFiles
 from hoplite.engine.backend import has_native, use_threads
 from hoplite.operators import SYMMETRIC, find_operator
 from hoplite.store import HopStore, panel, propagate
-from hoplite.store.operator_files import FOLDER, write_operator
 
 pytestmark = pytest.mark.skipif(not has_native(), reason="bits are the C++ core's promise")
 BOTH = pytest.mark.parametrize("basis", BASES)
@@ -30,7 +29,7 @@ def test_store_equals_memory(
 ):
     graph = graphs(23, 7, sparse=sparse, isolated=3, seed=1)
     settings = {"hops": 4, "operator": operator, "basis": basis}
-    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=rows, columns=columns, **settings)
+    stores.cut(graph, tmp_path / "s", rows, columns, **settings)
     monkeypatch.setattr(panel, "part_entries", lambda *_: 9)  # S goes by in ranges of rows
     store = propagate(graph, tmp_path / "s", **settings)
     expected = stores.in_memory(graph, operator, basis, 4)
@@ -46,24 +45,28 @@ def test_store_equals_memory(
 
 @ALL
 @BOTH
-def test_operator_equals_memory(graphs, tmp_path, operator, basis):
+@pytest.mark.parametrize("weighted", [True, False])
+def test_operator_and_adjacency_equal_memory(
+    graphs, tmp_path, monkeypatch, operator, basis, weighted
+):
     graph = graphs(40, 3, dtype=np.float32, isolated=4)
-    write_operator(
-        tmp_path,
-        CsrMemory(graph.adjacency),
-        operator,
-        basis,
-        graph.loop_weight,
-        6,
-        lambda share: None,
-    )
+    if not weighted:
+        adjacency = (graph.adjacency != 0).astype(np.float32)
+        graph = Graph(adjacency, graph.features, graph.labels, graph.split)
+    monkeypatch.setattr("hoplite.store.building.prepared_entries", lambda room: 6)
+    store = propagate(graph, tmp_path / "s", hops=1, operator=operator, basis=basis)
     expected = find_operator(operator).matrix(graph, basis=basis)
-    with CsrFiles(tmp_path / FOLDER) as files:
+    with CsrFiles(store.data / "operator") as files:
         found = files.read(0, 40)
-    assert np.array_equal(found.indptr, expected.indptr)
-    assert np.array_equal(found.indices, expected.indices)
-    assert np.array_equal(found.values, expected.data)
+    for array, other in zip(found, (expected.indptr, expected.indices, expected.data), strict=True):
+        np.testing.assert_array_equal(array, other)
     assert found.values.dtype == np.float32
+    rows = store.adjacency_rows
+    assert rows is not None
+    assert rows.weighted == weighted
+    np.testing.assert_array_equal(
+        rows.read(3, 30).to_scipy(40).toarray(), graph.adjacency[3:30].toarray()
+    )
 
 
 def test_a_real_graph(cora, stores, tmp_path):
@@ -89,9 +92,9 @@ def test_threads_do_not_matter(graphs, stores, tmp_path):
 def test_more_hops_are_added_and_fewer_are_there_already(graphs, stores, tmp_path):
     graph = graphs(20, 4, dtype=np.float32)
     propagate(graph, tmp_path / "s", hops=1, basis="chebyshev")
-    first = (tmp_path / "s/hops/h1/r000000-c0000.npy").stat().st_mtime_ns
+    first = (tmp_path / "s/v0/hops/h1/r000000-c0000.npy").stat().st_mtime_ns
     store = propagate(graph, tmp_path / "s", hops=4, basis="chebyshev")
-    assert (tmp_path / "s/hops/h1/r000000-c0000.npy").stat().st_mtime_ns == first
+    assert (tmp_path / "s/v0/hops/h1/r000000-c0000.npy").stat().st_mtime_ns == first
     expected = stores.in_memory(graph, basis="chebyshev", hops=4)
     assert np.array_equal(store.read(0, 20), expected)
     assert propagate(graph, tmp_path / "s", hops=2, basis="chebyshev").hops == 4
@@ -109,7 +112,7 @@ def test_edgeless_and_hopless(tmp_path):
 def test_half_precision_and_its_error(graphs, stores, tmp_path, dtype, basis):
     graph = graphs(50, 6, dtype=np.float32)
     settings = {"hops": 3, "dtype": dtype, "basis": basis}
-    stores.cut(graph, tmp_path / "s", tmp_path / "x", rows=16, columns=4, **settings)
+    stores.cut(graph, tmp_path / "s", 16, 4, **settings)
     store = propagate(graph, tmp_path / "s", **settings)
     exact, kept = stores.in_memory(graph, basis=basis).astype(np.float64), store.read(0, 50)
     assert np.array_equal(kept[0], exact[0])  # X is never rounded

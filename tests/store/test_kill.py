@@ -50,7 +50,7 @@ def test_killed_at_any_moment(stores, tmp_path, dtype):
     write_npz(tmp_path / "graph.npz", graph)
     settings = {"hops": 4, "dtype": dtype, "basis": "chebyshev"}
     for name in ("whole", "killed"):
-        stores.cut(graph, tmp_path / name, tmp_path / "x", rows=32, columns=8, **settings)
+        stores.cut(graph, tmp_path / name, 32, 8, **settings)
     propagate(graph, tmp_path / "whole", **settings)
     paths = [str(tmp_path / name) for name in ("graph.npz", "killed")]
     done = run(KILLED_OFTEN, *paths, dtype)

@@ -14,7 +14,6 @@ from hoplite.datasets.disk_graph import write_disk_graph
 from hoplite.errors import ConfigError
 from hoplite.memory import parse_bytes
 from hoplite.store import HopStore
-from hoplite.store.layout import Sizes, panel_width, part_entries
 
 MEASURED = """
 import resource, sys
@@ -103,18 +102,3 @@ def test_amounts(text):
         return
     with pytest.raises(ConfigError, match="give an amount such as 600MB"):
         parse_bytes(text)
-
-
-@pytest.mark.parametrize("nodes", [1, 1000, 10**6, 10**8])
-@pytest.mark.parametrize("degree", [0, 3, 50])
-@pytest.mark.parametrize("columns", [1, 17, 600])
-@pytest.mark.parametrize("room", [10**8, 10**9, 4 * 10**9, 10**11])
-def test_the_plan_fits(nodes, degree, columns, room):
-    sizes = Sizes.of(nodes, nodes * degree, max(degree, 1), columns)
-    if room < sizes.least(1, 56 * 10**6):
-        return
-    width = panel_width(sizes, room)
-    entries = part_entries(sizes, width, room)
-    assert 1 <= width <= max(16, columns)
-    assert min(sizes.entries, 1) <= entries <= sizes.entries
-    assert 8 * nodes * width + sizes.part_bytes(entries) <= room

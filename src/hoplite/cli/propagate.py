@@ -115,10 +115,6 @@ def propagate(
         _refuse(chosen | more | {"cluster": cluster, "prepare": prepare})
     elif hops is None:
         raise ConfigError("--hops is missing; give the degree k of the polynomial.")
-    if cluster is not None:
-        from hoplite.cluster import warm_up
-
-        warm_up(cluster)
     from hoplite import set_num_threads  # only now, as importing it takes time
     from hoplite.memory import parse_bytes, peak_memory
     from hoplite.store import HopStore, update_store

@@ -110,11 +110,7 @@ def search(
     tables = table_options(settings)
     fixed = {name: value for name, value in settings.items() if value is not None}
     workers = workers or os.cpu_count() or 1
-    if cluster is not None:
-        from hoplite.cluster import warm_up
-
-        warm_up(cluster)
-    elif workers > 1:
+    if cluster is None and workers > 1:
         from hoplite.processes import warm_up
 
         warm_up("hoplite.selection.cells")

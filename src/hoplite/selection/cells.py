@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.cluster import connect
+from hoplite.cluster import check_wanted, connect
 from hoplite.config import TrainingConfig
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
@@ -247,17 +247,16 @@ def train_on_cluster(where: str, work: CellWork, look: Callable[[], None]) -> No
             raise LedgerError(f"cannot write to {folder}: {error.strerror}.") from error
     arguments = [(str(folder), cell, work.test, work.model) for cell in work.waiting()]
     with connect(where, folder, memory=0) as cluster:
-        cluster.run(
-            f"{__name__}:train_cell", arguments, lambda number, _: look(), lambda number: look()
-        )
+        for _ in cluster.map(train_cell, arguments, look):
+            look()
 
 
-def train_cell(folder: str, cell: int, test: bool, model: str, tell: Callable[[Any], None]) -> None:
+def train_cell(folder: str, cell: int, test: bool, model: str) -> None:
     """Run on a worker: train one cell, unless another process has it, or has finished it."""
     ledger = Ledger.read(folder)
     graph = _graph(ledger.folder / GRAPH, ledger.settings.graph)
     graph = graph.with_loop_weight(ledger.settings.loop_weight)
-    CellWork(graph, ledger, test, model).work_on(cell, lambda: tell(cell))
+    CellWork(graph, ledger, test, model).work_on(cell, check_wanted)
 
 
 @functools.lru_cache(maxsize=1)

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-import functools
 import logging
-import math
 import os
 import shutil
 import time
@@ -15,33 +12,40 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hoplite.bases import find_basis
-from hoplite.cluster import connect
+from hoplite.cluster import Cluster, check_wanted, connect
 from hoplite.config import check_hops
-from hoplite.errors import HopliteWarning, check_choice
+from hoplite.errors import HopliteWarning, StoreError, check_choice
+from hoplite.files import locked, remove_leftovers
 from hoplite.graph import Graph
-from hoplite.memory import parse_bytes, release_memory, show_bytes
+from hoplite.memory import parse_bytes, peak_memory, release_memory, show_bytes, used_memory
+from hoplite.node_data import GraphData
 from hoplite.operators import find_operator
-from hoplite.printable import printable
 from hoplite.progress import steps_bar, watched
-from hoplite.store.blocks import HEADER, TYPES, Blocks, storage
-from hoplite.store.claim import claimed
-from hoplite.store.errors import DamagedBlock, clear_disk_errors
-from hoplite.store.manifest import DTYPES, HopError, Manifest
-from hoplite.store.on_cluster import compute_on
+from hoplite.store.blocks import Blocks, DamagedBlock, PanelRecord
+from hoplite.store.graph_files import read_record, write_nodes, write_operator, write_record
+from hoplite.store.layout import (
+    PLANNED_RESERVE,
+    Sizes,
+    check_room,
+    panel_width,
+    planned_use,
+    prepared_entries,
+    rows_per_block,
+)
+from hoplite.store.manifest import DTYPES, FILE, GRAPH, LOCK, Manifest, read_manifest
 from hoplite.store.opening import opened_graph
-from hoplite.store.panel import run_panel
-from hoplite.store.prepare import adopt_manifest, prepare
+from hoplite.store.panel import Note, run_panel
 from hoplite.store.store import HopStore
 
 log = logging.getLogger("hoplite.store")
 
 Progress = Callable[[str, float], None]
-Task = tuple[int, int]  # panel, hop
-Note = Callable[[int, int], None]  # of a task that is done
-Compute = Callable[[Path, list[Task], int, Note], None]
-ATTEMPTS = 3  # how often damage that shows up in the middle is repaired in one go
-OPENED, PREPARED = 0.1, 0.2  # share of the work that is done by then
+# share of the work that is done when the graph is open, S is made, and X is written
+OPENED, OPERATOR_MADE, PREPARED = 0.1, 0.15, 0.2
+SHARED_SECONDS = 90.0  # until then a shared folder shows here what was written elsewhere
 
 
 def propagate(
@@ -103,145 +107,259 @@ def propagate(
     check_choice("dtype", dtype, DTYPES)
     chosen = find_basis(basis)
     chosen.table(hops)  # that it has the numbers is known before any work
-    settings = {"hops": hops, "operator": operator, "basis": str(chosen), "dtype": dtype}
+    settings = {"operator": operator, "basis": str(chosen), "dtype": dtype}
     # to predict with a model, S must be the model's; otherwise it is the graph's own
-    settings["loop_weight"] = getattr(options.get("prepare"), "loop_weight", None)
+    loop_weight = getattr(options.get("prepare"), "loop_weight", None)
     began, name = time.perf_counter(), source if isinstance(source, str | Path) else "a graph"
     log.info("propagating %s to %s: %d hops, %s, %s", name, folder, hops, operator, chosen)
     with (
-        clear_disk_errors(folder),
+        disk_errors(folder),
         claimed(folder),
         watched(progress, steps_bar, f"propagate {name}") as report,
-        _workers(cluster, folder, budget) as workers,
+        connect(cluster, folder, budget) if cluster else contextlib.nullcontext() as workers,
     ):
-        tell = logged(report)
-        for attempt in range(ATTEMPTS):
-            try:
-                _run(source, folder, settings, budget, seed, tell, options, *workers)
-                break
-            except DamagedBlock:  # it has been removed, so the next attempt computes it
-                if attempt == ATTEMPTS - 1:
-                    raise
+        tell = report or (lambda what, share: None)
+        before = used_memory()
+        opening = opened_graph(
+            source, folder, budget, seed, lambda what, x: tell(what, OPENED * x), options
+        )
+        with opening as (graph, loaded):
+            if isinstance(graph, Graph):
+                graph.refuse_relations("a hop store")
+            settings["loop_weight"] = loop_weight
+            # what was loaded here is free again when the hops are computed
+            held, peak = (before, peak_memory()) if loaded else (used_memory(), 0)
+            use, size = (planned_use(held), peak, budget), workers.size if workers else 1
+            manifest = adopt_manifest(folder, graph, hops, settings, use, size)
+            store = HopStore(folder, manifest)
+            tell("checking the store", OPENED)
+            for damage in store.damages():
+                if isinstance(damage, DamagedBlock):
+                    damage.path.unlink(missing_ok=True)  # so that it is made again
+            prepare(store, graph, budget, tell)
+            del graph  # nothing may hold what is free from here on
+        release_memory()
+        if store.missing():
+            _compute(store, budget, tell, workers)
     log.info("the store %s is complete, after %.1f s", folder, time.perf_counter() - began)
     return HopStore.open(folder)
 
 
-def logged(report: Progress | None) -> Progress:
-    """What tells ``report``, and the log of every new thing that is done."""
-    last = ""
-
-    def tell(what: str, share: float) -> None:
-        nonlocal last
-        if report is not None:
-            report(what, share)
-        if what != last and log.isEnabledFor(logging.DEBUG):
-            log.debug("%s (%.0f %%)", printable(what), 100 * share)
-        last = what
-
-    return tell
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Within the block, a full disk or another failure of ``folder``'s disk is a StoreError."""
+    try:
+        yield
+    except OSError as error:
+        raise StoreError(
+            f"{error.filename or folder} cannot be used: {error.strerror or error}; what is "
+            "finished stays."
+        ) from error
 
 
 @contextlib.contextmanager
-def _workers(cluster: str | None, folder: Path, budget: int) -> Iterator[tuple[Compute, int]]:
-    """What runs the tasks, and how many of them at a time."""
-    if cluster is None:
-        yield compute_here, 1
+def claimed(folder: Path) -> Iterator[None]:
+    """Make ``folder``, hold it for this process, and remove what a killed one left unfinished."""
+    if folder.exists() and not folder.is_dir():
+        raise StoreError(f"{folder} is a file; give --out a folder.")
+    made = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / LOCK) as (_, ours):
+        if ours is False:
+            raise StoreError(f"another process is working on {folder}; wait, or use another --out.")
+        _tidy(folder)
+        try:
+            yield
+        except BaseException:
+            if made and [path.name for path in folder.iterdir()] == [LOCK]:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _tidy(folder: Path) -> None:
+    """Remove temporary files and all but the valid version; StoreError if there are other files."""
+    if (folder / FILE).exists():
+        current = read_manifest(folder).data
+        for path in folder.glob("v[0-9]*"):
+            if path.name != current:
+                shutil.rmtree(path)
+        for place, _, _ in os.walk(folder / current):
+            remove_leftovers(Path(place))
     else:
-        with connect(cluster, folder, budget) as found:
-            yield functools.partial(compute_on, found), found.size
+        for path in folder.iterdir():
+            if not path.name.startswith(".") and path.name != GRAPH:
+                raise StoreError(
+                    f"{folder} already contains {path.name!r}, which is not of a hop store; use "
+                    "another --out."
+                )
+    remove_leftovers(folder)
 
 
-def _run(
-    source: Any,
+def adopt_manifest(
     folder: Path,
+    data: GraphData,
+    hops: int,
     settings: dict[str, Any],
-    budget: int,
-    seed: int,
-    tell: Progress,
-    options: dict[str, Any],
-    compute: Compute,
+    memory: tuple[int, int, int],
     workers: int,
-) -> None:
-    opening = opened_graph(
-        source, folder, budget, seed, lambda what, x: tell(what, OPENED * x), options
-    )
-    with opening as (graph, loaded):
-        if isinstance(graph, Graph):
-            graph.refuse_relations("a hop store")
-        manifest = adopt_manifest(folder, graph, settings, budget, workers, loaded=loaded)
-        store = HopStore(folder, manifest)
-        _remove_damaged(store, tell)
-        _warn_about_room(Blocks(folder, manifest))
-        gap = PREPARED - OPENED
-        prepare(store, graph, budget, lambda what, x: tell(what, OPENED + gap * x))
-        del graph  # nothing may hold what is free from here on
-    release_memory()
-    tasks, done = store.missing(), 0
+) -> Manifest:
+    """The manifest of this work: the one in ``folder`` if it is of the same work, or a new one.
 
-    def note(panel: int, hop: int) -> None:
-        nonlocal done
-        done = min(done + 1, len(tasks))  # a worker that died may have told of some already
-        place = f"hop {hop} of panel {panel + 1}/{len(manifest.panels)}"
-        tell(f"{manifest.name}: {place}", PREPARED + (1 - PREPARED) * (done / len(tasks)))
+    ``memory`` is what the process holds, its peak up to now, and the limit. A new manifest has
+    a multiple of ``workers`` panels, unless they would become too narrow. It is written before
+    anything else, so that no block is ever of unknown origin.
+    """
+    identity, (held, peak, limit) = data.fingerprint(), memory
+    found = read_manifest(folder) if (folder / FILE).exists() else None
+    entries, ids = data.adjacency_rows.entries, data.node_ids
+    wanted: dict[str, Any] = {
+        "graph": identity.graph,
+        "features": identity.features,
+        "nodes": data.num_nodes,
+        "columns": data.num_features,
+        **settings,
+        "loop_weight": settings["loop_weight"] or (found or data).loop_weight,
+    }
+    sizes = Sizes.of(data.num_nodes, entries, identity.longest_row, data.num_features)
+    if found is None:
+        making = used_memory() + sizes.least(0, PLANNED_RESERVE)  # S is made while X is still held
+        room = check_room(sizes, 1, held, limit, reserve=PLANNED_RESERVE, taken=max(peak, making))
+        width, rows = panel_width(sizes, room, workers), rows_per_block(sizes, room)
+        columns = range(0, sizes.columns, width)
+        panels = tuple((first, min(first + width, sizes.columns)) for first in columns)
+    else:
+        for name, value in wanted.items():
+            if getattr(found, name) != value:
+                raise StoreError(
+                    f"{folder} already contains the hops of {found.name} with {name} "
+                    f"{getattr(found, name)}, not {value}; use another --out."
+                )
+        panels, rows = found.panels, found.rows_per_block
+        widest = max((last - first for first, last in panels), default=1)
+        check_room(sizes, widest, held, limit, taken=peak)
+    integers = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in ids or ())
+    try:
+        manifest = Manifest(
+            **wanted,
+            name=data.name,
+            entries=entries,
+            longest_row=identity.longest_row,
+            hops=max(hops, found.hops if found else 0),
+            rows_per_block=rows,
+            panels=panels,
+            class_names=data.class_names,
+            feature_names=data.feature_names,
+            split_note=data.split.note,
+            ids=None if ids is None else "integers" if integers else "text",
+            preparation=data.preparation,
+            added=found.added if found else (),
+            version=found.version if found else 0,
+        )
+    except ValueError as error:
+        raise StoreError(f"{error}; use fewer hops, or more --memory.") from error
+    if found != manifest:
+        manifest.write(folder)
+    return manifest
 
-    if tasks:
-        compute(folder, tasks, budget, note)
-    note_error(Blocks(folder, manifest))
 
+def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> None:
+    """Write S, hop 0, the labels, the split and the ids, as far as they are missing."""
+    manifest, blocks = store.manifest, Blocks(store.data, store.manifest)
+    _warn_about_room(blocks)
+    store.data.mkdir(exist_ok=True)
+    try:
+        record = read_record(store.data)
+        record.check_operator(store.data)
+        edges = record.edges
+    except (OSError, ValueError):
+        entries = prepared_entries(budget - used_memory() - 16 * manifest.nodes)
+        span = OPERATOR_MADE - OPENED
 
-def compute_here(folder: Path, tasks: list[Task], memory: int, note: Note) -> None:
-    """Run the tasks in this process, panel by panel."""
-    hops: dict[int, list[int]] = {}
-    for panel, hop in tasks:
-        hops.setdefault(panel, []).append(hop)
-    for panel, wanted in hops.items():
-        run_panel(folder, panel, wanted, memory=memory, note=note)
+        def note(share: float) -> None:
+            tell("making the operator", OPENED + span * share)
 
-
-def _remove_damaged(store: HopStore, tell: Progress) -> None:
-    """Remove the blocks that are not as they were written, so that they are made again."""
-    if not (store.folder / "hops").exists():
-        return
-    tell("checking the store", OPENED)
-    for damage in store.damages():
-        if isinstance(damage, DamagedBlock):
-            damage.block.unlink(missing_ok=True)
-
-
-def note_error(blocks: Blocks) -> None:
-    """Write what half precision costs, per hop, into the manifest."""
-    manifest = blocks.manifest
-    if manifest.dtype == "float32":
-        return
-    found = []
-    for hop in range(1, manifest.hops + 1):
-        records = [blocks.closed(hop, panel) for panel in range(len(manifest.panels))]
-        error, norm = (sum(getattr(record, key) for record in records) for key in ("error", "norm"))
-        relative = math.sqrt(error / norm) if norm else 0.0
-        largest = max((record.max_abs or 0.0 for record in records), default=0.0)
-        found.append(HopError(hop, largest, relative))
-    if tuple(found) != manifest.error:
-        dataclasses.replace(manifest, error=tuple(found)).write(blocks.folder)
+        edges = write_operator(store.data, data.adjacency_rows, manifest, entries, note)
+    write_nodes(store.data, data.labels, data.split, data.node_ids)
+    write_record(store.data, edges)
+    panels = [panel for panel in range(len(manifest.panels)) if not blocks.finished(0, panel)]
+    records = {panel: PanelRecord() for panel in panels}
+    for block, (start, stop) in enumerate(manifest.row_blocks if panels else ()):
+        rows = data.feature_rows(start, stop)  # X is read once, from top to bottom
+        for panel, record in records.items():
+            first, last = manifest.panels[panel]
+            blocks.write(0, block, panel, np.ascontiguousarray(rows[:, first:last]), record)
+        share = stop / manifest.nodes
+        tell("writing the features", OPERATOR_MADE + (PREPARED - OPERATOR_MADE) * share)
+    for panel, record in records.items():
+        blocks.close_panel(0, panel, record)
 
 
 def _warn_about_room(blocks: Blocks) -> None:
     """A disk that cannot hold the store is better known before hours of work than after."""
-    manifest = blocks.manifest
-    needed = sum(
-        HEADER + stored_bytes(manifest, hop) * math.prod(blocks.shape(block, panel))
-        for hop, block, panel in blocks.each()
-        if not blocks.has(hop, block, panel)
-    )
-    free = shutil.disk_usage(blocks.folder).free
+    places = (place for place in blocks.each() if not blocks.has(*place))
+    needed = sum(blocks.file_bytes(*place) for place in places)
+    free = shutil.disk_usage(blocks.data.parent).free
     if needed > free:
         warnings.warn(
-            f"the store needs {show_bytes(needed)} more but the disk of {blocks.folder} has "
+            f"the store needs {show_bytes(needed)} more but the disk of {blocks.data.parent} has "
             f"{show_bytes(free)} free; the work will stop there and can be continued.",
             HopliteWarning,
             stacklevel=4,
         )
 
 
-def stored_bytes(manifest: Manifest, hop: int) -> int:
-    """Bytes of one number of a hop."""
-    return TYPES[storage(manifest, hop)]().itemsize
+def _compute(store: HopStore, budget: int, tell: Progress, workers: Cluster | None) -> None:
+    """Compute the missing hops, here or on ``workers``."""
+    tasks, count = store.missing(), len(store.manifest.panels)
+    panels, done = sorted({panel for panel, _ in tasks}), set[tuple[int, int]]()
+
+    def note(panel: int, hop: int) -> None:
+        done.add((panel, hop))
+        share = PREPARED + (1 - PREPARED) * (len(done) / len(tasks))
+        tell(f"{store.name}: hop {hop} of panel {panel + 1}/{count}", share)
+
+    if workers is None:
+        for panel in panels:
+            run_panel(store.folder, store.manifest, panel, budget, note)
+    else:
+        compute_on(workers, store, panels, budget, note)
+
+
+def compute_on(
+    workers: Cluster, store: HopStore, panels: list[int], memory: int, note: Note
+) -> None:
+    """Compute the missing hops of ``panels`` on a cluster; a panel is a task.
+
+    So a panel stays in the memory of one worker from hop to hop, and S is read once for it where it
+    fits. What two workers write at the same time is the same: blocks are renamed into place, whole.
+    Progress is read from the files.
+    """
+    waiting = set(store.missing())
+
+    def look() -> None:
+        for task in sorted(waiting - set(store.missing())):
+            waiting.remove(task)
+            note(*task)
+
+    folder = str(store.folder.absolute())
+    arguments = [(folder, store.manifest.version, panel, memory) for panel in panels]
+    for _ in workers.map(compute_panel, arguments, look):
+        look()
+    deadline = time.monotonic() + SHARED_SECONDS
+    while waiting:
+        if time.monotonic() > deadline:
+            raise StoreError(
+                f"the workers have written all hops but {store.folder} lacks {len(waiting):,} "
+                "panels; check that all machines share this folder."
+            )
+        time.sleep(0.5)
+        look()
+    _tidy(store.folder)  # what workers left that died while they wrote
+
+
+def compute_panel(folder: str, version: int, panel: int, memory: int) -> None:
+    """Run on a worker: the missing hops of one panel."""
+    manifest = read_manifest(Path(folder))
+    if manifest.version != version:
+        raise StoreError(f"{folder} changes while it is computed.")
+    run_panel(Path(folder), manifest, panel, memory, lambda panel, hop: check_wanted())

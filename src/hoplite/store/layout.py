@@ -57,10 +57,6 @@ class Sizes:
         """Of a panel's column: two hops, and what NumPy adds up in place of the C++ core."""
         return (8 if has_native() else 16) * self.nodes
 
-    @property
-    def operator_bytes(self) -> int:
-        return self.entries * self.entry_bytes + 24 * self.nodes
-
     def part_bytes(self, entries: int) -> int:
         """Memory of a product with a part of S: the part and what the product packs."""
         packed = 64 * self.nodes if entries >= PACKED_DEGREE * self.nodes else 0
@@ -142,10 +138,9 @@ def check_room(
     if memory < least:
         # a little more than the least, for what the next start may hold besides
         enough = -(-int(1.05 * least) // 10**7) * 10**7
-        why = "" if width == 1 else f" (this store was cut into panels of {width} columns)"
         raise ConfigError(
-            f"memory is {show_bytes(memory)} but this graph needs {show_bytes(enough)} at least, "
-            f"of which {show_bytes(held)} are in use before the work starts{why}; "
-            f"give --memory {enough // 10**6}MB or more."
+            f"memory is {show_bytes(memory)} but this graph needs {show_bytes(enough)} at least in "
+            f"panels of {width} columns, and {show_bytes(held)} of it are in use already; give "
+            f"--memory {enough // 10**6}MB or more."
         )
     return memory - held

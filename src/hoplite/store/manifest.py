@@ -1,53 +1,51 @@
-"""manifest.json: what a hop store holds, of which graph, and how it is cut into blocks."""
+"""manifest.json: what a hop store contains, of which graph, and how it is cut into blocks.
+
+    STORE/manifest.json     replaced in one step: it decides which version of the data is valid
+    STORE/v0/...            the data; an update builds the next version beside it
+    STORE/graph/...         tables that were imported
+    STORE/.lock             whoever writes to the store holds it
+
+A kill at any moment leaves a manifest and the data that it names. The next writer removes all other
+versions.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
 from hoplite.bases import find_basis
 from hoplite.config import MOST_HOPS
 from hoplite.errors import StoreError, check_choice
-from hoplite.files import read_regular
-from hoplite.json_files import MOST_BYTES, parse_json, write_json
+from hoplite.json_files import read_json, write_json
 from hoplite.operators import SYMMETRIC
 from hoplite.preparation import Preparation
 
-FORMAT = "hoplite hop store 1"
-FILE = "manifest.json"
+FILE, LOCK, GRAPH = "manifest.json", ".lock", "graph"
 DTYPES = ("float32", "float16", "bfloat16")
-MOST_FILES = 4_000_000  # blocks of a store
+MAX_BLOCKS = 4_000_000
 Count = Annotated[int, Meta(ge=0, le=2**48)]
 Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
 Size = Annotated[float, Meta(ge=0)]
 
 
 @dataclass(frozen=True)
-class HopError:
-    """What half precision costs in one hop."""
-
-    hop: Count
-    max_abs: Size
-    relative: Size  # Frobenius
-
-
-@dataclass(frozen=True)
 class Manifest:
     """The description of a store; two runs of the same work write the same one.
 
-    ``panels`` are the column ranges; ``error`` has, for half precision and once all is done, a
-    record per hop.
+    ``graph`` and ``features`` are SHA-256 of the adjacency and of X, ``panels`` the column ranges,
+    ``loop_weight`` is that of the self-loops in S, and ``added`` has the SHA-256 of the tables
+    whose nodes and edges came later.
     """
 
     name: str
-    graph: str  # SHA-256 of the adjacency
-    features: str  # SHA-256 of X
+    graph: str
+    features: str
     nodes: Count
     entries: Count  # of the adjacency
     longest_row: Count
@@ -58,46 +56,32 @@ class Manifest:
     dtype: str
     rows_per_block: Annotated[int, Meta(ge=1, le=2**48)]
     panels: tuple[tuple[Count, Count], ...]
-    class_names: tuple[Any, ...] = ()  # text; earlier versions kept numbers as they were
-    feature_names: tuple[Any, ...] | None = None
-    labels_crc32: Checksum = 0
-    split_crc32: Checksum | None = None  # older stores have none
+    class_names: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] | None = None
     split_note: str = ""
-    ids_crc32: Checksum | None = None  # None: the nodes have no ids, or the store is older
-    integer_ids: bool = False
-    error: tuple[HopError, ...] = ()
-    preparation: Preparation | None = None  # of the columns of tables, if they were
-    loop_weight: Annotated[float, Meta(gt=0)] = 1.0  # of the self-loops in S
-    added: tuple[str, ...] = ()  # SHA-256 of the tables whose nodes and edges came later
+    ids: Literal["text", "integers"] | None = None
+    preparation: Preparation | None = None
+    loop_weight: Annotated[float, Meta(gt=0)] = 1.0
+    added: tuple[str, ...] = ()
+    version: Count = 0
+    format: Literal["hoplite hop store"] = "hoplite hop store"
 
     def __post_init__(self) -> None:
         """ValueError, which reading takes for damage, if the values contradict each other."""
-        for field in ("class_names", "feature_names"):
-            names = getattr(self, field)
-            if names is not None:
-                if not all(isinstance(name, str | int) for name in names):
-                    raise ValueError(f"{field} are not all text")
-                object.__setattr__(self, field, tuple(map(str, names)))
-        for value, allowed in ((self.operator, SYMMETRIC), (self.dtype, DTYPES)):
-            check_choice("a setting", value, allowed)
-        basis = find_basis(self.basis, "a setting")
+        check_choice("operator", self.operator, SYMMETRIC)
+        check_choice("dtype", self.dtype, DTYPES)
+        basis = find_basis(self.basis)
         basis.check_hops(self.hops)
         object.__setattr__(self, "basis", str(basis))
-        edges = [0, *(stop for _, stop in self.panels)]
-        if (
-            tuple(itertools.pairwise(edges)) != tuple(self.panels)
-            or edges[-1] != self.columns
-            or any(first >= last for first, last in self.panels)
-        ):
+        ends = [0, *(stop for _, stop in self.panels)]
+        rising = all(first < last for first, last in self.panels)
+        if [*itertools.pairwise(ends)] != [*self.panels] or ends[-1] != self.columns or not rising:
             raise ValueError(f"the panels do not cut {self.columns:,} columns")
         if self.feature_names is not None and len(self.feature_names) != self.columns:
             raise ValueError(f"{len(self.feature_names):,} names for {self.columns:,} columns")
         blocks = -(-self.nodes // self.rows_per_block) * (self.hops + 1) * len(self.panels)
-        if blocks > MOST_FILES:
-            raise ValueError(
-                f"{self.hops:,} hops of {self.nodes:,} nodes would be {blocks:,} blocks, and at "
-                f"most {MOST_FILES:,} are kept"
-            )
+        if blocks > MAX_BLOCKS:
+            raise ValueError(f"{blocks:,} blocks are more than the maximum of {MAX_BLOCKS:,}")
 
     @cached_property
     def row_blocks(self) -> list[tuple[int, int]]:
@@ -105,34 +89,29 @@ class Manifest:
         step = self.rows_per_block
         return [(row, min(row + step, self.nodes)) for row in range(0, self.nodes, step)]
 
+    @property
+    def data(self) -> str:
+        """The name of the folder with the data."""
+        return f"v{self.version}"
+
     def write(self, folder: Path) -> None:
-        write_json(folder / FILE, {"format": FORMAT} | dataclasses.asdict(self))
-
-
-@dataclass(frozen=True)
-class _Format:
-    format: str | None = None
+        """Make this the manifest of the store in ``folder``, in one step."""
+        write_json(folder / FILE, self)
 
 
 def read_manifest(folder: Path) -> Manifest:
     """The manifest in ``folder``; StoreError if there is none, or it is damaged."""
     path = folder / FILE
     try:
-        text = read_regular(path, MOST_BYTES)
-        if parse_json(text, _Format).format == FORMAT:
-            return parse_json(text, Manifest)
+        return read_json(path, Manifest)
     except FileNotFoundError as error:
         raise StoreError(
-            f"{folder} holds no hop store; make one with `hoplite propagate DATASET --out ...`."
+            f"{folder} is not a hop store; make one with `hoplite propagate DATASET --out ...`."
         ) from error
     except OSError as error:
         raise StoreError(f"{path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise StoreError(
-            f"{path} is damaged ({error}); remove the folder {folder} and run `hoplite propagate` "
-            "again."
+            f"{path} is damaged or not a manifest ({error}); remove {folder} and run "
+            "`hoplite propagate` again."
         ) from error
-    raise StoreError(
-        f"{path} is no manifest of a hop store of this version ({FORMAT!r}); "
-        "give the folder of a store, or another --out."
-    )

@@ -23,8 +23,7 @@ from hoplite.graph import Graph
 from hoplite.labels import AUTO, check_task, kind_of
 from hoplite.memory import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
-from hoplite.store.manifest import FILE
-from hoplite.store.staging import GRAPH
+from hoplite.store.manifest import FILE, GRAPH
 from hoplite.store.store import HopStore
 from hoplite.structural import has_log_degree
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
+import itertools
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,21 +14,26 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.csr_rows import CsrRows
-from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph, verify_disk_graph
-from hoplite.datasets.id_files import IDS, IdFile, ids_crc32
+from hoplite.csr_rows import CsrFiles
 from hoplite.datasets.splits import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Graph, Split
 from hoplite.node_data import cached_property
-from hoplite.store.blocks import Blocks
-from hoplite.store.errors import AGAIN
-from hoplite.store.manifest import FILE, Manifest, read_manifest
-from hoplite.store.operator_files import OperatorFiles, has_operator
-from hoplite.store.staging import GRAPH, is_moving, settle
-
-LABELS = "labels.npy"
-SPLIT = "split.npz"
+from hoplite.store.blocks import Blocks, DamagedBlock
+from hoplite.store.graph_files import (
+    FILES,
+    ID_ENDS,
+    IDS,
+    LABELS,
+    OPERATOR,
+    SPLIT,
+    WEIGHTS,
+    FileRecord,
+    StoredAdjacency,
+    StoredIds,
+    read_record,
+)
+from hoplite.store.manifest import Manifest, read_manifest
 
 
 class HopStore:
@@ -46,14 +53,13 @@ class HopStore:
         self.hops, self.operator, self.basis = manifest.hops, manifest.operator, manifest.basis
         self.class_names, self.feature_names = manifest.class_names, manifest.feature_names
         self.preparation, self.loop_weight = manifest.preparation, manifest.loop_weight
-        self._blocks = Blocks(folder, manifest)
-        self._seen: tuple[int, int] | None = None  # the manifest's file, known to be this one's
+        self.data = folder / manifest.data
+        self._blocks = Blocks(self.data, manifest)
 
     @classmethod
     def open(cls, folder: str | os.PathLike[str]) -> HopStore:
         """The store in ``folder``, complete or not; StoreError if there is none."""
         folder = Path(folder)
-        settle(folder)
         return cls(folder, read_manifest(folder))
 
     @property
@@ -67,33 +73,32 @@ class HopStore:
         return self
 
     @cached_property
-    def operator_rows(self) -> OperatorFiles:
+    def operator_rows(self) -> CsrFiles:
         """S in the form that the basis needs, a range of rows at a time."""
-        damaged = partial(self._damaged, "operator")
-        if not has_operator(self.folder, self.num_nodes):
-            raise damaged()
-        return OperatorFiles(self.folder, damaged)
+        with self._sound(OPERATOR):
+            self._record.check_operator(self.data)
+            files = CsrFiles(self.data / OPERATOR, partial(self._damaged, OPERATOR))
+            if files.rows != self.num_nodes:
+                raise ValueError(f"it has {files.rows:,} rows, not {self.num_nodes:,}")
+            return files
 
     @cached_property
-    def adjacency_rows(self) -> CsrRows | None:
-        """The edge weights, a range of rows at a time; None in a store of version 0.1.0."""
-        return self.operator_rows.adjacency()
+    def adjacency_rows(self) -> StoredAdjacency | None:
+        """The edge weights, a range of rows at a time; None if S has lost some that became 0."""
+        operator, edges = self.operator_rows, self._record.edges
+        weights = self.data / WEIGHTS if WEIGHTS in self._record.crc32 else None
+        damaged = partial(self._damaged, OPERATOR)
+        return None if edges is None else StoredAdjacency(operator, edges, weights, damaged)
 
     @cached_property
-    def node_ids(self) -> Sequence[Any] | None:
+    def node_ids(self) -> StoredIds | None:
         """The ids of the nodes, read when they are asked for; None if they have none."""
-        checksum = self.manifest.ids_crc32
-        if checksum is not None:
-            integers, damaged = self.manifest.integer_ids, partial(self._damaged, IDS)
-            path, n = self.folder / IDS, self.num_nodes
-            ids = IdFile(path, n, integers=integers, damaged=damaged)
-            if ids_crc32(ids) != checksum:
-                raise self._damaged(IDS)
-            return ids
-        if not is_disk_graph(self.folder / GRAPH):
+        if self.manifest.ids is None:
             return None
-        with DiskGraph(self.folder / GRAPH) as graph:  # of version 0.1.0
-            return graph.node_ids
+        with self._sound(IDS):
+            self._record.check(self.data, IDS, ID_ENDS)
+        integers, damaged = self.manifest.ids == "integers", partial(self._damaged, IDS)
+        return StoredIds(self.data, self.num_nodes, integers=integers, damaged=damaged)
 
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
         """Rows ``start`` to ``stop`` (excluded) of X = p_0(S) X."""
@@ -112,12 +117,12 @@ class HopStore:
         return not self._unfinished(0)
 
     def missing(self) -> list[tuple[int, int]]:
-        """The tasks (panel, hop) that are still to be done; hop 0 is no task."""
+        """The panels and hops that are still to be computed; hop 0 is not computed."""
         return self._unfinished(1)
 
     def _unfinished(self, first_hop: int) -> list[tuple[int, int]]:
         hops, panels = range(first_hop, self.hops + 1), range(len(self.manifest.panels))
-        begun = {hop for hop in hops if (self.folder / f"hops/h{hop}").is_dir()}
+        begun = {hop for hop in hops if (self.data / f"hops/h{hop}").is_dir()}
         return [
             (panel, hop)
             for panel in panels
@@ -131,35 +136,25 @@ class HopStore:
         if unfinished:
             panel, hop = unfinished[0]
             raise StoreError(
-                f"{self.folder} is not complete (a block of hop {hop}, panel {panel} is missing or "
-                f"has the wrong size, the first of {len(unfinished):,} such places); "
-                f"{AGAIN.format(folder=self.folder)}."
+                f"{self.folder} is not complete (panel {panel} of hop {hop} is missing, the first "
+                f"of {len(unfinished):,}); run the same `hoplite propagate` again to finish it."
             )
         return self
 
     @cached_property
     def labels(self) -> np.ndarray:
         """The class of every node, -1 where unknown."""
-        try:
-            return read_labels(
-                self.folder / LABELS,
-                self.num_nodes,
-                len(self.class_names),
-                self.manifest.labels_crc32,
-            )
-        except (OSError, ValueError) as error:
-            raise self._damaged(LABELS, error) from error
+        with self._sound(LABELS):
+            self._record.check(self.data, LABELS)
+            return read_labels(self.data / LABELS, self.num_nodes, self.num_classes, None)
 
     @cached_property
     def split(self) -> Split:
         """The nodes of training, validation and test."""
-        labels, manifest = self.labels, self.manifest
-        try:
-            return read_split(
-                self.folder / SPLIT, labels, manifest.split_note, manifest.split_crc32
-            )
-        except (OSError, ValueError) as error:
-            raise self._damaged(SPLIT, error) from error
+        labels = self.labels
+        with self._sound(SPLIT):
+            self._record.check(self.data, SPLIT)
+            return read_split(self.data / SPLIT, labels, self.manifest.split_note, None)
 
     def row_blocks(self) -> list[tuple[int, int]]:
         """The row ranges (start, stop) of the blocks; reading along them is fastest."""
@@ -172,18 +167,15 @@ class HopStore:
         """
         check_number("start", start, 0, self.num_nodes, whole=True)
         check_number("stop", stop, start, self.num_nodes, whole=True)
-        chosen = self._hops(hops)
-        out = np.empty((len(chosen), stop - start, self.num_features), np.float32)
         step = self.manifest.rows_per_block
-        for block in range(start // step, -(-stop // step)):
-            first = block * step
-            low, high = max(start, first), min(stop, first + step)
-            for panel, (left, right) in enumerate(self.manifest.panels):
-                for place, hop in enumerate(chosen):
-                    rows = self._blocks.read(hop, block, panel, low - first, high - first)
-                    out[place, low - start : high - start, left:right] = rows
-        self._check_unchanged()
-        return out
+
+        def pieces() -> Iterator[tuple[int, slice, slice]]:
+            for block in range(start // step, -(-stop // step)):
+                low, high = max(start, block * step), min(stop, (block + 1) * step)
+                own = slice(low - block * step, high - block * step)
+                yield block, own, slice(low - start, high - start)
+
+        return self._gather(stop - start, hops, pieces())
 
     def rows(
         self, nodes: np.ndarray | Sequence[int], hops: Sequence[int] | None = None
@@ -201,85 +193,86 @@ class HopStore:
                 f"nodes goes from {index.min():,} to {index.max():,} but the store has "
                 f"{self.num_nodes:,} nodes; count from 0."
             )
-        chosen = self._hops(hops)
-        out = np.empty((len(chosen), len(index), self.num_features), np.float32)
-        step = self.manifest.rows_per_block
-        for block in np.unique(index // step).tolist():
-            places = np.flatnonzero(index // step == block)
-            local = index[places] - block * step
-            for panel, (left, right) in enumerate(self.manifest.panels):
-                for place, hop in enumerate(chosen):
-                    picked = self._blocks.pick(hop, block, panel, local)
-                    out[place, places, left:right] = picked
-        self._check_unchanged()
-        return out
+        blocks = index // self.manifest.rows_per_block
 
-    def verify(self) -> list[str]:
-        """Read the whole store; one sentence per damage, none if all is as it was written.
+        def pieces() -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
+            for block in np.unique(blocks).tolist():
+                places = np.flatnonzero(blocks == block)
+                yield block, index[places] - block * self.manifest.rows_per_block, places
 
-        Imported tables that are kept beside it, in ``graph``, are read too.
-        """
-        found = [str(error) for error in self.damages()]
-        if is_disk_graph(self.folder / GRAPH):
-            found += verify_disk_graph(self.folder / GRAPH)
-        return found
+        return self._gather(len(index), hops, pieces())
 
-    def damages(self) -> list[StoreError]:
-        """The damages of the store itself that :meth:`verify` tells of."""
-        found: list[StoreError] = []
-        try:
-            self.split  # noqa: B018 - reads the labels, too
-        except StoreError as error:
-            found.append(error)
-        own_ids = self.manifest.ids_crc32 is not None
-        for part in ("node_ids", "operator_rows") if own_ids else ("operator_rows",):
-            try:
-                getattr(self, part)
-            except StoreError as error:
-                found.append(error)
-        for hop, block, panel in self._blocks.each():
-            try:
-                self._blocks.check(hop, block, panel)
-            except StoreError as error:
-                found.append(error)
-        return found
-
-    def size(self) -> int:
-        """Bytes of all files of the hops and the operator."""
-        folders = (self.folder / "hops", self.folder / "operator")
-        files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-        return sum(path.stat().st_size for path in files)
-
-    def errors(self) -> tuple[dict[str, float], ...]:
-        """What half precision costs, per hop: ``hop``, ``max_abs``, ``relative`` (Frobenius)."""
-        return tuple(dataclasses.asdict(found) for found in self.manifest.error)
-
-    def _check_unchanged(self) -> None:
-        """StoreError if what was just read may be of the store after an update.
-
-        Blocks are replaced first, then the manifest, and then the update is over; so one that
-        replaced a block before this either goes on now, or has replaced the manifest.
-        """
-        moving, found = is_moving(self.folder), (self.folder / FILE).stat()
-        seen = found.st_ino, found.st_mtime_ns
-        if not moving and seen == self._seen:
-            return
-        now, then = read_manifest(self.folder), self.manifest
-        if moving or (now.graph, now.features) != (then.graph, then.features):
-            raise StoreError(
-                f"nodes or edges were added to {self.folder} while it was read; open it again."
-            )
-        self._seen = seen
-
-    def _hops(self, hops: Sequence[int] | None) -> list[int]:
+    def _gather(
+        self, rows: int, hops: Sequence[int] | None, pieces: Iterator[tuple[int, Any, Any]]
+    ) -> np.ndarray:
+        """Rows of blocks: of each piece the block, the rows within it, and where they belong."""
         chosen = list(range(self.hops + 1)) if hops is None else list(hops)
         for hop in chosen:
             check_number("hops", hop, 0, self.hops, whole=True)
-        return chosen
+        out = np.empty((len(chosen), rows, self.num_features), np.float32)
+        try:
+            for block, own, places in pieces:
+                for panel, (left, right) in enumerate(self.manifest.panels):
+                    for values, hop in zip(out, chosen, strict=True):
+                        values[places, left:right] = self._blocks.read(hop, block, panel, own)
+        except DamagedBlock:
+            if read_manifest(self.folder).version != self.manifest.version:
+                raise StoreError(
+                    f"nodes or edges were added to {self.folder} while it was read; open it again."
+                ) from None
+            raise
+        return out
 
-    def _damaged(self, name: str, error: Exception | None = None) -> StoreError:
-        again, why = AGAIN.format(folder=self.folder), "" if error is None else f" ({error})"
-        return StoreError(f"{self.folder / name} is missing or damaged{why}; {again}.")
+    def verify(self) -> list[str]:
+        """Read the whole store; one sentence per damage, none if all is as it was written."""
+        return [str(error) for error in self.damages()]
+
+    def damages(self) -> Iterator[StoreError]:
+        """The damages that :meth:`verify` reports."""
+        # the split reads the labels
+        parts = (partial(getattr, self, name) for name in ("split", "node_ids", "operator_rows"))
+        blocks = (partial(self._blocks.check, *place) for place in self._blocks.each())
+        for check in itertools.chain[Callable[[], Any]](parts, blocks):
+            try:
+                check()
+            except StoreError as error:
+                yield error
+
+    def size(self) -> int:
+        """Bytes of all files of the store."""
+        return sum(path.stat().st_size for path in self.data.rglob("*") if path.is_file())
+
+    def errors(self) -> tuple[dict[str, float], ...]:
+        """What half precision costs, per hop: ``hop``, ``max_abs``, ``relative`` (Frobenius)."""
+        found = []
+        for hop in range(1, self.hops + 1) if self.manifest.dtype != "float32" else ():
+            panels = range(len(self.manifest.panels))
+            records = [self._blocks.record(hop, panel) for panel in panels]
+            error, norm = sum(one.error for one in records), sum(one.norm for one in records)
+            largest = max((one.max_abs for one in records), default=0.0)
+            relative = math.sqrt(error / norm) if norm else 0.0
+            found.append({"hop": hop, "max_abs": largest, "relative": relative})
+        return tuple(found)
+
+    @cached_property
+    def _record(self) -> FileRecord:
+        with self._sound(FILES):
+            return read_record(self.data)
+
+    @contextlib.contextmanager
+    def _sound(self, name: str) -> Iterator[None]:
+        """Within the block, a file that is missing or damaged is a StoreError."""
+        try:
+            yield
+        except (OSError, ValueError) as error:
+            raise self._damaged(name, error) from error
+
+    def _damaged(self, name: str, error: Exception) -> StoreError:
+        why = getattr(error, "strerror", None) or error
+        return StoreError(
+            f"{self.data / name} is missing or damaged ({why}); run the same `hoplite propagate` "
+            "again to repair it."
+        )
 
     def __repr__(self) -> str:
         return (

@@ -2,8 +2,8 @@
 
 A step sends the filter, which is small, to the workers, and each returns the sums of its groups of
 ranges (:mod:`hoplite.training.stored`), which are added here in their order. So the bits are those
-of one process, whatever the number of workers. They keep the rows that they have read; when one is
-lost, another reads its rows.
+of one process, whatever the number of workers. They keep the rows that they have read. When one is
+lost, Dask computes its :class:`Share` on another worker, which reads the rows.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 import itertools
 import time
 import weakref
-from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 
-from hoplite.cluster import connect
+from hoplite.cluster import Cluster, connect
 from hoplite.config import TrainingConfig
 from hoplite.engine.evaluation import Order
 from hoplite.errors import ConfigError, StoreError
@@ -37,11 +37,11 @@ from hoplite.training.stored import (
     StoredRows,
     Sums,
     free_room,
-    most_rows,
+    max_rows,
     run_bytes,
 )
 
-SEEN_SECONDS = 60.0  # until then a shared folder shows on a worker what was written here
+SHARED_SECONDS = 60.0  # until then a shared folder shows on a worker what was written here
 
 
 class ClusterRows(HopRows):
@@ -79,13 +79,11 @@ class ClusterRows(HopRows):
                 "to 0, or leave out cluster."
             )
         super().__init__(store, model, memory=memory, training=training)
-        stack = ExitStack()
-        self._cluster = stack.enter_context(connect(where, store.folder, parse_bytes(memory)))
+        stack, budget = ExitStack(), parse_bytes(memory)
+        self._cluster = stack.enter_context(connect(where, store.folder, budget))
         self.close = weakref.finalize(self, stack.close)  # at the latest when nobody needs it
-        size = self._cluster.size
-        needed = run_bytes(store, model, training, -(-most_rows(store, model) // size))
-        self._memory = parse_bytes(memory), needed
-        self._homes: list[str | None] = [None] * size
+        rows = -(-max_rows(store, model) // self._cluster.size)
+        self._memory = budget, run_bytes(store, model, training, rows)
 
     def __enter__(self) -> Self:
         return self
@@ -95,97 +93,95 @@ class ClusterRows(HopRows):
 
     def order(self, model: LinearModel, nodes: np.ndarray | None = None) -> StoredOrder:
         form, places = RowForm.of(model), self._indices(nodes)
-        rows = self._shelf.rows(np.sort(places), form)
-        return ClusterOrder(self, rows, places, self._shared(form, nodes))
-
-    def map(self, arguments: list[tuple[Any, ...]]) -> list[list[Sums]]:
-        """What :func:`work` gives for each of the arguments, of at most as many as workers."""
-        whole = [(*self._memory, *own) for own in arguments]
-        return self._cluster.map(f"{__name__}:work", whole, self._homes)
-
-    def _shared(self, form: RowForm, nodes: np.ndarray | None) -> tuple[str, str, str, RowForm]:
-        """What workers need to know of the rows; the nodes are in a file."""
-        token, path = str(self._cluster.new_file()), ""
+        path = self._cluster.new_file()
         if nodes is not None:
-            path = token
             with atomic_write(path) as file:
                 np.save(file, np.sort(nodes))
-        return str(self._store.folder.absolute()), token, path, form
+        folder, given = str(self._store.folder.absolute()), nodes is not None
+        facts = folder, str(path), given, *self._memory, form
+        return ClusterOrder(self._cluster, self._shelf.rows(np.sort(places), form), places, facts)
 
     def _signal(self, model: LinearModel, weights: Weights, nodes: np.ndarray) -> np.ndarray:
         return self.order(model, nodes).evaluate(model.filter(weights)).values
 
 
 class ClusterOrder(StoredOrder):
-    """The rows of some nodes, on the workers of a cluster."""
+    """The rows of some nodes, on the workers of a cluster; ``facts`` are those of a Share."""
 
     def __init__(
-        self,
-        source: ClusterRows,
-        rows: StoredRows,
-        nodes: np.ndarray,
-        shared: tuple[str, str, str, RowForm],
+        self, cluster: Cluster, rows: StoredRows, nodes: np.ndarray, facts: tuple[Any, ...]
     ) -> None:
         super().__init__(rows, nodes)
-        self._source, self._shared = source, shared
+        self._cluster, shards, ranges = cluster, rows.shards, rows.ranges
+        size = min(cluster.size, len(shards))
+        ends = [len(shards) * i // size for i in range(size + 1)] if size else []
+        self._shares: list[tuple[slice, Any]] = []  # the rows, and a future of the Share
+        for first, last in itertools.pairwise(ends):
+            own = slice(ranges[shards[first].start].start, ranges[shards[last - 1].stop - 1].stop)
+            self._shares.append((own, cluster.submit(Share, *facts, first, last)))
 
     def part(self, rows: np.ndarray) -> Order:
         return Order.part(self, rows)
 
     def _run(self, job: Job) -> Sums:
-        shards, ranges = self._rows.shards, self._rows.ranges
-        size = min(len(self._source._homes), len(shards))
-        ends = [len(shards) * i // size for i in range(size + 1)]
-        arguments = []
-        for first, last in itertools.pairwise(ends):
-            rows = slice(ranges[shards[first].start].start, ranges[shards[last - 1].stop - 1].stop)
-            arguments.append((*self._shared, first, last, job.cut(rows)))
-        return job.combine(itertools.chain.from_iterable(self._source.map(arguments)))
+        futures = [
+            self._cluster.submit(sum_share, share, job.cut(own)) for own, share in self._shares
+        ]
+        results = dict(self._cluster.results(futures))
+        return job.combine(itertools.chain.from_iterable(results[i] for i in range(len(futures))))
 
 
-class _Known:
-    """What a worker remembers of the training that it works for."""
+@dataclass(frozen=True)
+class Share:
+    """The groups ``first`` to ``last`` (excluded) of some rows, on the worker that has it.
 
-    def __init__(self) -> None:
-        self.training = ""
-        self.shelf: Shelf | None = None
-        self.rows: dict[str, StoredRows] = {}
+    ``path`` names the rows, and is a file of their nodes if they are ``given``, otherwise all.
+    ``memory`` and ``needed`` are bytes: the peak of the worker, and what training needs of it.
+    """
+
+    folder: str
+    path: str
+    given: bool
+    memory: int
+    needed: int
+    form: RowForm
+    first: int
+    last: int
+
+    def __sizeof__(self) -> int:
+        return 1 << 30  # for Dask, which is not to move it: the rows are in the worker's memory
+
+    def rows(self) -> StoredRows:
+        """The rows, as this worker knows them."""
+        training = self.path.rpartition("-")[0]
+        if training not in _shelves:
+            _shelves.clear()
+            _rows.clear()
+            store, hops = HopStore.open(self.folder), len(self.form.hops)
+            _shelves[training] = Shelf(
+                store, free_room(store, hops, self.memory, self.needed), hops
+            )
+        if self.path not in _rows:
+            shelf = _shelves[training]
+            nodes = self._nodes() if self.given else np.arange(shelf.store.num_nodes)
+            _rows[self.path] = shelf.rows(nodes, self.form)
+        return _rows[self.path]
+
+    def _nodes(self) -> np.ndarray:
+        deadline = time.monotonic() + SHARED_SECONDS
+        while not Path(self.path).exists():
+            if time.monotonic() > deadline:
+                raise StoreError(f"{self.path} does not appear; check that all machines share it.")
+            time.sleep(0.1)
+        return np.load(self.path)
 
 
-_known = _Known()
+# of a worker: what it knows of the training that it works for, and of its rows
+_shelves: dict[str, Shelf] = {}
+_rows: dict[str, StoredRows] = {}
 
 
-def work(
-    memory: int,
-    needed: int,
-    folder: str,
-    token: str,
-    path: str,
-    form: RowForm,
-    first: int,
-    last: int,
-    job: Job,
-    tell: Callable[[Any], None],
-) -> list[Sums]:
-    """Run on a worker: the sums of the groups ``first`` to ``last`` (excluded) of some rows."""
-    training = token.rpartition("-")[0]
-    if _known.training != training:
-        _known.__init__()
-        store = HopStore.open(folder)
-        room = free_room(store, len(form.hops), memory, needed)
-        _known.training, _known.shelf = training, Shelf(store, room, len(form.hops))
-    assert _known.shelf is not None
-    if token not in _known.rows:
-        nodes = _read_nodes(Path(path)) if path else np.arange(_known.shelf.store.num_nodes)
-        _known.rows[token] = _known.shelf.rows(nodes, form)
-    rows = _known.rows[token]
-    return list(rows.results(job, rows.shards[first:last]))
-
-
-def _read_nodes(path: Path) -> np.ndarray:
-    deadline = time.monotonic() + SEEN_SECONDS
-    while not path.exists():
-        if time.monotonic() > deadline:
-            raise StoreError(f"{path} does not appear here; check that all machines share it.")
-        time.sleep(0.1)
-    return np.load(path)
+def sum_share(share: Share, job: Job) -> list[Sums]:
+    """Run on a worker: the sums of the groups of ``share``."""
+    rows = share.rows()
+    return list(rows.results(job, rows.shards[share.first : share.last]))

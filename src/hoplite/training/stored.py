@@ -528,7 +528,7 @@ class HopRows:
         return np.arange(self.num_nodes) if nodes is None else np.asarray(nodes, np.int64)
 
     def _make_shelf(self, model: Any, training: TrainingConfig, memory: int) -> Shelf:
-        most, hops = most_rows(self._store, model), len(model.hops_read)
+        most, hops = max_rows(self._store, model), len(model.hops_read)
         needed = run_bytes(self._store, model, training, most)
         return Shelf(self._store, free_room(self._store, hops, memory, needed), hops)
 
@@ -549,7 +549,7 @@ def check_training(config: TrainingConfig) -> None:
         )
 
 
-def most_rows(store: StoredHops, model: Any) -> int:
+def max_rows(store: StoredHops, model: Any) -> int:
     """Rows whose outputs are needed at the same time."""
     sizes = store.split.sizes()
     return store.num_nodes if model.config.standardize else sum(sizes.values())

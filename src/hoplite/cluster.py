@@ -1,0 +1,424 @@
+"""A Dask cluster: functions of Hoplite on its workers, which share a folder and may die.
+
+Dask runs the tasks, starts ``local:N`` workers again and gives the tasks of a lost worker to
+another. What is here decides who may work: a worker that has the same version of Hoplite, sees the
+folder and may use the memory gets a Dask resource from a plugin, one of it, and every task needs
+one. So other workers get no tasks, also those that join later, and a worker has one at a time.
+
+``local:N`` is N worker processes on this machine, for as long as they are needed. Other users of
+the machine can reach a port of it, too, and whoever reaches a scheduler can run code: so everyone
+needs a key that is made anew each time and stays in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import itertools
+import logging
+import os
+import re
+import secrets
+import signal
+import socket
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hoplite.errors import ClusterError, ConfigError, HopliteError
+from hoplite.files import atomic_write_text
+from hoplite.version import build
+
+CONNECT_SECONDS = 10.0
+PATIENCE = 120.0  # seconds without a worker that can do the work, until it is given up
+POLL_SECONDS = 0.5
+SHARED_SECONDS = 5.0  # a shared folder may show a new file a little later elsewhere
+MAX_LOSSES = 10  # how often Dask may give a task up because its workers died
+MAX_LOCAL = 1024  # processes
+PAUSED_SHARE = 0.8  # of its limit, from which on Dask pauses a worker, and kills it soon after
+ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:\d{1,5}")
+# no pages over HTTP, whose routes ask for no key
+SETTINGS: dict[str, Any] = {
+    "distributed.scheduler.http.routes": [],
+    "distributed.worker.http.routes": [],
+}
+
+
+@dataclass(frozen=True)
+class Sign:
+    """What a worker must fit: the version, and a small file in a folder that it must see."""
+
+    version: str
+    folder: str
+    name: str
+    memory: int
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder, self.name)
+
+
+@contextlib.contextmanager
+def connect(where: str, folder: str | os.PathLike[str], memory: int) -> Iterator[Cluster]:
+    """The cluster ``where``, after a check that its workers can work in ``folder``.
+
+    Parameters
+    ----------
+    where : str
+        ``tcp://HOST:PORT`` of a running Dask scheduler, ``tls://HOST:PORT`` of one that asks for
+        the certificates of Dask's configuration, or ``local:N`` to start N processes of one thread
+        here, and end them. In a script, these need the usual ``if __name__ == "__main__":``.
+    folder : path
+        A folder that all workers see under the same path.
+    memory : int
+        Bytes that a task may take on a worker.
+    """
+    kind, _, count = str(where).partition(":")
+    local = int(count) if kind == "local" and count.isdecimal() else 0
+    if not 1 <= local <= MAX_LOCAL and not ADDRESS.fullmatch(str(where)):
+        raise ConfigError(
+            f"cluster is {where!r}; give tcp://HOST:PORT or tls://HOST:PORT of a running Dask "
+            f"scheduler, or local:N for N processes on this machine, N from 1 to {MAX_LOCAL:,}."
+        )
+    if importlib.util.find_spec("distributed") is None:
+        raise ConfigError(
+            "cluster needs Dask, which is not installed; pip install 'hoplite-graph[cluster]'."
+        )
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(_quiet())
+        if local:
+            client = stack.enter_context(_local(local))
+        else:
+            client = stack.enter_context(_client(where))
+        sign = stack.enter_context(_signed(Path(folder).absolute(), memory))
+        size = _check_workers(client, where, sign)
+        client.register_plugin(_fit_workers(sign), name=sign.name)
+        stack.callback(_unregister, client, sign)
+        yield Cluster(client, where, size, sign)
+
+
+class Cluster:
+    """A connection to a scheduler, see :func:`connect`; ``size`` is the number of its workers.
+
+    A function that it runs must be one of a module, and may run more than once, even at the same
+    time, because its worker may die, or seem to.
+    """
+
+    def __init__(self, client: Any, where: str, size: int, sign: Sign) -> None:
+        self.client, self.where, self.size = client, where, size
+        self._sign, self._count = sign, itertools.count()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """A Dask future of ``function(*arguments)``; arguments may be futures, too."""
+        return self.client.submit(
+            _run,
+            self._sign,
+            function,
+            *arguments,
+            key=f"{self._sign.name}-{next(self._count)}",
+            resources={self._sign.name: 1},
+        )
+
+    def map(
+        self,
+        function: Callable[..., Any],
+        arguments: Iterable[Sequence[Any]],
+        look: Callable[[], Any] = lambda: None,
+    ) -> Iterator[tuple[int, Any]]:
+        """The number and the result of ``function(*own)`` for each of ``arguments``, as they end.
+
+        ``look`` is called about twice a second meanwhile.
+        """
+        return self.results([self.submit(function, *own) for own in arguments], look)
+
+    def results(
+        self, futures: Sequence[Any], look: Callable[[], Any] = lambda: None
+    ) -> Iterator[tuple[int, Any]]:
+        """The number and the result of each future, as they end; as in :meth:`map`."""
+        waiting, losses = dict(enumerate(futures)), Counter[int]()
+        changed = time.monotonic()
+        try:
+            while waiting:
+                self._wait(list(waiting.values()))
+                look()
+                done = [n for n, future in waiting.items() if future.status == "finished"]
+                for number, future in waiting.items():
+                    if future.status == "error":
+                        losses[number] += 1
+                        self._retry(future, losses[number])
+                if done:
+                    changed = time.monotonic()
+                    results = self._gather([waiting.pop(number) for number in done])
+                    yield from zip(done, results, strict=True)
+                elif time.monotonic() - changed > PATIENCE:
+                    _check_workers(self.client, self.where, self._sign, any_one=True)
+                    changed = time.monotonic()
+        finally:
+            if waiting and self.client.status == "running":
+                self.client.cancel(list(waiting.values()), force=True)
+
+    def new_file(self) -> Path:
+        """Where to write what all workers are to read; it is removed with the connection."""
+        return Path(self._sign.folder, f"{self._sign.name}-{next(self._count)}.tmp")
+
+    def _wait(self, futures: list[Any]) -> None:
+        """Until one of them has ended, or a moment has passed."""
+        from distributed import wait
+        from distributed.client import FuturesCancelledError
+
+        with self.client.as_current(), contextlib.suppress(TimeoutError, FuturesCancelledError):
+            wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
+        cancelled = any(future.status == "cancelled" for future in futures)
+        if cancelled or self.client.status != "running":
+            raise ClusterError(
+                f"the scheduler {self.where} is gone; start it again and run the same command: "
+                "what is finished stays."
+            )
+
+    def _gather(self, futures: list[Any]) -> list[Any]:
+        from distributed.client import FutureCancelledError, FuturesCancelledError
+
+        try:
+            return self.client.gather(futures)
+        except (FutureCancelledError, FuturesCancelledError, OSError) as error:
+            raise ClusterError(f"the scheduler {self.where} is gone ({error}).") from error
+
+    def _retry(self, future: Any, losses: int) -> None:
+        """Run a task again whose workers died; raise its error if it has another."""
+        from distributed.scheduler import KilledWorker
+
+        error = future.exception()
+        if isinstance(error, HopliteError):
+            raise error
+        if not isinstance(error, KilledWorker):
+            raise ClusterError(
+                f"a task failed on {self.where} ({type(error).__name__}: {error}); what is "
+                "finished stays, and the same command continues."
+            ) from error
+        if losses > MAX_LOSSES:
+            raise ClusterError(
+                f"workers of {self.where} keep dying at the same task; see their logs (too little "
+                "memory for --memory?); what is finished stays."
+            )
+        future.retry()
+
+
+_task: Sign | None = None  # of the task that this worker is doing
+
+
+def _run(sign: Sign, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Run on a worker."""
+    global _task
+    from distributed import get_worker
+
+    from hoplite.engine.backend import set_num_threads
+
+    set_num_threads(get_worker().state.nthreads)
+    _task = sign
+    return function(*arguments)
+
+
+def check_wanted() -> None:
+    """Within a task on a worker: ClusterError if the process that leads the work has ended."""
+    if _task is not None and not _task.path.exists():
+        raise ClusterError("the process that leads this work has ended.")
+
+
+def problem(sign: Sign, dask_worker: Any) -> str | None:
+    """Why this worker cannot do the work that ``sign`` stands for, None if it can."""
+    name = f"worker {dask_worker.address} on {socket.gethostname()}"
+    if build() != sign.version:
+        return (
+            f"{name} has Hoplite {build()}, and here it is {sign.version}; install the same "
+            "version everywhere."
+        )
+    deadline = time.monotonic() + SHARED_SECONDS
+    while not sign.path.exists():
+        if time.monotonic() > deadline:
+            return (
+                f"{name} does not see the folder {sign.folder}; give a folder that all machines "
+                "share under the same path."
+            )
+        time.sleep(0.1)
+    limit = dask_worker.memory_manager.memory_limit
+    if limit and sign.memory > PAUSED_SHARE * limit:
+        return (
+            f"{name} may use {limit / 1e9:.3g} GB (its --memory-limit), and Dask stops it before "
+            f"the {sign.memory / 1e9:.3g} GB of --memory; start workers with "
+            f"--memory-limit 0, or give --memory {int(PAUSED_SHARE * limit / 1e6)}MB or less."
+        )
+    return None
+
+
+def _fit_workers(sign: Sign) -> Any:
+    """A plugin that gives every worker that fits the resource that the tasks need.
+
+    It is sent as a value and knows no class of Hoplite, so that it does no harm where that is not
+    installed.
+    """
+    from distributed import WorkerPlugin
+
+    fields = (sign.version, sign.folder, sign.name, sign.memory)
+
+    class FitWorkers(WorkerPlugin):
+        async def setup(self, worker: Any) -> None:
+            from distributed.core import Status
+
+            try:
+                from hoplite.cluster import Sign, problem
+
+                if problem(Sign(*fields), worker) is not None:
+                    return
+            except ImportError:
+                return
+            await worker.set_resources(**{fields[2]: 1})
+            # a scheduler looks for waiting tasks when a worker comes back, not when it gains
+            worker.status = Status.paused
+            worker.status = Status.running
+
+    return FitWorkers()
+
+
+def _unregister(client: Any, sign: Sign) -> None:
+    with contextlib.suppress(Exception):  # the scheduler may be gone
+        client.unregister_worker_plugin(sign.name)
+
+
+@contextlib.contextmanager
+def _signed(folder: Path, memory: int) -> Iterator[Sign]:
+    """A small file in ``folder``: workers that see it share the folder; when it goes, they stop."""
+    name = f".cluster.json.{secrets.token_hex(8)}.tmp"  # so that it is tidied up after a kill
+    atomic_write_text(folder / name, "")
+    try:
+        yield Sign(build(), str(folder), name, memory)
+    finally:
+        for path in folder.glob(f"{name}*"):  # with what was shared
+            path.unlink(missing_ok=True)
+
+
+def _check_workers(client: Any, where: str, sign: Sign, *, any_one: bool = False) -> int:
+    """The number of workers; ClusterError if one of them, or with ``any_one`` all, do not fit."""
+    try:
+        client.run_on_scheduler(build)
+    except Exception as error:  # whatever reading the function raises there
+        raise ClusterError(
+            f"the scheduler {where} cannot import Hoplite ({error}); install version "
+            f"{sign.version} there, too: it reads the tasks."
+        ) from error
+    try:
+        client.wait_for_workers(1, timeout=PATIENCE)
+    except TimeoutError as error:
+        raise ClusterError(
+            f"{where} has had no workers for {PATIENCE:.0f} s; start some (`dask worker ADDRESS`) "
+            "and run the same command again: what is finished stays."
+        ) from error
+    found = client.run(problem, sign, on_error="return")
+    problems = []
+    for address, answer in found.items():
+        if isinstance(answer, Exception) and not isinstance(answer, OSError):  # which has just died
+            answer = (
+                f"worker {address} cannot import Hoplite ({answer}); install version "
+                f"{sign.version} on all machines."
+            )
+        problems += [answer] if isinstance(answer, str) else []
+    if problems and (not any_one or len(problems) == len(found)):
+        raise ClusterError(problems[0])
+    return max(1, len(found))
+
+
+def _client(where: str, security: Any = None) -> Any:
+    """A client of a scheduler; ClusterError if none answers there in time."""
+    import dask.config
+    from distributed import Client
+
+    timeouts = {
+        "distributed.comm.timeouts.connect": CONNECT_SECONDS,
+        "distributed.comm.retry.count": 0,
+    }
+    try:
+        with dask.config.set(timeouts):
+            return Client(where, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, RuntimeError, TypeError, MemoryError, AssertionError) as error:
+        # TypeError: the answer of a Dask worker; AssertionError: a machine too busy to start Dask
+        raise ClusterError(
+            f"no Dask scheduler answers at {where} ({error or type(error).__name__}); check the "
+            "address, or start one with `dask scheduler`; what is finished stays."
+        ) from error
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """Keep Dask's log off the terminal: workers that come and go are no news to the user."""
+    import distributed  # noqa: F401 - its handlers exist from now on
+
+    handlers = logging.getLogger("distributed").handlers
+    before = [(handler, handler.level) for handler in handlers]
+    try:
+        for handler in handlers:
+            handler.setLevel(logging.CRITICAL + 1)
+        yield
+    finally:
+        for handler, level in before:
+            handler.setLevel(level)
+
+
+@contextlib.contextmanager
+def _local(count: int) -> Iterator[Any]:
+    """A scheduler in this process and ``count`` workers, which Dask starts again when they die."""
+    import dask.config
+    from distributed import LocalCluster
+    from distributed.security import Security
+
+    try:
+        security = Security.temporary()
+    except ImportError as error:
+        raise ConfigError(
+            "cluster local:N needs cryptography, which is not installed; "
+            "pip install 'hoplite-graph[cluster]'."
+        ) from error
+    with contextlib.ExitStack() as stack:
+        scratch = stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="hoplite-", ignore_cleanup_errors=True)
+        )
+        stack.enter_context(dask.config.set(SETTINGS | {"temporary-directory": scratch}))
+        try:
+            with _without_signals():
+                local: Any = LocalCluster(
+                    n_workers=count,
+                    threads_per_worker=1,
+                    memory_limit=0,  # the tasks keep to their own
+                    protocol="tls://",
+                    security=security,
+                    host="127.0.0.1",
+                    dashboard_address="127.0.0.1:0",  # None is a fixed port, and all share it
+                    worker_dashboard_address=None,
+                    scheduler_kwargs={"dashboard": False},
+                    silence_logs=logging.CRITICAL,
+                )
+            stack.enter_context(local)
+        except (RuntimeError, TimeoutError, AssertionError) as error:
+            raise ClusterError(
+                f"the {count} processes of local:{count} do not start ({error}); is there too "
+                "little memory for them, or is the machine too busy?"
+            ) from error
+        yield stack.enter_context(_client(local.scheduler_address, security))
+
+
+@contextlib.contextmanager
+def _without_signals() -> Iterator[None]:
+    """Threads and processes that start within do not hear the signals of a terminal."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    from multiprocessing import resource_tracker
+
+    resource_tracker.ensure_running()  # it unblocks signals, so it is first
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT, signal.SIGHUP])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

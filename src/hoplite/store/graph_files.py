@@ -1,0 +1,209 @@
+"""What a store keeps of its graph besides the hops: S, the edge weights, labels, split and ids.
+
+    operator/{indptr,indices,values}.npy    S in the form that the basis needs; its numbers are
+                                            those of :mod:`hoplite.operators`, to the bit
+    operator/weights.npy                    the adjacency's, unless all of them are 1
+    labels.npy  split.npz
+    ids.npy  id_ends.npy                    the ids as UTF-8, one after the other
+    files.json                              written last: the CRC-32 of each of these files
+
+A and S have the same places except for the diagonal, of which S has all or none: A is read from
+both.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hoplite.array_files import NpyRows, growing_npy, write_npy
+from hoplite.csr_rows import (
+    CSR_ARRAYS,
+    PIECE,
+    CsrFiles,
+    CsrPiece,
+    CsrRows,
+    growing_csr,
+    index_type,
+    row_ranges,
+)
+from hoplite.datasets.splits import write_split
+from hoplite.files import open_regular
+from hoplite.graph import Split
+from hoplite.json_files import read_json, write_json
+from hoplite.operators import find_operator
+from hoplite.store.manifest import Checksum, Count, Manifest
+
+OPERATOR, FILES = "operator", "files.json"
+LABELS, SPLIT, IDS, ID_ENDS = "labels.npy", "split.npz", "ids.npy", "id_ends.npy"
+WEIGHTS = f"{OPERATOR}/weights.npy"
+S_FILES = tuple(f"{OPERATOR}/{part}.npy" for part in CSR_ARRAYS)
+FILE_PIECE, ID_PIECE = 1 << 22, 1 << 16  # bytes, ids
+
+Damaged = Callable[[Exception], Exception]
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """files.json: the checksum of every file, by its name in the data folder.
+
+    ``edges`` are the adjacency's entries, None where S has lost some that became 0.
+    """
+
+    crc32: dict[str, Checksum]
+    edges: Count | None
+
+    def check(self, data: Path, *names: str) -> None:
+        """ValueError or OSError unless the files are what was written."""
+        for name in names:
+            if file_crc32(data / name) != self.crc32.get(name):
+                raise ValueError(f"{name} does not contain what was written to it")
+
+    def check_operator(self, data: Path) -> None:
+        """ValueError or OSError unless S and the edge weights are what was written."""
+        self.check(data, *S_FILES, *([WEIGHTS] if WEIGHTS in self.crc32 else []))
+
+
+def read_record(data: Path) -> FileRecord:
+    """files.json; ValueError or OSError if it is missing or damaged."""
+    return read_json(data / FILES, FileRecord)
+
+
+def write_record(data: Path, edges: int | None) -> None:
+    """Write files.json, with the checksums of all files that exist."""
+    names = [*S_FILES, WEIGHTS, LABELS, SPLIT, IDS, ID_ENDS]
+    sums = {name: file_crc32(data / name) for name in names if (data / name).exists()}
+    write_json(data / FILES, FileRecord(sums, edges))
+
+
+def write_operator(
+    data: Path,
+    adjacency: CsrRows,
+    manifest: Manifest,
+    max_entries: int,
+    note: Callable[[float], None],
+) -> int | None:
+    """Write S of ``adjacency``, and its weights; the number of edges, see :class:`FileRecord`.
+
+    ``note`` is called with the finished share. See :meth:`hoplite.operators.Operator.rows` for the
+    memory that it takes.
+    """
+    operator, n = find_operator(manifest.operator), adjacency.rows
+    loop, entries, diagonal = operator.loop * manifest.loop_weight, 0, 0
+    (data / OPERATOR).mkdir(parents=True, exist_ok=True)
+    with growing_csr(data / OPERATOR, index_type(n), np.float32) as append:
+        for start, made in operator.rows(adjacency, np.float32, loop, max_entries):
+            rows = operator.in_basis(made, manifest.basis, start)
+            append(rows)
+            entries += rows.nnz
+            nodes = np.repeat(np.arange(start, start + rows.shape[0]), np.diff(rows.indptr))
+            diagonal += int(np.count_nonzero(rows.indices == nodes))
+            note((start + rows.shape[0]) / n)
+    ranges = partial(row_ranges, adjacency, PIECE)
+    if all((adjacency.read(*ends).values == 1).all() for ends in ranges()):
+        (data / WEIGHTS).unlink(missing_ok=True)
+    else:
+        with growing_npy(data / WEIGHTS, adjacency.read(0, 0).values.dtype) as append:
+            for ends in ranges():
+                append(adjacency.read(*ends).values)
+    same = diagonal in (0, n) and entries - diagonal == adjacency.entries
+    return adjacency.entries if same else None
+
+
+class StoredAdjacency:
+    """The adjacency: the places of S without the diagonal, with the edge weights."""
+
+    def __init__(self, operator: CsrFiles, edges: int, weights: Path | None, damaged: Damaged):
+        self._operator, self._weights, self._damaged = operator, weights, damaged
+        self.rows, self.entries, self.weighted = operator.rows, edges, weights is not None
+        self._diagonal = int(operator.entries > edges)  # entries a row
+
+    def indptr(self, start: int, stop: int) -> np.ndarray:
+        return self._operator.indptr(start, stop) - self._diagonal * np.arange(start, stop + 1)
+
+    def read(self, start: int, stop: int) -> CsrPiece:
+        rows, indptr = self._operator.read(start, stop), self.indptr(start, stop)
+        nodes = np.repeat(np.arange(start, stop), np.diff(rows.indptr))
+        indices = rows.indices[rows.indices != nodes]
+        values = np.ones(len(indices), np.float32)
+        try:
+            if self._weights is not None:
+                with NpyRows(self._weights) as file:
+                    values = file.read(int(indptr[0]), int(indptr[-1]))
+            if len(indices) != indptr[-1] - indptr[0]:
+                raise ValueError("the diagonal is not whole")
+        except (OSError, ValueError) as error:
+            raise self._damaged(error) from error
+        return CsrPiece(indptr - indptr[0], indices, values)
+
+
+def write_nodes(data: Path, labels: np.ndarray, split: Split, ids: Iterable[Any] | None) -> None:
+    """Write labels, split and ids."""
+    write_npy(data / LABELS, labels)
+    write_split(data / SPLIT, split)
+    if ids is None:
+        return
+    with (
+        growing_npy(data / IDS, np.uint8) as append,
+        growing_npy(data / ID_ENDS, np.int64) as append_ends,
+    ):
+        append_ends(np.zeros(1, np.int64))
+        end, iterator = 0, iter(ids)
+        while some := [str(name).encode() for name in itertools.islice(iterator, ID_PIECE)]:
+            append(np.frombuffer(b"".join(some), np.uint8))
+            append_ends(end + np.cumsum([len(name) for name in some]))
+            end += sum(map(len, some))
+
+
+class StoredIds(Sequence[Any]):
+    """The ids of ``nodes`` nodes, read when they are asked for, a range at a time."""
+
+    def __init__(self, data: Path, nodes: int, *, integers: bool, damaged: Damaged) -> None:
+        self._data, self._nodes, self._integers, self._damaged = data, nodes, integers, damaged
+
+    def __len__(self) -> int:
+        return self._nodes
+
+    def __getitem__(self, place: Any) -> Any:
+        if not isinstance(place, slice):
+            node = range(self._nodes)[place]
+            return self[node : node + 1][0]
+        start, stop, step = place.indices(self._nodes)
+        if step != 1:
+            return [self[node] for node in range(start, stop, step)]
+        try:
+            return self._read(start, max(start, stop))
+        except (OSError, ValueError) as error:
+            raise self._damaged(error) from error
+
+    def __iter__(self):
+        for start in range(0, self._nodes, ID_PIECE):
+            yield from self[start : start + ID_PIECE]
+
+    def _read(self, start: int, stop: int) -> list[Any]:
+        with NpyRows(self._data / ID_ENDS) as file, NpyRows(self._data / IDS) as texts:
+            if (file.dtype, file.shape) != (np.int64, (self._nodes + 1,)):
+                raise ValueError(f"{ID_ENDS} has type {file.dtype} and shape {file.shape}")
+            ends = file.read(start, stop + 1)
+            if texts.dtype != np.uint8 or (np.diff(ends) < 0).any():
+                raise ValueError(f"{IDS} and {ID_ENDS} do not fit together")
+            content = texts.read(int(ends[0]), int(ends[-1])).tobytes()
+        cuts = (ends - ends[0]).tolist()
+        names = [content[a:b].decode() for a, b in itertools.pairwise(cuts)]
+        return [int(name) for name in names] if self._integers else names
+
+
+def file_crc32(path: Path) -> int:
+    """CRC-32 of a file."""
+    checksum = 0
+    with open_regular(path) as file:
+        while piece := file.read(FILE_PIECE):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum

@@ -1,0 +1,199 @@
+"""Plans, costs and progress of stores, and what half precision keeps."""
+
+import itertools
+import math
+import mmap
+import shutil
+
+import numpy as np
+import pytest
+
+from hoplite import Graph, HopliteWarning
+from hoplite.engine.backend import has_native
+from hoplite.errors import ConfigError
+from hoplite.memory import parse_bytes, peak_memory, show_bytes, used_memory
+from hoplite.store import opening, panel, propagate
+from hoplite.store.blocks import decode, encode
+from hoplite.store.cost import Cost, cost
+from hoplite.store.layout import Sizes, panel_width, part_entries, planned_use, rows_per_block
+from hoplite.store.manifest import read_manifest
+from hoplite.store.panel import run_panel
+
+needs_native = pytest.mark.skipif(not has_native(), reason="sizes are those of the C++ core")
+MB = 10**6
+
+
+def test_planned_use_goes_in_steps():
+    steps = [planned_use(held * MB) // MB for held in (0, 140, 141, 200, 201, 320)]
+    assert steps == [140, 140, 200, 200, 260, 320]
+
+
+@pytest.mark.parametrize("nodes", [1, 1000, 10**6, 10**8])
+@pytest.mark.parametrize("degree", [0, 3, 50])
+@pytest.mark.parametrize("columns", [1, 17, 600])
+@pytest.mark.parametrize("room", [10**8, 10**9, 4 * 10**9, 10**11])
+@pytest.mark.parametrize("workers", [1, 3])
+def test_the_plan_fits(nodes, degree, columns, room, workers):
+    sizes = Sizes.of(nodes, nodes * degree, max(degree, 1), columns)
+    if room < sizes.least(1, 56 * 10**6):
+        return
+    width = panel_width(sizes, room, workers)
+    entries = part_entries(sizes, width, room)
+    assert 1 <= width <= max(16, columns)
+    assert min(sizes.entries, 1) <= entries <= sizes.entries
+    assert sizes.panel_bytes * width + sizes.part_bytes(entries) <= room
+    rows = rows_per_block(sizes, room)
+    assert rows.bit_count() == 1
+    assert rows <= max(1, nodes)
+    assert 4 * rows * columns <= max(8 * MB, 4 * columns)
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("1B", 1), ("2kb", 2000), ("3MB", 3 * 10**6), ("1.5gb", 15 * 10**8), ("1TB", 10**12),
+        ("2KiB", 2048), ("3MiB", 3 * 2**20), ("1GiB", 2**30), (" 1 TiB ", 2**40), (1, 1), ("1", 1),
+    ],
+)  # fmt: skip
+def test_amounts_that_are_read(text, count):
+    assert parse_bytes(text) == count
+
+
+def test_amounts_out_of_range():
+    for amount in (0, "0.5B", "99999999TB", f"{2**63}B", 2.5):
+        with pytest.raises(ConfigError, match=r"size is .*; give an amount"):
+            parse_bytes(amount, "size")
+    assert parse_bytes("9000000TB") == 9 * 10**18
+
+
+def test_amounts_that_are_shown():
+    shown = [show_bytes(count) for count in (0, 7, 999, 999.4, 999.5, 1000, 1234, 999_499, 999_500)]
+    assert shown[:4] == ["0 B", "7 B", "999 B", "999 B"]
+    assert shown[4:] == ["1 kB", "1 kB", "1.23 kB", "999 kB", "1 MB"]
+    assert show_bytes(5.6e9) == "5.6 GB"
+    assert show_bytes(2.5e12) == "2.5 TB"
+    assert show_bytes(1.2345e15) == "1,234.5 TB"
+
+
+def test_used_memory_is_that_of_the_process():
+    before = used_memory()
+    assert 10 * MB < before < 10**11
+    block = mmap.mmap(-1, 64 * MB)  # not memory that the process had freed before
+    block[:: mmap.PAGESIZE] = b"x" * (64 * MB // mmap.PAGESIZE)
+    assert used_memory() - before > 32 * MB
+    block.close()
+
+
+def test_the_peak_is_at_least_what_is_used():
+    assert used_memory() <= peak_memory() < 10**11
+
+
+@needs_native
+def test_costs_by_hand():
+    n, e, d, k = 1000, 5000, 40, 3
+    adjacency, features = 8 * (n + 1) + 8 * e, 4 * n * d
+    operator, kept = adjacency + 8 * n, 4 * n * d * k
+    assert cost(n, e, d, k, 10**9) == Cost(
+        graph=adjacency + features,
+        operator=operator,
+        files=operator + features + kept,
+        panels=1,
+        passes=1,
+        read=4 * adjacency + 2 * features + 2 * operator,
+        written=operator + features + kept,
+        shared=operator + features + kept,
+        flops=2 * k * (e + n) * d,
+        gathered=k * ((e + n) * (4 * d + 8) + features),
+    )
+    tight = cost(10**6, 5 * 10**7, 600, 2, 140 * MB + 10**9, longest_row=50)
+    width = panel_width(Sizes.of(10**6, 5 * 10**7, 50, 600), 10**9)
+    assert tight.panels == math.ceil(600 / width) > 1
+    assert tight.passes == 2 * tight.panels
+    many = cost(10**5, 10**6, 400, 2, 140 * MB + 4 * 10**9, workers=3)
+    assert (many.panels, many.passes) == (3, 3)
+
+
+def test_an_operator_that_does_not_fit_goes_by_in_ranges(graphs, tmp_path, monkeypatch):
+    data = propagate(graphs(n=12), tmp_path / "s", hops=1).data
+    read, part = [], panel._part
+    monkeypatch.setattr(
+        panel, "_part", lambda files, *ends: read.append(ends) or part(files, *ends)
+    )
+    for entries in (10**6, 9):
+        shutil.rmtree(data / "hops" / "h1")
+        monkeypatch.setattr(panel, "part_entries", lambda *_, entries=entries: entries)
+        run_panel(tmp_path / "s", read_manifest(tmp_path / "s"), 0, 10**9)
+    assert read[0] == (0, 12)
+    assert len(read) > 3
+    assert [start for start, _ in read[1:]] == [0, *(stop for _, stop in read[1:-1])]
+    assert read[-1][1] == 12
+
+
+def test_progress_rises_to_the_end(graphs, tmp_path):
+    told = []
+    propagate(graphs(n=12), tmp_path / "s", hops=3, progress=lambda *given: told.append(given))
+    shares = [share for _, share in told]
+    assert shares == sorted(shares)
+    assert shares[0] >= 0
+    assert shares[-1] == 1
+    assert [what.split(": ")[-1] for what, _ in told[-3:]] == [
+        f"hop {hop} of panel 1/1" for hop in (1, 2, 3)
+    ]
+
+
+def test_bfloat16_is_rounded_as_torch_rounds():
+    bits = np.random.default_rng(0).integers(0, 2**31, 5000, dtype=np.uint32)
+    ties = np.array([0x3F808000, 0x3F818000, 0x3F808001, 0x3F807FFF, 0xBF818000], np.uint32)
+    values = np.concatenate([bits, ties]).view(np.float32)
+    values = values[np.isfinite(values) & (np.abs(values) < 1e38)].reshape(-1, 1)
+    stored = encode(values, "bfloat16")
+    assert stored.shape == values.shape
+    torch = pytest.importorskip("torch")
+    expected = torch.from_numpy(values).to(torch.bfloat16).float().numpy()
+    np.testing.assert_array_equal(decode(stored, "bfloat16"), expected)
+
+
+def test_tables_are_imported_from_a_size_on(tmp_path, monkeypatch):
+    (tmp_path / "nodes.csv").write_text("id,x\na,1\nb,2\n")
+    (tmp_path / "edges.csv").write_text("source,target\na,b\n")
+    size = sum(path.stat().st_size for path in tmp_path.iterdir())
+    monkeypatch.setattr(opening, "used_memory", lambda: 10**7)
+    enough = 10**7 + 16 * size + 128 * 10**6
+    assert not opening.large_tables(tmp_path, enough)
+    assert opening.large_tables(tmp_path, enough - 1)
+    assert not opening.large_tables("cora", 1)
+    assert not opening.large_tables(tmp_path / "none", 1)
+
+
+def test_hops_of_zeros_in_half_precision_are_finished(tmp_path):
+    graph = Graph.from_edges(np.empty((0, 2), int), features=np.eye(5))
+    settings = {"hops": 2, "operator": "adjacency", "dtype": "float16"}
+    store = propagate(graph, tmp_path / "s", **settings)
+    assert store.complete
+    assert store.missing() == []
+    assert [record["relative"] for record in store.errors()] == [0.0, 0.0]
+    before = (tmp_path / "s/v0/hops/h1/r000000-c0000.npy").stat().st_mtime_ns
+    assert propagate(graph, tmp_path / "s", **settings).complete
+    assert (tmp_path / "s/v0/hops/h1/r000000-c0000.npy").stat().st_mtime_ns == before
+
+
+def test_a_disk_that_is_too_small_is_told_in_bytes(graphs, stores, tmp_path, monkeypatch):
+    graph, settings = graphs(23, 7, dtype=np.float32), {"hops": 2, "dtype": "float16"}
+    stores.cut(graph, tmp_path / "s", 4, 3, **settings)
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda place: usage._replace(free=10))
+    with pytest.warns(HopliteWarning, match="the store needs") as warned:
+        propagate(graph, tmp_path / "s", **settings)
+    needed = sum(path.stat().st_size for path in (tmp_path / "s/v0/hops").rglob("*.npy"))
+    assert f"the store needs {show_bytes(needed)} more" in str(warned[0].message)
+
+
+def test_the_share_rises_with_every_block(graphs, stores, tmp_path):
+    graph = graphs(23, 7, dtype=np.float32)
+    stores.cut(graph, tmp_path / "s", 4, 3, hops=2)
+    told = []
+    propagate(graph, tmp_path / "s", hops=2, progress=lambda what, share: told.append(share))
+    assert told == sorted(told)
+    assert told[-1] == 1
+    assert len(set(told)) >= 6 + 2 * 3  # a share for each row of blocks of X, and for each panel
+    assert all(abs(a - b) < 0.2 for a, b in itertools.pairwise(told))
