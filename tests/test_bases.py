@@ -11,13 +11,11 @@ from hoplite import (
     ConfigError,
     Graph,
     HopFeatures,
-    HopliteWarning,
     ModelConfig,
     frequency_response,
     train,
 )
-from hoplite.bases import EXAMPLES, KNOWN, basis_choices, find_basis
-from hoplite.bases.jacobi import Jacobi
+from hoplite.bases import EXAMPLES, KNOWN, Jacobi, basis_choices, find_basis
 from hoplite.engine.polynomial import gather_hops, iterate, polynomial
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
@@ -67,7 +65,6 @@ def test_the_largest_values_are_bounds(text, operator):
     assert bounds.shape == (31,)
     assert (sizes <= bounds * (1 + 1e-9)).all()
     assert (bounds <= 1.5 * sizes + 1e-12).all()  # and not far above
-    assert float(basis.largest_text(low, high, 0).split("^")[0]) >= 1
 
 
 @ALL
@@ -148,18 +145,9 @@ def unknown(graph, basis, folder):
 )
 def test_an_unknown_basis_is_refused_everywhere(graphs, basis, tmp_path):
     for call in unknown(graphs(), basis, tmp_path / "s"):
-        with pytest.raises(
-            ConfigError, match=r"basis is .*(must be one of monomial, |write it as)"
-        ):
+        with pytest.raises(ConfigError, match=r"basis is .*(must be monomial, |write it as)"):
             call()
     assert not (tmp_path / "s").exists()
-
-
-def test_the_nearest_name_is_told():
-    with pytest.raises(ConfigError, match=r"one of monomial, chebyshev.* Did you mean 'chebyshev'"):
-        find_basis("chebychev")
-    with pytest.raises(ConfigError, match="'chebyshev:1'; write it as chebyshev, which has no set"):
-        find_basis("chebyshev:1")
 
 
 SETTINGS = ["0,0", "-0.5,-0.5", "2,-0.7", "-0.7,3", "-0.4,-0.99", "-0.9,-0.6", "-0.6,-0.95", "10,3"]
@@ -196,16 +184,6 @@ def test_settings_out_of_range_are_refused(text):
         find_basis(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["jacobi", "jacobi:", "jacobi:1", "jacobi:1,2,3", "jacobi:a,b", "jacobi:1;1"]
-)
-def test_wrong_settings_are_told_the_right_form(text):
-    with pytest.raises(
-        ConfigError, match=f"'{text}'; write it as jacobi:A,B, such as jacobi:1,0.5"
-    ):
-        find_basis(text)
-
-
 def test_other_spellings_are_the_same_basis(graphs, tmp_path):
     """A store and a model keep the one text, so they fit together however it was written."""
     assert str(find_basis("jacobi: 1.0,-0")) == "jacobi:1,0"
@@ -218,12 +196,6 @@ def test_other_spellings_are_the_same_basis(graphs, tmp_path):
     model = train(tmp_path / "s", "lgc", basis="jacobi:1,.5", epochs=2).model
     assert model.config.basis == "jacobi:1,0.5"
     assert FunctionClass(graph, basis="jacobi:1,.5").basis == "jacobi:1,0.5"
-
-
-def test_growing_polynomials_are_told_before_training(graphs):
-    graph = graphs(n=20, d=4, dtype=np.float32)
-    with pytest.warns(HopliteWarning, match=r"may be as large as 2\.91e\+23 times 0\.9"):
-        train(graph, "lgc", basis="jacobi:1000,0", hops=10, epochs=1, lr=1e-9)
 
 
 @ALL

@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.bases import find_basis
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
 from hoplite.engine.backend import get_num_threads, one_blas_thread, use_threads
 from hoplite.engine.orders import free_memory
@@ -29,8 +28,7 @@ from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
 from hoplite.models.base import Model, Weights
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
-from hoplite.models.settings import ModelConfig, check_batch
-from hoplite.operators import find_operator
+from hoplite.models.settings import check_batch
 from hoplite.tasks import USUAL, Metric, Task, find_task
 from hoplite.training.batches import shuffled_batches
 from hoplite.training.labels import LabelObjective
@@ -272,8 +270,6 @@ def train_runs(
         check_batch(model.config, run.config)
         task.check_consistency(run.config.consistency)
         task.monitor(run.config.monitor)
-    if isinstance(source, Propagation):
-        warn_of_overflow(model.config, source)
     problem = Problem.of(source, task, sets, model.num_classes)
     labels = np.asarray(sets["val"].labels) if "val" in sets else None
     states: list[_State] = []
@@ -383,31 +379,4 @@ def require_result(results: Sequence[RunResult]) -> None:
         raise HopliteError(
             f"{count} diverged in the first epoch, so there is no model; try a lower learning "
             "rate, fewer hops, another operator, basis 'chebyshev', or smaller features."
-        )
-
-
-def warn_of_overflow(config: ModelConfig, source: Propagation) -> None:
-    """HopliteWarning if the hop features may be too large to learn from.
-
-        bound = max_i max |p_i| max |X|        max |p_i| over the spectrum of S
-
-    For powers it is ||S||^k: 1 for ``renormalized`` and ``adjacency`` and 2^k for ``laplacian``;
-    Chebyshev polynomials are at most 1, whatever k. A training takes squares of what it
-    finds there, so the bound must be below the root of the largest number: 1.8e19 for float32,
-    1.3e154 for float64. It is an upper bound: what exceeds it may still train well.
-    """
-    basis = find_basis(config.basis)
-    each = [basis.mapped(*find_operator(one).spectrum) for one in config.operators]
-    ends = max(each, key=lambda ends: basis.largest(*ends, config.hops).max())
-    growth, largest = float(basis.largest(*ends, config.hops).max()), source.features.largest()
-    bound = math.log10(largest) + math.log10(growth) if largest else -math.inf
-    limit = math.log10(np.finfo(source.dtype).max) / 2
-    if bound > limit:
-        powers = f"{basis.largest_text(*ends, config.hops)} times " if growth > 1 else ""
-        warnings.warn(
-            f"hop features may be as large as {powers}{largest:.3g}, and beyond 1e{limit:.0f} "
-            f"{source.dtype} overflows in training; scale the "
-            "features, or take fewer hops, another operator, or basis 'chebyshev'.",
-            HopliteWarning,
-            stacklevel=3,
         )
