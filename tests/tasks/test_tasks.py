@@ -36,9 +36,9 @@ class Regression(Task):
     def targets(self, labels, outputs):
         return np.array(labels, np.float64)
 
-    def loss_into(self, gradient, logits, targets, weights, count):
-        count = len(logits) if count is None else count
-        return squared_error(logits, targets, weights, count, gradient)
+    @property
+    def loss_function(self):
+        return squared_error
 
     def tally(self, logits, targets):
         errors = logits[:, 0] - targets

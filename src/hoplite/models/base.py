@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from hoplite.engine.standardize import Standardized
 from hoplite.errors import ConfigError, some_of
 from hoplite.models.settings import MODELS, TRAINING, ModelConfig
 
@@ -117,6 +118,12 @@ class Model(ABC):
     @abstractmethod
     def logits(self, weights: Weights, source: Propagation) -> np.ndarray:
         """Outputs of all nodes: (n, m)."""
+
+    def finished(self, weights: Weights, values: np.ndarray) -> np.ndarray:
+        """The outputs from the signal of all nodes: standardised, if asked for, and with bias."""
+        if self.config.standardize:
+            values = Standardized.of(values).apply(values)
+        return values + weights["bias"].astype(values.dtype) if "bias" in weights else values
 
     def signal_columns(self) -> int:
         """Columns of its widest signal on all nodes, for estimates of memory."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -276,7 +276,7 @@ class Task(ABC):
             The number of rows by default. Where the rows are part of a set, the number of nodes of
             the whole set makes losses that add up to the loss of the set.
         """
-        return self.loss_into(None, logits, targets, weights, count)
+        return self.loss_function(logits, targets, weights, self._count(count, logits))
 
     def loss_and_gradient(
         self,
@@ -286,19 +286,17 @@ class Task(ABC):
         count: float | None = None,
     ) -> tuple[float, np.ndarray]:
         """:meth:`loss` and its gradient by the logits, (rows, m) in their type."""
-        gradient = np.empty(logits.shape, logits.dtype)
-        return self.loss_into(gradient, logits, targets, weights, count), gradient
+        gradient, count = np.empty(logits.shape, logits.dtype), self._count(count, logits)
+        return self.loss_function(logits, targets, weights, count, gradient), gradient
 
+    @staticmethod
+    def _count(count: float | None, logits: np.ndarray) -> float:
+        return len(logits) if count is None else count
+
+    @property
     @abstractmethod
-    def loss_into(
-        self,
-        gradient: np.ndarray | None,
-        logits: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        count: float | None,
-    ) -> float:
-        """:meth:`loss`; its gradient is written to ``gradient``, (rows, m), unless that is None."""
+    def loss_function(self) -> Callable[..., float]:
+        """Of (logits, targets, weights, count, gradient), see :mod:`hoplite.tasks.losses`."""
 
     @abstractmethod
     def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:

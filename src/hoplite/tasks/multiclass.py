@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -216,16 +216,9 @@ class Multiclass(Task):
     def rescaled(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return weight / self.temperature, bias / self.temperature
 
-    def loss_into(
-        self,
-        gradient: np.ndarray | None,
-        logits: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        count: float | None,
-    ) -> float:
-        count = len(logits) if count is None else count
-        return softmax_cross_entropy(logits, targets, weights, count, gradient)
+    @property
+    def loss_function(self) -> Callable[..., float]:
+        return softmax_cross_entropy
 
     def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """[rows, rows with the right class]."""
