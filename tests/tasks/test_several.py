@@ -196,7 +196,6 @@ def test_tables_to_predictions(tagged, tmp_path, kind):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["metrics"]["test"]["micro_f1"]["mean"] > found["baseline"]["test"]["micro_f1"]
-    assert json.loads((tmp_path / "m" / "config.json").read_text())["format"] == 2
     model = TrainedModel.load(tmp_path / "m")
     out = tmp_path / "p.parquet"
     done = hoplite("predict", tmp_path / "m", folder, "--out", out, "--proba", "--json")

@@ -209,7 +209,7 @@ def test_damaged_files_are_told(graphs, tmp_path):
         lambda c: c["correct_smooth"]["labels"].__setitem__(0, 3),
         lambda c: c["correct_smooth"].update(smooth=1.5),
         lambda c: c["correct_smooth"].update(scale="auto"),
-        lambda c: c.pop("places"),
+        lambda c: c.pop("node_index"),
     ):
         content = json.loads(text)
         content.pop("checksum")

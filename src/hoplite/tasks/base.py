@@ -6,7 +6,7 @@ import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 import numpy as np
@@ -91,9 +91,6 @@ class Task(ABC):
 
     name: ClassVar[str]
     labels: ClassVar[LabelKind] = CLASSES  # what it learns
-    saved_as: ClassVar[Literal[1, 2]] = (
-        2  # format of model folders: earlier versions know classes alone
-    )
     metrics: ClassVar[tuple[Metric, ...]]  # recorded every epoch; the first is a run's score
     # What may choose the epoch on validation nodes, by its name in settings; the first one usually
     # does. One that is neither LOSS nor among the metrics is a figure of the evaluation.
@@ -102,18 +99,12 @@ class Task(ABC):
     exclusive: ClassVar[bool] = False  # whether a node has exactly one of them
     has_sets: ClassVar[bool] = False  # whether there are prediction sets
     pictures: ClassVar[tuple[str, ...]] = ()  # methods of models and results that draw its mistakes
-    compared: ClassVar[tuple[str, ...]] = ()  # figures in which a model should beat the baseline
     unknowing: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
 
     @property
     def score(self) -> Metric:
         """The metric that results tell, and that the best of several runs is chosen by."""
         return self.metrics[0]
-
-    @property
-    def remedies(self) -> dict[str, str]:
-        """Settings for a model that ranks well and predicts a class too seldom or too often."""
-        return {}
 
     @property
     def headline(self) -> tuple[str, ...]:

@@ -51,7 +51,6 @@ class Multiclass(Task):
     """
 
     name = "multiclass"
-    saved_as = 1
     exclusive = True
     pictures = ("plot_confusion", "plot_reliability")
     metrics = (Metric("accuracy", percent=True),)
@@ -63,7 +62,6 @@ class Multiclass(Task):
         "f1": Metric("macro_f1"),
     }
     has_sets = True
-    compared = ("accuracy", "balanced_accuracy", "roc_auc")
     unknowing = "always predicting the largest class"
     shares: tuple[float, ...] = ()
     threshold: float = 0.5
@@ -73,11 +71,6 @@ class Multiclass(Task):
     def positive(self) -> int | None:
         """The rarer of two classes; None if there are more, or their shares are not known."""
         return None if len(self.shares) != 2 else int(self.shares[1] <= self.shares[0])
-
-    @property
-    def remedies(self) -> dict[str, str]:
-        threshold = {} if self.positive is None else {"threshold": "balanced"}
-        return {"class_weight": "balanced", **threshold}
 
     @property
     def headline(self) -> tuple[str, ...]:

@@ -46,13 +46,8 @@ class Multilabel(Task):
         "accuracy": metrics[1],
     }
     pictures = ("plot_reliability",)
-    compared = ("micro_f1", "roc_auc")
     unknowing = "always predicting the labels that most nodes have"
     shares: tuple[float, ...] = ()
-
-    @property
-    def remedies(self) -> dict[str, str]:
-        return {"class_weight": "balanced"}
 
     @property
     def headline(self) -> tuple[str, ...]:

@@ -102,7 +102,6 @@ def fit(
     list of ScoredRun
         In the order of ``runs``.
     """
-    runs = [dataclasses.replace(run, config=run.config.on(data.name)) for run in runs]
     with ExitStack() as stack:
         if quiet:
             stack.enter_context(warnings.catch_warnings())

@@ -33,8 +33,8 @@ from hoplite.printable import printable
 from hoplite.progress import training_bar, watched
 from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
-from hoplite.tasks import LOSS, Evaluation, Task, task_of
-from hoplite.tasks.base import TITLES
+from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
+from hoplite.tasks.base import title_of
 from hoplite.training.defaults import with_default_model
 from hoplite.training.fit import fit
 from hoplite.training.linear import plan_order
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("hoplite.training")
 
 MOST_RUNS = 100_000
-CLEAR = 0.05  # a figure so much above the baseline's is no accident
 
 
 class Spread(NamedTuple):
@@ -76,7 +75,7 @@ class Figures:
     baseline: dict[str, float | None]
     classes: dict[str, dict[str, float | None]] = field(default_factory=dict)
     confusion: list[list[int]] | None = None
-    reliability: list[list[float]] = field(default_factory=list)  # earlier versions kept none
+    reliability: list[list[float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,13 +112,13 @@ class TrainingResult(Displayed):
         Empty if there are no such nodes. Those of one run, and of each class, are in
         ``run.test_metrics``.
         """
-        found = [run.metrics(part) for run in self.runs]
-        names = next((one.figures for one in found if one is not None), ())
-        values = {
-            name: np.array([np.nan if one is None else one[name] for one in found])
+        evaluations = [run.metrics(part) for run in self.runs]
+        names = next((e.figures for e in evaluations if e is not None), ())
+        columns = {
+            name: np.array([np.nan if e is None else e[name] for e in evaluations])
             for name in names
         }
-        return {name: Spread(float(v.mean()), float(v.std())) for name, v in values.items()}
+        return {name: Spread(float(v.mean()), float(v.std())) for name, v in columns.items()}
 
     def baseline(self, part: str = "test") -> Evaluation | None:
         """The same figures of what has seen the training labels alone, such as the majority."""
@@ -131,18 +130,18 @@ class TrainingResult(Displayed):
     def figures(self) -> Figures | None:
         """All figures as plain values, for files and pages; None if no node was scored."""
         nodes = "test" if self.graph.split.test.size else "val"
-        best, least = self.best_run.metrics(nodes), self.baseline(nodes)
-        if best is None or least is None:
+        best, baseline = self.best_run.metrics(nodes), self.baseline(nodes)
+        if best is None or baseline is None:
             return None
-        spreads, told = self.metrics(nodes), best.as_dict()
+        spreads, values = self.metrics(nodes), best.as_dict()
         return Figures(
             nodes,
             self.best_run.seed,
             {name: number(spread.mean) for name, spread in spreads.items()},
             {name: number(spread.std) for name, spread in spreads.items()},
-            {name: number(value) for name, value in least.figures.items()},
-            told.get("classes", {}),
-            told.get("confusion"),
+            {name: number(value) for name, value in baseline.figures.items()},
+            values.get("classes", {}),
+            values.get("confusion"),
             best.reliability,
         )
 
@@ -164,68 +163,25 @@ class TrainingResult(Displayed):
         )
 
     def shortfall(self) -> str | None:
-        """A sentence if the chosen model does not beat the baseline, on the test nodes if any.
+        """A sentence if the chosen model is no better than the baseline, on test nodes if any.
 
-        It is judged by the figure that chose the epoch, or by the task's score where that was the
-        loss. A model that fails there and still tells classes apart (a figure of the task's
-        ``compared`` is better than the baseline's by ``CLEAR``) decides badly, and is told so. One
-        that predicts a class too seldom to beat the baseline's score is, whatever chose the epoch.
+        It is judged by the figure that chose the epoch, or the task's score where that was the
+        loss; by the ROC AUC if the settings trade accuracy for rare classes.
         """
         part = "test" if self.graph.split.test.size else "val"
-        found, least = self.best_run.metrics(part), self.baseline(part)
-        if found is None or least is None:
+        reached, baseline = self.best_run.metrics(part), self.baseline(part)
+        if reached is None or baseline is None:
             return None
-        task, training = self.task, self.training_config
-        monitor = task.monitor(training.monitor)
-        judged = (task.score if monitor is LOSS else monitor).name
-        given_up = {task.score.name} if training.trades_accuracy else set()
-        compared = [name for name in task.compared if name not in given_up]
-        smaller = [metric.name for metric in task.metrics if not metric.larger_is_better]
-
-        def better(name: str) -> float:
-            lead = found[name] - least[name]
-            return -lead if name in smaller else lead
-
-        asked = compared if judged in given_up else [judged]
-        lost = [name for name in asked if better(name) <= 0]
-        clear = [name for name in reversed(compared) if better(name) > CLEAR]
-        seen = {name: one for name, one in (found.classes or {}).items() if one["support"]}
-        rare = min(seen, key=lambda name: seen[name]["recall"], default="")
-        seldom = bool(seen) and seen[rare]["recall"] <= seen[rare]["precision"]
-        if not lost and seldom:  # a ranking, or a loss, says nothing of what is decided
-            lost = [name for name in compared[:1] if clear and better(name) <= 0]
-        if not lost:
+        monitor = self.task.monitor(self.training_config.monitor)
+        metric = self.task.score if monitor is LOSS else monitor
+        if self.training_config.trades_accuracy and metric is self.task.score:
+            metric = Metric("roc_auc")
+        if not metric.rank(reached[metric.name]) <= metric.rank(baseline[metric.name]):
             return None
-
-        def told(names: Sequence[str]) -> str:
-            return ", ".join(
-                f"{TITLES.get(name, name.replace('_', ' '))} {found[name]:z.3f} against "
-                f"{least[name]:z.3f}"
-                for name in names
-            )
-
-        if clear and seen:
-            what, wrong = ("recall", "seldom") if seldom else ("precision", "often")
-            does = "ranks well" if clear[0] == "roc_auc" else "tells classes apart"
-            idle = self.model_config.kind.idle
-            left = [
-                f"--{name.replace('_', '-')} {value}"
-                for name, value in task.remedies.items()
-                if getattr(training, name) != value
-                and name not in idle
-                and (seldom or name != "class_weight")
-            ]
-            return (
-                f"on the {part} nodes the model {does} ({told(clear[:1])}) but predicts "
-                f"{rare!r} too {wrong} ({what} {seen[rare][what]:.3f}; {told(lost)} of "
-                f"{task.unknowing}); try {' or '.join(left) or 'other settings'}."
-            )
-        lost += [name for name in compared if name not in lost and better(name) <= 0]
-        lacks_bias = "bias" in self.model_config.kind.settings() and not self.model_config.bias
         return (
-            f"on the {part} nodes the model is no better than {task.unknowing}: {told(lost)}; "
-            f"look at the features, their scale and the settings"
-            f"{', first of all --bias' if lacks_bias else ''}."
+            f"on the {part} nodes the model is no better than {self.task.unknowing}: "
+            f"{title_of(metric.name)} {reached[metric.name]:z.3f} against "
+            f"{baseline[metric.name]:z.3f}; look at the features, their scale and the settings."
         )
 
     @property
@@ -327,7 +283,7 @@ class TrainingResult(Displayed):
                 for part in SCORED
             },
             "baseline": {
-                part: found.as_dict() for part in SCORED if (found := self.baseline(part))
+                part: baseline.as_dict() for part in SCORED if (baseline := self.baseline(part))
             },
             "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
@@ -431,8 +387,7 @@ def _resolve(
         own = find_model(model).settings()
         known = {name: getattr(store, name) for name in {"hops", "operator", "basis"} & own}
         options = known | ({"dropout": 0.0} if "dropout" in own else {}) | options
-    model_config, training_config = split_options(model, options)
-    return model_config, training_config.on(data.name)
+    return split_options(model, options)
 
 
 def _task_of(data: NodeData) -> Task:
