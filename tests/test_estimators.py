@@ -236,12 +236,14 @@ def test_other_values_of_y_are_no_classes_of_the_graph(tmp_path):
 
 @pytest.mark.parametrize("kind", CLASSIFIERS)
 def test_defaults_are_those_of_train(kind):
-    usual = {f.name: f.default for c in (kind.kind.Settings, TrainingConfig) for f in fields(c)}
-    usual |= kind.kind.defaults
+    usual = {
+        f.name: f.default for c in (kind.model_class.Settings, TrainingConfig) for f in fields(c)
+    }
+    usual |= kind.model_class.defaults
     given = kind(None).get_params()
     assert (given.pop("graph"), given.pop("seed")) == (None, 0)
     assert given | {"loss": "auto"} == {
-        name: value for name, value in usual.items() if name not in kind.kind.idle
+        name: value for name, value in usual.items() if name not in kind.model_class.idle
     }
     assert (given["epochs"], given["patience"]) == (500, 100)
 

@@ -7,8 +7,7 @@ import pytest
 import hoplite
 from hoplite import ConfigError, Graph
 from hoplite.datasets.splits import stratified_split
-from hoplite.models import split_options, usual_options
-from hoplite.models.sgc import SGC
+from hoplite.models import SGC, split_options, usual_options
 
 FIXED = ("sgc", "s2gc", "ppr", "heat", "dgc")
 

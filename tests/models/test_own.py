@@ -81,8 +81,8 @@ def test_an_installed_package_names_it(module, monkeypatch, graphs):
 def test_an_estimator_of_it_has_its_settings(module, graphs):
     __import__(module)
 
-    class DampedClassifier(NodeClassifier):
-        kind = MODELS["damped"]
+    class DampedClassifier(NodeClassifier, model=MODELS["damped"]):
+        pass
 
     graph = graphs(n=30)
     twin = clone(DampedClassifier(graph, damping=0.3, hops=2, epochs=3))

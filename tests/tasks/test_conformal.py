@@ -138,10 +138,6 @@ def test_every_class_is_covered_if_asked(tmp_path):
         table = predict_table(model, graph, coverage=coverage, by_class=True)
         assert table["set_size"].to_pylist() == found.sum(axis=1).tolist()
     assert model.prediction_sets(graph, 0.99, by_class=True)[:, 1].all()  # too few of them
-    with pytest.raises(
-        ConfigError, match="by_class is True, but the model keeps no scores of each"
-    ):
-        model.prediction_sets(graph, 0.9, by_class=True)
     values = graph.with_labels(rng.standard_normal(400)).with_split(big)
     numbers = hoplite.train(values, "sgc", hops=0, epochs=2).model
     with pytest.raises(ConfigError, match="predicts numbers"):

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
 Weights = dict[str, np.ndarray]
 OF_FILTERS = frozenset({"filter_lr_factor", "filter_decay_factor"})
-# Training defaults of models whose filter is fixed. They were chosen on the validation nodes of
-# Cora, on its public split and on a random one of 60/20/20 %.
-FIXED_FILTER_DEFAULTS = {"lr": 0.2, "weight_decay": 5e-6}
 
 
 class Model(ABC):

@@ -19,10 +19,10 @@ from hoplite.lab.bench.training import Trainer
 from hoplite.models import (
     LGC,
     MODELS,
+    PPR,
     JacobiConv,
     LinearModel,
     Model,
-    PersonalisedPageRank,
     usual_options,
 )
 
@@ -83,9 +83,7 @@ def members() -> list[Member]:
         if issubclass(kind, LinearModel) and not kind.source() and kind is not LGC
     ]
     draws = f"consistency of {DRAWS} draws"
-    return alone + [
-        Member(kind.name, WIDE_TIMES, CONSISTENCY, draws) for kind in (PersonalisedPageRank, LGC)
-    ]
+    return alone + [Member(kind.name, WIDE_TIMES, CONSISTENCY, draws) for kind in (PPR, LGC)]
 
 
 @dataclass(frozen=True)
