@@ -23,9 +23,8 @@ from hoplite import (
     train,
 )
 from hoplite.bases import Recurrence, find_basis
-from hoplite.engine import fitted
-from hoplite.engine.fitted import fitted_basis
-from hoplite.engine.propagation import Propagation
+from hoplite.engine import propagation
+from hoplite.engine.propagation import Propagation, fitted_basis
 from hoplite.operators import OPERATORS, SYMMETRIC
 from hoplite.store import propagate
 
@@ -97,7 +96,7 @@ def test_as_many_polynomials_as_the_features_have_eigenvalues(dense, operator):
 def test_wide_features_in_blocks_are_the_same(graphs, monkeypatch):
     graph = graphs(40, 30, sparse=True)
     whole = fitted_basis(graph, "renormalized", "optimal", 8)
-    monkeypatch.setattr(fitted, "COLUMNS", 7)
+    monkeypatch.setattr(propagation, "BLOCK_COLUMNS", 7)
     pieces = fitted_basis(copy_of(graph), "renormalized", "optimal", 8)
     np.testing.assert_allclose(pieces.table(8), whole.table(8), rtol=1e-12)
 

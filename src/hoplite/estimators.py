@@ -23,8 +23,7 @@ from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
 from hoplite.engine.evaluation import side_by_side
-from hoplite.engine.fitted import fitted_basis
-from hoplite.engine.propagation import Propagation
+from hoplite.engine.propagation import Propagation, fitted_basis
 from hoplite.errors import DatasetError, GraphError, bound
 from hoplite.graph import Graph
 from hoplite.graph_checks import ids_hint

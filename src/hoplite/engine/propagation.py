@@ -12,13 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, Protocol, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.bases import Basis
+from hoplite.bases import Basis, find_basis
 from hoplite.engine.features import Features, as_sparse_if_few
-from hoplite.engine.fitted import fitted_basis
+from hoplite.engine.orders import free_memory
 from hoplite.engine.polynomial import (
     gather_hops,
     iterate,
@@ -26,12 +27,14 @@ from hoplite.engine.polynomial import (
     polynomial_adjoint,
     scatter_hops,
 )
-from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import GraphError
+from hoplite.engine.sparse import SparseMatrix, spmm
+from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
-from hoplite.operators import Operators, find_operator, listed
+from hoplite.memory import show_bytes
+from hoplite.operators import Operator, Operators, find_operator, listed
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
+_fitted: WeakKeyDictionary[Graph, dict[Any, Basis]] = WeakKeyDictionary()  # graphs never change
 MAX_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
 
 
@@ -50,7 +53,7 @@ class Propagation:
     """The operators and X of ``graph``, for polynomials of degree ``hops``.
 
     All are of the features' number type, or of ``dtype``. A basis that comes from a signal is
-    fitted to X, see :mod:`hoplite.engine.fitted`.
+    fitted to X, see :func:`fitted_basis`.
 
     Parameters
     ----------
@@ -297,3 +300,51 @@ def _matrices(
         for relation in graph.relations
         for one in channels
     ]
+
+
+def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: int) -> Basis:
+    """The basis itself, or, if its numbers come from a signal, what it is for X of ``graph``.
+
+    In float64, whatever the type of X; found once for a graph. It is one of a symmetric operator.
+
+    >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [0.0]])
+    >>> str(fitted_basis(g, "adjacency", "optimal", 1))
+    'recurrence:1,0,0'
+    """
+    chosen = find_basis(basis)
+    if not chosen.of_signal:
+        return chosen
+    graph.refuse_relations(f"basis {str(chosen)!r}")
+    acting, *others = [find_operator(one) for one in listed(operator)]
+    if others or not acting.symmetric:
+        raise ConfigError(
+            f"basis is {str(chosen)!r}, which is fitted to one symmetric operator, and this is "
+            f"{' and '.join(map(str, listed(operator)))}; use another basis or operator."
+        )
+    known = _fitted.setdefault(graph, {})
+    key = acting, chosen, hops
+    if key not in known:
+        known[key] = _fit(graph, *key)
+    return known[key]
+
+
+def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
+    nodes, columns = graph.num_nodes, graph.num_features
+    needed, free = 8 * nodes * (2 * columns + 2 * min(columns, BLOCK_COLUMNS)), free_memory()
+    if needed > free:
+        raise ConfigError(
+            f"basis is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} features "
+            f"takes {show_bytes(needed)}, where {show_bytes(free)} are free; use another basis."
+        )
+    whole = operator.matrix(graph, np.float64, basis)
+    matrix = SparseMatrix.from_scipy(whole, symmetric=True)
+    features = Features.from_array(graph.features)
+
+    def product(block: np.ndarray) -> np.ndarray:
+        return spmm(matrix, block)
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, columns, BLOCK_COLUMNS):
+            yield features.dense_columns(start, min(start + BLOCK_COLUMNS, columns))
+
+    return basis.fitted(product, blocks(), hops)

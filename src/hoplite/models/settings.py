@@ -130,7 +130,7 @@ class ModelConfig(Checked, metaclass=_ByName):
         """
         if not find_basis(self.basis).of_signal:
             return self
-        from hoplite.engine.fitted import fitted_basis
+        from hoplite.engine.propagation import fitted_basis
 
         basis = fitted_basis(graph, self.operators, self.basis, self.hops)
         return dataclasses.replace(self, basis=str(basis))

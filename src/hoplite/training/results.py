@@ -6,7 +6,7 @@ import dataclasses
 import logging
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,15 @@ from hoplite.engine.orders import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.labels import AUTO, kind_of
-from hoplite.models import LinearModel, ModelConfig, build_model, find_model, split_options
+from hoplite.models import (
+    HopBlocks,
+    LinearModel,
+    ModelConfig,
+    build_model,
+    default_options,
+    find_model,
+    split_options,
+)
 from hoplite.models.pictures import (
     WORDS,
     Judged,
@@ -33,15 +41,14 @@ from hoplite.printable import printable
 from hoplite.progress import training_bar, watched
 from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
+from hoplite.structural import with_log_degree
 from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
 from hoplite.tasks.base import title_of
-from hoplite.training.defaults import with_default_model
 from hoplite.training.fit import fit
 from hoplite.training.linear import plan_order
 from hoplite.training.pictures import history_figure
-from hoplite.training.refit import PROTOCOL
 from hoplite.training.runs import Run, TrainingProgress
-from hoplite.training.scoring import SCORED, ScoredRun, number
+from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, number
 from hoplite.training.sets import checked_weights, node_sets
 from hoplite.training.shown import result_shown
 
@@ -376,6 +383,25 @@ def train(
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)
     return result
+
+
+def with_default_model(
+    data: NodeData, model: str | type | None, options: Mapping[str, Any]
+) -> tuple[NodeData, str | type, dict[str, Any]]:
+    """``data``, ``model`` and ``options``, with the defaults for the data if ``model`` is None.
+
+    They are those of :func:`hoplite.models.default_options`; data in memory whose features come
+    from named columns counts as tables. With hop blocks the logarithm of the degree is one more
+    feature.
+    """
+    if model is not None:
+        return data, model, dict(options)
+    made = data.preparation
+    tables = made is not None and bool(made.fitted or made.transformer) and data.stored is None
+    name, chosen = default_options(options, tables=tables)
+    if issubclass(find_model(name), HopBlocks):
+        data = with_log_degree(data.in_memory())
+    return data, name, chosen
 
 
 def _resolve(

@@ -6,7 +6,6 @@ gives the same bits alone or among others, with any number of threads.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -31,15 +30,11 @@ from hoplite.models.linear import LinearModel
 from hoplite.models.settings import check_batch
 from hoplite.tasks import USUAL, Metric, Task, find_task
 from hoplite.training.batches import shuffled_batches
-from hoplite.training.labels import LabelObjective
 from hoplite.training.linear import LinearObjective
-from hoplite.training.objective import Measured, Objective, Problem
+from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
 from hoplite.training.optimizers import LBFGS, Adam
 from hoplite.training.sets import NodeSet
 
-log = logging.getLogger("hoplite.training")
-
-LOGGED_EPOCHS = 10  # of a training, in the log
 LOWEST = -np.finfo(np.float64).max
 POLL_SECONDS = 0.1  # between two reports on runs in threads
 
@@ -217,9 +212,7 @@ def train_run(
         if not state.running or stop.is_set():
             break
     state.running = False
-    result = state.result(time.perf_counter() - started)
-    _log(result)
-    return result
+    return state.result(time.perf_counter() - started)
 
 
 def objective_of(model: Any, problem: Problem, run: Run) -> Objective:
@@ -342,19 +335,6 @@ def _progress(states: Sequence[_State], runs: int, epochs: int) -> TrainingProgr
     running = runs - sum(not state.running for state in states)
     farthest = max((state.epochs for state in states), default=0)
     return TrainingProgress(done, runs * epochs, farthest, epochs, running, value)
-
-
-def _log(result: RunResult) -> None:
-    if not log.isEnabledFor(logging.DEBUG):
-        return
-    step = max(1, result.epochs // LOGGED_EPOCHS)
-    for epoch in range(result.epochs):
-        if epoch == 0 or (epoch + 1) % step == 0 or epoch + 1 == result.epochs:
-            log.debug(
-                "seed %d, epoch %d of %d: training loss %.4g, validation loss %.4g",
-                result.run.seed, epoch + 1, result.epochs, result.history["train_loss"][epoch],
-                result.history.get("val_loss", np.full(result.epochs, np.nan))[epoch],
-            )  # fmt: skip
 
 
 def _warn_of_divergence(results: Sequence[RunResult]) -> None:

@@ -19,14 +19,14 @@ from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.node_index import NodeIndex
 from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
-from hoplite.training.refit import union
 from hoplite.training.runs import RunResult, at_best
-from hoplite.training.sets import NodeSet
+from hoplite.training.sets import NodeSet, union
 
 if TYPE_CHECKING:
     from hoplite.training.fit import Fitted
 
 SCORED = ("val", "test")
+PROTOCOL = "refit on training and validation labels"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
