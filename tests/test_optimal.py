@@ -1,12 +1,9 @@
 """The optimal basis: orthonormal on dense algebra, fitted once, the same wherever it is used."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.commands import hoplite
 from tests.examples import examples
 from tests.untidy import UNTRAINED
 from tests.untidy import graphs as untidy_graphs
@@ -14,11 +11,9 @@ from tests.untidy import graphs as untidy_graphs
 from hoplite import (
     ConfigError,
     Graph,
-    HopFeatures,
     ModelConfig,
     TrainedModel,
     frequency_response,
-    load,
     open_data,
     train,
 )
@@ -82,17 +77,6 @@ def test_what_there_is_is_orthonormal_on_any_graph(dense, graph, operator, hops)
     assert (sizes <= 1.5 * sizes[0]).all()
 
 
-@ALL
-def test_as_many_polynomials_as_the_features_have_eigenvalues(dense, operator):
-    """A star of 6 nodes and 2 isolated ones: few eigenvalues, so soon there is nothing new."""
-    rng = np.random.default_rng(2)
-    edges = [(5, i) for i in (0, 2, 3, 6, 7)]
-    graph = Graph.from_edges(edges, features=rng.random((8, 3)))
-    basis = fitted_basis(graph, operator, "optimal", 12)
-    distinct = len(np.unique(np.linalg.eigvalsh(dense.operator(graph, operator)).round(8)))
-    assert alive(basis) == distinct < 8
-
-
 def test_wide_features_in_blocks_are_the_same(graphs, monkeypatch):
     graph = graphs(40, 30, sparse=True)
     whole = fitted_basis(graph, "renormalized", "optimal", 8)
@@ -137,12 +121,6 @@ def test_a_text_has_every_bit(steps, repeats):
 def test_junk_is_told_the_right_form(text):
     with pytest.raises(ConfigError, match=r"write it as recurrence:A,B,G/A,B,G/..., such as"):
         find_basis(f"recurrence{text}")
-
-
-@pytest.mark.parametrize("text", ["nan,0,0", "1,inf,0", "1,0,0/1,0,-inf", "1,0,1", "1,0,nan"])
-def test_numbers_that_cannot_be_are_refused(text):
-    with pytest.raises(ConfigError, match="finite numbers, the first with a G of 0"):
-        find_basis(f"recurrence:{text}")
 
 
 def test_as_many_hops_as_steps(graphs, tmp_path):
@@ -210,31 +188,3 @@ def test_what_a_file_says_is_checked(bad):
     assert ModelConfig.from_dict(values).as_dict() == values
     with pytest.raises(ConfigError, match="basis"):
         ModelConfig.from_dict(values | {"basis": bad})
-
-
-@pytest.mark.parametrize("model", ["lgc", "jacobiconv", "blocks"])
-def test_the_commands(model, tmp_path):
-    few = ["--hops", 4, "--epochs", 5, "--seeds", 1, "--dropout", 0]
-    done = hoplite(
-        *("train", "cora", "--model", model, "--basis", "optimal", *few),
-        *("--out", "model", "--json"),
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    graph, trained = load("cora"), TrainedModel.load(tmp_path / "model")
-    basis = json.loads(done.stdout)["config"]["basis"]
-    assert trained.config.basis == basis
-    assert basis == str(fitted_basis(graph, "renormalized", "optimal", 4))
-    done = hoplite("predict", "model", "cora", "--out", "labels.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    given = train(graph, model, hops=4, basis=basis, epochs=5, dropout=0).model
-    np.testing.assert_array_equal(given.logits(graph), trained.logits(graph))
-    assert hoplite("explain", "model", "cora", "--node", 3, cwd=tmp_path).returncode == 0
-
-
-def test_another_basis_after_the_fit_counts(graphs):
-    graph = graphs(n=20, d=3)
-    made = HopFeatures(graph, hops=3, operator="adjacency", basis="monomial").fit([0])
-    before = made.transform(range(20))
-    after = made.set_params(basis="chebyshev").transform(range(20))
-    assert abs(before - after).max() > 1e-3

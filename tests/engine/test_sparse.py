@@ -204,37 +204,12 @@ def test_out_may_be_w_or_z_but_nothing_that_is_still_read(name):
         assert np.array_equal(spmm(S, at(0), out=at(50 * 21)), spmm(S, X))  # side by side
 
 
-def test_transpose_and_repr():
-    matrix = random_csr(6, 4)
-    S = SparseMatrix.from_scipy(matrix)
-    assert (S.T.shape, S.T is S.T, S.T.T is S, S.symmetric) == ((4, 6), True, True, False)
-    assert np.array_equal(S.T.to_scipy().toarray(), matrix.toarray().T)
-    assert repr(S) == f"SparseMatrix(6 x 4, nnz={matrix.nnz}, float32)"
-    both = matrix @ matrix.T
-    symmetric = SparseMatrix.from_scipy(both, symmetric=True)
-    assert symmetric.T is symmetric
-    assert repr(symmetric) == f"SparseMatrix(6 x 6, nnz={both.nnz}, float32, symmetric)"
-    part = SparseMatrix.from_scipy(both).among(np.array([4, 0, 3]))
-    assert np.array_equal(part.to_scipy().toarray(), both.toarray()[[4, 0, 3]][:, [4, 0, 3]])
-
-
 def test_duplicates_are_summed_and_other_numbers_converted():
     twice = sp.csr_array((np.array([1, 2]), np.array([0, 0]), np.array([0, 2])), shape=(1, 1))
     S = SparseMatrix.from_scipy(twice)
     assert (S.nnz, S.dtype) == (1, np.float32)
     assert spmm(S, np.ones((1, 1), np.float32)).item() == 3
     assert twice.nnz == 2  # the caller's matrix is as it was
-
-
-@pytest.mark.parametrize("name", BACKENDS)
-def test_read_only_arrays_are_taken_without_a_copy(name):
-    matrix, X = random_csr(5, 5), np.ones((5, 2), np.float32)
-    for array in (matrix.data, matrix.indices, matrix.indptr, X):
-        array.setflags(write=False)
-    S = SparseMatrix.from_scipy(matrix)
-    assert np.shares_memory(S.to_scipy().data, matrix.data)
-    with use_backend(name):
-        assert_close(spmm(S, X), dense_answer(matrix, X))
 
 
 def test_errors_say_what_is_wrong():

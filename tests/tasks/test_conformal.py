@@ -182,30 +182,3 @@ def test_intervals_of_numbers():
     table = predict_table(model, graph, coverage=0.8)
     np.testing.assert_array_equal(table["low"], low)
     np.testing.assert_array_equal(table["high"], high)
-
-
-def test_several_labels_have_neither_sets_nor_a_temperature():
-    graph = scattered_graph()
-    several = np.random.default_rng(0).integers(0, 2, (graph.num_nodes, 3)).astype(np.int8)
-    split = graph.split
-    graph = graph.with_labels(several, ["a", "b", "c"]).with_split(split)
-    model = hoplite.train(graph, "lgc", **OPTIONS).model
-    assert predict_table(model, graph, proba=True).column_names[-3:] == ["p_a", "p_b", "p_c"]
-    with pytest.raises(ConfigError, match="no prediction sets of multilabel"):
-        model.prediction_sets(graph)
-    with pytest.raises(ConfigError, match="multilabel knows no calibration"):
-        hoplite.train(graph, "lgc", calibrate=True, **OPTIONS)
-
-
-@pytest.mark.filterwarnings("ignore:.*sets that cover")  # of a class less than of all
-@pytest.mark.parametrize("name", ["pubmed", "amazon_photo", "amazon_computers"])
-def test_coverage_on_real_graphs(name):
-    """A smaller form of scripts/update_coverage.py."""
-    path = SHARED / f"{name}.npz"
-    if name != "pubmed" and not path.exists():
-        pytest.skip("the graph is not here")
-    from scripts.update_coverage import coverages
-
-    graph = hoplite.load(name if name == "pubmed" else path)
-    found = coverages(graph, splits=3)
-    assert 0.87 <= np.mean([one.covered for one in found]) <= 0.93

@@ -9,7 +9,7 @@ from tests.examples import examples
 from tests.training.scattered import scattered_graph
 from tests.untidy import UNTRAINED, graphs
 
-from hoplite import ConfigError, Graph, LGCClassifier, Split, load, search, train
+from hoplite import Graph, LGCClassifier, Split, load, train
 
 NAMES = {
     "accuracy": "accuracy",
@@ -103,23 +103,3 @@ def test_the_papers_rule_is_asked_for():
     alike = train(graph, "lgc", hops=1, epochs=20, dropout=0)
     assert alike.training_config.tie == "loss"
     np.testing.assert_array_equal(fitted.model_.logits(graph), alike.model.logits(graph))
-
-
-def test_a_search_compares_by_its_monitor(tmp_path):
-    graph = rare(3)
-    space = tmp_path / "mine.toml"
-    space.write_text("[any]\nlr = [0.3, 0.003]\nhops = [0, 2]\nweight_decay = [0.0, 0.1]\n")
-    options = {"epochs": 12, "dropout": 0, "seeds": 2}
-    found = search(
-        graph, "sgc", grid=str(space), out=tmp_path / "s", monitor="auc", workers=1, **options
-    )
-    reached = [
-        train(graph, "sgc", **(candidate.options | {"seeds": 2})).metrics("val")["roc_auc"].mean
-        for candidate in found.ranking
-    ]
-    assert reached == sorted(reached, reverse=True)
-    assert reached[0] > reached[-1]
-    assert np.mean(found.best.scores) == pytest.approx(reached[0])
-    space.write_text('[any]\nlr = 0.3\nmonitor = ["auc", "loss"]\n')
-    with pytest.raises(ConfigError, match="monitor has several values"):
-        search(graph, "sgc", grid=str(space), out=tmp_path / "t", workers=1, **options)
