@@ -154,9 +154,7 @@ class NodeEstimator(BaseEstimator):
         graph, config = graph_of(self, model), model.config  # as fitted, not as set now
         nodes = as_nodes(nodes, graph)
         check_prepared(graph, model.preparation)
-        graph = aligned_graph(
-            graph, model.num_features, model.feature_names, model.loop_weight, model.relations
-        )
+        graph = model.aligned(graph)
         return model.logits_from(Propagation.of(graph, config), graph)[nodes]
 
 

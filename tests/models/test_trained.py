@@ -406,7 +406,7 @@ def test_features_are_found_by_name(graphs, sparse):
     # A category that is new counts as none, one that is missing as zero.
     names = ["age", "town=x", "town=y", "town=new", "size"]
     changed = graph.with_features(graph.features, names)
-    with pytest.warns(HopliteWarning, match="have a value of town that the model does not know"):
+    with pytest.warns(HopliteWarning, match="has values of town that the model does not know"):
         found = model.logits(changed)
     without = model.weights | {"theta": model.weights["theta"].copy()}
     without["theta"][3] = 0

@@ -15,7 +15,7 @@ import numpy as np
 from hoplite.convert import converted
 from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.propagation import Propagation, part_names
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning, some_of
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, Split
 from hoplite.labels import distinct
 from hoplite.models import ModelConfig, Weights, build_model, pictures
@@ -196,14 +196,14 @@ class TrainedModel:
                 "predict from it."
             )
         else:
-            graph = aligned_graph(
-                data.in_memory(),
-                self.num_features,
-                self.feature_names,
-                self.loop_weight,
-                self.relations,
-            )
+            graph = self.aligned(data.in_memory())
             yield 0, self.logits_from(Propagation.of(graph, config), graph)
+
+    def aligned(self, graph: Graph) -> Graph:
+        """``graph`` with its features in the model's order, see :func:`aligned_graph`."""
+        return aligned_graph(
+            graph, self.num_features, self.feature_names, self.loop_weight, self.relations
+        )
 
     def logits_from(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
         """Logits of every node from a propagation of ``graph`` that is already set up: (n, m).
@@ -273,30 +273,19 @@ class TrainedModel:
                 "train it again, on a graph with validation nodes and without refit."
             )
         kept = Conformal.restored(state)
-        if by_class:
-            if len(kept.classes) != self.num_classes or not self.task.has_classes:
-                raise ConfigError("by_class is True, but the model predicts numbers; leave it out.")
-            few = {
-                name: 0 if one is None else one.nodes
-                for name, one in zip(self.class_names, kept.classes, strict=True)
-                if one is None or one.too_few(coverage)
-            }
-            if few:
-                shown = some_of(f"{name}: {count:,}" for name, count in few.items())
-                self._warn_of_few(coverage, f"of a class ({shown})", "holds these classes")
-            return kept.quantiles(coverage)
-        if kept.too_few(coverage):
-            what = "holds all classes" if self.task.has_classes else "is without bounds"
-            self._warn_of_few(coverage, f"and there are {kept.nodes:,}", what)
-        return kept.quantile(coverage)
-
-    def _warn_of_few(self, coverage: float, nodes: str, what: str) -> None:
-        warnings.warn(
-            f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
-            f"nodes {nodes}, so every set {what}; train with more of them, or ask for less.",
-            HopliteWarning,
-            stacklevel=4,
-        )
+        if by_class and not self.task.has_classes:
+            raise ConfigError("by_class is True, but the model predicts numbers; leave it out.")
+        fewest = min((part.nodes if part else 0 for part in kept.classes), default=0)
+        if (fewest if by_class else kept.nodes) < nodes_needed(coverage):
+            what = "is without bounds" if not self.task.has_classes else "holds too many classes"
+            warnings.warn(
+                f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
+                f"nodes{' of every class' if by_class else ''}, so a set {what}; train with more "
+                "of them, or ask for less.",
+                HopliteWarning,
+                stacklevel=3,
+            )
+        return kept.quantiles(coverage) if by_class else kept.quantile(coverage)
 
     def plot_filter(self, graph: Graph | None = None) -> Figure:
         """The frequency response of the learned filter over the spectrum, and its coefficients.

@@ -32,12 +32,11 @@ from hoplite.bases import Basis
 from hoplite.engine.backend import get_num_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
-from hoplite.engine.polynomial import gather_hops, iterate, scatter_hops
+from hoplite.engine.polynomial import gather_hops, scatter_hops
 from hoplite.engine.propagation import MAX_NEAR, Propagation, nodes_near
 from hoplite.engine.sparse import SparseMatrix, spmm
 
 WIDE_GAIN = 8  # a multiply-add of wide dense products costs so many times less than of sparse ones
-MAX_FILTER_SIZE = 2**27  # elements of kept rows of p_0(M) .. p_k(M)
 SHARED_NUMBERS = 1 << 20  # of a signal, from which on several threads are worth their start
 
 _graphs: WeakKeyDictionary[Propagation, TorchGraph] = WeakKeyDictionary()
@@ -254,7 +253,11 @@ class GraphView:
 
     def hop_features(self, dropout: Dropout | None = None) -> Tensor:
         """p_i(M) X~ at the rows, for every hop: (k + 1, rows, d); no gradient goes through them."""
-        return self._hop_features if dropout is None else self._dropped_hops(dropout)
+        if dropout is None:
+            return self._hop_features
+        graph, near = self.graph, self._near(self.graph.hops)
+        dense = near.features.dense(dropout)
+        return torch.from_numpy(gather_hops(near.matrix, graph.basis, dense, graph.hops, near.rows))
 
     def hop_outputs(
         self, weight: Tensor, dropout: Dropout | None = None, known: Tensor | None = None
@@ -300,32 +303,6 @@ class GraphView:
         if hops not in self._nears:
             self._nears[hops] = Near.of(self.graph, self.nodes, hops)
         return self._nears[hops]
-
-    def _dropped_hops(self, dropout: Dropout) -> Tensor:
-        """p_i(M) X~ at the rows: (k + 1, rows, d).
-
-        Nothing of p_i(M) is dropped, so its rows, computed once, give all hops of the rows in one
-        pass over X, nnz(X) (k + 1) rows, where that is less than k nnz(M) d.
-        """
-        hops, near = self.graph.hops, self._near(self.graph.hops)
-        n, d = near.features.shape
-        columns = (hops + 1) * self.num_rows
-        hop_by_hop = hops * near.matrix.nnz * d + n * d
-        if near.features.nnz * columns < hop_by_hop and n * columns <= MAX_FILTER_SIZE:
-            columns_first = near.features.transposed_times(self._filters, dropout)
-            return torch.from_numpy(columns_first).T.contiguous().view(hops + 1, self.num_rows, d)
-        dense = near.features.dense(dropout)
-        return torch.from_numpy(gather_hops(near.matrix, self.graph.basis, dense, hops, near.rows))
-
-    @cached_property
-    def _filters(self) -> np.ndarray:
-        """The rows of every p_i(M) at the nodes near them, transposed: (near, (k + 1) rows)."""
-        hops, near = self.graph.hops, self._near(self.graph.hops)
-        n = near.matrix.shape[0]
-        rows = np.arange(n) if near.rows is None else near.rows
-        unit = np.zeros((n, len(rows)), near.features.dtype)
-        unit[rows, np.arange(len(rows))] = 1
-        return np.concatenate([*iterate(near.matrix.T, self.graph.basis, unit, hops)], axis=1)
 
     @cached_property
     def _row_features(self) -> Features:

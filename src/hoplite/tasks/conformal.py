@@ -96,16 +96,8 @@ class Conformal:
         >>> found.quantiles(0.5).tolist()
         [0.2, 0.9, inf]
         """
-        kept = self.classes
-        return np.array([math.inf if one is None else one.quantile(coverage) for one in kept])
-
-    def too_few(self, coverage: float) -> bool:
-        """Whether only the set of all labels covers so much: n < coverage / (1 - coverage).
-
-        >>> [Conformal.of(np.arange(n)).too_few(0.9) for n in (8, 9)]
-        [True, False]
-        """
-        return math.isinf(self.quantile(coverage))
+        parts = self.classes
+        return np.array([math.inf if part is None else part.quantile(coverage) for part in parts])
 
 
 def nodes_needed(coverage: float) -> int:

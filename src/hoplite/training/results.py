@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,7 +35,6 @@ from hoplite.models.pictures import (
 )
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
-from hoplite.preparation import TableOptions
 from hoplite.printable import printable
 from hoplite.progress import training_bar, watched
 from hoplite.shown import Displayed, Shown
@@ -154,20 +152,12 @@ class TrainingResult(Displayed):
 
     def unvalidated(self) -> str | None:
         """A sentence if there are validation nodes, but none of some class that was trained on."""
-        data, kind = self.graph, kind_of(self.graph.labels)
-        if not data.split.val.size:
+        labels, split = self.graph.labels, self.graph.split
+        trained, seen = (kind_of(labels).held(labels[part]) for part in (split.train, split.val))
+        names = [self.graph.class_names[c] for c in np.setdiff1d(trained, seen)]
+        if not names or not split.val.size:
             return None
-        trained, seen = (
-            kind.held(data.labels[part]) for part in (data.split.train, data.split.val)
-        )
-        names = [data.class_names[c] for c in np.setdiff1d(trained, seen)]
-        if not names:
-            return None
-        return (
-            f"no validation node is of class {some_of(map(repr, names))}, so what is chosen there "
-            "(the epoch, a threshold, prediction sets) does not know it; label more of its nodes, "
-            "or say in a column 'split' which of them validate."
-        )
+        return f"no validation node is of class {some_of(map(repr, names))}; label more of them."
 
     def shortfall(self) -> str | None:
         """A sentence if the chosen model is no better than the baseline, on test nodes if any.
@@ -340,26 +330,21 @@ def train(
     True
     """
     data, model, options = with_default_model(open_data(graph, task=task), model, options)
-    model_config, training_config = _resolve(data, model, options)
-    training_config.warn_of_nothing()
-    if data.stored is None and (memory is not None or cluster is not None):
-        what = "memory" if memory is not None else "cluster"
-        raise ConfigError(
-            f"{what} is given, which is for hop stores; make one with `hoplite propagate` and "
-            "train on it."
-        )
-    learned, chosen = _task_of(data).with_loss(training_config.loss), as_seeds(seeds)
-    outputs = learned.outputs(data.labels, data.class_names)
+    model_config, config = _resolve(data, model, options)
+    config.warn_of_nothing()
+    _check_store_options(data, memory=memory, cluster=cluster)
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
+    learned = _task_of(data).with_loss(config.loss)
+    outputs = learned.outputs(data.labels, data.class_names)
     learned = learned.fitted(sets["train"].labels, outputs)
-    began = time.perf_counter()
+    chosen = as_seeds(seeds)
     title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
     log.info("training %s: %s", printable(title), data)
-    with watched(progress, training_bar, title) as tell:
+    with watched(progress, training_bar, title) as report:
         runs = fit(
             data,
             model_config,
-            [Run(training_config, seed) for seed in chosen],
+            [Run(config, seed) for seed in chosen],
             sets,
             learned,
             names=learned.output_names(data.class_names) or [str(c) for c in range(outputs)],
@@ -368,21 +353,24 @@ def train(
             memory=memory,
             cluster=cluster,
             record_test=record_test,
-            progress=tell,
+            progress=report,
         )
-    first = runs[0].model
-    result = TrainingResult(data, first.config, training_config, tuple(runs), learned)
-    score = learned.score
-    log.info(
-        "trained %s in %.1f s: validation %s %s, best epoch %d of %d",
-        printable(title), time.perf_counter() - began, score.name,
-        score.shown(result._all(f"val_{score.name}").mean()),
-        result.best_run.best_epoch, result.best_run.epochs,
-    )  # fmt: skip
+    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned)
+    log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)
     return result
+
+
+def _check_store_options(data: NodeData, **options: Any) -> None:
+    """ConfigError if options for hop stores are given for a graph in memory."""
+    given = [name for name, value in options.items() if value is not None]
+    if data.stored is None and given:
+        raise ConfigError(
+            f"{given[0]} is given, which is for hop stores; make one with `hoplite propagate` and "
+            "train on it."
+        )
 
 
 def with_default_model(
@@ -421,13 +409,10 @@ def _task_of(data: NodeData) -> Task:
     task = task_of(data.labels)
     if not task.known(data.labels).any():
         column = None if data.preparation is None else data.preparation.options.label
-        if column not in (None, TableOptions().label):  # it was named, so it exists
-            raise GraphError(
-                f"column {column!r} of the labels has no value; fill it for some nodes."
-            )
+        where = f"column {column!r} has" if column else "the graph has"
         raise GraphError(
-            "the graph has no labels to learn from; give some nodes a label, or name the column "
-            "that has them (--label, label= in Python)."
+            f"{where} no labels to learn from; give some nodes a label, or name the column that "
+            "has them (--label, label= in Python)."
         )
     if not data.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")
