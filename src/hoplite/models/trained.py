@@ -275,8 +275,8 @@ class TrainedModel:
         kept = Conformal.restored(state)
         if by_class and not self.task.has_classes:
             raise ConfigError("by_class is True, but the model predicts numbers; leave it out.")
-        fewest = min((part.nodes if part else 0 for part in kept.classes), default=0)
-        if (fewest if by_class else kept.nodes) < nodes_needed(coverage):
+        quantile = kept.quantiles(coverage) if by_class else kept.quantile(coverage)
+        if np.isinf(quantile).any():
             what = "is without bounds" if not self.task.has_classes else "holds too many classes"
             warnings.warn(
                 f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
@@ -285,7 +285,7 @@ class TrainedModel:
                 HopliteWarning,
                 stacklevel=3,
             )
-        return kept.quantiles(coverage) if by_class else kept.quantile(coverage)
+        return quantile
 
     def plot_filter(self, graph: Graph | None = None) -> Figure:
         """The frequency response of the learned filter over the spectrum, and its coefficients.
