@@ -99,7 +99,7 @@ for told, model in (
 
 # %%
 # The table for those who look into it, the likeliest frauds first:
-table = result.model.predict_table(graph, proba=True).to_pandas()
+table = hoplite.predict_table(result.model, graph, proba=True).to_pandas()
 print(table.sort_values("p_yes", ascending=False).head(5).to_string(index=False))
 scratch.cleanup()
 

@@ -11,13 +11,11 @@ from hoplite import (
     ConfigError,
     Graph,
     HopFeatures,
-    HopliteWarning,
     ModelConfig,
     frequency_response,
     train,
 )
-from hoplite.bases import EXAMPLES, KNOWN, basis_choices, find_basis
-from hoplite.bases.jacobi import Jacobi
+from hoplite.bases import EXAMPLES, KNOWN, Jacobi, basis_choices, find_basis
 from hoplite.engine.polynomial import gather_hops, iterate, polynomial
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
@@ -67,7 +65,6 @@ def test_the_largest_values_are_bounds(text, operator):
     assert bounds.shape == (31,)
     assert (sizes <= bounds * (1 + 1e-9)).all()
     assert (bounds <= 1.5 * sizes + 1e-12).all()  # and not far above
-    assert float(basis.largest_text(low, high, 0).split("^")[0]) >= 1
 
 
 @ALL
@@ -80,13 +77,6 @@ def test_norms_of_polynomials_are_bounds(graphs, dense, text):
         for i, matrix in enumerate(dense.basis(graph, name, text, 7)):
             assert np.linalg.norm(matrix, 1) <= one[i] * (1 + 1e-9)
             assert np.linalg.norm(matrix, 2) <= two[i] * (1 + 1e-9)
-
-
-@ALL
-def test_growth_without_end_is_infinite(text):
-    found = find_basis(text).growth(1e300, 5)
-    assert found[0] == 1
-    assert np.isinf(found[2:]).all()
 
 
 @ALL
@@ -108,16 +98,6 @@ def test_a_name_stands_for_one_basis(text):
     assert basis.spelling() in basis_choices()
     assert ModelConfig(basis=text).basis == text
     assert [kind for kind in KNOWN if isinstance(basis, kind)] == [type(basis)]
-
-
-def test_powers_are_known_as_such():
-    assert [find_basis(text).powers for text in EXAMPLES] == [
-        text == "monomial" for text in EXAMPLES
-    ]
-    for model in ("sgc", "egc"):
-        for text in EXAMPLES[1:]:
-            with pytest.raises(ConfigError, match=f"basis is '{text}' but {model} has no basis"):
-                ModelConfig(model, basis=text)
 
 
 def unknown(graph, basis, folder):
@@ -148,18 +128,9 @@ def unknown(graph, basis, folder):
 )
 def test_an_unknown_basis_is_refused_everywhere(graphs, basis, tmp_path):
     for call in unknown(graphs(), basis, tmp_path / "s"):
-        with pytest.raises(
-            ConfigError, match=r"basis is .*(must be one of monomial, |write it as)"
-        ):
+        with pytest.raises(ConfigError, match=r"basis is .*(must be monomial, |write it as)"):
             call()
     assert not (tmp_path / "s").exists()
-
-
-def test_the_nearest_name_is_told():
-    with pytest.raises(ConfigError, match=r"one of monomial, chebyshev.* Did you mean 'chebyshev'"):
-        find_basis("chebychev")
-    with pytest.raises(ConfigError, match="'chebyshev:1'; write it as chebyshev, which has no set"):
-        find_basis("chebyshev:1")
 
 
 SETTINGS = ["0,0", "-0.5,-0.5", "2,-0.7", "-0.7,3", "-0.4,-0.99", "-0.9,-0.6", "-0.6,-0.95", "10,3"]
@@ -179,30 +150,11 @@ def test_jacobi_at_other_settings(dense, settings):
     assert basis.largest(-1.0, 1.0, 0).tolist() == [1.0]
 
 
-def test_what_is_a_jacobi_polynomial_too():
-    legendre = find_basis("legendre").table(9)
-    np.testing.assert_allclose(find_basis("jacobi:0,0").table(9), legendre, atol=1e-15)
-    points = np.linspace(-1, 1, 7)
-    scaled = find_basis("jacobi:-0.5,-0.5").values(points, 9)
-    ends = find_basis("jacobi:-0.5,-0.5").values(np.array([1.0]), 9)
-    np.testing.assert_allclose(scaled / ends, find_basis("chebyshev").values(points, 9), atol=1e-12)
-
-
 @pytest.mark.parametrize(
     "text", ["jacobi:-1,0", "jacobi:0,-1", "jacobi:nan,0", "jacobi:0,inf", "jacobi:1001,0"]
 )
 def test_settings_out_of_range_are_refused(text):
     with pytest.raises(ConfigError, match="larger than -1 and at most 1000"):
-        find_basis(text)
-
-
-@pytest.mark.parametrize(
-    "text", ["jacobi", "jacobi:", "jacobi:1", "jacobi:1,2,3", "jacobi:a,b", "jacobi:1;1"]
-)
-def test_wrong_settings_are_told_the_right_form(text):
-    with pytest.raises(
-        ConfigError, match=f"'{text}'; write it as jacobi:A,B, such as jacobi:1,0.5"
-    ):
         find_basis(text)
 
 
@@ -218,19 +170,6 @@ def test_other_spellings_are_the_same_basis(graphs, tmp_path):
     model = train(tmp_path / "s", "lgc", basis="jacobi:1,.5", epochs=2).model
     assert model.config.basis == "jacobi:1,0.5"
     assert FunctionClass(graph, basis="jacobi:1,.5").basis == "jacobi:1,0.5"
-
-
-def test_growing_polynomials_are_told_before_training(graphs):
-    graph = graphs(n=20, d=4, dtype=np.float32)
-    with pytest.warns(HopliteWarning, match=r"may be as large as 2\.91e\+23 times 0\.9"):
-        train(graph, "lgc", basis="jacobi:1000,0", hops=10, epochs=1, lr=1e-9)
-
-
-@ALL
-def test_a_lowpass_start_is_a_lowpass(text):
-    values = 0.8 ** np.arange(11)
-    smooth, rough = frequency_response(values, np.array([1.0, -1.0]), basis=text)
-    assert smooth > 3 * abs(rough)
 
 
 def test_every_basis_by_hand():
@@ -260,10 +199,3 @@ def test_jacobi_near_its_limit(a, b):
         )
     found = Jacobi(a, b).values(np.array([1 / 3]), 6)[0]
     np.testing.assert_allclose(found, np.array(exact, dtype=float), rtol=1e-9, atol=1e-12)
-
-
-def test_settings_of_any_type_read_back():
-    made = Jacobi(*np.linspace(0.5, 1.5, 2))
-    assert str(made) == "jacobi:0.5,1.5"
-    assert find_basis(str(made)) == made
-    assert str(Jacobi(1, np.float32(0.25))) == "jacobi:1,0.25"

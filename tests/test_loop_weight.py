@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from tests.untidy import UNTRAINED, graphs
 import hoplite
 from hoplite import Graph
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
-from hoplite.errors import ConfigError, GraphError, StoreError
+from hoplite.errors import ConfigError, StoreError
 from hoplite.explain import explain
 from hoplite.operators import OPERATORS
 
@@ -87,24 +86,6 @@ def test_the_mean_weight_of_every_edge_once() -> None:
     ).loop_weight == 7  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("weights", "message"),
-    [
-        ([1.0, -2.0], "edge weights go down to -2; they must not be negative"),
-        ([1.0, np.nan], "edge weights contain NaN or infinity"),
-        ([np.inf, 1.0], "edge weights contain NaN or infinity"),
-    ],
-)
-def test_weights_that_are_none(weights: list[float], message: str) -> None:
-    with pytest.raises(GraphError, match=message):
-        Graph.from_edges([(0, 1), (1, 2)], np.eye(3), weights=weights)
-
-
-def test_zero_is_no_edge() -> None:
-    graph = Graph.from_edges([(0, 1), (1, 2)], np.eye(3), weights=[0.0, 6.0])
-    assert (graph.num_edges, graph.loop_weight) == (1, 6.0)
-
-
 def test_a_model_keeps_its_number(tmp_path: Path) -> None:
     """On another graph, too, and after it was saved; files without it have 1."""
     graph, other = weighted(0), weighted(1, unit=50.0)
@@ -117,10 +98,6 @@ def test_a_model_keeps_its_number(tmp_path: Path) -> None:
     assert not np.allclose(
         wanted, hoplite.train(other, "lgc", hops=2, epochs=3).model.logits(other)
     )
-    config = json.loads((tmp_path / "m" / "config.json").read_text())
-    del config["loop_weight"], config["checksum"]
-    (tmp_path / "m" / "config.json").write_text(json.dumps(config))
-    assert hoplite.TrainedModel.load(tmp_path / "m").loop_weight == 1.0
     fitted = hoplite.LGCClassifier(graph, hops=2, epochs=3).fit(
         graph.split.train, graph.labels[graph.split.train]
     )
@@ -156,19 +133,3 @@ def test_stores_keep_theirs(tmp_path: Path) -> None:
     loopless = hoplite.propagate(other, tmp_path / "loopless", hops=2, operator="adjacency")
     plain = hoplite.train(graph, "sgc", hops=2, epochs=3, operator="adjacency").model
     plain.predict(loopless)  # where there are no loops, their weight is no matter
-
-
-def test_a_ledger_goes_on_with_its_own(tmp_path: Path) -> None:
-    graph = weighted()
-    (tmp_path / "grid.toml").write_text("[any.lgc]\nhops = [1]\nlr = [0.1]\n")
-    options = {"grid": tmp_path / "grid.toml", "seeds": 1, "epochs": 3}
-    found = hoplite.search(graph, "lgc", out=tmp_path / "a", **options)
-    assert found.ledger.settings.loop_weight == found.model.loop_weight == graph.loop_weight
-    path = tmp_path / "a" / "search.json"
-    settings = json.loads(path.read_text())  # as an earlier version wrote it
-    del settings["loop_weight"], settings["checksum"]
-    (tmp_path / "b" / "cells").mkdir(parents=True)
-    (tmp_path / "b" / "search.json").write_text(json.dumps(settings))
-    earlier = hoplite.search(graph, "lgc", out=tmp_path / "b", **options)
-    assert earlier.ledger.settings.loop_weight == earlier.model.loop_weight == 1.0
-    assert not np.allclose(earlier.model.coefficients_, found.model.coefficients_, rtol=1e-9)

@@ -1,12 +1,9 @@
 """The optimal basis: orthonormal on dense algebra, fitted once, the same wherever it is used."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.commands import hoplite
 from tests.examples import examples
 from tests.untidy import UNTRAINED
 from tests.untidy import graphs as untidy_graphs
@@ -14,27 +11,17 @@ from tests.untidy import graphs as untidy_graphs
 from hoplite import (
     ConfigError,
     Graph,
-    HopFeatures,
-    LGCClassifier,
     ModelConfig,
-    Split,
     TrainedModel,
     frequency_response,
-    load,
     open_data,
-    search,
     train,
 )
-from hoplite.bases import find_basis
-from hoplite.bases.recurrence import Recurrence
-from hoplite.engine import fitted
-from hoplite.engine.fitted import fitted_basis
-from hoplite.engine.propagation import Propagation
-from hoplite.explain import explain
+from hoplite.bases import Recurrence, find_basis
+from hoplite.engine import propagation
+from hoplite.engine.propagation import Propagation, fitted_basis
 from hoplite.operators import OPERATORS, SYMMETRIC
 from hoplite.store import propagate
-from hoplite.theory import FunctionClass
-from hoplite.training.results import plan
 
 ALL = pytest.mark.parametrize("operator", sorted(SYMMETRIC))
 
@@ -90,33 +77,10 @@ def test_what_there_is_is_orthonormal_on_any_graph(dense, graph, operator, hops)
     assert (sizes <= 1.5 * sizes[0]).all()
 
 
-@ALL
-def test_as_many_polynomials_as_the_features_have_eigenvalues(dense, operator):
-    """A star of 6 nodes and 2 isolated ones: few eigenvalues, so soon there is nothing new."""
-    rng = np.random.default_rng(2)
-    edges = [(5, i) for i in (0, 2, 3, 6, 7)]
-    graph = Graph.from_edges(edges, features=rng.random((8, 3)))
-    basis = fitted_basis(graph, operator, "optimal", 12)
-    distinct = len(np.unique(np.linalg.eigvalsh(dense.operator(graph, operator)).round(8)))
-    assert alive(basis) == distinct < 8
-
-
-def test_by_hand():
-    """A path of two nodes, X = (1, 1): S X = X, so p_0 is all there is; of (1, 3) two."""
-    for values, count in (([[1.0], [1.0]], 1), ([[1.0], [3.0]], 2), ([[0.0], [0.0]], 1)):
-        graph = Graph.from_edges([(0, 1)], features=np.array(values))
-        assert alive(fitted_basis(graph, "adjacency", "optimal", 3)) == count
-    # the measure has 0.8 at 1 and 0.2 at -1: mean 0.6, deviation 0.8
-    graph = Graph.from_edges([(0, 1)], features=np.array([[1.0], [3.0]]))
-    (a, b, g), *others = fitted_basis(graph, "adjacency", "optimal", 3).numbers
-    np.testing.assert_allclose((a, b, g), (1 / 0.8, -0.6 / 0.8, 0), rtol=1e-12)
-    assert others == [(0.0, 0.0, 0.0)] * 2
-
-
 def test_wide_features_in_blocks_are_the_same(graphs, monkeypatch):
     graph = graphs(40, 30, sparse=True)
     whole = fitted_basis(graph, "renormalized", "optimal", 8)
-    monkeypatch.setattr(fitted, "COLUMNS", 7)
+    monkeypatch.setattr(propagation, "BLOCK_COLUMNS", 7)
     pieces = fitted_basis(copy_of(graph), "renormalized", "optimal", 8)
     np.testing.assert_allclose(pieces.table(8), whole.table(8), rtol=1e-12)
 
@@ -153,30 +117,10 @@ def test_a_text_has_every_bit(steps, repeats):
     np.testing.assert_array_equal(made.table(len(steps)), steps)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        ":",
-        ":...",
-        ":/...",
-        ":a",
-        ":1,0",
-        ":1,0,0/",
-        ":1,0,0,0",
-        ":1,0,0;2,0,1",
-        ":1,0,0/.../...",
-    ],
-)
+@pytest.mark.parametrize("text", ["", ":", ":...", ":a", ":1,0", ":1,0,0/", ":1,0,0/.../..."])
 def test_junk_is_told_the_right_form(text):
     with pytest.raises(ConfigError, match=r"write it as recurrence:A,B,G/A,B,G/..., such as"):
         find_basis(f"recurrence{text}")
-
-
-@pytest.mark.parametrize("text", ["nan,0,0", "1,inf,0", "1,0,0/1,0,-inf", "1,0,1", "1,0,nan"])
-def test_numbers_that_cannot_be_are_refused(text):
-    with pytest.raises(ConfigError, match="finite numbers, the first with a G of 0"):
-        find_basis(f"recurrence:{text}")
 
 
 def test_as_many_hops_as_steps(graphs, tmp_path):
@@ -218,53 +162,6 @@ def test_a_model_keeps_the_numbers(graphs, tmp_path, operator, model):
         np.testing.assert_array_equal(read.logits(data), result.model.logits(data))
 
 
-def test_every_command_has_the_same_numbers(graphs):
-    graph = graphs(40, 6, dtype=np.float32)
-    text = str(fitted_basis(graph, "renormalized", "optimal", 3))
-    options = {"hops": 3, "basis": "optimal"}
-    classifier = LGCClassifier(graph, epochs=3, **options)
-    nodes = graph.split.train
-    classifier.fit(nodes, graph.labels[nodes])
-    assert classifier.model_.config.basis == text
-    assert classifier.get_params()["basis"] == "optimal"
-    assert plan(graph, "lgc", **options).order
-    function_class = FunctionClass(graph, "lgc", **options)
-    assert function_class.basis == function_class.config.basis == text
-    twin = FunctionClass(graph, "lgc", hops=3, basis=text)
-    assert function_class.bounds() == twin.bounds()
-    assert function_class.estimate(50).value <= function_class.bound() * (1 + 1e-9)
-    model = train(graph, "lgc", epochs=3, **options).model
-    shown = explain(model, graph, graph.node_ids[7])
-    assert abs(shown.residual) <= 1e-5 * (abs(shown.logit) + np.abs(shown.hop_node).sum())
-    assert np.isfinite(frequency_response(model, np.linspace(-1, 1, 5))).all()
-
-
-def test_hop_features_are_fitted_once(graphs):
-    graph, other = graphs(40, 6), graphs(40, 6, seed=9)
-    made = HopFeatures(graph, hops=3, operator="adjacency", basis="optimal", stack=True).fit([0])
-    basis = fitted_basis(graph, "adjacency", "optimal", 3)
-    np.testing.assert_array_equal(
-        made.set_params(graph=other).transform([0, 5]),
-        HopFeatures(other, 3, "adjacency", str(basis), stack=True).fit_transform([0, 5]),
-    )
-
-
-def test_a_search_keeps_the_name(graphs, tmp_path):
-    graph = graphs(40, 6, dtype=np.float32)
-    grid = tmp_path / "grid.toml"
-    grid.write_text('[any]\nbasis = ["monomial", "optimal"]\nhops = [2, 3]\nepochs = 4\n')
-    found = search(graph, "lgc", grid=grid, seeds=2, out=tmp_path / "s")
-    assert [one["basis"] for one in found.ledger.settings.configurations] == [
-        *["monomial"] * 2,
-        *["optimal"] * 2,
-    ]
-    for candidate in found.ranking:
-        alone = train(graph, "lgc", seeds=2, **candidate.options)
-        assert [run.val_accuracy for run in alone.runs] == pytest.approx(candidate.val)
-    again = search(graph, "lgc", grid=grid, seeds=2, out=tmp_path / "s")
-    assert again.best.options == found.best.options
-
-
 def test_where_there_is_nothing_to_fit_to(graphs, tmp_path):
     graph = graphs(20, 4, dtype=np.float32)
     said = "basis is 'optimal', which has no numbers before it is fitted"
@@ -285,76 +182,9 @@ def test_where_there_is_nothing_to_fit_to(graphs, tmp_path):
     np.testing.assert_allclose(model.logits(store), model.logits(graph), atol=1e-5)
 
 
-def test_relations_are_refused():
-    rng = np.random.default_rng(0)
-    split = Split([0, 5, 7], [1, 2], [3])
-    graph = Graph.from_edges(
-        rng.integers(0, 9, (20, 2)),
-        rng.random((9, 3)),
-        [0, 1, 0, 1, 0, 1, 0, 1, -1],
-        split=split,
-        directed=True,
-    )
-    with pytest.raises(ConfigError, match="basis 'optimal' takes one kind of edges"):
-        train(graph, "lgc", basis="optimal", epochs=1)
-
-
-def test_too_little_memory_is_told(graphs, monkeypatch):
-    monkeypatch.setattr(fitted, "free_memory", lambda: 1000)
-    with pytest.raises(ConfigError, match=r"20 nodes with 4 features takes .* 1 kB are free"):
-        fitted_basis(graphs(20, 4), "renormalized", "optimal", 2)
-
-
 @pytest.mark.parametrize("bad", ["recurrence:1,0,0", "recurrence:nan,0,0/1,0,0", "recurrence:x"])
 def test_what_a_file_says_is_checked(bad):
     values = ModelConfig(hops=2, basis="recurrence:1,0,0/2,0,1").as_dict()
     assert ModelConfig.from_dict(values).as_dict() == values
     with pytest.raises(ConfigError, match="basis"):
         ModelConfig.from_dict(values | {"basis": bad})
-
-
-@pytest.mark.parametrize("model", ["lgc", "jacobiconv", "blocks"])
-def test_the_commands(model, tmp_path):
-    few = ["--hops", 4, "--epochs", 5, "--seeds", 1, "--dropout", 0]
-    done = hoplite(
-        *("train", "cora", "--model", model, "--basis", "optimal", *few),
-        *("--out", "model", "--json"),
-        cwd=tmp_path,
-    )
-    assert done.returncode == 0, done.stderr
-    graph, trained = load("cora"), TrainedModel.load(tmp_path / "model")
-    basis = json.loads(done.stdout)["config"]["basis"]
-    assert trained.config.basis == basis
-    assert basis == str(fitted_basis(graph, "renormalized", "optimal", 4))
-    done = hoplite("predict", "model", "cora", "--out", "labels.csv", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    given = train(graph, model, hops=4, basis=basis, epochs=5, dropout=0).model
-    np.testing.assert_array_equal(given.logits(graph), trained.logits(graph))
-    assert hoplite("explain", "model", "cora", "--node", 3, cwd=tmp_path).returncode == 0
-
-
-def test_bounds(tmp_path):
-    words = ["--model", "lgc", "--hops", 3, "--basis", "optimal", "--draws", 20]
-    done = hoplite("bounds", "cora", *words, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "recurrence:" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("model", "options"),
-    [
-        ("lgc", {"operator": "random_walk"}),
-        ("blocks", {"channels": "renormalized,adjacency"}),
-    ],
-)
-def test_it_is_of_one_symmetric_operator(graphs, model, options):
-    with pytest.raises(ConfigError, match="fitted to one symmetric operator, and this is"):
-        train(graphs(n=20, d=3), model, basis="optimal", **options)
-
-
-def test_another_basis_after_the_fit_counts(graphs):
-    graph = graphs(n=20, d=3)
-    made = HopFeatures(graph, hops=3, operator="adjacency", basis="monomial").fit([0])
-    before = made.transform(range(20))
-    after = made.set_params(basis="chebyshev").transform(range(20))
-    assert abs(before - after).max() > 1e-3

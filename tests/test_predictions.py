@@ -1,7 +1,6 @@
 """Predictions from a hop store equal those from the graph, whatever the model and the memory."""
 
 import dataclasses
-import inspect
 import json
 
 import numpy as np
@@ -47,19 +46,6 @@ def graph():
 @pytest.fixture(scope="module")
 def store(graph, tmp_path_factory):
     return hoplite.propagate(graph, tmp_path_factory.mktemp("store"), hops=4)
-
-
-def test_a_model_has_the_table_itself(graph, store):
-    """With all options that the function has, which must not differ."""
-    model = hoplite.train(graph, "lgc", hops=4, epochs=5).model
-    options = {"proba": True, "coverage": 0.8, "by_class": True, "memory": "4GB"}
-    for data, given in ((graph, {}), (store, options)):
-        assert model.predict_table(data, **given) == predict_table(model, data, **given)
-    own, wanted = (
-        {name: one.default for name, one in inspect.signature(of).parameters.items()}
-        for of in (model.predict_table, predictions)
-    )
-    assert own == {name: value for name, value in wanted.items() if name != "model"}
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import json
 import pickle
 
 import numpy as np
-import pyarrow
 import pytest
 from hypothesis import given
 from scipy.special import huber
@@ -19,10 +18,8 @@ from hoplite import (
     ConfigError,
     EGCRegressor,
     Graph,
-    GraphError,
     HopFeatures,
     HyperLGCRegressor,
-    LGCClassifier,
     LGCRegressor,
     SGCRegressor,
     TrainedModel,
@@ -166,36 +163,3 @@ def test_weights_masks_and_a_saved_model(valued, tmp_path):
     assert told["nodes"] == 90
     assert told["predicted"]["mean"] == pytest.approx(read.predict(graph).mean())
     assert "mean" in hoplite(*words[:-1], "--overwrite").stdout
-
-
-def test_frames_with_measurements_are_not_asked_about():
-    rng = np.random.default_rng(0)
-    columns = {"id": np.arange(60), "a": rng.normal(size=60), "label": rng.normal(size=60)}
-    nodes = pyarrow.table(columns)
-    edges = pyarrow.table({end: rng.integers(0, 60, 90) for end in ("source", "target")})
-    y, some = columns["label"], np.arange(40)
-    model = LGCRegressor((nodes, edges), hops=1, epochs=2).fit(some, y[:40])
-    graph = Graph.from_frames(nodes, edges, task="regression")
-    expected = LGCRegressor(graph, hops=1, epochs=2).fit(some, y[:40])
-    np.testing.assert_array_equal(model.predict([50, 3]), expected.predict([50, 3]))
-    hops = HopFeatures((nodes, edges), hops=1).fit_transform([5])
-    np.testing.assert_array_equal(hops, HopFeatures(graph, hops=1).fit_transform([5]))
-
-
-def test_bad_values(valued):
-    graph, values, train, val, _test = valued
-    model = LGCRegressor(graph, epochs=2)
-    with pytest.raises(GraphError, match=r"all training nodes have the value 3"):
-        model.fit(train, np.full(len(train), 3))
-    with pytest.raises(GraphError, match="y holds what is no finite number"):
-        model.fit(train, np.where(train == train[3], np.nan, 1.0))
-    with pytest.raises(GraphError, match="y holds what is no finite number"):
-        model.fit(train, ["x"] * len(train))
-    with pytest.raises(GraphError, match="validation is not a pair"):
-        model.fit(train, values[train], validation=val)
-    with pytest.raises(GraphError, match="y is empty"):
-        model.fit([], [])
-    with pytest.raises(ConfigError, match="loss is 'absolute'"):
-        LGCRegressor(graph, loss="absolute").fit(train, values[train])
-    with pytest.raises(ValueError, match="Unknown label type"):
-        LGCClassifier(graph).fit(train, values[train])

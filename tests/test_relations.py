@@ -258,13 +258,11 @@ def test_other_graphs_at_prediction() -> None:
     np.testing.assert_allclose(model.logits(calls), wanted, rtol=1e-6, atol=1e-7)
     with pytest.raises(ModelFileError, match=r"edges of type 'mail', which .* \(call, pay\)"):
         model.predict(Graph.from_edges([(0, 1)], x, types=["mail"]))
-    with pytest.raises(
-        ModelFileError, match=r"trained with .* \(call, pay\), which the graph does"
-    ):
+    with pytest.raises(ModelFileError, match=r"trained with them \(call, pay\)"):
         model.predict(Graph.from_edges([(0, 1)], x))
     plain = hoplite.train(Graph.from_edges([(0, 1)], x, [0, 1] * 3, split=Split([0, 1, 2])), "sgc",
                           hops=1, epochs=2).model  # fmt: skip
-    with pytest.raises(ModelFileError, match=r"keeps directions or types of edges .* without;"):
+    with pytest.raises(ModelFileError, match=r"loaded with directions .* trained without"):
         plain.predict(calls)
 
 

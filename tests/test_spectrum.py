@@ -8,11 +8,9 @@ from scipy.integrate import trapezoid
 from scipy.stats import norm
 from tests.examples import examples
 
-import hoplite
 from hoplite import Graph, spectral_density
 from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import ConfigError, GraphError
 from hoplite.operators import OPERATORS
 from hoplite.spectrum import _moments, _quadrature
 
@@ -74,14 +72,6 @@ def test_moments_are_traces(graphs, dense, operator, count):
     np.testing.assert_allclose(again, traces, atol=1e-10)
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
-@pytest.mark.parametrize("probes", [None, 200])
-def test_mean_is_the_trace(medium, dense, operator, probes):
-    grid, density = spectral_density(medium, operator, probes=probes, moments=400, points=400)
-    mean = np.trace(dense.operator(medium, operator)) / medium.num_nodes
-    assert trapezoid(grid * density, grid) == pytest.approx(mean, abs=0.01)
-
-
 @given(
     n=st.integers(1, 25),
     density=st.floats(0, 1),
@@ -127,34 +117,3 @@ def test_large_graphs_are_estimated(monkeypatch, medium):
     monkeypatch.setattr("hoplite.spectrum.PROBED_ENTRIES", 100_000)
     grid, estimate = spectral_density(medium)
     assert 0 < trapezoid(abs(exact - estimate), grid) < 0.03
-
-
-def test_pubmed():
-    graph = hoplite.load("pubmed")
-    grid, density = spectral_density(graph, "adjacency")
-    mirrored, laplacian = spectral_density(graph, "laplacian")
-    assert trapezoid(density, grid) == pytest.approx(1, abs=1e-6)
-    assert abs(grid[density.argmax()]) < 0.02  # many leaves share their only neighbour
-    np.testing.assert_allclose(1 - mirrored[::-1], grid, atol=1e-12)
-    np.testing.assert_allclose(laplacian[::-1], density, atol=1e-4)  # L = I - adjacency, in float32
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"points": 1}, "points is 1"),
-        ({"moments": 15}, "moments is 15"),
-        ({"probes": 0}, "probes is 0"),
-        ({"probes": 2.5}, r"probes is 2\.5"),
-        ({"seed": -1}, "seed is -1"),
-        ({"operator": "laplace"}, "operator is 'laplace'.*'laplacian'"),
-    ],
-)
-def test_bad_arguments(medium, options, message):
-    with pytest.raises(ConfigError, match=message):
-        spectral_density(medium, **options)
-
-
-def test_no_nodes():
-    with pytest.raises(GraphError, match="no nodes"):
-        spectral_density(Graph(np.zeros((0, 0)), np.zeros((0, 1))))

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from hoplite.models import ModelConfig, register_model
     from hoplite.models.trained import TrainedModel
     from hoplite.node_data import NodeData
+    from hoplite.predictions import predict_table
     from hoplite.preparation import Preparation, TableOptions
     from hoplite.selection import auto, search
     from hoplite.selection.auto_classifier import AutoClassifier
@@ -109,6 +110,7 @@ _HOMES = {
     "frequency_response": "filters",
     "load": "datasets",
     "open_data": "store",
+    "predict_table": "predictions",
     "propagate": "store",
     "register_model": "models",
     "search": "selection",
@@ -183,6 +185,7 @@ __all__ = [
     "frequency_response",
     "load",
     "open_data",
+    "predict_table",
     "propagate",
     "register_model",
     "search",

@@ -22,8 +22,8 @@ from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint
 OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
 LOSSES = ("auto", "squared", "huber")
-TIES = ("auto", "first", "loss")
-PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")  # where its rule for epochs is usual
+TIES = ("loss", "first")
+PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")
 THRESHOLDS = ("half", "balanced", "f1")
 # what needs X itself in every step, so that hop features are not enough
 NEED_FEATURES = ("dropout", "drop_nodes", "output_dropout", "consistency")
@@ -162,9 +162,9 @@ class TrainingConfig(Checked):
     monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae"}
         Which figure of the validation nodes tells a better epoch; "auto" is the task's usual one,
         of classes the accuracy, of numbers the loss.
-    tie : {"auto", "first", "loss"}
-        Which of epochs with equal figures is the better one: the first, as in the paper, or that
-        with the lower validation loss. "auto" is "first" for the paper's own datasets.
+    tie : {"loss", "first"}
+        Which of epochs with equal figures is the better one: that with the lower validation loss,
+        or the first, as in the paper.
     loss : {"auto", "squared", "huber"}
         Of numbers: the squared error ("auto"), or Huber's, which is linear beyond one deviation of
         the training nodes, so that wild values count less. Of labels there is one loss.
@@ -229,7 +229,7 @@ class TrainingConfig(Checked):
         late=True,
     )
     tie: str = choice_setting(
-        "auto", "Of equal epochs the first, or that of the lower validation loss.", TIES, late=True
+        "loss", "Of equal epochs that of the lower validation loss, or the first.", TIES, late=True
     )
     loss: str = choice_setting("auto", "Of numbers: squared (auto) or huber.", LOSSES, late=True)
     class_weight: str | ClassWeights = setting(  # noqa: RUF009 - it makes a field
@@ -314,16 +314,6 @@ class TrainingConfig(Checked):
                 IdleWarning,
                 stacklevel=3,
             )
-
-    def on(self, dataset: str) -> TrainingConfig:
-        """The settings with what ``tie`` means for the dataset of this name.
-
-        >>> TrainingConfig().on("cora").tie, TrainingConfig().on("club").tie
-        ('first', 'loss')
-        """
-        if self.tie != "auto":
-            return self
-        return dataclasses.replace(self, tie="first" if dataset in PAPER_DATASETS else "loss")
 
     def _check_lbfgs(self) -> None:
         for option, needed in (("consistency", 0), ("filter_lr_factor", 1)):

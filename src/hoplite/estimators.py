@@ -23,8 +23,7 @@ from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
 from hoplite.engine.evaluation import side_by_side
-from hoplite.engine.fitted import fitted_basis
-from hoplite.engine.propagation import Propagation
+from hoplite.engine.propagation import Propagation, fitted_basis
 from hoplite.errors import DatasetError, GraphError, bound
 from hoplite.graph import Graph
 from hoplite.graph_checks import ids_hint
@@ -33,20 +32,20 @@ from hoplite.models import (
     DGC,
     EGC,
     LGC,
+    PPR,
     S2GC,
     SGC,
     Heat,
     HopBlocks,
-    HyperLGC,
     JacobiConv,
     LabelPropagation,
     LinearModel,
     Model,
-    PersonalisedPageRank,
     split_options,
 )
 from hoplite.models.alignment import LEFT_OUT, aligned_graph, check_prepared, class_names_of
 from hoplite.models.trained import TrainedModel
+from hoplite.nets.hlgc import HyperLGC
 from hoplite.tasks import Task, find_task, task_of
 from hoplite.training.fit import fit
 from hoplite.training.runs import Run
@@ -55,43 +54,30 @@ from hoplite.training.sets import NodeSet, checked_weights
 PLACES = ("hops", "operator", "bias", "standardize")  # the others are given by their names
 
 
-FORMULAS: dict[type[Model], str] = {
-    SGC: "S^k X Theta: a linear model on features smoothed k times.",
-    EGC: "sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta.",
-    LGC: "sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop.",
-    HyperLGC: "LGC whose coefficients are gated per node.",
-    HopBlocks: "sum_i p_i(S) X Theta_i: a linear model on all hops side by side.",
-    JacobiConv: "LGC with a filter of its own for every class.",
-    S2GC: "A linear model on the mean of the hops and a share of the node's own features.",
-    PersonalisedPageRank: "A linear model on features smoothed by personalised PageRank.",
-    Heat: "A linear model on features after exp(-t (I - S)), a diffusion of time t.",
-    DGC: "A linear model on features after k steps of a diffusion of time T.",
-    LabelPropagation: "sum_i c_i S^i Y: the labels of the nodes of ``fit``, carried k hops.",
-}
-
-
 class NodeEstimator(BaseEstimator):
     """What classifiers and regressors share: arguments from the settings, and a training."""
 
-    kind: ClassVar[type[Model]]
+    model_class: ClassVar[type[Model]]
     lacking: ClassVar[frozenset[str]] = frozenset()  # settings that mean nothing to it
     graph: Any
     seed: int
 
-    def __init_subclass__(cls) -> None:
-        """Give a class with a ``kind`` an ``__init__`` with its settings as arguments.
+    def __init_subclass__(cls, *, model: type[Model] | None = None) -> None:
+        """Give an estimator of a ``model`` an ``__init__`` with its settings as arguments.
 
         scikit-learn reads them from the signature. One that the class has itself stays.
         """
         super().__init_subclass__()
-        if cls.__doc__ is None and "kind" in vars(cls) and cls.kind in FORMULAS:
-            cls.__doc__ = f"{FORMULAS[cls.kind]}\n\n    {cls.__base__.__doc__}"
-        if "kind" not in vars(cls) or "__init__" in vars(cls):
+        if model is None:
+            return
+        cls.model_class = model
+        cls.__doc__ = f"{cls.__doc__ or model.title}\n\n    {cls.__base__.__doc__}"
+        if "__init__" in vars(cls):
             return
         keyword = Parameter.POSITIONAL_OR_KEYWORD
-        settings = [*dataclasses.fields(cls.kind.Settings), *dataclasses.fields(TrainingConfig)]
-        names = cls.kind.settings() - cls.lacking
-        defaults = {f.name: f.default for f in settings} | cls.kind.defaults
+        settings = [*dataclasses.fields(model.Settings), *dataclasses.fields(TrainingConfig)]
+        names = model.settings() - cls.lacking
+        defaults = {f.name: f.default for f in settings} | model.defaults
         own = {f.name: defaults[f.name] for f in settings if f.name in names} | {"seed": 0}
         places = [name for name in PLACES if name in own]
         named = [name for name in own if name not in PLACES]
@@ -130,10 +116,9 @@ class NodeEstimator(BaseEstimator):
         """Train on ``train`` by ``val``; the classes are ``names``, ``texts`` in class_weight."""
         graph = graph_of(self)
         # not get_params: an __init__ of the user's may set more than it takes
-        options = {
-            name: getattr(self, name) for name in sorted(self.kind.settings() - self.lacking)
-        }
-        model_config, training_config = split_options(self.kind.name, options)
+        names_of_settings = self.model_class.settings() - self.lacking
+        options = {name: getattr(self, name) for name in sorted(names_of_settings)}
+        model_config, training_config = split_options(self.model_class.name, options)
         known = val is not None and len(val) > 0
         training_config.check_validated(known, "pass validation=(nodes, y)")
         weights = checked_weights(sample_weight, len(train))
@@ -169,14 +154,12 @@ class NodeEstimator(BaseEstimator):
         graph, config = graph_of(self, model), model.config  # as fitted, not as set now
         nodes = as_nodes(nodes, graph)
         check_prepared(graph, model.preparation)
-        graph = aligned_graph(
-            graph, model.num_features, model.feature_names, model.loop_weight, model.relations
-        )
+        graph = model.aligned(graph)
         return model.logits_from(Propagation.of(graph, config), graph)[nodes]
 
 
 class NodeClassifier(ClassifierMixin, NodeEstimator):
-    """What the classifiers share; one of your own has the class of your own model as ``kind``.
+    """What the classifiers share; yours is ``class MineClassifier(NodeClassifier, model=Mine)``.
 
     Parameters
     ----------
@@ -252,15 +235,13 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
 
     def predict_proba(self, nodes: Any) -> np.ndarray:
         """Class probabilities of ``nodes``: (len(nodes), classes)."""
-        logits = self._logits(nodes)
-        return self.model_.task.link(logits)
+        return self.model_.task.link(self._logits(nodes))
 
     def predict(self, nodes: Any) -> np.ndarray:
         """The class of each node: the most probable one, or by the ``threshold``."""
-        logits = self._logits(nodes)
-        task = self.model_.task
-        found = task.predict(logits)
-        return self.classes_[found] if task.exclusive else found
+        logits, task = self._logits(nodes), self.model_.task
+        predicted = task.predict(logits)
+        return self.classes_[predicted] if task.exclusive else predicted
 
     def _as_node_set(self, validation: Any, *, several: bool) -> NodeSet:
         pair, graph = _as_pair(validation), graph_of(self)
@@ -278,52 +259,52 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
         return NodeSet(nodes, np.searchsorted(self.classes_, y))
 
 
-class SGCClassifier(NodeClassifier):
-    kind = SGC
+class SGCClassifier(NodeClassifier, model=SGC):
+    """S^k X Theta: a linear model on features smoothed k times."""
 
 
-class EGCClassifier(NodeClassifier):
-    kind = EGC
+class EGCClassifier(NodeClassifier, model=EGC):
+    """sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta."""
 
 
-class LGCClassifier(NodeClassifier):
-    kind = LGC
+class LGCClassifier(NodeClassifier, model=LGC):
+    """sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop."""
 
 
-class HyperLGCClassifier(NodeClassifier):
-    kind = HyperLGC
+class HyperLGCClassifier(NodeClassifier, model=HyperLGC):
+    """LGC whose coefficients are gated per node."""
 
 
-class HopBlocksClassifier(NodeClassifier):
-    kind = HopBlocks
+class HopBlocksClassifier(NodeClassifier, model=HopBlocks):
+    """sum_i p_i(S) X Theta_i: a linear model on all hops side by side."""
 
 
-class JacobiConvClassifier(NodeClassifier):
-    kind = JacobiConv
+class JacobiConvClassifier(NodeClassifier, model=JacobiConv):
+    """LGC with a filter of its own for every class."""
 
 
-class S2GCClassifier(NodeClassifier):
-    kind = S2GC
+class S2GCClassifier(NodeClassifier, model=S2GC):
+    """A linear model on the mean of the hops and a share of the node's own features."""
 
 
-class PPRClassifier(NodeClassifier):
-    kind = PersonalisedPageRank
+class PPRClassifier(NodeClassifier, model=PPR):
+    """A linear model on features smoothed by personalised PageRank."""
 
 
-class HeatClassifier(NodeClassifier):
-    kind = Heat
+class HeatClassifier(NodeClassifier, model=Heat):
+    """A linear model on features after exp(-t (I - S)), a diffusion of time t."""
 
 
-class DGCClassifier(NodeClassifier):
-    kind = DGC
+class DGCClassifier(NodeClassifier, model=DGC):
+    """A linear model on features after k steps of a diffusion of time T."""
 
 
-class LabelPropagationClassifier(NodeClassifier):
-    kind = LabelPropagation
+class LabelPropagationClassifier(NodeClassifier, model=LabelPropagation):
+    """sum_i c_i S^i Y: the labels of the nodes of ``fit``, carried k hops."""
 
 
 class NodeRegressor(RegressorMixin, NodeEstimator):
-    """What the regressors share; one of your own has the class of your own model as ``kind``.
+    """What the regressors share; yours is ``class MineRegressor(NodeRegressor, model=Mine)``.
 
     Parameters
     ----------
@@ -376,8 +357,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
 
     def predict(self, nodes: Any) -> np.ndarray:
         """The value of each node: (len(nodes),)."""
-        logits = self._logits(nodes)
-        return self.model_.task.predict(logits)
+        return self.model_.task.predict(self._logits(nodes))
 
     def _values(self, nodes: Any, y: Any, name: str) -> NodeSet:
         nodes, y = _as_labelled(nodes, y, graph_of(self), name)
@@ -388,44 +368,44 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
         return NodeSet(nodes, y.astype(np.float64))
 
 
-class SGCRegressor(NodeRegressor):
-    kind = SGC
+class SGCRegressor(NodeRegressor, model=SGC):
+    """S^k X Theta: a linear model on features smoothed k times."""
 
 
-class EGCRegressor(NodeRegressor):
-    kind = EGC
+class EGCRegressor(NodeRegressor, model=EGC):
+    """sum_i beta^i / i! S^i X Theta: diffusion with one learned rate beta."""
 
 
-class LGCRegressor(NodeRegressor):
-    kind = LGC
+class LGCRegressor(NodeRegressor, model=LGC):
+    """sum_i alpha_i p_i(S) X Theta: one learned coefficient per hop."""
 
 
-class HyperLGCRegressor(NodeRegressor):
-    kind = HyperLGC
+class HyperLGCRegressor(NodeRegressor, model=HyperLGC):
+    """LGC whose coefficients are gated per node."""
 
 
-class HopBlocksRegressor(NodeRegressor):
-    kind = HopBlocks
+class HopBlocksRegressor(NodeRegressor, model=HopBlocks):
+    """sum_i p_i(S) X Theta_i: a linear model on all hops side by side."""
 
 
-class JacobiConvRegressor(NodeRegressor):
-    kind = JacobiConv
+class JacobiConvRegressor(NodeRegressor, model=JacobiConv):
+    """LGC with a filter of its own for every class."""
 
 
-class S2GCRegressor(NodeRegressor):
-    kind = S2GC
+class S2GCRegressor(NodeRegressor, model=S2GC):
+    """A linear model on the mean of the hops and a share of the node's own features."""
 
 
-class PPRRegressor(NodeRegressor):
-    kind = PersonalisedPageRank
+class PPRRegressor(NodeRegressor, model=PPR):
+    """A linear model on features smoothed by personalised PageRank."""
 
 
-class HeatRegressor(NodeRegressor):
-    kind = Heat
+class HeatRegressor(NodeRegressor, model=Heat):
+    """A linear model on features after exp(-t (I - S)), a diffusion of time t."""
 
 
-class DGCRegressor(NodeRegressor):
-    kind = DGC
+class DGCRegressor(NodeRegressor, model=DGC):
+    """A linear model on features after k steps of a diffusion of time T."""
 
 
 @dataclass(eq=False, repr=False)

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from hoplite.bases.chebyshev import Chebyshev
+from hoplite.bases import Chebyshev
 from hoplite.config import check_number
 from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.polynomial import iterate

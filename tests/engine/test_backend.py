@@ -72,14 +72,6 @@ def test_backend_choice_nests_and_ends():
         pass
 
 
-def test_without_the_core_native_is_refused(monkeypatch):
-    monkeypatch.setattr(backend, "native", None)
-    assert not uses_native()
-    assert backend.kernels() == "numpy"
-    with pytest.raises(ConfigError, match=r"without its C\+\+ core"), use_backend("native"):
-        pass
-
-
 def test_blas_has_its_threads_back_after_the_last_block():
     def threads():
         return [one["num_threads"] for one in backend._controller().select(user_api="blas").info()]

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from hoplite.engine.dropout import Dropout, Mask
-from hoplite.errors import ConfigError
 
 ELEMENTS = np.arange(200_000)
 
@@ -70,11 +69,6 @@ def test_masks_of_other_seeds_steps_layers_and_neighbours_are_unrelated():
         assert abs(np.corrcoef(masks[0][lag:], masks[0][:-lag])[0, 1]) < 0.012
 
 
-def test_what_is_kept_is_scaled():
-    assert [Mask(rate, 0).scale for rate in (0.0, 0.5, 0.75)] == [1.0, 2.0, 4.0]
-    np.testing.assert_allclose([Mask(0.3, 0).scale, Mask(0.9, 1).scale], [1 / 0.7, 10], rtol=1e-8)
-
-
 def test_layers_have_masks_of_their_own_and_rate_0_has_none():
     dropout = Dropout(0.5, 7, 3)
     assert dropout.of_entries() == Mask(0.5, 7, 3)
@@ -83,9 +77,3 @@ def test_layers_have_masks_of_their_own_and_rate_0_has_none():
     assert Dropout(0.0, 7, 3, nodes=0.1).of_entries() is None
     with pytest.raises(dataclasses.FrozenInstanceError):
         dropout.step = 4
-
-
-@pytest.mark.parametrize("rate", [1.0, -0.1, float("nan"), 2])
-def test_impossible_rates_are_refused(rate):
-    with pytest.raises(ConfigError, match="dropout rate is"):
-        Mask(rate, 0)

@@ -15,9 +15,7 @@ from hoplite.engine import backend, dense
 from hoplite.engine.backend import use_backend, use_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
-from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import ConfigError, GraphError
 
 BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
@@ -203,45 +201,3 @@ def test_every_instruction_set(dtype, index):
                     assert_close(back, whole.T @ signal)
     finally:
         native.set_architecture(before)
-
-
-def test_attributes_and_shared_memory():
-    X = random_features(12, 8, dtype=np.float32)
-    sparse = Features.from_array(sp.csr_array(X))
-    assert (sparse.shape, sparse.nnz, sparse.is_sparse) == ((12, 8), np.count_nonzero(X), True)
-    assert (sparse.dtype, sparse.largest()) == (np.float32, np.abs(X).max())
-    X.setflags(write=False)
-    dense_ones = Features.from_array(X)
-    assert (dense_ones.nnz, dense_ones.is_sparse) == (96, False)
-    assert np.shares_memory(dense_ones.dense(), X)
-    assert np.array_equal(sparse.dense_columns(2, 5), X[:, 2:5])
-    assert np.array_equal(dense_ones.dense_columns(2, 5), X[:, 2:5])
-
-
-def test_large_dense_features_of_zeros_are_multiplied_as_sparse_ones(cora):
-    """As PyTorch Geometric gives them: the same storage, so the same bits; zeros are skipped."""
-    whole = cora.with_features(cora.features.toarray())
-    found, own = Propagation(whole, hops=1).features, Propagation(cora, hops=1).features
-    assert found.nnz == own.nnz < 0.02 * found.shape[0] * found.shape[1]
-    theta = np.random.default_rng(0).random((cora.num_features, 3), np.float32)
-    assert np.array_equal(found.times(theta, Dropout(0.5, 1)), own.times(theta, Dropout(0.5, 1)))
-    full = cora.with_features(cora.features.toarray() + np.float32(1))
-    assert not Propagation(full, hops=1).features.is_sparse
-    few = cora.with_features(cora.features.toarray()[:, :300])  # not worth it
-    assert not Propagation(few, hops=1).features.is_sparse
-
-
-def test_errors_say_what_is_wrong():
-    X = Features.from_array(random_features(4, 3))
-    with pytest.raises(GraphError, match=r"theta has shape \(4, 2\); pass 3 rows"):
-        X.times(np.ones((4, 2)))
-    with pytest.raises(GraphError, match=r"signal has shape \(3, 2\); pass 4 rows"):
-        X.transposed_times(np.ones((3, 2)))
-    with pytest.raises(ConfigError, match="theta is float32 but X is float64"):
-        X.times(np.ones((3, 2), np.float32))
-    assert X.rows([]).shape == (0, 3)
-    for rows in ([0, 4], [-1], [2, 0, 9]):
-        with pytest.raises(GraphError, match="row indices go from"):
-            X.rows(rows)
-    with pytest.raises(GraphError, match="one row per node"):
-        Features.from_array(np.ones(3))

@@ -179,13 +179,3 @@ def test_long_sums_are_precise(name):
         _, dots = polynomial_adjoint(matrix, "monomial", tenths, tenths, ones)
     assert dots.dtype == np.float64
     np.testing.assert_allclose(dots, n * float(np.float32(0.1)) ** 2, rtol=1e-6)
-
-
-@pytest.mark.parametrize("name", BACKENDS)
-@pytest.mark.parametrize("basis", BASES)
-def test_no_nodes(name, basis):
-    empty = SparseMatrix.from_scipy(sp.csr_array((0, 0)), symmetric=True)
-    with use_backend(name):
-        found = every_kernel(empty, basis, 3, 2)
-    assert [one.shape for one in found] == [(0, 3), (0, 3), (3, 3), (3, 0, 3), (0, 3), (0, 3)]
-    assert not found[2].any()

@@ -157,27 +157,6 @@ def test_no_relations_are_one_undirected_type() -> None:
             np.testing.assert_array_equal(one.model.logits(plain), other.model.logits(typed))
 
 
-def test_directions_tell_more_than_none() -> None:
-    """A class that two hops along the arcs tell: no other block does."""
-    rng = np.random.default_rng(0)
-    sign, after = rng.integers(0, 2, 400), rng.permutation(400)
-    edges, labels = np.column_stack([np.arange(400), after]), sign[after[after]]
-    split = hoplite.Split(range(150), range(150, 250), range(250, 400))
-    settings: dict[str, Any] = {"hops": 2, "operator": "adjacency", "optimizer": "lbfgs"}
-    found = {}
-    for directed in (True, False):
-        x = 2.0 * sign[:, None] - 1
-        graph = Graph.from_edges(edges, x, labels, directed=directed, split=split)
-        result = hoplite.train(graph, "blocks", epochs=20, seeds=1, dropout=0.0, **settings)
-        found[directed] = result.val_accuracy
-        if directed:
-            sizes = np.abs(result.model.maps_).sum(axis=(1, 2))
-            assert sizes.argmax() == 2  # hop 2 of out, of X | out 1, 2 | in 1, 2
-            assert sizes[2] > 5 * np.delete(sizes, 2).max()
-    assert found[True] == 1.0
-    assert found[False] < 0.95
-
-
 def test_lbfgs_converges_to_the_one_minimum() -> None:
     """The loss is convex: from two starts the outputs are the same, and it never rises."""
     graph = untidy_graph(5, "directed")
@@ -192,29 +171,12 @@ def test_lbfgs_converges_to_the_one_minimum() -> None:
         assert all(after <= before + 1e-9 for before, after in pairwise(losses))
 
 
-def test_searched_and_fitted(tmp_path: Path) -> None:
-    graph = untidy_graph(8, "directed")
-    (tmp_path / "grid.toml").write_text(
-        '[any.blocks]\nhops = [1, 2]\nchannels = ["", "adjacency,random_walk"]\n'
-    )
-    options = {"grid": tmp_path / "grid.toml", "seeds": 2, "epochs": 3}
-    found = hoplite.search(graph, "blocks", out=tmp_path / "s", **options)
-    assert hoplite.search(graph, "blocks", out=tmp_path / "s", **options).val == found.val
-    nodes = graph.split.train
-    fitted = hoplite.HopBlocksClassifier(graph, hops=1, channels="adjacency,random_walk", epochs=3)
-    fitted.fit(nodes, graph.labels[nodes])
-    np.testing.assert_allclose(
-        fitted.predict_proba(nodes), fitted.model_.predict_proba(graph)[nodes], rtol=1e-6
-    )
-
-
 @pytest.mark.parametrize(
     ("channels", "message"),
     [
         ("renormalized,walk", "channels is 'walk'; it must be one of"),
         ("adjacency,adjacency", "which has an operator twice"),
         ("adjacency,,laplacian", "channels is ''; it must be"),
-        ("out,in", r"channels has 'out', which is a direction .*; load the graph with"),
         (3, "channels is 3; it must be operators with commas"),
     ],
 )
@@ -223,30 +185,3 @@ def test_bad_channels(channels: Any, message: str) -> None:
         ModelConfig("blocks", channels=channels)
     with pytest.raises(ConfigError, match="channels"):
         hoplite.train("cora", "lgc", channels=channels)
-
-
-def test_what_takes_one_operator_says_so(tmp_path: Path) -> None:
-    graph = untidy_graph(1, "plain", np.float32)
-    with pytest.raises(ConfigError, match=r"operator is 'laplacian' but channels, .*; leave out"):
-        ModelConfig("blocks", operator="laplacian", channels="adjacency,random_walk")
-    assert ModelConfig("blocks", channels=" adjacency , laplacian ").operators == (
-        "adjacency", "laplacian",
-    )  # fmt: skip
-    alone = ModelConfig("blocks", channels="laplacian")
-    assert alone == ModelConfig("blocks", operator="laplacian")
-    assert ModelConfig.from_dict(alone.as_dict()) == alone
-    store = hoplite.propagate(graph, tmp_path / "s", hops=1)
-    options: dict[str, Any] = {"hops": 1, "epochs": 2, "channels": "renormalized,random_walk"}
-    with pytest.raises(ConfigError, match=r"hops of renormalized and random_walk, .* one operator"):
-        hoplite.train(store, "blocks", **options)
-    model = hoplite.train(graph, "blocks", dropout=0.0, **options).model
-    for call in (lambda: model.logits(store), lambda: Explainer(model, store)):
-        with pytest.raises(ConfigError, match="reads hops of renormalized and random_walk"):
-            call()
-    with pytest.raises(ConfigError, match="or channel, of which no hop features are exported"):
-        model.to_arrays()
-    with pytest.raises(ConfigError, match=r"'random_walk', which is not symmetric, and what is re"):
-        hoplite.propagate(graph, tmp_path / "w", hops=1, operator="random_walk")
-    walk = hoplite.train(graph, "lgc", hops=1, epochs=2, operator="random_walk").model
-    with pytest.raises(ConfigError, match="which is not symmetric, and the bounds need"):
-        hoplite.theory.generalization(walk, graph)

@@ -1,27 +1,22 @@
 """Fixed filters: their numbers are those of the definitions, wherever they are evaluated."""
 
-import json
-
 import numpy as np
 import pytest
 import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import pyg
-from tests.commands import hoplite as command
 from tests.examples import examples
 
 import hoplite
-from hoplite import ConfigError, Graph
+from hoplite import Graph
 from hoplite.engine.propagation import Propagation
 from hoplite.explain import explain
 from hoplite.models import MODELS, LinearModel, ModelConfig, build_model
-from hoplite.models.fixed import FixedFilter
-from hoplite.selection import read_space, train_command
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass
 
-FIXED = [name for name, model in MODELS.items() if issubclass(model, FixedFilter)]
+FIXED = ["s2gc", "ppr", "heat", "dgc"]
 
 
 def filter_matrix(config, S):
@@ -170,64 +165,9 @@ def test_many_steps_cost_few_hops():
     assert hops("dgc", hops=7, time=7.0) == 7  # SGC
 
 
-@pytest.mark.parametrize(
-    ("model", "options", "word"),
-    [
-        ("heat", {"time": -1.0}, "time"),
-        ("dgc", {"hops": 5, "time": 5.5}, "at least 6 hops"),
-        ("dgc", {"time": -0.1}, "time"),
-        ("heat", {"hops": 10, "time": 200.0}, "give about 243 hops"),
-        ("ppr", {"alpha": 1.5}, "alpha"),
-        ("s2gc", {"alpha": -0.5}, "alpha"),
-        ("ppr", {"operator": "laplacian"}, "adjacency"),
-        ("lgc", {"alpha": 0.3}, "s2gc or ppr"),
-        ("ppr", {"basis": "chebyshev"}, "basis"),
-    ],
-)
-def test_bad_settings_get_one_sentence(model, options, word):
-    with pytest.raises(ConfigError) as caught:
-        ModelConfig(model, **options)
-    assert word in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("model", FIXED)
-def test_published_settings(model):
-    space = read_space("published")
-    for dataset in ("cora", "citeseer", "pubmed", "mine"):
-        (one,) = space.configurations(dataset, model)
-        assert one["dropout"] == 0
-        assert {"alpha", "time"} & one.keys()
-
-
-def test_commands_name_what_is_not_the_models_own_default():
-    again = train_command("cora", "ppr", {"hops": 10, "alpha": 0.05}, 5)  # s2gc's default
-    assert "--alpha 0.05" in again
-    assert "--time 5.0" in train_command("cora", "dgc", {"time": 5.0}, 5)
-    assert "--basis monomial" in train_command("cora", "jacobiconv", {"basis": "monomial"}, 5)
-    assert "--alpha" not in train_command("cora", "ppr", {"alpha": 0.1}, 5)
-
-
 @pytest.mark.parametrize("model", [n for n, m in MODELS.items() if issubclass(m, LinearModel)])
 def test_no_hops_is_logistic_regression_on_the_features(graphs, model):
     graph = graphs(n=40, d=4)
     trained = hoplite.train(graph, model, hops=0, dropout=0, epochs=5, bias=True).model
     expected = trained.coefficients_[0] * np.asarray(graph.features) @ trained.maps_[0]
     np.testing.assert_allclose(trained.logits(graph), expected + trained.weights["bias"], atol=1e-5)
-
-
-def test_in_commands(tmp_path):
-    found = command("bounds", "cora", "--model", "ppr", "--alpha", "0.3", "--draws", "20", "--json")
-    values = json.loads(found.stdout)
-    assert (values["model"], values["alpha"], values["hops"]) == ("ppr", 0.3, 10)
-    assert values["estimate"]["value"] <= values["bound"]
-    grid = tmp_path / "grid.toml"
-    grid.write_text("[any]\nepochs = 3\ndropout = 0.0\nalpha = [0.1, 0.2]\n")
-    out = tmp_path / "search"
-    words = ("--model", "s2gc", "--grid", grid, "--seeds", 1, "--out", out)
-    assert command("search", "cora", *words).returncode == 0
-    found = command("bounds", "cora", "--trained", out / "model", "--draws", 20)
-    assert found.returncode == 0, found.stderr
-    assert "s2gc, 16 hops" in found.stdout
-    assert "alpha 0." in found.stdout
-    assert "no complexity is known" in command("bounds", "cora", "--model", "gcn").stderr

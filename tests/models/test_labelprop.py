@@ -11,14 +11,10 @@ from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
 from tests import pyg, untidy
-from tests.commands import hoplite as command
 from tests.examples import examples
 
 import hoplite
 from hoplite import ConfigError, Graph, ModelFileError, Split, TrainedModel
-from hoplite.explain import explain
-from hoplite.store import propagate
-from hoplite.theory import FunctionClass
 
 
 def spread(S, Y, alpha, hops):
@@ -59,13 +55,6 @@ def test_equal_to_the_recurrence(dense, graph, hops, alpha, operator):
     np.testing.assert_allclose(found[~tiny], wanted[~tiny], atol=1e-5)
     assert result.runs[0].epochs == 1
     assert (result.model.weights["signal"] == Y).all()
-
-
-def test_a_node_that_nothing_reaches_has_the_shares_of_the_training_nodes():
-    graph = Graph.from_edges([(0, 1)], np.eye(5), [1, 0, 0, 1, 0], split=Split([0, 2, 4], [1], [3]))
-    model = hoplite.train(graph, "labelprop", hops=3, alpha=0.5).model
-    np.testing.assert_allclose(model.predict_proba(graph)[3], [2 / 3, 1 / 3], atol=1e-6)
-    assert model.predict(graph).tolist() == [1, 1, 0, 0, 0]
 
 
 def test_several_labels_are_shares_of_the_nodes_that_have_them(dense):
@@ -132,9 +121,9 @@ def test_saved_models_are_of_their_own_nodes(graphs, tmp_path):
 
     text = (folder / "config.json").read_text()
     for change, message in (
-        (lambda c: c.pop("places"), "do not fit a labelprop"),
-        (lambda c: c["places"].update(count=29), "do not fit a labelprop"),
-        (lambda c: c["places"].update(count=-1), "is damaged"),
+        (lambda c: c.pop("node_index"), "do not fit a labelprop"),
+        (lambda c: c["node_index"].update(count=29), "do not fit a labelprop"),
+        (lambda c: c["node_index"].update(count=-1), "is damaged"),
     ):
         content = json.loads(text)
         content.pop("checksum")
@@ -173,33 +162,6 @@ def test_nodes_that_arrive_later_are_behind_and_have_no_label(dense):
     np.testing.assert_allclose(model.predict_proba(later), wanted, atol=1e-6)
 
 
-def test_without_ids_the_number_of_nodes_must_be_the_same():
-    labels, split = [0, 1, 0, 1], Split([0, 1], [2], [3])
-    graph = Graph.from_edges([(0, 2), (1, 3)], np.eye(4), labels, split=split)
-    model = hoplite.train(graph, "labelprop").model
-    with pytest.raises(ModelFileError, match="has 5; predict on the graph of the training"):
-        model.logits(Graph.from_edges([(0, 2)], np.zeros((5, 4)), [0, 1, 0, 1, 1]))
-
-
-def test_what_it_cannot_do_is_said_in_a_sentence(graphs, tmp_path):
-    graph = graphs()
-    model = hoplite.train(graph, "labelprop").model
-    with pytest.raises(ConfigError, match="a labelprop spreads labels"):
-        explain(model, graph, graph.node_ids[0])
-    with pytest.raises(ConfigError, match="a labelprop is no linear map"):
-        model.to_arrays()
-    with pytest.raises(ConfigError, match="a labelprop has no Theta"):
-        _ = model.maps_
-    with pytest.raises(ConfigError, match="needs the graph's edges in every step"):
-        hoplite.train(propagate(graph, tmp_path / "store", hops=2), "labelprop")
-    with pytest.raises(ConfigError, match=r"lr is 0\.3 but labelprop has no lr"):
-        hoplite.train(graph, "labelprop", lr=0.3)
-    with pytest.raises(ConfigError, match="labelprop"):
-        FunctionClass(graph, "labelprop", hops=3)
-    with pytest.raises(ConfigError, match=r"alpha is 1\.5; it must be a number"):
-        hoplite.train(graph, "labelprop", alpha=1.5)
-
-
 def test_the_estimator_and_its_weights(graphs, dense):
     graph = graphs(n=40)
     train, val = graph.split.train, graph.split.val
@@ -219,27 +181,6 @@ def test_the_estimator_and_its_weights(graphs, dense):
     np.testing.assert_allclose(estimator.predict_proba(np.arange(40)), wanted, atol=1e-6)
     grid = GridSearchCV(estimator, {"alpha": [0.2, 0.9]}, cv=2).fit(nodes, y)
     assert grid.best_params_["alpha"] in (0.2, 0.9)
-
-
-def test_in_commands_and_in_a_search(tmp_path):
-    out = tmp_path / "model"
-    words = ("--model", "labelprop", "--hops", 50, "--alpha", 0.9, "--seeds", 1, "--json")
-    found = command("train", "cora", *words, "--out", out)
-    assert found.returncode == 0, found.stderr
-    values = json.loads(found.stdout)
-    assert values["config"]["alpha"] == 0.9
-    assert values["val_accuracy_mean"] > 0.6
-    table = tmp_path / "table.csv"
-    assert command("predict", out, "cora", "--out", table).returncode == 0
-    found = command("predict", out, "citeseer", "--out", tmp_path / "other.csv")
-    assert found.returncode == 1
-    assert "the model was trained on 1,433 features" in found.stderr
-    grid = tmp_path / "grid.toml"
-    grid.write_text("[any]\nlr = [0.1, 0.2]\nhops = [2, 20]\nalpha = [0.5, 0.9]\n")
-    words = ("--model", "labelprop", "--grid", grid, "--seeds", 1, "--json")
-    found = command("search", "cora", *words, "--out", tmp_path / "search")
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["configurations"] == 4
 
 
 @pytest.mark.parametrize("operator", ["adjacency", "renormalized", "random_walk"])

@@ -12,7 +12,6 @@ import pytest
 from hoplite import Graph
 from hoplite.engine.evaluation import WeightsFirst
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import ConfigError
 from hoplite.models import ModelConfig, build_model
 from hoplite.operators import OPERATORS
 
@@ -49,14 +48,6 @@ def test_first_weights(model, bias):
     assert shapes == {name: value.shape for name, value in found.items()}
 
 
-@pytest.mark.parametrize("operator", ["adjacency", "renormalized", "laplacian"])
-def test_lowpass_starts_go_by_the_operator(operator):
-    sign = -1 if operator == "laplacian" else 1
-    alpha = initial(ModelConfig("lgc", 2, operator, start="lowpass"))["alpha"]
-    np.testing.assert_allclose(alpha, [1, sign * 0.8, 0.64], rtol=1e-6)
-    assert initial(ModelConfig("egc", 2, operator, start="lowpass"))["beta"] == sign
-
-
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("rate", [0.0, 0.3, -2.5, 9.0])
 def test_egc_leaves_out_only_what_rounding_loses(graphs, dense, operator, rate):
@@ -74,43 +65,9 @@ def test_egc_leaves_out_only_what_rounding_loses(graphs, dense, operator, rate):
     np.testing.assert_allclose(gradient["beta"], sum(slopes).sum(), rtol=1e-7, atol=1e-7)
 
 
-def test_egc_reads_few_hops_in_float32():
-    for operator, most in (("renormalized", 24), ("laplacian", 36)):
-        model = build_model(ModelConfig("egc", 60, operator), 2, 2)
-        for rate in (0.0, 0.01, 0.5, 3.0):
-            own = model.coefficients({"beta": np.array(rate, np.float32)})
-            every = [float(np.float32(rate)) ** i / math.factorial(i) for i in range(61)]
-            np.testing.assert_allclose(own, every[: len(own)], rtol=1e-5)
-            assert len(own) <= most
-            assert len(model.all_coefficients({"beta": np.array(rate, np.float32)})) == 61
-
-
 def test_a_constant_column_is_standardised_to_zero():
     graph = Graph.from_edges([], np.array([[1.0, 2.0], [1.0, 5.0], [1.0, 11.0]]))
     model = build_model(ModelConfig("sgc", 0, standardize=True), 2, 2)
     logits = model.logits({"theta": np.eye(2)}, Propagation(graph, hops=0))
     assert logits[:, 0].tolist() == [0, 0, 0]
     np.testing.assert_allclose([logits[:, 1].mean(), logits[:, 1].std()], [0, 1], atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"model": "lcg"}, "Did you mean 'lgc'"),
-        ({"operator": "normalized"}, "operator is 'normalized'"),
-        ({"basis": "monomials"}, "Did you mean 'monomial'"),
-        ({"start": "low"}, "Did you mean 'lowpass'"),
-        ({"gate": "nodes"}, "Did you mean 'node'"),
-        ({"hops": -1}, "hops is -1"),
-        ({"model": "sgc", "basis": "chebyshev"}, "sgc has no basis; leave it out, or use lgc"),
-        ({"model": "sgc", "gate": "node"}, "sgc has no gate"),
-        ({"model": "lgc", "hidden": 8}, "lgc has no hidden; leave it out, or use gcn or gat"),
-        ({"model": "gcn", "heads": 4}, "gcn has no heads; leave it out, or use gat"),
-        ({"model": "gat", "heads": 0}, "heads is 0"),
-        ({"model": "gat", "operator": "laplacian"}, "gat has no operator"),
-        ({"model": "sgc", "start": "lowpass"}, "sgc has no start"),
-    ],
-)
-def test_bad_settings(options, sentence):
-    with pytest.raises(ConfigError, match=sentence):
-        ModelConfig(**options)

@@ -17,8 +17,6 @@ from hoplite.config import number_setting
 from hoplite.estimators import NodeClassifier
 from hoplite.models import MODELS, LinearModel, ModelConfig, PolynomialSettings, register_model
 from hoplite.models import settings as registry
-from hoplite.selection import search
-from hoplite.theory import FunctionClass
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-model.md"
 
@@ -56,16 +54,6 @@ def test_the_command_line_finds_it_with_its_options(module, tmp_path):
     assert TrainedModel.load("m").config == ModelConfig("damped", hops=2, damping=0.25)
 
 
-def test_worker_processes_find_it(module, tmp_path, graphs):
-    grid = tmp_path / "grid.toml"
-    grid.write_text("[any]\nhops = 2\nepochs = 4\ndamping = {low = 0.1, high = 0.9}")
-    graph, options = graphs(n=30, d=5), {"grid": grid, "samples": 3, "seeds": 2}
-    alone = search(graph, f"{module}:Damped", out=tmp_path / "a", **options)
-    many = search(graph, "damped", out=tmp_path / "b", workers=2, **options)
-    assert [one.options for one in alone.ranking] == [one.options for one in many.ranking]
-    assert alone.val == many.val
-
-
 def test_an_installed_package_names_it(module, monkeypatch, graphs):
     entry = EntryPoint("damped", f"{module}:Damped", registry.GROUP)
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
@@ -81,8 +69,8 @@ def test_an_installed_package_names_it(module, monkeypatch, graphs):
 def test_an_estimator_of_it_has_its_settings(module, graphs):
     __import__(module)
 
-    class DampedClassifier(NodeClassifier):
-        kind = MODELS["damped"]
+    class DampedClassifier(NodeClassifier, model=MODELS["damped"]):
+        pass
 
     graph = graphs(n=30)
     twin = clone(DampedClassifier(graph, damping=0.3, hops=2, epochs=3))
@@ -115,15 +103,6 @@ def test_what_cannot_be_registered(module):
             ModelConfig(address)
 
 
-def test_a_package_that_cannot_be_imported_is_told(module, monkeypatch):
-    Path("broken.py").write_text("raise RuntimeError('half installed')")
-    entry = EntryPoint("half", "broken:Half", registry.GROUP)
-    monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
-    with pytest.raises(ConfigError, match=r"'half', which cannot be imported \(half installed\)"):
-        ModelConfig("half")
-    assert ModelConfig("lgc").model == "lgc"
-
-
 def test_a_class_inside_of_another_is_found_by_its_address(module):
     lines = (
         "from hoplite.models import SGC",
@@ -143,11 +122,3 @@ def test_a_class_with_the_name_of_one_of_ours_leaves_ours_alone(module):
     assert ModelConfig("sgc").kind is MODELS["sgc"] is not Own.SGC
     assert register_model(Own.SGC).Settings is not MODELS["sgc"].Settings
     assert (ModelConfig("sgc").model, ModelConfig("my_sgc").model) == ("sgc", "my_sgc")
-
-
-def test_the_theory_finds_it_by_its_address(module, graphs):
-    Path("plain.py").write_text(
-        "from hoplite.models import SGC\nclass P(SGC):\n    name = 'plain'\n"
-    )
-    ours, own = (FunctionClass(graphs(), m, hops=2).estimate(50) for m in ("sgc", "plain:P"))
-    assert ours == own

@@ -8,7 +8,7 @@ from hoplite import train
 from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
-from hoplite.models import ModelConfig, build_model, find_model
+from hoplite.models import ModelConfig, build_model
 from hoplite.nets.view import HopView, TorchGraph
 from hoplite.store import propagate
 
@@ -121,15 +121,6 @@ def test_low_pass_start_is_that_of_lgc(graphs):
     np.testing.assert_array_equal(first["alpha"], own["alpha"])
 
 
-def test_shapes_need_no_numbers():
-    for gate in GATES:
-        model = find_model("hlgc")(ModelConfig("hlgc", gate=gate, bias=True), 6, 3)
-        drawn = model.initial(np.random.default_rng(0))
-        assert model.shapes() == {name: value.shape for name, value in drawn.items()}
-        assert {value.dtype for value in drawn.values()} == {np.dtype(np.float32)}
-    assert find_model("hlgc").variants() == GATES
-
-
 @pytest.mark.parametrize("gate", GATES)
 @pytest.mark.parametrize("options", [{}, {"standardize": True, "bias": True}, {"batch": 5}])
 def test_a_store_trains_as_the_graph(graphs, tmp_path, gate, options):
@@ -147,25 +138,3 @@ def test_a_store_trains_as_the_graph(graphs, tmp_path, gate, options):
     np.testing.assert_allclose(
         from_store.model.logits(store), in_memory.model.logits(graph), rtol=1e-3, atol=1e-3
     )
-
-
-@pytest.mark.parametrize("gate", GATES)
-def test_orders_agree(graphs, gate):
-    graph = graphs(n=40, d=6)
-    curves = [
-        train(graph, "hlgc", gate=gate, hops=3, dropout=0.0, epochs=6, order=order)
-        for order in ("weights-first", "hops-first")
-    ]
-    one, other = (result.runs[0].history["val_loss"] for result in curves)
-    np.testing.assert_allclose(one, other, rtol=1e-8)
-
-
-def test_filter_factors_are_for_all_but_the_map(graphs):
-    """A filter that hardly learns keeps its first weights; Theta moves."""
-    graph = graphs(n=30, d=6)
-    options = {"gate": "node", "hops": 2, "epochs": 3, "seeds": [5]}
-    found = train(graph, "hlgc", filter_lr_factor=1e-12, **options)
-    first = build("node", graph, hops=2).initial(np.random.default_rng(5))
-    for name, value in found.model.weights.items():
-        moved = np.abs(value - first[name]).max()
-        assert (moved > 1e-3) == (name == "theta"), name

@@ -11,15 +11,12 @@ import torch
 from tests import pyg
 from tests.commands import hoplite
 from torch import nn
-from torch.nn.functional import dropout as drop
 
-from hoplite import ConfigError, Graph, ModelFileError, TrainedModel, search, train
+from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
-from hoplite.explain import explain
 from hoplite.models import MODELS, ModelConfig, address_of, build_model, find_model, register_model
 from hoplite.nets.view import TorchGraph
-from hoplite.store import propagate
 
 CODE = textwrap.dedent("""
     import torch
@@ -163,29 +160,6 @@ def test_a_step_draws_by_seed_and_epoch_alone(address, graphs):
     assert torch.equal(step(2, rate=0.0), model.forward(weights, view, None))
 
 
-def test_dropout_of_the_modules_own_is_on_in_training_alone(graphs):
-    class Always(nn.Module):
-        def __init__(self, in_channels, out_channels, p=0.5):
-            super().__init__()
-            self.map, self.p = nn.Linear(in_channels, out_channels), p
-
-        def forward(self, x, edge_index):
-            return self.map(drop(x, self.p, self.training))
-
-    graph, kind = graphs(n=30), find_model(Always)
-    assert "dropout" not in kind.settings()
-    with pytest.raises(ConfigError, match=r"dropout is 0.2 but .*always has no dropout"):
-        train(graph, Always, dropout=0.2, epochs=2)
-    one, other = (train(graph, Always, epochs=4, p=p, seeds=2) for p in (0.5, 0.0))
-    weights = [run.model.weights["map.weight"] for run in (*one.runs, *other.runs)]
-    assert not np.allclose(weights[0], weights[2])
-    for run in one.runs:
-        own = nn.Linear(graph.num_features, 3).double()
-        weights = run.model.weights.items()
-        own.load_state_dict({k.removeprefix("map."): torch.as_tensor(v) for k, v in weights})
-        assert np.allclose(run.model.logits(graph), own(parts(graph)[0]).detach().numpy())
-
-
 # (of norm without decay the gradient of the bias before it is rounding, which Adam enlarges)
 @pytest.mark.parametrize(("norm", "decay"), [(False, 0.0), (False, 0.05), (True, 0.05)])
 def test_training_is_that_of_torch(address, graphs, norm, decay):
@@ -231,17 +205,6 @@ def test_together_is_alone_and_the_same_seed_gives_the_same_bits(address, graphs
     assert not np.array_equal(one, other)
 
 
-def test_lbfgs_leaves_buffers_to_the_module(address, graphs):
-    graph = graphs(n=30)
-    found = train(
-        graph, address, optimizer="lbfgs", lr=0.5, epochs=2, norm=True, dropout=0.0,
-        weight_decay=0.1, hidden_channels=4,
-    )  # fmt: skip
-    weights = found.model.weights
-    assert weights["norm.num_batches_tracked"] >= 2
-    assert weights["norm.num_batches_tracked"] == np.round(weights["norm.num_batches_tracked"])
-
-
 def test_the_command_line_trains_saves_and_predicts(address, graphs, tmp_path):
     words = ["cora", "--model", address, "--epochs", 3, "--seeds", 1, "--hidden-channels", 8]
     told = hoplite("train", *words, "--no-skip", "--norm", "--json", "--out", "m", cwd=tmp_path)
@@ -277,46 +240,6 @@ def test_a_file_does_not_choose_what_is_imported(address, graphs):
     assert "my_nets" not in sys.modules
     assert register_model(Net) is Net
     assert (TrainedModel.load("m").logits(graph) == found.model.logits(graph)).all()
-
-
-def test_a_search_goes_through_workers_and_its_grid(address, graphs, tmp_path):
-    grid = "[any]\nepochs = 4\nhops = [1, 2]\nlr = [0.05, 0.01]\n[any.my_nets_net]\n"
-    Path("grid.toml").write_text(
-        grid + 'act = ["relu", "tanh"]\nhidden_channels = 4\nskip = [true, false]\ndropout = 0.2\n'
-    )
-    graph = graphs(n=40)
-    alone = search(graph, address, grid="grid.toml", out="a", seeds=2)
-    many = search(graph, net(address), grid="grid.toml", out="b", seeds=2, workers=2)
-    assert len(alone.ranking) == 8
-    assert [one.options for one in alone.ranking] == [one.options for one in many.ranking]
-    assert (alone.val, alone.test) == (many.val, many.test)
-    best = alone.best.options
-    again = train(graph, address, seeds=2, **best)
-    assert [run.val_accuracy for run in again.runs] == pytest.approx(alone.best.val, abs=1e-12)
-    again = search(graph, address, grid="grid.toml", out="a", seeds=2)
-    assert again.val == alone.val
-
-
-def test_the_command_line_searches_and_reports(address, tmp_path):
-    Path("grid.toml").write_text("[any]\nepochs = 3\nhidden_channels = [4, 8]\nskip = false\n")
-    told = hoplite(
-        *("search", "cora", "--model", address, "--grid", "grid.toml", "--seeds", 1, "--out", "s"),
-        *("--workers", 2, "--json"),
-        cwd=tmp_path,
-    )
-    assert told.returncode == 0, told.stderr
-    found = json.loads(told.stdout)
-    assert (found["model"], found["configurations"]) == ("my_nets_net", 2)
-    assert f"--model {address}" in found["command"]
-    assert "--no-skip" in found["command"]
-    told = hoplite("predict", "s/model", "cora", "--model", address, "--out", "p.csv", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
-    pytest.importorskip("plotly")
-    told = hoplite("report", "s", "--out", "report.html", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
-    page = Path("report.html").read_text()  # of a model that is not known there
-    assert "my_nets_net" in page
-    assert "--no-skip" in page
 
 
 class Plain(nn.Module):
@@ -426,18 +349,6 @@ def test_modules_that_fail_are_told_in_a_sentence(graphs):
             train(graph, kind, epochs=2)
 
 
-def test_what_needs_a_linear_model_refuses_it(graphs, tmp_path):
-    graph = graphs(n=30)
-    with pytest.raises(ConfigError, match="test_module_plain needs the whole graph in every step"):
-        train(graph, Plain, batch=5, epochs=2)
-    store = propagate(graph, tmp_path / "store", hops=2)
-    with pytest.raises(ConfigError, match="'test_module_plain', which needs the graph's edges"):
-        train(store, Plain, epochs=2)
-    model = train(graph, Plain, epochs=2).model
-    with pytest.raises(ConfigError):
-        explain(model, graph, 0)
-
-
 def test_modules_that_keep_edges_see_one_graph_each(graphs):
     """GCNConv(cached=True) keeps the first edges that it sees."""
     layers = pyg.layers()
@@ -456,47 +367,6 @@ def test_modules_that_keep_edges_see_one_graph_each(graphs):
     for graph in (one, other, one):
         found = model.logits(weights, Propagation(graph))
         np.testing.assert_allclose(found, by_hand(Cached(5, 3), weights, graph), atol=1e-10)
-
-
-PEERS = ("GCN", "GAT", "GraphSAGE", "GIN", "ARMA", "ChebNet", "TAG", "SSG", "APPNP", "GPRGNN")
-
-
-@pytest.fixture(scope="module")
-def narrow(cora):
-    """Cora with 64 random mixtures of its features, for layers that propagate all columns."""
-    mixing = np.random.default_rng(0).standard_normal((cora.num_features, 64))
-    return Graph(
-        cora.adjacency, (cora.features @ mixing).astype(np.float32), cora.labels, split=cora.split
-    )
-
-
-@pytest.mark.parametrize("name", PEERS)
-def test_peers_of_the_lab(name, graphs, narrow):
-    pyg.layers()
-    from hoplite.lab import pyg as lab
-
-    kind, graph = find_model(f"hoplite.lab.pyg:{name}"), graphs(n=30, d=6)
-    assert (kind.name, address_of(kind)) == (f"pyg_{name.lower()}", f"hoplite.lab.pyg:{name}")
-    model = build_model(kind.Settings(), 6, 3)
-    weights = arrays(model, 5)
-    found = model.logits(weights, Propagation(graph))
-    module = getattr(lab, name)(6, 3).double().eval()
-    module.load_state_dict({key: torch.as_tensor(value) for key, value in weights.items()})
-    x, edges, edge_weights = parts(graph)
-    with torch.no_grad():
-        own = module(x, edges, edge_weights) if kind.weighted else module(x, edges)
-    np.testing.assert_allclose(found, own, atol=1e-10)
-    result = train(narrow, kind, epochs=30, lr=0.02, dropout=0.2)
-    assert result.val_accuracy > 0.55  # the largest class has 0.32
-
-
-def test_gpr_starts_as_appnp(graphs):
-    pyg.layers()
-    graph, found = graphs(n=30, d=6), []
-    for name in ("APPNP", "GPRGNN"):
-        model = build_model(find_model(f"hoplite.lab.pyg:{name}").Settings(), 6, 3)
-        found.append(model.logits(arrays(model, 5), Propagation(graph)))
-    np.testing.assert_allclose(*found, atol=1e-7)
 
 
 def test_a_network_of_pyg_trains_as_in_a_loop_of_ones_own(graphs):

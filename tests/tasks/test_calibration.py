@@ -1,7 +1,5 @@
 """Temperature: as scikit-learn finds it, kept with the model, and no prediction changes."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,19 +8,14 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
-from tests.commands import hoplite
 from tests.examples import examples
 from tests.training.scattered import scattered_graph
-from tests.training.test_monitor import rare
 from tests.untidy import SEEDS
 
 from hoplite import (
-    ConfigError,
     HopFeatures,
     HopliteWarning,
     LGCClassifier,
-    LGCRegressor,
-    Split,
     train,
 )
 from hoplite.models.trained import TrainedModel
@@ -134,32 +127,3 @@ def test_a_calibrated_model(tmp_path):
     np.testing.assert_allclose(softmax(exported, axis=1), expected, atol=1e-5)
     fitted = LGCClassifier(graph, calibrate=True, **OPTIONS).fit(*pairs[0], validation=pairs[1])
     assert fitted.model_.task.temperature > 0
-
-
-def test_the_command_tells_before_and_after(tmp_path):
-    graph = rare()
-    path = tmp_path / "graph.npz"
-    from hoplite.datasets.npz import write_npz
-
-    write_npz(path, graph)
-    words = ["train", path, "--hops", 1, "--epochs", 30, "--seeds", 2, "--calibrate"]
-    words += ["--threshold", "f1", "--monitor", "auc"]
-    done = hoplite(*words)
-    assert done.returncode == 0, done.stderr
-    assert "Calibrated: temperature" in done.stdout
-    assert done.stdout.count(" before, ") == 2
-    runs = json.loads(hoplite(*words, "--json").stdout)["runs"]
-    assert all(run["calibration"]["temperature"] > 0 for run in runs)
-
-
-def test_what_it_needs():
-    graph = scattered_graph()
-    alone = graph.with_split(Split(graph.split.train))
-    with pytest.raises(ConfigError, match="calibrate is True, which validation nodes choose"):
-        train(alone, "sgc", calibrate=True, epochs=2)
-    with pytest.raises(ConfigError, match="pass validation"):
-        LGCClassifier(graph, calibrate=True).fit(graph.split.train, graph.labels[graph.split.train])
-    with pytest.raises(TypeError):
-        LGCRegressor(graph, calibrate=True)
-    with pytest.raises(ConfigError, match="regression knows no calibration"):
-        find_task("regression").calibrated(np.zeros(1), np.zeros((1, 1)))

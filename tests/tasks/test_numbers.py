@@ -1,7 +1,6 @@
 """Numbers as labels, from tables and graphs to predictions, on scattered nodes with gaps."""
 
 import json
-import re
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +16,6 @@ from hoplite import (
     DatasetError,
     Graph,
     GraphError,
-    HopliteError,
-    HopliteWarning,
     LGCRegressor,
     Split,
     TrainedModel,
@@ -28,13 +25,9 @@ from hoplite import (
 )
 from hoplite.datasets import write_disk_graph, write_npz
 from hoplite.engine.propagation import Propagation
-from hoplite.explain import explain
-from hoplite.lab.results import load_results
 from hoplite.labels import kind_of, relabelled
-from hoplite.selection import search
 from hoplite.store import propagate
 from hoplite.tasks import task_of
-from hoplite.theory import generalization
 
 OPTIONS = {"hops": 2, "bias": True, "dropout": 0, "epochs": 120, "lr": 0.1, "weight_decay": 1e-4}
 
@@ -103,28 +96,6 @@ def test_the_squared_loss_is_ridge_regression(priced):
     np.testing.assert_allclose(found, y.mean() + y.std() * ridge.predict(hops), rtol=1e-5)
 
 
-def test_hubers_loss_is_less_moved_by_wild_values(priced):
-    wild = np.array(priced.labels)
-    wild[priced.split.train[:5]] += 1e6
-    graph = priced.with_labels(wild).with_split(Split(priced.split.train))
-    test = priced.split.test
-    errors = []
-    for loss in ("squared", "huber"):
-        predicted = train(graph, "sgc", **OPTIONS, loss=loss).model.predict(graph)[test]
-        errors.append(np.abs(predicted - np.median(wild[priced.split.train])).mean())
-    assert errors[1] < errors[0] / 2
-    with pytest.raises(ConfigError, match="loss is 'huber', but multiclass has one loss only"):
-        train("cora", "sgc", loss="huber", epochs=1)
-
-
-def test_a_model_that_knows_less_than_the_mean_is_told(priced):
-    misled = np.array(priced.features[:, 0], float)
-    misled[priced.split.test] *= -1
-    graph = priced.with_labels(misled).with_split(priced.split)
-    with pytest.warns(HopliteWarning, match="no better than always predicting the mean: R2 -"):
-        train(graph, "sgc", **OPTIONS | {"hops": 0})
-
-
 @pytest.fixture(scope="module")
 def tables(priced, tmp_path_factory):
     """The same prices in a table: another name, text ids, gaps written in several ways."""
@@ -164,8 +135,6 @@ def test_tables_to_predictions(tables, tmp_path):
     assert told["config"]["loss"] == "huber"
     assert told["metrics"]["test"]["r2"]["mean"] > 0.9 > 0.2 > told["baseline"]["test"]["r2"]
     assert set(told["runs"][0]["metrics"]["test"]) == {"r2", "mae", "rmse"}
-    config = json.loads((tmp_path / "m" / "config.json").read_text())
-    assert config["format"] == 2  # which earlier versions refuse, as they know classes alone
     model = TrainedModel.load(tmp_path / "m")
     graph = load(folder, prepare=model)  # no label= or task=: the model knows them
     np.testing.assert_array_equal(graph.labels, np.array(prices, float))
@@ -196,87 +165,6 @@ def test_stores_and_files_keep_numbers(tables, tmp_path):
         np.testing.assert_array_equal(read.split.val, graph.split.val)
     made = Graph.from_networkx(graph.to_networkx(), scale="none", task="regression")
     np.testing.assert_array_equal(made.labels, graph.labels)
-
-
-def test_a_search_compares_by_its_monitor(priced, tmp_path):
-    grid = tmp_path / "mine.toml"
-    grid.write_text('[any]\nlr = 0.1\nhops = [0, 2]\nloss = ["squared", "huber"]\n')
-    fixed = {"epochs": 40, "dropout": 0.0, "bias": True, "monitor": "mae"}
-    found = [
-        search(priced, "sgc", grid=str(grid), out=tmp_path / "s", seeds=2, **fixed)
-        for _ in range(2)  # and again, from what was kept
-    ]
-    values = [found[0].monitored(candidate) for candidate in found[0].ranking]
-    assert values == sorted(values)
-    assert values[0] < 0.5 * values[-1]
-    assert found[0].best.options["hops"] == 2
-    again = train(priced, "sgc", seeds=2, **found[0].best.options)
-    assert values[0] == pytest.approx(np.mean([run.scores["val_mae"] for run in again.runs]))
-    one, other = (result.summary() for result in found)
-    assert (one.score, one.monitor, one.monitor_mean) == ("r2", "mae", pytest.approx(values[0]))
-    assert one.test_mean == pytest.approx(again.metrics()["r2"].mean)
-    assert one.figures.mean["rmse"] == pytest.approx(again.metrics()["rmse"].mean)
-    assert one.figures.baseline["r2"] < 0.2
-    assert one == other
-    with pytest.raises(
-        HopliteError, match=r"was for r2, and a page shows accuracies .*validation\.j"
-    ):
-        load_results(tmp_path / "s")
-    assert found[1].model.predict(priced).shape == (120,)
-
-
-def test_what_has_no_numbers_says_so(priced, tables, tmp_path):
-    folder, _ = tables
-    model = train(priced, "sgc", **OPTIONS).model
-    for refused in (
-        lambda: explain(model, priced, priced.node_ids[0]),
-        lambda: generalization(model, priced),
-        lambda: search(priced, "sgc", out=tmp_path / "search", protocol="test"),
-        lambda: train(priced, "sgc", class_weight="balanced"),
-        lambda: train(priced, "sgc", threshold="f1"),
-        lambda: train(priced, "sgc", monitor="accuracy"),
-    ):
-        with pytest.raises(ConfigError) as caught:
-            refused()
-        assert "\n" not in str(caught.value)
-    with pytest.raises(GraphError, match="a label is 'Theory', which is no number"):
-        load("cora", task="regression")
-    with pytest.raises(DatasetError, match=r"'split' of .* has '[a-z]+' in data row .*for regress"):
-        load(folder, label="split", task="regression")
-    with pytest.raises(GraphError, match="task is 'multilabel', but the labels are there for regr"):
-        priced.for_task("multilabel")
-    flat = priced.with_labels(np.full(120, 7.0)).with_split(priced.split)
-    with pytest.raises(GraphError, match="all training nodes have the value 7"):
-        train(flat, "sgc", epochs=1)
-
-
-def test_one_class_only_and_labels_that_are_not_there(tables, tmp_path):
-    folder, _ = tables
-    (tmp_path / "t").mkdir()
-    for name in ("nodes.csv", "edges.parquet"):
-        (tmp_path / "t" / name).write_bytes((folder / name).read_bytes())
-    nodes = csv.read_csv(tmp_path / "t" / "nodes.csv")
-    csv.write_csv(
-        nodes.append_column("kind", pa.array(["house"] * 120)).drop_columns("split"),
-        tmp_path / "t" / "nodes.csv",
-    )
-    for words, sentence in (
-        (["--label", "kind"], "all labels are 'house', so there is nothing to learn"),
-        (["--label", "pryce"], "has no column 'pryce' .* Did you mean 'price'"),
-        ([], "no labels to learn from; give some nodes a label, or name the column"),
-        (["--task", "regresion"], "task is 'regresion'; .* Did you mean 'regression'"),
-    ):
-        done = hoplite("train", tmp_path / "t", *words)
-        assert done.returncode in (1, 2)
-        assert len(done.stderr.strip().splitlines()) == 1
-        assert re.search(sentence, done.stderr), done.stderr
-
-
-def test_a_key_is_no_label(priced):
-    keys = np.where(np.arange(120) % 3, np.cumsum(np.arange(120) % 3 > 0) - 1, -1)
-    graph = priced.with_labels(keys, [f"K{i}" for i in range(80)])
-    with pytest.raises(GraphError, match="all 80 labels are different, such as 'K0', so nothing"):
-        train(graph.with_split(Split(np.flatnonzero(keys >= 0))), "sgc", epochs=1)
 
 
 def test_labels_by_kind():

@@ -1,14 +1,11 @@
 """Weights in the loss and thresholds: what helps where one class is rare."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score
 from sklearn.utils.class_weight import compute_sample_weight
-from tests.commands import hoplite
 from tests.training.scattered import scattered_graph
 from tests.training.test_monitor import rare
 from tests.untidy import SEEDS
@@ -21,12 +18,10 @@ from hoplite import (
     Split,
     TrainedModel,
     TrainingConfig,
-    search,
     train,
 )
 from hoplite.explain import explain, flips
 from hoplite.predictions import predict_table
-from hoplite.selection import train_command
 from hoplite.store import propagate
 from hoplite.tasks.evaluation import best_threshold
 
@@ -51,29 +46,6 @@ def test_a_weight_of_two_is_the_node_twice():
     np.testing.assert_array_equal(masked.coef_, weighted.coef_)
     with_train = train(graph.with_split(Split(nodes)), "lgc", **OPTIONS, sample_weight=each)
     np.testing.assert_allclose(with_train.model.weights["theta"].T, weighted.coef_)
-
-
-def test_a_class_that_validation_does_not_know_is_told(tmp_path):
-    graph = scattered_graph()  # whose rare class is in training alone
-    rare_one = int(np.flatnonzero(graph.labels == 2)[0])
-    split = graph.split
-    every = Split(np.setdiff1d(split.train, [rare_one]), [*split.val, rare_one], split.test)
-    assert train(graph.with_split(every), "lgc", **OPTIONS).unvalidated() is None
-    result = train(graph, "lgc", **OPTIONS)
-    told = result.unvalidated()
-    assert told
-    assert told.startswith("no validation node is of class '2', so what")
-    assert "label more of its nodes" in told
-    assert result.summary()["unvalidated"] == told
-    assert told[1:] in repr(result._shown().notes)
-    assert train(graph.with_split(Split(graph.split.train)), "lgc", **OPTIONS).unvalidated() is None
-    rows = [f"{i},{'rare' if i < 3 else 'ab'[i % 2]},{i % 7}" for i in range(60)]
-    (tmp_path / "nodes.csv").write_text("\n".join(["id,label,x", *rows]))
-    (tmp_path / "edges.csv").write_text(
-        "\n".join(["source,target", *(f"{i},{(i * 7) % 60}" for i in range(60))])
-    )
-    done = hoplite("train", tmp_path, "--epochs", 5, "--seeds", 1)
-    assert "Note: no validation node is of class 'rare'" in " ".join(done.stdout.split())
 
 
 def test_weights_of_the_training_nodes_alone():
@@ -124,11 +96,6 @@ def test_the_threshold_is_the_best_there_is(seed, by, digits):
     measure = balanced_accuracy_score if by == "balanced" else f1_score
     reached = [measure(inside, probabilities >= cut) for cut in np.unique(probabilities)]
     assert measure(inside, probabilities >= found) == pytest.approx(max(reached))
-
-
-def test_a_threshold_below_all_is_half_way_to_zero():
-    inside, lowest = np.array([True, False, True]), np.array([0.25, 0.5, 0.75], np.float32)
-    assert best_threshold("f1", inside, lowest) == 0.125
 
 
 @pytest.mark.parametrize("by", ["balanced", "f1"])
@@ -206,35 +173,3 @@ def test_what_weights_and_thresholds_must_be():
             train(two, "sgc", epochs=2, sample_weight=wrong)
     with pytest.raises(GraphError, match="all weights of the training nodes"):
         train(two, "sgc", epochs=2, sample_weight=np.zeros(400))
-
-
-def test_the_command_line_and_a_search_weigh_classes(tmp_path):
-    (tmp_path / "club").mkdir()
-    graph = rare(5)
-    lines = ["id,label," + ",".join(f"f{j}" for j in range(5))]
-    for i in range(400):
-        values = ",".join(f"{x:.4f}" for x in graph.features[i])
-        lines.append(f"{i},{'bad' if graph.labels[i] else 'good'},{values}")
-    (tmp_path / "club" / "nodes.csv").write_text("\n".join(lines))
-    edges = [f"{i},{(7 * i + 1) % 400}" for i in range(400)]
-    (tmp_path / "club" / "edges.csv").write_text("\n".join(["source,target", *edges]))
-    options = ["--hops", 1, "--bias", "--epochs", 60, "--lr", 0.1, "--dropout", 0, "--seeds", 2]
-    recalls = {}
-    for weight in ("none", "balanced", "bad=30,good=1"):
-        words = ["train", tmp_path / "club", *options, "--class-weight", weight]
-        done = hoplite(*words, "--json", "--threshold", "half")
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        recalls[weight] = found["runs"][0]["metrics"]["val"]["classes"]["bad"]["recall"]
-    assert recalls["none"] < recalls["balanced"] <= recalls["bad=30,good=1"]
-    done = hoplite("train", tmp_path / "club", *options, "--monitor", "auc", "--threshold", "f1")
-    for text in ("AUC %", "AP %", "mean ± std", " of 60", "Threshold: 0."):
-        assert text in done.stdout
-    space = tmp_path / "mine.toml"
-    space.write_text('[any]\nlr = 0.1\nhops = 1\nclass_weight = ["none", "balanced"]\n')
-    result = search(
-        graph, "sgc", grid=str(space), out=tmp_path / "s", seeds=1, epochs=5, monitor="f1"
-    )
-    assert {one.options["class_weight"] for one in result.ranking} == {"none", "balanced"}
-    command = train_command("club", "sgc", {"class_weight": (("a b", 2.0), ("c", 1.0))}, 1)
-    assert "--class-weight 'a b=2,c=1'" in command

@@ -32,9 +32,8 @@ from hoplite.datasets.disk_graph import DiskGraph
 from hoplite.datasets.table_import import import_tables
 from hoplite.engine.propagation import Propagation
 from hoplite.explain import explain
-from hoplite.labels import kind_of
 from hoplite.predictions import predict_table
-from hoplite.store import propagate, update_store
+from hoplite.store import propagate
 from hoplite.tasks import find_task
 from hoplite.tasks.evaluation import evaluate_labels
 
@@ -196,7 +195,6 @@ def test_tables_to_predictions(tagged, tmp_path, kind):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["metrics"]["test"]["micro_f1"]["mean"] > found["baseline"]["test"]["micro_f1"]
-    assert json.loads((tmp_path / "m" / "config.json").read_text())["format"] == 2
     model = TrainedModel.load(tmp_path / "m")
     out = tmp_path / "p.parquet"
     done = hoplite("predict", tmp_path / "m", folder, "--out", out, "--proba", "--json")
@@ -222,33 +220,6 @@ def test_tables_to_predictions(tagged, tmp_path, kind):
         shown = hoplite(*words).stdout
         for word in ("multilabel", "subset accuracy", "micro F1", "precision", "AUC %"):
             assert word in shown
-
-
-def test_new_nodes_have_labels_of_the_same_kind(tmp_path):
-    """Numbers and sets of labels, in a graph and in a store that grow."""
-    rng = np.random.default_rng(7)
-    ends = {name: [f"n{i}" for i in rng.integers(0, 40, 90)] for name in ("source", "target")}
-    values: dict[str, list] = {
-        "regression": [None if i % 5 == 0 else i + 0.25 for i in range(40)],
-        "multilabel": [None if i % 5 == 0 else ["a|b", "b", "|", "c"][i % 4] for i in range(40)],
-    }
-    news = {"regression": [3.5, None], "multilabel": ["c|a|q", None]}
-    wanted = {"regression": [3.5, np.nan], "multilabel": [[1, 0, 1], [-1, -1, -1]]}
-    more = pa.table({"source": ["m0", "m1"], "target": ["n1", "m0"]})
-    for task, labels in values.items():
-        ids = [f"n{i}" for i in range(40)]
-        nodes = pa.table({"id": ids, "label": labels, "x": rng.standard_normal(40)})
-        graph = Graph.from_frames(nodes, pa.table(ends), task=task)
-        new = pa.table({"id": ["m0", "m1"], "label": news[task], "x": [0.0, 1.0]})
-        store = propagate(graph, tmp_path / task, hops=1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # q is no label of the graph
-            grown = [graph.extended((new, more)), update_store((new, more), store.folder)]
-        for data in grown:
-            np.testing.assert_array_equal(data.labels[-2:], wanted[task])
-            np.testing.assert_array_equal(data.labels[:-2], graph.labels)
-        bare = graph.extended((new.drop_columns("label"), more))
-        assert not kind_of(bare.labels).known(bare.labels)[-2:].any()
 
 
 def test_stores_and_files_keep_several_labels(tagged, tmp_path):

@@ -4,19 +4,18 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
-from scipy.special import softmax
-from sklearn.metrics import accuracy_score, log_loss, r2_score
+from sklearn.metrics import r2_score
 from tests.training.scattered import parts_of, scattered_graph
 
-from hoplite import ConfigError, GraphError, ModelFileError, TrainedModel, train
+from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.labels import SETS
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import ModelConfig
 from hoplite.predictions import predict_table
 from hoplite.tasks import LOSS, TASKS, Evaluation, Metric, Task, find_task
 from hoplite.tasks.losses import squared_error
-from hoplite.training import NodeSet, Run, fit, train_runs
+from hoplite.training import NodeSet, Run, fit
 from hoplite.training.results import TrainingResult
 
 
@@ -36,9 +35,9 @@ class Regression(Task):
     def targets(self, labels, outputs):
         return np.array(labels, np.float64)
 
-    def loss_into(self, gradient, logits, targets, weights, count):
-        count = len(logits) if count is None else count
-        return squared_error(logits, targets, weights, count, gradient)
+    @property
+    def loss_function(self):
+        return squared_error
 
     def tally(self, logits, targets):
         errors = logits[:, 0] - targets
@@ -112,23 +111,6 @@ def test_a_regression_trains_by_its_loss(valued):
     assert result.summary()["val_r2_mean"] == pytest.approx(np.mean(scores))
 
 
-def test_a_loss_of_sums_is_the_same_in_batches(valued):
-    """The curve is that of the rows: with hardly any step, batches add up to the whole."""
-    graph, _, (train_set, val, _) = valued
-    built = build_model(ModelConfig("sgc", hops=2), graph.num_features, 1)
-    found = [
-        train_runs(
-            built,
-            Propagation(graph, hops=2),
-            [Run(TrainingConfig(lr=1e-12, dropout=0, epochs=1, batch=batch), 0)],
-            {"train": train_set, "val": val},
-            task=Regression(),
-        )[0].history["train_loss"]
-        for batch in (0, 4)
-    ]
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-5)
-
-
 @pytest.mark.parametrize("task", [*TASKS.values(), Regression()], ids=lambda task: task.name)
 def test_what_every_task_promises(task):
     """Sums over rows, float64 metrics, and one value for each node."""
@@ -163,28 +145,6 @@ def test_what_every_task_promises(task):
     assert len(task.predict(outputs)) == 20
     assert all(len(column) == 20 for column in task.columns(outputs, names[:m]).values())
     assert find_task(task) is task
-
-
-def test_classes_by_scikit_learn():
-    rng = np.random.default_rng(2)
-    labels, logits = rng.integers(0, 3, 30), rng.standard_normal((30, 3))
-    task = find_task("multiclass")
-    targets, probabilities = task.targets(labels, 3), softmax(logits, axis=1)
-    np.testing.assert_allclose(task.link(logits), probabilities, rtol=1e-12)
-    assert task.loss(logits, targets) == pytest.approx(log_loss(labels, probabilities))
-    (accuracy,) = task.measured(task.tally(logits, targets))
-    assert accuracy == accuracy_score(labels, task.predict(logits))
-    told = task.columns(logits, ["x", "y", "z"])
-    assert told["predicted"].to_pylist() == ["xyz"[c] for c in logits.argmax(axis=1)]
-    np.testing.assert_allclose(told["probability"], probabilities.max(axis=1), rtol=1e-12)
-    assert task.known(np.array([-1, 0, 2])).tolist() == [False, True, True]
-    with pytest.raises(GraphError, match="one class per node"):
-        task.targets(np.zeros((3, 2), int), 3)
-
-
-def test_a_task_is_found_by_its_name():
-    with pytest.raises(ConfigError, match=r"task is 'multiclas'; .* Did you mean 'multiclass'"):
-        find_task("multiclas")
 
 
 def test_a_saved_model_knows_its_task(tmp_path):

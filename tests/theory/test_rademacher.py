@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite import ConfigError, Graph
+from hoplite import Graph
 from hoplite.bases import EXAMPLES
 from hoplite.theory import FunctionClass, function_class
 from hoplite.theory.complexity import chebyshev_points
@@ -149,17 +149,6 @@ def test_the_interval_is_not_too_wide(cora):
     assert found.value != other.value
 
 
-def test_cora_as_documented(cora):
-    """140 training nodes, k = 10, a = b = 1: the order of the four figures."""
-    chosen = FunctionClass(cora, "lgc", 10)
-    assert chosen.size == 140
-    assert chosen.paper_bound() == pytest.approx(4.03e6, rel=0.01)
-    assert chosen.massart_bound() == pytest.approx(0.1234, abs=0.001)
-    assert chosen.estimate().value == pytest.approx(0.0326, abs=0.002)
-    assert chosen.bound() == pytest.approx(0.0689, abs=0.0005)
-    assert chosen.estimate().high < chosen.bound() < 0.6 * chosen.massart_bound()
-
-
 def test_the_papers_theorem_fails_for_more_than_one_feature():
     """No edges, k = 0, a = b = 1, six nodes, every sign pattern a feature: 1 > 1 / sqrt(6)."""
     graph = Graph.from_edges([], features=every_sign(6).T)
@@ -199,29 +188,12 @@ def test_huge_bounds_are_infinite_not_an_error(graphs):
     assert FunctionClass(graph, "egc", 3, coefficient_bound=1e6).paper_bound() == math.inf
 
 
-def test_hops_that_overflow_are_one_sentence(graphs):
-    chosen = FunctionClass(graphs(12, 3), "lgc", 5000, "laplacian")
-    for compute in (chosen.bound, chosen.estimate):
-        with pytest.raises(ConfigError, match="too large to compute with"):
-            compute()
-    assert FunctionClass(graphs(12, 3), "lgc", 200, "laplacian").bound() < math.inf
-
-
 def test_single_precision_features_do_not_cross_a_bound(graphs):
     """The hops are computed in float64, whatever the features are."""
     graph = graphs(12, 3, dtype=np.float32)
     exact = graph.with_features(np.asarray(graph.features, dtype=np.float64))
     one, other = (FunctionClass(g, "lgc", 24, "laplacian") for g in (graph, exact))
     assert one.bound() == pytest.approx(other.bound(), rel=1e-13)
-
-
-def test_scaling_laws(graphs):
-    graph = graphs(12, 4)
-    one = FunctionClass(graph, "lgc", 3)
-    twice = FunctionClass(graph, "lgc", 3, coefficient_bound=2.0, weight_bound=3.0, lipschitz=0.5)
-    for name in ("paper_bound", "massart_bound", "data_free_bound", "bound"):
-        assert getattr(twice, name)() == pytest.approx(3 * getattr(one, name)())
-    assert twice.estimate().value == pytest.approx(3 * one.estimate().value)
 
 
 def test_blocks_do_not_matter(graphs, monkeypatch):
@@ -249,40 +221,10 @@ def test_a_polynomial_is_covered_by_its_points(degree, per_degree, seed):
     assert everywhere <= factor * np.abs(polynomial(points)).max() * SLACK
 
 
-def test_bad_arguments(graphs):
-    graph = graphs(12, 3)
-    for options, message in [
-        ({"model": "hlgc"}, "no complexity is known"),
-        ({"coefficient_bound": -1.0}, "coefficient_bound is -1.0"),
-        ({"weight_bound": math.nan}, "weight_bound is nan"),
-        ({"nodes": np.array([12])}, "from 0 to 11"),
-        ({"nodes": np.array([-1])}, "1 entries from -1 to -1"),
-        ({"hops": 100_000}, "hops is 100000; .* at most 5000"),
-        ({"lipschitz": 1e200}, "lipschitz is 1e\\+200"),
-        ({"nodes": np.array([], dtype=int)}, "at least one index"),
-    ]:
-        with pytest.raises(ConfigError, match=message):
-            FunctionClass(graph, **options)
-    for name in ("sgc", "lgc"):
-        basis = "chebyshev" if name == "lgc" else "monomial"
-        with pytest.raises(ConfigError, match="use bound"):
-            FunctionClass(graph, name, 2, basis=basis).paper_bound()
-    with pytest.raises(ConfigError, match="draws is 1"):
-        FunctionClass(graph).estimate(1)
-
-
 def test_hops_of_hardly_any_weight_are_no_trouble(graphs):
     """1/100! is 1e-158: its square is beyond all numbers, and nothing is lost with it."""
     few, many = (FunctionClass(graphs(12, 3), "egc", hops).bounds() for hops in (40, 150))
     assert all(many[name] == pytest.approx(few[name]) for name in ("most", "massart", "hopwise"))
-
-
-def test_products_beyond_the_memory_are_told(graphs, monkeypatch):
-    monkeypatch.setattr(function_class, "free_memory", lambda: 16 * 3 * 11**2 - 1)
-    with pytest.raises(ConfigError, match=r"hops is 10; .* of 3 features take .* use fewer hops"):
-        FunctionClass(graphs(12, 3), "lgc", 10)
-    FunctionClass(graphs(12, 3), "lgc", 9)
-    FunctionClass(graphs(12, 3), "sgc", 10)  # it has one hop
 
 
 def test_nothing_times_an_infinite_norm_is_nothing(graphs):

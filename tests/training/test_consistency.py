@@ -9,7 +9,6 @@ import pytest
 import hoplite
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError
-from hoplite.store import propagate
 
 
 def test_nobody_sure_is_no_penalty(graphs):
@@ -39,18 +38,6 @@ def test_nobody_sure_is_no_penalty(graphs):
 def test_wrong_settings(options, said):
     with pytest.raises(ConfigError, match=said):
         TrainingConfig(**options)
-
-
-@pytest.mark.parametrize("name", ["drop_nodes", "output_dropout", "consistency"])
-def test_a_store_has_nothing_to_drop(name, graphs, tmp_path):
-    store = propagate(graphs(n=30, d=3), tmp_path, hops=1)
-    with pytest.raises(ConfigError, match=f"{name} is 0.5 but a store holds hop features"):
-        hoplite.train(store, "lgc", **{name: 0.5})
-
-
-def test_models_without_a_filter_have_no_rate_for_it(graphs):
-    with pytest.raises(ConfigError, match="sgc has no filter_lr_factor"):
-        hoplite.train(graphs(n=20, d=3), "sgc", filter_lr_factor=2.0)
 
 
 def test_numbers_do_not_agree():

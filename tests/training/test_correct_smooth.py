@@ -8,14 +8,11 @@ import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import pyg, untidy
-from tests.commands import hoplite as command
 from tests.examples import examples
 
 import hoplite
-from hoplite import ConfigError, Graph, ModelFileError, Split, TrainedModel
-from hoplite.explain import explain
+from hoplite import Graph, ModelFileError, Split, TrainedModel
 from hoplite.models.correct_smooth import ALPHAS, SCALES, STEPS, CorrectSmooth
-from hoplite.store import propagate
 
 OPTIONS = {"hops": 2, "dropout": 0.0, "epochs": 8, "lr": 0.1}
 
@@ -177,28 +174,6 @@ def changed(graph, seed=0, **options):
     raise AssertionError("validation never wants it")
 
 
-def test_what_it_cannot_do_is_said_in_a_sentence(graphs, tmp_path):
-    graph = graphs(n=60, seed=2)
-    model = changed(graph)
-    with pytest.raises(ConfigError, match=r"followed by Correct and Smooth.*train one without"):
-        explain(model, graph, graph.node_ids[0])
-    with pytest.raises(ConfigError, match="followed by Correct and Smooth"):
-        model.to_arrays()
-    store = propagate(graph, tmp_path / "store", hops=2)
-    with pytest.raises(ConfigError, match="followed by Correct and Smooth"):
-        model.logits(store)
-    with pytest.raises(ConfigError, match="correct_smooth is True, but a hop store has no edges"):
-        hoplite.train(store, "sgc", correct_smooth=True)
-    with pytest.raises(ModelFileError, match="labels of the 60 nodes"):
-        model.logits(graphs(n=12))
-    alone = Graph(graph.adjacency, graph.features, graph.labels, split=Split(graph.split.train))
-    with pytest.raises(ConfigError, match="correct_smooth is True, which validation nodes choose"):
-        hoplite.train(alone, "sgc", correct_smooth=True)
-    numbers = Graph(graph.adjacency, graph.features, np.arange(60) / 7, split=graph.split)
-    with pytest.raises(ConfigError, match="it is for nodes with one class each"):
-        hoplite.train(numbers, "sgc", correct_smooth=True)
-
-
 def test_damaged_files_are_told(graphs, tmp_path):
     folder = changed(graphs(n=60, seed=2)).save(tmp_path / "model")
     text = (folder / "config.json").read_text()
@@ -209,7 +184,7 @@ def test_damaged_files_are_told(graphs, tmp_path):
         lambda c: c["correct_smooth"]["labels"].__setitem__(0, 3),
         lambda c: c["correct_smooth"].update(smooth=1.5),
         lambda c: c["correct_smooth"].update(scale="auto"),
-        lambda c: c.pop("places"),
+        lambda c: c.pop("node_index"),
     ):
         content = json.loads(text)
         content.pop("checksum")
@@ -217,46 +192,6 @@ def test_damaged_files_are_told(graphs, tmp_path):
         (folder / "config.json").write_text(json.dumps(content))
         with pytest.raises(ModelFileError, match="is damaged"):
             TrainedModel.load(folder)
-
-
-def test_the_estimator(graphs):
-    graph = graphs(n=60, seed=2)
-    train, val = graph.split.train, graph.split.val
-    model = changed(graph)
-    estimator = hoplite.SGCClassifier(
-        graph, seed=model.training["seed"], correct_smooth=True, **(OPTIONS | {"epochs": 1})
-    )
-    estimator.fit(train, graph.labels[train], validation=(val, graph.labels[val]))
-    assert estimator.model_.after == model.after
-    np.testing.assert_allclose(
-        estimator.predict_proba(np.arange(60)), model.predict_proba(graph), atol=1e-9
-    )
-    assert "correct_smooth" not in hoplite.SGCRegressor(graph).get_params()
-
-
-def test_a_search_compares_what_it_makes(graphs, tmp_path):
-    graph = graphs(n=60, seed=2)
-    grid = tmp_path / "grid.toml"
-    grid.write_text(
-        "[any]\nhops = [1, 2]\nepochs = 1\ndropout = 0.0\ncorrect_smooth = [false, true]\n"
-    )
-    found = hoplite.search(graph, "sgc", grid=grid, seeds=2, out=tmp_path / "search")
-    assert len(found.ranking) == 4
-    for candidate in found.ranking:
-        again = hoplite.train(graph, "sgc", seeds=2, **candidate.options)
-        assert candidate.val_mean == pytest.approx(again.val_accuracy)
-    assert found.best.val_mean == max(one.val_mean for one in found.ranking)
-
-
-def test_in_commands(tmp_path):
-    words = ("--model", "sgc", "--hops", 2, "--epochs", 5, "--seeds", 1, "--correct-smooth")
-    found = command("train", "cora", *words, "--out", tmp_path / "model")
-    assert found.returncode == 0, found.stderr
-    assert "Correct and Smooth: " in found.stdout
-    table = tmp_path / "table.csv"
-    assert command("predict", tmp_path / "model", "cora", "--out", table).returncode == 0
-    values = json.loads(command("train", "cora", *words, "--json").stdout)
-    assert set(values["runs"][0]["correct_smooth"]) == {"correct", "scale", "smooth"}
 
 
 def test_no_threshold_is_a_bonus_for_it(tmp_path):

@@ -1,6 +1,5 @@
 """Adam and L-BFGS against torch's, step by step."""
 
-import contextlib
 import warnings
 
 import numpy as np
@@ -8,10 +7,8 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from hoplite import train
 from hoplite.config import TrainingConfig
 from hoplite.engine import backend
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning
 from hoplite.training.optimizers import LBFGS, Adam
 
 BACKENDS = [
@@ -213,18 +210,6 @@ def test_lbfgs_in_float32():
         np.testing.assert_allclose(value, exact[name], rtol=1e-2, atol=1e-3)
 
 
-def test_lbfgs_solves_a_regularised_least_squares():
-    weights, target = {"w": np.zeros(3, np.float32)}, np.array([1.0, 2.0, 3.0], np.float32)
-    optimizer = LBFGS(weights, TrainingConfig(lr=1, weight_decay=1.0, optimizer="lbfgs"))
-
-    def closure():
-        errors = weights["w"] - target
-        return float(errors @ errors) / 2, {"w": errors}
-
-    optimizer.step(closure)
-    np.testing.assert_allclose(weights["w"], target / 2, rtol=1e-4, atol=1e-4)
-
-
 def test_a_loss_that_is_not_finite_ends_a_step_without_a_warning():
     weights = {"w": np.array([1.0, -1.0])}
     optimizer = LBFGS(weights, TrainingConfig(lr=1, weight_decay=0, optimizer="lbfgs"))
@@ -239,14 +224,3 @@ def test_a_loss_that_is_not_finite_ends_a_step_without_a_warning():
         optimizer.step(closure)
         Adam(weights, TrainingConfig(lr=1.0)).step({"w": np.array([np.inf, np.nan])})
     assert len(calls) < 200
-
-
-def test_lbfgs_with_too_large_a_rate_is_told(graphs):
-    graph = graphs(n=40, d=6, dtype=np.float32)
-    with pytest.raises(ConfigError, match=r"lr is 1e\+300; .* at most 1e\+12"):
-        train(graph, "lgc", optimizer="lbfgs", dropout=0, lr=1e300, epochs=2)
-    for model in ("sgc", "lgc", "gcn"):  # the largest makes a model of finite weights, or none
-        with warnings.catch_warnings(), contextlib.suppress(HopliteError):
-            warnings.simplefilter("ignore", HopliteWarning)
-            found = train(graph, model, optimizer="lbfgs", dropout=0, lr=1e12, epochs=2)
-            assert all(np.isfinite(value).all() for value in found.model.weights.values())

@@ -1,10 +1,7 @@
 """Numbers without end: told before training, never saved, never a prediction."""
 
-import contextlib
 import json
-import re
 import sys
-import warnings
 
 import numpy as np
 import pytest
@@ -15,48 +12,11 @@ from hoplite.datasets import write_npz
 from hoplite.predictions import predict_table
 
 WILD = {"operator": "laplacian", "hops": 1000, "epochs": 3}
-AHEAD = "hop features may be as large as"
 
 
 @pytest.fixture
 def graph(graphs):
     return graphs(n=40, d=4, dtype=np.float32, seed=2)
-
-
-def scaled(graph, factor):
-    return graph.with_features(graph.features * np.float32(factor))
-
-
-@pytest.mark.parametrize(
-    ("options", "factor", "sentence"),
-    [
-        ({"operator": "laplacian", "hops": 200}, 1, r"2\^200 times 0\.99"),
-        ({"operator": "laplacian", "hops": 66}, 1, r"2\^66 times"),
-        ({"operator": "laplacian", "hops": 60}, 1, None),
-        ({"operator": "laplacian", "hops": 200, "basis": "chebyshev"}, 1, None),
-        ({"operator": "adjacency", "hops": 1000}, 1, None),
-        ({"hops": 2}, 1e20, r"as large as 9\.9.e\+19, and beyond 1e19 float32"),
-        ({"hops": 2}, 1e18, None),
-    ],
-)
-@pytest.mark.parametrize("sparse", [False, True])
-def test_powers_that_may_overflow_are_told_before_training(
-    graphs, options, factor, sentence, sparse
-):
-    graph = scaled(graphs(n=40, d=4, dtype=np.float32, seed=2, sparse=sparse), factor)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        with contextlib.suppress(HopliteError if sentence else ()):  # it may end in a model or not
-            train(graph, "lgc", epochs=1, **options)
-    ahead = [str(one.message) for one in told if AHEAD in str(one.message)]
-    assert len(ahead) == (sentence is not None)
-    if sentence:
-        assert ahead[0].startswith(AHEAD)
-        assert re.search(sentence, ahead[0])
-
-
-def test_float64_reaches_further(graphs):
-    train(graphs(n=40, d=4), "lgc", operator="laplacian", hops=200, epochs=1)
 
 
 @pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
@@ -111,7 +71,7 @@ def test_a_sound_model_refuses_what_it_cannot_answer(graph, tmp_path):
 def test_weights_that_are_not_finite_are_not_saved(graph, tmp_path):
     model = train(graph, "sgc", hops=2, epochs=1).model
     model.weights["theta"][0, 0] = np.inf
-    with pytest.raises(ModelFileError, match="the weights 'theta' hold values that are not finite"):
+    with pytest.raises(ModelFileError, match="the weights 'theta' are not finite"):
         model.save(tmp_path / "model")
     assert not (tmp_path / "model").exists()
     with pytest.raises(HopliteError, match="are not finite"):

@@ -68,19 +68,6 @@ def test_the_first_of_equal_classes_is_the_target():
     np.testing.assert_allclose(gradient, judge, atol=1e-15)
 
 
-def test_one_draw_agrees_with_itself():
-    logits = np.random.default_rng(0).standard_normal((1, 40, 3))
-    value, gradient = penalty(logits, 1.0, 0.0)
-    assert value == 0
-    assert not gradient.any()
-
-
-def test_nobody_confident_is_no_penalty():
-    value, gradient = penalty(np.random.default_rng(0).standard_normal((3, 40, 3)), 0.5, 1.0)
-    assert value == 0
-    assert not gradient.any()
-
-
 @pytest.mark.parametrize("broken", [np.nan, np.inf])
 def test_a_logit_that_is_not_finite_gives_no_finite_penalty(broken):
     logits = np.random.default_rng(0).standard_normal((2, 6, 3)).astype(np.float32)

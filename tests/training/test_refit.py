@@ -1,14 +1,12 @@
 """Refit: the second training is one on both label sets, for each run's own best epochs."""
 
 import dataclasses
-import json
 
 import numpy as np
 import pytest
-from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, Graph, Split, TrainedModel
+from hoplite import ConfigError, Graph, Split
 from hoplite.models import find_model
 from hoplite.store import propagate
 
@@ -67,19 +65,6 @@ def test_sample_weights_of_both_parts_count(graphs):
     np.testing.assert_allclose(run.model.logits(graph), wanted.logits(graph), atol=1e-6)
 
 
-def test_it_is_said_that_it_is_another_protocol(graphs, tmp_path):
-    graph = graphs(n=50, seed=4)
-    result = hoplite.train(graph, "sgc", seeds=2, refit=True, **OPTIONS)
-    assert "refit on training and validation labels" in repr(result)
-    assert result.summary()["protocol"] == "refit on training and validation labels"
-    assert "protocol" not in hoplite.train(graph, "sgc", **OPTIONS).summary()
-    back = TrainedModel.load(result.model.save(tmp_path / "model"))
-    assert back.training["refit"] is True
-    assert (back.logits(graph) == result.model.logits(graph)).all()
-    with pytest.raises(ConfigError, match=r"no scores of validation nodes.*without refit"):
-        back.prediction_sets(graph)
-
-
 def test_what_validation_chose_stays(graphs):
     graph = graphs(n=60, classes=2, seed=4)
     options = OPTIONS | {"threshold": "balanced", "calibrate": True}
@@ -113,11 +98,6 @@ def test_label_propagation_and_correct_and_smooth_have_both_labels(graphs):
     assert seen
 
 
-def test_without_validation_nodes_it_is_refused(graphs):
-    with pytest.raises(ConfigError, match="refit is True, which validation nodes choose"):
-        hoplite.train(both_parts(graphs(n=50)), "sgc", refit=True)
-
-
 def test_the_estimator(graphs):
     graph = graphs(n=50, seed=4)
     train, val = graph.split.train, graph.split.val
@@ -133,33 +113,6 @@ def test_the_estimator(graphs):
     np.testing.assert_allclose(estimator.predict_proba(np.arange(50)), wanted, atol=1e-6)
 
 
-def test_a_search_chooses_without_it(graphs, tmp_path):
-    graph = graphs(n=50, seed=4)
-    grid = tmp_path / "grid.toml"
-    grid.write_text("[any]\nhops = [1, 3]\nlr = [0.1, 0.01]\nepochs = 10\n")
-    plain = hoplite.search(graph, "sgc", grid=grid, seeds=2, out=tmp_path / "plain")
-    found = hoplite.search(graph, "sgc", grid=grid, seeds=2, out=tmp_path / "refit", refit=True)
-    assert [one.val for one in plain.ranking] == [one.val for one in found.ranking]
-    assert found.val == plain.val
-    again = hoplite.train(graph, "sgc", seeds=2, **found.best.options)
-    assert again.training_config.refit
-    assert found.test == tuple(run.test_accuracy for run in again.runs)
-    grid.write_text("[any]\nrefit = [true, false]\n")
-    with pytest.raises(ConfigError, match="refit has several values, but validation nodes cannot"):
-        hoplite.search(graph, "sgc", grid=grid, seeds=2, out=tmp_path / "two")
-    with pytest.raises(ConfigError, match="refit is True and protocol is 'test'"):
-        hoplite.search(graph, "sgc", protocol="test", refit=True, out=tmp_path / "three")
-
-
-def test_in_commands(tmp_path):
-    words = ("cora", "--model", "sgc", "--hops", 2, "--epochs", 5, "--seeds", 2, "--refit")
-    found = command("train", *words)
-    assert found.returncode == 0, found.stderr
-    assert "Protocol: refit on training and validation labels" in found.stdout
-    values = json.loads(command("train", *words, "--json").stdout)
-    assert values["protocol"] == "refit on training and validation labels"
-
-
 def test_from_a_store_as_from_the_graph(graphs, tmp_path):
     graph = graphs(n=50, seed=4, dtype=np.float32)
     store = propagate(graph, tmp_path / "store", hops=2)
@@ -171,22 +124,6 @@ def test_from_a_store_as_from_the_graph(graphs, tmp_path):
         np.testing.assert_allclose(
             one.model.weights["theta"], other.model.weights["theta"], atol=1e-5
         )
-
-
-@pytest.mark.parametrize("weight", [1.0, 1e-3, 100.0])
-def test_the_unit_of_sample_weights_is_no_matter(graphs, weight):
-    graph = graphs(n=60, d=4)
-    y, (train, val) = np.asarray(graph.labels), (graph.split.train, graph.split.val)
-    own = np.random.default_rng(1).uniform(0.5, 2, len(train))
-
-    def fitted(weights):
-        model = hoplite.LGCClassifier(graph, hops=2, epochs=30, refit=True, dropout=0.0)
-        model.fit(train, y[train], validation=(val, y[val]), sample_weight=weights)
-        return model.decision_function(graph.split.test)
-
-    np.testing.assert_allclose(fitted(weight * own), fitted(own), rtol=1e-4, atol=1e-5)
-    both = fitted(np.full(len(train), weight))
-    np.testing.assert_allclose(both, fitted(None), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("option", ["refit", "correct_smooth", "calibrate"])

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from pyarrow import csv
-from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, TrainedModel
+from hoplite import TrainedModel
 from hoplite.explain import explain
 from hoplite.store import StoreError, propagate, update_store
 
@@ -127,30 +124,6 @@ def test_nodes_that_arrive_have_the_column(folder, result):
     np.testing.assert_allclose(result.model.logits(grown), result.model.logits(plain))
 
 
-def test_given_options_win(folder):
-    result = hoplite.train(folder, hops=1, operator="adjacency", bias=False, optimizer="adam")
-    config, training = result.model_config, result.training_config
-    assert config == hoplite.ModelConfig("blocks", hops=1, operator="adjacency")
-    assert (training.optimizer, training.dropout) == ("adam", 0)
-    channels = hoplite.train(folder, channels="adjacency,random_walk", epochs=2)
-    assert channels.model_config.operators == ("adjacency", "random_walk")
-    assert hoplite.train(folder, batch=200, epochs=2).training_config.optimizer == "adam"
-    consistent = hoplite.train(folder, consistency=1.0, draws=2, epochs=2).training_config
-    assert (consistent.optimizer, consistent.dropout) == ("adam", 0.5)
-    assert hoplite.train(folder, start="lowpass", epochs=2).model_config.model == "lgc"
-    with pytest.raises(ConfigError, match="Did you mean 'hops'"):
-        hoplite.train(folder, hop=2)
-
-
-def test_other_data_has_lgc(folder, graphs, tmp_path):
-    assert hoplite.train(graphs(n=30), epochs=2).model_config.model == "lgc"
-    store = propagate(folder, tmp_path / "store", hops=1)
-    assert hoplite.train(store, epochs=2).model_config.model == "lgc"
-    nodes, edges = tables(n=200)
-    bare = hoplite.open_data((nodes.select(["id", "label"]), edges), structural=4)
-    assert hoplite.train(bare, epochs=2).model_config.model == "lgc"
-
-
 def test_every_task():
     nodes, edges = tables(n=300)
     numbers = nodes.drop_columns(["label"]).rename_columns(["id", "label", "a", "b", "c", "d"])
@@ -158,28 +131,3 @@ def test_every_task():
         result = hoplite.train(hoplite.Graph.from_frames(table, edges, task=task), epochs=5)
         assert result.model_config.model == "blocks"
         assert result.task.labels.task == task
-
-
-def test_a_column_of_the_same_name_stays(tmp_path):
-    nodes, edges = tables(n=300)
-    nodes = nodes.rename_columns([{"x4": "log degree"}.get(n, n) for n in nodes.column_names])
-    model = hoplite.train((nodes, edges)).model
-    assert model.feature_names == ("x0", "x1", "x2", "x3", "log degree")
-    graph = hoplite.open_data((nodes, edges), prepare=model)
-    assert graph.extended((None, edges.slice(0, 1))).num_features == 5
-
-
-def test_in_commands(folder, result, tmp_path):
-    found = command("train", folder, "--seeds", 1, "--out", tmp_path / "model", "--json")
-    assert found.returncode == 0, found.stderr
-    values = json.loads(found.stdout)
-    assert values["model"] == "blocks"
-    assert values["metrics"]["test"]["average_precision"]["mean"] == pytest.approx(
-        result.metrics()["average_precision"].mean
-    )
-    done = command("predict", tmp_path / "model", folder, "--out", tmp_path / "table.csv")
-    assert done.returncode == 0, done.stderr
-    chosen = ("--model", "lgc", "--epochs", 2, "--seeds", 1, "--json")
-    assert json.loads(command("train", folder, *chosen).stdout)["model"] == "lgc"
-    wrong = command("train", folder, "--lr", -1)
-    assert "lr is -1" in wrong.stderr

@@ -7,7 +7,7 @@ import pytest
 from tests.training.scattered import scattered_graph
 
 import hoplite
-from hoplite import ConfigError, Graph, GraphError, HopliteWarning, Split
+from hoplite import Graph, GraphError, Split
 
 
 def test_cora_reaches_the_papers_level(cora):
@@ -57,42 +57,9 @@ def test_no_validation_and_no_test_nodes(graphs):
     assert summary["runs"][0]["epochs"] == 3
 
 
-def test_record_test_adds_curves_only(graphs):
-    graph = graphs(n=40, dtype=np.float32)
-    plain = hoplite.train(graph, hops=2, epochs=5)
-    curves = hoplite.train(graph, hops=2, epochs=5, record_test=True)
-    assert len(curves.runs[0].history["test_loss"]) == 5
-    assert plain.summary()["runs"][0]["test_accuracy"] == curves.runs[0].test_accuracy
-
-
-def test_empty_training_set(graphs):
-    with pytest.raises(GraphError, match="training set is empty"):
-        hoplite.train(graphs().with_split(Split()))
-
-
-def test_class_without_training_node_is_a_warning(graphs):
-    graph = graphs(dtype=np.float32)
-    trained = np.flatnonzero((graph.labels == 0) | (graph.labels == 2))
-    with pytest.warns(HopliteWarning, match=r"1 of 3 classes have no training node \(1\)"):
-        graph = graph.with_split(Split(train=trained))
-    result = hoplite.train(graph, hops=1, epochs=2)
-    assert result.model.num_classes == 3
-
-
-def test_unknown_option_suggests_the_nearest(graphs):
-    with pytest.raises(ConfigError, match="Did you mean 'weight_decay'"):
-        hoplite.train(graphs(), weight_decy=1)
-
-
 def test_float64_features_are_trained_in_their_precision(graphs):
     result = hoplite.train(graphs(n=30, dtype=np.float64), hops=2, epochs=3)
     assert np.isfinite(result.model.logits(graphs(n=30, dtype=np.float64))).all()
-
-
-def test_dataset_may_be_a_name():
-    result = hoplite.train("cora", "sgc", hops=1, epochs=2, seeds=np.int64(2))
-    assert repr(result).startswith("TrainingResult(sgc on cora, 2 runs")
-    assert result.val_accuracy == pytest.approx(result.summary()["val_accuracy_mean"])
 
 
 def test_many_epochs_cost_no_memory_in_advance(graphs):

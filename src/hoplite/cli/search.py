@@ -181,7 +181,7 @@ def _exported(out: Path) -> list[str]:
 def _print(result: SearchResult, summary: Summary) -> None:
     """The best configurations, by the settings in which they differ, and the chosen one."""
     from hoplite.tasks.base import title_of
-    from hoplite.training.refit import PROTOCOL
+    from hoplite.training.scoring import PROTOCOL
 
     options = [candidate.options for candidate in result.ranking]
     varied = [name for name in options[0] if len({str(one[name]) for one in options}) > 1]

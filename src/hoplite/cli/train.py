@@ -115,7 +115,7 @@ def train(
     from hoplite import open_data, set_num_threads  # only now, as importing it takes time
     from hoplite import train as train_model
     from hoplite.models.saved import check_target
-    from hoplite.training.defaults import with_default_model
+    from hoplite.training.results import with_default_model
 
     if out is not None:
         check_target(out, overwrite=overwrite)  # before hours of training, not after

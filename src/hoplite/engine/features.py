@@ -75,12 +75,6 @@ class Features:
         store = self._storage
         return store.nnz if isinstance(store, SparseMatrix) else store.size
 
-    def largest(self) -> float:
-        """The largest absolute value; 0 if there is none."""
-        store = self._storage
-        values = store.to_scipy().data if isinstance(store, SparseMatrix) else store
-        return max(abs(float(values.min())), abs(float(values.max()))) if values.size else 0.0
-
     def rows(self, index: np.ndarray | Sequence[int]) -> Features:
         """The given rows, in that order; dropout treats each as in the whole matrix."""
         chosen = np.array(index, np.int64)

@@ -21,8 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.bases import Basis, find_basis
-from hoplite.bases.base import Step
+from hoplite.bases import Basis, Step, find_basis
 from hoplite.config import check_number
 from hoplite.engine.backend import get_num_threads, native, uses_native
 from hoplite.engine.sparse import SparseMatrix, check_operand, spmm

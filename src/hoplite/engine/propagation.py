@@ -11,14 +11,15 @@ All channels of a relation come before the next relation.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.bases import Basis
+from hoplite.bases import Basis, find_basis
 from hoplite.engine.features import Features, as_sparse_if_few
-from hoplite.engine.fitted import fitted_basis
+from hoplite.engine.orders import free_memory
 from hoplite.engine.polynomial import (
     gather_hops,
     iterate,
@@ -26,31 +27,22 @@ from hoplite.engine.polynomial import (
     polynomial_adjoint,
     scatter_hops,
 )
-from hoplite.engine.sparse import SparseMatrix
-from hoplite.errors import GraphError
+from hoplite.engine.sparse import SparseMatrix, spmm
+from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
-from hoplite.operators import Operators, find_operator, listed
+from hoplite.memory import show_bytes
+from hoplite.operators import Operator, Operators, find_operator, listed
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
+_fitted: WeakKeyDictionary[Graph, dict[Any, Basis]] = WeakKeyDictionary()  # graphs never change
 MAX_NEAR = 0.9  # of all nodes: beyond it, leaving out the others saves too little
-
-
-class HopSettings(Protocol):
-    """What a model's settings say of its propagation."""
-
-    @property
-    def operators(self) -> tuple[str, ...]: ...
-    @property
-    def basis(self) -> str: ...
-    @property
-    def hops(self) -> int: ...
 
 
 class Propagation:
     """The operators and X of ``graph``, for polynomials of degree ``hops``.
 
     All are of the features' number type, or of ``dtype``. A basis that comes from a signal is
-    fitted to X, see :mod:`hoplite.engine.fitted`.
+    fitted to X, see :func:`fitted_basis`.
 
     Parameters
     ----------
@@ -83,7 +75,7 @@ class Propagation:
         self.nodes: np.ndarray | None = None  # of the graph, if these are only some of them
 
     @classmethod
-    def of(cls, graph: Graph, config: HopSettings, dtype: Any = None) -> Self:
+    def of(cls, graph: Graph, config: Any, dtype: Any = None) -> Self:
         """What a model with the settings ``config`` is evaluated with on ``graph``."""
         return cls(graph, config.operators, config.basis, config.hops, dtype)
 
@@ -132,31 +124,28 @@ class Propagation:
 
         Scales of the last hops may be left out where there is one operator; they count as 0.
         """
-        if len(self.matrices) == 1:
-            return polynomial(self.matrices[0], self.basis, signal, scales)
         return self._combine(self.matrices, signal, scales)
 
     def _combine(
         self, matrices: list[SparseMatrix], signal: np.ndarray, scales: np.ndarray
     ) -> np.ndarray:
-        found = [
-            polynomial(matrix, self.basis, signal, own)
-            for matrix, own in zip(matrices, self._parts(scales), strict=True)
-        ]
-        return found[0] if len(found) == 1 else np.sum(found, axis=0)
+        parts = zip(matrices, self._parts(scales), strict=True)
+        sums = [polynomial(matrix, self.basis, signal, own) for matrix, own in parts]
+        return sums[0] if len(sums) == 1 else np.sum(sums, axis=0)
 
     def combine_adjoint(
         self, gradient: np.ndarray, signal: np.ndarray, scales: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The gradients of :meth:`combine` by its signal, (n, w), and its scales, (slices, w)."""
-        if len(self.matrices) == 1:
-            return polynomial_adjoint(self.matrices[0].T, self.basis, gradient, signal, scales)
-        total, by_scale = np.zeros_like(signal), []
-        for matrix, own in zip(self.matrices, self._parts(scales), strict=True):
-            part, dots = polynomial_adjoint(matrix.T, self.basis, gradient, signal, own)
-            total += part
-            by_scale.append(dots if not by_scale else dots[1:])
-        return total, np.concatenate(by_scale)
+        by_signal, by_scale = zip(
+            *(
+                polynomial_adjoint(matrix.T, self.basis, gradient, signal, own)
+                for matrix, own in zip(self.matrices, self._parts(scales), strict=True)
+            ),
+            strict=True,
+        )
+        total = by_signal[0] if len(by_signal) == 1 else np.sum(by_signal, axis=0)
+        return total, self._joined(by_scale)
 
     def combine_transposed(self, signal: np.ndarray, scales: np.ndarray) -> np.ndarray:
         """sum_i c_i p_i(M') Z, the adjoint of :meth:`combine` by its signal alone."""
@@ -164,32 +153,28 @@ class Propagation:
 
     def gather(self, signal: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Every hop of a signal at ``rows`` (all if None): (n, w) -> (slices, rows, w)."""
-        found = [gather_hops(m, self.basis, signal, self.hops, rows) for m in self.matrices]
-        return found[0] if len(found) == 1 else self._side_by_side(found)
+        return self._joined(
+            [gather_hops(m, self.basis, signal, self.hops, rows) for m in self.matrices]
+        )
 
     def sum_blocks(self, signals: np.ndarray) -> np.ndarray:
         """sum_i p_i(M) Z_i: (slices, n, w) -> (n, w)."""
-        if len(self.matrices) == 1:
-            return scatter_hops(self.matrices[0], self.basis, signals)
-        return sum(
-            scatter_hops(matrix, self.basis, np.ascontiguousarray(own))
-            for matrix, own in zip(self.matrices, self._parts(signals), strict=True)
-        )  # pyright: ignore[reportReturnType]
+        parts = zip(self.matrices, self._parts(signals), strict=True)
+        sums = [scatter_hops(m, self.basis, np.ascontiguousarray(own)) for m, own in parts]
+        return sums[0] if len(sums) == 1 else np.sum(sums, axis=0)
 
     def sum_blocks_adjoint(self, gradient: np.ndarray) -> np.ndarray:
         """U_i = p_i(M') G, the gradient of :meth:`sum_blocks`: (n, w) -> (slices, n, w)."""
-        found = [gather_hops(m.T, self.basis, gradient, self.hops) for m in self.matrices]
-        return found[0] if len(found) == 1 else self._side_by_side(found)
+        return self._joined(
+            [gather_hops(m.T, self.basis, gradient, self.hops) for m in self.matrices]
+        )
 
     def reach(self, nodes: np.ndarray | Sequence[int]) -> np.ndarray:
         """The rows ``nodes`` of every p_i(M): (slices, nodes, n)."""
         unit = np.zeros((self.num_nodes, len(nodes)), self.dtype)
         unit[nodes, np.arange(len(nodes))] = 1
-        found = [
-            np.stack([hop.T for hop in iterate(m.T, self.basis, unit, self.hops)])
-            for m in self.matrices
-        ]
-        return found[0] if len(found) == 1 else self._side_by_side(found)
+        hops = [[*iterate(m.T, self.basis, unit, self.hops)] for m in self.matrices]
+        return self._joined([np.stack([hop.T for hop in of_matrix]) for of_matrix in hops])
 
     def feature_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
         """X a block of columns at a time, dense."""
@@ -239,8 +224,11 @@ class Propagation:
             own = rest[part * self.hops : (part + 1) * self.hops]
             yield np.concatenate([np.zeros_like(first) if part else first, own])
 
-    def _side_by_side(self, found: list[np.ndarray]) -> np.ndarray:
-        return np.concatenate([found[0], *(hops[1:] for hops in found[1:])])
+    def _joined(self, parts: Sequence[np.ndarray]) -> np.ndarray:
+        """Values of every hop of all matrices, hop 0 once."""
+        if len(parts) == 1:
+            return parts[0]
+        return np.concatenate([parts[0], *(hops[1:] for hops in parts[1:])])
 
 
 def repeated(coefficients: np.ndarray, signal: np.ndarray) -> np.ndarray:
@@ -297,3 +285,51 @@ def _matrices(
         for relation in graph.relations
         for one in channels
     ]
+
+
+def fitted_basis(graph: Graph, operator: Operators, basis: str | Basis, hops: int) -> Basis:
+    """The basis itself, or, if its numbers come from a signal, what it is for X of ``graph``.
+
+    In float64, whatever the type of X; found once for a graph. It is one of a symmetric operator.
+
+    >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [0.0]])
+    >>> str(fitted_basis(g, "adjacency", "optimal", 1))
+    'recurrence:1,0,0'
+    """
+    chosen = find_basis(basis)
+    if not chosen.of_signal:
+        return chosen
+    graph.refuse_relations(f"basis {str(chosen)!r}")
+    acting, *others = [find_operator(one) for one in listed(operator)]
+    if others or not acting.symmetric:
+        raise ConfigError(
+            f"basis is {str(chosen)!r}, which is fitted to one symmetric operator, and this is "
+            f"{' and '.join(map(str, listed(operator)))}; use another basis or operator."
+        )
+    known = _fitted.setdefault(graph, {})
+    key = acting, chosen, hops
+    if key not in known:
+        known[key] = _fit(graph, *key)
+    return known[key]
+
+
+def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
+    nodes, columns = graph.num_nodes, graph.num_features
+    needed, free = 8 * nodes * (2 * columns + 2 * min(columns, BLOCK_COLUMNS)), free_memory()
+    if needed > free:
+        raise ConfigError(
+            f"basis is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} features "
+            f"takes {show_bytes(needed)}, where {show_bytes(free)} are free; use another basis."
+        )
+    whole = operator.matrix(graph, np.float64, basis)
+    matrix = SparseMatrix.from_scipy(whole, symmetric=True)
+    features = Features.from_array(graph.features)
+
+    def product(block: np.ndarray) -> np.ndarray:
+        return spmm(matrix, block)
+
+    def blocks() -> Iterator[np.ndarray]:
+        for start in range(0, columns, BLOCK_COLUMNS):
+            yield features.dense_columns(start, min(start + BLOCK_COLUMNS, columns))
+
+    return basis.fitted(product, blocks(), hops)

@@ -137,7 +137,6 @@ def spmm(
         out = np.empty(rows, S.dtype)
     else:
         check_operand("out", out, S.dtype, rows)
-        _check_apart(out, {"X": X, "column_scale": column_scale, "U": U}, {"Z": Z, "W": W})
     if uses_native():
         S.handle.spmm(X, out, scale, Z, column_scale, W, w_scale, U, u_scale, get_num_threads())
         return out
@@ -167,18 +166,3 @@ def check_operand(name: str, given: Any, dtype: np.dtype, shape: tuple[int, ...]
         )
     if not given.flags.c_contiguous:
         raise ConfigError(f"{name} is not contiguous; pass np.ascontiguousarray({name}).")
-
-
-def _check_apart(
-    out: np.ndarray, others: dict[str, np.ndarray | None], same: dict[str, np.ndarray | None]
-) -> None:
-    """``out`` shares no memory with ``others``, and with ``same`` none or all of it."""
-    for name, array in (others | same).items():
-        if array is None or not np.may_share_memory(out, array):
-            continue
-        itself = array.ctypes.data == out.ctypes.data and array.size == out.size
-        if not (itself and name in same):
-            raise ConfigError(
-                f"out shares memory with {name}, which is still read while out is written; pass "
-                "another out."
-            )

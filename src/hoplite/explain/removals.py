@@ -11,7 +11,7 @@ N, and no matrix is built again. p_i(S') e_v stays within k hops of v: only thos
 
 Where there are too many to compute, they are ranked by their effect to first order. With
 F = sum_i z_i . l_i a function of the rows l_i = p_i(S) e_v, the basis (a_i, b_i, g_i) and the
-adjoint (:mod:`hoplite.bases.base`)
+adjoint (:mod:`hoplite.bases`)
 
     y_k = z_k,  y_i = z_i + (a_i S + b_i) y_{i+1} - g_{i+1} y_{i+2}
 
@@ -32,8 +32,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.csgraph import dijkstra
 
-from hoplite.bases import find_basis
-from hoplite.bases.base import Step
+from hoplite.bases import Step, find_basis
 from hoplite.config import check_number
 from hoplite.engine.dense import transposed_product
 from hoplite.engine.sparse import SparseMatrix, spmm

@@ -1,7 +1,7 @@
-"""The models: each is one file, and its line here makes it known.
+"""The models: each is a class, and its line here makes it known.
 
 A user's own is made known by :func:`register_model`, or by an entry point of its package; see
-docs/your-own-model.md.
+docs/your-own-model.md. Networks, which import this room, are named by their addresses.
 """
 
 from __future__ import annotations
@@ -9,17 +9,13 @@ from __future__ import annotations
 from hoplite.config import choice_setting, flag_setting, number_setting
 from hoplite.models.base import Model, Weights, build_model
 from hoplite.models.blocks import HopBlocks
-from hoplite.models.dgc import DGC
 from hoplite.models.egc import EGC
-from hoplite.models.heat import Heat
+from hoplite.models.fixed import DGC, PPR, S2GC, SGC, Heat
 from hoplite.models.jacobiconv import JacobiConv
 from hoplite.models.labelprop import LabelModel, LabelPropagation
 from hoplite.models.lgc import LGC
 from hoplite.models.linear import LinearModel, PolynomialSettings
-from hoplite.models.pagerank import PersonalisedPageRank
-from hoplite.models.s2gc import S2GC
 from hoplite.models.settings import (
-    ADAPTERS,
     MODELS,
     ModelConfig,
     address_of,
@@ -35,53 +31,41 @@ from hoplite.models.settings import (
     usual_options,
     without_idle,
 )
-from hoplite.models.sgc import SGC
-from hoplite.nets.base import Network, RowNetwork
-from hoplite.nets.gat import GAT
-from hoplite.nets.gcn import GCN
-from hoplite.nets.hlgc import HyperLGC
-from hoplite.nets.module import as_model
 
 for model in (
     SGC,
     EGC,
     LGC,
-    HyperLGC,
+    "hoplite.nets.hlgc:HyperLGC",
     JacobiConv,
     HopBlocks,
     S2GC,
-    PersonalisedPageRank,
+    PPR,
     Heat,
     DGC,
     LabelPropagation,
-    GCN,
-    GAT,
+    "hoplite.nets.gcn:GCN",
+    "hoplite.nets.gat:GAT",
 ):
-    register_model(model)
-ADAPTERS.append(as_model)
+    find_model(model)
 
 __all__ = [
     "DGC",
     "EGC",
-    "GAT",
-    "GCN",
     "LGC",
     "MODELS",
+    "PPR",
     "S2GC",
     "SGC",
     "Heat",
     "HopBlocks",
-    "HyperLGC",
     "JacobiConv",
     "LabelModel",
     "LabelPropagation",
     "LinearModel",
     "Model",
     "ModelConfig",
-    "Network",
-    "PersonalisedPageRank",
     "PolynomialSettings",
-    "RowNetwork",
     "Weights",
     "address_of",
     "all_settings",

@@ -18,7 +18,6 @@ from hoplite.preparation import Preparation, changes
 from hoplite.relations import types_of
 from hoplite.structural import LOG_DEGREE, structural_count, with_log_degree
 
-PIECE = 1 << 20  # numbers of X looked at at a time
 LEFT_OUT = "left_out_classes"  # of a model's training: the graph's classes that it did not see
 
 
@@ -130,13 +129,11 @@ def check_prepared(data: NodeData, preparation: Preparation | None) -> None:
     Text is no matter here unless it has others: its features have names of their own. Of features
     without names, or that no table made, nothing is known; they are the user's.
     """
-    known = [one.transformer for one in (preparation, data.preparation) if one is not None]
+    known = [part.transformer for part in (preparation, data.preparation) if part is not None]
     if len(set(known)) > 1:
         raise ModelFileError(
             f"the features of {data.name} were made by {known[1] or 'Hoplite'} but those of the "
-            f"training by {known[0] or 'Hoplite'}; load its tables in Python with "
-            f"hoplite.load(folder, prepare={'transformer' if known[0] else 'model'}) and call "
-            "model.predict(graph)."
+            f"training by {known[0] or 'Hoplite'}; load its tables in Python with prepare=."
         )
     ours, theirs = changes(preparation), changes(data.preparation)
     if ours == theirs or not data.feature_names:
@@ -177,30 +174,26 @@ def check_channels(config: ModelConfig, folder: object) -> None:
         )
 
 
-def check_relations(found: Sequence[str], wanted: Mapping[str, float]) -> None:
-    """ModelFileError unless a model that knows ``wanted`` relations can read the ``found`` ones.
+def check_relations(names: Sequence[str], known: Mapping[str, float]) -> None:
+    """ModelFileError unless a model that ``known`` relations are of can read those of a graph.
 
-    Some of them may lack: of these there is no edge.
+    Some of them may be missing: of these there is no edge.
     """
-    if wanted and not found:
+    if bool(names) != bool(known):
+        given, trained = ("with", "without") if names else ("without", "with")
         raise ModelFileError(
-            f"the model was trained with directions or types of edges ({some_of(wanted)}), which "
-            "the graph does not keep; load it as in training: with directed=True, type=..., or "
+            f"the graph was loaded {given} directions or types of edges but the model was trained "
+            f"{trained} them ({some_of(names or known)}); load it as in training, or with "
             "prepare=model."
         )
-    for name in found:
-        if not wanted:
-            raise ModelFileError(
-                f"the graph keeps directions or types of edges ({some_of(found)}) but the model "
-                "was trained without; load the graph without directed and type."
-            )
-        if name not in wanted:
-            known = types_of(wanted)
-            new = [*[one for one in types_of(found) if one not in known], name][0]
-            raise ModelFileError(
-                f"the graph has edges of type {new!r}, which the model does not know "
-                f"({some_of(known)}); leave these edges out, or train a model with them."
-            )
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        types = types_of(known)
+        new = [*[name for name in types_of(unknown) if name not in types], unknown[0]][0]
+        raise ModelFileError(
+            f"the graph has edges of type {new!r}, which the model does not know "
+            f"({some_of(types)}); leave these edges out, or train a model with them."
+        )
 
 
 def check_loops(stored: StoredHops, loop_weight: float | None) -> None:
@@ -231,33 +224,28 @@ def labels_in(graph: Graph, class_names: tuple[str, ...]) -> np.ndarray:
     return places[labels]
 
 
-def _check_names(wanted: tuple[str, ...], found: tuple[str, ...]) -> None:
-    for kind, names, others in (
-        ("the model expects feature {!r}, which the graph does not have", wanted, found),
-        ("the graph has feature {!r}, which the model does not know", found, wanted),
+def _check_names(wanted: tuple[str, ...], given: tuple[str, ...]) -> None:
+    for message, names, others in (
+        ("the model expects feature {!r}, which the graph does not have", wanted, given),
+        ("the graph has feature {!r}, which the model does not know", given, wanted),
     ):
         known, columns = set(others), {name.split("=")[0] for name in others if "=" in name}
         for name in names:
             if name not in known and not ("=" in name and name.split("=")[0] in columns):
-                remedy = "use the same feature columns"
-                if name == LOG_DEGREE:  # of a store: a graph gets it
-                    remedy = "make the store with `hoplite propagate --prepare MODEL_DIR`"
-                raise ModelFileError(f"{kind.format(name)}; {remedy}.")
+                raise ModelFileError(
+                    f"{message.format(name)}; use the same feature columns, or make the store with "
+                    "`hoplite propagate --prepare MODEL_DIR`."
+                )
 
 
 def _warn_of_new_values(data: NodeData, known: set[str]) -> None:
     """Nodes whose category the model has never seen have none for it."""
-    names, n = data.feature_names or (), data.num_nodes
-    new = [j for j, name in enumerate(names) if name not in known]
-    if new:
-        columns, nodes = sorted({names[j].split("=")[0] for j in new}), 0
-        step = max(1, PIECE // len(names))
-        for start in range(0, n, step):
-            part = data.feature_rows(start, min(start + step, n))[:, new]
-            nodes += int(np.count_nonzero((part != 0).any(axis=1)))
+    names = [name for name in data.feature_names or () if name not in known]
+    if names:
+        columns = ", ".join(sorted({name.split("=")[0] for name in names}))
         warnings.warn(
-            f"{nodes:,} of {n:,} nodes {'has' if nodes == 1 else 'have'} a value of "
-            f"{', '.join(columns)} that the model does not know; it counts as none.",
+            f"{data.name} has values of {columns} that the model does not know "
+            f"({some_of(names)}); they count as none.",
             HopliteWarning,
             stacklevel=5,
         )

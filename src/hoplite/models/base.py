@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from hoplite.engine.standardize import Standardized
 from hoplite.errors import ConfigError, some_of
 from hoplite.models.settings import MODELS, TRAINING, ModelConfig
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
 Weights = dict[str, np.ndarray]
 OF_FILTERS = frozenset({"filter_lr_factor", "filter_decay_factor"})
-# Training defaults of models whose filter is fixed. They were chosen on the validation nodes of
-# Cora, on its public split and on a random one of 60/20/20 %.
-FIXED_FILTER_DEFAULTS = {"lr": 0.2, "weight_decay": 5e-6}
 
 
 class Model(ABC):
@@ -117,6 +115,12 @@ class Model(ABC):
     @abstractmethod
     def logits(self, weights: Weights, source: Propagation) -> np.ndarray:
         """Outputs of all nodes: (n, m)."""
+
+    def finished(self, weights: Weights, values: np.ndarray) -> np.ndarray:
+        """The outputs from the signal of all nodes: standardised, if asked for, and with bias."""
+        if self.config.standardize:
+            values = Standardized.of(values).apply(values)
+        return values + weights["bias"].astype(values.dtype) if "bias" in weights else values
 
     def signal_columns(self) -> int:
         """Columns of its widest signal on all nodes, for estimates of memory."""

@@ -36,17 +36,12 @@ def check_channels(name: str, value: Any) -> str:
             f"{name} is {value!r}; it must be operators with commas between them, such as "
             "'renormalized,random_walk'."
         )
-    found = [one.strip() for one in value.split(",")] if value.strip() else []
-    for one in found:
-        if one in ("out", "in"):
-            raise ConfigError(
-                f"{name} has {one!r}, which is a direction and no operator; load the graph with "
-                "directed (--directed), and every channel has blocks for both directions."
-            )
-        check_choice(name, one, OPERATORS)
-    if len(set(found)) < len(found):
+    operators = [part.strip() for part in value.split(",")] if value.strip() else []
+    for operator in operators:
+        check_choice(name, operator, OPERATORS)
+    if len(set(operators)) < len(operators):
         raise ConfigError(f"{name} is {value!r}, which has an operator twice; name each once.")
-    return ",".join(found)
+    return ",".join(operators)
 
 
 class HopBlocks(LinearModel):
@@ -98,7 +93,7 @@ class HopBlocks(LinearModel):
     @property
     def blocks(self) -> int:
         """1 + P k."""
-        return 1 + self.relations * len(self.config.operators) * self.config.hops
+        return 1 + self.num_parts * self.config.hops
 
     def initial_map(self, rng: np.random.Generator | None) -> np.ndarray:
         """Theta_i ~ U(-1/sqrt(B d), 1/sqrt(B d)) of B blocks, as torch.nn.Linear's of all."""

@@ -14,7 +14,6 @@ from hoplite.bases import Basis, basis_choices, basis_words, find_basis
 from hoplite.config import MOST_HOPS, choice_setting, flag_setting, number_setting, setting
 from hoplite.engine.evaluation import Filter, FilterGradient, KeptHops, WeightsFirst
 from hoplite.engine.propagation import Propagation
-from hoplite.engine.standardize import Standardized
 from hoplite.models.base import Model, Weights, uniform
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS, find_operator
@@ -148,20 +147,22 @@ class LinearModel(Model):
         """c_0 .. c_k, (k + 1,), where they are known numbers of the settings; None if learned."""
         return None
 
+    @property
+    def is_fixed(self) -> bool:
+        """Whether the coefficients are known numbers."""
+        return self.constants(self.config) is not None
+
     def filter(self, weights: Weights) -> Filter:
         """The model at some weights, as the engine evaluates it."""
-        fixed = self.constants(self.config) is not None
-        return Filter(weights["theta"], self.coefficients(weights), fixed)
+        return Filter(weights["theta"], self.coefficients(weights), self.is_fixed)
 
     def filter_gradient(self, weights: Weights, gradient: FilterGradient) -> Weights:
         """The gradient by the weights from that by the filter."""
-        found = {"theta": gradient.maps}
-        if gradient.coefficients is not None:
-            by_weight = self.coefficients_vjp(weights, gradient.coefficients)
-            found |= {
-                name: np.asarray(value, weights[name].dtype) for name, value in by_weight.items()
-            }
-        return found
+        if gradient.coefficients is None:
+            return {"theta": gradient.maps}
+        by_weight = self.coefficients_vjp(weights, gradient.coefficients)
+        typed = {name: np.asarray(value, weights[name].dtype) for name, value in by_weight.items()}
+        return {"theta": gradient.maps} | typed
 
     @property
     def hops_read(self) -> list[int]:
@@ -180,12 +181,6 @@ class LinearModel(Model):
         weights = {name: value.astype(source.dtype) for name, value in weights.items()}
         values = WeightsFirst(source).evaluate(self.filter(weights)).values
         return self.finished(weights, values)
-
-    def finished(self, weights: Weights, values: np.ndarray) -> np.ndarray:
-        """The outputs from the signal of all nodes: standardised, if asked for, and with bias."""
-        if self.config.standardize:
-            values = Standardized.of(values).apply(values)
-        return values + weights["bias"] if "bias" in weights else values
 
     def signal_from_hops(self, weights: Weights, hops: np.ndarray) -> np.ndarray:
         """The signal, before standardisation and bias, from the hop features that it reads.

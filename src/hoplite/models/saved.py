@@ -1,24 +1,15 @@
 """A trained model as a folder: the old one or the new one, whole, at every moment.
 
-    config.json            settings, names, and the SHA-256 of the weights
-    weights.safetensors
-    result.json            the figures of the training, if they were given
-    auto/                  how it was chosen, if it was; not touched here
+    config.json                       settings and names; the SHA-256 of the other two files
+    weights-SHA.safetensors
+    result-SHA.json                   the figures of the training, if they were given
+    auto/                             how it was chosen, if it was; not touched here
 
-Three files cannot be replaced in one step, so a save goes through a sub-folder NEW:
-
-1. NEW.tmp gets all files of the new model, synced, and a token: result.json itself, or the empty
-   ``no-result`` if there is none. It is renamed to NEW. As long as NEW has its token, it is nothing
-   yet; if it is found without its process, it is removed, by renaming it back first.
-2. One step takes the token away and makes the visible result.json the new one: the rename of
-   NEW/result.json to result.json, or of result.json to NEW/replaced, or the removal of
-   NEW/no-result where there was no result before either. **Now the model is saved.**
-3. Weights and configuration are moved to their places, and NEW goes.
-
-So a kill before step 2 leaves the old model, and after it the new one, each with its own result:
-reading takes from NEW what step 3 has not moved, and finishes step 3. All of this, reading too, is
-done with the folder locked, so that processes that save at the same time follow each other. A lock
-ends with its process, and whatever is in NEW then belongs to nobody.
+SHA are the first 16 digits of a file's own SHA-256. So a save adds files, replaces config.json in
+one step, **and then the model is saved**; the files of the old one are removed at last. A kill
+before that step leaves the old model, and after it the new one; the next save removes what else it
+leaves. Saving and reading lock the folder, so that processes at the same time follow each other; a
+lock ends with its process.
 """
 
 from __future__ import annotations
@@ -44,31 +35,24 @@ from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
 from hoplite.errors import ModelFileError
-from hoplite.files import lock, open_regular, read_regular, sync_folder
+from hoplite.files import atomic_write_bytes, lock, open_regular, read_regular
 from hoplite.json_files import MOST_BYTES, parse_json, to_json, without_nan
 from hoplite.models.base import Weights
 from hoplite.models.correct_smooth import CorrectSmooth
-from hoplite.models.places import Places
+from hoplite.models.node_index import NodeIndex
 from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
 
-FORMATS = (1, 2, 3)  # earlier versions read 1 alone, or 1 and 2; 3 has labels inside
-CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE = "config.json", "weights.safetensors", "result.json"
-NEW, UNFINISHED = ".hoplite-new", ".hoplite-new.tmp"
-NO_RESULT, REPLACED = "no-result", "replaced"
+CONFIG_FILE = "config.json"
 CHOICE = "auto"  # the folder in which a choice among models is kept, beside the chosen one
-VISIBLE = {CONFIG_FILE, WEIGHTS_FILE, RESULT_FILE}
-# What earlier versions left in a folder when they were killed.
-EARLIER = re.compile(
-    r"\.+(config\.json|weights\.safetensors|result\.json)(\.new|(\.new)?\.[0-9a-f]{16}\.tmp)"
-)
-EARLIER_CONFIG = ".config.json.new"
-MOST_HEADER = 1 << 20  # bytes of the names and shapes of the weights
-SAVED_TYPES = ("float32", "float64")
+PARTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors|result-[0-9a-f]{16}\.json")
+TEMPORARY = re.compile(r"\..*\.tmp")  # see atomic_write
+MAX_HEADER = 1 << 20  # bytes of the names and shapes of the weights
 ITEM_BYTES = {"F32": 4, "F64": 8}
 WAIT_SECONDS = 60.0  # for another process that saves; it takes far less
 
 Shapes = dict[str, tuple[int, ...]]
+Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 @dataclass(frozen=True)
@@ -83,11 +67,12 @@ class ModelFile:
     preparation: Preparation | None = None  # of the columns of tables
     loop_weight: Annotated[float, Meta(gt=0)] | None = 1.0  # None: of any graph, its own
     relations: dict[str, Annotated[float, Meta(gt=0)]] = field(default_factory=dict)
-    places: Places | None = None  # the nodes that labels inside belong to
+    node_index: NodeIndex | None = None  # the nodes that labels inside belong to
     correct_smooth: CorrectSmooth | None = None
     module: str = ""  # that makes the model known (or package.module:Class), if it is not our own
-    weights_sha256: str = ""  # written by :func:`write_folder`
-    format: Literal[1, 2, 3] = 1
+    weights_sha256: Digest = "0" * 64  # written by :func:`write_folder`, as the next one
+    result_sha256: Digest | None = None
+    format: Literal[1] = 1
 
     def __post_init__(self) -> None:
         names = self.feature_names
@@ -96,9 +81,9 @@ class ModelFile:
         made = () if self.preparation is None else self.preparation.names
         if made and (names or ())[: len(made)] != made:
             raise ValueError("the preparation makes other features")
-        after, places = self.correct_smooth, self.places
+        after, index = self.correct_smooth, self.node_index
         if after is not None:
-            count, classes = 0 if places is None else places.count, len(self.class_names)
+            count, classes = 0 if index is None else index.count, len(self.class_names)
             if max(after.nodes, default=-1) >= count or max(after.labels, default=-1) >= classes:
                 raise ValueError("the labels of Correct and Smooth are of no node, or no class")
 
@@ -106,6 +91,11 @@ class ModelFile:
     def config(self) -> ModelConfig:
         """The settings, checked."""
         return ModelConfig.from_dict(self.model)
+
+    @property
+    def weights_file(self) -> str:
+        """The name of the file of its weights."""
+        return f"weights-{self.weights_sha256[:16]}.safetensors"
 
 
 @dataclass(frozen=True)
@@ -119,45 +109,30 @@ class _Tensor:
 def check_target(folder: str | Path, *, overwrite: bool) -> Path:
     """The real path that a model may be written to, or an error that says why not.
 
-    Only an empty folder or, with ``overwrite``, one that holds a model and nothing else is
-    replaced.
+    Only an empty folder or, with ``overwrite``, one that has a model and nothing else is replaced.
     """
     given, folder = Path(folder), Path(os.path.realpath(folder))
-    if _names(given) - VISIBLE - {CHOICE}:
-        with _held(folder), contextlib.suppress(OSError):
-            _settle(folder)
-    _check_free(given, overwrite)
+    try:
+        names = _names(folder) if folder.exists() else set()
+    except NotADirectoryError:
+        raise ModelFileError(f"{given} is a file; choose a folder for the model.") from None
+    except OSError as error:
+        raise ModelFileError(f"{given} cannot be used: {error.strerror}.") from None
+    others = sorted(name for name in names - {CONFIG_FILE, CHOICE} if not _is_part(name))
+    if others:
+        raise ModelFileError(
+            f"{given} holds {others[0]!r}, which is not a model's; choose another folder."
+        )
+    if CONFIG_FILE in names and not overwrite:
+        raise ModelFileError(
+            f"{given} already exists; replace it with --overwrite (overwrite=True in Python)."
+        )
     parent = folder
     while not os.path.lexists(parent):
         parent = parent.parent
     if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
         raise ModelFileError(f"{given} cannot be written: {parent} is not a writable folder.")
     return folder
-
-
-def _names(folder: Path) -> set[str]:
-    """What is in ``folder``, none if it does not exist; ModelFileError if it is not a model's."""
-    try:
-        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
-    except NotADirectoryError:
-        raise ModelFileError(f"{folder} is a file; choose a folder for the model.") from None
-    except OSError as error:
-        raise ModelFileError(f"{folder} cannot be used: {error.strerror}.") from None
-    own = VISIBLE | {NEW, UNFINISHED, CHOICE}
-    others = sorted(name for name in names - own if not EARLIER.fullmatch(name))
-    if others:
-        raise ModelFileError(
-            f"{folder} holds {others[0]!r}, which is not a model's; choose another folder."
-        )
-    return names
-
-
-def _check_free(folder: Path, overwrite: bool) -> None:
-    if not overwrite and _names(folder) & {CONFIG_FILE, WEIGHTS_FILE}:
-        raise ModelFileError(
-            f"{folder} holds a model already; replace it with --overwrite (overwrite=True in "
-            "Python)."
-        )
 
 
 def write_folder(
@@ -168,41 +143,39 @@ def write_folder(
     *,
     overwrite: bool,
 ) -> None:
-    """Write the model into ``folder``, which is made if it is not there."""
+    """Write the model into ``folder``, which is made if it does not exist."""
     given, folder = Path(folder), check_target(folder, overwrite=overwrite)
     for name, value in weights.items():
-        if str(value.dtype) not in SAVED_TYPES:
+        if value.dtype not in (np.float32, np.float64) or not np.isfinite(value).all():
             raise ModelFileError(
-                f"the weights {name!r} have type {value.dtype}, and only float32 and float64 are "
-                f"saved to {given}; convert them first."
-            )
-        if not np.isfinite(value).all():
-            raise ModelFileError(
-                f"the weights {name!r} hold values that are not finite numbers, so the model is "
-                f"not saved to {given}; train it with a smaller --lr, or fewer --hops."
+                f"the weights {name!r} are not finite numbers of float32 or float64, so the model "
+                f"is not saved to {given}; train it with a smaller --lr, or fewer --hops."
             )
     data = save_arrays({name: np.asarray(value, order="C") for name, value in weights.items()})
-    model = dataclasses.replace(model, weights_sha256=hashlib.sha256(data).hexdigest())
+    digest = hashlib.sha256(data).hexdigest()
     try:
-        config = {"format": model.format} | dataclasses.asdict(model)
-        for name in ("module", "preparation", "places", "correct_smooth"):
-            if not config[name]:
-                del config[name]
-        files = {WEIGHTS_FILE: data, CONFIG_FILE: _json(config, 2)}
-        files |= {NO_RESULT: b""} if result is None else {RESULT_FILE: _json(result, 1)}
+        figures = None if result is None else _json(result, 1)
+        known = None if figures is None else hashlib.sha256(figures).hexdigest()
+        model = dataclasses.replace(model, weights_sha256=digest, result_sha256=known)
+        files = {model.weights_file: data}
+        if figures is not None and known is not None:
+            files[f"result-{known[:16]}.json"] = figures
+        files[CONFIG_FILE] = _json(dataclasses.asdict(model), 2)
     except ValueError as error:
         raise ModelFileError(f"cannot write the model to {given}: {error}.") from error
     made = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with _held(folder):
-            _settle(folder)
-            _check_free(given, overwrite)  # another process may have been faster
+            check_target(given, overwrite=overwrite)  # another process may have been faster
+            before = _names(folder)
             try:
-                _prepare(folder, files)
-                _take_token(folder)
-            finally:
-                _settle(folder)
+                for name, content in files.items():
+                    atomic_write_bytes(folder / name, content)
+            except BaseException:
+                _remove(folder, files.keys() - before)
+                raise
+            _remove(folder, _names(folder) - files.keys())
     except BaseException as error:  # also Ctrl-C leaves no empty folder
         if made:
             with contextlib.suppress(OSError):
@@ -217,17 +190,30 @@ def read_folder(
 ) -> tuple[ModelFile, Weights]:
     """The configuration and the weights of a model folder, checked against each other.
 
-    ``shapes`` tells those that a model must have whose file holds weights of the given ones; None
-    if there is none.
+    ``shapes`` gives those that a model must have whose file has weights of the given ones; None
+    if there are none.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise ModelFileError(f"{folder} is not a model folder; train one with `hoplite train`.")
     with _held(folder):
-        with contextlib.suppress(OSError):  # a folder that is not ours to write is read as it is
-            _settle(folder)
-        model = _read_config(_place(folder, CONFIG_FILE))
-        return model, _read_weights(_place(folder, WEIGHTS_FILE), model, shapes)
+        model = _read_config(folder / CONFIG_FILE)
+        return model, _read_weights(folder / model.weights_file, model, shapes)
+
+
+def _names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def _is_part(name: str) -> bool:
+    return bool(PARTS.fullmatch(name) or TEMPORARY.fullmatch(name))
+
+
+def _remove(folder: Path, names: set[str]) -> None:
+    """Remove the parts of models that have these names."""
+    for name in filter(_is_part, names):
+        with contextlib.suppress(OSError):
+            (folder / name).unlink()
 
 
 @contextlib.contextmanager
@@ -235,7 +221,7 @@ def _held(folder: Path) -> Iterator[None]:
     """Within the block, no other process saves to or reads from ``folder``."""
     try:
         handle = os.open(folder, os.O_RDONLY)
-    except OSError:  # a system where folders cannot be opened, or one that will tell in a moment
+    except OSError:  # a system where folders cannot be opened, or one that fails in a moment
         yield
         return
     try:
@@ -249,86 +235,6 @@ def _held(folder: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _prepare(folder: Path, files: dict[str, bytes]) -> None:
-    """Step 1: all files in NEW, with the token."""
-    unfinished = folder / UNFINISHED
-    unfinished.mkdir()
-    for name, data in files.items():
-        with (unfinished / name).open("xb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-    sync_folder(unfinished)
-    unfinished.rename(folder / NEW)
-    sync_folder(folder)
-
-
-def _take_token(folder: Path) -> None:
-    """Step 2: from here on the new model is the model."""
-    new, result = folder / NEW, folder / RESULT_FILE
-    if (new / RESULT_FILE).exists():
-        (new / RESULT_FILE).replace(result)
-    elif os.path.lexists(result):
-        result.replace(new / REPLACED)
-    else:
-        (new / NO_RESULT).unlink()
-    sync_folder(folder)
-
-
-def _is_saved(folder: Path) -> bool:
-    """Whether there is a new model whose files are not all in their places yet."""
-    try:
-        names = {path.name for path in (folder / NEW).iterdir()}
-    except OSError:
-        return False
-    return REPLACED in names or not names & {RESULT_FILE, NO_RESULT}
-
-
-def _place(folder: Path, name: str) -> Path:
-    """Where a file of the model is."""
-    new = folder / NEW / name
-    return new if _is_saved(folder) and os.path.lexists(new) else folder / name
-
-
-def _settle(folder: Path) -> None:
-    """Finish what a save that was killed has begun, or remove it; ``folder`` must be held."""
-    _settle_earlier(folder)
-    new, unfinished = folder / NEW, folder / UNFINISHED
-    if new.is_dir():
-        if _is_saved(folder):
-            for name in (WEIGHTS_FILE, CONFIG_FILE):
-                if (new / name).exists():
-                    (new / name).replace(folder / name)
-            sync_folder(folder)
-        _remove(unfinished)
-        new.rename(unfinished)
-    _remove(unfinished)
-
-
-def _remove(folder: Path) -> None:
-    """Remove a sub-folder with the files that a save has put there, and no others."""
-    if folder.is_dir():
-        for name in (*VISIBLE, NO_RESULT, REPLACED):
-            (folder / name).unlink(missing_ok=True)
-        folder.rmdir()
-
-
-def _settle_earlier(folder: Path) -> None:
-    """Likewise for earlier versions, which moved the weights before the configuration."""
-    left = [path for path in folder.iterdir() if EARLIER.fullmatch(path.name)]
-    config = folder / EARLIER_CONFIG
-    if config in left:
-        with contextlib.suppress(ModelFileError, OSError):
-            wanted = _read_config(config).weights_sha256
-            with open_regular(folder / WEIGHTS_FILE) as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-            if found == wanted:
-                (folder / RESULT_FILE).unlink(missing_ok=True)  # of the model before
-                config.replace(folder / CONFIG_FILE)
-    for path in left:
-        path.unlink(missing_ok=True)
-
-
 def _json(content: dict[str, Any], indent: int) -> bytes:
     return to_json(without_nan(content), indent).encode("utf-8")
 
@@ -336,18 +242,15 @@ def _json(content: dict[str, Any], indent: int) -> bytes:
 def _read_config(path: Path) -> ModelFile:
     try:
         content = parse_json(read_regular(path, MOST_BYTES), dict[str, Any])
-        settings = content.get("model")
-        if content.get("format") not in FORMATS or not isinstance(settings, dict):
-            raise ModelFileError(f"{path} is not a model that this version of Hoplite can read.")
-        found = msgspec.convert(content, ModelFile)
-        if found.module and not is_known(settings.get("model")):
+        model = msgspec.convert(content, ModelFile)
+        if model.module and not is_known(model.model.get("model")):
             raise ModelFileError(
-                f"{path} is a model {settings.get('model')!r}, which is not known here; "
-                f"{_remedy(found.module)}, or install its package with an entry point in the group "
+                f"{path} is a model {model.model.get('model')!r}, which is not known here; "
+                f"{_remedy(model.module)}, or install its package with an entry point in the group "
                 "'hoplite.models'."
             )
-        _ = found.config
-        return found
+        _ = model.config
+        return model
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
     except ValueError as error:
@@ -374,7 +277,7 @@ def _read_weights(
             size = os.fstat(file.fileno()).st_size
             start = file.read(8)
             length = int.from_bytes(start, "little")
-            if length > min(MOST_HEADER, size - 8):
+            if length > min(MAX_HEADER, size - 8):
                 raise another
             header = file.read(length)
             tensors = msgspec.json.decode(header, type=dict[str, Any])
@@ -390,8 +293,7 @@ def _read_weights(
             if size != 8 + length + held:
                 raise another
             there = {name: tensor.shape for name, tensor in found.items()}
-            wanted = shapes(model, there)
-            if there != wanted:
+            if there != shapes(model, there):
                 raise ModelFileError(
                     f"the weights {there} in {path} do not fit a {model.config.model} model with "
                     f"{model.config.size()}, {model.num_features} features and "

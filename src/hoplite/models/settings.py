@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 from hoplite.bases import find_basis
 from hoplite.config import Checked, TrainingConfig, flag_setting
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 GROUP = "hoplite.models"  # of the entry points by which installed packages name their models
 MODELS: dict[str, type[Model]] = {}  # those that are known, by name
 # What makes a Model of a class of another library's, None of what it does not know
-ADAPTERS: list[Callable[[type], type[Model] | None]] = []
+ADAPTERS = ("hoplite.nets.module:as_model",)
 TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 # the arguments of train that are no settings
 ARGUMENTS = ("seeds", "record_test", "progress", "memory", "cluster", "sample_weight", "task")
@@ -130,7 +130,7 @@ class ModelConfig(Checked, metaclass=_ByName):
         """
         if not find_basis(self.basis).of_signal:
             return self
-        from hoplite.engine.fitted import fitted_basis
+        from hoplite.engine.propagation import fitted_basis
 
         basis = fitted_basis(graph, self.operators, self.basis, self.hops)
         return dataclasses.replace(self, basis=str(basis))
@@ -167,10 +167,12 @@ def register_model(model: ModelClass) -> ModelClass:
 
 def _registered(found: Any) -> type[Model]:
     """``found``, or the Model that an adapter makes of it, which is known from now on."""
-    made = (adapter(found) for adapter in ADAPTERS) if isinstance(found, type) else ()
-    model = next((one for one in made if one is not None), found)
-    settings = getattr(model, "Settings", None)
-    if not (isinstance(settings, type) and issubclass(settings, ModelConfig)):
+    model, settings = found, getattr(found, "Settings", None)
+    if isinstance(found, type) and not _is_config(settings):
+        adapters = [EntryPoint(address, address, GROUP).load() for address in ADAPTERS]
+        model = next(filter(None, (adapt(found) for adapt in adapters)), found)
+        settings = getattr(model, "Settings", None)
+    if not _is_config(settings):
         raise ConfigError(f"{model!r} is not a Model; derive it from hoplite.models.Model.")
     name, place = getattr(model, "name", None), (model.__module__, model.__qualname__)
     if not isinstance(name, str) or not name.isidentifier():
@@ -200,6 +202,10 @@ def _registered(found: Any) -> type[Model]:
             )
     MODELS[name] = model
     return model
+
+
+def _is_config(settings: Any) -> TypeGuard[type[ModelConfig]]:
+    return isinstance(settings, type) and issubclass(settings, ModelConfig)
 
 
 def is_known(name: Any) -> bool:

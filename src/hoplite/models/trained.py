@@ -7,7 +7,6 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from hoplite.convert import converted
 from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.propagation import Propagation, part_names
-from hoplite.errors import ConfigError, HopliteError, HopliteWarning, some_of
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, Split
 from hoplite.labels import distinct
 from hoplite.models import ModelConfig, Weights, build_model, pictures
@@ -34,7 +33,7 @@ from hoplite.models.export import hop_arrays, hop_module, write_onnx
 from hoplite.models.from_store import stored_logits
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
-from hoplite.models.places import Places
+from hoplite.models.node_index import NodeIndex
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation
@@ -42,11 +41,8 @@ from hoplite.tasks import USUAL, Conformal, Task, find_task
 from hoplite.tasks.conformal import nodes_needed
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     import torch
     from plotly.graph_objects import Figure
-
-    from hoplite.progress import Steps
 
 TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
 CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
@@ -69,7 +65,7 @@ class TrainedModel:
     preparation : how the features come from the columns of tables, if they did
     loop_weight : of the self-loops in S, for every graph; None for each graph's own
     relations : the relations that it knows, with the weights of their self-loops; none for most
-    places : the nodes that labels inside belong to, if it keeps some
+    node_index : the nodes that labels inside belong to, if it keeps some
     after : what is made of its outputs by the labels of its training nodes; None for nothing
     """
 
@@ -82,7 +78,7 @@ class TrainedModel:
     preparation: Preparation | None = None
     loop_weight: float | None = None
     relations: dict[str, float] = field(default_factory=dict)
-    places: Places | None = None
+    node_index: NodeIndex | None = None
     after: CorrectSmooth | None = None
 
     @property
@@ -200,25 +196,25 @@ class TrainedModel:
                 "predict from it."
             )
         else:
-            graph = aligned_graph(
-                data.in_memory(),
-                self.num_features,
-                self.feature_names,
-                self.loop_weight,
-                self.relations,
-            )
+            graph = self.aligned(data.in_memory())
             yield 0, self.logits_from(Propagation.of(graph, config), graph)
+
+    def aligned(self, graph: Graph) -> Graph:
+        """``graph`` with its features in the model's order, see :func:`aligned_graph`."""
+        return aligned_graph(
+            graph, self.num_features, self.feature_names, self.loop_weight, self.relations
+        )
 
     def logits_from(self, propagation: Propagation, graph: Graph | None = None) -> np.ndarray:
         """Logits of every node from a propagation of ``graph`` that is already set up: (n, m).
 
         The graph itself is needed by models that keep labels of its nodes.
         """
-        if self.places is None:
+        if self.node_index is None:
             return _checked(self.raw_logits(propagation))
         if graph is None:
             raise ConfigError("the model keeps labels of its graph's nodes; give the graph, too.")
-        self.places.check(graph)
+        self.node_index.check(graph)
         return self.finished(graph, _checked(self.raw_logits(propagation)))
 
     def finished(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
@@ -249,32 +245,6 @@ class TrainedModel:
         """Class index of every node, or its number: (n,); of several labels 0 and 1: (n, m)."""
         return self.task.predict(self.logits(data))
 
-    def predict_table(
-        self,
-        data: NodeData,
-        *,
-        proba: bool = False,
-        coverage: float | None = None,
-        by_class: bool = False,
-        memory: str | int | None = None,
-        progress: bool | Steps | None = False,
-    ) -> pa.Table:
-        """A row for every node: ``id``, ``predicted``, its ``probability``, and what is asked for.
-
-        ``proba`` adds the probability of every class, ``p_CLASS``; ``coverage`` the prediction
-        ``set``, or of numbers ``low`` and ``high``. See :func:`hoplite.predictions.predictions`.
-
-        >>> weights = {"theta": np.array([[1.0, 2.0]])}
-        >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("cat", "dog"))
-        >>> graph = Graph.from_edges([(0, 1)], [[1.0], [3.0]], node_ids=["ann", "bob"])
-        >>> row = model.predict_table(graph).to_pylist()[0]
-        >>> row["id"], row["predicted"], round(row["probability"], 4)
-        ('ann', 'dog', 0.8808)
-        """
-        table = import_module("hoplite.predictions").predict_table
-        options = {"proba": proba, "coverage": coverage, "by_class": by_class}
-        return table(self, data, **options, memory=memory, progress=progress)
-
     def prediction_sets(
         self, data: NodeData, coverage: float = 0.9, *, by_class: bool = False
     ) -> np.ndarray:
@@ -284,7 +254,7 @@ class TrainedModel:
         (n, 2): the ends of an interval. They are made by split conformal prediction on the
         validation nodes of the training, see :class:`hoplite.tasks.Conformal`; ConfigError if it
         had none. With ``by_class`` the nodes of every class are covered so; without, they are in
-        the mean, and HopliteWarning tells of a class that is covered far less.
+        the mean.
         """
         most = self.set_quantile(coverage, by_class=by_class)
         return self.task.sets(self.logits(data), most)
@@ -303,43 +273,19 @@ class TrainedModel:
                 "train it again, on a graph with validation nodes and without refit."
             )
         kept = Conformal.restored(state)
-        if by_class:
-            if len(kept.classes) != self.num_classes or not self.task.has_classes:
-                raise ConfigError(
-                    "by_class is True, but the model keeps no scores of each class: it predicts "
-                    "numbers, or is of an earlier version; leave it out, or train it again."
-                )
-            few = {
-                name: 0 if one is None else one.nodes
-                for name, one in zip(self.class_names, kept.classes, strict=True)
-                if one is None or one.too_few(coverage)
-            }
-            if few:
-                shown = some_of(f"{name}: {count:,}" for name, count in few.items())
-                self._warn_of_few(coverage, f"of a class ({shown})", "holds these classes")
-            return kept.quantiles(coverage)
-        if kept.too_few(coverage):
-            what = "holds all classes" if self.task.has_classes else "is without bounds"
-            self._warn_of_few(coverage, f"and there are {kept.nodes:,}", what)
-        worst = kept.least_covered(coverage)
-        if worst is not None:
-            place, share, nodes = worst
+        if by_class and not self.task.has_classes:
+            raise ConfigError("by_class is True, but the model predicts numbers; leave it out.")
+        quantile = kept.quantiles(coverage) if by_class else kept.quantile(coverage)
+        if np.isinf(quantile).any():
+            what = "is without bounds" if not self.task.has_classes else "holds too many classes"
             warnings.warn(
-                f"sets that cover {100 * coverage:g} % of all nodes cover {100 * share:.0f} % of "
-                f"class {self.class_names[place]!r} alone (of its {nodes:,} validation nodes); "
-                "--by-class (by_class=True) covers every class as much.",
+                f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
+                f"nodes{' of every class' if by_class else ''}, so a set {what}; train with more "
+                "of them, or ask for less.",
                 HopliteWarning,
-                stacklevel=2,
+                stacklevel=3,
             )
-        return kept.quantile(coverage)
-
-    def _warn_of_few(self, coverage: float, nodes: str, what: str) -> None:
-        warnings.warn(
-            f"sets that cover {100 * coverage:g} % need {nodes_needed(coverage):,} validation "
-            f"nodes {nodes}, so every set {what}; train with more of them, or ask for less.",
-            HopliteWarning,
-            stacklevel=4,
-        )
+        return quantile
 
     def plot_filter(self, graph: Graph | None = None) -> Figure:
         """The frequency response of the learned filter over the spectrum, and its coefficients.
@@ -396,10 +342,9 @@ class TrainedModel:
             self.preparation,
             self.loop_weight,
             self.relations,
-            self.places,
+            self.node_index,
             self.after,
             self.config.kind.source(),
-            format=self.task.saved_as if self.places is None else 3,
         )
         write_folder(folder, model, self.weights, result, overwrite=overwrite)
         return Path(folder)
@@ -445,7 +390,7 @@ class TrainedModel:
             found.preparation,
             found.loop_weight,
             found.relations,
-            found.places,
+            found.node_index,
             found.correct_smooth,
         )
 
@@ -496,6 +441,6 @@ def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
         return None
     model = build_model(found.config, found.num_features, len(found.class_names), found.relations)
     try:
-        return model.expected(there, 0 if found.places is None else found.places.count)
+        return model.expected(there, 0 if found.node_index is None else found.node_index.count)
     except ConfigError:  # too large for any memory
         return None

@@ -3,4 +3,4 @@
 They are listed, and their settings are checked, without it.
 """
 
-import hoplite.models as _models  # noqa: F401 - it lists these models, so it comes first
+import hoplite.models as _models  # noqa: F401 - it loads these models, so it comes first

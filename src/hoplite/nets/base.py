@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from hoplite.engine.standardize import Standardized
 from hoplite.errors import require_extra
 from hoplite.models.base import Model, Weights
 
@@ -67,12 +66,7 @@ class Network(Model):
         return self.finished(weights, values.numpy())
 
     def finished(self, weights: Weights, values: np.ndarray) -> np.ndarray:
-        """The outputs from the signal of all nodes: standardised, if asked for, and with bias."""
-        if self.config.standardize:
-            values = Standardized.of(values).apply(values)
-        if self.own_bias or "bias" not in weights:
-            return values
-        return values + weights["bias"].astype(values.dtype)
+        return super().finished({} if self.own_bias else weights, values)
 
     def objective(self, problem: Problem, config: TrainingConfig, seed: int) -> Objective:
         self.require_torch()

@@ -8,11 +8,8 @@ is dropout(X) W1_h, or H W2 (Velickovic et al.). Edge weights are not used; ever
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -27,7 +24,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hoplite.engine.dropout import Dropout
-    from hoplite.nets.edge_sums import EdgeSums
     from hoplite.nets.view import GraphView
 else:
     from hoplite.lazy import torch
@@ -49,13 +45,6 @@ class GAT(Network):
         hidden: int = hidden_setting()
         heads: int = number_setting(8, "attention heads.", 1, MAX_UNITS)
 
-    def __init__(
-        self, config: ModelConfig, num_features: int, num_classes: int, relations: int = 1
-    ) -> None:
-        super().__init__(config, num_features, num_classes, relations)
-        self._fields: WeakKeyDictionary[GraphView, _Field] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-
     def initial(self, rng: np.random.Generator | None) -> Weights:
         heads, h, m = self.config.heads, self.config.hidden, self.num_classes
         return {
@@ -72,88 +61,20 @@ class GAT(Network):
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
         from hoplite.nets.view import drop
 
-        w, field = weights, self._field(view)
-        signal = field.view.inputs(w["hidden_weight"], dropout)
+        def attend(signal: Tensor, source: Tensor, target: Tensor, layer: int) -> Tensor:
+            """The sums of a signal (n, heads, c) by its attention, whose weights are (heads, c)."""
+            scores = (signal * target).sum(dim=2).index_select(0, sums.target)
+            scores = scores + (signal * source).sum(dim=2).index_select(0, sums.source)
+            attention = sums.softmax(torch.nn.functional.leaky_relu(scores, SLOPE))
+            return sums(signal, drop(attention, dropout, layer))
+
+        w, sums = weights, view.graph.edge_sums
+        signal = view.graph.inputs(w["hidden_weight"], dropout)
         signal = signal.view(-1, self.config.heads, self.config.hidden)
-        hidden = field.first.attend(signal, w["hidden_source"], w["hidden_target"], dropout, 2)
+        hidden = attend(signal, w["hidden_source"], w["hidden_target"], 2)
         hidden = torch.nn.functional.elu(hidden.flatten(1) + w["hidden_bias"])
-        signal = drop(hidden, dropout, 1, field.hidden) @ w["weight"]
-        outputs = field.second.attend(
-            signal.unsqueeze(1), w["source"], w["target"], dropout, 3
-        ).squeeze(1)
-        return outputs if field.rows is None else outputs.index_select(0, field.rows)
+        signal = (drop(hidden, dropout, 1) @ w["weight"]).unsqueeze(1)
+        return view.pick(attend(signal, w["source"], w["target"], 3).squeeze(1))
 
     def signal_columns(self) -> int:
         return max(self.config.heads * self.config.hidden, self.num_classes)
-
-    def _field(self, view: GraphView) -> _Field:
-        with self._lock:
-            if view not in self._fields:
-                self._fields[view] = _Field(view)
-            return self._fields[view]
-
-
-class _Field:
-    """The nodes and edges that two layers need for a view's rows, counted anew from 0.
-
-    Into the training nodes of Pubmed and their neighbours, 354 ``hidden`` ones, lead 4,481 of its
-    108,365 edges, from 2,798 nodes. A layer's edges come with their numbers in the whole graph, by
-    which dropout goes, and with the places of its targets among its sources; None is all.
-    """
-
-    def __init__(self, view: GraphView) -> None:
-        edges = view.graph.edges
-        self.hidden: np.ndarray | None = None
-        self.rows: Tensor | None = None
-        self.first = self.second = _Edges(edges)
-        nodes = None
-        if view.nodes is not None:
-            rows = torch.tensor(view.nodes)
-            last = rows.unique()
-            self.second, hidden = _Edges.into(last, edges)
-            self.first, sources = _Edges.into(hidden, edges)
-            self.hidden, nodes = hidden.numpy(), sources.numpy()
-            self.rows = torch.searchsorted(last, rows)
-        self.view = view.graph.view(nodes)
-
-
-@dataclass(frozen=True, eq=False)
-class _Edges:
-    """The edges into some nodes, by target."""
-
-    ends: Tensor  # (2, e): source and target, each counted among its kind
-    numbers: np.ndarray | None = None
-    targets: Tensor | None = None  # which of the sources they are
-
-    @classmethod
-    def into(cls, targets: Tensor, edges: Tensor) -> tuple[_Edges, Tensor]:
-        """The edges that lead into sorted nodes, and the sorted nodes that they come from."""
-        numbers = torch.isin(edges[1], targets).nonzero().flatten()
-        ends = edges[:, numbers]
-        sources = ends[0].unique()  # with the targets, each of which has a loop
-        places = zip((sources, targets), ends, strict=True)
-        ends = torch.stack([torch.searchsorted(kind, nodes) for kind, nodes in places])
-        return cls(ends, numbers.numpy(), torch.searchsorted(sources, targets)), sources
-
-    @cached_property
-    def sums(self) -> EdgeSums:
-        from hoplite.nets.edge_sums import EdgeSums
-
-        return EdgeSums(self.ends)
-
-    def attend(
-        self, signal: Tensor, source: Tensor, target: Tensor, dropout: Dropout | None, layer: int
-    ) -> Tensor:
-        """The sums of a signal (sources, heads, c), by its attention: (targets, heads, c).
-
-        ``source`` and ``target`` (heads, c) are the weights of the scores.
-        """
-        from hoplite.nets.view import drop
-
-        at_sources = (signal * source).sum(dim=2)  # (sources, heads)
-        at_targets = (signal * target).sum(dim=2)
-        if self.targets is not None:
-            at_targets = at_targets.index_select(0, self.targets)
-        scores = at_targets.index_select(0, self.ends[1]) + at_sources.index_select(0, self.ends[0])
-        attention = self.sums.softmax(torch.nn.functional.leaky_relu(scores, SLOPE))
-        return self.sums(signal, drop(attention, dropout, layer, self.numbers))

@@ -57,11 +57,12 @@ class GCN(Network):
         }
 
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
-        first, second = view.layers(2)  # no other node has a part in two layers
-        hidden = first.propagate(first.inputs(weights["hidden_weight"], dropout))
-        hidden = torch.relu(hidden + weights["hidden_bias"])
-        hidden = second.dropped(hidden, dropout, 1)
-        return second.propagate(hidden @ weights["weight"])
+        from hoplite.nets.view import drop
+
+        graph = view.graph
+        hidden = graph.propagate(graph.inputs(weights["hidden_weight"], dropout))
+        hidden = drop(torch.relu(hidden + weights["hidden_bias"]), dropout, 1)
+        return view.pick(graph.propagate(hidden @ weights["weight"]))
 
     def signal_columns(self) -> int:
         return max(self.config.hidden, self.num_classes)

@@ -7,7 +7,8 @@ dropout leaves of X, and W weights (d, w):
     hop_features   p_i(M) X~ for every i, constant             (k + 1, rows, d)
     hop_outputs    p_i(M) X~ W for every i                     (k + 1, rows, w)
     hop_output     p_i(M) X~ W for one i                       (rows, w)
-    layers         S at the nodes that each of several graph convolutions needs
+
+Networks that read the whole graph in every step find its operations in :class:`TorchGraph`.
 """
 
 from __future__ import annotations
@@ -31,12 +32,11 @@ from hoplite.bases import Basis
 from hoplite.engine.backend import get_num_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
-from hoplite.engine.polynomial import gather_hops, iterate, scatter_hops
+from hoplite.engine.polynomial import gather_hops, scatter_hops
 from hoplite.engine.propagation import MAX_NEAR, Propagation, nodes_near
 from hoplite.engine.sparse import SparseMatrix, spmm
 
 WIDE_GAIN = 8  # a multiply-add of wide dense products costs so many times less than of sparse ones
-MAX_FILTER_SIZE = 2**27  # elements of kept rows of p_0(M) .. p_k(M)
 SHARED_NUMBERS = 1 << 20  # of a signal, from which on several threads are worth their start
 
 _graphs: WeakKeyDictionary[Propagation, TorchGraph] = WeakKeyDictionary()
@@ -111,6 +111,19 @@ class TorchGraph:
         return torch.from_numpy(np.stack([sources, targets])[:, order].astype(np.int64))
 
     @cached_property
+    def edge_sums(self) -> EdgeSums:
+        """Sums along these edges."""
+        return EdgeSums(self.edges)
+
+    def inputs(self, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
+        """X~ W: (n, w)."""
+        return times(self.features, weight, dropout)
+
+    def propagate(self, signal: Tensor) -> Tensor:
+        """S times a signal: (n, w) -> (n, w)."""
+        return _Product.apply(signal, self.matrix)  # pyright: ignore[reportReturnType]
+
+    @cached_property
     def whole(self) -> WholeGraph:
         """The graph as networks of other libraries take it."""
         return WholeGraph.of(self.source.adjacency, self.features)
@@ -143,6 +156,75 @@ class WholeGraph:
         return cls(as_tensor(features.dense()), torch.from_numpy(ends), weights)
 
 
+class EdgeSums:
+    """Sums along edges whose weights are computed anew each time, like attention.
+
+        out[t, h, :] = sum over edges e into t  w[e, h] z[source(e), h, :]
+
+    for h heads at once: one product with a sparse matrix of (targets h) x (sources h), in which the
+    heads stand side by side, instead of a message of every edge in memory. The edges (2, e) are
+    source and target, sorted by target; at least one leads into every target.
+
+    >>> sums = EdgeSums(torch.tensor([[0, 1, 1], [0, 0, 1]]))
+    >>> sums(torch.tensor([[[1.0]], [[3.0]]]), torch.tensor([[1.0], [2.0], [4.0]])).flatten()
+    tensor([ 7., 12.])
+    """
+
+    def __init__(self, ends: Tensor) -> None:
+        self.source, self.target = ends
+        self.num_targets = int(self.target[-1]) + 1
+        self._patterns: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
+
+    def __call__(self, signal: Tensor, weights: Tensor) -> Tensor:
+        """(sources, h, c) and (e, h) -> (targets, h, c), differentiable in both."""
+        return _EdgeSums.apply(signal, weights, self)  # pyright: ignore[reportReturnType]
+
+    def softmax(self, scores: Tensor) -> Tensor:
+        """exp(s_e) over the sum of its target's edges: (e, h) -> (e, h)."""
+        shape = (self.num_targets, scores.shape[1])
+        into = self.target.unsqueeze(1).expand_as(scores)
+        fixed = scores.detach()
+        zeros = fixed.new_zeros(shape)
+        largest = zeros.scatter_reduce(0, into, fixed, "amax", include_self=False)
+        raised = (scores - largest.index_select(0, self.target)).exp()
+        total = raised.new_zeros(shape).index_add(0, self.target, raised)
+        return raised / total.index_select(0, self.target)
+
+    def matrix(self, weights: Tensor, sources: int) -> SparseMatrix:
+        """The matrix of these weights, (targets h) x (sources h)."""
+        heads = weights.shape[1]
+        if heads not in self._patterns:
+            source, target, head = self.source.numpy(), self.target.numpy(), np.arange(heads)
+            order = (target[:, None] * heads + head).ravel().argsort(kind="stable")
+            indices = (source[:, None] * heads + head).ravel()[order]
+            indptr = np.concatenate([[0], np.repeat(np.bincount(target), heads).cumsum()])
+            self._patterns[heads] = indptr, indices, order
+        indptr, indices, order = self._patterns[heads]
+        values = as_array(weights).reshape(-1)[order]
+        shape = (len(indptr) - 1, sources * heads)
+        return SparseMatrix(sp.csr_array((values, indices, indptr), shape=shape), symmetric=False)
+
+
+class _EdgeSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, signal: Tensor, weights: Tensor, sums: EdgeSums) -> Tensor:
+        ctx.save_for_backward(signal, weights)
+        ctx.sums = sums
+        sources, heads, columns = signal.shape
+        flat = as_array(signal).reshape(sources * heads, columns)
+        totals = spmm(sums.matrix(weights, sources), flat)
+        return torch.from_numpy(totals).view(-1, heads, columns)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        signal, weights = ctx.saved_tensors
+        source, target = ctx.sums.source, ctx.sums.target
+        along = gradients[0].index_select(0, target)  # (e, h, c)
+        to_weights = (along * signal.index_select(0, source)).sum(dim=2)
+        along = along * weights.unsqueeze(2)
+        return torch.zeros_like(signal).index_add_(0, source, along), to_weights, None
+
+
 class GraphView:
     """Some nodes of a graph; all if ``nodes`` is None."""
 
@@ -151,7 +233,6 @@ class GraphView:
         self._index = None if nodes is None else torch.tensor(nodes)
         self._hops_first = hops_first
         self._nears: dict[int, Near] = {}
-        self._layers: dict[int, list[Layer]] = {}
 
     @property
     def num_rows(self) -> int:
@@ -172,7 +253,11 @@ class GraphView:
 
     def hop_features(self, dropout: Dropout | None = None) -> Tensor:
         """p_i(M) X~ at the rows, for every hop: (k + 1, rows, d); no gradient goes through them."""
-        return self._hop_features if dropout is None else self._dropped_hops(dropout)
+        if dropout is None:
+            return self._hop_features
+        graph, near = self.graph, self._near(self.graph.hops)
+        dense = near.features.dense(dropout)
+        return torch.from_numpy(gather_hops(near.matrix, graph.basis, dense, graph.hops, near.rows))
 
     def hop_outputs(
         self, weight: Tensor, dropout: Dropout | None = None, known: Tensor | None = None
@@ -199,16 +284,6 @@ class GraphView:
             return known @ weight
         return self._propagated(weight, dropout, hop)[-1]
 
-    def layers(self, count: int) -> list[Layer]:
-        """``count`` graph convolutions, one after another, of which the last gives the rows."""
-        if count not in self._layers:
-            layers, nodes = [], self.nodes
-            for _ in range(count):
-                layers.append(Layer.of(self.graph, nodes))
-                nodes = layers[-1].read
-            self._layers[count] = layers[::-1]
-        return self._layers[count]
-
     def _propagated(self, weight: Tensor, dropout: Dropout | None, hops: int) -> Tensor:
         """The hops of X~ W up to ``hops``, at the rows."""
         near = self._near(hops)
@@ -228,32 +303,6 @@ class GraphView:
         if hops not in self._nears:
             self._nears[hops] = Near.of(self.graph, self.nodes, hops)
         return self._nears[hops]
-
-    def _dropped_hops(self, dropout: Dropout) -> Tensor:
-        """p_i(M) X~ at the rows: (k + 1, rows, d).
-
-        Nothing of p_i(M) is dropped, so its rows, computed once, give all hops of the rows in one
-        pass over X, nnz(X) (k + 1) rows, where that is less than k nnz(M) d.
-        """
-        hops, near = self.graph.hops, self._near(self.graph.hops)
-        n, d = near.features.shape
-        columns = (hops + 1) * self.num_rows
-        hop_by_hop = hops * near.matrix.nnz * d + n * d
-        if near.features.nnz * columns < hop_by_hop and n * columns <= MAX_FILTER_SIZE:
-            columns_first = near.features.transposed_times(self._filters, dropout)
-            return torch.from_numpy(columns_first).T.contiguous().view(hops + 1, self.num_rows, d)
-        dense = near.features.dense(dropout)
-        return torch.from_numpy(gather_hops(near.matrix, self.graph.basis, dense, hops, near.rows))
-
-    @cached_property
-    def _filters(self) -> np.ndarray:
-        """The rows of every p_i(M) at the nodes near them, transposed: (near, (k + 1) rows)."""
-        hops, near = self.graph.hops, self._near(self.graph.hops)
-        n = near.matrix.shape[0]
-        rows = np.arange(n) if near.rows is None else near.rows
-        unit = np.zeros((n, len(rows)), near.features.dtype)
-        unit[rows, np.arange(len(rows))] = 1
-        return np.concatenate([*iterate(near.matrix.T, self.graph.basis, unit, hops)], axis=1)
 
     @cached_property
     def _row_features(self) -> Features:
@@ -291,62 +340,17 @@ class Near:
         return cls(graph.matrix.among(nodes), graph.features.rows(nodes), places)
 
 
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """S from the nodes that a graph convolution reads to those that it gives.
-
-    The features are X at the nodes that it reads. None stands for all nodes.
-    """
-
-    matrix: SparseMatrix
-    read: np.ndarray | None
-    _graph: TorchGraph
-
-    @classmethod
-    def of(cls, graph: TorchGraph, nodes: np.ndarray | None) -> Layer:
-        """What the convolution that gives these nodes reads; all, if hardly any is left out."""
-        if nodes is None:
-            return cls(graph.matrix, None, graph)
-        rows = sp.csr_array(graph.matrix.to_scipy()[nodes])
-        read = np.unique(rows.indices).astype(np.int64)
-        if len(read) > MAX_NEAR * graph.num_nodes:
-            return cls(SparseMatrix.from_scipy(rows), None, graph)
-        return cls(SparseMatrix.from_scipy(sp.csr_array(rows[:, read])), read, graph)
-
-    @cached_property
-    def features(self) -> Features:
-        """X at the nodes that are read."""
-        return self._graph.features if self.read is None else self._graph.features.rows(self.read)
-
-    def inputs(self, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
-        """X~ W at the nodes that are read: (read, w)."""
-        return times(self.features, weight, dropout)
-
-    def propagate(self, signal: Tensor) -> Tensor:
-        """S times a signal on the nodes that are read: (read, w) -> (given, w)."""
-        return _Product.apply(signal, self.matrix)  # pyright: ignore[reportReturnType]
-
-    def dropped(self, signal: Tensor, dropout: Dropout | None, layer: int) -> Tensor:
-        """A signal on the nodes that are read, with the entries dropped of a layer of a network."""
-        return drop(signal, dropout, layer, self.read)
-
-
 def times(features: Features, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
     """X~ W: (d, w) -> (n, w), differentiable in W."""
     return _Times.apply(weight, features, dropout)  # pyright: ignore[reportReturnType]
 
 
-def drop(
-    signal: Tensor, dropout: Dropout | None, layer: int, numbers: np.ndarray | None = None
-) -> Tensor:
-    """A dense signal (n, w) with its entries dropped, by a mask of its layer (1, 2, ...).
-
-    ``numbers`` are those that the rows have among all, by which dropout goes.
-    """
+def drop(signal: Tensor, dropout: Dropout | None, layer: int) -> Tensor:
+    """A dense signal (n, w) with its entries dropped, by a mask of its layer (1, 2, ...)."""
     if dropout is None or not dropout.rate:
         return signal
     own = Dropout(dropout.rate, dropout.seed, dropout.step + (layer << 32))  # of_entries(layer)
-    return _Drop.apply(signal, own, numbers)  # pyright: ignore[reportReturnType]
+    return _Drop.apply(signal, own)  # pyright: ignore[reportReturnType]
 
 
 class _Times(torch.autograd.Function):
@@ -401,14 +405,13 @@ class _Drop(torch.autograd.Function):
     """Its own adjoint."""
 
     @staticmethod
-    def forward(ctx: Any, signal: Tensor, dropout: Dropout, numbers: np.ndarray | None) -> Tensor:
-        ctx.dropout, ctx.numbers = dropout, numbers
-        return torch.from_numpy(Features(as_array(signal), numbers).dense(dropout))
+    def forward(ctx: Any, signal: Tensor, dropout: Dropout) -> Tensor:
+        ctx.dropout = dropout
+        return torch.from_numpy(Features(as_array(signal)).dense(dropout))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        by_signal = Features(as_array(gradients[0]), ctx.numbers).dense(ctx.dropout)
-        return torch.from_numpy(by_signal), None, None
+        return torch.from_numpy(Features(as_array(gradients[0])).dense(ctx.dropout)), None
 
 
 def as_array(tensor: Tensor) -> np.ndarray:

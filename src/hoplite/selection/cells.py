@@ -229,7 +229,7 @@ class CellWork:
         settings = self.ledger.settings
         options = settings.configurations[position]
         config, training = split_options(self.model or settings.model, options)
-        return config, training.on(self.graph.name)
+        return config, training
 
 
 def _without_refit(config: TrainingConfig) -> TrainingConfig:

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hoplite.bases import find_basis
-from hoplite.bases.base import Step
+from hoplite.bases import Step, find_basis
 from hoplite.csr_rows import CsrFiles, row_ranges
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 import numpy as np
@@ -91,9 +91,6 @@ class Task(ABC):
 
     name: ClassVar[str]
     labels: ClassVar[LabelKind] = CLASSES  # what it learns
-    saved_as: ClassVar[Literal[1, 2]] = (
-        2  # format of model folders: earlier versions know classes alone
-    )
     metrics: ClassVar[tuple[Metric, ...]]  # recorded every epoch; the first is a run's score
     # What may choose the epoch on validation nodes, by its name in settings; the first one usually
     # does. One that is neither LOSS nor among the metrics is a figure of the evaluation.
@@ -102,18 +99,12 @@ class Task(ABC):
     exclusive: ClassVar[bool] = False  # whether a node has exactly one of them
     has_sets: ClassVar[bool] = False  # whether there are prediction sets
     pictures: ClassVar[tuple[str, ...]] = ()  # methods of models and results that draw its mistakes
-    compared: ClassVar[tuple[str, ...]] = ()  # figures in which a model should beat the baseline
     unknowing: ClassVar[str] = "the baseline"  # what that does, as in "no better than ..."
 
     @property
     def score(self) -> Metric:
         """The metric that results tell, and that the best of several runs is chosen by."""
         return self.metrics[0]
-
-    @property
-    def remedies(self) -> dict[str, str]:
-        """Settings for a model that ranks well and predicts a class too seldom or too often."""
-        return {}
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -276,7 +267,7 @@ class Task(ABC):
             The number of rows by default. Where the rows are part of a set, the number of nodes of
             the whole set makes losses that add up to the loss of the set.
         """
-        return self.loss_into(None, logits, targets, weights, count)
+        return self.loss_function(logits, targets, weights, self._count(count, logits))
 
     def loss_and_gradient(
         self,
@@ -286,19 +277,17 @@ class Task(ABC):
         count: float | None = None,
     ) -> tuple[float, np.ndarray]:
         """:meth:`loss` and its gradient by the logits, (rows, m) in their type."""
-        gradient = np.empty(logits.shape, logits.dtype)
-        return self.loss_into(gradient, logits, targets, weights, count), gradient
+        gradient, count = np.empty(logits.shape, logits.dtype), self._count(count, logits)
+        return self.loss_function(logits, targets, weights, count, gradient), gradient
 
+    @staticmethod
+    def _count(count: float | None, logits: np.ndarray) -> float:
+        return len(logits) if count is None else count
+
+    @property
     @abstractmethod
-    def loss_into(
-        self,
-        gradient: np.ndarray | None,
-        logits: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        count: float | None,
-    ) -> float:
-        """:meth:`loss`; its gradient is written to ``gradient``, (rows, m), unless that is None."""
+    def loss_function(self) -> Callable[..., float]:
+        """Of (logits, targets, weights, count, gradient), see :mod:`hoplite.tasks.losses`."""
 
     @abstractmethod
     def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:

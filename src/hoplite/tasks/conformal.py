@@ -29,7 +29,6 @@ from hoplite.config import check_number
 from hoplite.errors import ModelFileError
 from hoplite.labels import JOINT
 
-FAR = 0.1  # less than the coverage that was asked for
 NEAR = 1e-6  # probabilities so near are equal: float32, evaluated in any order
 MOST_KEPT = 1000  # scores: beyond, a set may cover 1/1000 more than asked
 
@@ -46,7 +45,7 @@ class Conformal:
     (0.3, 0.4, inf)
 
     ``classes`` are those of the nodes of each class, None of one that no node has; none where nodes
-    have no classes, or in a folder of an earlier version.
+    have no classes.
     """
 
     nodes: Annotated[int, Meta(ge=1)]
@@ -97,38 +96,8 @@ class Conformal:
         >>> found.quantiles(0.5).tolist()
         [0.2, 0.9, inf]
         """
-        kept = self.classes
-        return np.array([math.inf if one is None else one.quantile(coverage) for one in kept])
-
-    def too_few(self, coverage: float) -> bool:
-        """Whether only the set of all labels covers so much: n < coverage / (1 - coverage).
-
-        >>> [Conformal.of(np.arange(n)).too_few(0.9) for n in (8, 9)]
-        [True, False]
-        """
-        return math.isinf(self.quantile(coverage))
-
-    def least_covered(self, coverage: float) -> tuple[int, float, int] | None:
-        """The class that sets of this coverage cover least, its share and its number of nodes.
-
-        None unless that is ``FAR`` less than asked, and no accident: nodes that were covered with a
-        probability of ``coverage`` each would be so few once in a hundred times at most.
-
-        >>> scores, labels = np.r_[np.arange(95), [200.0] * 5], np.repeat([0, 1], [95, 5])
-        >>> Conformal.of_classes(scores, labels, 2).least_covered(0.9)
-        (1, 0.0, 5)
-        """
-        from scipy.special import bdtr
-
-        most, found = self.quantile(coverage) + NEAR, []
-        for c, one in enumerate(self.classes):
-            if one is None:
-                continue
-            share = float(np.mean(np.array(one.scores) <= most))
-            rare = bdtr(round(share * one.nodes), one.nodes, coverage) < 0.01
-            if rare and share < coverage - FAR:
-                found.append((c, share, one.nodes))
-        return min(found, key=lambda one: one[1], default=None)
+        parts = self.classes
+        return np.array([math.inf if part is None else part.quantile(coverage) for part in parts])
 
 
 def nodes_needed(coverage: float) -> int:

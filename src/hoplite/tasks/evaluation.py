@@ -1,6 +1,6 @@
 """All figures of one set of nodes, computed once from the outputs of a chosen model.
 
-They equal scikit-learn's, which is not imported for them: that takes longer than a training on Cora.
+They equal those of scikit-learn, whose import takes longer than a training on Cora.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
@@ -51,7 +51,6 @@ class Multiclass(Task):
     """
 
     name = "multiclass"
-    saved_as = 1
     exclusive = True
     pictures = ("plot_confusion", "plot_reliability")
     metrics = (Metric("accuracy", percent=True),)
@@ -63,7 +62,6 @@ class Multiclass(Task):
         "f1": Metric("macro_f1"),
     }
     has_sets = True
-    compared = ("accuracy", "balanced_accuracy", "roc_auc")
     unknowing = "always predicting the largest class"
     shares: tuple[float, ...] = ()
     threshold: float = 0.5
@@ -73,11 +71,6 @@ class Multiclass(Task):
     def positive(self) -> int | None:
         """The rarer of two classes; None if there are more, or their shares are not known."""
         return None if len(self.shares) != 2 else int(self.shares[1] <= self.shares[0])
-
-    @property
-    def remedies(self) -> dict[str, str]:
-        threshold = {} if self.positive is None else {"threshold": "balanced"}
-        return {"class_weight": "balanced", **threshold}
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -216,16 +209,9 @@ class Multiclass(Task):
     def rescaled(self, weight: np.ndarray, bias: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return weight / self.temperature, bias / self.temperature
 
-    def loss_into(
-        self,
-        gradient: np.ndarray | None,
-        logits: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        count: float | None,
-    ) -> float:
-        count = len(logits) if count is None else count
-        return softmax_cross_entropy(logits, targets, weights, count, gradient)
+    @property
+    def loss_function(self) -> Callable[..., float]:
+        return softmax_cross_entropy
 
     def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """[rows, rows with the right class]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -46,13 +46,8 @@ class Multilabel(Task):
         "accuracy": metrics[1],
     }
     pictures = ("plot_reliability",)
-    compared = ("micro_f1", "roc_auc")
     unknowing = "always predicting the labels that most nodes have"
     shares: tuple[float, ...] = ()
-
-    @property
-    def remedies(self) -> dict[str, str]:
-        return {"class_weight": "balanced"}
 
     @property
     def headline(self) -> tuple[str, ...]:
@@ -95,16 +90,9 @@ class Multilabel(Task):
                 present[place] = weight
         return np.where(labels == 1, present, absent)
 
-    def loss_into(
-        self,
-        gradient: np.ndarray | None,
-        logits: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        count: float | None,
-    ) -> float:
-        count = len(logits) if count is None else count
-        return sigmoid_cross_entropy(logits, targets, weights, count, gradient)
+    @property
+    def loss_function(self) -> Callable[..., float]:
+        return sigmoid_cross_entropy
 
     def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """[rows, rows with all labels right, labels predicted rightly, labels predicted + true]."""

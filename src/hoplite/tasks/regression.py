@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -40,7 +40,6 @@ class Regression(Task):
     has_classes = False
     has_sets = True
     pictures = ("plot_predicted",)
-    compared = ("r2",)
     unknowing = "always predicting the mean"
     mean: float = 0.0
     scale: float = 1.0
@@ -69,17 +68,9 @@ class Regression(Task):
             raise GraphError(f"labels have shape {labels.shape}; pass one number per node.")
         return (np.asarray(labels, np.float64) - self.mean) / self.scale
 
-    def loss_into(
-        self,
-        gradient: np.ndarray | None,
-        logits: np.ndarray,
-        targets: np.ndarray,
-        weights: np.ndarray | None,
-        count: float | None,
-    ) -> float:
-        count = len(logits) if count is None else count
-        loss = squared_error if self.kind == "squared" else huber
-        return loss(logits, targets, weights, count, gradient)
+    @property
+    def loss_function(self) -> Callable[..., float]:
+        return squared_error if self.kind == "squared" else huber
 
     def tally(self, logits: np.ndarray, targets: np.ndarray) -> np.ndarray:
         """``[rows, sum t, sum t^2, sum (z - t)^2, sum |z - t|]``."""

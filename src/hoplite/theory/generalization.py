@@ -12,7 +12,7 @@ from scipy.special import betaincinv  # scipy.stats takes a second to import
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
-from hoplite.models.alignment import aligned_graph, labels_in
+from hoplite.models.alignment import labels_in
 from hoplite.models.linear import LinearModel
 from hoplite.models.trained import TrainedModel
 from hoplite.theory.complexity import DRAWS
@@ -117,7 +117,7 @@ def generalization(
     assert issubclass(config.kind, LinearModel)  # norms refuses others
     if config.standardize:
         raise ConfigError("no bound is known for standardised outputs; train without standardize.")
-    graph = aligned_graph(graph, model.num_features, model.feature_names, model.loop_weight)
+    graph = model.aligned(graph)
     train, labels = graph.split.train, labels_in(graph, model.class_names)
     if not train.size:
         raise GraphError("the graph has no labelled training nodes; the bound is about these.")

@@ -1,6 +1,11 @@
 """The one pipeline from data to scored models; train, the estimators and search all call it.
 
 resolve the settings -> weigh the nodes -> build -> train -> refit -> score
+
+A refit trains again on training and validation labels, for the epochs that validation chose. It is
+another protocol: validation nodes choose the epochs and all settings, in a first training on the
+training labels alone, and are learned from only then. So their figures are those of the first
+training, and the test nodes judge the second model.
 """
 
 from __future__ import annotations
@@ -19,10 +24,9 @@ from hoplite.graph import Split
 from hoplite.models import ModelConfig, build_model
 from hoplite.node_data import NodeData
 from hoplite.tasks import Task
-from hoplite.training.refit import refit_run, union
 from hoplite.training.runs import Report, Run, RunResult, require_result, train_runs
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
-from hoplite.training.sets import NodeSet, weighted_sets
+from hoplite.training.sets import NodeSet, union, weighted_sets
 from hoplite.training.stored import HopRows
 
 
@@ -102,7 +106,6 @@ def fit(
     list of ScoredRun
         In the order of ``runs``.
     """
-    runs = [dataclasses.replace(run, config=run.config.on(data.name)) for run in runs]
     with ExitStack() as stack:
         if quiet:
             stack.enter_context(warnings.catch_warnings())
@@ -183,7 +186,7 @@ def _refit(
         return found
     both = union(sets["train"], sets["val"])
     both = weighted_sets({"train": both}, shared.task, config, class_texts)["train"]
-    runs = [refit_run(results[i]) for i in chosen]
+    runs = [_again(results[i]) for i in chosen]
     again = train_runs(
         shared.model, shared.source, runs, {"train": both}, progress=progress, task=shared.task
     )
@@ -192,3 +195,9 @@ def _refit(
         if result.best_epoch:  # otherwise the first model is kept
             found[i] = dataclasses.replace(result, run=results[i].run)
     return found
+
+
+def _again(result: RunResult) -> Run:
+    """The run of ``result`` again, from its seed, for its own best epochs."""
+    config = dataclasses.replace(result.run.config, epochs=result.best_epoch)
+    return Run(config, result.run.seed)

@@ -10,9 +10,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hoplite.config import TrainingConfig
 from hoplite.engine.backend import use_threads
-from hoplite.models.base import Weights
+from hoplite.engine.dropout import DRAW_BIT, Dropout
+from hoplite.engine.standardize import Standardized
+from hoplite.models.base import Model, Weights
+from hoplite.models.labelprop import LabelModel
 from hoplite.tasks import Task
+from hoplite.training.consistency import penalty
 from hoplite.training.sets import NodeSet
 
 
@@ -72,6 +77,21 @@ class Problem:
         """The parts that are scored in every epoch."""
         return [name for name in self.parts if name != "train"]
 
+    @property
+    def scored_nodes(self) -> list[np.ndarray]:
+        """The nodes of each of them."""
+        return [self.parts[name].nodes for name in self.scored]
+
+    def cut(self, logits: np.ndarray, *, everywhere: bool) -> dict[str, np.ndarray]:
+        """The outputs of each scored part, from all nodes' or theirs in a row."""
+        nodes = self.scored_nodes
+        parts = (
+            [logits[part] for part in nodes]
+            if everywhere
+            else np.split(logits, np.cumsum([len(part) for part in nodes])[:-1])
+        )
+        return dict(zip(self.scored, parts, strict=True))
+
     def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What runs share, made by the first that needs it."""
         with self._lock:
@@ -120,3 +140,160 @@ class Objective(ABC):
         task = self.problem.task
         loss = task.loss(logits, part.targets, part.weights)
         return Measured(loss, task.tally(logits, part.targets))
+
+
+class LabelObjective(Objective):
+    """The labels of the training nodes, and the outputs that they give."""
+
+    learns = False
+
+    def __init__(self, model: LabelModel, problem: Problem) -> None:
+        train, nodes = problem.train, problem.source.num_nodes
+        self.problem, self.params = problem, {}
+        self._weights = model.from_labels(nodes, train.nodes, train.targets, train.weights)
+        self._logits = model.logits(self._weights, problem.source)
+
+    def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
+        train = self.problem.train
+        return self.measure(self._logits[train.nodes], train), {}
+
+    def outputs(self, next_step: int | None) -> dict[str, np.ndarray]:
+        parts = self.problem.parts
+        return {name: self._logits[parts[name].nodes] for name in self.problem.scored}
+
+    def weights(self) -> Weights:
+        return dict(self._weights)
+
+
+class Signal(NamedTuple):
+    """The signal V (rows, m) of a model, and what gives the gradient by its weights from dV."""
+
+    values: np.ndarray
+    gradient: Callable[[np.ndarray], Weights]
+
+
+class Output(NamedTuple):
+    """A signal with its outputs H, and what standardised them."""
+
+    signal: Signal
+    logits: np.ndarray
+    scale: Standardized | None
+
+
+class GradientObjective(Objective):
+    """The loss of a model that learns by gradients, linear or not:
+
+        loss = mean over draws of the task's loss  (+ consistency * penalty over all nodes)
+
+    A model gives its signal V, (rows, m), and takes dV back to its weights. What is between V and
+    the loss, standardisation and the bias, is here; dLoss/db are the column sums of G = dLoss/dH.
+
+    Parameters
+    ----------
+    model : Model
+    problem : Problem
+    config : TrainingConfig
+    seed : int
+        Draws the first weights and, with the step, what is dropped.
+    """
+
+    random_steps = False  # whether a step draws at random even where nothing is dropped
+
+    def __init__(self, model: Model, problem: Problem, config: TrainingConfig, seed: int) -> None:
+        self.problem, self._config, self._seed = problem, config, seed
+        self._standardize = model.config.standardize  # mean and deviation are over all nodes
+        self._trains_everywhere = self._standardize or config.consistency > 0
+        train = problem.train.nodes
+        self._train_nodes = None if self._trains_everywhere else train  # those that are evaluated
+        self._train_rows = train if self._trains_everywhere else slice(len(train))
+
+    @abstractmethod
+    def training_signal(self, dropout: Dropout | None) -> Signal:
+        """The signal of the training nodes, or of all nodes if they are needed."""
+
+    @abstractmethod
+    def batch_signal(self, batch: np.ndarray) -> Signal:
+        """The signal of some training nodes, by their positions."""
+
+    def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
+        if batch is not None:
+            output = self.finished(self.batch_signal(batch))
+            return self._supervised(output, self.problem.train.at(batch), slice(None))
+        if self._config.consistency:
+            return self._consistent(step)
+        draws = [
+            self._supervised(self._output(draw, step), self.problem.train, self._train_rows)
+            for draw in range(self._config.draws)
+        ]
+        return draws[0] if len(draws) == 1 else _mean(draws)
+
+    def finished(self, signal: Signal) -> Output:
+        """The outputs of a signal."""
+        values, scale = signal.values, None
+        if self._standardize:
+            scale = Standardized.of(values)
+            values = scale.apply(values)
+        return Output(signal, values + self.params["bias"] if self.adds_bias else values, scale)
+
+    @property
+    def adds_bias(self) -> bool:
+        """Whether there is a bias that the model itself does not add."""
+        return "bias" in self.params
+
+    def dropout(self, draw: int, step: int) -> Dropout | None:
+        """What a draw of a step drops; None if nothing."""
+        config = self._config
+        if not (config.drops or self.random_steps):
+            return None
+        seed = self._seed ^ (draw << DRAW_BIT)
+        return Dropout(config.dropout, seed, step, config.drop_nodes, config.output_dropout)
+
+    def _output(self, draw: int, step: int) -> Output:
+        return self.finished(self.training_signal(self.dropout(draw, step)))
+
+    def _supervised(
+        self, output: Output, part: Part, rows: slice | np.ndarray, outer: np.ndarray | None = None
+    ) -> tuple[Measured, Weights]:
+        """Loss and gradient of the outputs at ``rows``; ``outer`` is a gradient of all to add."""
+        task, own = self.problem.task, output.logits[rows]
+        loss, gradient = task.loss_and_gradient(own, part.targets, part.weights)
+        if not isinstance(rows, slice):
+            spread = np.zeros_like(output.logits)
+            np.add.at(spread, rows, gradient)  # a node may be listed twice
+            gradient = spread if outer is None else outer + spread
+        return Measured(loss, task.tally(own, part.targets)), self._by_weight(output, gradient)
+
+    def _consistent(self, step: int) -> tuple[Measured, Weights]:
+        """The mean loss of the draws, and the penalty of their differences on all nodes."""
+        config, part = self._config, self.problem.train
+        outputs = [self._output(draw, step) for draw in range(config.draws)]
+        apart, by_logits = penalty(
+            np.stack([output.logits for output in outputs]), config.sharpen, config.confidence
+        )
+        factor = config.consistency * config.draws  # the mean divides by draws
+        measured, gradients = _mean(
+            [
+                self._supervised(output, part, part.nodes, factor * outer)
+                for output, outer in zip(outputs, by_logits, strict=True)
+            ]
+        )
+        return Measured(measured.loss + config.consistency * apart, measured.tally), gradients
+
+    def _by_weight(self, output: Output, gradient: np.ndarray) -> Weights:
+        """The gradient by all weights from that by the outputs, of all rows or of the first."""
+        by_bias = {"bias": gradient.sum(axis=0)} if self.adds_bias else {}
+        signal, scale = output.signal, output.scale
+        if scale is not None:
+            standardized = scale.apply(signal.values)
+            means = scale.gradient_means(gradient, standardized)
+            gradient = scale.gradient(gradient, standardized, means)
+        return signal.gradient(gradient) | by_bias
+
+
+def _mean(draws: list[tuple[Measured, Weights]]) -> tuple[Measured, Weights]:
+    """The mean of losses, tallies and gradients."""
+    count = len(draws)
+    loss = sum(measured.loss for measured, _ in draws) / count
+    tally = np.sum([measured.tally for measured, _ in draws], axis=0) / count
+    gradients = {name: sum(own[name] for _, own in draws) / count for name in draws[0][1]}
+    return Measured(loss, tally), gradients  # pyright: ignore[reportReturnType]

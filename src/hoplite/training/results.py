@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +16,15 @@ from hoplite.engine.orders import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.labels import AUTO, kind_of
-from hoplite.models import LinearModel, ModelConfig, build_model, find_model, split_options
+from hoplite.models import (
+    HopBlocks,
+    LinearModel,
+    ModelConfig,
+    build_model,
+    default_options,
+    find_model,
+    split_options,
+)
 from hoplite.models.pictures import (
     WORDS,
     Judged,
@@ -28,20 +35,18 @@ from hoplite.models.pictures import (
 )
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
-from hoplite.preparation import TableOptions
 from hoplite.printable import printable
 from hoplite.progress import training_bar, watched
 from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
-from hoplite.tasks import LOSS, Evaluation, Task, task_of
-from hoplite.tasks.base import TITLES
-from hoplite.training.defaults import with_default_model
+from hoplite.structural import with_log_degree
+from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
+from hoplite.tasks.base import title_of
 from hoplite.training.fit import fit
 from hoplite.training.linear import plan_order
 from hoplite.training.pictures import history_figure
-from hoplite.training.refit import PROTOCOL
 from hoplite.training.runs import Run, TrainingProgress
-from hoplite.training.scoring import SCORED, ScoredRun, number
+from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, number
 from hoplite.training.sets import checked_weights, node_sets
 from hoplite.training.shown import result_shown
 
@@ -51,7 +56,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("hoplite.training")
 
 MOST_RUNS = 100_000
-CLEAR = 0.05  # a figure so much above the baseline's is no accident
 
 
 class Spread(NamedTuple):
@@ -76,7 +80,7 @@ class Figures:
     baseline: dict[str, float | None]
     classes: dict[str, dict[str, float | None]] = field(default_factory=dict)
     confusion: list[list[int]] | None = None
-    reliability: list[list[float]] = field(default_factory=list)  # earlier versions kept none
+    reliability: list[list[float]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -113,13 +117,13 @@ class TrainingResult(Displayed):
         Empty if there are no such nodes. Those of one run, and of each class, are in
         ``run.test_metrics``.
         """
-        found = [run.metrics(part) for run in self.runs]
-        names = next((one.figures for one in found if one is not None), ())
-        values = {
-            name: np.array([np.nan if one is None else one[name] for one in found])
+        evaluations = [run.metrics(part) for run in self.runs]
+        names = next((e.figures for e in evaluations if e is not None), ())
+        columns = {
+            name: np.array([np.nan if e is None else e[name] for e in evaluations])
             for name in names
         }
-        return {name: Spread(float(v.mean()), float(v.std())) for name, v in values.items()}
+        return {name: Spread(float(v.mean()), float(v.std())) for name, v in columns.items()}
 
     def baseline(self, part: str = "test") -> Evaluation | None:
         """The same figures of what has seen the training labels alone, such as the majority."""
@@ -131,101 +135,50 @@ class TrainingResult(Displayed):
     def figures(self) -> Figures | None:
         """All figures as plain values, for files and pages; None if no node was scored."""
         nodes = "test" if self.graph.split.test.size else "val"
-        best, least = self.best_run.metrics(nodes), self.baseline(nodes)
-        if best is None or least is None:
+        best, baseline = self.best_run.metrics(nodes), self.baseline(nodes)
+        if best is None or baseline is None:
             return None
-        spreads, told = self.metrics(nodes), best.as_dict()
+        spreads, values = self.metrics(nodes), best.as_dict()
         return Figures(
             nodes,
             self.best_run.seed,
             {name: number(spread.mean) for name, spread in spreads.items()},
             {name: number(spread.std) for name, spread in spreads.items()},
-            {name: number(value) for name, value in least.figures.items()},
-            told.get("classes", {}),
-            told.get("confusion"),
+            {name: number(value) for name, value in baseline.figures.items()},
+            values.get("classes", {}),
+            values.get("confusion"),
             best.reliability,
         )
 
     def unvalidated(self) -> str | None:
         """A sentence if there are validation nodes, but none of some class that was trained on."""
-        data, kind = self.graph, kind_of(self.graph.labels)
-        if not data.split.val.size:
+        labels, split = self.graph.labels, self.graph.split
+        trained, seen = (kind_of(labels).held(labels[part]) for part in (split.train, split.val))
+        names = [self.graph.class_names[c] for c in np.setdiff1d(trained, seen)]
+        if not names or not split.val.size:
             return None
-        trained, seen = (
-            kind.held(data.labels[part]) for part in (data.split.train, data.split.val)
-        )
-        names = [data.class_names[c] for c in np.setdiff1d(trained, seen)]
-        if not names:
-            return None
-        return (
-            f"no validation node is of class {some_of(map(repr, names))}, so what is chosen there "
-            "(the epoch, a threshold, prediction sets) does not know it; label more of its nodes, "
-            "or say in a column 'split' which of them validate."
-        )
+        return f"no validation node is of class {some_of(map(repr, names))}; label more of them."
 
     def shortfall(self) -> str | None:
-        """A sentence if the chosen model does not beat the baseline, on the test nodes if any.
+        """A sentence if the chosen model is no better than the baseline, on test nodes if any.
 
-        It is judged by the figure that chose the epoch, or by the task's score where that was the
-        loss. A model that fails there and still tells classes apart (a figure of the task's
-        ``compared`` is better than the baseline's by ``CLEAR``) decides badly, and is told so. One
-        that predicts a class too seldom to beat the baseline's score is, whatever chose the epoch.
+        It is judged by the figure that chose the epoch, or the task's score where that was the
+        loss; by the ROC AUC if the settings trade accuracy for rare classes.
         """
         part = "test" if self.graph.split.test.size else "val"
-        found, least = self.best_run.metrics(part), self.baseline(part)
-        if found is None or least is None:
+        reached, baseline = self.best_run.metrics(part), self.baseline(part)
+        if reached is None or baseline is None:
             return None
-        task, training = self.task, self.training_config
-        monitor = task.monitor(training.monitor)
-        judged = (task.score if monitor is LOSS else monitor).name
-        given_up = {task.score.name} if training.trades_accuracy else set()
-        compared = [name for name in task.compared if name not in given_up]
-        smaller = [metric.name for metric in task.metrics if not metric.larger_is_better]
-
-        def better(name: str) -> float:
-            lead = found[name] - least[name]
-            return -lead if name in smaller else lead
-
-        asked = compared if judged in given_up else [judged]
-        lost = [name for name in asked if better(name) <= 0]
-        clear = [name for name in reversed(compared) if better(name) > CLEAR]
-        seen = {name: one for name, one in (found.classes or {}).items() if one["support"]}
-        rare = min(seen, key=lambda name: seen[name]["recall"], default="")
-        seldom = bool(seen) and seen[rare]["recall"] <= seen[rare]["precision"]
-        if not lost and seldom:  # a ranking, or a loss, says nothing of what is decided
-            lost = [name for name in compared[:1] if clear and better(name) <= 0]
-        if not lost:
+        monitor = self.task.monitor(self.training_config.monitor)
+        metric = self.task.score if monitor is LOSS else monitor
+        if self.training_config.trades_accuracy and metric is self.task.score:
+            metric = Metric("roc_auc")
+        if not metric.rank(reached[metric.name]) <= metric.rank(baseline[metric.name]):
             return None
-
-        def told(names: Sequence[str]) -> str:
-            return ", ".join(
-                f"{TITLES.get(name, name.replace('_', ' '))} {found[name]:z.3f} against "
-                f"{least[name]:z.3f}"
-                for name in names
-            )
-
-        if clear and seen:
-            what, wrong = ("recall", "seldom") if seldom else ("precision", "often")
-            does = "ranks well" if clear[0] == "roc_auc" else "tells classes apart"
-            idle = self.model_config.kind.idle
-            left = [
-                f"--{name.replace('_', '-')} {value}"
-                for name, value in task.remedies.items()
-                if getattr(training, name) != value
-                and name not in idle
-                and (seldom or name != "class_weight")
-            ]
-            return (
-                f"on the {part} nodes the model {does} ({told(clear[:1])}) but predicts "
-                f"{rare!r} too {wrong} ({what} {seen[rare][what]:.3f}; {told(lost)} of "
-                f"{task.unknowing}); try {' or '.join(left) or 'other settings'}."
-            )
-        lost += [name for name in compared if name not in lost and better(name) <= 0]
-        lacks_bias = "bias" in self.model_config.kind.settings() and not self.model_config.bias
         return (
-            f"on the {part} nodes the model is no better than {task.unknowing}: {told(lost)}; "
-            f"look at the features, their scale and the settings"
-            f"{', first of all --bias' if lacks_bias else ''}."
+            f"on the {part} nodes the model is no better than {self.task.unknowing}: "
+            f"{title_of(metric.name)} {reached[metric.name]:z.3f} against "
+            f"{baseline[metric.name]:z.3f}; look at the features, their scale and the settings."
         )
 
     @property
@@ -327,7 +280,7 @@ class TrainingResult(Displayed):
                 for part in SCORED
             },
             "baseline": {
-                part: found.as_dict() for part in SCORED if (found := self.baseline(part))
+                part: baseline.as_dict() for part in SCORED if (baseline := self.baseline(part))
             },
             "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
@@ -377,26 +330,21 @@ def train(
     True
     """
     data, model, options = with_default_model(open_data(graph, task=task), model, options)
-    model_config, training_config = _resolve(data, model, options)
-    training_config.warn_of_nothing()
-    if data.stored is None and (memory is not None or cluster is not None):
-        what = "memory" if memory is not None else "cluster"
-        raise ConfigError(
-            f"{what} is given, which is for hop stores; make one with `hoplite propagate` and "
-            "train on it."
-        )
-    learned, chosen = _task_of(data).with_loss(training_config.loss), as_seeds(seeds)
-    outputs = learned.outputs(data.labels, data.class_names)
+    model_config, config = _resolve(data, model, options)
+    config.warn_of_nothing()
+    _check_store_options(data, memory=memory, cluster=cluster)
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
+    learned = _task_of(data).with_loss(config.loss)
+    outputs = learned.outputs(data.labels, data.class_names)
     learned = learned.fitted(sets["train"].labels, outputs)
-    began = time.perf_counter()
+    chosen = as_seeds(seeds)
     title = f"{data.name} {model_config.model}, {plural(len(chosen), 'seed')}"
     log.info("training %s: %s", printable(title), data)
-    with watched(progress, training_bar, title) as tell:
+    with watched(progress, training_bar, title) as report:
         runs = fit(
             data,
             model_config,
-            [Run(training_config, seed) for seed in chosen],
+            [Run(config, seed) for seed in chosen],
             sets,
             learned,
             names=learned.output_names(data.class_names) or [str(c) for c in range(outputs)],
@@ -405,21 +353,43 @@ def train(
             memory=memory,
             cluster=cluster,
             record_test=record_test,
-            progress=tell,
+            progress=report,
         )
-    first = runs[0].model
-    result = TrainingResult(data, first.config, training_config, tuple(runs), learned)
-    score = learned.score
-    log.info(
-        "trained %s in %.1f s: validation %s %s, best epoch %d of %d",
-        printable(title), time.perf_counter() - began, score.name,
-        score.shown(result._all(f"val_{score.name}").mean()),
-        result.best_run.best_epoch, result.best_run.epochs,
-    )  # fmt: skip
+    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned)
+    log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)
     return result
+
+
+def _check_store_options(data: NodeData, **options: Any) -> None:
+    """ConfigError if options for hop stores are given for a graph in memory."""
+    given = [name for name, value in options.items() if value is not None]
+    if data.stored is None and given:
+        raise ConfigError(
+            f"{given[0]} is given, which is for hop stores; make one with `hoplite propagate` and "
+            "train on it."
+        )
+
+
+def with_default_model(
+    data: NodeData, model: str | type | None, options: Mapping[str, Any]
+) -> tuple[NodeData, str | type, dict[str, Any]]:
+    """``data``, ``model`` and ``options``, with the defaults for the data if ``model`` is None.
+
+    They are those of :func:`hoplite.models.default_options`; data in memory whose features come
+    from named columns counts as tables. With hop blocks the logarithm of the degree is one more
+    feature.
+    """
+    if model is not None:
+        return data, model, dict(options)
+    made = data.preparation
+    tables = made is not None and bool(made.fitted or made.transformer) and data.stored is None
+    name, chosen = default_options(options, tables=tables)
+    if issubclass(find_model(name), HopBlocks):
+        data = with_log_degree(data.in_memory())
+    return data, name, chosen
 
 
 def _resolve(
@@ -431,8 +401,7 @@ def _resolve(
         own = find_model(model).settings()
         known = {name: getattr(store, name) for name in {"hops", "operator", "basis"} & own}
         options = known | ({"dropout": 0.0} if "dropout" in own else {}) | options
-    model_config, training_config = split_options(model, options)
-    return model_config, training_config.on(data.name)
+    return split_options(model, options)
 
 
 def _task_of(data: NodeData) -> Task:
@@ -440,13 +409,10 @@ def _task_of(data: NodeData) -> Task:
     task = task_of(data.labels)
     if not task.known(data.labels).any():
         column = None if data.preparation is None else data.preparation.options.label
-        if column not in (None, TableOptions().label):  # it was named, so it exists
-            raise GraphError(
-                f"column {column!r} of the labels has no value; fill it for some nodes."
-            )
+        where = f"column {column!r} has" if column else "the graph has"
         raise GraphError(
-            "the graph has no labels to learn from; give some nodes a label, or name the column "
-            "that has them (--label, label= in Python)."
+            f"{where} no labels to learn from; give some nodes a label, or name the column that "
+            "has them (--label, label= in Python)."
         )
     if not data.split.train.size:
         raise GraphError("the training set is empty; give the graph a split with training nodes.")

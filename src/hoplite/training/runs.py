@@ -6,7 +6,6 @@ gives the same bits alone or among others, with any number of threads.
 
 from __future__ import annotations
 
-import logging
 import math
 import threading
 import time
@@ -20,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.bases import find_basis
 from hoplite.config import MOST_SEED, TrainingConfig, check_number
 from hoplite.engine.backend import get_num_threads, one_blas_thread, use_threads
 from hoplite.engine.orders import free_memory
@@ -29,19 +27,14 @@ from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
 from hoplite.models.base import Model, Weights
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
-from hoplite.models.settings import ModelConfig, check_batch
-from hoplite.operators import find_operator
+from hoplite.models.settings import check_batch
 from hoplite.tasks import USUAL, Metric, Task, find_task
 from hoplite.training.batches import shuffled_batches
-from hoplite.training.labels import LabelObjective
 from hoplite.training.linear import LinearObjective
-from hoplite.training.objective import Measured, Objective, Problem
+from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
 from hoplite.training.optimizers import LBFGS, Adam
 from hoplite.training.sets import NodeSet
 
-log = logging.getLogger("hoplite.training")
-
-LOGGED_EPOCHS = 10  # of a training, in the log
 LOWEST = -np.finfo(np.float64).max
 POLL_SECONDS = 0.1  # between two reports on runs in threads
 
@@ -219,9 +212,7 @@ def train_run(
         if not state.running or stop.is_set():
             break
     state.running = False
-    result = state.result(time.perf_counter() - started)
-    _log(result)
-    return result
+    return state.result(time.perf_counter() - started)
 
 
 def objective_of(model: Any, problem: Problem, run: Run) -> Objective:
@@ -272,8 +263,6 @@ def train_runs(
         check_batch(model.config, run.config)
         task.check_consistency(run.config.consistency)
         task.monitor(run.config.monitor)
-    if isinstance(source, Propagation):
-        warn_of_overflow(model.config, source)
     problem = Problem.of(source, task, sets, model.num_classes)
     labels = np.asarray(sets["val"].labels) if "val" in sets else None
     states: list[_State] = []
@@ -348,19 +337,6 @@ def _progress(states: Sequence[_State], runs: int, epochs: int) -> TrainingProgr
     return TrainingProgress(done, runs * epochs, farthest, epochs, running, value)
 
 
-def _log(result: RunResult) -> None:
-    if not log.isEnabledFor(logging.DEBUG):
-        return
-    step = max(1, result.epochs // LOGGED_EPOCHS)
-    for epoch in range(result.epochs):
-        if epoch == 0 or (epoch + 1) % step == 0 or epoch + 1 == result.epochs:
-            log.debug(
-                "seed %d, epoch %d of %d: training loss %.4g, validation loss %.4g",
-                result.run.seed, epoch + 1, result.epochs, result.history["train_loss"][epoch],
-                result.history.get("val_loss", np.full(result.epochs, np.nan))[epoch],
-            )  # fmt: skip
-
-
 def _warn_of_divergence(results: Sequence[RunResult]) -> None:
     """HopliteWarning if runs stopped because a loss or a weight was no longer finite."""
     by_epoch: dict[int, list[int]] = {}
@@ -383,31 +359,4 @@ def require_result(results: Sequence[RunResult]) -> None:
         raise HopliteError(
             f"{count} diverged in the first epoch, so there is no model; try a lower learning "
             "rate, fewer hops, another operator, basis 'chebyshev', or smaller features."
-        )
-
-
-def warn_of_overflow(config: ModelConfig, source: Propagation) -> None:
-    """HopliteWarning if the hop features may be too large to learn from.
-
-        bound = max_i max |p_i| max |X|        max |p_i| over the spectrum of S
-
-    For powers it is ||S||^k: 1 for ``renormalized`` and ``adjacency`` and 2^k for ``laplacian``;
-    Chebyshev polynomials are at most 1, whatever k. A training takes squares of what it
-    finds there, so the bound must be below the root of the largest number: 1.8e19 for float32,
-    1.3e154 for float64. It is an upper bound: what exceeds it may still train well.
-    """
-    basis = find_basis(config.basis)
-    each = [basis.mapped(*find_operator(one).spectrum) for one in config.operators]
-    ends = max(each, key=lambda ends: basis.largest(*ends, config.hops).max())
-    growth, largest = float(basis.largest(*ends, config.hops).max()), source.features.largest()
-    bound = math.log10(largest) + math.log10(growth) if largest else -math.inf
-    limit = math.log10(np.finfo(source.dtype).max) / 2
-    if bound > limit:
-        powers = f"{basis.largest_text(*ends, config.hops)} times " if growth > 1 else ""
-        warnings.warn(
-            f"hop features may be as large as {powers}{largest:.3g}, and beyond 1e{limit:.0f} "
-            f"{source.dtype} overflows in training; scale the "
-            "features, or take fewer hops, another operator, or basis 'chebyshev'.",
-            HopliteWarning,
-            stacklevel=3,
         )

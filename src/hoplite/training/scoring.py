@@ -16,17 +16,17 @@ from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph
 from hoplite.models import LabelModel
 from hoplite.models.correct_smooth import CorrectSmooth
-from hoplite.models.places import Places
+from hoplite.models.node_index import NodeIndex
 from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
-from hoplite.training.refit import union
 from hoplite.training.runs import RunResult, at_best
-from hoplite.training.sets import NodeSet
+from hoplite.training.sets import NodeSet, union
 
 if TYPE_CHECKING:
     from hoplite.training.fit import Fitted
 
 SCORED = ("val", "test")
+PROTOCOL = "refit on training and validation labels"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -221,7 +221,7 @@ def _trained_model(fitted: Fitted, result: RunResult, scores: dict[str, float]) 
         preparation=data.preparation,
         loop_weight=data.loop_weight,
         relations=data.relation_weights,
-        places=Places.of(data) if keeps_labels else None,
+        node_index=NodeIndex.of(data) if keeps_labels else None,
     )
 
 
@@ -299,8 +299,8 @@ def _with_after(
 
     chosen = known.chosen(graph, logits, rank)
     if chosen.idle:  # no label is needed, and the model may have others for its own
-        places = model.places if issubclass(model.config.kind, LabelModel) else None
-        return dataclasses.replace(model, after=CorrectSmooth((), ()), places=places)
+        index = model.node_index if issubclass(model.config.kind, LabelModel) else None
+        return dataclasses.replace(model, after=CorrectSmooth((), ()), node_index=index)
     return dataclasses.replace(model, after=chosen)
 
 

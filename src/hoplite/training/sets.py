@@ -105,3 +105,19 @@ def checked_weights(sample_weight: Any, count: int) -> np.ndarray | None:
     if not np.isfinite(found).all() or (found < 0).any():
         raise GraphError("sample_weight holds a negative number, NaN or infinity; use 0 or more.")
     return found.astype(np.float64)
+
+
+def union(train: NodeSet, val: NodeSet) -> NodeSet:
+    """The nodes of both, in rising order; where only ``train`` has weights, ``val`` has their mean.
+
+    >>> union(NodeSet(np.array([4, 1]), np.array([0, 1])), NodeSet(np.array([2]), np.array([1])))
+    NodeSet(nodes=array([1, 2, 4]), labels=array([1, 1, 0]), weights=None)
+    """
+    nodes = np.concatenate([train.nodes, val.nodes])
+    labels = np.concatenate([train.labels, val.labels])
+    weights = None
+    if train.weights is not None:
+        others = np.full(len(val), train.weights.mean()) if val.weights is None else val.weights
+        weights = np.concatenate([train.weights, others])
+    order = np.argsort(nodes, kind="stable")
+    return NodeSet(nodes[order], labels[order], None if weights is None else weights[order])

@@ -15,11 +15,11 @@ from hoplite.node_data import NodeData
 
 
 @dataclass(frozen=True)
-class Places:
+class NodeIndex:
     """``count`` nodes in their order, known again by a digest of their ids, if they have some.
 
     >>> from hoplite import Graph
-    >>> known = Places.of(Graph.from_edges([(0, 1)], [[1.0], [2.0]], node_ids=["a", "b"]))
+    >>> known = NodeIndex.of(Graph.from_edges([(0, 1)], [[1.0], [2.0]], node_ids=["a", "b"]))
     >>> known.check(Graph.from_edges([(0, 2)], [[1.0]] * 3, node_ids=["a", "b", "new"]))
     """
 
@@ -27,17 +27,17 @@ class Places:
     ids: Annotated[str, Meta(max_length=64)] = ""
 
     @classmethod
-    def of(cls, data: NodeData) -> Places:
+    def of(cls, data: NodeData) -> NodeIndex:
         """Those of the data that a model is trained on."""
         return cls(data.num_nodes, _digest(data.node_ids, data.num_nodes))
 
     def check(self, data: NodeData) -> None:
-        """ModelFileError unless the data has these nodes first; others may follow if ids tell."""
-        found, later = data.num_nodes, data.num_nodes > self.count
-        if found < self.count or (later and not self.ids):
+        """ModelFileError unless the data has these nodes first; others may follow if it has ids."""
+        count = data.num_nodes
+        if count < self.count or (count > self.count and not self.ids):
             raise ModelFileError(
                 f"the model keeps labels of the {self.count:,} nodes of its graph, and {data.name} "
-                f"has {found:,}; predict on the graph of the training, to which nodes with ids may "
+                f"has {count:,}; predict on the graph of the training, to which nodes with ids may "
                 "be added (--add), or train a model on this one."
             )
         if self.ids and _digest(data.node_ids, self.count) != self.ids:
@@ -52,8 +52,8 @@ def _digest(ids: Sequence[Any] | None, count: int) -> str:
     """SHA-256 of the first ids as text; empty without any."""
     if ids is None:
         return ""
-    found = hashlib.sha256()
-    for one in islice(iter(ids), count):
-        text = str(one).encode("utf-8", "surrogatepass")
-        found.update(len(text).to_bytes(8, "little") + text)
-    return found.hexdigest()
+    digest = hashlib.sha256()
+    for node_id in islice(iter(ids), count):
+        text = str(node_id).encode("utf-8", "surrogatepass")
+        digest.update(len(text).to_bytes(8, "little") + text)
+    return digest.hexdigest()
