@@ -101,6 +101,7 @@ class Server:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            cwd=Path(__file__).parent.parent,  # where benchmarks/ is
             env=os.environ | {"OMP_NUM_THREADS": "1"},  # else it has threads when it forks
         )
         atexit.register(self._process.communicate)
