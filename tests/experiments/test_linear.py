@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.experiments.conftest import write_graph
 
 import hoplite
 from experiments import trainings as runner
@@ -28,7 +29,6 @@ from experiments.report import markdown, page
 from experiments.results import LinearTable, load_results
 from experiments.trainings import Scores, Training, by_validation
 from hoplite.errors import ConfigError, GridError
-from tests.experiments.conftest import write_graph
 
 ROOT = Path(__file__).parents[2]
 

@@ -471,16 +471,16 @@ def narrow(cora):
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_peers_of_the_lab(name, graphs, narrow):
+def test_networks_of_the_experiments(name, graphs, narrow):
     pyg.layers()
-    from hoplite.lab import pyg as lab
+    from experiments import pyg as networks
 
-    kind, graph = find_model(f"hoplite.lab.pyg:{name}"), graphs(n=30, d=6)
-    assert (kind.name, address_of(kind)) == (f"pyg_{name.lower()}", f"hoplite.lab.pyg:{name}")
+    kind, graph = find_model(f"experiments.pyg:{name}"), graphs(n=30, d=6)
+    assert (kind.name, address_of(kind)) == (f"pyg_{name.lower()}", f"experiments.pyg:{name}")
     model = build_model(kind.Settings(), 6, 3)
     weights = arrays(model, 5)
     found = model.logits(weights, Propagation(graph))
-    module = getattr(lab, name)(6, 3).double().eval()
+    module = getattr(networks, name)(6, 3).double().eval()
     module.load_state_dict({key: torch.as_tensor(value) for key, value in weights.items()})
     x, edges, edge_weights = parts(graph)
     with torch.no_grad():
@@ -494,7 +494,7 @@ def test_gpr_starts_as_appnp(graphs):
     pyg.layers()
     graph, found = graphs(n=30, d=6), []
     for name in ("APPNP", "GPRGNN"):
-        model = build_model(find_model(f"hoplite.lab.pyg:{name}").Settings(), 6, 3)
+        model = build_model(find_model(f"experiments.pyg:{name}").Settings(), 6, 3)
         found.append(model.logits(arrays(model, 5), Propagation(graph)))
     np.testing.assert_allclose(*found, atol=1e-7)
 

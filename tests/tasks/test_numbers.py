@@ -17,7 +17,6 @@ from hoplite import (
     DatasetError,
     Graph,
     GraphError,
-    HopliteError,
     HopliteWarning,
     LGCRegressor,
     Split,
@@ -29,7 +28,6 @@ from hoplite import (
 from hoplite.datasets import write_disk_graph, write_npz
 from hoplite.engine.propagation import Propagation
 from hoplite.explain import explain
-from hoplite.lab.results import load_results
 from hoplite.labels import kind_of, relabelled
 from hoplite.selection import search
 from hoplite.store import propagate
@@ -218,10 +216,6 @@ def test_a_search_compares_by_its_monitor(priced, tmp_path):
     assert one.figures.mean["rmse"] == pytest.approx(again.metrics()["rmse"].mean)
     assert one.figures.baseline["r2"] < 0.2
     assert one == other
-    with pytest.raises(
-        HopliteError, match=r"was for r2, and a page shows accuracies .*validation\.j"
-    ):
-        load_results(tmp_path / "s")
     assert found[1].model.predict(priced).shape == (120,)
 
 
