@@ -15,19 +15,24 @@ from hoplite.errors import HopliteError
 from hoplite.files import atomic_write_text
 
 
-def main(words: list[str] | None = None) -> int:
-    """0 if every goal was reached, 1 if one was missed or the run failed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small sizes, about two minutes")
-    parser.add_argument(
+def parser() -> argparse.ArgumentParser:
+    """The options."""
+    found = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    found.add_argument("--quick", action="store_true", help="small sizes, about two minutes")
+    found.add_argument(
         "--large", action="store_true", help="graphs of Reddit's size: 7 GB of memory, 10 of disk"
     )
-    parser.add_argument(
+    found.add_argument(
         "--only", action="append", metavar="NAME", choices=[*BENCHMARKS, *LARGE],
         help=f"run this one (repeatable): {', '.join([*BENCHMARKS, *LARGE])}",
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="FILE", help="write the tables as FILE.md, too")
-    options = parser.parse_args(words)
+    found.add_argument("--out", type=Path, metavar="FILE", help="write the tables as FILE.md, too")
+    return found
+
+
+def main(words: list[str] | None = None) -> int:
+    """0 if every goal was reached, 1 if one was missed or the run failed."""
+    options = parser().parse_args(words)
     chosen = LARGE if options.large else BENCHMARKS
     if options.only:
         chosen = {name: one for name, one in (BENCHMARKS | LARGE).items() if name in options.only}

@@ -233,16 +233,16 @@ def _metrics(entry: Accuracy) -> list[Table]:
     if found is None:
         return []
     rows = [
-        [name.replace("_", " "), f"{_decimals(mean)} ± {_decimals(found['std'].get(name))}",
-         _decimals(found["baseline"].get(name))]
-        for name, mean in found["mean"].items()
+        [name.replace("_", " "), f"{_decimals(mean)} ± {_decimals(found.std.get(name))}",
+         _decimals(found.baseline.get(name))]
+        for name, mean in found.mean.items()
     ]  # fmt: skip
     title = f"{entry.name}: every metric of the test nodes"
     tables = [Table(title, ["metric", "model", "baseline"], rows, folded=True)]
-    names, confusion = list(found["classes"]), found["confusion"] or []
+    names, confusion = list(found.classes), found.confusion or []
     if 0 < len(confusion) == len(names) <= MAX_CLASSES:
         rows = [[name, *map(str, row)] for name, row in zip(names, confusion, strict=True)]
-        title = f"{entry.name}: confusion matrix, seed {found['seed']}"
+        title = f"{entry.name}: confusion matrix, seed {found.seed}"
         tables.append(Table(title, ["class", *names], rows, folded=True))
     return tables
 

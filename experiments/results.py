@@ -55,6 +55,18 @@ class Trained:
         return f"{self.label} on {NAMES.get(self.dataset, self.dataset)}"
 
 
+@dataclass(frozen=True)
+class Metrics:
+    """All metrics of the test nodes over the seeds, and the confusion matrix of one ``seed``."""
+
+    seed: int
+    mean: dict[str, float | None]
+    std: dict[str, float | None]
+    baseline: dict[str, float | None]
+    classes: dict[str, Any] = field(default_factory=dict)
+    confusion: list[list[int]] | None = None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Accuracy(Trained):
     """What a protocol chose, and its accuracies over the seeds.
@@ -81,7 +93,7 @@ class Accuracy(Trained):
     command: str | None = None
     date: str | None = None
     hoplite: str | None = None
-    figures: dict[str, Any] | None = None
+    figures: Metrics | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

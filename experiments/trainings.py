@@ -28,6 +28,7 @@ import threadpoolctl
 import hoplite
 from experiments.gates import hop_coefficients
 from experiments.problems import PROBLEMS, fingerprint, on_random_split
+from experiments.results import Metrics
 
 CORES = os.cpu_count() or 1
 Report = Callable[[str, float], object]  # what is being done, and the share of it that is finished
@@ -110,7 +111,7 @@ class Details:
     curves: dict[str, list[float | None]]
     coefficients: list[list[float | None]]  # of every seed; empty if there are none
     node_std: list[float | None]  # the spread of gated ones over the nodes
-    figures: dict[str, Any] | None
+    figures: Metrics | None
 
 
 @dataclass(frozen=True)
@@ -242,5 +243,5 @@ def _details(result: hoplite.TrainingResult, graph: hoplite.Graph) -> Details:
         curves={name: _rounded(first.history[name]) for name in names if name in first.history},
         coefficients=[_rounded(mean) for mean, _ in learned],
         node_std=_rounded(np.mean(spreads, axis=0)) if spreads else [],
-        figures=None if figures is None else msgspec.to_builtins(figures),
+        figures=figures and msgspec.convert(msgspec.to_builtins(figures), Metrics),
     )

@@ -92,7 +92,7 @@ def write_tables() -> None:
 
 def write_graphs() -> None:
     """Graphs as `.npz` files, and what the scripts and the second table read."""
-    for folder in ("graphs", "FOLDER", "results", "scripts", "benchmarks"):
+    for folder in ("graphs", "FOLDER", "results", "scripts"):
         Path(folder).mkdir()
     for path, classes in (
         ("tolokers.npz", 2),
@@ -102,9 +102,4 @@ def write_graphs() -> None:
         ("FOLDER/minesweeper.npz", 2),
     ):
         write_graph(Path(path), classes, len(path))
-    script = (ROOT / "scripts" / "imbalanced.py").read_text(encoding="utf-8")
-    Path("scripts/imbalanced.py").write_text(script.replace("SPLITS = 10", "SPLITS = 2"))
-    Path("scripts/imbalanced.toml").write_text(LITTLE_GRID, encoding="utf-8")
-    for name in ("little.toml", "methods.toml"):
-        Path(name).write_text(METHODS, encoding="utf-8")
     Path("examples").symlink_to(ROOT / "examples")

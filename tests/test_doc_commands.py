@@ -1,13 +1,13 @@
 """The commands of the README, the docs and the helps run, in a shell, on small tables.
 
-``LITTLE`` is added to them, so that they are short, and the lab's sizes are tiny. Reddit is a small
-one of a server here, and the machines of a cluster are processes. Two programs are not run, as they
-would fetch gigabytes or take hours: what ``pip`` is asked for must be our own package and its
-extras, and ``make`` says what it would do (``make -n``).
+``LITTLE`` is added to them, so that they are short; of the experiments and benchmarks, which have
+tests of their own, only the options are checked. Reddit is a small one of a server here, and the
+machines of a cluster are processes. Two programs are not run, as they would fetch gigabytes or take
+hours: what ``pip`` is asked for must be our own package and its extras, and ``make`` says what it
+would do (``make -n``).
 """
 
 import contextlib
-import functools
 import importlib
 import io
 import json
@@ -46,13 +46,6 @@ from tests.shell import run_script
 from torch.distributed import run as torchrun
 
 from hoplite.cli import app
-from hoplite.lab import machine
-from hoplite.lab.bench import epoch, product, suite, update
-from hoplite.lab.bench.measure import Effort
-from hoplite.lab.machine import Machine
-from hoplite.lab.reproduce import comparison, run, sections
-from hoplite.lab.reproduce.chosen import Job
-from hoplite.lab.results import Spectrum
 from hoplite.models import MODELS, LabelModel
 
 pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
@@ -60,9 +53,7 @@ LITTLE = {
     "train": "--epochs 4 --seeds 1",
     "search": "--epochs 4 --seeds 1 --samples 2 --workers 1",
     "explain": "--budget 5",
-    "reproduce": "--workers 1",
 }
-LITTLE_PAPER = "--dataset cora --seeds 1"
 OTHERS = {"700MB": "4GB", "1GB": "4GB", "60s": "2s"}  # as pytest itself holds much
 REFRESH = "import dask; dask.config.refresh()"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -90,15 +81,10 @@ def answers(port: int) -> bool:
 
 def little(words: list[str]) -> list[str]:
     """The words of a command, and what makes it short."""
-    command, options = words[0], LITTLE.get(words[0], "").split()
+    options = LITTLE.get(words[0], "").split()
     model = words[words.index("--model") + 1] if "--model" in words else ""
     if model in MODELS and issubclass(MODELS[model], LabelModel):
         options = options[2:]  # it has no epochs
-    if command == "reproduce" and "linear" in words:
-        options += ["--dataset", "texas" if "--graphs" in words else "cora-public"]
-        options += ["--methods", "little.toml"] if "--methods" not in words else []
-    elif command == "reproduce" and "--comparison" not in words:
-        options += LITTLE_PAPER.split()
     return [OTHERS.get(word, word) for word in words] + options
 
 
@@ -180,6 +166,9 @@ class Programs:
         return "".join(out for out, _ in texts)
 
     def python(self, words: list[str]) -> str:
+        if words[0] == "-m":
+            importlib.import_module(f"{words[1]}.__main__").parser().parse_args(words[2:])
+            return ""
         code = f"import runpy; runpy.run_path({words[0]!r}, run_name='__main__')"
         return self.ended(commands.run(code, *words[1:]))
 
@@ -224,41 +213,6 @@ class Programs:
             assert time.monotonic() < deadline, process.args
             time.sleep(0.01)
         return found
-
-
-@pytest.fixture
-def small_lab(monkeypatch, tmp_path):
-    """The benchmarks at tiny sizes, and the paper's experiments of two models on a tiny grid."""
-    product_size = product.ProductSize(300, 4000, 8, Effort(1), speedup=3, memory=1.15)
-    cells = (epoch.Cell("cora", "lgc", 2, threads=1, layers=False),)
-    sizes = {"spmm": product_size, "epoch": epoch.EpochSize(cells, 1, Effort(1))}
-    sizes |= {"large-update": update.UpdateSize(3000, 4, 5, 2, Effort(1))}
-    for name in ("BENCHMARKS", "LARGE"):
-        tiny = [
-            suite.Benchmark(one.name, one.title, one.run, sizes[one.name], sizes[one.name])
-            for one in getattr(suite, name)
-            if one.name in sizes
-        ]
-        monkeypatch.setattr(suite, name, tuple(tiny))
-    monkeypatch.setattr(epoch, "PEER_SECONDS", 0)
-    monkeypatch.setattr(product, "peak_share", lambda *arguments: 1.0)
-    monkeypatch.setattr(machine, "describe", functools.partial(machine.describe, floats=2**16))
-    grid = tmp_path / "paper.toml"
-    grid.write_text("[cora]\nlr = 0.2\nhops = 2\nepochs = 3\n")
-
-    def empty_spectrum(name, *_):
-        return Spectrum(dataset=name, points=[], responses=[])
-
-    def jobs(datasets):
-        return [Job(datasets[0], "lgc", str(grid)), Job(datasets[0], "hlgc", str(grid), "class")]
-
-    for name in ("full_jobs", "quick_jobs"):
-        monkeypatch.setattr(run, name, jobs)
-    for name in ("FULL", "QUICK"):
-        monkeypatch.setattr(sections, name, sections.TimingEffort(1, 1, 1))
-    monkeypatch.setattr(sections, "spectrum", empty_spectrum)
-    monkeypatch.setattr(comparison, "SPLITS", 2)
-    monkeypatch.setattr(run, "describe", lambda threads: Machine(cpu="a test's", threads=1))
 
 
 @pytest.fixture
@@ -327,7 +281,7 @@ def same(shown: str, printed: str) -> bool:
 
 @pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")  # of the noise in these tables
 @pytest.mark.parametrize("name", GIVEN)
-def test_commands_run(name, programs, small_lab, reddit, monkeypatch):
+def test_commands_run(name, programs, reddit, monkeypatch):
     given = GIVEN[name]
     text = "\n".join(block.text for block in given)
     own = {block.file for block in given}

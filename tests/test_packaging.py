@@ -78,7 +78,7 @@ def test_metadata(sdist):
         (member,) = [m for m in archive.getmembers() if m.name.endswith("/PKG-INFO")]
         told = message_from_bytes(archive.extractfile(member).read())
     assert (told["Name"], told["Version"]) == ("hoplite-graph", VERSION)
-    extras = {"torch", "plot", "lab", "serve", "convert", "export", "cluster", "all"}
+    extras = {"torch", "plot", "serve", "convert", "export", "cluster", "all"}
     assert extras <= set(told.get_all("Provides-Extra"))
     needs = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
     names = {re.match(r"[\w-]+", line)[0] for line in needs}

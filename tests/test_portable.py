@@ -145,10 +145,10 @@ def test_a_file_is_closed_before_it_is_renamed_where_it_must_be(tmp_path, monkey
 
 
 def test_what_is_imported_at_once_is_in_the_core():
-    """Outside of the lab, only what every install has is imported at a module's top."""
+    """Outside of serve, only what every install has is imported at a module's top."""
     for path in (ROOT / "src" / "hoplite").rglob("*.py"):
         room = path.relative_to(ROOT / "src" / "hoplite").parts[0]
-        if room in ("lab", "serve"):
+        if room == "serve":
             continue
         own = sys.stdlib_module_names | CORE | {"hoplite"}
         own |= {"torch"} if room == "nets" else set()  # whose modules wait until one is trained

@@ -1,10 +1,8 @@
-"""The rooms: imports go down, none come back, and the library needs nothing of the lab."""
+"""The rooms: imports go down, and none come back."""
 
 import ast
 from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 SOURCE = Path(__file__).parent.parent / "src"
 MODULES = {
@@ -69,10 +67,3 @@ def test_no_room_imports_itself_by_way_of_others() -> None:
         others = {room(other) for other in imports(module)}
         edges.setdefault(room(module), set()).update(others - {room(module)})
     assert cycle(edges) == []
-
-
-@pytest.mark.parametrize("module", [m for m in MODULES if room(m) not in ("hoplite.lab",)])
-def test_only_commands_of_the_lab_import_it(module: str) -> None:
-    commands = {f"hoplite.cli.{name}" for name in ("bench", "report", "reproduce", "explain")}
-    if module not in commands:  # explain draws its page there, if one is asked for
-        assert not {other for other in imports(module) if room(other) == "hoplite.lab"}

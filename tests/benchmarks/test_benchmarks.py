@@ -10,6 +10,8 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import untidy
+from tests.commands import run_module
 from torch.nn.functional import cross_entropy
 
 from benchmarks import child, command, epoch, gathers, paper_times, peers, product
@@ -28,8 +30,6 @@ from hoplite.tasks import find_task
 from hoplite.training.objective import Problem
 from hoplite.training.runs import Run, objective_of
 from hoplite.training.sets import node_sets
-from tests import untidy
-from tests.commands import run_module
 
 CONTEXT = Context(quick=True, threads=2)
 SIZE = product.Size(300, 4000, 8, Effort(3), speedup=3, memory=1.15, roofline=0.85)

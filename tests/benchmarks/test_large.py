@@ -1,11 +1,11 @@
 """The benchmarks of large graphs at their smallest size: the same processes, files and cluster."""
 
 import pytest
+from tests.commands import run_module
 
 from benchmarks import child, large
 from benchmarks.measure import Context
 from hoplite import HopliteError
-from tests.commands import run_module
 
 
 @pytest.fixture(autouse=True)

@@ -52,8 +52,6 @@ def test_names_are_offered(tmp_path):
         "hoplite search cora --grid p": ["paper", "published"],
         "hoplite bounds cora --operator r": ["renormalized"],
         "hoplite propagate cora --dtype b": ["bfloat16"],
-        "hoplite reproduce --dataset cora-": ["cora-public", "cora-60"],
-        "hoplite bench --only large-t": ["large-train"],
         "hoplite datasets --fetch ": ["reddit"],
     }.items():
         assert offered(text).split() == some or set(some) < set(offered(text).split()), text
@@ -115,13 +113,9 @@ def test_it_waits_for_no_large_library():
 def test_what_is_told_without_the_modules_is_what_they_have():
     import typer
 
-    from hoplite.lab.bench.suite import BENCHMARKS, LARGE
-    from hoplite.lab.linear.problems import NAMES
     from hoplite.selection.ranking import PROTOCOLS
     from hoplite.store.manifest import DTYPES
 
-    assert tuple(one.name for one in (*BENCHMARKS, *LARGE)) == completion.BENCHMARKS
-    assert sorted(completion.PROBLEMS) == sorted(NAMES)
     assert tuple(PROTOCOLS) == completion.PROTOCOLS
     assert completion.DTYPES == DTYPES
     grids = {path.name for path in (resources.files("hoplite.selection") / "grids").iterdir()}

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from tests.commands import hoplite
 
+from benchmarks.machine import describe
 from hoplite import doctor, machine
 from hoplite.engine import backend
-from hoplite.lab.machine import describe
 from hoplite.training import train  # first, as a test below hides the C++ core
 
 PROGRAM = "from hoplite.__main__ import main; main()"
@@ -30,7 +30,7 @@ def test_a_machine_that_works(tmp_path):
     assert "error" not in found
     assert {"python", "hoplite", "build", *doctor.CORE} <= found["versions"].keys()
     assert found["torch"]["build"] == "CPU" or found["torch"]["build"].startswith("CUDA ")
-    assert {"lab", "cluster", "convert", "export", "plot"} <= found["extras"].keys()
+    assert {"torch", "cluster", "convert", "export", "plot"} <= found["extras"].keys()
     assert found["threads"]["usable"] >= 1
     assert found["memory"]["total"] >= found["memory"]["available"] > 0
     assert found["disk"]["working"]["path"] == str(place)
@@ -145,10 +145,10 @@ def test_a_check_that_raises_is_broken():
 def test_extras_that_are_missing_are_told_with_their_line(monkeypatch):
     monkeypatch.setattr(machine, "installed", lambda name: None if name == "plotly" else "1.0")
     missing = {one.name: one for one in machine.extras() if one.missing}
-    assert {"plot", "lab"} <= missing.keys()  # lab has what plot has
+    assert {"plot", "serve"} <= missing.keys()  # serve has what plot has
     assert "cluster" not in missing
-    assert missing["lab"].missing == ("plotly",)
-    assert missing["lab"].remedy == 'pip install "hoplite-graph[lab]"'
+    assert missing["serve"].missing == ("plotly",)
+    assert missing["serve"].remedy == 'pip install "hoplite-graph[serve]"'
 
 
 def write(path: Path, text: str) -> None:
@@ -190,7 +190,7 @@ def test_notes(monkeypatch):
     assert "nearly full" in told[2]
 
 
-def test_the_lab_tells_the_same():
+def test_the_benchmarks_have_the_same_facts():
     found = describe(1, floats=1000)
     assert found.cpu == machine.cpu_model()
     assert found.kernels == backend.kernels()

@@ -16,7 +16,6 @@ from tests.examples import examples
 import hoplite
 from hoplite.cli import console, main, search, train
 from hoplite.datasets.npz import write_npz
-from hoplite.lab.report import view
 from hoplite.printable import printable
 from hoplite.tasks.base import Metric
 from hoplite.training.results import Spread
@@ -162,7 +161,7 @@ def test_titles_and_deviations_do_not_break(monkeypatch, width, encoding):
 def test_no_figure_is_minus_zero():
     """R2 of a baseline is often a little less than nothing."""
     figures = [
-        Metric("r2").shown, train._decimals, search._decimals, view._decimals,
+        Metric("r2").shown, train._decimals, search._decimals,
         lambda value: _told(Spread(value, 0.0), 1),
     ]  # fmt: skip
     for figure in figures:

@@ -89,7 +89,7 @@ def write_graph(
 
 
 @pytest.fixture(scope="session")
-def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def graph_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("graphs")
     write_graph(folder / "texas.npz", 3, 1)
     write_graph(folder / "tolokers.npz", 2, 2)

@@ -8,13 +8,17 @@ import re
 import msgspec
 import pytest
 
-from hoplite.explain import Flips, Summary
+from hoplite.explain import Summary
 from hoplite.explain import text as words
 from hoplite.explain.neighbourhood import positions
-from hoplite.explain.summary import NodePart, Removals
-from hoplite.explain.text import terminal_explanation
-from hoplite.lab.report import explanation_page, write_explanation
-from hoplite.lab.report.figures import class_figure, contribution_figure, neighbourhood_figure
+from hoplite.explain.page import (
+    class_figure,
+    contribution_figure,
+    explanation_page,
+    neighbourhood_figure,
+    write_explanation,
+)
+from hoplite.explain.summary import NodePart
 from hoplite.words import MINUS, NOTHING
 
 SIZES = {"wide": 1280, "narrow": 360}
@@ -269,17 +273,6 @@ def test_what_it_says(shown):
     ]
 
 
-def test_a_contrast_says_what_it_is(visit, looks):
-    page = visit("contrast", java_script_enabled=False)
-    looks.check_structure(page)
-    title = "What speaks for Theory rather than Case_Based at node 1701, predicted Neural_Networks"
-    assert page.locator("h1").inner_text() == title
-    text = page.locator("body").inner_text()
-    assert "What the lead of Theory over Case_Based is made of" in text
-    assert "Its own label is not known. Theory gets 25.8 %." in text
-    assert "Removals were not searched" in text
-
-
 def test_hostile_names_are_text(shown, hostile_text):
     page = shown("hostile", *WIDE)
     assert page.locator("script").count() == 3
@@ -347,17 +340,6 @@ def test_figures_are_valid_for_plotly():
             assert all(len(row) == len(figure.columns) for row in figure.rows)
 
 
-def test_many_classes_are_summed_up():
-    values = example_values()
-    values["classes"] = [
-        {"name": f"c{i}", "logit": -float(i), "probability": 1 / 50} for i in range(50)
-    ]
-    figure = class_figure(typed(values))
-    assert figure.data[0]["x"][-1] == pytest.approx(60)
-    assert sum(figure.data[0]["x"]) == pytest.approx(100)
-    assert len(figure.rows) == 50
-
-
 def test_nodes_are_on_the_ring_of_their_distance():
     drawn = example().neighbourhood
     nodes = [*drawn.nodes, NodePart(99, 99, None, None, 0.1)]
@@ -369,20 +351,6 @@ def test_nodes_are_on_the_ring_of_their_distance():
     assert positions(0, nodes, drawn.edges) == places
     parent, child, other = places[3], places[7], places[1]
     assert math.dist(parent, child) < math.dist(other, child)
-
-
-def test_an_exhaustive_search_without_a_flip():
-    nothing = Removals(5120, 5120, ())
-    found = Flips(nothing, nothing, 1.0, False)
-    assert words.flip_sentence(found, "Theory") == (
-        "No edge and no node would, removed alone, change the prediction from Theory."
-    )
-    assert "The search is exhaustive" in words.flip_coverage(found, "Theory")
-    held = Flips(nothing, nothing, 1.0, True)
-    assert "Nothing that was checked would" in words.flip_sentence(held, "Theory")
-    assert "much may have been missed" in words.flip_coverage(held, "Theory")
-    part = Flips(Removals(2000, 5120, ()), nothing, 1.0, False)
-    assert words.flip_sentence(part, "Theory").startswith("Nothing that was checked would")
 
 
 def test_a_large_residual_is_not_called_exact():
@@ -397,13 +365,6 @@ def test_decimals_let_numbers_be_added_up_by_eye():
     assert words.decimals(typed(values)) == 3
     values |= {"logit": 0.001, "hops": [hop | {"contribution": 0.02}]}
     assert words.decimals(typed(values)) == 5
-
-
-def test_the_terminal_gets_every_table():
-    shown = [part for part in terminal_explanation(example()) if not isinstance(part, str)]
-    assert len(shown) == 7
-    for _, (columns, rows) in shown:
-        assert all(len(row) == len(columns) for row in rows)
 
 
 def test_the_network_is_forbidden():

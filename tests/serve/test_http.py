@@ -19,10 +19,10 @@ from tests.commands import hoplite
 from tests.serve.conftest import AMOUNT, IDS, IMAGE, SCRIPT, apart, cells, serving
 from tests.serve.test_answers import load
 
+from benchmarks import serving as benchmark
+from benchmarks.measure import Context
 from hoplite.explain import Explainer
 from hoplite.explain.summary import Changes, Summary
-from hoplite.lab.bench import serving as benchmark
-from hoplite.lab.bench.measure import Context
 from hoplite.serve.app import make_app
 from hoplite.serve.guard import HEADERS
 from hoplite.serve.schema import (
@@ -401,15 +401,15 @@ def test_the_benchmark_counts_what_is_lost(tmp_path, monkeypatch):
             yield told["address"]
 
     monkeypatch.setattr(benchmark, "served", served)
-    context = Context(1, 1e9, folder=tmp_path)
-    outcome = apart(benchmark.run, context, benchmark.ServeSize(8, 1, 2))
+    context = Context(quick=True, threads=1, folder=tmp_path)
+    outcome = apart(benchmark.run, context, 8)
     *times, lost = outcome.figures
     assert [figure.case.rsplit(" ", 1)[1] for figure in times] == ["p50", "p95"] * 2
     assert 0 < times[0].ours <= times[1].ours
-    assert (lost.case, lost.ours, lost.passed) == ("lost, of 16", 0, True)
+    assert (lost.case, lost.ours, lost.passed) == ("lost, of 160", 0, True)
     assert [figure.goal is None for figure in times] == [True, False, True, True]
     monkeypatch.setattr(benchmark, "MIXED", (wrong_request,) * 4)
-    assert apart(benchmark.run, context, benchmark.ServeSize(8, 1, 2)).figures[-1].ours == 16
+    assert apart(benchmark.run, context, 8).figures[-1].ours == 160
 
 
 def wrong_request(node):

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.child import ask
 from hoplite import Graph
 from hoplite.datasets.disk_graph import write_disk_graph
-from hoplite.lab.bench.child import ask
 from hoplite.store.cost import cost
 
 NODES = 30_000

@@ -1,0 +1,295 @@
+"""The comparison table on small untidy graphs: honest, resumable, and true after changes."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+import warnings
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.experiments.conftest import write_graph
+
+import hoplite
+from experiments import trainings as runner
+from experiments.__main__ import main
+from experiments.linear import columns, linear_table, protocol_words
+from experiments.linear_report import headline, linear_report, settings
+from experiments.methods import parse_methods, read_methods
+from experiments.problems import PROBLEMS, chosen_problems
+from experiments.report import markdown, page
+from experiments.results import LinearTable, load_results
+from experiments.trainings import Scores, Training, by_validation
+from hoplite.errors import ConfigError, GridError
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def trained(monkeypatch) -> list[tuple[str, int, bool]]:
+    """Problem, split and whether the test nodes were read, of every training of a call."""
+    seen: list[tuple[str, int, bool]] = []
+    run = Training.run
+
+    def watched(self, graphs):
+        seen.append((self.problem, self.split, self.test))
+        return run(self, graphs)
+
+    monkeypatch.setattr(Training, "run", watched)
+    return seen
+
+
+@pytest.fixture(scope="module")
+def finished(graph_files, methods, tmp_path_factory) -> tuple[LinearTable, Path]:
+    out = tmp_path_factory.mktemp("linear") / "out"
+    call = {"graphs": graph_files, "methods": methods, "workers": 1}
+    return linear_table(out, datasets=["texas", "tolokers", "cora-public"], **call), out
+
+
+def test_every_method_has_its_figures(finished):
+    table, _ = finished
+    found = {(one.method, one.problem) for one in table.figures}
+    few = ("cora-public", "cora-random", "cora-longer")
+    names = ("features", "lgc", "mixed")
+    wanted = {(name, problem) for name in names for problem in ("texas", "tolokers", *few)}
+    assert found == wanted | {("gcn", "texas")}
+    assert table.missing == 0
+    for one in table.figures:
+        count = {"cora-public": 3, "cora-longer": 3, "cora-random": 3}.get(one.problem, 10)
+        assert len(one.test) == len(one.val) == len(one.splits) == count
+        assert one.test_mean == pytest.approx(np.mean(one.test))
+        assert one.test_std == pytest.approx(np.std(one.test))
+    lgc = table.figure("lgc", "texas")
+    assert lgc.tried == 4
+    assert lgc.runs == 4 * 2 + 2 * 8  # all on two splits, two of them on the other eight
+    assert lgc.difference is None
+    other = table.figure("features", "texas")
+    expected = np.mean(np.array(other.test) - np.array(lgc.test))
+    assert other.difference.mean == pytest.approx(expected)
+    assert other.difference.pairs == 3
+    assert table.figure("lgc", "cora-longer").config["epochs"] == 9
+
+
+def test_a_figure_is_what_hoplite_trains(finished, graph_files):
+    """The chosen setting, trained by hand on a public split, gives the same score."""
+    table, _ = finished
+    one = table.figure("lgc", "texas")
+    graph = hoplite.load(graph_files / "texas.npz", split=3)
+    with _quiet():
+        result = hoplite.train(graph, "lgc", seeds=[3], **one.config)
+    assert result.test_accuracy == pytest.approx(one.test[3])
+    assert result.val_accuracy == pytest.approx(one.val[3])
+    auc = table.figure("lgc", "tolokers")
+    graph = hoplite.load(graph_files / "tolokers.npz", split=0, scale="standard")
+    with _quiet():
+        run = hoplite.train(graph, "lgc", seeds=[0], **auc.config).runs[0]
+    assert run.test_metrics["roc_auc"] == pytest.approx(auc.test[0])
+
+
+@contextmanager
+def _quiet():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hoplite.HopliteWarning)
+        yield
+
+
+def test_searches_do_not_read_the_test_set(methods, tmp_path, trained):
+    """Other labels of the test nodes change test scores, and neither choices nor validation."""
+    tables = []
+    for wrong in (False, True):
+        folder = tmp_path / f"graphs-{wrong}"
+        folder.mkdir()
+        write_graph(folder / "texas.npz", 3, 1, wrong=wrong)
+        call = {"graphs": folder, "methods": methods, "datasets": ["texas"], "workers": 1}
+        tables.append(linear_table(tmp_path / f"out-{wrong}", **call))
+    for one, other in zip(tables[0].figures, tables[1].figures, strict=True):
+        assert (one.config, one.reading, one.val) == (other.config, other.reading, other.val)
+        assert one.test != other.test
+    assert {test for _, _, test in trained} == {False, True}
+
+
+def test_the_same_call_trains_nothing(finished, graph_files, methods, trained):
+    table, out = finished
+    again = linear_table(out, graphs=graph_files, methods=methods, datasets=["texas"], workers=1)
+    assert trained == []
+    assert again.figures == table.figures
+    assert load_results(out, LinearTable) == again
+
+
+def test_after_a_change_only_what_is_new_is_trained(graph_files, tmp_path, trained):
+    path, out = tmp_path / "m.toml", tmp_path / "out"
+    text = (
+        "[protocol]\nscreen = 1\n[common.any]\nepochs = 4\n"
+        "[methods.a]\nmodel = 'lgc'\ngrid = {hops = [1, 2]}\n"
+    )
+    call = {"graphs": graph_files, "datasets": ["texas"], "workers": 1, "methods": path}
+    path.write_text(text)
+    linear_table(out, **call)
+    assert len(trained) == 2 * 2 + 10
+    trained.clear()
+    path.write_text(text.replace("[1, 2]", "[1, 2, 3]"))
+    linear_table(out, **call)
+    assert [one for one in trained if not one[2]] == [("texas", 0, False), ("texas", 1, False)]
+    path.write_text(text.replace("'lgc'", "'sgc'"))
+    table = linear_table(out, **call)
+    assert [row.model for row in table.rows] == ["sgc"]
+    path.write_text(text)  # and back: nothing is lost
+    trained.clear()
+    linear_table(out, **call)
+    assert trained == []
+
+
+def test_a_killed_run_goes_on(graph_files, methods, tmp_path):
+    """kill -9 at any moment: what was finished is in the file, and the result is the same."""
+    out = tmp_path / "out"
+    words = [sys.executable, "-m", "experiments", "linear", "--out", str(out), "--graphs"]
+    words += [str(graph_files), "--methods", str(methods), "--dataset", "texas", "--workers", "2"]
+    for least in (1, 12):
+        process = subprocess.Popen(words, cwd=ROOT, start_new_session=True, stdout=-3, stderr=-3)
+        while process.poll() is None and _count(out) < least:
+            time.sleep(0.01)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    before = _count(out)
+    assert before >= 12
+    call = {"graphs": graph_files, "methods": methods, "datasets": ["texas"]}
+    table = linear_table(out, workers=1, **call)
+    fresh = linear_table(tmp_path / "fresh", workers=1, **call)
+    assert [one.test for one in table.figures] == [one.test for one in fresh.figures]
+    assert [one.config for one in table.figures] == [one.config for one in fresh.figures]
+    assert _count(out) == _count(tmp_path / "fresh") > before
+
+
+def _count(out: Path) -> int:
+    """Finished trainings."""
+    try:
+        with sqlite3.connect(f"file:{out / 'trainings.sqlite'}?mode=ro", uri=True) as file:
+            return file.execute("SELECT count(*) FROM trainings").fetchone()[0]
+    except sqlite3.OperationalError:
+        return 0
+
+
+def test_equal_scores_are_told_apart_by_the_loss():
+    def scores(val, loss):
+        return Scores(val, loss, [None], [1], [1.0], 0, 1.0)
+
+    first, second = scores([0.5, 0.7], [1.0, 1.0]), scores([0.7, 0.5], [0.5, 0.5])
+    lost = scores([0.9, None], [0.1, None])
+    ranked = sorted([lost, first, second], key=lambda one: by_validation([one]))
+    assert ranked == [second, first, lost]
+
+
+def test_another_version_trains_anew(monkeypatch):
+    one = Training("cora-public", "lgc", {"hops": 1}, (0,))
+    key = one.key(None)
+    monkeypatch.setattr(runner.hoplite, "__version__", "9.9", raising=False)
+    assert one.key(None) != key
+
+
+def test_problems_without_a_file_are_named(graph_files, methods, tmp_path):
+    call = {"graphs": graph_files, "methods": methods, "models": ["features"], "workers": 1}
+    table = linear_table(tmp_path / "out", datasets=["texas", "cornell"], **call)
+    assert table.absent == ["cornell"]
+    assert "cornell" in markdown(linear_report(table))
+    with pytest.raises(ConfigError, match="nothing to train"):
+        linear_table(tmp_path / "none", datasets=["cornell"], **call)
+    with pytest.raises(ConfigError, match="not a folder"):
+        linear_table(tmp_path / "none", graphs=tmp_path / "nowhere")
+
+
+def test_directed_settings_need_their_file(graph_files, tmp_path):
+    problem = PROBLEMS["texas"]
+    assert problem.path(graph_files, {"directed": True}) is None
+    assert problem.path(graph_files, {"directed": False}) == graph_files / "texas.npz"
+    assert PROBLEMS["cora-60"].path(None, {}) == Path("cora")
+
+
+@pytest.mark.parametrize("name", ["cora-60", "cora-even"])
+def test_splits_are_made_by_their_number(name):
+    first, again, other = (PROBLEMS[name].graph(None, {}, number).split for number in (0, 0, 1))
+    np.testing.assert_array_equal(first.train, again.train)
+    assert not np.array_equal(first.train, other.train)
+    assert abs(len(first.train) / 2708 - 0.6) < 0.03
+
+
+def test_the_page_and_the_text_have_every_figure(finished):
+    table, _ = finished
+    report = linear_report(table)
+    text, html = markdown(report), page(report)
+    for one in table.figures:
+        shown = f"{100 * one.test_mean:.1f} ± {100 * one.test_std:.2f}"
+        assert shown in text
+        assert shown in html
+    assert "GCN (not linear)" in text
+    assert settings(table.figure("lgc", "texas")).startswith("hops = ")
+
+
+def test_the_headline_counts_what_is_reached(finished):
+    table, _ = finished
+
+    def counted(linear: float, other: float) -> str:
+        figures = [
+            replace(one, test_mean=other if one.method == "gcn" else linear)
+            for one in table.figures
+            if one.problem == "texas"
+        ]
+        published = {"texas": {"reach": 80.0}}
+        return headline(replace(table, figures=figures), published)
+
+    assert "In 1 of 1 columns" in counted(0.7996, 0.1)  # the same, as it is shown
+    assert "In 0 of 1 columns" in counted(0.7994, 0.99)
+
+
+def test_the_committed_methods_are_sound():
+    plan = read_methods()
+    assert len(plan.methods) > 30
+    for name, method in plan.methods.items():
+        problem = next(one for one in PROBLEMS.values() if method.takes(one))
+        tried = plan.settings(name, problem)
+        if any(one.options.get("correct_smooth") for one in tried):
+            assert not method.linear, name
+    assert len({column.name for column in columns(plan)}) == len(columns(plan)) == 27
+    assert "screen = 1" in " ".join(protocol_words(plan))
+    assert chosen_problems(["few"])[0].name == "cora-public"
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ("[methods.a]\nmodl = 'lgc'", "cannot be read"),
+        ("methods = 3", "cannot be read"),
+        ("[methods.a]\nmodel='lgc'\n[protocol]\nseeds = 0", "cannot be read"),
+        ("[methods.a]\nmodel='lgc'\n[protocol.on.few]\nseeds = 0", "cannot be read"),
+        ("[methods.a]\nmodel='lgc'\nonly = ['texass']", "Did you mean 'texas'"),
+        ("reference='b'\n[methods.a]\nmodel='lgc'", "reference is 'b'"),
+        ("[methods.a", "cannot be read"),
+    ],
+)
+def test_a_wrong_file_of_methods_gets_a_sentence(text, match):
+    with pytest.raises((GridError, ConfigError), match=re.escape(match)):
+        parse_methods(text)
+
+
+def test_a_wrong_setting_is_found_before_any_work(graph_files, tmp_path):
+    path = tmp_path / "m.toml"
+    path.write_text("[methods.a]\nmodel = 'lgc'\ngrid = {lr = [0.1, -1.0]}\n")
+    with pytest.raises(GridError, match="a on texas: lr is -1"):
+        linear_table(tmp_path / "out", graphs=graph_files, methods=path, datasets=["texas"])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("text", ["", "[]", '{"rows": 3}', "\x00", '{"figures": [{"method": 1}]}'])
+def test_a_damaged_table_gets_a_sentence(tmp_path, text, capsys):
+    (tmp_path / "linear.json").write_text(text)
+    assert main(["report", str(tmp_path)]) == 1
+    error = capsys.readouterr().err
+    assert "is not a valid file of results" in " ".join(error.split())
+    assert "Traceback" not in error
