@@ -16,7 +16,7 @@ STAMP := $(VENV)/.installed
 .PHONY: run test test-thorough lint docs notebooks sanitize wheel fuzz clean browser
 
 run: $(STAMP)
-	$(BIN)/hoplite reproduce --quick --out runs/quick
+	$(BIN)/python -m experiments reproduce --quick --out runs/quick
 
 # A worker a core, each with one thread: more would only wait for each other. Bytecode is kept, as
 # many tests start processes.

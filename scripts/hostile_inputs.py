@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -61,10 +60,6 @@ def make_inputs(folder: Path, run: Run) -> None:
          "--epochs", "3", "--workers", "1", "--out", "ledger"],
     ):  # fmt: skip
         run(words, folder)
-    results = Path(__file__).parent.parent / "results"
-    (folder / "results").mkdir()
-    for name in ("results.json", "runs.parquet"):
-        shutil.copy(results / name, folder / "results" / name)
 
 
 def make_planetoid(folder: Path, rng: Generator) -> None:
@@ -157,5 +152,4 @@ def commands() -> dict[str, list[tuple[str, list[str]]]]:
         ],
         "ledgers": [("ledger", ["search", "tables", *search, "ledger"])],
         "grids": [("grid.toml", ["search", "tables", *search, "new"])],
-        "results": [("results", ["report", "results", "--out", "new.html"])],
     }

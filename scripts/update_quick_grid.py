@@ -1,6 +1,6 @@
-"""Write the grid of `hoplite reproduce --quick`: the settings that a full run chose on validation.
+"""Write the grid of the quick reproduction: the settings that a full run chose on validation.
 
-python scripts/update_quick_grid.py results
+python -m scripts.update_quick_grid results
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from experiments.results import Accuracy, Results, load_results
 from hoplite.files import atomic_write_text
-from hoplite.lab.results import Accuracy, Results, load_results
 
 GRID = Path(__file__).parents[1] / "src" / "hoplite" / "selection" / "grids" / "quick.toml"
 MOST_SECONDS = 6.0  # of a processor, for a run
 HEAD = """note = "One configuration each: those that the full run chose on the validation nodes."
 
-# Written by `python scripts/update_quick_grid.py results`.
+# Written by `python -m scripts.update_quick_grid results`.
 """
 
 

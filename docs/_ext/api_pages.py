@@ -55,7 +55,6 @@ MODULES = (
     "structural",
     "link",
     "serve.answers",
-    "lab.report",
     "lab.results",
 )
 

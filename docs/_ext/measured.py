@@ -29,7 +29,7 @@ def row(path: Path, case: str, peer: str = "") -> list[str]:
     for cells in rows(path):
         if cells[0].startswith(case) and cells[2].startswith(peer):
             return cells
-    raise LookupError(f"{path} has no row {case!r} with peer {peer!r}; run hoplite bench again.")
+    raise LookupError(f"{path} has no row {case!r} with peer {peer!r}; run the benchmarks again.")
 
 
 def strongest(peer: str) -> list[str]:
@@ -39,7 +39,7 @@ def strongest(peer: str) -> list[str]:
     ]
     if not found:
         raise LookupError(
-            f"{BENCH} has no row {EPOCH!r} with peer {peer!r}; run hoplite bench again."
+            f"{BENCH} has no row {EPOCH!r} with peer {peer!r}; run the benchmarks again."
         )
     return min(found, key=lambda cells: float(cells[3].rstrip("x").replace(",", "")))
 

@@ -55,9 +55,9 @@ class IdleWarning(HopliteWarning):
 def require_extra(extra: str, what: str, *modules: str) -> None:
     """HopliteError unless the ``modules`` that ``what`` needs are installed: those of an extra.
 
-    >>> require_extra("lab", "a page", "no_module")
+    >>> require_extra("plot", "a page", "no_module")
     Traceback (most recent call last):
-    hoplite.errors.HopliteError: a page needs no_module; run `pip install "hoplite-graph[lab]"`.
+    hoplite.errors.HopliteError: a page needs no_module; run `pip install "hoplite-graph[plot]"`.
     """
     missing = [name for name in modules if find_spec(name) is None]
     if missing:

@@ -37,7 +37,7 @@ WHO: dict[int | None, str] = {
 }
 GOES_ON = "run the same command again: it goes on from here"
 NOTHING = "nothing was saved"
-RESUMED = ("propagate", "reproduce", "search")  # however they are called
+RESUMED = ("propagate", "search")  # however they are called
 
 
 class Stopped(BaseException):

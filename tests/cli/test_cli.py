@@ -156,7 +156,6 @@ def test_own_tables_from_training_to_labels(tmp_path):
         (2, ["train", "cora", "--threads", "100000"], "threads is 100000"),
         (2, ["train", "cora", "--hops", "99999999999999999999"], "hops is 9999"),
         (1, ["train", "cora", "--out", "/dev/null/x"], "not a writable folder"),
-        (2, ["bench", "--out", "nowhere/x.md"], "in an existing folder"),
         (1, ["predict", "nowhere", "cora", "--out", "x.csv"], "not a model folder"),
         (2, ["predict", "nowhere", "cora", "--out", "x.xls"], "ending of --out"),
     ],

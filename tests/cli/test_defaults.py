@@ -30,10 +30,6 @@ CALLS: dict[str, list[tuple[str, dict[str, str]]]] = {
     ],
     "search": [("selection.search", {}), OPEN],
     "serve": [("serve.answers.Answers", {}), ("serve.server.listen", {}), OPEN],
-    "reproduce": [
-        ("lab.reproduce.reproduce", {"dataset": "datasets", "model": "models"}),
-        ("lab.linear.linear_table", {"dataset": "datasets", "model": "models"}),
-    ],
     "predict": [("predictions.predictions", {"sets": "coverage"}), OPEN],
     "explain": [
         ("explain.explanation.explain", {}),
@@ -48,15 +44,11 @@ CALLS: dict[str, list[tuple[str, dict[str, str]]]] = {
         OPEN,
     ],
     "propagate": [("store.propagate", {"split_seed": "seed"}), ("store.update_store", {})],
-    "report": [],
-    "bench": [("lab.bench.suite.run_suite", {})],
     "doctor": [],
 }
 NONE_MEANS = {  # what a command does where its None is another value in Python
     ("bounds", "coefficient_bound"): 1.0,
     ("bounds", "weight_bound"): 1.0,
-    ("bench", "only"): (),
-    ("reproduce", "notes"): "",
 }
 
 

@@ -92,8 +92,6 @@ def test_every_model_in_every_command(name, club, tmp_path):
     if "operator" in kind.settings():
         assert found["configurations"] == 2
         assert found["model"] == name
-        page = run("report", tmp_path / "s", "--out", tmp_path / "s.html")
-        assert (tmp_path / "s.html").stat().st_size > 1000, page
 
     run("propagate", club, "--hops", 2, "--out", tmp_path / "store")
     stored = run("train", tmp_path / "store", "--model", name, *short, "--seeds", 1)

@@ -57,15 +57,12 @@ WRITES = {
     "page of explain": [*EXPLAIN, "--out", "why it.html"],
     "table of predict": ["predict", "model", "club", "--out", "labels é.parquet"],
     "export of search": [*SEARCH, "--out", "search", "--export", "runs.csv"],
-    "page of report": ["report", "search", "--out", "report.html"],
 }
 
 
 @pytest.mark.parametrize("name", WRITES)
 def test_a_file_of_mine_stays(place, name):
     words = WRITES[name]
-    if words[0] == "report":
-        good(*SEARCH, "--out", "search", cwd=place)
     out = place / words[-1]
     out.unlink(missing_ok=True)
     out.write_text(MINE)
@@ -142,33 +139,9 @@ def test_a_changed_export_is_somebody_s(place):
     assert told["sha256"] == digest(place / "changed.csv")
 
 
-def test_bench_keeps_other_pages(tmp_path):
-    out = tmp_path / "README.md"
-    out.write_text(MINE)
-    words = ["bench", "--quick", "--only", "spmm", "--threads", "1", "--out", "README.md"]
-    refused(*words, cwd=tmp_path)
-    assert out.read_text() == MINE
-    command = "hoplite " + " ".join(words)
-    out.write_text(f"# Benchmarks\n\nWritten by `{command} --more`; do not edit.\n")
-    refused(*words, cwd=tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("words", "name"),
-    [
-        (["reproduce", "--quick"], "RESULTS.md"),
-        (["reproduce", "--table", "linear"], "report.html"),
-    ],
-)
-def test_reproduce_keeps_what_no_run_wrote(tmp_path, words, name):
-    (tmp_path / name).write_text(MINE)
-    refused(*words, "--out", ".", told=f"{name} is there already, but no ", cwd=tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-
-
-@pytest.mark.parametrize("words", [EXPLAIN, ["report", "search"], ["bench", "--quick"]])
+@pytest.mark.parametrize("words", [EXPLAIN])
 def test_where_nothing_can_be_written(place, words):
-    ending = ".md" if words[0] == "bench" else ".html"
+    ending = ".html"
     told = "cannot be a file there; give one in an existing folder."
     refused(*words, "--out", f"no such/x{ending}", told=told, code=2, cwd=place)
     (place / f"folder{ending}").mkdir(exist_ok=True)

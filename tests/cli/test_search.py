@@ -104,12 +104,3 @@ def test_what_is_wrong_in_a_file_is_no_wrong_usage(tmp_path: Path) -> None:
         assert done.returncode == 1
         assert done.stderr.count("\n") == 1
         assert "grid.toml" in done.stderr
-
-
-def test_reproduce_tells_its_mistakes(tmp_path: Path) -> None:
-    done = hoplite("reproduce", "--quick", "--dataset", "coar", "--out", str(tmp_path / "r"))
-    assert done.returncode == 2
-    assert "Did you mean 'cora'?" in done.stderr
-    missing = hoplite("reproduce", "--out", str(tmp_path / "r"), "--notes", str(tmp_path / "no.md"))
-    assert missing.returncode == 1
-    assert "no.md" in missing.stderr
