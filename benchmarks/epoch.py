@@ -9,8 +9,8 @@ A peer is the same model in plain torch, written with care, or PyTorch Geometric
 come; see :mod:`benchmarks.peers`. Plain torch runs with one thread and with all, and the faster of
 both counts; where a case names its threads, both sides have as many. Set-up does not count, on
 either side; where nothing is dropped, the model is a linear layer on features that are made once,
-and set-up is a figure of its own. The notes give the rows that an epoch of ours gathers, and the
-time that a plain loop takes for them (:mod:`benchmarks.gathers`).
+and set-up is a figure of its own. The notes give the rows that an epoch of ours gathers
+(:mod:`benchmarks.gathers`).
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def run_case(context: Context, case: Case, graph: Graph, epochs: int, effort: Ef
     trainer = case.trainer(graph)
     rivals = {name: peer_epoch(build(data)) for name, build in builders.items()}
     figures = _compared(context, case, effort, "", lambda: trainer.epoch(epochs), rivals)
-    notes = _limit(context, case, trainer, figures[0].ours)
+    notes = _gathered(context, case, trainer, figures[0].ours)
     if not case.dropout:
         set_ups = {
             name: timed(lambda build=build: build(peers.PeerData(graph)).epoch())
@@ -170,18 +170,16 @@ def _compared(
     return [samples.figure(title, OURS, goal=goal)] * (goal is not None or not rivals) + figures
 
 
-def _limit(context: Context, case: Case, trainer: Trainer, ms: float) -> list[str]:
-    """The gathered rows of an epoch and the time of the plain loop, as a note."""
-    threads, tally = case.threads or context.threads, epoch_tally(trainer)
+def _gathered(context: Context, case: Case, trainer: Trainer, ms: float) -> list[str]:
+    """The gathered rows of an epoch, and the bytes per second that this is, as a note."""
+    tally = epoch_tally(trainer)
     if tally is None:
         return []
-    seconds = tally.seconds(threads)
     widths = ", ".join(str(width) for width in sorted({width for _, width in tally.passes}))
-    note = f"{case.title(threads)}: an epoch gathers {tally.gathers / 1e6:.3g}M rows of {widths} "
-    if seconds is None:
-        return [f"{note}numbers; there is no C compiler for a plain loop."]
-    share = 1e3 * seconds / ms
-    return [f"{note}numbers; a plain loop takes {1e3 * seconds:.3g} ms, {share:.0%} of the epoch."]
+    return [
+        f"{case.title(case.threads or context.threads)}: an epoch gathers "
+        f"{tally.gathers / 1e6:.3g}M rows of {widths} numbers, {tally.bytes / ms / 1e6:.1f} GB/s."
+    ]
 
 
 def peer_epoch(peer: peers.Peer) -> Callable[[], float]:

@@ -13,7 +13,7 @@ from benchmarks.measure import Contestant, Effort, race, timed
 from hoplite.engine.backend import kernels
 from hoplite.machine import cpu_model, system, versions
 
-PACKAGES = ("torch", "numpy", "scipy", "torch_geometric", "dgl")
+PACKAGES = ("torch", "numpy", "scipy", "torch_geometric")
 TRIAD_FLOATS = 2**25  # 128 MiB an array: far larger than the caches
 QUIET = 0.1  # other programs may use this share of the CPU before times mean little
 

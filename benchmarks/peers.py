@@ -1,5 +1,4 @@
-"""The peers: what a careful user writes in plain torch, PyTorch Geometric's layers as they come,
-and DGL's sparse product.
+"""The peers: what a careful user writes in plain torch, and PyTorch Geometric's layers.
 
 An epoch of a peer is a training step (Adam, dropout on X, cross-entropy) and a validation pass.
 In plain torch the same models are evaluated as cheaply as torch alone allows:
@@ -47,17 +46,6 @@ def quietly(work: Callable[..., Any]) -> Callable[..., Any]:
 def missing_note(package: str) -> str:
     """The note that stands for the figures of a peer that could not be asked."""
     return f"{package} is not installed (or does not load), so it was not measured."
-
-
-def dgl_product(matrix: sp.csr_array, X: Tensor) -> Callable[[], Tensor] | None:
-    """S @ X by DGL's sparse product, or None without DGL."""
-    sparse = find("dgl.sparse")
-    if sparse is None:
-        return None
-    parts = [torch.from_numpy(part) for part in (matrix.indptr, matrix.indices, matrix.data)]
-    indptr, indices, values = parts
-    S = sparse.from_csr(indptr.long(), indices.long(), values, shape=matrix.shape)
-    return quietly(lambda: sparse.spmm(S, X))
 
 
 Both = tuple[Tensor, Tensor]  # a CSR tensor, and its transpose

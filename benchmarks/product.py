@@ -1,6 +1,6 @@
 """The sparse product.
 
-`spmm`     S @ X on a power-law graph, against torch's CSR product, SciPy and DGL
+`spmm`     S @ X on a power-law graph, against torch's CSR product and SciPy
 `scaling`  the cost of k hops against the number of edges and against k; both must be linear
 
 Every contestant allocates its own result, as in use. torch gets int32 indices, its faster case;
@@ -26,12 +26,12 @@ import torch
 
 from benchmarks.child import peak_share
 from benchmarks.measure import Contestant, Context, Effort, Figure, Goal, Outcome, timed
-from benchmarks.peers import csr_tensor, dgl_product, missing_note, quietly
+from benchmarks.peers import csr_tensor, quietly
 from hoplite import HopliteError
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.engine.sparse import spmm as sparse_product
 
-OURS, TORCH, SCIPY, DGL = "hoplite", "torch CSR", "SciPy (1 thread)", "DGL"
+OURS, TORCH, SCIPY = "hoplite", "torch CSR", "SciPy (1 thread)"
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ Products = dict[str, Callable[[], Any]]
 
 
 def _products(matrix: sp.csr_array, X: np.ndarray, with_scipy: bool) -> tuple[Products, list[str]]:
-    """The same product by every contestant, ours first, and notes on those that are absent."""
+    """The same product by every contestant, ours first, and a note on one that is left out."""
     S, dense, notes = SparseMatrix.from_scipy(matrix), torch.from_numpy(X), []
     sparse = quietly(csr_tensor)(matrix)
     products: Products = {
@@ -154,11 +154,6 @@ def _products(matrix: sp.csr_array, X: np.ndarray, with_scipy: bool) -> tuple[Pr
         products[SCIPY] = lambda: matrix @ X
     else:
         notes.append("SciPy, which has one thread, is left out at this size.")
-    dgl = dgl_product(matrix, dense)
-    if dgl is None:
-        notes.append(missing_note("DGL"))
-    else:
-        products[DGL] = dgl
     return products, notes
 
 
@@ -208,7 +203,8 @@ def power_law_matrix(nodes: int, nonzeros: int, *, seed: int = 0) -> sp.csr_arra
     return sp.csr_array(matrix)
 
 
-GROWING = "entries, nodes growing alike"
+GRAPHS = (50_000, (10**6, 4 * 10**6, 16 * 10**6))  # nodes, and entries
+QUICK_GRAPHS = (10_000, (250_000, 1_000_000))
 COLUMNS, HOPS, DEGREES = 32, 4, (2, 4, 8, 16)  # the hops of the graphs, and those of the middle one
 
 
@@ -258,35 +254,20 @@ def fitted_slope(sizes: Sequence[float], seconds: Sequence[float]) -> float:
 def scaling(context: Context) -> Outcome:
     """Time the hops on every graph and for every k, in turn, and fit the slopes.
 
-    Edges are added to the same nodes, where all sizes meet the same caches, and together with
-    nodes, where X outgrows the caches. One thread, and the fastest round: this is about the work.
+    Edges are added to the same nodes, so that all sizes meet the same caches. One thread, and the
+    fastest round: this is about the work.
     """
-    nodes, counts = (
-        (10_000, (250_000, 1_000_000))
-        if context.quick
-        else (50_000, (10**6, 4 * 10**6, 16 * 10**6))
-    )
-    effort = Effort(15, 4) if context.quick else Effort(15, 180)
+    nodes, counts = QUICK_GRAPHS if context.quick else GRAPHS
     context.report("making the graphs")
-
-    def graph(nodes: int, nonzeros: int) -> SparseMatrix:
-        return SparseMatrix.from_scipy(power_law_matrix(nodes, nonzeros))
-
-    middle = counts[len(counts) // 2]
-    same = {count: graph(nodes, count) for count in counts}
-    alike = {
-        count: same[middle] if count == middle else graph(nodes * count // middle, count)
-        for count in counts
-    }
+    graphs = [SparseMatrix.from_scipy(power_law_matrix(nodes, count)) for count in counts]
     series = {
-        "entries, nodes the same": [Point(S, HOPS) for S in same.values()],
-        GROWING: [Point(S, HOPS) for S in alike.values()],
-        "hops": [Point(same[middle], hops) for hops in DEGREES],
+        "entries, nodes the same": [Point(S, HOPS) for S in graphs],
+        "hops": [Point(graphs[len(counts) // 2], hops) for hops in DEGREES],
     }
     points = {point.name: point for part in series.values() for point in part}
     contestants = [Contestant(name, point.sample()) for name, point in points.items()]
-    samples = context.race(contestants, effort, threads=1)
-    figures = []
+    effort = Effort(15, 4) if context.quick else Effort(15, 180)
+    samples, figures = context.race(contestants, effort, threads=1), []
     for title, part in series.items():
         seconds = [samples.fastest(point.name) for point in part]
         figures += [
@@ -294,10 +275,5 @@ def scaling(context: Context) -> Outcome:
             for point, time in zip(part, seconds, strict=True)
         ]
         slope = fitted_slope([point.steps for point in part], seconds)
-        goal = None if title == GROWING else Goal.between(0.85, 1.15)  # caches are not the work
-        figures.append(Figure(f"slope over {title}", slope, "", goal=goal))
-    notes = [
-        f"{COLUMNS} columns, 1 thread, the fastest round; slope 1 is linear.",
-        f"over {GROWING}: X grows out of the caches, so a row of it costs more.",
-    ]
-    return Outcome(figures, notes)
+        figures.append(Figure(f"slope over {title}", slope, "", goal=Goal.between(0.85, 1.15)))
+    return Outcome(figures, [f"{COLUMNS} columns, 1 thread, the fastest round; slope 1 is linear."])

@@ -68,31 +68,22 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _reproduce(options: argparse.Namespace, console: Console) -> None:
-    with Progress(console=console, transient=True) as progress:
-        results = reproduce.reproduce(
-            options.out,
-            quick=options.quick,
-            datasets=options.dataset,
-            models=options.model,
-            seeds=options.seeds,
-            workers=options.workers,
-            report=_reporter(progress),
-        )
+    more = {"quick": options.quick, "seeds": options.seeds}
+    results = _run(reproduce.reproduce, options, console, **more)
     _finish(paper_report(results, _notes(options.out)), options.out, "RESULTS.md")
 
 
 def _linear(options: argparse.Namespace, console: Console) -> None:
-    with Progress(console=console, transient=True) as progress:
-        table = linear.linear_table(
-            options.out,
-            graphs=options.graphs,
-            methods=options.methods,
-            datasets=options.dataset,
-            models=options.model,
-            workers=options.workers,
-            report=_reporter(progress),
-        )
+    more = {"graphs": options.graphs, "methods": options.methods}
+    table = _run(linear.linear_table, options, console, **more)
     _finish(linear_report(table), options.out, "LINEAR.md")
+
+
+def _run(work: Any, options: argparse.Namespace, console: Console, **more: Any) -> Any:
+    """Run an experiment with the options that all have, and show how far it is."""
+    shared = {"datasets": options.dataset, "models": options.model, "workers": options.workers}
+    with Progress(console=console, transient=True) as progress:
+        return work(options.out, report=_reporter(progress), **shared, **more)
 
 
 def _report(options: argparse.Namespace, console: Console) -> None:

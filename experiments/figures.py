@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.paper import DATASETS, MODELS, NAMES
-from experiments.results import Curve, Results, Spectrum, Trained
+from experiments.results import Results, Spectrum, Trained
 from hoplite.plots.base import axis, finite, layout, peak, safe, thin
 from hoplite.plots.filters import Series, coefficients, responses
 from hoplite.plots.history import PARTS, curve, epochs
@@ -150,9 +150,7 @@ def coefficient_figures(results: Results) -> list[PageFigure]:
             [str(i), *[number(mean[i]) if i < len(mean) else "" for mean in means]]
             for i in range(max(map(len, means)))
         ]
-        summary = " ".join(
-            _largest(entry.label, mean) for entry, mean in zip(entries, means, strict=True)
-        )
+        summary = f"Coefficients of {len(entries)} models, hop by hop."
         columns = ["hop", *[entry.label for entry in entries]]
         found.append(
             PageFigure(
@@ -161,11 +159,6 @@ def coefficient_figures(results: Results) -> list[PageFigure]:
             )
         )  # fmt: skip
     return found
-
-
-def _largest(label: str, mean: Curve) -> str:
-    known = [(abs(value), hop) for hop, value in enumerate(mean) if value is not None]
-    return f"{label}: largest at hop {max(known)[1]}." if known else f"{label}: no coefficient."
 
 
 def spectrum_figures(results: Results) -> list[PageFigure]:

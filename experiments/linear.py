@@ -20,21 +20,10 @@ import numpy as np
 
 import hoplite
 from benchmarks.machine import describe
+from experiments import results as schema
 from experiments.methods import Method, Plan, Protocol, Setting, chosen_methods, read_methods
 from experiments.problems import GROUPS, PROBLEMS, RANDOM, Problem, chosen_problems
-from experiments.results import (
-    LINEAR,
-    RESULTS,
-    Column,
-    Figure,
-    LinearTable,
-    Provenance,
-    Row,
-    load_results,
-    mean_and_std,
-    paired,
-    write_results,
-)
+from experiments.results import LINEAR, RESULTS, load_results, mean_and_std, paired, write_results
 from experiments.trainings import (
     CORES,
     Report,
@@ -113,7 +102,7 @@ class Cell:
                 columns[f"{problem.dataset}-{name}"] = [self.training(changed, 0, seeds)]
         return columns
 
-    def figure(self, column: str, trainings: list[Training], parts: list[Scores]) -> Figure:
+    def figure(self, column: str, trainings: list[Training], parts: list[Scores]) -> schema.Figure:
         """The tested setting as an entry of the table."""
         test = [value for one in parts for value in one.test]
         mean, std = mean_and_std(test)
@@ -122,7 +111,7 @@ class Cell:
         seconds = [count for one in parts for count in one.seconds]
         searches = self.searches.values()
         chosen = self.settings[self.chosen]
-        return Figure(
+        return schema.Figure(
             method=self.name,
             problem=column,
             reading=chosen.reading,
@@ -155,7 +144,7 @@ def linear_table(
     workers: int = CORES,
     methods: str | os.PathLike[str] | None = None,
     report: Report = lambda what, share: None,
-) -> LinearTable:
+) -> schema.LinearTable:
     """Make the comparison table in ``out``, or go on with it, and return it.
 
     Parameters
@@ -180,45 +169,32 @@ def linear_table(
         raise ConfigError(f"graphs is {str(graphs)!r}, which is not a folder of .npz files.")
     if (folder / RESULTS).exists():
         raise ConfigError(f"{folder} has results of the paper's experiments; give another folder.")
-    plan = read_methods(methods)
-    chosen = chosen_methods(plan, models)
-    old = load_results(folder, LinearTable) if (folder / LINEAR).exists() else LinearTable()
+    plan, problems = read_methods(methods), chosen_problems(datasets)
+    names = chosen_methods(plan, models)
+    cells = {one.name: _cells(plan, names, one, place) for one in problems}
+    if not any(cells.values()):
+        raise ConfigError("there is nothing to train; give the files of the graphs (--graphs).")
     command = ["python", "-m", "experiments", "linear", "--out", folder.name]
-    table = replace(
-        old,
-        command=old.command or shlex.join(command + (["--graphs", place.name] if place else [])),
-        provenance=Provenance(datetime.date.today().isoformat(), describe(workers, floats=None)),
+    command += ["--graphs", place.name] if place else []
+    today = datetime.date.today().isoformat()
+    table = schema.LinearTable(
+        command=shlex.join(command),
+        provenance=schema.Provenance(today, describe(workers, floats=None)),
         note=plan.note,
         reference=plan.reference,
         protocol=protocol_words(plan),
-        rows=[Row(name, m.title, m.model, m.linear) for name, m in plan.methods.items()],
+        rows=[schema.Row(name, m.title, m.model, m.linear) for name, m in plan.methods.items()],
         columns=columns(plan),
+        absent=[name for name, group in cells.items() if not group],
     )
-    table = _without_stale(table, old)
-    problems = chosen_problems(datasets)
-    cells = {one.name: _cells(plan, chosen, one, place) for one in problems}
-    if not any(cells.values()):
-        raise ConfigError(
-            "there is nothing to train; give the graphs of these problems (--graphs)."
-        )
-    expected = {
-        (cell.name, column)
-        for group in cells.values()
-        for cell in group
-        for column in cell.tests(plan.variants)
-    }
-    known = {(one.method, one.problem) for one in table.figures}
-    absent = [one.name for one in problems if not cells[one.name]]
-    table = replace(table, missing=len(expected - known), absent=absent)
-    write_results(table, folder) if folder.exists() else None
+    if (folder / LINEAR).exists():
+        table = _with_kept(table, load_results(folder, schema.LinearTable))
     with opened(folder / "trainings.sqlite", place, workers, report) as trainings:
         for group in cells.values():
             figures = _run_problem(trainings, group, plan)
             made = {(one.method, one.problem) for one in figures}
             kept = [one for one in table.figures if (one.method, one.problem) not in made]
             table = compared(replace(table, figures=[*kept, *figures]))
-            known |= made
-            table = replace(table, missing=len(expected - known))
             write_results(table, folder)
     return table
 
@@ -239,7 +215,7 @@ def _cells(plan: Plan, names: list[str], problem: Problem, graphs: Path | None) 
     return cells
 
 
-def _run_problem(trainings: Trainings, cells: list[Cell], plan: Plan) -> list[Figure]:
+def _run_problem(trainings: Trainings, cells: list[Cell], plan: Plan) -> list[schema.Figure]:
     """The three stages, each for all methods at once: screen, finalists, test."""
     final: dict[int, set[int]] = {}
     for stage in (Cell.screen, Cell.finalists):
@@ -259,15 +235,16 @@ def _run_problem(trainings: Trainings, cells: list[Cell], plan: Plan) -> list[Fi
     ]
 
 
-def _without_stale(table: LinearTable, old: LinearTable) -> LinearTable:
-    """Without figures of columns and methods that are gone, or whose model is another one."""
-    models, names = {row.name: row.model for row in old.rows}, {one.name for one in table.columns}
+def _with_kept(table: schema.LinearTable, old: schema.LinearTable) -> schema.LinearTable:
+    """With figures of an earlier call, but of methods and columns that are as they were."""
+    models = {row.name: row.model for row in old.rows}
     rows = {row.name for row in table.rows if row.model == models.get(row.name)}
-    figures = [one for one in old.figures if one.method in rows and one.problem in names]
-    return replace(table, figures=figures)
+    names = {column.name for column in table.columns}
+    kept = [one for one in old.figures if one.method in rows and one.problem in names]
+    return replace(table, figures=kept, command=old.command or table.command)
 
 
-def compared(table: LinearTable) -> LinearTable:
+def compared(table: schema.LinearTable) -> schema.LinearTable:
     """The table with differences from the reference, where both were trained on several splits.
 
     The intervals for all pairs at once are of the pairs of one problem.
@@ -287,7 +264,7 @@ def compared(table: LinearTable) -> LinearTable:
     return replace(table, figures=figures)
 
 
-def columns(plan: Plan) -> list[Column]:
+def columns(plan: Plan) -> list[schema.Column]:
     """The problems, and those that are made of the public splits."""
     groups = {name: (group["title"], group["text"]) for name, group in GROUPS.items()}
     for name, options in plan.variants.items():
@@ -303,9 +280,9 @@ def columns(plan: Plan) -> list[Column]:
         for one in PROBLEMS.values():
             if again and one.splits == 1:
                 name = f"{one.dataset}-{group}"
-                found.append(Column(name, one.title, group, *about, one.score, False))
+                found.append(schema.Column(name, one.title, group, *about, one.score, False))
             elif not again and one.groups[0] == group:
-                found.append(Column(one.name, one.title, group, *about, one.score))
+                found.append(schema.Column(one.name, one.title, group, *about, one.score))
     return found
 
 

@@ -84,17 +84,3 @@ def space(name: str) -> Space:
 def quick_options(dataset: str, model: str) -> dict[str, Any]:
     """The settings that a full run chose on validation."""
     return {**space("quick").configurations(dataset, model)[0], "tie": "first"}
-
-
-@functools.cache
-def grid(dataset: str, model: str) -> dict[str, list[float]]:
-    """The values of each setting that the paper varied; empty for what it did not use.
-
-    >>> grid("cora", "gcn")["hidden"], grid("cora", "mine")
-    ([4, 8, 16, 24], {})
-    """
-    if dataset not in space("paper").sections or model not in MODELS:
-        return {}
-    found = space("paper").configurations(dataset, model)
-    values = {name: list(dict.fromkeys(one[name] for one in found)) for name in found[0]}
-    return {name: several for name, several in values.items() if len(several) > 1}

@@ -15,7 +15,6 @@ from experiments.report import NOTHING, Report, Section, Table
 from experiments.results import Accuracy, Results, Timing
 
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
-MAX_CLASSES = 20  # of a confusion matrix that is shown
 SYMBOLS = {"hops": "k", "lr": "learning rate", "hidden": "hidden units"}
 CHOSEN = {
     "validation": "settings chosen on the validation set",
@@ -35,6 +34,31 @@ COMPARED = (
     "They were chosen on the public split, and random splits share nodes with it and with each "
     "other: an interval is about the split that is drawn, not about new graphs."
 )
+
+CURVES = (
+    "curves",
+    "Loss while training",
+    "The vertical line is the epoch with the best validation accuracy, whose weights are kept. "
+    "Solid: training, dashed: validation, dotted: test.",
+)
+COEFFICIENTS = (
+    "coefficients",
+    "A coefficient per hop",
+    "The weight of S^i X, with the sign that makes a run's weights add up to more than 0: a filter "
+    "and its negative are one model. Bands are one standard deviation over the seeds; thin bars, "
+    "where there is a gate, one over the nodes.",
+)
+SPECTRUM = (
+    "spectrum",
+    "Response over the spectrum",
+    "Each response is divided by its own largest absolute value. The grey area is the density of "
+    "the operator's eigenvalues (right axis).",
+)
+FIGURES = {
+    CURVES: figures.curve_figures,
+    COEFFICIENTS: figures.coefficient_figures,
+    SPECTRUM: figures.spectrum_figures,
+}
 
 
 @dataclass(frozen=True)
@@ -136,29 +160,9 @@ def paper_report(results: Results, notes: str = "") -> Report:
             _busy(results),
             tables=[_timing(results)] if results.timing else [],
         ),
-        Section(
-            "curves",
-            "Loss while training",
-            "The vertical line is the epoch with the best validation accuracy, whose weights are "
-            "kept. Solid: training, dashed: validation, dotted: test.",
-            figures=figures.curve_figures(results),
-        ),
-        Section(
-            "coefficients",
-            "A coefficient per hop",
-            "The weight of S^i X, with the sign that makes a run's weights add up to more than 0: "
-            "a filter and its negative are one model. Bands are one standard deviation over the "
-            "seeds; thin bars, where there is a gate, one over the nodes.",
-            figures=figures.coefficient_figures(results),
-        ),
-        Section(
-            "spectrum",
-            "Response over the spectrum",
-            "Each response is divided by its own largest absolute value. The grey area is the "
-            "density of the operator's eigenvalues (right axis).",
-            figures=figures.spectrum_figures(results),
-        ),
     ]
+    for (name, title, text), draw in FIGURES.items():
+        sections.append(Section(name, title, text, figures=draw(results)))
     complete = [one for one in sections if one.lines or one.figures or one.tables or one.markdown]
     complete = [one for one in complete if one.id != "biased" or results.of("test")]
     return Report(
@@ -186,7 +190,6 @@ def _accuracy(results: Results, notes: str) -> list[Section]:
             cuts.setdefault(entry.cut, []).append(entry.name)
     smaller = [f"{', '.join(names)}: {reason}" for reason, names in cuts.items()]
     tables = [accuracy_table(results, "validation"), _every(results, "validation")]
-    tables += [table for one in cells for table in _metrics(one.entry)]
     return [
         Section(
             "accuracy",
@@ -227,30 +230,6 @@ def _every(results: Results, protocol: str) -> Table:
     return Table(f"Every number, {CHOSEN[protocol]}", columns, rows, folded=True)
 
 
-def _metrics(entry: Accuracy) -> list[Table]:
-    """All metrics of the test nodes, and the confusion matrix."""
-    found = entry.figures
-    if found is None:
-        return []
-    rows = [
-        [name.replace("_", " "), f"{_decimals(mean)} ± {_decimals(found.std.get(name))}",
-         _decimals(found.baseline.get(name))]
-        for name, mean in found.mean.items()
-    ]  # fmt: skip
-    title = f"{entry.name}: every metric of the test nodes"
-    tables = [Table(title, ["metric", "model", "baseline"], rows, folded=True)]
-    names, confusion = list(found.classes), found.confusion or []
-    if 0 < len(confusion) == len(names) <= MAX_CLASSES:
-        rows = [[name, *map(str, row)] for name, row in zip(names, confusion, strict=True)]
-        title = f"{entry.name}: confusion matrix, seed {found.seed}"
-        tables.append(Table(title, ["class", *names], rows, folded=True))
-    return tables
-
-
-def _decimals(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:z.3f}"
-
-
 def _comparison(results: Results) -> Table:
     found = {(e.model, e.gate, e.dataset): e for e in results.comparison}
     rows = []
@@ -284,8 +263,7 @@ def _timing(results: Results) -> Table:
             rows.append([next(iter(own.values())).label, *texts])
     caption = (
         "Median (quartiles) here, with the degree or hidden units; then the paper's mean on a "
-        f"{paper.figures()['machine'].split(',')[0]}; then the same model by others, in turn with "
-        "ours, the strongest first; their set-up does not count, a share of ours does."
+        f"{paper.figures()['machine'].split(',')[0]}."
     )
     return Table(caption, _columns(), rows)
 
@@ -296,10 +274,9 @@ def _time(entry: Timing) -> str:
     lines = [f"{entry.ms_median:.3g} ms", setting(name, entry.config.get(name))]
     if entry.ms_low is not None and entry.ms_high is not None:
         lines[1] = f"{entry.ms_low:.3g} to {entry.ms_high:.3g}; {lines[1]}"
-    others = [("paper", theirs.ms)] if theirs else []
-    others += sorted(((one.name, one.ms_median) for one in entry.peers), key=lambda one: one[1])
-    for who, ms in others:
-        lines.append(f"{who} {ms:.3g}" + ("" if entry.busy else f": {ratio(ms, entry.ms_median)}"))
+    if theirs is not None:
+        faster = "" if entry.busy else f": {ratio(theirs.ms, entry.ms_median)}"
+        lines.append(f"paper {theirs.ms:.3g}{faster}")
     return "\n".join(lines)
 
 
@@ -357,7 +334,7 @@ def headline(results: Results) -> str:
 
 def findings(results: Results) -> list[str]:
     """What else the data say, a sentence each."""
-    return [one for one in (_winners(results), claim(results), _speed(results), _bias(results),
+    return [one for one in (claim(results), _speed(results), _bias(results),
                             _effort(results)) if one]  # fmt: skip
 
 
@@ -371,28 +348,8 @@ def _facts(cell: Cell) -> str:
             f"difference is {abs(cell.difference) / max(spread, 0.01):.1f} times their root sum of "
             "squares."
         )
-    edges = []
-    if cell.entry.grid in ("paper", "reduced"):
-        for name, values in paper.grid(cell.entry.dataset, cell.entry.model).items():
-            value = cell.entry.config.get(name)
-            if value in (min(values), max(values)) and (name, value) != ("dropout", 0.0):
-                end = "largest" if value == max(values) else "smallest"
-                edges.append(f"{setting(name, value)} is the {end} value of the paper's grid")
-    lines += [f"On the edge of the grid: {'; '.join(edges)}."] if edges else []
     lines += [f"The grid was cut: {cell.entry.cut}"] if cell.entry.cut else []
     return " ".join(lines)
-
-
-def _winners(results: Results) -> str:
-    """The best model per dataset."""
-    parts = []
-    best = best_gates(results, "validation")
-    for dataset in DATASETS:
-        cells = [cell for (_, name), cell in best.items() if name == dataset]
-        if len(cells) > 1:
-            top = max(cells, key=lambda cell: cell.ours.mean)
-            parts.append(f"{NAMES[top.entry.model]} on {NAMES[dataset]} ({top.ours.mean:.1f} %)")
-    return f"Most accurate here: {'; '.join(parts)}." if parts else ""
 
 
 def claim(results: Results) -> str:

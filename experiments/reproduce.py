@@ -12,7 +12,7 @@ import datetime
 import os
 import shlex
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,29 +20,12 @@ from typing import Any
 import numpy as np
 
 import hoplite
-from benchmarks import peers
-from benchmarks.epoch import peer_epoch
 from benchmarks.machine import OtherPrograms, describe
 from benchmarks.measure import Contestant, Effort, race
 from benchmarks.paper_times import epoch_sample
 from experiments import paper
-from experiments.results import (
-    RESULTS,
-    Accuracy,
-    Coefficients,
-    LossCurves,
-    OnSplits,
-    Peer,
-    Provenance,
-    Response,
-    Results,
-    Spectrum,
-    Timing,
-    load_results,
-    mean_and_std,
-    paired,
-    write_results,
-)
+from experiments import results as schema
+from experiments.results import RESULTS, load_results, mean_and_std, paired, write_results
 from experiments.trainings import (
     CORES,
     Details,
@@ -116,7 +99,7 @@ class Chosen:
     job: Job
     options: dict[str, Any]
     scores: Scores
-    entries: list[Accuracy]
+    entries: list[schema.Accuracy]
 
     @property
     def details(self) -> Details:
@@ -133,7 +116,7 @@ def reproduce(
     seeds: int = 5,
     workers: int = CORES,
     report: Report = lambda what, share: None,
-) -> Results:
+) -> schema.Results:
     """Run the paper's experiments into ``out`` and return the results (``results.json``).
 
     A call that was interrupted is continued by the same call: every training is kept in
@@ -162,12 +145,12 @@ def reproduce(
     jobs = quick_jobs(names) if quick else full_jobs(names)
     jobs = [job for job in jobs if not models or job.model in models]
     command = ["python", "-m", "experiments", "reproduce", *["--quick"] * quick]
-    results = Results(
+    results = schema.Results(
         kind="quick" if quick else "full",
         command=shlex.join([*command, "--out", folder.name]),
         datasets=names,
         seeds=seeds,
-        provenance=Provenance(datetime.date.today().isoformat(), describe(CORES)),
+        provenance=schema.Provenance(datetime.date.today().isoformat(), describe(CORES)),
     )
     old = _kept(folder, results, models or paper.MODELS)
     chosen: list[Chosen] = []
@@ -203,10 +186,10 @@ def reproduce(
     return results
 
 
-def _kept(folder: Path, new: Results, models: Sequence[str]) -> Results:
+def _kept(folder: Path, new: schema.Results, models: Sequence[str]) -> schema.Results:
     """What ``folder`` has of other models than these; another type of run is refused."""
     if not (folder / RESULTS).exists():
-        return Results()
+        return schema.Results()
     old = load_results(folder)
     if (old.kind, old.datasets, old.seeds) != (new.kind, new.datasets, new.seeds):
         raise ConfigError(f"{folder} has another run ({old.command}); give another folder.")
@@ -214,7 +197,7 @@ def _kept(folder: Path, new: Results, models: Sequence[str]) -> Results:
     def others(entries: list[Any]) -> list[Any]:
         return [entry for entry in entries if entry.model not in models]
 
-    return Results(
+    return schema.Results(
         accuracy=others(old.accuracy),
         curves=others(old.curves),
         coefficients=others(old.coefficients),
@@ -281,7 +264,7 @@ def accuracy(
     configurations: int,
     runs: int,
     minutes: float | None = None,
-) -> Accuracy:
+) -> schema.Accuracy:
     """An entry of the tables from the scores of each seed, and the size of its search."""
     (val, val_std), (test, test_std) = mean_and_std(scores.val), mean_and_std(scores.test)
     if val is None or test is None:
@@ -290,13 +273,12 @@ def accuracy(
             "lower learning rates."
         )
     cut = paper.space(job.grid).cut(job.dataset, job.model, job.fixed)
-    return Accuracy(
+    return schema.Accuracy(
         **job.about, protocol=protocol, grid=job.grid, cut=cut, configurations=configurations,
         runs=runs, minutes=minutes, config=options, seeds=list(range(len(scores.val))),
         val_mean=val, val_std=val_std, test_mean=test, test_std=test_std or 0.0, val=scores.val,
         test=scores.test, command=train_command(job, options, len(scores.val)),
         date=datetime.date.today().isoformat(), hoplite=hoplite.__version__,
-        figures=scores.details.figures if scores.details else None,
     )  # fmt: skip
 
 
@@ -312,7 +294,7 @@ def train_command(job: Job, options: dict[str, Any], seeds: int) -> str:
     return shlex.join(words)
 
 
-def compare(trainings: Trainings, chosen: Sequence[Accuracy]) -> list[OnSplits]:
+def compare(trainings: Trainings, chosen: Sequence[schema.Accuracy]) -> list[schema.OnSplits]:
     """hLGC against LGC: what was chosen, on the same random splits, split s with seed s.
 
     Datasets of which LGC, or every gate, is missing are left out.
@@ -336,7 +318,7 @@ def compare(trainings: Trainings, chosen: Sequence[Accuracy]) -> list[OnSplits]:
         mean, std = mean_and_std(test)
         difference = None if entry.model == BASE else paired(test, base, pairs)
         found.append(
-            OnSplits(
+            schema.OnSplits(
                 dataset=entry.dataset,
                 model=entry.model,
                 gate=entry.gate,
@@ -351,10 +333,10 @@ def compare(trainings: Trainings, chosen: Sequence[Accuracy]) -> list[OnSplits]:
     return found
 
 
-def loss_curves(chosen: list[Chosen]) -> list[LossCurves]:
+def loss_curves(chosen: list[Chosen]) -> list[schema.LossCurves]:
     """Of the first seed, on the one dataset that they are shown for."""
     return [
-        LossCurves(
+        schema.LossCurves(
             **one.job.about,
             config=one.options,
             best_epoch=one.details.best_epoch,
@@ -365,14 +347,14 @@ def loss_curves(chosen: list[Chosen]) -> list[LossCurves]:
     ]
 
 
-def coefficients(chosen: list[Chosen]) -> list[Coefficients]:
+def coefficients(chosen: list[Chosen]) -> list[schema.Coefficients]:
     """Of the models that learn them: SGC's only coefficient is 1."""
     found = []
     for one in chosen:
         runs = aligned(one.details.coefficients)
         if one.job.model != "sgc" and len(runs):
             found.append(
-                Coefficients(
+                schema.Coefficients(
                     **one.job.about,
                     seeds=list(range(len(runs))),
                     mean=runs.mean(axis=0).tolist(),
@@ -384,8 +366,8 @@ def coefficients(chosen: list[Chosen]) -> list[Coefficients]:
 
 
 def spectrum(
-    name: str, graph: hoplite.Graph, chosen: list[Chosen], old: Spectrum | None = None
-) -> Spectrum:
+    name: str, graph: hoplite.Graph, chosen: list[Chosen], old: schema.Spectrum | None = None
+) -> schema.Spectrum:
     """Density of the operator's eigenvalues, and each learned filter over them, after ``old``."""
     points, density = spectral_density(graph, "renormalized", SPECTRUM_POINTS)
     responses = list(old.responses) if old and old.points == points.tolist() else []
@@ -397,8 +379,8 @@ def spectrum(
             each = [frequency_response(c, points, **about) for c in runs]
             each = [response / (np.abs(response).max() or 1.0) for response in each]
             mean, std = np.mean(each, axis=0).tolist(), np.std(each, axis=0).tolist()
-            responses.append(Response(**one.job.about, mean=mean, std=std))
-    return Spectrum(
+            responses.append(schema.Response(**one.job.about, mean=mean, std=std))
+    return schema.Spectrum(
         dataset=name, operator="renormalized", points=points.tolist(), density=density.tolist(),
         responses=responses,
     )  # fmt: skip
@@ -415,57 +397,31 @@ def aligned(runs: Any) -> np.ndarray:
 
 
 def time_models(
-    graph: hoplite.Graph, chosen: list[Accuracy], *, quick: bool = False
-) -> list[Timing]:
+    graph: hoplite.Graph, chosen: list[schema.Accuracy], *, quick: bool = False
+) -> list[schema.Timing]:
     """Milliseconds per epoch of the chosen settings with the paper's degree or hidden units.
 
-    Set-up is shared out over the epochs, as in the paper. The same models by others take turns with
-    ours.
+    Set-up is shared out over the epochs, as in the paper. Models take turns.
     """
     epochs, slow, rounds = (30, 10, 3) if quick else (200, 50, 7)
     gates = {one.model: one.gate for one in chosen}  # any, but the timed one if it is there
     gates |= {one.model: one.gate for one in chosen if one.gate == TIMED_GATE}
     own = [one for one in chosen if one.gate == gates[one.model]]
-    options = {one.model: one.config | paper.size(one.model, one.dataset) for one in own}
     contestants = []
-    for model, settings in options.items():
-        count = slow if model in SLOW else epochs
-        sample: Callable[[], float] = epoch_sample(graph, model, settings, count)
-        contestants.append(Contestant(model, sample, epoch_sample(graph, model, settings, 2)))
-    data, rivals = peers.PeerData(graph), {}
-    for model, settings in options.items():
-        size = {name: settings[name] for name in ("hops", "hidden") if name in settings}
-        rivals[model] = peers.plain(model, settings["dropout"], **size)
-        if model == "gcn":  # the layers of the linear models take seconds an epoch
-            layers = peers.layers(model, settings["dropout"], **size)
-            rivals[model] |= {f"PyTorch Geometric, {name}": one for name, one in layers.items()}
-        for name, build in rivals[model].items():
-            peer = build(data)
-            contestants.append(Contestant(f"{model}: {name}", peer_epoch(peer), peer.epoch))
+    for one in own:
+        options = one.config | paper.size(one.model, one.dataset)
+        sample = epoch_sample(graph, one.model, options, slow if one.model in SLOW else epochs)
+        warm_up = epoch_sample(graph, one.model, options, 2)
+        contestants.append(Contestant(one.model, sample, warm_up))
     others = OtherPrograms()
     with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore", hoplite.HopliteWarning
-        )  # a run may diverge; its time counts
+        warnings.simplefilter("ignore", hoplite.HopliteWarning)  # one may diverge; its time counts
         samples = race(contestants, Effort(rounds, 300.0), CORES)
     busy, found = others.share(), []
     for one in own:
         low, middle, high = np.percentile(samples.seconds[one.model], [25, 50, 75]).tolist()
-        found.append(
-            Timing(
-                dataset=one.dataset,
-                model=one.model,
-                gate=one.gate,
-                config=options[one.model],
-                threads=CORES,
-                ms_median=1e3 * middle,
-                ms_low=1e3 * low,
-                ms_high=1e3 * high,
-                peers=[
-                    Peer(name, 1e3 * samples.median(f"{one.model}: {name}"))
-                    for name in rivals[one.model]
-                ],
-                others=busy,
-            )
-        )
+        about = {"dataset": one.dataset, "model": one.model, "gate": one.gate}
+        config = one.config | paper.size(one.model, one.dataset)
+        times = {"ms_median": 1e3 * middle, "ms_low": 1e3 * low, "ms_high": 1e3 * high}
+        found.append(schema.Timing(**about, **times, config=config, threads=CORES, others=busy))
     return found

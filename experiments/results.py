@@ -55,25 +55,12 @@ class Trained:
         return f"{self.label} on {NAMES.get(self.dataset, self.dataset)}"
 
 
-@dataclass(frozen=True)
-class Metrics:
-    """All metrics of the test nodes over the seeds, and the confusion matrix of one ``seed``."""
-
-    seed: int
-    mean: dict[str, float | None]
-    std: dict[str, float | None]
-    baseline: dict[str, float | None]
-    classes: dict[str, Any] = field(default_factory=dict)
-    confusion: list[list[int]] | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Accuracy(Trained):
     """What a protocol chose, and its accuracies over the seeds.
 
     ``grid`` is the name of the space that was searched, ``cut`` why it is smaller than the paper's;
-    ``minutes`` are of all processors together; ``command`` gives the figures again; ``figures`` are
-    all metrics of the same trainings.
+    ``minutes`` are of all processors together; ``command`` gives the figures again.
     """
 
     protocol: str
@@ -93,7 +80,6 @@ class Accuracy(Trained):
     command: str | None = None
     date: str | None = None
     hoplite: str | None = None
-    figures: Metrics | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,14 +136,6 @@ class OnSplits(Trained):
     difference: Difference | None = None
 
 
-@dataclass(frozen=True)
-class Peer:
-    """The same model, of the same size, as others write it; measured in turn with ours."""
-
-    name: str
-    ms_median: Amount
-
-
 @dataclass(frozen=True, kw_only=True)
 class Timing(Trained):
     """Milliseconds per epoch: the median and the quartiles of the repeats.
@@ -170,7 +148,6 @@ class Timing(Trained):
     ms_median: Amount
     ms_low: Amount | None = None
     ms_high: Amount | None = None
-    peers: list[Peer] = field(default_factory=list)
     others: Share = 0.0
 
     @property
@@ -318,7 +295,6 @@ class LinearTable:
     columns: list[Column] = field(default_factory=list)
     figures: list[Figure] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)  # problems and methods without a graph's file
-    missing: Count = 0  # figures that are still to come
 
     def figure(self, method: str, problem: str) -> Figure | None:
         """That of a method on a problem, if there is one."""

@@ -28,7 +28,6 @@ import threadpoolctl
 import hoplite
 from experiments.gates import hop_coefficients
 from experiments.problems import PROBLEMS, fingerprint, on_random_split
-from experiments.results import Metrics
 
 CORES = os.cpu_count() or 1
 Report = Callable[[str, float], object]  # what is being done, and the share of it that is finished
@@ -51,7 +50,7 @@ class Training:
     test : bool, default True
         Whether the test nodes are scored. A search leaves them out of the graph.
     details : bool, default False
-        Also loss curves, coefficients and all metrics, for the report.
+        Also loss curves and coefficients, for the report.
     """
 
     problem: str
@@ -111,7 +110,6 @@ class Details:
     curves: dict[str, list[float | None]]
     coefficients: list[list[float | None]]  # of every seed; empty if there are none
     node_std: list[float | None]  # the spread of gated ones over the nodes
-    figures: Metrics | None
 
 
 @dataclass(frozen=True)
@@ -236,12 +234,11 @@ def _details(result: hoplite.TrainingResult, graph: hoplite.Graph) -> Details:
     pairs = [hop_coefficients(run.model, graph) for run in result.runs if run.best_epoch]
     learned = [pair for pair in pairs if pair is not None]
     spreads = [spread for _, spread in learned if spread is not None]
-    first, figures = result.runs[0], result.figures()
+    first = result.runs[0]
     names = ("train_loss", "val_loss", "test_loss")
     return Details(
         best_epoch=first.best_epoch,
         curves={name: _rounded(first.history[name]) for name in names if name in first.history},
         coefficients=[_rounded(mean) for mean, _ in learned],
         node_std=_rounded(np.mean(spreads, axis=0)) if spreads else [],
-        figures=figures and msgspec.convert(msgspec.to_builtins(figures), Metrics),
     )

@@ -54,7 +54,6 @@ def unsealed(page):
 EXPLAIN = ["explain", "model", "club", "--node", "3", "--no-flips"]
 SEARCH = ["search", "club", "--workers", "1", "--seeds", "1", "--epochs", "3", "--samples", "2"]
 WRITES = {
-    "page of explain": [*EXPLAIN, "--out", "why it.html"],
     "table of predict": ["predict", "model", "club", "--out", "labels é.parquet"],
     "export of search": [*SEARCH, "--out", "search", "--export", "runs.csv"],
 }
@@ -105,16 +104,6 @@ def test_the_command_that_a_page_prints_works_as_printed(place, more):
     for folder in (place, place / "elsewhere"):
         good(*told, cwd=folder)
     assert "edited" not in page.read_text()
-
-
-def test_another_command_s_page_stays(place):
-    good(*EXPLAIN, "--out", "other.html", cwd=place)
-    changed = [word if word != "3" else "4" for word in EXPLAIN]
-    refused(*changed, "--out", "other.html", cwd=place)
-    good(*EXPLAIN, "--out", "other.html", cwd=place)
-    with (place / "other.html").open("a") as file:
-        file.write(MINE)
-    refused(*EXPLAIN, "--out", "other.html", cwd=place)
 
 
 def test_of_several_pages_each_is_looked_at(place):

@@ -61,7 +61,6 @@ def test_every_method_has_its_figures(finished):
     names = ("features", "lgc", "mixed")
     wanted = {(name, problem) for name in names for problem in ("texas", "tolokers", *few)}
     assert found == wanted | {("gcn", "texas")}
-    assert table.missing == 0
     for one in table.figures:
         count = {"cora-public": 3, "cora-longer": 3, "cora-random": 3}.get(one.problem, 10)
         assert len(one.test) == len(one.val) == len(one.splits) == count

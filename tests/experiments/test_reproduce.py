@@ -22,7 +22,7 @@ from experiments.gates import gated_coefficients, hop_coefficients
 from experiments.paper_report import Cell, best_gates, claim, paper_report
 from experiments.report import Report, Section, Table, markdown, page, plain
 from experiments.reproduce import Job, aligned, full_jobs, quick_jobs
-from experiments.results import Difference, Metrics, OnSplits, Results, load_results
+from experiments.results import Difference, OnSplits, Results, load_results
 from experiments.trainings import Training
 from hoplite import ConfigError, HopliteError
 from hoplite.engine.propagation import Propagation
@@ -233,12 +233,11 @@ def test_hostile_text_is_only_text():
     """Wherever a file can hold text, on the page and in Markdown."""
     results = committed()
     entry = replace(results.accuracy[0], config={HOSTILE: HOSTILE}, cut=HOSTILE, command=HOSTILE)
-    figures = Metrics(0, {HOSTILE: 0.5}, {}, {}, {HOSTILE: 0}, [[1]])
     hostile = replace(
         results,
         command=HOSTILE,
         provenance=replace(results.provenance, date=HOSTILE, machine=Machine(cpu=HOSTILE)),
-        accuracy=[replace(entry, grid=HOSTILE, gate=HOSTILE, figures=figures)],
+        accuracy=[replace(entry, grid=HOSTILE, gate=HOSTILE)],
         timing=[replace(results.timing[0], gate=HOSTILE, config={"hops": HOSTILE})],
         curves=[replace(results.curves[0], gate=HOSTILE)],
     )
