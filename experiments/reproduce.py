@@ -155,12 +155,8 @@ def reproduce(
     old = _kept(folder, results, models or paper.MODELS)
     chosen: list[Chosen] = []
     with opened(folder / "trainings.sqlite", None, workers, report) as trainings:
-        found = (
-            _quick(trainings, jobs, seeds)
-            if quick
-            else (_searched(trainings, job, seeds) for job in jobs)
-        )
-        for one in found:
+        searches = (_searched(trainings, job, seeds) for job in jobs)
+        for one in _quick(trainings, jobs, seeds) if quick else searches:
             chosen.append(one)
             entries = [entry for each in chosen for entry in each.entries]
             results = replace(
@@ -317,19 +313,8 @@ def compare(trainings: Trainings, chosen: Sequence[schema.Accuracy]) -> list[sch
         base = test if entry.model == BASE else base
         mean, std = mean_and_std(test)
         difference = None if entry.model == BASE else paired(test, base, pairs)
-        found.append(
-            schema.OnSplits(
-                dataset=entry.dataset,
-                model=entry.model,
-                gate=entry.gate,
-                config=entry.config,
-                val=val,
-                test=test,
-                test_mean=mean,
-                test_std=std,
-                difference=difference,
-            )
-        )
+        scored = {"val": val, "test": test, "test_mean": mean, "test_std": std}
+        found.append(schema.OnSplits(**entry.about, **scored, difference=difference))
     return found
 
 
@@ -420,8 +405,7 @@ def time_models(
     busy, found = others.share(), []
     for one in own:
         low, middle, high = np.percentile(samples.seconds[one.model], [25, 50, 75]).tolist()
-        about = {"dataset": one.dataset, "model": one.model, "gate": one.gate}
         config = one.config | paper.size(one.model, one.dataset)
         times = {"ms_median": 1e3 * middle, "ms_low": 1e3 * low, "ms_high": 1e3 * high}
-        found.append(schema.Timing(**about, **times, config=config, threads=CORES, others=busy))
+        found.append(schema.Timing(**one.about, **times, config=config, threads=CORES, others=busy))
     return found

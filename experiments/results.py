@@ -41,6 +41,10 @@ class Trained:
     gate: str | None = None  # of hyper-LGC
 
     @property
+    def about(self) -> dict[str, Any]:
+        return {"dataset": self.dataset, "model": self.model, "gate": self.gate}
+
+    @property
     def label(self) -> str:
         """The model as people write it."""
         name = NAMES.get(self.model, self.model)
@@ -128,7 +132,6 @@ def paired(
 class OnSplits(Trained):
     """A chosen setting on random splits: ``test[s]`` is its accuracy on split s."""
 
-    config: Config | None = None
     val: Curve = field(default_factory=list)
     test: Curve
     test_mean: Share | None = None

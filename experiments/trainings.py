@@ -81,7 +81,9 @@ class Training:
         if self.random:
             graph = on_random_split(graph, self.split, self.random)
         if not self.test:
-            graph = graph.with_split(hoplite.Split(graph.split.train, graph.split.val, ()))
+            graph = graph.with_split(
+                hoplite.Split(graph.split.train, graph.split.val, np.array([], int))
+            )
         started = time.process_time()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", hoplite.HopliteWarning)  # scores show it
@@ -107,7 +109,7 @@ class Details:
     """What the report shows of a chosen setting; curves are those of the first seed."""
 
     best_epoch: int
-    curves: dict[str, list[float | None]]
+    curves: dict[str, Any]
     coefficients: list[list[float | None]]  # of every seed; empty if there are none
     node_std: list[float | None]  # the spread of gated ones over the nodes
 
