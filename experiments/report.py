@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table as TerminalTable
 
 from benchmarks.machine import Machine
@@ -115,14 +116,10 @@ def show(report: Report, console: Console | None = None) -> None:
                     output.print(section.warning, markup=False, highlight=False)
                 drawn = TerminalTable(*table.columns, title=section.title, title_justify="left")
                 for row in table.rows:
-                    drawn.add_row(*map(_terminal_cell, row))
+                    drawn.add_row(*map(escape, row))
                 output.print(drawn)
     for line in (report.headline, *report.findings):
         output.print(line, markup=False, highlight=False)
-
-
-def _terminal_cell(text: str) -> str:
-    return text.replace("[", "\\[")
 
 
 def _grid(table: Table) -> str:

@@ -221,8 +221,8 @@ def _searched(trainings: Trainings, job: Job, seeds: int) -> Chosen:
     With a ``screen`` in two stages: all configurations with the first seed, without the test nodes,
     and the best of them with all seeds.
     """
-    tried, minutes = job.configurations(), 0.0
-    left, runs = tried, 0
+    tried, minutes, runs = job.configurations(), 0.0, 0
+    left = tried
     screen = paper.space(job.grid).screen(job.dataset, job.model, job.fixed)
     if screen is not None and screen < len(tried) and seeds > 1:
         first = trainings.run([job.training(one, [0], test=False) for one in tried])
@@ -396,8 +396,9 @@ def time_models(
     for one in own:
         options = one.config | paper.size(one.model, one.dataset)
         sample = epoch_sample(graph, one.model, options, slow if one.model in SLOW else epochs)
-        warm_up = epoch_sample(graph, one.model, options, 2)
-        contestants.append(Contestant(one.model, sample, warm_up))
+        contestants.append(
+            Contestant(one.model, sample, epoch_sample(graph, one.model, options, 2))
+        )
     others = OtherPrograms()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", hoplite.HopliteWarning)  # one may diverge; its time counts
