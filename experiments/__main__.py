@@ -26,11 +26,8 @@ def main(words: list[str] | None = None) -> int:
     console = Console(stderr=True)
     try:
         options.run(options, console)
-    except HopliteError as error:
+    except (HopliteError, OSError) as error:
         console.print(f"Error: {error}", markup=False, highlight=False)
-        return 1
-    except OSError as error:
-        console.print(f"Error: {error.filename}: {error.strerror}.", markup=False, highlight=False)
         return 1
     return 0
 
