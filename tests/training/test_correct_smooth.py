@@ -134,7 +134,7 @@ def test_a_model_keeps_it(graphs, tmp_path, model):
     result = hoplite.train(graph, model, seeds=3, correct_smooth=True, **own)
     split, labels = graph.split, graph.labels
     for run, before in zip(result.runs, plain.runs, strict=True):
-        after = run.model.after
+        after = run.model.correct_smooth
         assert run.val_accuracy >= before.val_accuracy  # neither is among the choices
         base = before.model.logits(graph)
         if after.idle:
@@ -149,13 +149,13 @@ def test_a_model_keeps_it(graphs, tmp_path, model):
             share = (found[nodes].argmax(axis=1) == labels[nodes]).mean()
             assert run.scores[f"{part}_accuracy"] == pytest.approx(share)
         back = TrainedModel.load(run.model.save(tmp_path / f"{model} {run.seed}"))
-        assert back.after == after
+        assert back.correct_smooth == after
         assert (back.logits(graph) == found).all()
     best = max(result.runs, key=lambda run: (run.judged[0], -run.judged[1]))
     assert result.best_run is best
     one = hoplite.train(graph, model, seeds=[1], correct_smooth=True, **own).runs[0]
     together = result.runs[1]
-    assert one.model.after == together.model.after
+    assert one.model.correct_smooth == together.model.correct_smooth
     np.testing.assert_allclose(one.model.logits(graph), together.model.logits(graph), atol=1e-5)
 
 
@@ -169,7 +169,7 @@ def changed(graph, seed=0, **options):
             correct_smooth=True,
             **(OPTIONS | {"epochs": 1} | options),
         ).model
-        if not model.after.idle:
+        if not model.correct_smooth.idle:
             return model
     raise AssertionError("validation never wants it")
 
@@ -225,6 +225,6 @@ def test_nodes_of_weight_0_have_no_label(graphs, refit):
     one, two = (
         hoplite.train(g, "lgc", sample_weight=weights, **options).model for g in (graph, other)
     )
-    assert one.after is not None
-    assert not set(one.after.nodes) & set(lost.tolist())
+    assert one.correct_smooth is not None
+    assert not set(one.correct_smooth.nodes) & set(lost.tolist())
     np.testing.assert_array_equal(one.predict(graph), two.predict(other))

@@ -86,13 +86,13 @@ def test_label_propagation_and_correct_and_smooth_have_both_labels(graphs):
         (first,) = hoplite.train(graph, "sgc", seeds=[seed], **options).runs
         (run,) = hoplite.train(graph, "sgc", seeds=[seed], refit=True, **options).runs
         assert run.val_accuracy == first.val_accuracy
-        if first.model.after.idle:
-            assert run.model.after.idle
+        if first.model.correct_smooth.idle:
+            assert run.model.correct_smooth.idle
             continue
         seen += 1
         wanted = tuple(np.sort(both).tolist()), tuple(graph.labels[np.sort(both)].tolist())
-        after = dataclasses.replace(first.model.after, nodes=wanted[0], labels=wanted[1])
-        assert run.model.after == after
+        after = dataclasses.replace(first.model.correct_smooth, nodes=wanted[0], labels=wanted[1])
+        assert run.model.correct_smooth == after
         found = run.model.logits(graph)[split.test].argmax(axis=1)
         assert run.test_accuracy == (found == graph.labels[split.test]).mean()
     assert seen

@@ -49,7 +49,7 @@ class CorrectSmooth:
     correct, smooth : the alpha of each step; None leaves it out
     scale : s; None is autoscale
 
-    >>> CorrectSmooth((0,), (1,), correct=0.8).told()
+    >>> CorrectSmooth((0,), (1,), correct=0.8).describe()
     'correct with alpha 0.8 (autoscale)'
     """
 
@@ -74,7 +74,7 @@ class CorrectSmooth:
         """Whether it changes nothing."""
         return self.correct is None and self.smooth is None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The settings in words."""
         how = "autoscale" if self.scale is None else f"scale {self.scale:g}"
         steps = [] if self.correct is None else [f"correct with alpha {self.correct:g} ({how})"]

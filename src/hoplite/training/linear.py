@@ -158,8 +158,8 @@ class Orders:
                 return partial(KeptRows.of_filter, source, nodes, constants)
             make: Callable[..., Order] = KeptHops.of if self._one_map else KeptRows.of_hops
             return partial(make, source, nodes)
-        drops = self._config.drops and learns and nodes is not None
-        if drops and constants is not None and plan.sizes.keeps_filter():
+        kept = self._config.drops and learns and plan.sizes.keeps_filter()
+        if kept and constants is not None and nodes is not None:
             return partial(FilterRows, source, nodes, constants)
         few = source.features.shape[1] < model.num_classes
         return partial(FeaturesFirst if few else WeightsFirst, source, nodes)
@@ -183,13 +183,14 @@ def plan_order(
     """
     features, theta = source.features, model.shapes().get("theta", ())
     fixed = isinstance(model, LinearModel) and model.is_fixed
+    last = model.hops_read[-1] if isinstance(model, LinearModel) and fixed else source.hops
     sizes = Sizes(
         nodes=features.shape[0],
         features=features.shape[1],
         classes=model.num_classes,
         operator_nonzeros=source.nonzeros,
         feature_nonzeros=features.nnz,
-        hops=model.hops_read[-1] if fixed else source.hops,
+        hops=last,
         kept_hops=1 if fixed else source.slices,
         rows=features.shape[0] if nodes is None else len(nodes),
         epochs=config.epochs,
