@@ -45,17 +45,6 @@ def test_dropout_needs_weights_first():
         make_plan(dropped, "hops-first")
 
 
-def test_hop_features_that_just_fit_are_kept(monkeypatch):
-    cheap = change(PUBMED_SGC, epochs=500)
-    enough = cheap.hops_first_bytes()
-    assert make_plan(cheap, memory=enough).order == "hops-first"
-    found = make_plan(cheap, memory=enough - 1)
-    assert (found.order, found.reason) == ("weights-first", "the hop features do not fit in memory")
-    for free, order in ((2 * enough, "hops-first"), (2 * enough - 2, "weights-first")):
-        monkeypatch.setattr(orders, "free_memory", lambda free=free: free)
-        assert make_plan(cheap).order == order  # half of what is free
-
-
 def test_rows_of_a_fixed_filter_are_kept_where_they_are_few(monkeypatch):
     cost = 4 * SMALL.hops * SMALL.operator_nonzeros
     most = (cost - 1) // SMALL.nodes

@@ -276,38 +276,6 @@ def test_buffers_of_any_type_and_frozen_parameters_stay(graphs):
     np.testing.assert_allclose(found.model.logits(graph), own, atol=1e-10)
 
 
-def test_classes_that_cannot_be_models():
-    class Sizes(nn.Module):
-        def __init__(self, in_channels, classes): ...
-
-    class Needs(Plain):
-        def __init__(self, in_channels, out_channels, depth: int, lr, act=torch.relu): ...
-
-    class Forward(Plain):
-        def forward(self, x, edge_index, batch): ...
-
-    class Features(Plain):
-        def forward(self, x): ...
-
-    class NoForward(nn.Module):
-        def __init__(self, in_channels, out_channels): ...
-
-    class Other(Plain):
-        def __init__(self, in_channels, out_channels, heads=0.5): ...
-
-    for kind, sentence in (
-        (Sizes, "has no argument out_channels; the numbers of features"),
-        (Needs, "needs depth and lr, and no default value is known; give each a default"),
-        (Forward, "takes x, edge_index, batch; it must take x and edge_index"),
-        (Features, "takes x; it must"),
-        (NoForward, r"takes \*input.*; it must"),
-        (Other, "setting 'heads' is of another type than that of gat"),
-        (dict, "is not a Model"),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            find_model(kind)
-
-
 def test_modules_that_fail_are_told_in_a_sentence(graphs):
     class Wide(Plain):
         def forward(self, x, edge_index):

@@ -22,7 +22,6 @@ from hoplite.engine import backend
 from hoplite.engine.backend import set_num_threads, use_backend
 from hoplite.engine.propagation import Propagation
 from hoplite.models import ModelConfig, build_model
-from hoplite.tasks import find_task
 from hoplite.training import NodeSet, Run, train_runs
 from hoplite.training.batches import shuffled_batches
 from hoplite.training.sets import node_sets
@@ -247,28 +246,3 @@ def test_runs_and_sets_that_do_not_fit_are_refused(graphs):
     outside = NodeSet(np.array([0, 99]), np.array([0, 1]))
     with pytest.raises(GraphError, match="node 99 is not in"):
         train_runs(model, source, [run], {"train": sets["train"], "val": outside})
-
-
-@pytest.mark.parametrize(
-    ("nodes", "labels", "sentence"),
-    [
-        ([0, 60], [0, 1], r"node 60 is not in 0 \.\. 59"),
-        ([-2, 61], [0, 1], r"node -2 is not in 0 \.\. 59"),
-        ([0, 4], [0, 3], r"label 3 is not in 0 \.\. 2"),
-        ([0, 4], [-1, 2], r"label -1 is not in 0 \.\. 2"),
-        ([0, 4], [1], "pass one each"),
-        ([[0], [4]], [[1], [1]], "pass one each"),
-        ([0, 59], [0, 2], None),
-        ([], [], None),
-    ],
-)
-def test_nodes_and_labels_out_of_range(nodes, labels, sentence):
-    def check():
-        NodeSet(np.array(nodes, int), np.array(labels, int)).check(60)
-        find_task().targets(np.array(labels, int), 3)
-
-    if sentence is None:
-        check()
-    else:
-        with pytest.raises(GraphError, match=sentence):
-            check()
