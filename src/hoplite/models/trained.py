@@ -37,7 +37,7 @@ from hoplite.models.node_index import NodeIndex
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation
-from hoplite.tasks import USUAL, Conformal, Task, find_task
+from hoplite.tasks import DEFAULT_TASK, Conformal, Task, find_task
 from hoplite.tasks.conformal import nodes_needed
 
 if TYPE_CHECKING:
@@ -94,7 +94,10 @@ class TrainedModel:
     @property
     def task(self) -> Task:
         """What the model was trained for, which reads its outputs."""
-        task, state = find_task(self.training.get("task", USUAL)), self.training.get(TASK_STATE)
+        task, state = (
+            find_task(self.training.get("task", DEFAULT_TASK)),
+            self.training.get(TASK_STATE),
+        )
         return task if state is None else task.restored(state)
 
     def settle(
@@ -223,7 +226,7 @@ class TrainedModel:
         return self.finished(graph, _checked(self.raw_logits(propagation)))
 
     def finished(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
-        """What is told of all nodes, where the model itself says ``logits``: (n, m)."""
+        """The outputs of all nodes from the model's own ``logits``: (n, m)."""
         return logits if self.correct_smooth is None else self.correct_smooth.outputs(graph, logits)
 
     def refuse_correct_smooth(self, what: str) -> None:
