@@ -2,13 +2,11 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from hoplite import ConfigError
 from hoplite.engine import orders
 from hoplite.engine.orders import Sizes, make_plan
-from hoplite.training import plan
 
 CORA = Sizes(2708, 1433, 7, 13264, 49216, hops=20, kept_hops=21, rows=640)
 PUBMED_SGC = Sizes(19717, 500, 3, 108365, 988031, hops=10, kept_hops=1, rows=560)
@@ -53,18 +51,3 @@ def test_rows_of_a_fixed_filter_are_kept_where_they_are_few(monkeypatch):
     monkeypatch.setattr(orders, "MAX_FILTER_SIZE", 20)
     assert change(SMALL, rows=2).keeps_filter()
     assert not change(SMALL, rows=3).keeps_filter()
-
-
-def test_the_plan_of_a_training(graphs):
-    single, double = (
-        plan(graphs(n=40, dtype=dtype), "lgc", dropout=0).sizes
-        for dtype in (np.float32, np.float64)
-    )
-    assert double.hops_first_bytes() == 2 * single.hops_first_bytes() > 0
-    sizes = {name: plan("cora", name, hops=20, dropout=0).sizes
-             for name in ("sgc", "lgc", "jacobiconv", "blocks")}  # fmt: skip
-    assert {name: (one.maps, one.kept_hops) for name, one in sizes.items()} == {
-        "sgc": (1, 1), "lgc": (1, 21), "jacobiconv": (1, 21), "blocks": (21, 21),
-    }  # fmt: skip
-    with pytest.raises(ConfigError, match="only linear models"):
-        plan("cora", "gcn")

@@ -1,15 +1,12 @@
 """Any torch.nn.Module of (x, edge_index) as a model: what it gives, in the same protocol."""
 
-import json
 import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tests import pyg
-from tests.commands import hoplite
 from torch import nn
 
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
@@ -203,29 +200,6 @@ def test_together_is_alone_and_the_same_seed_gives_the_same_bits(address, graphs
             assert value.dtype == np.float32
     one, other = (run.model.weights["bias"] for run in together.runs[:2])
     assert not np.array_equal(one, other)
-
-
-def test_the_command_line_trains_saves_and_predicts(address, graphs, tmp_path):
-    words = ["cora", "--model", address, "--epochs", 3, "--seeds", 1, "--hidden-channels", 8]
-    told = hoplite("train", *words, "--no-skip", "--norm", "--json", "--out", "m", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
-    config = json.loads(told.stdout)["config"]
-    assert (config["hidden_channels"], config["skip"], config["norm"]) == (8, False, True)
-    assert json.loads(Path("m/config.json").read_text())["module"] == address
-    predict = ["predict", "m", "cora", "--out", "labels.csv"]
-    unknown = hoplite(*predict, cwd=tmp_path)
-    assert unknown.returncode == 1
-    assert (
-        f"is not known here; give its class to hoplite.register_model first, or the command "
-        f"--model {address}" in unknown.stderr
-    )
-    assert hoplite(*predict, "--model", address, cwd=tmp_path).returncode == 0
-    assert len(Path("labels.csv").read_text().splitlines()) == 2709
-    linear = hoplite("explain", "m", "cora", "--node", 1, "--model", address, cwd=tmp_path)
-    assert (linear.returncode, "Traceback" in linear.stderr) == (2, False)
-    wrong = hoplite("train", *words[:-2], "--hidden-channels", -3, cwd=tmp_path)
-    assert (wrong.returncode, "Net cannot be made with Net.Settings" in wrong.stderr) == (2, True)
-    assert "Traceback" not in wrong.stderr
 
 
 def test_a_file_does_not_choose_what_is_imported(address, graphs):

@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import pyg, untidy
+from tests import untidy
 from tests.examples import examples
 
 import hoplite
-from hoplite import Graph, ModelFileError, Split, TrainedModel
+from hoplite import Graph, ModelFileError, TrainedModel
 from hoplite.models.correct_smooth import ALPHAS, SCALES, STEPS, CorrectSmooth
 
 OPTIONS = {"hops": 2, "dropout": 0.0, "epochs": 8, "lr": 0.1}
@@ -69,34 +68,6 @@ def test_equal_to_the_formulas(dense, graph, correct, smooth, scale, seed):
         assert found is logits
     else:
         np.testing.assert_allclose(np.exp(found), np.maximum(wanted, 2.0**-40), atol=1e-9)
-
-
-def test_equal_to_pytorch_geometric():
-    """On a ring with chords nothing is large enough for its clamps."""
-    pyg.layers()
-    import torch
-    from torch_geometric.nn.conv.gcn_conv import gcn_norm
-    from torch_geometric.nn.models import CorrectAndSmooth
-
-    rng, n = np.random.default_rng(0), 40
-    ring = [(i, (i + step) % n) for i in range(n) for step in (1, 7)]
-    graph = Graph.from_edges(ring, np.eye(n), rng.integers(0, 3, n))
-    nodes = rng.permutation(n)[:12]
-    logits = rng.normal(0, 2, (n, 3))
-    known = CorrectSmooth.of(nodes, graph.labels[nodes])
-    correct = CorrectSmooth(known.nodes, known.labels, correct=0.8)
-    smooth = CorrectSmooth(known.nodes, known.labels, smooth=0.5)
-    entries = sp.coo_array(graph.adjacency)
-    edges = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
-    edges, weights = gcn_norm(edges, torch.ones(edges.shape[1]).double(), n, add_self_loops=False)
-    peer = CorrectAndSmooth(STEPS, 0.8, STEPS, 0.5, autoscale=True)
-    y, mask = torch.from_numpy(np.array(graph.labels[nodes])), torch.from_numpy(nodes)
-    Z = torch.from_numpy(softmax(logits))
-    wanted = peer.correct(Z, y, mask, edges, weights).clamp_min(2.0**-40)
-    found = np.exp(correct.outputs(graph, logits))
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
-    wanted = peer.smooth(Z, y, mask, edges, weights)
-    np.testing.assert_allclose(np.exp(smooth.outputs(graph, logits)), wanted, atol=1e-9)
 
 
 def test_validation_chooses_from_the_whole_grid_and_ties_go_to_the_simplest(graphs, dense):
@@ -192,25 +163,6 @@ def test_damaged_files_are_told(graphs, tmp_path):
         (folder / "config.json").write_text(json.dumps(content))
         with pytest.raises(ModelFileError, match="is damaged"):
             TrainedModel.load(folder)
-
-
-def test_no_threshold_is_a_bonus_for_it(tmp_path):
-    """Without edges it changes no validation node, so both settings are equally good."""
-    rng, n = np.random.default_rng(0), 300
-    y = (rng.random(n) < 0.25).astype(int)
-    features = rng.normal(size=(n, 4))
-    features[:, 0] += 1.2 * y
-    order = rng.permutation(n)
-    split = Split(order[:60], order[60:180], order[180:])
-    graph = Graph.from_edges([], features, y, split=split)
-    (tmp_path / "g.toml").write_text(
-        "[any]\nhops = 1\nepochs = 30\ndropout = 0.0\nthreshold = 'balanced'\n"
-        "correct_smooth = [true, false]\n"
-    )
-    found = hoplite.search(graph, "lgc", grid=tmp_path / "g.toml", out=tmp_path / "s", seeds=2)
-    one, other = found.ranking
-    assert one.val == pytest.approx(other.val)
-    assert one.options["correct_smooth"] != other.options["correct_smooth"]
 
 
 @pytest.mark.parametrize("refit", [False, True])

@@ -98,21 +98,6 @@ def test_label_propagation_and_correct_and_smooth_have_both_labels(graphs):
     assert seen
 
 
-def test_the_estimator(graphs):
-    graph = graphs(n=50, seed=4)
-    train, val = graph.split.train, graph.split.val
-    result = hoplite.train(graph, "lgc", refit=True, **OPTIONS)
-    estimator = hoplite.LGCClassifier(graph, refit=True, **OPTIONS)
-    estimator.fit(train, graph.labels[train], validation=(val, graph.labels[val]))
-    found, wanted = estimator.predict_proba(np.arange(50)), result.model.predict_proba(graph)
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
-    with pytest.raises(ConfigError, match="refit is True"):
-        estimator.fit(train, graph.labels[train])
-    ones = np.ones(len(train))
-    estimator.fit(train, graph.labels[train], (val, graph.labels[val]), sample_weight=ones)
-    np.testing.assert_allclose(estimator.predict_proba(np.arange(50)), wanted, atol=1e-6)
-
-
 def test_from_a_store_as_from_the_graph(graphs, tmp_path):
     graph = graphs(n=50, seed=4, dtype=np.float32)
     store = propagate(graph, tmp_path / "store", hops=2)
