@@ -92,7 +92,7 @@ class ScoredRun:
 
     @property
     def threshold(self) -> float | None:
-        """The probability from which on the positive class is predicted; None if it was not chosen."""
+        """The probability from which the positive class is predicted; None if not chosen."""
         chosen = self.model.training.get("threshold", "half") != "half" and "val" in self.outputs
         return self.task.state()["threshold"] if chosen else None
 
