@@ -4,8 +4,7 @@ import dataclasses
 import json
 
 import pytest
-from tests import pyg
-from tests.commands import hoplite
+from hoplite.lab.report.view import settings
 
 from hoplite import (
     ConfigError,
@@ -27,6 +26,8 @@ from hoplite.models import (
 from hoplite.selection import train_command
 from hoplite.selection.space import parse_space
 from hoplite.store import propagate
+from tests import pyg
+from tests.commands import hoplite
 
 OTHER = {
     "hops": 3,
@@ -54,7 +55,7 @@ STEPS = {
     "optimizer": "lbfgs",
     "epochs": 2,
     "patience": 3,
-    "tie": "loss",
+    "tie": "first",
     "loss": "huber",
     "class_weight": "balanced",
     "batch": 3,

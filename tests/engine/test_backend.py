@@ -9,7 +9,6 @@ import threading
 
 import numpy as np
 import pytest
-from tests.commands import run
 
 from hoplite.engine import backend, dense
 from hoplite.engine.backend import (
@@ -21,6 +20,7 @@ from hoplite.engine.backend import (
     uses_native,
 )
 from hoplite.errors import ConfigError
+from tests.commands import run
 
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
 
