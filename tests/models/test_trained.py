@@ -324,7 +324,7 @@ def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
         )
     assert not (tmp_path / "fresh").exists()
     replace_weights(folder, save_arrays(weights))
-    with pytest.raises(ModelFileError, match="'alpha' with values that are not finite"):
+    with pytest.raises(ModelFileError, match="holds weights that are not finite"):
         TrainedModel.load(folder)
 
 
