@@ -4,7 +4,8 @@ import dataclasses
 import json
 
 import pytest
-from hoplite.lab.report.view import settings
+from tests import pyg
+from tests.commands import hoplite
 
 from hoplite import (
     ConfigError,
@@ -26,8 +27,6 @@ from hoplite.models import (
 from hoplite.selection import train_command
 from hoplite.selection.space import parse_space
 from hoplite.store import propagate
-from tests import pyg
-from tests.commands import hoplite
 
 OTHER = {
     "hops": 3,

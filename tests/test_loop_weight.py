@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
+from tests.untidy import UNTRAINED, graphs
 
 import hoplite
 from hoplite import Graph
 from hoplite.operators import OPERATORS
-from tests.examples import examples
-from tests.untidy import UNTRAINED, graphs
 
 
 def times(graph: Graph, factor: float) -> Graph:

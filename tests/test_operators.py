@@ -5,11 +5,11 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite import ConfigError, Graph
 from hoplite.csr_rows import CsrMemory
 from hoplite.operators import OPERATORS, SYMMETRIC, Operator, find_operator
-from tests.examples import examples
 
 
 @pytest.mark.parametrize("name", OPERATORS)

@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
+from tests.untidy import UNTRAINED
+from tests.untidy import graphs as untidy_graphs
 
 from hoplite import (
     ConfigError,
@@ -17,9 +20,6 @@ from hoplite.engine import propagation
 from hoplite.engine.propagation import Propagation, fitted_basis
 from hoplite.operators import OPERATORS, SYMMETRIC
 from hoplite.store import propagate
-from tests.examples import examples
-from tests.untidy import UNTRAINED
-from tests.untidy import graphs as untidy_graphs
 
 ALL = pytest.mark.parametrize("operator", sorted(SYMMETRIC))
 

@@ -11,6 +11,8 @@ from sklearn.base import clone, is_regressor
 from sklearn.linear_model import LinearRegression
 from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from tests.commands import hoplite
+from tests.untidy import SEEDS
 
 from hoplite import (
     ConfigError,
@@ -26,8 +28,6 @@ from hoplite.datasets import write_npz
 from hoplite.explain import explain
 from hoplite.predictions import predict_table
 from hoplite.tasks import find_task
-from tests.commands import hoplite
-from tests.untidy import SEEDS
 
 REGRESSORS = [SGCRegressor, EGCRegressor, LGCRegressor, HyperLGCRegressor]
 

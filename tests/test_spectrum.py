@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import trapezoid
 from scipy.stats import norm
+from tests.examples import examples
 
 from hoplite import Graph, spectral_density
 from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.operators import OPERATORS
 from hoplite.spectrum import _moments, _quadrature
-from tests.examples import examples
 
 
 def smoothed(values, grid, ends, width):

@@ -8,7 +8,6 @@ import venv
 from pathlib import Path
 
 import pytest
-
 from tests import user_program
 
 ROOT = Path(__file__).parent.parent

@@ -9,6 +9,7 @@ import threading
 
 import numpy as np
 import pytest
+from tests.commands import run
 
 from hoplite.engine import backend, dense
 from hoplite.engine.backend import (
@@ -20,7 +21,6 @@ from hoplite.engine.backend import (
     uses_native,
 )
 from hoplite.errors import ConfigError
-from tests.commands import run
 
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
 

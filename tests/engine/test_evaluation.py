@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from tests.conftest import make_graph
 
 from hoplite.bases import find_basis
 from hoplite.engine.backend import has_native, use_backend
@@ -20,7 +21,6 @@ from hoplite.engine.evaluation import (
     WeightsFirst,
 )
 from hoplite.engine.propagation import Propagation
-from tests.conftest import make_graph
 
 BACKENDS = ["numpy", *(["native"] if has_native() else [])]
 CLOSE = {np.float32: 1e-5, np.float64: 1e-10}

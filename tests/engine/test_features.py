@@ -9,13 +9,13 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite.engine import backend, dense
 from hoplite.engine.backend import use_backend, use_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
 from hoplite.engine.sparse import SparseMatrix
-from tests.examples import examples
 
 BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite.bases import EXAMPLES as BASES
 from hoplite.engine import backend
@@ -25,7 +26,6 @@ from hoplite.engine.polynomial import (
 )
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.operators import OPERATORS, find_operator
-from tests.examples import examples
 
 BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")

@@ -11,6 +11,7 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite import Graph
 from hoplite.bases import EXAMPLES as BASES
@@ -20,7 +21,6 @@ from hoplite.engine.dropout import Dropout
 from hoplite.engine.evaluation import Filter, KeptHops, WeightsFirst
 from hoplite.engine.propagation import Propagation
 from hoplite.operators import OPERATORS
-from tests.examples import examples
 
 BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 FORMATS = ("csr", "csc", "coo", "bsr", "dia", "lil", "dok", "dense")

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
+from tests.test_relations import arcs_graph, dense_hops
+from tests.untidy import SEEDS
 
 import hoplite
 from hoplite import Graph, ModelConfig
@@ -21,9 +24,6 @@ from hoplite.errors import ConfigError
 from hoplite.explain import Explainer, flips
 from hoplite.models import build_model
 from hoplite.relations import relations_of
-from tests.examples import examples
-from tests.test_relations import arcs_graph, dense_hops
-from tests.untidy import SEEDS
 
 CHANNELS = ("", "random_walk", "renormalized,adjacency,random_walk", "random_walk,laplacian")
 GRAPHS = ("plain", "directed", "types")

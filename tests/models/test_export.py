@@ -5,10 +5,10 @@ import json
 import numpy as np
 import pytest
 import torch
-
-from hoplite import ConfigError, Graph, HopFeatures, LGCRegressor, train
 from tests.training.test_monitor import rare
 from tests.untidy import UNTRAINED
+
+from hoplite import ConfigError, Graph, HopFeatures, LGCRegressor, train
 
 pytestmark = pytest.mark.filterwarnings(f"{UNTRAINED}")
 

@@ -5,6 +5,7 @@ import pytest
 import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import hoplite
 from hoplite import Graph
@@ -13,7 +14,6 @@ from hoplite.explain import explain
 from hoplite.models import MODELS, LinearModel, ModelConfig, build_model
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass
-from tests.examples import examples
 
 FIXED = ["s2gc", "ppr", "heat", "dgc"]
 

@@ -9,11 +9,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
+from tests import untidy
+from tests.examples import examples
 
 import hoplite
 from hoplite import ConfigError, Graph, ModelFileError, Split, TrainedModel
-from tests import untidy
-from tests.examples import examples
 
 
 def spread(S, Y, alpha, hops):

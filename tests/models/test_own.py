@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.base import clone
+from tests.blocks import blocks
+from tests.commands import hoplite
 
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.config import number_setting
 from hoplite.estimators import NodeClassifier
 from hoplite.models import MODELS, LinearModel, ModelConfig, PolynomialSettings, register_model
 from hoplite.models import settings as registry
-from tests.blocks import blocks
-from tests.commands import hoplite
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-model.md"
 

@@ -11,6 +11,7 @@ import threading
 import numpy as np
 import pytest
 from safetensors.numpy import save as save_arrays
+from tests import pyg
 
 from hoplite import (
     ConfigError,
@@ -22,7 +23,6 @@ from hoplite import (
 from hoplite.models import ModelConfig, all_settings, build_model
 from hoplite.models.alignment import check_classes, labels_in
 from hoplite.nets.hlgc import GATES
-from tests import pyg
 
 CONFIGS = [
     ModelConfig("sgc", 2),

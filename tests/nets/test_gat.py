@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 import torch
+from tests import pyg
 from torch.nn.functional import elu
 
 from hoplite import Graph, TrainedModel, train
@@ -11,7 +12,6 @@ from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import ModelConfig, build_model
 from hoplite.nets.view import TorchGraph
-from tests import pyg
 
 CONFIG = ModelConfig("gat", hidden=4, heads=3)
 

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests import pyg
 
 from hoplite import train
 from hoplite.engine.backend import has_native, use_backend
@@ -10,7 +11,6 @@ from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import ModelConfig, build_model
 from hoplite.nets.view import TorchGraph
-from tests import pyg
 
 
 @pytest.fixture(params=["native", "numpy"])

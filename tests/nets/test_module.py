@@ -6,6 +6,7 @@ import textwrap
 import numpy as np
 import pytest
 import torch
+from tests import pyg
 from torch import nn
 
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
@@ -13,7 +14,6 @@ from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import MODELS, ModelConfig, address_of, build_model, find_model, register_model
 from hoplite.nets.view import TorchGraph
-from tests import pyg
 
 CODE = textwrap.dedent("""
     import torch

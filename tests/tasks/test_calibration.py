@@ -8,6 +8,9 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.frozen import FrozenEstimator
+from tests.examples import examples
+from tests.training.scattered import scattered_graph
+from tests.untidy import SEEDS
 
 from hoplite import (
     HopFeatures,
@@ -19,9 +22,6 @@ from hoplite.models.trained import TrainedModel
 from hoplite.predictions import predict_table
 from hoplite.tasks import find_task
 from hoplite.tasks.evaluation import best_temperature, calibration_error
-from tests.examples import examples
-from tests.training.scattered import scattered_graph
-from tests.untidy import SEEDS
 
 OPTIONS = {"hops": 2, "dropout": 0, "lr": 0.5, "weight_decay": 0, "epochs": 60, "bias": True}
 

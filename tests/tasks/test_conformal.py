@@ -10,6 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.special import softmax
+from tests.examples import examples
+from tests.training.scattered import scattered_graph
+from tests.training.test_monitor import rare
+from tests.untidy import SEEDS
 
 import hoplite
 from hoplite import (
@@ -23,10 +27,6 @@ from hoplite import (
 from hoplite.models.trained import CONFORMAL
 from hoplite.predictions import predict_table
 from hoplite.tasks import Conformal, conformal, find_task
-from tests.examples import examples
-from tests.training.scattered import scattered_graph
-from tests.training.test_monitor import rare
-from tests.untidy import SEEDS
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "graphs"
 OPTIONS = {"hops": 2, "dropout": 0, "lr": 0.2, "epochs": 30}

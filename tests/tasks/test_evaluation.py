@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics
+from tests.training.scattered import scattered_graph
+from tests.untidy import SEEDS
 
 from hoplite import ConfigError, HopliteWarning, train
 from hoplite.store import propagate
 from hoplite.tasks import find_task
 from hoplite.tasks.evaluation import calibration_error, evaluate_classes
-from tests.training.scattered import scattered_graph
-from tests.untidy import SEEDS
 
 
 @st.composite

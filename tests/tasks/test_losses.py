@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import accuracy_score, f1_score, mean_absolute_error, r2_score
+from tests.examples import examples
 from torch.nn.functional import (
     binary_cross_entropy_with_logits,
     cross_entropy,
@@ -20,7 +21,6 @@ from hoplite.tasks import find_task
 from hoplite.tasks.losses import BLOCK_NUMBERS
 from hoplite.tasks.multiclass import Multiclass
 from hoplite.tasks.regression import Regression
-from tests.examples import examples
 
 TASKS = {
     "multiclass": find_task("multiclass"),

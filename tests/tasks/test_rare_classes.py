@@ -6,6 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import balanced_accuracy_score, f1_score
 from sklearn.utils.class_weight import compute_sample_weight
+from tests.training.scattered import scattered_graph
+from tests.training.test_monitor import rare
+from tests.untidy import SEEDS
 
 from hoplite import (
     ConfigError,
@@ -21,9 +24,6 @@ from hoplite.explain import explain, flips
 from hoplite.predictions import predict_table
 from hoplite.store import propagate
 from hoplite.tasks.evaluation import best_threshold
-from tests.training.scattered import scattered_graph
-from tests.training.test_monitor import rare
-from tests.untidy import SEEDS
 
 OPTIONS = {"hops": 1, "dropout": 0, "lr": 0.1, "epochs": 30, "bias": True}
 

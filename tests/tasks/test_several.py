@@ -8,6 +8,7 @@ from scipy.special import expit
 from sklearn import metrics
 from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
+from tests.untidy import SEEDS
 
 from hoplite import (
     ConfigError,
@@ -22,7 +23,6 @@ from hoplite.engine.propagation import Propagation
 from hoplite.explain import explain
 from hoplite.tasks import find_task
 from hoplite.tasks.evaluation import evaluate_labels
-from tests.untidy import SEEDS
 
 OPTIONS = {"hops": 1, "bias": True, "dropout": 0, "epochs": 150, "lr": 0.1, "weight_decay": 1e-4}
 NAMES = ("rare", "a b", "often")

@@ -5,6 +5,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 from sklearn.metrics import r2_score
+from tests.training.scattered import parts_of, scattered_graph
 
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.config import TrainingConfig
@@ -16,7 +17,6 @@ from hoplite.tasks import LOSS, TASKS, Evaluation, Metric, Task, find_task
 from hoplite.tasks.losses import squared_error
 from hoplite.training import NodeSet, Run, fit
 from hoplite.training.results import TrainingResult
-from tests.training.scattered import parts_of, scattered_graph
 
 
 class Regression(Task):

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite import Graph
 from hoplite.bases import EXAMPLES
 from hoplite.theory import FunctionClass, function_class
 from hoplite.theory.complexity import chebyshev_points
-from tests.examples import examples
 
 SLACK = 1 + 1e-9
 

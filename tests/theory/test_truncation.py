@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.linalg import expm
+from tests.examples import examples
 
 from hoplite import ConfigError
 from hoplite.operators import SYMMETRIC
 from hoplite.theory import hops_for, spectral_norm, truncation_error
-from tests.examples import examples
 
 
 @examples(100)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.dask_processes import dask, local_workers  # noqa: F401 - a fixture
 
 from hoplite import ConfigError, Graph, ModelConfig, Split, TrainingConfig
 from hoplite.engine import dense
@@ -10,7 +11,6 @@ from hoplite.store import propagate
 from hoplite.training import NodeSet, Run, stored, train_runs
 from hoplite.training.cluster import ClusterRows
 from hoplite.training.stored import HopRows
-from tests.dask_processes import dask, local_workers  # noqa: F401 - a fixture
 
 pytest.importorskip("distributed")
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import untidy
+from tests.examples import examples
 
 import hoplite
 from hoplite import Graph, ModelFileError, TrainedModel
 from hoplite.models.correct_smooth import ALPHAS, SCALES, STEPS, CorrectSmooth
-from tests import untidy
-from tests.examples import examples
 
 OPTIONS = {"hops": 2, "dropout": 0.0, "epochs": 8, "lr": 0.1}
 

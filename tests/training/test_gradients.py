@@ -7,6 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
+from tests import dense
+from tests.conftest import make_graph
 
 from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import DRAW_BIT, Dropout
@@ -16,8 +18,6 @@ from hoplite.tasks import Regression, find_task
 from hoplite.training.objective import Problem
 from hoplite.training.runs import Run, objective_of
 from hoplite.training.sets import NodeSet
-from tests import dense
-from tests.conftest import make_graph
 
 BASES = ("monomial", "chebyshev", "legendre", "jacobi:1,0.5")
 BASES += ("recurrence:1,0.2,0/1.5,-0.1,0.4/1,0,0.3",)

@@ -14,6 +14,7 @@ import warnings
 
 import numpy as np
 import pytest
+from tests.training.scattered import scattered_graph
 
 import hoplite
 from hoplite import ConfigError, GraphError, HopliteWarning
@@ -25,7 +26,6 @@ from hoplite.models import ModelConfig, build_model
 from hoplite.training import NodeSet, Run, train_runs
 from hoplite.training.batches import shuffled_batches
 from hoplite.training.sets import node_sets
-from tests.training.scattered import scattered_graph
 
 BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 NONE = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))

@@ -5,11 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
-
-from hoplite import Graph, LGCClassifier, Split, load, train
 from tests.examples import examples
 from tests.training.scattered import scattered_graph
 from tests.untidy import UNTRAINED, graphs
+
+from hoplite import Graph, LGCClassifier, Split, load, train
 
 NAMES = {
     "accuracy": "accuracy",

@@ -5,11 +5,11 @@ import sys
 
 import numpy as np
 import pytest
+from tests.commands import hoplite
 
 from hoplite import HopliteError, ModelFileError, SGCClassifier, Split, train
 from hoplite.datasets import write_npz
 from hoplite.predictions import predict_table
-from tests.commands import hoplite
 
 WILD = {"operator": "laplacian", "hops": 1000, "epochs": 3}
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from hoplite.training.consistency import penalty
-from tests.examples import examples
 
 
 def judged(logits, sharpen, confidence):

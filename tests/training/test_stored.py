@@ -6,6 +6,8 @@ import sys
 
 import numpy as np
 import pytest
+from tests.commands import hoplite as command
+from tests.training.scattered import parts_of, scattered_graph
 
 import hoplite
 from hoplite import ConfigError, ModelConfig, TrainingConfig
@@ -20,8 +22,6 @@ from hoplite.training import NodeSet, Run, optimizers, stored, train_runs
 from hoplite.training.objective import Problem
 from hoplite.training.sets import weighted_sets
 from hoplite.training.stored import HopRows
-from tests.commands import hoplite as command
-from tests.training.scattered import parts_of, scattered_graph
 
 MODELS = ["sgc", "ppr", "egc", "lgc", "blocks", "jacobiconv"]
 ROW = 4 * 4 * 7  # bytes of a row of the store: 4 hops of 7 features

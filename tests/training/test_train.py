@@ -4,10 +4,10 @@ import json
 
 import numpy as np
 import pytest
+from tests.training.scattered import scattered_graph
 
 import hoplite
 from hoplite import Graph, GraphError, Split
-from tests.training.scattered import scattered_graph
 
 
 def test_cora_reaches_the_papers_level(cora):

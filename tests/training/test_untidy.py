@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests import untidy
+from tests.examples import examples
 
 import hoplite
 from hoplite.store import propagate
-from tests import untidy
-from tests.examples import examples
 
 pytestmark = pytest.mark.filterwarnings(untidy.UNTRAINED)
 SIZES = st.tuples(st.integers(1, 64), st.integers(1, 9))  # rows of a block, columns of a panel
