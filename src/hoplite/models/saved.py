@@ -35,9 +35,9 @@ from safetensors.numpy import save as save_arrays
 from hoplite.errors import ModelFileError
 from hoplite.files import atomic_write_bytes, lock, open_regular, read_regular
 from hoplite.json_files import MOST_BYTES, parse_json, to_json, without_nan
+from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
 from hoplite.models.correct_smooth import CorrectSmooth
-from hoplite.models.node_index import NodeIndex
 from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
 

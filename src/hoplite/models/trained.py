@@ -21,6 +21,7 @@ from hoplite.labels import distinct
 from hoplite.models import ModelConfig, Weights, build_model, pictures
 from hoplite.models.alignment import (
     LEFT_OUT,
+    NodeIndex,
     aligned_columns,
     aligned_graph,
     check_classes,
@@ -33,7 +34,6 @@ from hoplite.models.export import hop_arrays, hop_module, write_onnx
 from hoplite.models.from_store import stored_logits
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
-from hoplite.models.node_index import NodeIndex
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation

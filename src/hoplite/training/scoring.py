@@ -15,8 +15,8 @@ from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph
 from hoplite.models import LabelModel
+from hoplite.models.alignment import NodeIndex
 from hoplite.models.correct_smooth import CorrectSmooth
-from hoplite.models.node_index import NodeIndex
 from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.training.runs import RunResult, at_best
