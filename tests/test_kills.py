@@ -32,7 +32,7 @@ SAMPLE = 2  # kill points of each command, if not all
 KILLER = Path(__file__).with_name("kills.py").read_text(encoding="utf-8")
 # What differs from run to run, and the checksum of a file that holds it.
 TIMES = re.compile(
-    r'"(\w*seconds|cpu_minutes|ms_per_epoch|checksum)": [0-9.e-]+|"(result_)?sha256": "\w+"'  # of such ones
+    r'"(\w*seconds|cpu_minutes|ms_per_epoch|checksum)": [0-9.e-]+|"(result_)?sha256": "\w+"'
 )
 ONE_THREAD = "import torch; torch.set_num_threads(1)"
 OLD, NEW = ("--hops", 1), ("--hops", 2)
