@@ -54,7 +54,7 @@ STEPS = {
     "optimizer": "lbfgs",
     "epochs": 2,
     "patience": 3,
-    "tie": "loss",
+    "tie": "first",
     "loss": "huber",
     "class_weight": "balanced",
     "batch": 3,

@@ -8,7 +8,7 @@ import pytest
 from hoplite import ConfigError, ModelConfig, TrainedModel, frequency_response, spectral_density
 from hoplite.bases import EXAMPLES
 from hoplite.models import build_model
-from hoplite.models.egc import exponential_coefficients
+from hoplite.models.learned import exponential_coefficients
 from hoplite.operators import OPERATORS
 
 

@@ -32,7 +32,7 @@ SAMPLE = 2  # kill points of each command, if not all
 KILLER = Path(__file__).with_name("kills.py").read_text(encoding="utf-8")
 # What differs from run to run, and the checksum of a file that holds it.
 TIMES = re.compile(
-    r'"(\w*seconds|cpu_minutes|ms_per_epoch|checksum)": [0-9.e-]+|"sha256": "\w+"'  # of such ones
+    r'"(\w*seconds|cpu_minutes|ms_per_epoch|checksum)": [0-9.e-]+|"(result_)?sha256": "\w+"'
 )
 ONE_THREAD = "import torch; torch.set_num_threads(1)"
 OLD, NEW = ("--hops", 1), ("--hops", 2)
@@ -237,8 +237,8 @@ def content(out: Path) -> dict[str, bytes]:
         data = path.read_bytes()
         if path.suffix == ".json":
             data = TIMES.sub("", data.decode()).encode()
-        if path.name != ".lock" and path.suffix not in (".lock", ".csv"):
-            found[str(path.relative_to(out))] = data
+        if path.name != ".lock" and path.suffix not in (".lock", ".csv", ".tmp"):
+            found[re.sub(r"result-\w+", "result", str(path.relative_to(out)))] = data
     return found
 
 

@@ -13,9 +13,6 @@ from tests.untidy import UNTRAINED, graphs
 
 import hoplite
 from hoplite import Graph
-from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
-from hoplite.errors import ConfigError, StoreError
-from hoplite.explain import explain
 from hoplite.operators import OPERATORS
 
 
@@ -102,34 +99,3 @@ def test_a_model_keeps_its_number(tmp_path: Path) -> None:
         graph.split.train, graph.labels[graph.split.train]
     )
     assert fitted.model_.loop_weight == graph.loop_weight
-
-
-def test_stores_keep_theirs(tmp_path: Path) -> None:
-    graph, other = weighted(0), weighted(1, unit=50.0)
-    write_disk_graph(graph, tmp_path / "disk")
-    with DiskGraph(tmp_path / "disk") as disk:
-        assert disk.loop_weight == disk.in_memory().loop_weight == graph.loop_weight
-        store = hoplite.propagate(disk, tmp_path / "of disk", hops=2)
-    assert store.loop_weight == graph.loop_weight
-    own = hoplite.propagate(graph, tmp_path / "s", hops=2)
-    np.testing.assert_array_equal(store.read(0, 40), own.read(0, 40))
-    hops = (
-        hoplite.HopFeatures(graph, hops=2, stack=True).fit(np.arange(40)).transform(np.arange(40))
-    )
-    np.testing.assert_array_equal(np.concatenate(own.read(0, 40), axis=1), hops)
-    model = hoplite.train(tmp_path / "s", "sgc", hops=2, epochs=3, dropout=0.0).model
-    assert model.loop_weight == graph.loop_weight
-    foreign = hoplite.propagate(other, tmp_path / "foreign", hops=2)
-    with pytest.raises(ConfigError, match=r"self-loops of weight .* propagate --prepare MODEL_DIR"):
-        model.predict(foreign)
-    with pytest.raises(ConfigError, match=r"self-loops of weight"):
-        explain(model, foreign, 0)
-    with pytest.raises(StoreError, match=r"holds hops with self-loops of weight"):
-        hoplite.propagate(other, tmp_path / "foreign", hops=2, prepare=model)
-    fitting = hoplite.propagate(other, tmp_path / "fitting", hops=2, prepare=model)
-    np.testing.assert_allclose(model.logits(fitting), model.logits(other), rtol=1e-5, atol=1e-6)
-    explained, logits = explain(model, fitting, 3), model.logits(other)[3]
-    assert explained.logit == pytest.approx(logits.max() - logits.min(), rel=1e-4)
-    loopless = hoplite.propagate(other, tmp_path / "loopless", hops=2, operator="adjacency")
-    plain = hoplite.train(graph, "sgc", hops=2, epochs=3, operator="adjacency").model
-    plain.predict(loopless)  # where there are no loops, their weight is no matter

@@ -13,8 +13,6 @@ from hoplite import (
     Graph,
     ModelConfig,
     TrainedModel,
-    frequency_response,
-    open_data,
     train,
 )
 from hoplite.bases import Recurrence, find_basis
@@ -160,26 +158,6 @@ def test_a_model_keeps_the_numbers(graphs, tmp_path, operator, model):
     assert fitted_basis(grown, operator, "optimal", 4) != basis
     for data in (graph, grown):
         np.testing.assert_array_equal(read.logits(data), result.model.logits(data))
-
-
-def test_where_there_is_nothing_to_fit_to(graphs, tmp_path):
-    graph = graphs(20, 4, dtype=np.float32)
-    said = "basis is 'optimal', which has no numbers before it is fitted"
-    for call in (
-        lambda: propagate(graph, tmp_path / "s", hops=2, basis="optimal"),
-        lambda: frequency_response([1.0, 1.0], basis="optimal"),
-        lambda: find_basis("optimal").largest(-1, 1, 3),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            call()
-    assert not (tmp_path / "s").exists()
-    propagate(graph, tmp_path / "s", hops=2)
-    with pytest.raises(ConfigError, match=r"basis is 'optimal' but .* made with 'monomial'"):
-        train(tmp_path / "s", "lgc", basis="optimal")
-    model = train(graph, "lgc", basis="optimal", hops=2, epochs=2).model
-    propagate(graph, tmp_path / "own", hops=2, basis=model.config.basis)
-    store = open_data(tmp_path / "own")
-    np.testing.assert_allclose(model.logits(store), model.logits(graph), atol=1e-5)
 
 
 @pytest.mark.parametrize("bad", ["recurrence:1,0,0", "recurrence:nan,0,0/1,0,0", "recurrence:x"])

@@ -106,32 +106,6 @@ def test_fit_predict_clone_and_search(valued, kind):
     assert search.fit(train, values[train]).best_params_["hops"] in (0, 1)
 
 
-def test_the_monitor_chooses_and_hubers_loss_forgives(valued):
-    graph, values, train, val, test = valued
-    options = {"hops": 1, "dropout": 0, "lr": 0.05, "bias": True, "weight_decay": 0}
-    parts = (train, values[train]), (val, values[val])
-    for monitor, pick in (("auto", np.argmin), ("r2", np.argmax), ("mae", np.argmin)):
-        model = LGCRegressor(graph, epochs=40, monitor=monitor, **options)
-        model.fit(*parts[0], validation=parts[1])
-        curve = model.history_[f"val_{'loss' if monitor == 'auto' else monitor}"]
-        predicted = model.predict(val)
-        best = curve[pick(curve)]
-        if monitor == "r2":
-            assert best == pytest.approx(r2_score(values[val], predicted), rel=1e-4)
-        if monitor == "mae":
-            assert best == pytest.approx(mean_absolute_error(values[val], predicted), rel=1e-4)
-    wild = values[train].copy()
-    wild[::10] += 20_000
-    found = {
-        loss: SGCRegressor(graph, loss=loss, epochs=300, **options).fit(train, wild)
-        for loss in ("squared", "huber")
-    }
-    errors = {k: mean_absolute_error(values[test], m.predict(test)) for k, m in found.items()}
-    assert errors["huber"] < errors["squared"] / 2
-    with pytest.raises(ConfigError, match="monitor of regression is 'auc'"):
-        LGCRegressor(graph, monitor="auc").fit(*parts[0])
-
-
 def test_weights_masks_and_a_saved_model(valued, tmp_path):
     graph, values, train, _val, test = valued
     times = np.random.default_rng(1).integers(1, 4, len(train))

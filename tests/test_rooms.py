@@ -1,4 +1,4 @@
-"""The rooms: imports go down, and none come back."""
+"""The rooms: imports go down, none come back, and the library needs no experiments."""
 
 import ast
 from collections.abc import Iterator
@@ -67,3 +67,11 @@ def test_no_room_imports_itself_by_way_of_others() -> None:
         others = {room(other) for other in imports(module)}
         edges.setdefault(room(module), set()).update(others - {room(module)})
     assert cycle(edges) == []
+
+
+def test_the_library_needs_neither_experiments_nor_benchmarks() -> None:
+    for path in MODULES.values():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not {name.split(".")[0] for name in names} & {"experiments", "benchmarks"}

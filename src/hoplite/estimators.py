@@ -138,7 +138,7 @@ class NodeEstimator(BaseEstimator):
         self._keep(graph, run.history, run.epochs)
 
     def _keep(self, graph: Graph, history: dict[str, np.ndarray], epochs: int) -> None:
-        """What is told of ``model_``, which was fitted on ``graph``."""
+        """Set the attributes of ``model_``, which was fitted on ``graph``."""
         if not isinstance(self.graph, Graph):
             self._converted = self.graph, self.model_, graph
         if issubclass(self.model_.config.kind, LinearModel):

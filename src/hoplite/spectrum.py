@@ -21,9 +21,9 @@ from hoplite.operators import find_operator
 
 DENSE_NODES = 3500  # up to here all eigenvalues take some seconds
 PROBED_ENTRIES = 1_280_000  # nodes times probes: half a percent of the density is misplaced
-LEAST_PROBES = 4
+MIN_PROBES = 4
 MOMENTS_OF = Chebyshev()
-LEAST_MOMENTS = 16  # fewer would smooth over the whole spectrum
+MIN_MOMENTS = 16  # fewer would smooth over the whole spectrum
 # The Chebyshev coefficients of a Gaussian of width s fall like exp(-(k s)^2 / 2); where k s = 6
 # this is 1.5e-8, so what the estimate leaves out does not show.
 WIDTH_TIMES_MOMENTS = 6.0
@@ -84,7 +84,7 @@ def spectral_density(
     [0.0, 0.01, 0.02, 1.48, 1.49, 1.5, 1.51, 1.52]
     """
     check_number("points", points, 2, whole=True)
-    check_number("moments", moments, LEAST_MOMENTS, whole=True)
+    check_number("moments", moments, MIN_MOMENTS, whole=True)
     check_number("seed", seed, 0, whole=True)
     n = graph.num_nodes
     if n == 0:
@@ -95,7 +95,7 @@ def spectral_density(
         nodes, weights = _eigenvalues(mapped), np.full(n, 1 / n)
     else:
         if probes is None:
-            probes = max(math.ceil(PROBED_ENTRIES / n), LEAST_PROBES)
+            probes = max(math.ceil(PROBED_ENTRIES / n), MIN_PROBES)
         check_number("probes", probes, 1, whole=True)
         generator = np.random.default_rng(int(seed))
         nodes, weights = _quadrature(_moments(mapped, int(moments), int(probes), generator))

@@ -78,7 +78,7 @@ TRAINING = {
     "label": (None, ["--label", "lable"], "no column 'lable'", "Did you mean 'label'?"),
     "one class": (column("label", lambda i: "x" if i % 2 else ""), [], "'x'", "two classes"),
     "no label": (column("label", lambda i: ""), [], "no labels to learn from", "--label"),
-    "empty label": (column("no", lambda i: ""), ["--label", "no"], "column 'no'", "has no value"),
+    "empty label": (column("no", lambda i: ""), ["--label", "no"], "column 'no'", "no labels"),
     "no id": (None, ["--id", "key"], "no column 'key'", "(--id, id= in Python)"),
     "all missing": (column("gap", lambda i: ""), [], "column 'gap'", "is empty; fill it or leave"),
     "only a key": (only_key, [], "no feature column left", "add numbers"),
@@ -164,7 +164,7 @@ def test_what_can_be_worked_with_draws_a_warning(model: Path, tmp_path: Path) ->
     tables(tmp_path / "new", column("kind", lambda i: "zz"))
     done = hoplite("predict", model, "new", "--out", "labels.csv", cwd=tmp_path)
     assert done.returncode == 0
-    assert "has values of kind that the model does not know" in done.stderr
+    assert "40 nodes have a value of kind that the model does not know" in done.stderr
 
 
 SETTINGS = {

@@ -19,7 +19,7 @@ from hoplite.datasets.npz import write_npz
 from hoplite.printable import printable
 from hoplite.tasks.base import Metric
 from hoplite.training.results import Spread
-from hoplite.training.shown import _told
+from hoplite.training.shown import _spread as _told
 
 HOSTILE = [
     "\x1b]52;c;ZXZpbA==\x07",

@@ -2,13 +2,11 @@
 
 import dataclasses
 
-import numpy as np
 import pytest
 
 from hoplite import ConfigError
 from hoplite.engine import orders
 from hoplite.engine.orders import Sizes, make_plan
-from hoplite.training import plan
 
 CORA = Sizes(2708, 1433, 7, 13264, 49216, hops=20, kept_hops=21, rows=640)
 PUBMED_SGC = Sizes(19717, 500, 3, 108365, 988031, hops=10, kept_hops=1, rows=560)
@@ -45,17 +43,6 @@ def test_dropout_needs_weights_first():
         make_plan(dropped, "hops-first")
 
 
-def test_hop_features_that_just_fit_are_kept(monkeypatch):
-    cheap = change(PUBMED_SGC, epochs=500)
-    enough = cheap.hops_first_bytes()
-    assert make_plan(cheap, memory=enough).order == "hops-first"
-    found = make_plan(cheap, memory=enough - 1)
-    assert (found.order, found.reason) == ("weights-first", "the hop features do not fit in memory")
-    for free, order in ((2 * enough, "hops-first"), (2 * enough - 2, "weights-first")):
-        monkeypatch.setattr(orders, "free_memory", lambda free=free: free)
-        assert make_plan(cheap).order == order  # half of what is free
-
-
 def test_rows_of_a_fixed_filter_are_kept_where_they_are_few(monkeypatch):
     cost = 4 * SMALL.hops * SMALL.operator_nonzeros
     most = (cost - 1) // SMALL.nodes
@@ -64,18 +51,3 @@ def test_rows_of_a_fixed_filter_are_kept_where_they_are_few(monkeypatch):
     monkeypatch.setattr(orders, "MAX_FILTER_SIZE", 20)
     assert change(SMALL, rows=2).keeps_filter()
     assert not change(SMALL, rows=3).keeps_filter()
-
-
-def test_the_plan_of_a_training(graphs):
-    single, double = (
-        plan(graphs(n=40, dtype=dtype), "lgc", dropout=0).sizes
-        for dtype in (np.float32, np.float64)
-    )
-    assert double.hops_first_bytes() == 2 * single.hops_first_bytes() > 0
-    sizes = {name: plan("cora", name, hops=20, dropout=0).sizes
-             for name in ("sgc", "lgc", "jacobiconv", "blocks")}  # fmt: skip
-    assert {name: (one.maps, one.kept_hops) for name, one in sizes.items()} == {
-        "sgc": (1, 1), "lgc": (1, 21), "jacobiconv": (1, 21), "blocks": (21, 21),
-    }  # fmt: skip
-    with pytest.raises(ConfigError, match="only linear models"):
-        plan("cora", "gcn")

@@ -20,7 +20,6 @@ from hoplite.engine.backend import use_backend, use_threads
 from hoplite.engine.polynomial import (
     accumulate,
     gather_hops,
-    last_hop,
     polynomial,
     polynomial_adjoint,
     scatter_hops,
@@ -53,7 +52,6 @@ def every_kernel(matrix, basis, width, hops, seed=0, rows=None):
         *polynomial_adjoint(matrix, basis, gradient, signal, scales),
         gather_hops(matrix, basis, signal, hops, rows),
         scatter_hops(matrix, basis, gathered, rows),
-        last_hop(matrix, basis, signal, hops),
     ]
 
 
@@ -87,7 +85,6 @@ def test_all_are_dense_algebra(graphs, dense, name, operator, basis, hops):
         np.testing.assert_allclose(to_scales, np.einsum("kvw,vw->kw", back, signal), **close)
         each = gather_hops(matrix, basis, signal, hops)
         np.testing.assert_allclose(each, powers @ signal, **close)
-        np.testing.assert_allclose(last_hop(matrix, basis, signal, hops), each[-1], **close)
         some = gather_hops(matrix, basis, signal, hops, rows)
         np.testing.assert_allclose(some, each[:, rows], **close)
         spread = scatter_hops(matrix, basis, gathered, rows)

@@ -120,17 +120,6 @@ def test_wide_features_in_blocks(graphs, dense, monkeypatch, sparse, nodes):
     np.testing.assert_allclose(source.filtered_features(c, rows), wanted, atol=1e-10)
 
 
-@pytest.mark.parametrize("operator", ["random_walk", ["renormalized", "random_walk"]])
-def test_rows_of_every_polynomial(graphs, dense, operator):
-    graph = graphs(14, 3)
-    source = Propagation(graph, operator, "legendre", 2)
-    names = [operator] if isinstance(operator, str) else operator
-    each = [dense.basis(graph, name, "legendre", 2) for name in names]
-    powers = np.stack([*each[0], *(p for one in each[1:] for p in one[1:])])
-    assert source.slices == len(powers)
-    np.testing.assert_allclose(source.reach([9, 2]), powers[:, [9, 2]], atol=1e-10)
-
-
 def test_far_nodes_are_left_out_and_change_nothing():
     """Of a path, what two hops of its end read; the other end is dropped as in the whole."""
     n = 30
@@ -148,11 +137,3 @@ def test_far_nodes_are_left_out_and_change_nothing():
     everywhere = WeightsFirst(whole).evaluate(Filter(theta, c), dropout).values
     np.testing.assert_allclose(found, everywhere[[28, 29, 28]], rtol=1e-12)
     assert whole.near(np.arange(0, n, 3))[0] is whole
-
-
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_a_graph_of_one_node(operator, dense):
-    graph = Graph([[5.0]], [[2.0, 3.0]])  # its only edge is a loop
-    found = Propagation(graph, operator, "monomial", 3).hop_features()
-    wanted = [p @ graph.features for p in dense.basis(graph, operator, "monomial", 3)]
-    np.testing.assert_allclose(found, wanted, atol=1e-15)

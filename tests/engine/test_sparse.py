@@ -12,7 +12,6 @@ from tests.examples import examples
 from hoplite.engine import backend
 from hoplite.engine.backend import use_backend, use_threads
 from hoplite.engine.sparse import SparseMatrix, spmm
-from hoplite.errors import ConfigError, GraphError
 
 BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 needs_native = pytest.mark.skipif(not backend.has_native(), reason="built without the C++ core")
@@ -203,30 +202,3 @@ def test_duplicates_are_summed_and_other_numbers_converted():
     assert (S.nnz, S.dtype) == (1, np.float32)
     assert spmm(S, np.ones((1, 1), np.float32)).item() == 3
     assert twice.nnz == 2  # the caller's matrix is as it was
-
-
-def test_errors_say_what_is_wrong():
-    S = SparseMatrix.from_scipy(random_csr(4, 3))
-    X, Z = np.ones((3, 2), np.float32), np.ones((4, 2), np.float32)
-    for wrong, error, message in (
-        ({"X": Z}, GraphError, r"X has shape \(4, 2\); it must be 3 x 2"),
-        ({"X": X[:, 0]}, GraphError, "X has shape"),
-        ({"X": X.astype(np.float64)}, ConfigError, "X is float64 but the matrix is float32"),
-        ({"Z": X}, GraphError, "Z has shape"),
-        ({"W": Z.tolist()}, GraphError, "W is a list; pass a NumPy array"),
-        ({"Z": np.ones((2, 4), np.float32).T}, ConfigError, "Z is not contiguous"),
-        ({"column_scale": X[0]}, ConfigError, "without Z"),
-        ({"Z": Z, "column_scale": Z[:, 0]}, GraphError, "column_scale has shape"),
-        ({"out": X}, GraphError, "out has shape"),
-    ):
-        with pytest.raises(error, match=message):
-            spmm(S, **{"X": X} | wrong)
-    with pytest.raises(GraphError, match="cannot be symmetric"):
-        SparseMatrix.from_scipy(random_csr(4, 3), symmetric=True)
-    with pytest.raises(GraphError, match="pass a two-dimensional SciPy sparse one"):
-        SparseMatrix.from_scipy(np.eye(3))
-    for part, value in (("indices", 7), ("indices", -1), ("indptr", 99)):
-        matrix = random_csr(4, 3, density=0.9)
-        getattr(matrix, part)[2] = value
-        with pytest.raises(GraphError, match="the sparse matrix is damaged"):
-            SparseMatrix.from_scipy(matrix)

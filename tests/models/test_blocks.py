@@ -135,28 +135,6 @@ def test_explanations_add_up(kind: str, channels: str, standardize: bool, tmp_pa
             flips(again, graph, graph.node_ids[0])
 
 
-def test_no_relations_are_one_undirected_type() -> None:
-    """To the bit, together and alone, with dropout and in batches."""
-    graph = untidy_graph(3, "plain", np.float32)
-    entries = graph.adjacency.tocoo()
-    upper = entries.row < entries.col
-    ends = np.column_stack([entries.row[upper], entries.col[upper]])
-    weights = entries.data[upper]
-    plain, typed = (
-        Graph.from_edges(
-            ends, graph.features, graph.labels, weights=weights, split=graph.split, types=types
-        )
-        for types in (None, ["t"] * len(ends))
-    )
-    for options in ({"dropout": 0.4}, {"batch": 3, "dropout": 0.0}, {"order": "weights-first"}):
-        settings: dict[str, Any] = {"hops": 2, "epochs": 6, "seeds": [3, 4], "dropout": 0.0}
-        ours, theirs = (
-            hoplite.train(one, "blocks", **settings | options) for one in (plain, typed)
-        )
-        for one, other in zip(ours.runs, theirs.runs, strict=True):
-            np.testing.assert_array_equal(one.model.logits(plain), other.model.logits(typed))
-
-
 def test_lbfgs_converges_to_the_one_minimum() -> None:
     """The loss is convex: from two starts the outputs are the same, and it never rises."""
     graph = untidy_graph(5, "directed")

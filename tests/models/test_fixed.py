@@ -5,7 +5,6 @@ import pytest
 import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import pyg
 from tests.examples import examples
 
 import hoplite
@@ -106,28 +105,6 @@ def test_their_complexity_is_that_of_the_filtered_features(dense, problem, bias)
     assert found.value == pytest.approx(wanted, rel=1e-6, abs=1e-12)
     for name, bound in chosen.bounds().items():
         assert found.value <= bound * (1 + 1e-9) + 1e-100, name  # whose square is 0
-
-
-@pytest.mark.parametrize("model", ["s2gc", "ppr"])
-def test_equal_to_pytorch_geometric(graphs, model):
-    nn = pyg.layers()
-    import torch
-
-    graph = graphs(n=30, d=6)
-    links = np.argwhere(graph.adjacency.toarray())
-    graph = Graph.from_edges(links, np.asarray(graph.features))  # loops weigh 1, as there
-    built = build_model(ModelConfig(model, hops=5, alpha=0.15), 6, 4)
-    weights = built.initial(np.random.default_rng(1))
-    theta = torch.from_numpy(weights["theta"].astype(np.float64))
-    data, x = graph.to_pyg(), torch.tensor(np.asarray(graph.features, np.float64))
-    if model == "s2gc":
-        reference = nn.SSGConv(6, 4, alpha=0.15, K=5, bias=False).double()
-        reference.lin.weight.data = theta.T.contiguous()
-        wanted = reference(x, data.edge_index)
-    else:
-        wanted = nn.APPNP(K=5, alpha=0.15)(x @ theta, data.edge_index)
-    found = built.logits(weights, Propagation(graph, hops=5, dtype=np.float64))
-    np.testing.assert_allclose(found, wanted.detach(), atol=1e-9)
 
 
 OWN = {"s2gc": {"alpha": 0.2}, "ppr": {"alpha": 0.2}, "heat": {"time": 1.5}, "dgc": {"time": 1.5}}

@@ -5,12 +5,11 @@ import json
 import numpy as np
 import pyarrow as pa
 import pytest
-import scipy.sparse as sp
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV
-from tests import pyg, untidy
+from tests import untidy
 from tests.examples import examples
 
 import hoplite
@@ -80,29 +79,6 @@ def test_numbers_are_refused(graphs):
     numbers = Graph(graph.adjacency, graph.features, values, split=graph.split)
     with pytest.raises(ConfigError, match="spreads classes, but the labels are numbers"):
         hoplite.train(numbers, "labelprop")
-
-
-def test_equal_to_pytorch_geometric(graphs):
-    pyg.layers()
-    import torch
-    from torch_geometric.nn.conv.gcn_conv import gcn_norm
-    from torch_geometric.nn.models import LabelPropagation
-
-    graph = graphs(n=40, classes=4)
-    entries = sp.coo_array(graph.adjacency)
-    edges = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
-    weights = torch.from_numpy(entries.data.astype(np.float64))
-    edges, weights = gcn_norm(edges, weights, 40, add_self_loops=False)
-    labels = torch.from_numpy(np.array(graph.labels))
-    train = torch.zeros(40, dtype=torch.bool)
-    train[torch.from_numpy(np.array(graph.split.train))] = True
-    peer = LabelPropagation(num_layers=9, alpha=0.7)
-    one_hot = torch.nn.functional.one_hot(labels.clamp_min(0), 4).double()
-    found = peer(one_hot, edges, train, weights, post_step=lambda y: y).numpy()
-    reached = found.sum(axis=1) > 0
-    model = hoplite.train(graph, "labelprop", hops=9, alpha=0.7).model
-    wanted = found[reached] / found[reached].sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(model.predict_proba(graph)[reached], wanted, atol=1e-9)
 
 
 def test_saved_models_are_of_their_own_nodes(graphs, tmp_path):

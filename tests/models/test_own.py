@@ -85,7 +85,7 @@ def test_an_estimator_of_it_has_its_settings(module, graphs):
 def test_what_cannot_be_registered(module):
     with pytest.raises(ConfigError, match="is not a Model"):
         register_model(dict)
-    for name, sentence in (("lgc", "belongs to hoplite.models.lgc"), ("a b", "give it one of")):
+    for name, sentence in (("lgc", "belongs to hoplite.models.learned"), ("a b", "give it one of")):
         with pytest.raises(ConfigError, match=sentence):
             register_model(type("Taken", (LinearModel,), {"name": name}))
     for name, default in (("lr", 0.1), ("seeds", 1), ("hidden", 0.5), ("out", 1), ("size", 1)):
@@ -101,24 +101,3 @@ def test_what_cannot_be_registered(module):
     ):
         with pytest.raises(ConfigError, match=r"cannot be imported|is not a Model"):
             ModelConfig(address)
-
-
-def test_a_class_inside_of_another_is_found_by_its_address(module):
-    lines = (
-        "from hoplite.models import SGC",
-        "class Outer:",
-        " class In(SGC):",
-        "  name = 'inner'",
-    )
-    Path("nested.py").write_text("\n".join(lines))
-    assert ModelConfig("nested:Outer.In").model == "inner"
-    assert registry.address_of(MODELS["inner"]) == "nested:Outer.In"
-
-
-def test_a_class_with_the_name_of_one_of_ours_leaves_ours_alone(module):
-    class Own:
-        SGC = type("SGC", (MODELS["sgc"],), {"name": "my_sgc"})
-
-    assert ModelConfig("sgc").kind is MODELS["sgc"] is not Own.SGC
-    assert register_model(Own.SGC).Settings is not MODELS["sgc"].Settings
-    assert (ModelConfig("sgc").model, ModelConfig("my_sgc").model) == ("sgc", "my_sgc")

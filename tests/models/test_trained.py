@@ -160,13 +160,6 @@ def test_what_a_kill_left_blocks_nothing(graphs, tmp_path):
     assert names_in(tmp_path) == ["config.json", "weights.safetensors"]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
-def test_folders_that_may_not_be_used(graphs, tmp_path):
-    (tmp_path / "locked").mkdir(mode=0o500)
-    with pytest.raises(ModelFileError, match="is not a writable folder"):
-        untrained(ModelConfig("lgc", 2), graphs()).save(tmp_path / "locked" / "m")
-
-
 @pytest.mark.parametrize("writes", range(3))
 def test_an_interrupted_save_leaves_what_was_there(graphs, tmp_path, monkeypatch, writes):
     """Of the three files the last, config.json, makes the model the new one."""
@@ -320,14 +313,6 @@ def test_damaged_folder(graphs, tmp_path, damage, sentence):
         TrainedModel.load(folder)
 
 
-def test_weights_of_another_model(graphs, tmp_path):
-    first = untrained(ModelConfig("lgc", 2), graphs(), 1).save(tmp_path / "a")
-    second = untrained(ModelConfig("lgc", 2), graphs(), 2).save(tmp_path / "b")
-    weights_of(second).replace(weights_of(first))
-    with pytest.raises(ModelFileError, match="belongs to another model"):
-        TrainedModel.load(first)
-
-
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1, np.float16(1)])
 def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
     model = untrained(ModelConfig("lgc", 2), graphs())
@@ -339,7 +324,7 @@ def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
         )
     assert not (tmp_path / "fresh").exists()
     replace_weights(folder, save_arrays(weights))
-    with pytest.raises(ModelFileError, match="'alpha' with values that are not finite"):
+    with pytest.raises(ModelFileError, match="holds weights that are not finite"):
         TrainedModel.load(folder)
 
 

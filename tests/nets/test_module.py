@@ -1,15 +1,12 @@
 """Any torch.nn.Module of (x, edge_index) as a model: what it gives, in the same protocol."""
 
-import json
 import sys
 import textwrap
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from tests import pyg
-from tests.commands import hoplite
 from torch import nn
 
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
@@ -205,29 +202,6 @@ def test_together_is_alone_and_the_same_seed_gives_the_same_bits(address, graphs
     assert not np.array_equal(one, other)
 
 
-def test_the_command_line_trains_saves_and_predicts(address, graphs, tmp_path):
-    words = ["cora", "--model", address, "--epochs", 3, "--seeds", 1, "--hidden-channels", 8]
-    told = hoplite("train", *words, "--no-skip", "--norm", "--json", "--out", "m", cwd=tmp_path)
-    assert told.returncode == 0, told.stderr
-    config = json.loads(told.stdout)["config"]
-    assert (config["hidden_channels"], config["skip"], config["norm"]) == (8, False, True)
-    assert json.loads(Path("m/config.json").read_text())["module"] == address
-    predict = ["predict", "m", "cora", "--out", "labels.csv"]
-    unknown = hoplite(*predict, cwd=tmp_path)
-    assert unknown.returncode == 1
-    assert (
-        f"is not known here; give its class to hoplite.register_model first, or the command "
-        f"--model {address}" in unknown.stderr
-    )
-    assert hoplite(*predict, "--model", address, cwd=tmp_path).returncode == 0
-    assert len(Path("labels.csv").read_text().splitlines()) == 2709
-    linear = hoplite("explain", "m", "cora", "--node", 1, "--model", address, cwd=tmp_path)
-    assert (linear.returncode, "Traceback" in linear.stderr) == (2, False)
-    wrong = hoplite("train", *words[:-2], "--hidden-channels", -3, cwd=tmp_path)
-    assert (wrong.returncode, "Net cannot be made with Net.Settings" in wrong.stderr) == (2, True)
-    assert "Traceback" not in wrong.stderr
-
-
 def test_a_file_does_not_choose_what_is_imported(address, graphs):
     graph = graphs(n=30)
     found = train(graph, net(address), epochs=3, hidden_channels=4, norm=True)
@@ -274,38 +248,6 @@ def test_buffers_of_any_type_and_frozen_parameters_stay(graphs):
     x = parts(graph)[0].numpy()[:, [4, 3, 2, 1, 0]] * np.array([3, 0, 3, 3, 3])
     own = x @ weights["map.weight"].T + weights["map.bias"]
     np.testing.assert_allclose(found.model.logits(graph), own, atol=1e-10)
-
-
-def test_classes_that_cannot_be_models():
-    class Sizes(nn.Module):
-        def __init__(self, in_channels, classes): ...
-
-    class Needs(Plain):
-        def __init__(self, in_channels, out_channels, depth: int, lr, act=torch.relu): ...
-
-    class Forward(Plain):
-        def forward(self, x, edge_index, batch): ...
-
-    class Features(Plain):
-        def forward(self, x): ...
-
-    class NoForward(nn.Module):
-        def __init__(self, in_channels, out_channels): ...
-
-    class Other(Plain):
-        def __init__(self, in_channels, out_channels, heads=0.5): ...
-
-    for kind, sentence in (
-        (Sizes, "has no argument out_channels; the numbers of features"),
-        (Needs, "needs depth and lr, and no default value is known; give each a default"),
-        (Forward, "takes x, edge_index, batch; it must take x and edge_index"),
-        (Features, "takes x; it must"),
-        (NoForward, r"takes \*input.*; it must"),
-        (Other, "setting 'heads' is of another type than that of gat"),
-        (dict, "is not a Model"),
-    ):
-        with pytest.raises(ConfigError, match=sentence):
-            find_model(kind)
 
 
 def test_modules_that_fail_are_told_in_a_sentence(graphs):

@@ -18,7 +18,7 @@ from hoplite.engine.propagation import Propagation
 from hoplite.models import ModelConfig, build_model
 from hoplite.nets import view as views
 from hoplite.nets.view import TorchGraph, torch_threads
-from hoplite.tasks import USUAL, find_task
+from hoplite.tasks import DEFAULT_TASK, find_task
 from hoplite.training.objective import Problem
 from hoplite.training.sets import NodeSet
 
@@ -36,7 +36,7 @@ def problem_of(graph, config, weights=None):
     if weights is not None:
         sets["train"] = NodeSet(parts["train"], graph.labels[parts["train"]], weights)
     source = Propagation.of(graph, config)
-    return Problem.of(source, find_task(USUAL), sets, graph.num_classes)
+    return Problem.of(source, find_task(DEFAULT_TASK), sets, graph.num_classes)
 
 
 def outputs(model, w, source, dropout):

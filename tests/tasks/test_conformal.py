@@ -44,7 +44,7 @@ def test_the_quantile_is_the_exact_one(seed, n, thousandths, ties):
 
 @pytest.mark.parametrize("n", [7, 8, 9, 100, 1001])
 def test_many_scores_are_thinned_and_lose_no_coverage(monkeypatch, n):
-    monkeypatch.setattr(conformal, "MOST_KEPT", 8)
+    monkeypatch.setattr(conformal, "MAX_KEPT", 8)
     scores = np.random.default_rng(n).permutation(n) / n
     found, all_ = Conformal.of(scores), np.sort(scores)
     assert len(found.scores) == min(n, 8)

@@ -1,32 +1,20 @@
 """Numbers as labels, from tables and graphs to predictions, on scattered nodes with gaps."""
 
-import json
-
 import numpy as np
-import pyarrow as pa
 import pytest
-from pyarrow import csv, parquet
 from sklearn import metrics
 from sklearn.dummy import DummyRegressor
 from sklearn.linear_model import Ridge
-from tests.commands import hoplite
 
 from hoplite import (
-    ConfigError,
-    DatasetError,
     Graph,
     GraphError,
     LGCRegressor,
     Split,
-    TrainedModel,
-    load,
-    open_data,
     train,
 )
-from hoplite.datasets import write_disk_graph, write_npz
 from hoplite.engine.propagation import Propagation
 from hoplite.labels import kind_of, relabelled
-from hoplite.store import propagate
 from hoplite.tasks import task_of
 
 OPTIONS = {"hops": 2, "bias": True, "dropout": 0, "epochs": 120, "lr": 0.1, "weight_decay": 1e-4}
@@ -94,77 +82,6 @@ def test_the_squared_loss_is_ridge_regression(priced):
     ridge = Ridge(alpha=decay * n / 2, fit_intercept=False)  # mean (z - t)^2 + decay / 2 |theta|^2
     ridge.fit(hops[priced.split.train], (y - y.mean()) / y.std())
     np.testing.assert_allclose(found, y.mean() + y.std() * ridge.predict(hops), rtol=1e-5)
-
-
-@pytest.fixture(scope="module")
-def tables(priced, tmp_path_factory):
-    """The same prices in a table: another name, text ids, gaps written in several ways."""
-    folder = tmp_path_factory.mktemp("prices") / "houses"
-    folder.mkdir()
-    prices = [None if np.isnan(v) else round(float(v), 2) for v in priced.labels]
-    parts = np.full(120, "", dtype=object)
-    for part in ("train", "val", "test"):
-        parts[getattr(priced.split, part)] = part
-    gaps = iter(["", "NA", " ", "null"] * 30)
-    text = [next(gaps) if one is None else str(one) for one in prices]
-    nodes = {"id": priced.node_ids, "price": text, "split": parts.tolist()}
-    nodes |= {f"x{j}": np.asarray(priced.features)[:, j] for j in range(3)}
-    csv.write_csv(pa.table(nodes), folder / "nodes.csv")
-    pairs = priced.adjacency.tocoo()
-    ends = {
-        name: [priced.node_ids[i] for i in of]
-        for name, of in (("source", pairs.row), ("target", pairs.col))
-    }
-    parquet.write_table(pa.table(ends | {"weight": pairs.data}), folder / "edges.parquet")
-    return folder, prices
-
-
-def test_tables_to_predictions(tables, tmp_path):
-    folder, prices = tables
-    with pytest.raises(
-        DatasetError, match=r"97 different .* labelled nodes; the task is regression if"
-    ):
-        load(folder, label="price")
-    words = ["train", folder, "--label", "price", "--seeds", 2, "--bias", "--task", "regression"]
-    words += ["--model", "lgc"]
-    words += [f"--{k.replace('_', '-')}={v}" for k, v in OPTIONS.items() if k != "bias"]
-    done = hoplite(*words, "--loss", "huber", "--out", tmp_path / "m", "--json")
-    assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["task"] == "regression"
-    assert told["config"]["loss"] == "huber"
-    assert told["metrics"]["test"]["r2"]["mean"] > 0.9 > 0.2 > told["baseline"]["test"]["r2"]
-    assert set(told["runs"][0]["metrics"]["test"]) == {"r2", "mae", "rmse"}
-    model = TrainedModel.load(tmp_path / "m")
-    graph = load(folder, prepare=model)  # no label= or task=: the model knows them
-    np.testing.assert_array_equal(graph.labels, np.array(prices, float))
-    done = hoplite("predict", tmp_path / "m", folder, "--out", tmp_path / "p.parquet", "--json")
-    assert done.returncode == 0, done.stderr
-    written = parquet.read_table(tmp_path / "p.parquet")
-    np.testing.assert_allclose(written["predicted"].to_numpy(), model.predict(graph))
-    assert json.loads(done.stdout)["predicted"]["largest"] == written["predicted"].to_numpy().max()
-    shown = hoplite(*words).stdout
-    for text in ("val R2", "MAE", "RMSE", "regression", "from the split column"):
-        assert text in shown
-
-
-def test_stores_and_files_keep_numbers(tables, tmp_path):
-    folder, _ = tables
-    graph = load(folder, label="price", task="regression")
-    store = propagate(folder, tmp_path / "s", hops=2, label="price", task="regression")
-    np.testing.assert_array_equal(store.labels, graph.labels)
-    options = OPTIONS | {"optimizer": "lbfgs", "lr": 1, "epochs": 5}
-    one, other = (train(data, "sgc", **options) for data in (graph, tmp_path / "s"))
-    np.testing.assert_allclose(other.model.predict(store), one.model.predict(graph), rtol=1e-4)
-    with pytest.raises(ConfigError, match="labels of houses are there for regression; make the st"):
-        open_data(tmp_path / "s", task="classification")
-    write_npz(tmp_path / "g.npz", graph)
-    write_disk_graph(graph, tmp_path / "disk")
-    for read in (load(tmp_path / "g.npz"), open_data(tmp_path / "disk", task="regression")):
-        np.testing.assert_array_equal(read.labels, graph.labels)
-        np.testing.assert_array_equal(read.split.val, graph.split.val)
-    made = Graph.from_networkx(graph.to_networkx(), scale="none", task="regression")
-    np.testing.assert_array_equal(made.labels, graph.labels)
 
 
 def test_labels_by_kind():

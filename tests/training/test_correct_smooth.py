@@ -4,14 +4,13 @@ import json
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import pyg, untidy
+from tests import untidy
 from tests.examples import examples
 
 import hoplite
-from hoplite import Graph, ModelFileError, Split, TrainedModel
+from hoplite import Graph, ModelFileError, TrainedModel
 from hoplite.models.correct_smooth import ALPHAS, SCALES, STEPS, CorrectSmooth
 
 OPTIONS = {"hops": 2, "dropout": 0.0, "epochs": 8, "lr": 0.1}
@@ -71,34 +70,6 @@ def test_equal_to_the_formulas(dense, graph, correct, smooth, scale, seed):
         np.testing.assert_allclose(np.exp(found), np.maximum(wanted, 2.0**-40), atol=1e-9)
 
 
-def test_equal_to_pytorch_geometric():
-    """On a ring with chords nothing is large enough for its clamps."""
-    pyg.layers()
-    import torch
-    from torch_geometric.nn.conv.gcn_conv import gcn_norm
-    from torch_geometric.nn.models import CorrectAndSmooth
-
-    rng, n = np.random.default_rng(0), 40
-    ring = [(i, (i + step) % n) for i in range(n) for step in (1, 7)]
-    graph = Graph.from_edges(ring, np.eye(n), rng.integers(0, 3, n))
-    nodes = rng.permutation(n)[:12]
-    logits = rng.normal(0, 2, (n, 3))
-    known = CorrectSmooth.of(nodes, graph.labels[nodes])
-    correct = CorrectSmooth(known.nodes, known.labels, correct=0.8)
-    smooth = CorrectSmooth(known.nodes, known.labels, smooth=0.5)
-    entries = sp.coo_array(graph.adjacency)
-    edges = torch.from_numpy(np.stack([entries.row, entries.col]).astype(np.int64))
-    edges, weights = gcn_norm(edges, torch.ones(edges.shape[1]).double(), n, add_self_loops=False)
-    peer = CorrectAndSmooth(STEPS, 0.8, STEPS, 0.5, autoscale=True)
-    y, mask = torch.from_numpy(np.array(graph.labels[nodes])), torch.from_numpy(nodes)
-    Z = torch.from_numpy(softmax(logits))
-    wanted = peer.correct(Z, y, mask, edges, weights).clamp_min(2.0**-40)
-    found = np.exp(correct.outputs(graph, logits))
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
-    wanted = peer.smooth(Z, y, mask, edges, weights)
-    np.testing.assert_allclose(np.exp(smooth.outputs(graph, logits)), wanted, atol=1e-9)
-
-
 def test_validation_chooses_from_the_whole_grid_and_ties_go_to_the_simplest(graphs, dense):
     graph = graphs(n=60, classes=3)
     split, labels = graph.split, graph.labels
@@ -134,7 +105,7 @@ def test_a_model_keeps_it(graphs, tmp_path, model):
     result = hoplite.train(graph, model, seeds=3, correct_smooth=True, **own)
     split, labels = graph.split, graph.labels
     for run, before in zip(result.runs, plain.runs, strict=True):
-        after = run.model.after
+        after = run.model.correct_smooth
         assert run.val_accuracy >= before.val_accuracy  # neither is among the choices
         base = before.model.logits(graph)
         if after.idle:
@@ -149,13 +120,13 @@ def test_a_model_keeps_it(graphs, tmp_path, model):
             share = (found[nodes].argmax(axis=1) == labels[nodes]).mean()
             assert run.scores[f"{part}_accuracy"] == pytest.approx(share)
         back = TrainedModel.load(run.model.save(tmp_path / f"{model} {run.seed}"))
-        assert back.after == after
+        assert back.correct_smooth == after
         assert (back.logits(graph) == found).all()
     best = max(result.runs, key=lambda run: (run.judged[0], -run.judged[1]))
     assert result.best_run is best
     one = hoplite.train(graph, model, seeds=[1], correct_smooth=True, **own).runs[0]
     together = result.runs[1]
-    assert one.model.after == together.model.after
+    assert one.model.correct_smooth == together.model.correct_smooth
     np.testing.assert_allclose(one.model.logits(graph), together.model.logits(graph), atol=1e-5)
 
 
@@ -169,7 +140,7 @@ def changed(graph, seed=0, **options):
             correct_smooth=True,
             **(OPTIONS | {"epochs": 1} | options),
         ).model
-        if not model.after.idle:
+        if not model.correct_smooth.idle:
             return model
     raise AssertionError("validation never wants it")
 
@@ -194,25 +165,6 @@ def test_damaged_files_are_told(graphs, tmp_path):
             TrainedModel.load(folder)
 
 
-def test_no_threshold_is_a_bonus_for_it(tmp_path):
-    """Without edges it changes no validation node, so both settings are equally good."""
-    rng, n = np.random.default_rng(0), 300
-    y = (rng.random(n) < 0.25).astype(int)
-    features = rng.normal(size=(n, 4))
-    features[:, 0] += 1.2 * y
-    order = rng.permutation(n)
-    split = Split(order[:60], order[60:180], order[180:])
-    graph = Graph.from_edges([], features, y, split=split)
-    (tmp_path / "g.toml").write_text(
-        "[any]\nhops = 1\nepochs = 30\ndropout = 0.0\nthreshold = 'balanced'\n"
-        "correct_smooth = [true, false]\n"
-    )
-    found = hoplite.search(graph, "lgc", grid=tmp_path / "g.toml", out=tmp_path / "s", seeds=2)
-    one, other = found.ranking
-    assert one.val == pytest.approx(other.val)
-    assert one.options["correct_smooth"] != other.options["correct_smooth"]
-
-
 @pytest.mark.parametrize("refit", [False, True])
 def test_nodes_of_weight_0_have_no_label(graphs, refit):
     graph = graphs(n=90, d=4)
@@ -225,6 +177,6 @@ def test_nodes_of_weight_0_have_no_label(graphs, refit):
     one, two = (
         hoplite.train(g, "lgc", sample_weight=weights, **options).model for g in (graph, other)
     )
-    assert one.after is not None
-    assert not set(one.after.nodes) & set(lost.tolist())
+    assert one.correct_smooth is not None
+    assert not set(one.correct_smooth.nodes) & set(lost.tolist())
     np.testing.assert_array_equal(one.predict(graph), two.predict(other))

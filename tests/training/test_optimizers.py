@@ -108,16 +108,6 @@ def test_native_adam_equals_numpy(dtype, shape):
     np.testing.assert_allclose(*found, rtol=1e-4, atol=1e-5)
 
 
-def test_adam_of_arrays_that_are_not_contiguous():
-    start = np.random.default_rng(1).standard_normal((4, 6))
-    ours, plain = {"w": np.asfortranarray(start)}, {"w": start.copy()}
-    for weights in (ours, plain):
-        adam = Adam(weights, TrainingConfig(lr=0.1))
-        for _ in range(5):
-            adam.step({"w": np.cos(weights["w"])})
-    np.testing.assert_allclose(ours["w"], plain["w"], rtol=1e-12)
-
-
 def both_lbfgs(problem, config, steps, dtype=np.float64, filters=()):
     """Weights after every step, of ours and torch's, and the losses of every evaluation."""
     loss, start = PROBLEMS[problem]
@@ -165,31 +155,6 @@ def test_lbfgs_equals_torch(problem, lr, weight_decay):
     for ours, theirs, seen, expected in both_lbfgs(problem, config, 5):
         assert_close(ours, theirs, 1e-9)
         np.testing.assert_allclose(seen, expected, rtol=1e-9)
-
-
-def test_lbfgs_with_more_pairs_than_it_keeps(monkeypatch):
-    """A short history on both sides, so that the oldest pairs leave."""
-    from hoplite.training import optimizers
-
-    monkeypatch.setattr(optimizers, "HISTORY", 4)
-    loss, start = PROBLEMS["bilinear"]
-    ours = {key: value.copy() for key, value in start.items()}
-    theirs = {key: torch.tensor(value, requires_grad=True) for key, value in start.items()}
-    optimizer = LBFGS(ours, TrainingConfig(lr=1.0, weight_decay=0, optimizer="lbfgs"))
-    peer = torch.optim.LBFGS(
-        list(theirs.values()), 1.0, max_iter=20, history_size=4, line_search_fn="strong_wolfe"
-    )
-
-    def objective():
-        peer.zero_grad()
-        value = loss(theirs)
-        value.backward()
-        return value
-
-    for _ in range(2):
-        optimizer.step(lambda: evaluated(loss, ours))
-        peer.step(objective)
-    assert_close(ours, theirs, 1e-9)
 
 
 def test_lbfgs_in_float32():

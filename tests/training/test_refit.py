@@ -86,31 +86,16 @@ def test_label_propagation_and_correct_and_smooth_have_both_labels(graphs):
         (first,) = hoplite.train(graph, "sgc", seeds=[seed], **options).runs
         (run,) = hoplite.train(graph, "sgc", seeds=[seed], refit=True, **options).runs
         assert run.val_accuracy == first.val_accuracy
-        if first.model.after.idle:
-            assert run.model.after.idle
+        if first.model.correct_smooth.idle:
+            assert run.model.correct_smooth.idle
             continue
         seen += 1
         wanted = tuple(np.sort(both).tolist()), tuple(graph.labels[np.sort(both)].tolist())
-        after = dataclasses.replace(first.model.after, nodes=wanted[0], labels=wanted[1])
-        assert run.model.after == after
+        after = dataclasses.replace(first.model.correct_smooth, nodes=wanted[0], labels=wanted[1])
+        assert run.model.correct_smooth == after
         found = run.model.logits(graph)[split.test].argmax(axis=1)
         assert run.test_accuracy == (found == graph.labels[split.test]).mean()
     assert seen
-
-
-def test_the_estimator(graphs):
-    graph = graphs(n=50, seed=4)
-    train, val = graph.split.train, graph.split.val
-    result = hoplite.train(graph, "lgc", refit=True, **OPTIONS)
-    estimator = hoplite.LGCClassifier(graph, refit=True, **OPTIONS)
-    estimator.fit(train, graph.labels[train], validation=(val, graph.labels[val]))
-    found, wanted = estimator.predict_proba(np.arange(50)), result.model.predict_proba(graph)
-    np.testing.assert_allclose(found, wanted, atol=1e-9)
-    with pytest.raises(ConfigError, match="refit is True"):
-        estimator.fit(train, graph.labels[train])
-    ones = np.ones(len(train))
-    estimator.fit(train, graph.labels[train], (val, graph.labels[val]), sample_weight=ones)
-    np.testing.assert_allclose(estimator.predict_proba(np.arange(50)), wanted, atol=1e-6)
 
 
 def test_from_a_store_as_from_the_graph(graphs, tmp_path):

@@ -281,8 +281,8 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
         print_line(f"Prepared: {summary['prepared']}")
     if "relations" in summary:
         print_line(f"Edges: {', '.join(summary['relations'])}, with a polynomial each")
-    if (after := result.model.after) is not None:
-        print_line(f"Correct and Smooth: {after.told()}")
+    if (after := result.model.correct_smooth) is not None:
+        print_line(f"Correct and Smooth: {after.describe()}")
     if "protocol" in summary:
         print_line(
             f"Protocol: {summary['protocol']}; the validation figures are of the training before, "

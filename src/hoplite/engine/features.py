@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.engine.backend import get_num_threads, native, uses_native
-from hoplite.engine.dense import each_range, product, transposed_product
+from hoplite.engine.dense import each_range
 from hoplite.engine.dropout import Dropout, Mask
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import ConfigError, GraphError
@@ -229,26 +229,20 @@ class Features:
         out: np.ndarray,
         transposed: bool,
     ) -> None:
-        if mask is None:
-            if transposed:
-                out[...] = transposed_product(store, dense)
-            else:
-                product(store, dense, out)
-            return
+        def rows(part: slice) -> np.ndarray:
+            return store[part] if mask is None else self._dropped_rows(mask, part)
 
-        def work(rows: slice) -> np.ndarray:
-            dropped = self._dropped_rows(mask, rows)
-            if transposed:
-                return dropped.T @ dense[rows]
-            out[rows] = dropped @ dense
-            return out
-
-        parts = each_range(work, *self.shape)
         if transposed:
             out[...] = 0
-        for part in parts:
-            if transposed:
-                out += part
+            for total in each_range(lambda part: rows(part).T @ dense[part], *self.shape):
+                out += total
+            return
+
+        def work(part: slice) -> None:
+            np.matmul(rows(part), dense, out=out[part])
+
+        for _ in each_range(work, *self.shape):
+            pass
 
     def _check(self, name: str, given: np.ndarray, first: tuple[int]) -> None:
         if given.ndim != 2 or given.shape[:1] != first:

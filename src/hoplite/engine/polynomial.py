@@ -15,7 +15,6 @@ its caches; larger ones go hop by hop. No intermediate signal is kept for the ad
 from __future__ import annotations
 
 import functools
-from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -146,15 +145,6 @@ def polynomial_adjoint(
         table, gradient, signal, scales, to_signal, to_scales, get_num_threads()
     )
     return to_signal, to_scales
-
-
-def last_hop(matrix: SparseMatrix, basis: str | Basis, signal: np.ndarray, hops: int) -> np.ndarray:
-    """p_k(M) signal alone, k = hops: (n, w) -> (n, w)."""
-    if _in_tiles(matrix):
-        scales = np.zeros((hops + 1, signal.shape[1]), signal.dtype)
-        scales[-1] = 1
-        return polynomial(matrix, basis, signal, scales)
-    return deque(iterate(matrix, basis, signal, hops), maxlen=1).pop()  # the others are dropped
 
 
 def gather_hops(

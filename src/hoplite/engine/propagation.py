@@ -124,6 +124,8 @@ class Propagation:
 
         Scales of the last hops may be left out where there is one operator; they count as 0.
         """
+        if len(self.matrices) == 1:
+            return polynomial(self.matrices[0], self.basis, signal, scales)
         return self._combine(self.matrices, signal, scales)
 
     def _combine(
@@ -137,14 +139,11 @@ class Propagation:
         self, gradient: np.ndarray, signal: np.ndarray, scales: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The gradients of :meth:`combine` by its signal, (n, w), and its scales, (slices, w)."""
-        by_signal, by_scale = zip(
-            *(
-                polynomial_adjoint(matrix.T, self.basis, gradient, signal, own)
-                for matrix, own in zip(self.matrices, self._parts(scales), strict=True)
-            ),
-            strict=True,
-        )
-        total = by_signal[0] if len(by_signal) == 1 else np.sum(by_signal, axis=0)
+        total, by_scale = np.zeros_like(signal), []
+        for matrix, own in zip(self.matrices, self._parts(scales), strict=True):
+            part, dots = polynomial_adjoint(matrix.T, self.basis, gradient, signal, own)
+            total = part if len(self.matrices) == 1 else total + part
+            by_scale.append(dots)
         return total, self._joined(by_scale)
 
     def combine_transposed(self, signal: np.ndarray, scales: np.ndarray) -> np.ndarray:

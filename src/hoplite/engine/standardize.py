@@ -82,3 +82,9 @@ class Standardized(NamedTuple):
         """dV of some rows, from their G and H^ and the means over all nodes."""
         first, second = (mean.astype(standardized.dtype) for mean in means)
         return (gradient - first - standardized * second) / self.deviation
+
+    def by_signal(self, gradient: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """dV of all rows, from their G and V."""
+        standardized = self.apply(values)
+        means = self.gradient_means(gradient, standardized)
+        return self.gradient(gradient, standardized, means)

@@ -57,7 +57,7 @@ class ExactModel:
     ) -> None:
         config, data = trained.config, open_data(data, prepare=trained)
         require_linear(config)
-        trained.refuse_after("sums over hops, nodes and features that make its outputs")
+        trained.refuse_correct_smooth("sums over hops, nodes and features that make its outputs")
         if trained.task.has_classes:
             check_classes(data, trained.class_names, trained.left_out_classes)
         check_prepared(data, trained.preparation)

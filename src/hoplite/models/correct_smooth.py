@@ -26,12 +26,12 @@ from scipy.special import softmax
 from hoplite.engine.polynomial import polynomial
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.graph import Graph
-from hoplite.models.labelprop import LEAST_SHARE, walk
+from hoplite.models.labelprop import MIN_SHARE, walk
 from hoplite.operators import find_operator
 
 OPERATOR, BASIS = "adjacency", "monomial"
 STEPS = 50
-MOST_SCALE = 1000.0
+MAX_SCALE = 1000.0
 # The grid, of which validation nodes choose; None is autoscale
 ALPHAS = (0.5, 0.8, 0.95)
 SCALES = (None, 1.0)
@@ -49,7 +49,7 @@ class CorrectSmooth:
     correct, smooth : the alpha of each step; None leaves it out
     scale : s; None is autoscale
 
-    >>> CorrectSmooth((0,), (1,), correct=0.8).told()
+    >>> CorrectSmooth((0,), (1,), correct=0.8).describe()
     'correct with alpha 0.8 (autoscale)'
     """
 
@@ -74,7 +74,7 @@ class CorrectSmooth:
         """Whether it changes nothing."""
         return self.correct is None and self.smooth is None
 
-    def told(self) -> str:
+    def describe(self) -> str:
         """The settings in words."""
         how = "autoscale" if self.scale is None else f"scale {self.scale:g}"
         steps = [] if self.correct is None else [f"correct with alpha {self.correct:g} ({how})"]
@@ -99,7 +99,7 @@ class CorrectSmooth:
             found = at.corrected(at.errors((self.correct,))[0], self.scale)
         if self.smooth is not None:
             found = at.smoothed(found, (self.smooth,))[0]
-        return np.log(np.maximum(found, LEAST_SHARE))
+        return np.log(np.maximum(found, MIN_SHARE))
 
     def chosen(
         self, graph: Graph, logits: np.ndarray, rank: Callable[[np.ndarray], float]
@@ -110,7 +110,7 @@ class CorrectSmooth:
         """
         found: list[tuple[CorrectSmooth, float]] = [(self, rank(logits))]
         for one, signal in self._tried(_Signals(graph, logits, self)):
-            found.append((one, rank(np.log(np.maximum(signal, LEAST_SHARE)))))
+            found.append((one, rank(np.log(np.maximum(signal, MIN_SHARE)))))
 
         def key(pair: tuple[CorrectSmooth, float]) -> tuple[float, int]:
             one, value = pair
@@ -163,7 +163,7 @@ class _Signals:
         sigma = np.abs(self.missed).sum() / len(self.nodes)
         with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
             each = sigma / np.abs(error).sum(axis=1, keepdims=True)
-        each = np.where(each <= MOST_SCALE, each, self.probabilities.dtype.type(1))
+        each = np.where(each <= MAX_SCALE, each, self.probabilities.dtype.type(1))
         return self.probabilities + each * error
 
     def smoothed(self, signal: np.ndarray, alphas: Sequence[float]) -> list[np.ndarray]:

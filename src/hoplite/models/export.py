@@ -35,7 +35,7 @@ def hop_arrays(model: TrainedModel) -> dict[str, np.ndarray]:
             f"a {config.model} is no linear map of hop features; export one whose hops have the "
             "same coefficients for all nodes, such as an lgc."
         )
-    model.refuse_after("linear maps of hop features to its outputs")
+    model.refuse_correct_smooth("linear maps of hop features to its outputs")
     if model.parts_:
         raise ConfigError(
             "the model has a polynomial for each direction or type of edges, or channel, of which "

@@ -14,7 +14,7 @@ from hoplite.models.base import Model, Weights
 from hoplite.models.fixed import SMOOTH_AT_ONE, smooth_choices
 from hoplite.models.settings import TRAINING, ModelConfig
 
-LEAST_SHARE = 2.0**-40  # of a class that reaches a node, so that its logarithm is finite
+MIN_SHARE = 2.0**-40  # of a class that reaches a node, so that its logarithm is finite
 FAR = 2.0**80
 USED = {"monitor", "threshold", "calibrate", "correct_smooth", "refit"}  # of a training's settings
 
@@ -108,10 +108,10 @@ class LabelPropagation(LabelModel):
             mass, total = reached[:, -1:], labelled.sum()
         default = (signal.sum(axis=0) / total).astype(source.dtype)
         with np.errstate(divide="ignore", invalid="ignore"):
-            shares = np.where(mass > 0, found / mass, default).clip(LEAST_SHARE, 1)
+            shares = np.where(mass > 0, found / mass, default).clip(MIN_SHARE, 1)
         if labelled is None:
             return np.log(shares)
-        return np.log(shares) - np.log(np.maximum(1 - shares, LEAST_SHARE))
+        return np.log(shares) - np.log(np.maximum(1 - shares, MIN_SHARE))
 
 
 def walk(alpha: float, hops: int) -> np.ndarray:

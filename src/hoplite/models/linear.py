@@ -57,10 +57,10 @@ class StartSettings(PolynomialSettings):
     )
 
 
-def basis_setting(usual: str = "monomial") -> Any:
+def basis_setting(default: str = "monomial") -> Any:
     """Of polynomials in any basis."""
     return setting(
-        usual,
+        default,
         f"{basis_choices()}.",
         lambda name, value: str(find_basis(value, name)),
         store="a store's own",

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import math
 import os
 import re
 import time
@@ -30,16 +29,15 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 from msgspec import Meta
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_arrays
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from hoplite.errors import ModelFileError
 from hoplite.files import atomic_write_bytes, lock, open_regular, read_regular
 from hoplite.json_files import MOST_BYTES, parse_json, to_json, without_nan
+from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
 from hoplite.models.correct_smooth import CorrectSmooth
-from hoplite.models.node_index import NodeIndex
 from hoplite.models.settings import ModelConfig, is_known
 from hoplite.preparation import Preparation
 
@@ -47,8 +45,6 @@ CONFIG_FILE = "config.json"
 CHOICE = "auto"  # the folder in which a choice among models is kept, beside the chosen one
 PARTS = re.compile(r"weights-[0-9a-f]{16}\.safetensors|result-[0-9a-f]{16}\.json")
 TEMPORARY = re.compile(r"\..*\.tmp")  # see atomic_write
-MAX_HEADER = 1 << 20  # bytes of the names and shapes of the weights
-ITEM_BYTES = {"F32": 4, "F64": 8}
 WAIT_SECONDS = 60.0  # for another process that saves; it takes far less
 
 Shapes = dict[str, tuple[int, ...]]
@@ -96,14 +92,6 @@ class ModelFile:
     def weights_file(self) -> str:
         """The name of the file of its weights."""
         return f"weights-{self.weights_sha256[:16]}.safetensors"
-
-
-@dataclass(frozen=True)
-class _Tensor:
-    """The header of one weight."""
-
-    dtype: str
-    shape: tuple[Annotated[int, Meta(ge=0, le=2**40)], ...]
 
 
 def check_target(folder: str | Path, *, overwrite: bool) -> Path:
@@ -268,46 +256,29 @@ def _read_weights(
     path: Path, model: ModelFile, shapes: Callable[[ModelFile, Shapes], Shapes | None]
 ) -> Weights:
     """The weights, of which nothing is held in memory before their sizes are known to fit."""
-    another = ModelFileError(
-        f"{path} is truncated or belongs to another model; "
-        f"its checksum is not the one in {CONFIG_FILE}."
-    )
     try:
-        with open_regular(path) as file:
-            size = os.fstat(file.fileno()).st_size
-            start = file.read(8)
-            length = int.from_bytes(start, "little")
-            if length > min(MAX_HEADER, size - 8):
-                raise another
-            header = file.read(length)
-            tensors = msgspec.json.decode(header, type=dict[str, Any])
-            tensors.pop("__metadata__", None)
-            found = msgspec.convert(tensors, dict[str, _Tensor])
-            for name, tensor in found.items():
-                if tensor.dtype not in ITEM_BYTES:
-                    raise ModelFileError(
-                        f"{path} holds {name!r} with values that are not finite numbers."
-                    )
-            numbers = {name: math.prod(tensor.shape) for name, tensor in found.items()}
-            held = sum(ITEM_BYTES[found[name].dtype] * count for name, count in numbers.items())
-            if size != 8 + length + held:
-                raise another
-            there = {name: tensor.shape for name, tensor in found.items()}
-            if there != shapes(model, there):
+        with open_regular(path) as file:  # not a pipe or a device
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != model.weights_sha256:
+            raise ModelFileError(
+                f"{path} is truncated or belongs to another model; "
+                f"its checksum is not the one in {CONFIG_FILE}."
+            )
+        with safe_open(path, framework="numpy") as file:
+            parts = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            there = {name: tuple(part.get_shape()) for name, part in parts.items()}
+            floats = all(part.get_dtype() in ("F32", "F64") for part in parts.values())
+            if floats and there != shapes(model, there):
                 raise ModelFileError(
                     f"the weights {there} in {path} do not fit a {model.config.model} model with "
                     f"{model.config.size()}, {model.num_features} features and "
                     f"{len(model.class_names)} classes."
                 )
-            data = start + header + file.readall()
-        if hashlib.sha256(data).hexdigest() != model.weights_sha256:
-            raise another
-        weights = load_arrays(data)
+            weights = {name: file.get_tensor(name) for name in parts} if floats else {}
     except OSError as error:
         raise ModelFileError(f"cannot read {path}: {error.strerror}.") from None
-    except (SafetensorError, ValueError, RecursionError) as error:
+    except (SafetensorError, ValueError) as error:
         raise ModelFileError(f"{path} is not a weights file: {error}.") from None
-    for name, value in weights.items():
-        if not np.isfinite(value).all():
-            raise ModelFileError(f"{path} holds {name!r} with values that are not finite numbers.")
+    if not floats or not all(np.isfinite(value).all() for value in weights.values()):
+        raise ModelFileError(f"{path} holds weights that are not finite numbers.")
     return weights

@@ -21,6 +21,7 @@ from hoplite.labels import distinct
 from hoplite.models import ModelConfig, Weights, build_model, pictures
 from hoplite.models.alignment import (
     LEFT_OUT,
+    NodeIndex,
     aligned_columns,
     aligned_graph,
     check_classes,
@@ -33,11 +34,10 @@ from hoplite.models.export import hop_arrays, hop_module, write_onnx
 from hoplite.models.from_store import stored_logits
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
-from hoplite.models.node_index import NodeIndex
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
 from hoplite.node_data import NodeData
 from hoplite.preparation import Preparation
-from hoplite.tasks import USUAL, Conformal, Task, find_task
+from hoplite.tasks import DEFAULT_TASK, Conformal, Task, find_task
 from hoplite.tasks.conformal import nodes_needed
 
 if TYPE_CHECKING:
@@ -47,7 +47,12 @@ if TYPE_CHECKING:
 TASK_STATE = "task_state"  # of a model's training: what its task must know, see Task.state
 CONFORMAL = "conformal"  # of a model's training: scores of the validation nodes, see Conformal
 SPLIT = "split"  # of a model's training: the split it had, see split_facts
-MOST_IDLE = 1 << 16  # a setting that the model does not use may be this much above its weights
+# the fields that a model's file has, too
+SAVED = (
+    *("num_features", "class_names", "feature_names", "training", "preparation", "loop_weight"),
+    *("relations", "node_index", "correct_smooth"),
+)
+MAX_IDLE = 1 << 16  # a setting that the model does not use may be this much above its weights
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +71,7 @@ class TrainedModel:
     loop_weight : of the self-loops in S, for every graph; None for each graph's own
     relations : the relations that it knows, with the weights of their self-loops; none for most
     node_index : the nodes that labels inside belong to, if it keeps some
-    after : what is made of its outputs by the labels of its training nodes; None for nothing
+    correct_smooth : what is made of its outputs by the labels of its training nodes, if anything
     """
 
     config: ModelConfig
@@ -79,7 +84,7 @@ class TrainedModel:
     loop_weight: float | None = None
     relations: dict[str, float] = field(default_factory=dict)
     node_index: NodeIndex | None = None
-    after: CorrectSmooth | None = None
+    correct_smooth: CorrectSmooth | None = None
 
     @property
     def num_classes(self) -> int:
@@ -89,7 +94,10 @@ class TrainedModel:
     @property
     def task(self) -> Task:
         """What the model was trained for, which reads its outputs."""
-        task, state = find_task(self.training.get("task", USUAL)), self.training.get(TASK_STATE)
+        task, state = (
+            find_task(self.training.get("task", DEFAULT_TASK)),
+            self.training.get(TASK_STATE),
+        )
         return task if state is None else task.restored(state)
 
     def settle(
@@ -184,7 +192,7 @@ class TrainedModel:
         check_prepared(data, self.preparation)
         if stored is not None:
             check_stored(stored, config, self.loop_weight)
-            self.refuse_after("predictions from a hop store, which has no edges")
+            self.refuse_correct_smooth("predictions from a hop store, which has no edges")
             check_relations((), self.relations)
             columns = aligned_columns(stored, self.num_features, self.feature_names)
             rows = stored_logits(self._model(), self.weights, stored, columns, memory)
@@ -218,12 +226,12 @@ class TrainedModel:
         return self.finished(graph, _checked(self.raw_logits(propagation)))
 
     def finished(self, graph: Graph, logits: np.ndarray) -> np.ndarray:
-        """What is told of all nodes, where the model itself says ``logits``: (n, m)."""
-        return logits if self.after is None else self.after.outputs(graph, logits)
+        """The outputs of all nodes from the model's own ``logits``: (n, m)."""
+        return logits if self.correct_smooth is None else self.correct_smooth.outputs(graph, logits)
 
-    def refuse_after(self, what: str) -> None:
+    def refuse_correct_smooth(self, what: str) -> None:
         """ConfigError if Correct and Smooth changes the outputs, so that there is no ``what``."""
-        if self.after is not None and not self.after.idle:
+        if self.correct_smooth is not None and not self.correct_smooth.idle:
             raise ConfigError(
                 f"the model is followed by Correct and Smooth, so there are no {what}; train one "
                 "without correct_smooth."
@@ -333,19 +341,8 @@ class TrainedModel:
 
         The folder appears complete or not at all; with ``overwrite`` it may replace a model.
         """
-        model = ModelFile(
-            self.config.as_dict(),
-            self.num_features,
-            self.class_names,
-            self.feature_names,
-            self.training,
-            self.preparation,
-            self.loop_weight,
-            self.relations,
-            self.node_index,
-            self.after,
-            self.config.kind.source(),
-        )
+        shared = {name: getattr(self, name) for name in SAVED}
+        model = ModelFile(self.config.as_dict(), module=self.config.kind.source(), **shared)
         write_folder(folder, model, self.weights, result, overwrite=overwrite)
         return Path(folder)
 
@@ -380,19 +377,7 @@ class TrainedModel:
     def load(cls, folder: str | Path) -> TrainedModel:
         """Read a model that ``save`` wrote; anything else raises ModelFileError."""
         found, weights = read_folder(folder, _shapes)
-        return cls(
-            found.config,
-            weights,
-            found.num_features,
-            found.class_names,
-            found.feature_names or None,
-            found.training,
-            found.preparation,
-            found.loop_weight,
-            found.relations,
-            found.node_index,
-            found.correct_smooth,
-        )
+        return cls(found.config, weights, **{name: getattr(found, name) for name in SAVED})
 
     def _model(self) -> Any:
         return build_model(self.config, self.num_features, self.num_classes, self.relations)
@@ -437,7 +422,7 @@ def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
     """The shapes that the weights must have; None if those that are there are far too few."""
     held = sum(math.prod(shape) for shape in there.values())
     spreads_labels = issubclass(found.config.kind, LabelModel)
-    if not spreads_labels and found.num_features > held + MOST_IDLE:
+    if not spreads_labels and found.num_features > held + MAX_IDLE:
         return None
     model = build_model(found.config, found.num_features, len(found.class_names), found.relations)
     try:

@@ -16,10 +16,10 @@ from __future__ import annotations
 import copy
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -28,7 +28,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from hoplite.bases import Basis
 from hoplite.engine.backend import get_num_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
@@ -39,6 +38,7 @@ from hoplite.engine.sparse import SparseMatrix, spmm
 WIDE_GAIN = 8  # a multiply-add of wide dense products costs so many times less than of sparse ones
 SHARED_NUMBERS = 1 << 20  # of a signal, from which on several threads are worth their start
 
+Map = Callable[[np.ndarray], np.ndarray]
 _graphs: WeakKeyDictionary[Propagation, TorchGraph] = WeakKeyDictionary()
 _lock = threading.Lock()
 
@@ -121,7 +121,7 @@ class TorchGraph:
 
     def propagate(self, signal: Tensor) -> Tensor:
         """S times a signal: (n, w) -> (n, w)."""
-        return _Product.apply(signal, self.matrix)  # pyright: ignore[reportReturnType]
+        return linear(signal, partial(spmm, self.matrix), partial(spmm, self.matrix.T))
 
     @cached_property
     def whole(self) -> WholeGraph:
@@ -286,9 +286,12 @@ class GraphView:
 
     def _propagated(self, weight: Tensor, dropout: Dropout | None, hops: int) -> Tensor:
         """The hops of X~ W up to ``hops``, at the rows."""
-        near = self._near(hops)
-        signal = times(near.features, weight, dropout)
-        return _Hops.apply(signal, near.matrix, self.graph.basis, hops, near.rows)  # pyright: ignore
+        near, basis = self._near(hops), self.graph.basis
+        return linear(
+            times(near.features, weight, dropout),
+            lambda signal: gather_hops(near.matrix, basis, signal, hops, near.rows),
+            lambda gathered: scatter_hops(near.matrix.T, basis, gathered, near.rows),
+        )
 
     def _product_is_cheap(self, slices: int, hops: int) -> bool:
         """Whether products of hop features and W cost less than propagating X W.
@@ -342,7 +345,8 @@ class Near:
 
 def times(features: Features, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
     """X~ W: (d, w) -> (n, w), differentiable in W."""
-    return _Times.apply(weight, features, dropout)  # pyright: ignore[reportReturnType]
+    adjoint = partial(features.transposed_times, dropout=dropout)
+    return linear(weight, partial(features.times, dropout=dropout), adjoint)
 
 
 def drop(signal: Tensor, dropout: Dropout | None, layer: int) -> Tensor:
@@ -350,68 +354,29 @@ def drop(signal: Tensor, dropout: Dropout | None, layer: int) -> Tensor:
     if dropout is None or not dropout.rate:
         return signal
     own = Dropout(dropout.rate, dropout.seed, dropout.step + (layer << 32))  # of_entries(layer)
-    return _Drop.apply(signal, own)  # pyright: ignore[reportReturnType]
+
+    def masked(values: np.ndarray) -> np.ndarray:
+        return Features(values).dense(own)
+
+    return linear(signal, masked, masked)  # it is its own adjoint
 
 
-class _Times(torch.autograd.Function):
-    """X~ W, and dW = X~' G; the mask is computed again, not stored."""
-
-    @staticmethod
-    def forward(ctx: Any, weight: Tensor, features: Features, dropout: Dropout | None) -> Tensor:
-        ctx.features, ctx.dropout = features, dropout
-        return torch.from_numpy(features.times(as_array(weight), dropout))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        by_weight = ctx.features.transposed_times(as_array(gradients[0]), ctx.dropout)
-        return torch.from_numpy(by_weight), None, None
-
-
-class _Product(torch.autograd.Function):
-    """S Z, and dZ = S' G."""
+class _Linear(torch.autograd.Function):
+    """A linear map of NumPy arrays, and its adjoint; nothing of it is stored but the two."""
 
     @staticmethod
-    def forward(ctx: Any, signal: Tensor, matrix: SparseMatrix) -> Tensor:
-        ctx.matrix = matrix
-        return torch.from_numpy(spmm(matrix, as_array(signal)))
+    def forward(ctx: Any, signal: Tensor, function: Map, adjoint: Map) -> Tensor:
+        ctx.adjoint = adjoint
+        return torch.from_numpy(function(as_array(signal)))
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return torch.from_numpy(spmm(ctx.matrix.T, as_array(gradients[0]))), None
+        return torch.from_numpy(ctx.adjoint(as_array(gradients[0]))), None, None
 
 
-class _Hops(torch.autograd.Function):
-    """p_i(M) Z at some rows, and dZ = sum_i p_i(M') G_i."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        signal: Tensor,
-        matrix: SparseMatrix,
-        basis: Basis,
-        hops: int,
-        rows: np.ndarray | None,
-    ) -> Tensor:
-        ctx.matrix, ctx.basis, ctx.rows = matrix, basis, rows
-        return torch.from_numpy(gather_hops(matrix, basis, as_array(signal), hops, rows))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        by_signal = scatter_hops(ctx.matrix.T, ctx.basis, as_array(gradients[0]), ctx.rows)
-        return torch.from_numpy(by_signal), None, None, None, None
-
-
-class _Drop(torch.autograd.Function):
-    """Its own adjoint."""
-
-    @staticmethod
-    def forward(ctx: Any, signal: Tensor, dropout: Dropout) -> Tensor:
-        ctx.dropout = dropout
-        return torch.from_numpy(Features(as_array(signal)).dense(dropout))
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        return torch.from_numpy(Features(as_array(gradients[0])).dense(ctx.dropout)), None
+def linear(signal: Tensor, function: Map, adjoint: Map) -> Tensor:
+    """``function`` of a signal, differentiable by its ``adjoint``."""
+    return _Linear.apply(signal, function, adjoint)  # pyright: ignore[reportReturnType]
 
 
 def as_array(tensor: Tensor) -> np.ndarray:

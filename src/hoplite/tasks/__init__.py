@@ -16,10 +16,10 @@ from hoplite.tasks.multilabel import Multilabel
 from hoplite.tasks.regression import Regression
 
 TASKS: dict[str, Task] = {task.name: task for task in (Multiclass(), Regression(), Multilabel())}
-USUAL = Multiclass.name  # of a training, and of a saved model that names none
+DEFAULT_TASK = Multiclass.name  # of a training, and of a saved model that names none
 
 
-def find_task(task: Any = USUAL) -> Task:
+def find_task(task: Any = DEFAULT_TASK) -> Task:
     """The task of this name, or ``task`` itself."""
     if isinstance(task, Task):
         return task
@@ -38,9 +38,9 @@ def task_of(labels: np.ndarray) -> Task:
 
 
 __all__ = [
+    "DEFAULT_TASK",
     "LOSS",
     "TASKS",
-    "USUAL",
     "Conformal",
     "Evaluation",
     "Metric",

@@ -23,7 +23,7 @@ class Metric:
 
     name: str
     larger_is_better: bool = True
-    percent: bool = False  # whether it is told in percent
+    percent: bool = False  # whether it is shown in percent
 
     @property
     def title(self) -> str:
@@ -215,7 +215,7 @@ class Task(ABC):
         return dataclasses.asdict(self)
 
     def restored(self, state: Any) -> Self:
-        """The task with the fields that :meth:`state` told; ModelFileError if they are damaged."""
+        """The task with the fields of :meth:`state`; ModelFileError if they are damaged."""
         try:
             return msgspec.convert(state, type(self))
         except msgspec.ValidationError as error:

@@ -30,7 +30,7 @@ from hoplite.errors import ModelFileError
 from hoplite.labels import JOINT
 
 NEAR = 1e-6  # probabilities so near are equal: float32, evaluated in any order
-MOST_KEPT = 1000  # scores: beyond, a set may cover 1/1000 more than asked
+MAX_KEPT = 1000  # scores: beyond, a set may cover 1/1000 more than asked
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Conformal:
     def of(cls, scores: np.ndarray) -> Self:
         """Of the strangeness (n,) of the nodes, in any order."""
         n = len(scores)
-        kept = min(n, MOST_KEPT)
+        kept = min(n, MAX_KEPT)
         ranks = -(-np.arange(1, kept + 1) * n // kept)
         return cls(n, tuple(np.sort(scores)[ranks - 1].tolist()))
 

@@ -94,13 +94,18 @@ def evaluate_classes(
     figures["calibration_error"] = calibration_error(labels, probabilities)
     return Evaluation(
         {name: float(value) for name, value in figures.items()},
-        {
-            name: {what: values[c].item() for what, values in per_class.items()}
-            for c, name in enumerate(names)
-        },
+        _by_name(per_class, names),
         confusion,
         reliability(labels, probabilities),
     )
+
+
+def _by_name(figures: dict[str, np.ndarray], names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """The figures (m,) of each of m classes."""
+    return {
+        name: {figure: values[c].item() for figure, values in figures.items()}
+        for c, name in enumerate(names)
+    }
 
 
 def _precision_recall_f1(
@@ -182,11 +187,7 @@ def evaluate_labels(
     for name in CURVES:
         figures[name] = _mean_of_known(per_label[name])
     return Evaluation(
-        {name: float(value) for name, value in figures.items()},
-        {
-            name: {what: values[c].item() for what, values in per_label.items()}
-            for c, name in enumerate(names)
-        },
+        {name: float(value) for name, value in figures.items()}, _by_name(per_label, names)
     )
 
 

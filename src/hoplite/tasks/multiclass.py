@@ -25,7 +25,7 @@ from hoplite.tasks.evaluation import (
 )
 from hoplite.tasks.losses import count_right, softmax, softmax_cross_entropy
 
-LEAST_THRESHOLD = 1e-12  # and as much below 1
+MIN_THRESHOLD = 1e-12  # and as much below 1
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class Multiclass(Task):
         found, threshold = best_temperature(labels, logits), self.threshold
         if threshold != 0.5:
             threshold = 1 / (1 + ((1 - threshold) / threshold) ** (1 / found))
-            threshold = float(np.clip(threshold, LEAST_THRESHOLD, 1 - LEAST_THRESHOLD))
+            threshold = float(np.clip(threshold, MIN_THRESHOLD, 1 - MIN_THRESHOLD))
         return dataclasses.replace(self, temperature=found, threshold=threshold)
 
     def uncalibrated(self) -> Self | None:

@@ -24,7 +24,7 @@ from hoplite.operators import Operator
 COVER = 16  # points per degree: the maximum of a polynomial is at most 0.5 % above theirs
 ROUNDING = 1e-12  # relative; sums of a few thousand terms are better than that
 DRAWS = 2000
-MOST_EXACT_BITS = 20
+MAX_EXACT_BITS = 20
 CHUNK_ELEMENTS = 2**24  # numbers in a temporary array
 COARSE, FINE = 4, 64  # points per degree: to find the candidates, and to settle them
 
@@ -264,7 +264,7 @@ def estimate(
     check_number("seed", seed, 0, whole=True)
     check_number("confidence", confidence, 0, 1, open_ends="lm")
     bits = size * outputs
-    exact = bits <= MOST_EXACT_BITS and 2 ** (bits - 1) <= draws
+    exact = bits <= MAX_EXACT_BITS and 2 ** (bits - 1) <= draws
     count = 2 ** (bits - 1) if exact else int(draws)
     signs = _every_sign(bits) if exact else _drawn_signs(count * outputs, size, int(seed))
     signs = signs.reshape(count * outputs, size)
@@ -334,8 +334,8 @@ def _half_width(
 ) -> float:
     n, each = len(sample), risk / 2
     by_flips = math.sqrt(2 * outputs * float(flips @ flips) * math.log(2 / each) / n)
-    told = math.log(4 / each)
-    by_sample = math.sqrt(2 * float(sample.var(ddof=1)) * told / n) + 7 * largest * told / (
-        3 * (n - 1)
-    )
+    logarithm = math.log(4 / each)
+    by_sample = math.sqrt(
+        2 * float(sample.var(ddof=1)) * logarithm / n
+    ) + 7 * largest * logarithm / (3 * (n - 1))
     return min(by_flips, by_sample)

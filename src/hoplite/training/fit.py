@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import repeat
 from typing import Any
 
 from hoplite.config import TrainingConfig
@@ -123,10 +124,7 @@ def fit(
         if not quiet:
             require_result(results)
         again = _refit(shared, results, sets, class_texts or names, progress)
-        return [
-            scored_run(shared, result, second, score)
-            for result, second in zip(results, again, strict=True)
-        ]
+        return [*map(scored_run, repeat(shared), results, again, repeat(score))]
 
 
 def _set_up(

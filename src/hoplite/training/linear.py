@@ -29,7 +29,7 @@ from hoplite.engine.orders import Plan, Sizes, make_plan
 from hoplite.engine.propagation import Propagation
 from hoplite.models.base import Model, Weights
 from hoplite.models.linear import LinearModel
-from hoplite.training.objective import GradientObjective, Measured, Output, Problem, Signal
+from hoplite.training.objective import GradientObjective, Measured, Problem, Signal
 from hoplite.training.stored import StoredOrder
 
 SHARED_COLUMNS = 16  # that training and validation may have together in one pass: a cache line
@@ -47,45 +47,37 @@ class LinearObjective(GradientObjective):
         dtype = problem.source.dtype
         self.params = {name: np.array(value, dtype) for name, value in first.items()}
         self._orders = Orders(model, problem, config)
-        self._ahead: Output | None = None  # of the training nodes, for the next step
-
-    def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
-        order, plain = self._orders.train, batch is None and not self._trains_everywhere
-        if isinstance(order, StoredOrder) and plain:
-            return self._gradient_from_files(order)
-        return super().gradient(step, batch)
 
     def training_signal(self, dropout: Dropout | None) -> Signal:
         count = None if self._trains_everywhere else len(self.problem.train)
-        return self._evaluate(self._orders.train, dropout, count)
+        filter = self.model.filter(self.params)
+        return self._signal(self._orders.train.evaluate(filter, dropout, count))
 
     def batch_signal(self, batch: np.ndarray) -> Signal:
-        return self._evaluate(self._orders.train.part(batch), None)
+        return self._evaluate(self._orders.train.part(batch))
 
     def outputs(self, next_step: int | None) -> dict[str, np.ndarray]:
-        orders, self._ahead = self._orders, None
+        orders, self.ahead = self._orders, None
         if orders.together is None:
             if not self.problem.scored:
                 return {}
-            return orders.cut(self.finished(self._evaluate(orders.scored, None)).logits)
+            return orders.cut(self.finished(self._evaluate(orders.scored)).logits)
         if next_step is None or not self._config.drops:
-            whole = self.finished(self._evaluate(orders.together, None))
-            self._ahead = whole if next_step is not None else None
+            whole = self.finished(self._evaluate(orders.together))
+            self.ahead = whole if next_step is not None else None
             return orders.cut(whole.logits)
         dropout = self.dropout(0, next_step)
         assert isinstance(orders.together, WeightsFirst)
         assert dropout is not None
         dropped, clean = orders.together.evaluate_twice(self.model.filter(self.params), dropout)
         signal = self._signal(dropped)
-        self._ahead = self.finished(signal)
+        self.ahead = self.finished(signal)
         return orders.cut(self.finished(signal._replace(values=clean)).logits)
 
-    def _output(self, draw: int, step: int) -> Output:
-        ahead, self._ahead = self._ahead, None
-        return super()._output(draw, step) if ahead is None or draw else ahead
-
-    def _gradient_from_files(self, order: StoredOrder) -> tuple[Measured, Weights]:
-        """Loss and gradient in one pass over the rows."""
+    def gradient_from_files(self) -> tuple[Measured, Weights] | None:
+        order = self._orders.train
+        if not isinstance(order, StoredOrder) or self._trains_everywhere:
+            return None
         filter, bias = self.model.filter(self.params), self.params.get("bias")
         measured, by_bias, by_filter = order.loss_and_gradient(
             filter, bias, self.problem.task, self.problem.train
@@ -93,8 +85,8 @@ class LinearObjective(GradientObjective):
         by_weight = {} if bias is None else {"bias": by_bias}
         return measured, self.model.filter_gradient(self.params, by_filter) | by_weight
 
-    def _evaluate(self, order: Order, dropout: Dropout | None, count: int | None = None) -> Signal:
-        return self._signal(order.evaluate(self.model.filter(self.params), dropout, count))
+    def _evaluate(self, order: Order) -> Signal:
+        return self._signal(order.evaluate(self.model.filter(self.params)))
 
     def _signal(self, evaluation: Evaluation) -> Signal:
         def gradient(outer: np.ndarray) -> Weights:
@@ -158,8 +150,8 @@ class Orders:
                 return partial(KeptRows.of_filter, source, nodes, constants)
             make: Callable[..., Order] = KeptHops.of if self._one_map else KeptRows.of_hops
             return partial(make, source, nodes)
-        drops = self._config.drops and learns and nodes is not None
-        if drops and constants is not None and plan.sizes.keeps_filter():
+        kept = self._config.drops and learns and plan.sizes.keeps_filter()
+        if kept and constants is not None and nodes is not None:
             return partial(FilterRows, source, nodes, constants)
         few = source.features.shape[1] < model.num_classes
         return partial(FeaturesFirst if few else WeightsFirst, source, nodes)
@@ -183,13 +175,14 @@ def plan_order(
     """
     features, theta = source.features, model.shapes().get("theta", ())
     fixed = isinstance(model, LinearModel) and model.is_fixed
+    last = model.hops_read[-1] if isinstance(model, LinearModel) and fixed else source.hops
     sizes = Sizes(
         nodes=features.shape[0],
         features=features.shape[1],
         classes=model.num_classes,
         operator_nonzeros=source.nonzeros,
         feature_nonzeros=features.nnz,
-        hops=model.hops_read[-1] if fixed else source.hops,
+        hops=last,
         kept_hops=1 if fixed else source.slices,
         rows=features.shape[0] if nodes is None else len(nodes),
         epochs=config.epochs,

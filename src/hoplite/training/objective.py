@@ -198,6 +198,7 @@ class GradientObjective(Objective):
     """
 
     random_steps = False  # whether a step draws at random even where nothing is dropped
+    ahead: Output | None = None  # of the training nodes in the next step, if it is known
 
     def __init__(self, model: Model, problem: Problem, config: TrainingConfig, seed: int) -> None:
         self.problem, self._config, self._seed = problem, config, seed
@@ -215,17 +216,47 @@ class GradientObjective(Objective):
     def batch_signal(self, batch: np.ndarray) -> Signal:
         """The signal of some training nodes, by their positions."""
 
+    def gradient_from_files(self) -> tuple[Measured, Weights] | None:
+        """Loss and gradient of the training nodes in one pass over files; None if in memory."""
+        return None
+
     def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
+        config, task, part, rows = self._config, self.problem.task, self.problem.train, slice(None)
         if batch is not None:
-            output = self.finished(self.batch_signal(batch))
-            return self._supervised(output, self.problem.train.at(batch), slice(None))
-        if self._config.consistency:
-            return self._consistent(step)
-        draws = [
-            self._supervised(self._output(draw, step), self.problem.train, self._train_rows)
-            for draw in range(self._config.draws)
-        ]
-        return draws[0] if len(draws) == 1 else _mean(draws)
+            part, outputs = part.at(batch), [self.finished(self.batch_signal(batch))]
+        elif (from_files := self.gradient_from_files()) is not None:
+            return from_files
+        else:
+            rows, outputs = self._train_rows, [] if self.ahead is None else [self.ahead]
+            self.ahead = None
+        apart, outer, draws = 0.0, None, []
+        if config.consistency and batch is None:
+            outputs.clear()
+            for draw in range(config.draws):
+                outputs.append(self.finished(self.training_signal(self.dropout(draw, step))))
+            apart, outer = penalty(
+                np.stack([output.logits for output in outputs]), config.sharpen, config.confidence
+            )
+        for draw in range(1 if batch is not None else config.draws):
+            if draw < len(outputs):
+                output = outputs[draw]
+            else:
+                output = self.finished(self.training_signal(self.dropout(draw, step)))
+            own = output.logits[rows]
+            loss, gradient = task.loss_and_gradient(own, part.targets, part.weights)
+            if not isinstance(rows, slice):
+                spread = np.zeros_like(output.logits)
+                np.add.at(spread, rows, gradient)  # a node may be listed twice
+                gradient = spread
+            if outer is not None:  # the mean divides by draws
+                gradient = (config.consistency * config.draws) * outer[draw] + gradient
+            by_bias = {"bias": gradient.sum(axis=0)} if self.adds_bias else {}
+            if output.scale is not None:
+                gradient = output.scale.by_signal(gradient, output.signal.values)
+            by_weight = output.signal.gradient(gradient) | by_bias
+            draws.append((Measured(loss, task.tally(own, part.targets)), by_weight))
+        measured, gradients = draws[0] if len(draws) == 1 else _mean(draws)
+        return measured._replace(loss=measured.loss + config.consistency * apart), gradients
 
     def finished(self, signal: Signal) -> Output:
         """The outputs of a signal."""
@@ -247,47 +278,6 @@ class GradientObjective(Objective):
             return None
         seed = self._seed ^ (draw << DRAW_BIT)
         return Dropout(config.dropout, seed, step, config.drop_nodes, config.output_dropout)
-
-    def _output(self, draw: int, step: int) -> Output:
-        return self.finished(self.training_signal(self.dropout(draw, step)))
-
-    def _supervised(
-        self, output: Output, part: Part, rows: slice | np.ndarray, outer: np.ndarray | None = None
-    ) -> tuple[Measured, Weights]:
-        """Loss and gradient of the outputs at ``rows``; ``outer`` is a gradient of all to add."""
-        task, own = self.problem.task, output.logits[rows]
-        loss, gradient = task.loss_and_gradient(own, part.targets, part.weights)
-        if not isinstance(rows, slice):
-            spread = np.zeros_like(output.logits)
-            np.add.at(spread, rows, gradient)  # a node may be listed twice
-            gradient = spread if outer is None else outer + spread
-        return Measured(loss, task.tally(own, part.targets)), self._by_weight(output, gradient)
-
-    def _consistent(self, step: int) -> tuple[Measured, Weights]:
-        """The mean loss of the draws, and the penalty of their differences on all nodes."""
-        config, part = self._config, self.problem.train
-        outputs = [self._output(draw, step) for draw in range(config.draws)]
-        apart, by_logits = penalty(
-            np.stack([output.logits for output in outputs]), config.sharpen, config.confidence
-        )
-        factor = config.consistency * config.draws  # the mean divides by draws
-        measured, gradients = _mean(
-            [
-                self._supervised(output, part, part.nodes, factor * outer)
-                for output, outer in zip(outputs, by_logits, strict=True)
-            ]
-        )
-        return Measured(measured.loss + config.consistency * apart, measured.tally), gradients
-
-    def _by_weight(self, output: Output, gradient: np.ndarray) -> Weights:
-        """The gradient by all weights from that by the outputs, of all rows or of the first."""
-        by_bias = {"bias": gradient.sum(axis=0)} if self.adds_bias else {}
-        signal, scale = output.signal, output.scale
-        if scale is not None:
-            standardized = scale.apply(signal.values)
-            means = scale.gradient_means(gradient, standardized)
-            gradient = scale.gradient(gradient, standardized, means)
-        return signal.gradient(gradient) | by_bias
 
 
 def _mean(draws: list[tuple[Measured, Weights]]) -> tuple[Measured, Weights]:

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hoplite.training")
 
-MOST_RUNS = 100_000
+MAX_RUNS = 100_000
 
 
 class Spread(NamedTuple):
@@ -67,7 +67,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Figures:
-    """What is told of the ``nodes`` ("test", or "val" without any) beside a score; None for NaN.
+    """Figures of the ``nodes`` ("test", or "val" without any) as plain values; None for NaN.
 
     ``mean`` and ``std`` are over the runs; ``classes``, ``confusion`` and ``reliability`` of the
     run with ``seed``, which was chosen.
@@ -451,5 +451,5 @@ def as_seeds(seeds: Any) -> list[int]:
         if not len(seeds) or len(set(seeds)) < len(seeds):
             raise ConfigError(f"seeds is {seeds!r}; give at least one, and none twice.")
         return [int(seed) for seed in seeds]
-    check_number("seeds", seeds, 1, MOST_RUNS, whole=True)
+    check_number("seeds", seeds, 1, MAX_RUNS, whole=True)
     return list(range(int(seeds)))

@@ -28,7 +28,7 @@ from hoplite.models.base import Model, Weights
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
 from hoplite.models.settings import check_batch
-from hoplite.tasks import USUAL, Metric, Task, find_task
+from hoplite.tasks import DEFAULT_TASK, Metric, Task, find_task
 from hoplite.training.batches import shuffled_batches
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
@@ -231,7 +231,7 @@ def train_runs(
     sets: dict[str, NodeSet],
     *,
     progress: Report | None = None,
-    task: str | Task = USUAL,
+    task: str | Task = DEFAULT_TASK,
 ) -> list[RunResult]:
     """Train ``runs`` of ``task`` and return their results in the same order.
 

@@ -15,8 +15,8 @@ from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph
 from hoplite.models import LabelModel
+from hoplite.models.alignment import NodeIndex
 from hoplite.models.correct_smooth import CorrectSmooth
-from hoplite.models.node_index import NodeIndex
 from hoplite.models.trained import CONFORMAL, SPLIT, TASK_STATE, TrainedModel, split_facts
 from hoplite.tasks import LOSS, Evaluation, Metric, Task
 from hoplite.training.runs import RunResult, at_best
@@ -92,7 +92,7 @@ class ScoredRun:
 
     @property
     def threshold(self) -> float | None:
-        """The probability from which on the positive class is told; None if it was not chosen."""
+        """The probability from which the positive class is predicted; None if not chosen."""
         chosen = self.model.training.get("threshold", "half") != "half" and "val" in self.outputs
         return self.task.state()["threshold"] if chosen else None
 
@@ -122,6 +122,7 @@ class ScoredRun:
 
     def summary(self) -> dict[str, Any]:
         """The figures, without weights and curves."""
+        after = self.model.correct_smooth
         return {
             "seed": self.seed,
             **{name: number(value) for name, value in self.scores.items()},
@@ -129,7 +130,7 @@ class ScoredRun:
             "epochs": self.epochs,
             "diverged": self.diverged,
             "seconds": self.seconds,
-            **({} if self.model.after is None else {"correct_smooth": self.model.after.settings()}),
+            **({} if after is None else {"correct_smooth": after.settings()}),
             **({} if self.threshold is None else {"threshold": self.threshold}),
             **({} if self.calibration is None else {"calibration": self.calibration}),
             "metrics": {
@@ -165,7 +166,7 @@ def scored_run(
     monitor = task.monitor(settings.monitor)
     judged = result.best(f"val_{monitor.name}"), result.best("val_loss")
     judged_accuracy = result.best("val_accuracy")
-    if "val" in outputs and trained.after is not None:
+    if "val" in outputs and trained.correct_smooth is not None:
         # before a threshold is tuned there, as epochs and settings are compared without it
         judged = judge(task, monitor, sets["val"], outputs["val"][1])
         judged_accuracy = judge(task, task.score, sets["val"], outputs["val"][1])[0]
@@ -173,7 +174,7 @@ def scored_run(
         task = trained.settle(
             *outputs["val"], threshold=settings.threshold, calibrate=settings.calibrate
         )
-        if settings.threshold != "half" or trained.after is not None:
+        if settings.threshold != "half" or trained.correct_smooth is not None:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
     if again is not None:
@@ -289,7 +290,7 @@ def _with_after(
     task: Task,
 ) -> TrainedModel:
     """The model with the Correct and Smooth that is best on the validation nodes."""
-    if model.after is not None:
+    if model.correct_smooth is not None:
         return model
     train, val, monitor = parts["train"], parts["val"], task.monitor(config.monitor)
     known = _labels_of(train)
@@ -300,8 +301,8 @@ def _with_after(
     chosen = known.chosen(graph, logits, rank)
     if chosen.idle:  # no label is needed, and the model may have others for its own
         index = model.node_index if issubclass(model.config.kind, LabelModel) else None
-        return dataclasses.replace(model, after=CorrectSmooth((), ()), node_index=index)
-    return dataclasses.replace(model, after=chosen)
+        return dataclasses.replace(model, correct_smooth=CorrectSmooth((), ()), node_index=index)
+    return dataclasses.replace(model, correct_smooth=chosen)
 
 
 def _counted(part: NodeSet) -> NodeSet:
@@ -324,12 +325,14 @@ def _refitted(model: TrainedModel, again: RunResult, sets: Mapping[str, NodeSet]
     What validation nodes have chosen stays. Their scores do not: prediction sets need nodes that
     the model has not learned from.
     """
-    both, after = union(*(_counted(sets[name]) for name in ("train", "val"))), model.after
+    both, after = union(*(_counted(sets[name]) for name in ("train", "val"))), model.correct_smooth
     if after is not None and not after.idle:
         labels = _labels_of(both)
         after = dataclasses.replace(after, nodes=labels.nodes, labels=labels.labels)
     training = {name: value for name, value in model.training.items() if name != CONFORMAL}
-    return dataclasses.replace(model, weights=again.weights, training=training, after=after)
+    return dataclasses.replace(
+        model, weights=again.weights, training=training, correct_smooth=after
+    )
 
 
 def check_after(config: TrainingConfig, task: Task, *, stored: bool = False) -> None:

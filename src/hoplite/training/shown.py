@@ -25,7 +25,7 @@ def result_shown(result: TrainingResult) -> Shown:
     if baseline is not None and parts:
         columns = ["figure", *[PARTS[part] for part in parts], "baseline"]
         rows = [
-            [title_of(name), *[_told(spreads[part][name], len(result.runs)) for part in parts],
+            [title_of(name), *[_spread(spreads[part][name], len(result.runs)) for part in parts],
              f"{baseline[name]:z.3f}"]
             for name in spreads[last]
         ]  # fmt: skip
@@ -40,8 +40,8 @@ def result_shown(result: TrainingResult) -> Shown:
     diverged = sum(one.diverged for one in result.runs)
     if diverged:
         facts["diverged"] = plural(diverged, "run")
-    told = (result.unvalidated(), result.shortfall())
-    notes = [one[0].upper() + one[1:] for one in told if one]
+    sentences = filter(None, (result.unvalidated(), result.shortfall()))
+    notes = [sentence[0].upper() + sentence[1:] for sentence in sentences]
     return Shown("TrainingResult", facts, [*tables, *_classes(result, last)], notes)
 
 
@@ -62,5 +62,5 @@ def _classes(result: TrainingResult, part: str) -> list[Table]:
     return [Table(["class", "precision", "recall", "F1", "nodes"], rows, title)]
 
 
-def _told(spread: Spread, runs: int) -> str:
+def _spread(spread: Spread, runs: int) -> str:
     return f"{spread.mean:z.3f}" + (f" ± {spread.std:.3f}" if runs > 1 else "")
