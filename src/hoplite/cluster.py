@@ -41,10 +41,11 @@ MAX_LOSSES = 10  # how often Dask may give a task up because its workers died
 MAX_LOCAL = 1024  # processes
 PAUSED_SHARE = 0.8  # of its limit, from which on Dask pauses a worker, and kills it soon after
 ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:\d{1,5}")
-# no pages over HTTP, whose routes ask for no key
 SETTINGS: dict[str, Any] = {
+    # no pages over HTTP, whose routes ask for no key
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    "distributed.nanny.pre-spawn-environ": {},  # which would be set in this process, too
 }
 
 

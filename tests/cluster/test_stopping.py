@@ -74,7 +74,7 @@ def listens(process) -> bool:
 def works(out, command) -> bool:
     if command.startswith("search"):
         return any(path.read_bytes() > b"0.0000" for path in out.glob("cells/*.lock"))
-    return any(out.glob("hops/h1/*.npy"))
+    return any(out.glob("v0/hops/h1/*.npy"))
 
 
 def wait_for(look, process):
