@@ -21,6 +21,8 @@ import re
 import secrets
 import signal
 import socket
+import ssl
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -39,6 +41,7 @@ POLL_SECONDS = 0.5
 SHARED_SECONDS = 5.0  # a shared folder may show a new file a little later elsewhere
 MAX_LOSSES = 10  # how often Dask may give a task up because its workers died
 MAX_LOCAL = 1024  # processes
+MAX_GREETING = 1 << 20  # bytes of a scheduler's first message; it has a few hundred
 PAUSED_SHARE = 0.8  # of its limit, from which on Dask pauses a worker, and kills it soon after
 ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:\d{1,5}")
 SETTINGS: dict[str, Any] = {
@@ -333,22 +336,38 @@ def _check_workers(client: Any, where: str, sign: Sign, *, any_one: bool = False
 
 def _client(where: str, security: Any = None) -> Any:
     """A client of a scheduler; ClusterError if none answers there in time."""
-    import dask.config
     from distributed import Client
+    from distributed.security import Security
 
-    timeouts = {
-        "distributed.comm.timeouts.connect": CONNECT_SECONDS,
-        "distributed.comm.retry.count": 0,
-    }
     try:
-        with dask.config.set(timeouts):
-            return Client(where, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, RuntimeError, TypeError, MemoryError, AssertionError) as error:
+        security = security or Security()  # as Dask's configuration says
+        _check_greeting(where, security.get_connection_args("client").get("ssl_context"))
+        return Client(where, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, RuntimeError, TypeError, AssertionError) as error:
         # TypeError: the answer of a Dask worker; AssertionError: a machine too busy to start Dask
         raise ClusterError(
             f"no Dask scheduler answers at {where} ({error or type(error).__name__}); check the "
             "address, or start one with `dask scheduler`; what is finished stays."
         ) from error
+
+
+def _check_greeting(where: str, context: ssl.SSLContext | None) -> None:
+    """OSError unless what listens at ``where`` speaks first, as a Dask scheduler does.
+
+    It begins with the length of its greeting in 8 bytes. Dask itself would wait without end for one
+    who is silent, and take any bytes for a length.
+    """
+    host, _, port = where.partition("://")[2].rpartition(":")
+    with contextlib.ExitStack() as stack:
+        address = (host.strip("[]"), int(port))
+        stream = stack.enter_context(socket.create_connection(address, CONNECT_SECONDS))
+        if where.startswith("tls:"):
+            if context is None:
+                raise OSError("tls:// needs certificates, distributed.comm.tls in Dask's settings")
+            stream = stack.enter_context(context.wrap_socket(stream))
+        greeting = stream.makefile("rb").read(8)
+        if not 0 < int.from_bytes(greeting, sys.byteorder) <= MAX_GREETING:
+            raise OSError(f"something else listens there, it begins with {greeting!r}")
 
 
 @contextlib.contextmanager
