@@ -28,6 +28,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -143,11 +144,14 @@ class Cluster:
         self, futures: Sequence[Any], look: Callable[[], Any] = lambda: None
     ) -> Iterator[tuple[int, Any]]:
         """The number and the result of each future, as they end; as in :meth:`map`."""
+        from distributed import KilledWorker, wait
+
         waiting, losses = dict(enumerate(futures)), Counter[int]()
         changed = time.monotonic()
         try:
             while waiting:
-                self._wait(list(waiting.values()))
+                left = list(waiting.values())
+                self._ask(partial(wait, left, POLL_SECONDS, "FIRST_COMPLETED"))
                 look()
                 done = [n for n, future in waiting.items() if future.status == "finished"]
                 for number, future in waiting.items():
@@ -155,9 +159,14 @@ class Cluster:
                         losses[number] += 1
                         self._retry(future, losses[number])
                 if done:
-                    changed = time.monotonic()
-                    results = self._gather([waiting.pop(number) for number in done])
-                    yield from zip(done, results, strict=True)
+                    changed, ended = time.monotonic(), [waiting[number] for number in done]
+                    try:
+                        results = self._ask(partial(self.client.gather, ended))
+                    except KilledWorker:  # with the result, and then at the task again
+                        continue
+                    for number, result in zip(done, results, strict=True):
+                        del waiting[number]
+                        yield number, result
                 elif time.monotonic() - changed > PATIENCE:
                     _check_workers(self.client, self.where, self._sign, any_one=True)
                     changed = time.monotonic()
@@ -169,31 +178,28 @@ class Cluster:
         """Where to write what all workers are to read; it is removed with the connection."""
         return Path(self._sign.folder, f"{self._sign.name}-{next(self._count)}.tmp")
 
-    def _wait(self, futures: list[Any]) -> None:
-        """Until one of them has ended, or a moment has passed."""
-        from distributed import wait
-        from distributed.client import FuturesCancelledError
-
-        with self.client.as_current(), contextlib.suppress(TimeoutError, FuturesCancelledError):
-            wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-        cancelled = any(future.status == "cancelled" for future in futures)
-        if cancelled or self.client.status != "running":
-            raise ClusterError(
-                f"the scheduler {self.where} is gone; start it again and run the same command: "
-                "what is finished stays."
-            )
-
-    def _gather(self, futures: list[Any]) -> list[Any]:
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """What the client answers, None if it takes long; ClusterError if its scheduler is gone."""
         from distributed.client import FutureCancelledError, FuturesCancelledError
 
         try:
-            return self.client.gather(futures)
-        except (FutureCancelledError, FuturesCancelledError, OSError) as error:
-            raise ClusterError(f"the scheduler {self.where} is gone ({error}).") from error
+            with self.client.as_current():
+                answer = question()
+            if self.client.status == "running":
+                return answer
+        except TimeoutError:
+            if self.client.status == "running":
+                return None
+        except (FutureCancelledError, FuturesCancelledError, OSError):
+            pass
+        raise ClusterError(
+            f"the scheduler {self.where} is gone; start it again and run the same command: what is "
+            "finished stays."
+        )
 
     def _retry(self, future: Any, losses: int) -> None:
         """Run a task again whose workers died; raise its error if it has another."""
-        from distributed.scheduler import KilledWorker
+        from distributed import KilledWorker
 
         error = future.exception()
         if isinstance(error, HopliteError):
@@ -306,13 +312,6 @@ def _signed(folder: Path, memory: int) -> Iterator[Sign]:
 
 def _check_workers(client: Any, where: str, sign: Sign, *, any_one: bool = False) -> int:
     """The number of workers; ClusterError if one of them, or with ``any_one`` all, do not fit."""
-    try:
-        client.run_on_scheduler(build)
-    except Exception as error:  # whatever reading the function raises there
-        raise ClusterError(
-            f"the scheduler {where} cannot import Hoplite ({error}); install version "
-            f"{sign.version} there, too: it reads the tasks."
-        ) from error
     try:
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError as error:

@@ -334,12 +334,13 @@ def compute_on(
     fits. What two workers write at the same time is the same: blocks are renamed into place, whole.
     Progress is read from the files.
     """
-    waiting = set(store.missing())
+    blocks, waiting = Blocks(store.data, store.manifest), set(store.missing())
 
     def look() -> None:
-        for task in sorted(waiting - set(store.missing())):
-            waiting.remove(task)
-            note(*task)
+        for panel, hop in sorted(waiting):
+            if blocks.finished(hop, panel):
+                waiting.remove((panel, hop))
+                note(panel, hop)
 
     folder = str(store.folder.absolute())
     arguments = [(folder, store.manifest.version, panel, memory) for panel in panels]
