@@ -237,7 +237,7 @@ def adopt_manifest(
         panels, rows = found.panels, found.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
         check_room(sizes, widest, held, limit, taken=peak)
-    integers = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in ids or ())
+    integers = all(_is_integer(name) for name in ids or ())
     try:
         manifest = Manifest(
             **wanted,
@@ -262,6 +262,11 @@ def adopt_manifest(
     return manifest
 
 
+def _is_integer(name: Any) -> bool:
+    whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
+    return whole and -(2**63) <= name < 2**63
+
+
 def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> None:
     """Write S, hop 0, the labels, the split and the ids, as far as they are missing."""
     manifest, blocks = store.manifest, Blocks(store.data, store.manifest)
@@ -279,7 +284,7 @@ def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> No
             tell("making the operator", OPENED + span * share)
 
         edges = write_operator(store.data, data.adjacency_rows, manifest, entries, note)
-    write_nodes(store.data, data.labels, data.split, data.node_ids)
+    write_nodes(store.data, manifest, data.labels, data.split, data.node_ids or ())
     write_record(store.data, edges)
     panels = [panel for panel in range(len(manifest.panels)) if not blocks.finished(0, panel)]
     records = {panel: PanelRecord() for panel in panels}

@@ -95,9 +95,9 @@ class HopStore:
         """The ids of the nodes, read when they are asked for; None if they have none."""
         if self.manifest.ids is None:
             return None
-        with self._sound(IDS):
-            self._record.check(self.data, IDS, ID_ENDS)
         integers, damaged = self.manifest.ids == "integers", partial(self._damaged, IDS)
+        with self._sound(IDS):
+            self._record.check(self.data, IDS, *([] if integers else [ID_ENDS]))
         return StoredIds(self.data, self.num_nodes, integers=integers, damaged=damaged)
 
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
