@@ -193,14 +193,13 @@ class HopStore:
                 f"nodes goes from {index.min():,} to {index.max():,} but the store has "
                 f"{self.num_nodes:,} nodes; count from 0."
             )
-        blocks = index // self.manifest.rows_per_block
-
-        def pieces() -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-            for block in np.unique(blocks).tolist():
-                places = np.flatnonzero(blocks == block)
-                yield block, index[places] - block * self.manifest.rows_per_block, places
-
-        return self._gather(len(index), hops, pieces())
+        step = self.manifest.rows_per_block
+        order = np.argsort(index // step, kind="stable")
+        blocks, starts = np.unique(index[order] // step, return_index=True)
+        places = np.split(order, starts[1:])
+        pieces = zip(blocks.tolist(), places, strict=True) if len(index) else ()
+        own = ((block, index[place] - block * step, place) for block, place in pieces)
+        return self._gather(len(index), hops, own)
 
     def _gather(
         self, rows: int, hops: Sequence[int] | None, pieces: Iterator[tuple[int, Any, Any]]

@@ -51,7 +51,6 @@ from hoplite.training.batches import WINDOW
 from hoplite.training.objective import Measured, Part
 
 SHARDS = 32  # groups of ranges that are summed by themselves: the most workers of a cluster
-FEW_ROWS = 16  # up to one row in so many, single rows are read instead of the whole range
 COPIES = 3  # of a range that is worked on: its rows, and what an evaluation makes of them
 MIN_AT_ONCE = 3  # ranges in memory: one in use, one waiting, one being read
 SIGNALS = 10  # as large as the outputs: these, their gradients, and what the loss makes of them
@@ -228,27 +227,9 @@ class Shelf:
 
     def read(self, nodes: np.ndarray, hops: Sequence[int]) -> np.ndarray:
         """Hop features of ``nodes``, in any order: (hops, nodes, d)."""
-        order = sorting(nodes)
-        if order is not None:
-            return self.read(nodes[order], hops).take(np.argsort(order), axis=1)
         if len(nodes) and (np.diff(nodes) == 1).all():
             return self.store.read(int(nodes[0]), int(nodes[-1]) + 1, hops)
-        out = np.empty((len(hops), len(nodes), self.store.num_features), np.float32)
-        step = max(1, RANGE_NUMBERS // max(out.shape[0] * out.shape[2], 1))
-        low = 0
-        while low < len(nodes):
-            first = int(nodes[low])
-            high = int(np.searchsorted(nodes, first + step))
-            part = nodes[low:high]
-            span = int(part[-1]) + 1 - first
-            if FEW_ROWS * len(part) < span:
-                out[:, low:high] = self.store.rows(part, hops)
-            else:
-                found = self.store.read(first, first + span, hops)
-                for hop, values in zip(out, found, strict=True):  # without another copy of all
-                    np.take(values, part - first, axis=0, out=hop[low:high], mode="clip")
-            low = high
-        return out
+        return self.store.rows(nodes, hops)
 
 
 class StoredRows:
