@@ -39,7 +39,7 @@ from hoplite.version import build
 CONNECT_SECONDS = 10.0
 PATIENCE = 120.0  # seconds without a worker that can do the work, until it is given up
 POLL_SECONDS = 0.5
-SHARED_SECONDS = 5.0  # a shared folder may show a new file a little later elsewhere
+SHARED_SECONDS = 5.0  # for a worker to see the folder
 MAX_LOSSES = 10  # how often Dask may give a task up because its workers died
 MAX_LOCAL = 1024  # processes
 MAX_GREETING = 1 << 20  # bytes of a scheduler's first message; it has a few hundred
@@ -238,6 +238,16 @@ def check_wanted() -> None:
         raise ClusterError("the process that leads this work has ended.")
 
 
+def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
+    """Whether ``condition`` is met in time: a shared folder shows files elsewhere with a delay."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
 def problem(sign: Sign, dask_worker: Any) -> str | None:
     """Why this worker cannot do the work that ``sign`` stands for, None if it can."""
     name = f"worker {dask_worker.address} on {socket.gethostname()}"
@@ -246,14 +256,11 @@ def problem(sign: Sign, dask_worker: Any) -> str | None:
             f"{name} has Hoplite {build()}, and here it is {sign.version}; install the same "
             "version everywhere."
         )
-    deadline = time.monotonic() + SHARED_SECONDS
-    while not sign.path.exists():
-        if time.monotonic() > deadline:
-            return (
-                f"{name} does not see the folder {sign.folder}; give a folder that all machines "
-                "share under the same path."
-            )
-        time.sleep(0.1)
+    if not wait_until(sign.path.exists, SHARED_SECONDS):
+        return (
+            f"{name} does not see the folder {sign.folder}; give a folder that all machines share "
+            "under the same path."
+        )
     limit = dask_worker.memory_manager.memory_limit
     if limit and sign.memory > PAUSED_SHARE * limit:
         return (

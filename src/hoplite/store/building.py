@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.bases import find_basis
-from hoplite.cluster import Cluster, check_wanted, connect
+from hoplite.cluster import Cluster, check_wanted, connect, wait_until
 from hoplite.config import check_hops
 from hoplite.errors import HopliteWarning, StoreError, check_choice
 from hoplite.files import locked, remove_leftovers
@@ -341,25 +341,22 @@ def compute_on(
     """
     blocks, waiting = Blocks(store.data, store.manifest), set(store.missing())
 
-    def look() -> None:
+    def look() -> bool:
         for panel, hop in sorted(waiting):
             if blocks.finished(hop, panel):
                 waiting.remove((panel, hop))
                 note(panel, hop)
+        return not waiting
 
     folder = str(store.folder.absolute())
     arguments = [(folder, store.manifest.version, panel, memory) for panel in panels]
     for _ in workers.map(compute_panel, arguments, look):
         look()
-    deadline = time.monotonic() + SHARED_SECONDS
-    while waiting:
-        if time.monotonic() > deadline:
-            raise StoreError(
-                f"the workers have written all hops but {store.folder} lacks {len(waiting):,} "
-                "panels; check that all machines share this folder."
-            )
-        time.sleep(0.5)
-        look()
+    if not wait_until(look, SHARED_SECONDS):
+        raise StoreError(
+            f"the workers have written all hops but {store.folder} lacks {len(waiting):,} panels; "
+            "check that all machines share this folder."
+        )
     _tidy(store.folder)  # what workers left that died while they wrote
 
 
