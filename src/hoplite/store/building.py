@@ -133,7 +133,7 @@ def propagate(
             manifest = adopt_manifest(folder, graph, hops, settings, use, size)
             store = HopStore(folder, manifest)
             tell("checking the store", OPENED)
-            for damage in store.damages():
+            for damage in store.damages() if store.data.exists() else ():
                 if isinstance(damage, DamagedBlock):
                     damage.path.unlink(missing_ok=True)  # so that it is made again
             prepare(store, graph, budget, tell)

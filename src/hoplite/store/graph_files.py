@@ -118,10 +118,29 @@ def write_operator(
     return adjacency.entries if same else None
 
 
+class StoredOperator:
+    """S, whose files are opened for every range of rows, so that threads may share it."""
+
+    def __init__(self, data: Path, damaged: Damaged) -> None:
+        self._open = partial(CsrFiles, data / OPERATOR, damaged)
+        with self._open() as files:
+            self.rows, self.entries = files.rows, files.entries
+
+    def indptr(self, start: int, stop: int) -> np.ndarray:
+        with self._open() as files:
+            return files.indptr(start, stop)
+
+    def read(self, start: int, stop: int) -> CsrPiece:
+        with self._open() as files:
+            return files.read(start, stop)
+
+
 class StoredAdjacency:
     """The adjacency: the places of S without the diagonal, with the edge weights."""
 
-    def __init__(self, operator: CsrFiles, edges: int, weights: Path | None, damaged: Damaged):
+    def __init__(
+        self, operator: StoredOperator, edges: int, weights: Path | None, damaged: Damaged
+    ):
         self._operator, self._weights, self._damaged = operator, weights, damaged
         self.rows, self.entries, self.weighted = operator.rows, edges, weights is not None
         self._diagonal = int(operator.entries > edges)  # entries a row

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.csr_rows import CsrFiles
 from hoplite.datasets.splits import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Graph, Split
@@ -31,6 +30,7 @@ from hoplite.store.graph_files import (
     FileRecord,
     StoredAdjacency,
     StoredIds,
+    StoredOperator,
     read_record,
 )
 from hoplite.store.manifest import Manifest, read_manifest
@@ -73,11 +73,11 @@ class HopStore:
         return self
 
     @cached_property
-    def operator_rows(self) -> CsrFiles:
+    def operator_rows(self) -> StoredOperator:
         """S in the form that the basis needs, a range of rows at a time."""
         with self._sound(OPERATOR):
             self._record.check_operator(self.data)
-            files = CsrFiles(self.data / OPERATOR, partial(self._damaged, OPERATOR))
+            files = StoredOperator(self.data, partial(self._damaged, OPERATOR))
             if files.rows != self.num_nodes:
                 raise ValueError(f"it has {files.rows:,} rows, not {self.num_nodes:,}")
             return files
