@@ -55,7 +55,7 @@ def test_local_workers_that_are_killed_again_and_again(work, stores):
                 killed.append(worker.pid)
 
     store = propagate(graph, folder, hops=2, cluster="local:2", progress=progress)
-    assert len(killed) >= 6
+    assert len(set(killed)) >= 2
     assert store.verify() == []
     assert stores.all_bytes(folder) == whole  # nor is anything left behind
     places = [what for what, _ in told if " of panel " in what]
