@@ -283,12 +283,14 @@ def _fit_workers(sign: Sign) -> Any:
 
     class FitWorkers(WorkerPlugin):
         async def setup(self, worker: Any) -> None:
+            import asyncio
+
             from distributed.core import Status
 
             try:
                 from hoplite.cluster import Sign, problem
 
-                if problem(Sign(*fields), worker) is not None:
+                if await asyncio.to_thread(problem, Sign(*fields), worker) is not None:
                     return
             except ImportError:
                 return
