@@ -288,8 +288,9 @@ def update(context: Context, degree: int = 10, hops: int = 4) -> Outcome:
     samples = context.race(contestants, effort)
     grown, made = (HopStore.open(place / name) for name in ("update", "anew"))
     gap = max(np.abs(grown.read(*rows) - made.read(*rows)).max() for rows in made.row_blocks())
-    blocks = list((place / "store" / "hops").rglob("*.npy"))
-    kept = [block.samefile(grown.folder / block.relative_to(place / "store")) for block in blocks]
+    before = HopStore.open(place / "store").data
+    blocks = list((before / "hops").rglob("*.npy"))
+    kept = [block.samefile(grown.data / block.relative_to(before)) for block in blocks]
     shutil.rmtree(place)
     goal = _goal(context, Goal.ratio_at_least(5))
     case = f"{nodes:,} nodes, {features} features, {hops} hops, 1 % new edges"

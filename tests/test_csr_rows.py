@@ -14,7 +14,9 @@ from hoplite.csr_rows import CSR_ARRAYS, CsrFiles, CsrMemory, adjacency_digest, 
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.errors import DatasetError, StoreError
 from hoplite.operators import OPERATORS, find_operator
-from hoplite.store import propagate, run_task
+from hoplite.store import propagate
+from hoplite.store.manifest import read_manifest
+from hoplite.store.panel import run_panel
 
 NUMBERS = [-(2**63), -(2**31), -1, 0, 1, 39, 40, 41, 10**6, 2**31 - 1, 2**31, 2**62]
 KINDS = [
@@ -99,15 +101,15 @@ def test_a_damaged_graph_on_disk(kept, tmp_path_factory, damage, most, operator)
 def test_a_damaged_operator_of_a_store(kept, tmp_path_factory, damage):
     folder = tmp_path_factory.mktemp("d") / "store"
     shutil.copytree(kept / "store", folder)
-    shutil.rmtree(folder / "hops" / "h2")
-    change(folder / "operator", *damage)
+    shutil.rmtree(folder / "v0/hops/h2")
+    change(folder / "v0/operator", *damage)
     try:
-        run_task(folder, 0, 2)
+        run_panel(folder, read_manifest(folder), 0, 10**9)
         sentence = None
     except StoreError as error:
         sentence = str(error)
     shutil.rmtree(folder)
-    assert sentence is None or "the operator of" in sentence
+    assert sentence is None or "operator is missing or damaged" in sentence
 
 
 def test_what_was_wrong_is_told(kept, tmp_path):

@@ -10,7 +10,6 @@ import pytest
 
 import hoplite
 from hoplite.datasets.disk_graph import DiskGraph
-from hoplite.store import HopStore
 
 EARLIER = Path(__file__).parent / "earlier"
 SGC = hoplite.TrainedModel.load(EARLIER / "models" / "sgc")
@@ -55,20 +54,6 @@ def test_a_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
         assert found.summary().config[name] == wanted["config"][name]
     for cell in (EARLIER / "ledger" / "cells").glob("*.json"):
         assert (folder / "cells" / cell.name).read_bytes() == cell.read_bytes()
-
-
-def test_stores_are_read_and_go_on(tmp_path: Path) -> None:
-    folder = tmp_path / "store"
-    shutil.copytree(EARLIER / "store", folder)
-    store = HopStore.open(folder)
-    assert store.verify() == []
-    np.testing.assert_array_equal(store.labels, GRAPH.labels)
-    assert hoplite.train(folder, "lgc", epochs=40).val_accuracy > 0.5
-    grown = hoplite.propagate(EARLIER / "club", folder, hops=store.hops + 1)  # as it was begun
-    assert grown.hops == store.hops + 1
-    half = HopStore.open(EARLIER / "store-bfloat16")
-    assert half.verify() == []
-    assert half.manifest.basis == "chebyshev"
 
 
 def test_graphs_on_disk_are_read() -> None:

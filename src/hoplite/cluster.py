@@ -21,11 +21,14 @@ import re
 import secrets
 import signal
 import socket
+import ssl
+import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,15 +39,17 @@ from hoplite.version import build
 CONNECT_SECONDS = 10.0
 PATIENCE = 120.0  # seconds without a worker that can do the work, until it is given up
 POLL_SECONDS = 0.5
-SHARED_SECONDS = 5.0  # a shared folder may show a new file a little later elsewhere
+SHARED_SECONDS = 5.0  # for a worker to see the folder
 MAX_LOSSES = 10  # how often Dask may give a task up because its workers died
 MAX_LOCAL = 1024  # processes
+MAX_GREETING = 1 << 20  # bytes of a scheduler's first message; it has a few hundred
 PAUSED_SHARE = 0.8  # of its limit, from which on Dask pauses a worker, and kills it soon after
 ADDRESS = re.compile(r"(?:tcp|tls)://[^\s/]+:\d{1,5}")
-# no pages over HTTP, whose routes ask for no key
 SETTINGS: dict[str, Any] = {
+    # no pages over HTTP, whose routes ask for no key
     "distributed.scheduler.http.routes": [],
     "distributed.worker.http.routes": [],
+    "distributed.nanny.pre-spawn-environ": {},  # which would be set in this process, too
 }
 
 
@@ -139,11 +144,14 @@ class Cluster:
         self, futures: Sequence[Any], look: Callable[[], Any] = lambda: None
     ) -> Iterator[tuple[int, Any]]:
         """The number and the result of each future, as they end; as in :meth:`map`."""
+        from distributed import KilledWorker, wait
+
         waiting, losses = dict(enumerate(futures)), Counter[int]()
         changed = time.monotonic()
         try:
             while waiting:
-                self._wait(list(waiting.values()))
+                left = list(waiting.values())
+                self._ask(partial(wait, left, POLL_SECONDS, "FIRST_COMPLETED"))
                 look()
                 done = [n for n, future in waiting.items() if future.status == "finished"]
                 for number, future in waiting.items():
@@ -151,9 +159,14 @@ class Cluster:
                         losses[number] += 1
                         self._retry(future, losses[number])
                 if done:
-                    changed = time.monotonic()
-                    results = self._gather([waiting.pop(number) for number in done])
-                    yield from zip(done, results, strict=True)
+                    changed, ended = time.monotonic(), [waiting[number] for number in done]
+                    try:
+                        results = self._ask(partial(self.client.gather, ended))
+                    except KilledWorker:  # with the result, and then at the task again
+                        continue
+                    for number, result in zip(done, results, strict=True):
+                        del waiting[number]
+                        yield number, result
                 elif time.monotonic() - changed > PATIENCE:
                     _check_workers(self.client, self.where, self._sign, any_one=True)
                     changed = time.monotonic()
@@ -165,31 +178,28 @@ class Cluster:
         """Where to write what all workers are to read; it is removed with the connection."""
         return Path(self._sign.folder, f"{self._sign.name}-{next(self._count)}.tmp")
 
-    def _wait(self, futures: list[Any]) -> None:
-        """Until one of them has ended, or a moment has passed."""
-        from distributed import wait
-        from distributed.client import FuturesCancelledError
-
-        with self.client.as_current(), contextlib.suppress(TimeoutError, FuturesCancelledError):
-            wait(futures, timeout=POLL_SECONDS, return_when="FIRST_COMPLETED")
-        cancelled = any(future.status == "cancelled" for future in futures)
-        if cancelled or self.client.status != "running":
-            raise ClusterError(
-                f"the scheduler {self.where} is gone; start it again and run the same command: "
-                "what is finished stays."
-            )
-
-    def _gather(self, futures: list[Any]) -> list[Any]:
+    def _ask(self, question: Callable[[], Any]) -> Any:
+        """What the client answers, None if it takes long; ClusterError if its scheduler is gone."""
         from distributed.client import FutureCancelledError, FuturesCancelledError
 
         try:
-            return self.client.gather(futures)
-        except (FutureCancelledError, FuturesCancelledError, OSError) as error:
-            raise ClusterError(f"the scheduler {self.where} is gone ({error}).") from error
+            with self.client.as_current():
+                answer = question()
+            if self.client.status == "running":
+                return answer
+        except TimeoutError:
+            if self.client.status == "running":
+                return None
+        except (FutureCancelledError, FuturesCancelledError, OSError):
+            pass
+        raise ClusterError(
+            f"the scheduler {self.where} is gone; start it again and run the same command: what is "
+            "finished stays."
+        )
 
     def _retry(self, future: Any, losses: int) -> None:
         """Run a task again whose workers died; raise its error if it has another."""
-        from distributed.scheduler import KilledWorker
+        from distributed import KilledWorker
 
         error = future.exception()
         if isinstance(error, HopliteError):
@@ -228,6 +238,16 @@ def check_wanted() -> None:
         raise ClusterError("the process that leads this work has ended.")
 
 
+def wait_until(condition: Callable[[], Any], seconds: float) -> bool:
+    """Whether ``condition`` is met in time: a shared folder shows files elsewhere with a delay."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
 def problem(sign: Sign, dask_worker: Any) -> str | None:
     """Why this worker cannot do the work that ``sign`` stands for, None if it can."""
     name = f"worker {dask_worker.address} on {socket.gethostname()}"
@@ -236,14 +256,11 @@ def problem(sign: Sign, dask_worker: Any) -> str | None:
             f"{name} has Hoplite {build()}, and here it is {sign.version}; install the same "
             "version everywhere."
         )
-    deadline = time.monotonic() + SHARED_SECONDS
-    while not sign.path.exists():
-        if time.monotonic() > deadline:
-            return (
-                f"{name} does not see the folder {sign.folder}; give a folder that all machines "
-                "share under the same path."
-            )
-        time.sleep(0.1)
+    if not wait_until(sign.path.exists, SHARED_SECONDS):
+        return (
+            f"{name} does not see the folder {sign.folder}; give a folder that all machines share "
+            "under the same path."
+        )
     limit = dask_worker.memory_manager.memory_limit
     if limit and sign.memory > PAUSED_SHARE * limit:
         return (
@@ -266,12 +283,14 @@ def _fit_workers(sign: Sign) -> Any:
 
     class FitWorkers(WorkerPlugin):
         async def setup(self, worker: Any) -> None:
+            import asyncio
+
             from distributed.core import Status
 
             try:
                 from hoplite.cluster import Sign, problem
 
-                if problem(Sign(*fields), worker) is not None:
+                if await asyncio.to_thread(problem, Sign(*fields), worker) is not None:
                     return
             except ImportError:
                 return
@@ -303,13 +322,6 @@ def _signed(folder: Path, memory: int) -> Iterator[Sign]:
 def _check_workers(client: Any, where: str, sign: Sign, *, any_one: bool = False) -> int:
     """The number of workers; ClusterError if one of them, or with ``any_one`` all, do not fit."""
     try:
-        client.run_on_scheduler(build)
-    except Exception as error:  # whatever reading the function raises there
-        raise ClusterError(
-            f"the scheduler {where} cannot import Hoplite ({error}); install version "
-            f"{sign.version} there, too: it reads the tasks."
-        ) from error
-    try:
         client.wait_for_workers(1, timeout=PATIENCE)
     except TimeoutError as error:
         raise ClusterError(
@@ -332,22 +344,38 @@ def _check_workers(client: Any, where: str, sign: Sign, *, any_one: bool = False
 
 def _client(where: str, security: Any = None) -> Any:
     """A client of a scheduler; ClusterError if none answers there in time."""
-    import dask.config
     from distributed import Client
+    from distributed.security import Security
 
-    timeouts = {
-        "distributed.comm.timeouts.connect": CONNECT_SECONDS,
-        "distributed.comm.retry.count": 0,
-    }
     try:
-        with dask.config.set(timeouts):
-            return Client(where, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
-    except (OSError, ValueError, RuntimeError, TypeError, MemoryError, AssertionError) as error:
+        security = security or Security()  # as Dask's configuration says
+        _check_greeting(where, security.get_connection_args("client").get("ssl_context"))
+        return Client(where, security=security, timeout=CONNECT_SECONDS, set_as_default=False)
+    except (OSError, ValueError, RuntimeError, TypeError, AssertionError) as error:
         # TypeError: the answer of a Dask worker; AssertionError: a machine too busy to start Dask
         raise ClusterError(
             f"no Dask scheduler answers at {where} ({error or type(error).__name__}); check the "
             "address, or start one with `dask scheduler`; what is finished stays."
         ) from error
+
+
+def _check_greeting(where: str, context: ssl.SSLContext | None) -> None:
+    """OSError unless what listens at ``where`` speaks first, as a Dask scheduler does.
+
+    It begins with the length of its greeting in 8 bytes. Dask itself would wait without end for one
+    who is silent, and take any bytes for a length.
+    """
+    host, _, port = where.partition("://")[2].rpartition(":")
+    with contextlib.ExitStack() as stack:
+        address = (host.strip("[]"), int(port))
+        stream = stack.enter_context(socket.create_connection(address, CONNECT_SECONDS))
+        if where.startswith("tls:"):
+            if context is None:
+                raise OSError("tls:// needs certificates, distributed.comm.tls in Dask's settings")
+            stream = stack.enter_context(context.wrap_socket(stream))
+        greeting = stream.makefile("rb").read(8)
+        if not 0 < int.from_bytes(greeting, sys.byteorder) <= MAX_GREETING:
+            raise OSError(f"something else listens there, it begins with {greeting!r}")
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ UNITS = {
     "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
     "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
 }  # fmt: skip
+RESERVE = 96 * 10**6  # bytes of threads, files and the allocator's own
 _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 _AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
 
@@ -62,6 +63,22 @@ def release_memory() -> None:
     pa.default_memory_pool().release_unused()
     with contextlib.suppress(OSError, AttributeError, TypeError):  # of the GNU C library only
         ctypes.CDLL(None).malloc_trim(0)
+
+
+def free_memory(limit: str | int, needed: int, what: str) -> int:
+    """Bytes of ``limit`` besides those in use and those ``needed``; ConfigError if too few.
+
+    ``limit`` is the peak of the whole process; ``what`` is named in the error.
+    """
+    release_memory()
+    total, held = parse_bytes(limit), used_memory() + RESERVE
+    if total < held + needed:
+        enough = -(-int(1.05 * (held + needed)) // 10**7) * 10
+        raise ConfigError(
+            f"memory is {show_bytes(total)} but {what} needs {enough} MB at least, and "
+            f"{show_bytes(held)} of it are in use already; give --memory {enough}MB or more."
+        )
+    return total - held - needed
 
 
 def peak_memory() -> int:

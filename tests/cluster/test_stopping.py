@@ -28,8 +28,6 @@ WHO = {
 }
 LONG = ["--epochs", "1000000", "--patience", "1000000"]
 COMMANDS = {
-    "search": ["--workers", "1", "--seeds", "1", "--grid", "GRID", *LONG, "--out", "OUT"],
-    "search 2": ["--workers", "2", "--seeds", "1", "--grid", "GRID", *LONG, "--out", "OUT"],
     "propagate": ["--hops", "3000", "--out", "OUT", "--json"],
     "propagate local:2": ["--hops", "3000", "--out", "OUT", "--cluster", "local:2"],
     "train": [*LONG, "--out", "OUT"],
@@ -39,10 +37,8 @@ MOMENTS = ["first", "random", "working"]
 THOROUGH = bool(os.environ.get("HOPLITE_THOROUGH"))
 ALL = [(command, number, moment) for command in COMMANDS for number in WHO for moment in MOMENTS]
 SAMPLE = [
-    ("search 2", signal.SIGINT, "working"),
-    ("search", signal.SIGTERM, "working"),
-    ("search 2", signal.SIGHUP, "random"),
     ("propagate local:2", signal.SIGTERM, "working"),
+    ("propagate local:2", signal.SIGINT, "random"),
     ("propagate", signal.SIGHUP, "working"),
     ("train", signal.SIGINT, "working"),
     ("train", signal.SIGTERM, "first"),
@@ -71,12 +67,6 @@ def listens(process) -> bool:
     return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
-def works(out, command) -> bool:
-    if command.startswith("search"):
-        return any(path.read_bytes() > b"0.0000" for path in out.glob("cells/*.lock"))
-    return any(out.glob("hops/h1/*.npy"))
-
-
 def wait_for(look, process):
     deadline = time.monotonic() + 600
     while not look():
@@ -89,10 +79,7 @@ def wait_for(look, process):
 @pytest.mark.parametrize(("command", "number", "moment"), ALL if THOROUGH else SAMPLE)
 def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment):
     out = tmp_path / "out"
-    grid = dataset.with_name("grid.toml")
-    grid.write_text("[any]\nlr = [0.1, 0.2]\nhops = [2, 3]\ndropout = [0.5]\n")
-    places = {"OUT": str(out), "GRID": str(grid)}
-    words = [places.get(word, word) for word in COMMANDS[command]]
+    words = [str(out) if word == "OUT" else word for word in COMMANDS[command]]
     environment = {"TMPDIR": str(tmp_path)}
     if moment == "first":  # while it imports
         process = subprocess.Popen(
@@ -113,7 +100,7 @@ def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment
     elif moment == "working" and command == "train":
         time.sleep(1)  # nothing of it shows from outside
     elif moment == "working":
-        wait_for(lambda: works(out, command), process)
+        wait_for(lambda: any(out.glob("v0/hops/h1/*.npy")), process)
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     os.killpg(process.pid, number)  # as a terminal does
     text, errors = process.communicate(timeout=600)

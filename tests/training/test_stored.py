@@ -7,10 +7,9 @@ import sys
 import numpy as np
 import pytest
 from tests.commands import hoplite as command
-from tests.training.scattered import parts_of, scattered_graph
 
 import hoplite
-from hoplite import ConfigError, ModelConfig, TrainingConfig
+from hoplite import ConfigError, ModelConfig, TrainingConfig, memory
 from hoplite.engine import dense
 from hoplite.engine.backend import use_threads
 from hoplite.engine.evaluation import KeptHops, KeptRows
@@ -167,13 +166,13 @@ def test_memory_and_threads_change_no_bit(graph, store, model, batch, monkeypatc
     built, sets = build(graph, model, bias=True), shuffled_sets(graph)
     training = TrainingConfig(dropout=0, epochs=6, lr=0.05, batch=batch)
     found = []
-    monkeypatch.setattr(stored, "used_memory", lambda: 10**8)
-    least = 10**8 + stored.RESERVE + stored.run_bytes(store, built, training, 81)
+    monkeypatch.setattr(memory, "used_memory", lambda: 10**8)
+    least = 10**8 + memory.RESERVE + stored.run_bytes(store, built, training, 81)
     least += 9 * stored.range_bytes(store, len(built.hops_read))
     for threads in (1, 2, 5):
-        for memory in (least, least + 3 * ROW, least + 30 * ROW, 10**10):
+        for limit in (least, least + 3 * ROW, least + 30 * ROW, 10**10):
             with use_threads(threads):
-                found.append(bits(from_store(store, built, training, sets, memory)))
+                found.append(bits(from_store(store, built, training, sets, limit)))
     assert all(one == found[0] for one in found)
     with pytest.raises(ConfigError, match="this training needs"):
         from_store(store, built, training, sets, least - 1)
@@ -209,16 +208,16 @@ def test_one_pass_equals_evaluation_and_gradient(graph, store, model):
 
 
 def test_only_needed_hops_and_rows_are_read(graph, store, monkeypatch):
-    read, original = [], HopStore.read
+    read, original = [], HopStore.rows
 
-    def watched(self, start, stop, hops=None):
-        read.append((start, stop, tuple(hops)))
-        return original(self, start, stop, hops)
+    def watched(self, nodes, hops=None):
+        read.append(tuple(hops))
+        return original(self, nodes, hops)
 
-    monkeypatch.setattr(HopStore, "read", watched)
+    monkeypatch.setattr(HopStore, "rows", watched)
     training = TrainingConfig(dropout=0, epochs=6)
     from_store(store, build(graph, "sgc"), training, shuffled_sets(graph))
-    assert {hops for _, _, hops in read} == {(3,)}
+    assert set(read) == {(3,)}
     assert len(read) == 2  # training and validation nodes, which stay in memory
     read.clear()
     monkeypatch.setattr(stored.Shelf, "fits", lambda self, size: False)
@@ -293,46 +292,15 @@ def test_groups_of_ranges_depend_on_the_rows_alone(graph, store, short_ranges, m
     assert [number for shard in rows.shards for number in shard] == list(range(30))
 
 
-def test_the_least_room_of_a_store(tmp_path, monkeypatch):
-    """27 nodes are tested, 60 have a part: counted by hand."""
-    graph = scattered_graph()
-    store = propagate(graph, tmp_path / "store", hops=2)
-    assert sum(len(part.nodes) for part in parts_of(graph)) == 60
-    monkeypatch.setattr(stored, "used_memory", lambda: 10**8)
-
-    def make(room, model="lgc", **training):
-        built = build_model(ModelConfig(model, hops=2), 6, 3)
-        training = TrainingConfig(dropout=0, **training)
-        return HopRows(store, built, memory=10**8 + 96 * 10**6 + room, training=training)
-
-    row, rows = 4 * 3 * 6, 3 * 3 * 60 * 4 * 3 * 6
-    signals = 4 * 10 * 60 * 3
-    run = signals + 4 * 24 * (18 + 3)
-    source = make(run + rows)
-    assert (source._shelf.at_once, source._shelf._spare) == (3, 0)
-    with pytest.raises(ConfigError, match="this training needs 210 MB at least, of which 196 MB"):
-        make(run + rows - 1)
-    for needed, options in (
-        (run + 12 * 5 * row, {"batch": 5}),
-        (signals + 4 * 224 * 21, {"optimizer": "lbfgs"}),
-    ):
-        make(needed + rows, **options)
-        with pytest.raises(ConfigError, match="this training needs"):
-            make(needed + rows - 1, **options)
-    with use_threads(8):
-        assert make(10**9)._shelf.at_once == 10
-        assert make(run + 2 * 5 * rows // 3)._shelf.at_once == 5
-
-
 def test_train_takes_a_store_or_its_path(graph, store, monkeypatch):
     monkeypatch.setattr(optimizers, "LBFGS_ITERATIONS", 2)
     options = {"optimizer": "lbfgs", "epochs": 3, "lr": 1, "standardize": True, "bias": True}
     found = hoplite.train(str(store.folder), "lgc", **options)
-    memory = hoplite.train(graph, "lgc", hops=3, dropout=0, **options)
+    other = hoplite.train(graph, "lgc", hops=3, dropout=0, **options)
     assert (found.model_config.hops, found.training_config.dropout) == (3, 0)
-    assert found.test_accuracy == memory.test_accuracy
-    assert found.summary()["split"] == memory.summary()["split"]
-    np.testing.assert_allclose(found.model.logits(graph), memory.model.logits(graph), atol=1e-3)
+    assert found.test_accuracy == other.test_accuracy
+    assert found.summary()["split"] == other.summary()["split"]
+    np.testing.assert_allclose(found.model.logits(graph), other.model.logits(graph), atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -16,16 +16,14 @@ from typing import Any
 import numpy as np
 
 from hoplite.engine.standardize import Moments, Standardized
-from hoplite.errors import ConfigError
-from hoplite.memory import parse_bytes, release_memory, show_bytes, used_memory
+from hoplite.memory import free_memory
 from hoplite.models.alignment import in_columns
 from hoplite.models.base import Weights
 from hoplite.node_data import StoredHops
 
 PIECE_BYTES = 16 * 10**6  # of hop features at a time
 COPIES = 12  # of them at the same time: as read, in the model's order, and what a model makes
-LEAST_ROWS = 16
-RESERVE = 96 * 10**6  # threads, the file that is written, the allocator's own
+MIN_ROWS = 16
 
 
 def stored_logits(
@@ -66,18 +64,7 @@ def stored_logits(
 def _rows_at_a_time(model: Any, numbers: int, memory: str | int | None) -> int:
     """Rows of a piece; ConfigError, with the least that works, if ``memory`` is too little."""
     row_bytes = 4 * (numbers + 4 * model.num_classes)
-    most = PIECE_BYTES
+    size, least = PIECE_BYTES, MIN_ROWS * COPIES * row_bytes
     if memory is not None:
-        budget = parse_bytes(memory)
-        release_memory()
-        held = used_memory() + RESERVE
-        least = held + LEAST_ROWS * COPIES * row_bytes
-        if budget < least:
-            enough = -(-int(1.05 * least) // 10**7) * 10
-            raise ConfigError(
-                f"memory is {show_bytes(budget)} but this prediction needs {enough} MB at least, "
-                f"of which {show_bytes(held)} are in use before it starts; give --memory "
-                f"{enough}MB or more."
-            )
-        most = min(most, (budget - held) // COPIES)
-    return max(LEAST_ROWS, most // row_bytes)
+        size = min(size, (free_memory(memory, least, "this prediction") + least) // COPIES)
+    return max(MIN_ROWS, size // row_bytes)

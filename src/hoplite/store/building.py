@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.bases import find_basis
-from hoplite.cluster import Cluster, check_wanted, connect
+from hoplite.cluster import Cluster, check_wanted, connect, wait_until
 from hoplite.config import check_hops
 from hoplite.errors import HopliteWarning, StoreError, check_choice
 from hoplite.files import locked, remove_leftovers
@@ -133,7 +133,7 @@ def propagate(
             manifest = adopt_manifest(folder, graph, hops, settings, use, size)
             store = HopStore(folder, manifest)
             tell("checking the store", OPENED)
-            for damage in store.damages():
+            for damage in store.damages() if store.data.exists() else ():
                 if isinstance(damage, DamagedBlock):
                     damage.path.unlink(missing_ok=True)  # so that it is made again
             prepare(store, graph, budget, tell)
@@ -237,7 +237,7 @@ def adopt_manifest(
         panels, rows = found.panels, found.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
         check_room(sizes, widest, held, limit, taken=peak)
-    integers = all(isinstance(n, int | np.integer) and not isinstance(n, bool) for n in ids or ())
+    integers = all(_is_integer(name) for name in ids or ())
     try:
         manifest = Manifest(
             **wanted,
@@ -262,6 +262,11 @@ def adopt_manifest(
     return manifest
 
 
+def _is_integer(name: Any) -> bool:
+    whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
+    return whole and -(2**63) <= name < 2**63
+
+
 def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> None:
     """Write S, hop 0, the labels, the split and the ids, as far as they are missing."""
     manifest, blocks = store.manifest, Blocks(store.data, store.manifest)
@@ -279,7 +284,7 @@ def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> No
             tell("making the operator", OPENED + span * share)
 
         edges = write_operator(store.data, data.adjacency_rows, manifest, entries, note)
-    write_nodes(store.data, data.labels, data.split, data.node_ids)
+    write_nodes(store.data, manifest, data.labels, data.split, data.node_ids or ())
     write_record(store.data, edges)
     panels = [panel for panel in range(len(manifest.panels)) if not blocks.finished(0, panel)]
     records = {panel: PanelRecord() for panel in panels}
@@ -334,26 +339,24 @@ def compute_on(
     fits. What two workers write at the same time is the same: blocks are renamed into place, whole.
     Progress is read from the files.
     """
-    waiting = set(store.missing())
+    blocks, waiting = Blocks(store.data, store.manifest), set(store.missing())
 
-    def look() -> None:
-        for task in sorted(waiting - set(store.missing())):
-            waiting.remove(task)
-            note(*task)
+    def look() -> bool:
+        for panel, hop in sorted(waiting):
+            if blocks.finished(hop, panel):
+                waiting.remove((panel, hop))
+                note(panel, hop)
+        return not waiting
 
     folder = str(store.folder.absolute())
     arguments = [(folder, store.manifest.version, panel, memory) for panel in panels]
     for _ in workers.map(compute_panel, arguments, look):
         look()
-    deadline = time.monotonic() + SHARED_SECONDS
-    while waiting:
-        if time.monotonic() > deadline:
-            raise StoreError(
-                f"the workers have written all hops but {store.folder} lacks {len(waiting):,} "
-                "panels; check that all machines share this folder."
-            )
-        time.sleep(0.5)
-        look()
+    if not wait_until(look, SHARED_SECONDS):
+        raise StoreError(
+            f"the workers have written all hops but {store.folder} lacks {len(waiting):,} panels; "
+            "check that all machines share this folder."
+        )
     _tidy(store.folder)  # what workers left that died while they wrote
 
 

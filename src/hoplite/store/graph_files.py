@@ -4,7 +4,8 @@
                                             those of :mod:`hoplite.operators`, to the bit
     operator/weights.npy                    the adjacency's, unless all of them are 1
     labels.npy  split.npz
-    ids.npy  id_ends.npy                    the ids as UTF-8, one after the other
+    ids.npy                                 integer ids, or text in UTF-8, one after the other,
+    id_ends.npy                             and where each ends
     files.json                              written last: the CRC-32 of each of these files
 
 A and S have the same places except for the diagonal, of which S has all or none: A is read from
@@ -117,10 +118,29 @@ def write_operator(
     return adjacency.entries if same else None
 
 
+class StoredOperator:
+    """S, whose files are opened for every range of rows, so that threads may share it."""
+
+    def __init__(self, data: Path, damaged: Damaged) -> None:
+        self._open = partial(CsrFiles, data / OPERATOR, damaged)
+        with self._open() as files:
+            self.rows, self.entries = files.rows, files.entries
+
+    def indptr(self, start: int, stop: int) -> np.ndarray:
+        with self._open() as files:
+            return files.indptr(start, stop)
+
+    def read(self, start: int, stop: int) -> CsrPiece:
+        with self._open() as files:
+            return files.read(start, stop)
+
+
 class StoredAdjacency:
     """The adjacency: the places of S without the diagonal, with the edge weights."""
 
-    def __init__(self, operator: CsrFiles, edges: int, weights: Path | None, damaged: Damaged):
+    def __init__(
+        self, operator: StoredOperator, edges: int, weights: Path | None, damaged: Damaged
+    ):
         self._operator, self._weights, self._damaged = operator, weights, damaged
         self.rows, self.entries, self.weighted = operator.rows, edges, weights is not None
         self._diagonal = int(operator.entries > edges)  # entries a row
@@ -144,22 +164,25 @@ class StoredAdjacency:
         return CsrPiece(indptr - indptr[0], indices, values)
 
 
-def write_nodes(data: Path, labels: np.ndarray, split: Split, ids: Iterable[Any] | None) -> None:
-    """Write labels, split and ids."""
+def write_nodes(
+    data: Path, manifest: Manifest, labels: np.ndarray, split: Split, ids: Iterable[Any]
+) -> None:
+    """Write labels, split and, if the manifest has some, ids."""
     write_npy(data / LABELS, labels)
     write_split(data / SPLIT, split)
-    if ids is None:
-        return
-    with (
-        growing_npy(data / IDS, np.uint8) as append,
-        growing_npy(data / ID_ENDS, np.int64) as append_ends,
-    ):
-        append_ends(np.zeros(1, np.int64))
-        end, iterator = 0, iter(ids)
-        while some := [str(name).encode() for name in itertools.islice(iterator, ID_PIECE)]:
-            append(np.frombuffer(b"".join(some), np.uint8))
-            append_ends(end + np.cumsum([len(name) for name in some]))
-            end += sum(map(len, some))
+    if manifest.ids == "integers":
+        write_npy(data / IDS, np.fromiter(map(int, ids), np.int64, manifest.nodes))
+    elif manifest.ids == "text":
+        with (
+            growing_npy(data / IDS, np.uint8) as append,
+            growing_npy(data / ID_ENDS, np.int64) as append_ends,
+        ):
+            append_ends(np.zeros(1, np.int64))
+            end, names = 0, map(str, ids)
+            while some := [name.encode() for name in itertools.islice(names, ID_PIECE)]:
+                append(np.frombuffer(b"".join(some), np.uint8))
+                append_ends(end + np.cumsum([len(name) for name in some]))
+                end += sum(map(len, some))
 
 
 class StoredIds(Sequence[Any]):
@@ -188,16 +211,21 @@ class StoredIds(Sequence[Any]):
             yield from self[start : start + ID_PIECE]
 
     def _read(self, start: int, stop: int) -> list[Any]:
-        with NpyRows(self._data / ID_ENDS) as file, NpyRows(self._data / IDS) as texts:
-            if (file.dtype, file.shape) != (np.int64, (self._nodes + 1,)):
-                raise ValueError(f"{ID_ENDS} has type {file.dtype} and shape {file.shape}")
-            ends = file.read(start, stop + 1)
-            if texts.dtype != np.uint8 or (np.diff(ends) < 0).any():
-                raise ValueError(f"{IDS} and {ID_ENDS} do not fit together")
-            content = texts.read(int(ends[0]), int(ends[-1])).tobytes()
+        kind, shape = (np.int64, (self._nodes,)) if self._integers else (np.uint8, None)
+        with NpyRows(self._data / IDS) as ids:
+            if ids.dtype != kind or (shape or ids.shape) != ids.shape:
+                raise ValueError(f"{IDS} has type {ids.dtype} and shape {ids.shape}")
+            if self._integers:
+                return ids.read(start, stop).tolist()
+            with NpyRows(self._data / ID_ENDS) as file:
+                if (file.dtype, file.shape) != (np.int64, (self._nodes + 1,)):
+                    raise ValueError(f"{ID_ENDS} has type {file.dtype} and shape {file.shape}")
+                ends = file.read(start, stop + 1)
+            if (np.diff(ends) < 0).any():
+                raise ValueError(f"{ID_ENDS} decreases")
+            content = ids.read(int(ends[0]), int(ends[-1])).tobytes()
         cuts = (ends - ends[0]).tolist()
-        names = [content[a:b].decode() for a, b in itertools.pairwise(cuts)]
-        return [int(name) for name in names] if self._integers else names
+        return [content[a:b].decode() for a, b in itertools.pairwise(cuts)]
 
 
 def file_crc32(path: Path) -> int:

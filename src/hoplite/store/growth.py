@@ -193,12 +193,10 @@ class _Update:
 
     def _write_nodes(self) -> None:
         store, new = self._store, self._new
-        ids = store.node_ids
-        if new.count:
-            old = range(store.num_nodes) if ids is None else ids
-            ids = itertools.chain(old, map(str, new.ids.tolist()))
+        old = range(store.num_nodes) if store.node_ids is None else store.node_ids
         labels = np.concatenate([store.labels, new.labels])
-        write_nodes(self._data, labels, new.grown_split(store.split), ids)
+        ids = itertools.chain(old, new.ids.tolist())
+        write_nodes(self._data, self._manifest, labels, new.grown_split(store.split), ids)
 
     def _features_digest(self) -> str:
         """SHA-256 of X with the new rows; the old ones are checked on the way."""

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.csr_rows import CsrFiles
 from hoplite.datasets.splits import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Graph, Split
@@ -31,6 +30,7 @@ from hoplite.store.graph_files import (
     FileRecord,
     StoredAdjacency,
     StoredIds,
+    StoredOperator,
     read_record,
 )
 from hoplite.store.manifest import Manifest, read_manifest
@@ -73,11 +73,11 @@ class HopStore:
         return self
 
     @cached_property
-    def operator_rows(self) -> CsrFiles:
+    def operator_rows(self) -> StoredOperator:
         """S in the form that the basis needs, a range of rows at a time."""
         with self._sound(OPERATOR):
             self._record.check_operator(self.data)
-            files = CsrFiles(self.data / OPERATOR, partial(self._damaged, OPERATOR))
+            files = StoredOperator(self.data, partial(self._damaged, OPERATOR))
             if files.rows != self.num_nodes:
                 raise ValueError(f"it has {files.rows:,} rows, not {self.num_nodes:,}")
             return files
@@ -95,9 +95,9 @@ class HopStore:
         """The ids of the nodes, read when they are asked for; None if they have none."""
         if self.manifest.ids is None:
             return None
-        with self._sound(IDS):
-            self._record.check(self.data, IDS, ID_ENDS)
         integers, damaged = self.manifest.ids == "integers", partial(self._damaged, IDS)
+        with self._sound(IDS):
+            self._record.check(self.data, IDS, *([] if integers else [ID_ENDS]))
         return StoredIds(self.data, self.num_nodes, integers=integers, damaged=damaged)
 
     def feature_rows(self, start: int, stop: int) -> np.ndarray:
@@ -193,14 +193,13 @@ class HopStore:
                 f"nodes goes from {index.min():,} to {index.max():,} but the store has "
                 f"{self.num_nodes:,} nodes; count from 0."
             )
-        blocks = index // self.manifest.rows_per_block
-
-        def pieces() -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
-            for block in np.unique(blocks).tolist():
-                places = np.flatnonzero(blocks == block)
-                yield block, index[places] - block * self.manifest.rows_per_block, places
-
-        return self._gather(len(index), hops, pieces())
+        step = self.manifest.rows_per_block
+        order = np.argsort(index // step, kind="stable")
+        blocks, starts = np.unique(index[order] // step, return_index=True)
+        places = np.split(order, starts[1:])
+        pieces = zip(blocks.tolist(), places, strict=True) if len(index) else ()
+        own = ((block, index[place] - block * step, place) for block, place in pieces)
+        return self._gather(len(index), hops, own)
 
     def _gather(
         self, rows: int, hops: Sequence[int] | None, pieces: Iterator[tuple[int, Any, Any]]

@@ -9,7 +9,6 @@ lost, Dask computes its :class:`Share` on another worker, which reads the rows.
 from __future__ import annotations
 
 import itertools
-import time
 import weakref
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from hoplite.cluster import Cluster, connect
+from hoplite.cluster import Cluster, connect, wait_until
 from hoplite.config import TrainingConfig
 from hoplite.engine.evaluation import Order
 from hoplite.errors import ConfigError, StoreError
@@ -168,11 +167,8 @@ class Share:
         return _rows[self.path]
 
     def _nodes(self) -> np.ndarray:
-        deadline = time.monotonic() + SHARED_SECONDS
-        while not Path(self.path).exists():
-            if time.monotonic() > deadline:
-                raise StoreError(f"{self.path} does not appear; check that all machines share it.")
-            time.sleep(0.1)
+        if not wait_until(Path(self.path).exists, SHARED_SECONDS):
+            raise StoreError(f"{self.path} does not appear; check that all machines share it.")
         return np.load(self.path)
 
 

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 from weakref import WeakSet
 
 import numpy as np
@@ -40,7 +41,7 @@ from hoplite.engine.evaluation import (
 )
 from hoplite.engine.features import Features
 from hoplite.errors import ConfigError
-from hoplite.memory import parse_bytes, release_memory, show_bytes, used_memory
+from hoplite.memory import free_memory, parse_bytes, release_memory
 from hoplite.models.alignment import check_stored
 from hoplite.models.base import Weights
 from hoplite.models.linear import LinearModel
@@ -50,8 +51,6 @@ from hoplite.training.batches import WINDOW
 from hoplite.training.objective import Measured, Part
 
 SHARDS = 32  # groups of ranges that are summed by themselves: the most workers of a cluster
-FEW_ROWS = 16  # up to one row in so many, single rows are read instead of the whole range
-RESERVE = 96 * 10**6  # bytes of threads, files and the allocator's own
 COPIES = 3  # of a range that is worked on: its rows, and what an evaluation makes of them
 MIN_AT_ONCE = 3  # ranges in memory: one in use, one waiting, one being read
 SIGNALS = 10  # as large as the outputs: these, their gradients, and what the loss makes of them
@@ -108,43 +107,19 @@ class RowForm(NamedTuple):
         return mixed
 
 
-class Job(Protocol):
+class Job(ABC):
     """What is computed of every range of rows; on a cluster it is sent to the workers."""
 
+    @abstractmethod
     def of(self, order: Order, part: slice) -> Sums:
         """The result of one range, whose rows are ``part`` of all."""
-        ...
 
     def cut(self, part: slice) -> Job:
         """The job for some of the rows."""
-        ...
-
-    def combine(self, results: Iterable[Sums]) -> Sums:
-        """The result of several ranges, or of several groups of them, in their order."""
-        ...
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """The signal of the rows: (rows, m)."""
-
-    filter: Filter
-
-    def of(self, order: Order, part: slice) -> Sums:
-        return (order.evaluate(self.filter).values,)
-
-    def cut(self, part: slice) -> Outputs:
         return self
 
     def combine(self, results: Iterable[Sums]) -> Sums:
-        parts = [values for (values,) in results]
-        return (parts[0] if len(parts) == 1 else np.concatenate(parts),)
-
-
-class Summed:
-    """Of jobs whose results are added."""
-
-    def combine(self, results: Iterable[Sums]) -> Sums:
+        """The result of several ranges, or of several groups of them, in their order: the sum."""
         total: list[np.ndarray] = []
         for result in results:
             if not total:
@@ -156,7 +131,21 @@ class Summed:
 
 
 @dataclass(frozen=True)
-class GradientSums(Summed):
+class Outputs(Job):
+    """The signal of the rows: (rows, m)."""
+
+    filter: Filter
+
+    def of(self, order: Order, part: slice) -> Sums:
+        return (order.evaluate(self.filter).values,)
+
+    def combine(self, results: Iterable[Sums]) -> Sums:
+        parts = [values for (values,) in results]
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts),)
+
+
+@dataclass(frozen=True)
+class GradientSums(Job):
     """The gradient by the filter, from G = dLoss/dH: (rows, m)."""
 
     filter: Filter
@@ -170,7 +159,7 @@ class GradientSums(Summed):
 
 
 @dataclass(frozen=True)
-class LossSums(Summed):
+class LossSums(Job):
     """The loss of the rows, the sums that their metrics are made of, and the gradient.
 
     ``count`` is the number of all rows, by which the sum of their losses is divided.
@@ -238,27 +227,9 @@ class Shelf:
 
     def read(self, nodes: np.ndarray, hops: Sequence[int]) -> np.ndarray:
         """Hop features of ``nodes``, in any order: (hops, nodes, d)."""
-        order = sorting(nodes)
-        if order is not None:
-            return self.read(nodes[order], hops).take(np.argsort(order), axis=1)
         if len(nodes) and (np.diff(nodes) == 1).all():
             return self.store.read(int(nodes[0]), int(nodes[-1]) + 1, hops)
-        out = np.empty((len(hops), len(nodes), self.store.num_features), np.float32)
-        step = max(1, RANGE_NUMBERS // max(out.shape[0] * out.shape[2], 1))
-        low = 0
-        while low < len(nodes):
-            first = int(nodes[low])
-            high = int(np.searchsorted(nodes, first + step))
-            part = nodes[low:high]
-            span = int(part[-1]) + 1 - first
-            if FEW_ROWS * len(part) < span:
-                out[:, low:high] = self.store.rows(part, hops)
-            else:
-                found = self.store.read(first, first + span, hops)
-                for hop, values in zip(out, found, strict=True):  # without another copy of all
-                    np.take(values, part - first, axis=0, out=hop[low:high], mode="clip")
-            low = high
-        return out
+        return self.store.rows(nodes, hops)
 
 
 class StoredRows:
@@ -572,14 +543,5 @@ def run_bytes(store: StoredHops, model: Any, training: TrainingConfig, rows: int
 
 def free_room(store: StoredHops, hops: int, memory: int, needed: int) -> int:
     """Bytes of ``memory`` for hop features; ConfigError if they are fewer than the least."""
-    release_memory()
-    held = used_memory() + RESERVE
-    least = held + needed + MIN_AT_ONCE * COPIES * range_bytes(store, hops)
-    if memory < least:
-        enough = -(-int(1.05 * least) // 10**7) * 10
-        raise ConfigError(
-            f"memory is {show_bytes(memory)} but this training needs {enough} MB at least, of "
-            f"which {show_bytes(held)} are in use before it starts; give --memory {enough}MB or "
-            "more."
-        )
-    return memory - held - needed
+    least = MIN_AT_ONCE * COPIES * range_bytes(store, hops)
+    return free_memory(memory, needed + least, "this training") + least
