@@ -104,9 +104,7 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
             page.fill("#wanted", "nobody")
             page.keyboard.press("Enter")
             page.wait_for_selector("#status.wrong")
-            assert page.inner_text("#status") == (
-                "'nobody' is not the id of a node; type how one begins to see those that there are."
-            )
+            assert "'nobody' is not the id of a node" in page.inner_text("#status")
             assert not page.locator("main").is_visible()  # not the node before
             page.go_back()
             page.wait_for_selector("#status:not(.wrong)")
