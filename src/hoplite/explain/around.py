@@ -80,8 +80,7 @@ class Around:
         kept = np.flatnonzero((nodes[other] == column) & (row < other))
         kept = kept[np.lexsort((column[kept], row[kept]))]
         ends = nodes[row[kept]].tolist(), nodes[other[kept]].tolist()
-        known = self._exact.data.adjacency_rows is not None
-        weights = [*map(plain_float, rows.data[kept])] if known else [None] * len(kept)
+        weights = map(plain_float, rows.data[kept])
         return Neighbourhood(
             tuple(self.part(node, float(contributions[node])) for node in chosen),
             tuple(zip(*ends, weights, strict=True)),

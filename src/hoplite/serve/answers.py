@@ -239,20 +239,15 @@ class Answers:
         return structs.replace(self._features[place], value=self._cells[place].value(own))
 
     def _neighbours(self, v: int) -> schema.Neighbours:
-        if self._explainer is not None:
-            row = self._explainer.exact.rows.edges(np.array([v]))
-        elif self._graph is not None:
-            row = self._graph.adjacency[[v]]
-        else:
-            return schema.Neighbours([], 0)
+        rows: Any = self._data.adjacency_rows
+        row = rows.read(v, v + 1).to_scipy(rows.rows)
         others = row.indices != v
         near, weights = row.indices[others], row.data[others]
         order = np.argsort(-np.abs(weights), kind="stable")[:MAX_NEIGHBOURS]
-        known = self._data.adjacency_rows is not None
         top = [
             schema.Neighbour(
                 self._ids[u],
-                plain_float(weight) if known else None,
+                plain_float(weight),
                 label_text(self._data, u),
                 self._value(self._predictions[u]),
             )

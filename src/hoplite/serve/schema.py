@@ -119,10 +119,8 @@ class FoundExamples(msgspec.Struct, frozen=True):
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """``weight`` is null where the data does not keep it."""
-
     id: str
-    weight: float | None
+    weight: float
     label: str | None
     predicted: str | float
 
