@@ -10,7 +10,7 @@ import pytest
 from hoplite.errors import ConfigError
 from hoplite.explain import explain
 from hoplite.plots.base import safe
-from hoplite.plots.theme import COLOURS, themed
+from hoplite.plots.base import COLOURS, themed
 
 go = pytest.importorskip("plotly.graph_objects")
 

@@ -13,13 +13,10 @@ from hoplite.graph import PARTS, Graph
 from hoplite.graph_checks import as_node_indices
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
-from hoplite.plots.base import Drawing, finite, safe, stroke_of
-from hoplite.plots.confusion import confusion
+from hoplite.plots.base import figure, finite, safe, stroke_of
 from hoplite.plots.filters import Series, coefficients, responses
 from hoplite.plots.panels import beside
-from hoplite.plots.predicted import predicted
-from hoplite.plots.reliability import reliabilities, reliability
-from hoplite.plots.theme import figure
+from hoplite.plots.predictions import confusion, predicted, reliabilities, reliability
 from hoplite.shown import short
 from hoplite.spectrum import spectral_density
 from hoplite.tasks import Evaluation, Task
@@ -153,7 +150,7 @@ def reliability_figure(one: Judged) -> Figure:
     """Probabilities beside the share of right predictions; of several labels, of each alone."""
     if one.task.exclusive:
         found = one.figures
-        drawn: Drawing = reliability(found.reliability)
+        drawn = reliability(found.reliability)
         title = f"Reliability: calibration error {found['calibration_error']:.3f} of {one.who}"
         return figure(drawn, title, height=440, showlegend=True)
     inside, chance = one.labels == 1, one.task.link(one.logits)
