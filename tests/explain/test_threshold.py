@@ -14,7 +14,6 @@ from hoplite.explain import Explainer, Summary, explain, flips
 from hoplite.explain import text as words
 from hoplite.explain.pictures import class_axis, contribution_bars
 from hoplite.models import build_model
-from hoplite.tasks import find_task
 
 KEYS = [
     *("dataset", "model", "node", "class", "against", "logit", "constant", "residual"),
@@ -194,9 +193,3 @@ def test_json_tells_it_last(people, models):
     total += sum(hop["contribution"] for hop in told["hops"])
     assert told["logit"] == pytest.approx(total)
     assert msgspec.convert(told, Summary) == values
-
-
-def test_many_classes_have_none():
-    task = find_task("multiclass").restored({"shares": [0.5, 0.3, 0.2], "threshold": 0.2})
-    assert task.chosen_threshold is None
-    assert find_task("multilabel").chosen_threshold is None

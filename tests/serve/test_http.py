@@ -201,12 +201,6 @@ def test_wrong_bodies(client, body, status, sentence):
     assert sentence in answer.json()["error"]
 
 
-def test_other_types_of_bodies_are_refused(client):
-    body = json.dumps({"id": "7", "features": {}})
-    answer = client.post("/api/change", content=body, headers={"Content-Type": "text/plain"})
-    assert answer.status_code == 422
-
-
 @pytest.mark.parametrize(
     ("host", "status"),
     [
