@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.untidy import UNTRAINED, cut_store, folder
 from tests.untidy import graphs as untidy_graphs
 
-from hoplite import Graph, StoreError, TrainedModel, propagate
+from hoplite import ConfigError, Graph, StoreError, TrainedModel, propagate
 from hoplite.bases import EXAMPLES
 from hoplite.explain import explain, flips
 from hoplite.explain.rows import NoRemovals
@@ -141,11 +141,11 @@ def test_mistakes(graphs, tmp_path):
     store = propagate(graph, tmp_path / "store", hops=2)
     node = graph.node_ids[1]
     for config, sentence in (
-        (ModelConfig("lgc", 2, "adjacency"), "operator renormalized but the model has adjacency"),
-        (ModelConfig("lgc", 2, basis="chebyshev"), "basis monomial but the model has chebyshev"),
-        (ModelConfig("lgc", 3), "holds 2 hops but the model has 3"),
+        (ModelConfig("lgc", 2, "adjacency"), "operator is 'adjacency' but"),
+        (ModelConfig("lgc", 2, basis="chebyshev"), "basis is 'chebyshev' but"),
+        (ModelConfig("lgc", 3), "hops is 3 but"),
     ):
-        with pytest.raises(StoreError, match=sentence):
+        with pytest.raises(ConfigError, match=sentence):
             explain(untrained(config, graph), store, node)
     trained = untrained(ModelConfig("lgc", 2), graph)
     with pytest.raises(StoreError, match=r"explaining a node takes .* more --memory"):

@@ -25,9 +25,9 @@ from hoplite.models.alignment import (
     aligned_columns,
     aligned_graph,
     check_classes,
-    check_loops,
     check_prepared,
     check_relations,
+    check_stored,
 )
 from hoplite.models.base import names_of
 from hoplite.models.trained import TrainedModel
@@ -71,10 +71,10 @@ class ExactModel:
             )
             self.rows = GraphRows(graph, config)
         else:
+            check_stored(data.stored, config, trained.loop_weight)
+            check_relations((), trained.relations)
             columns = aligned_columns(data, trained.num_features, trained.feature_names)
             self.rows = StoredRows(data.stored, config, columns, memory)
-            check_loops(data.stored, trained.loop_weight)
-            check_relations((), trained.relations)
         self.trained, self.data = trained, self.rows.data
         self.model: LinearModel = build_model(
             config, trained.num_features, trained.num_classes, trained.relations

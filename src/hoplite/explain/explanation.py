@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
 from hoplite.explain.around import Around
-from hoplite.explain.changes import value_changes
+from hoplite.explain.changes import own_features, value_changes
 from hoplite.explain.exact import ExactModel, class_index, label_text, node_id, node_index
 from hoplite.explain.pictures import HEADINGS, VIEWS, explanation_figure
 from hoplite.explain.summary import (
@@ -471,26 +471,19 @@ class Explanation(Displayed):
         return sorted(best, key=lambda part: -abs(part.contribution))[:count]
 
     def _feature_part(self, part: Part) -> FeaturePart:
-        own = self._cells_of(self.node)[part.index]
-        return FeaturePart(part.index, self._feature_name(part.index), own, part.contribution)
+        value, name = self._cell(self.node, part.index), self._feature_name(part.index)
+        return FeaturePart(part.index, name, value, part.contribution)
 
     def _pair_part(self, part: Part) -> PairPart:
         node, feature = part.index
-        name, value = self._feature_name(feature), self._cells_of(node)[feature]
-        place = node_id(self.exact.data, node)
-        return PairPart(node, place, feature, name, part.contribution, value)
+        name, value = self._feature_name(feature), self._cell(node, feature)
+        id_ = node_id(self.exact.data, node)
+        return PairPart(node, id_, feature, name, part.contribution, value)
 
-    def _cells_of(self, node: int) -> Sequence[float | str]:
-        """The features of a node, (d,), as they stand in a table if they came from one."""
-        if node not in self._cells:
-            ((_, row),) = self.exact.rows.features(np.array([node]))
-            own, preparation = sp.csr_array(row).toarray()[0], self.exact.trained.preparation
-            self._cells[node] = own.tolist() if preparation is None else preparation.original(own)
-        return self._cells[node]
-
-    @cached_property
-    def _cells(self) -> dict[int, Sequence[float | str]]:
-        return {}
+    def _cell(self, node: int, feature: int) -> float | str:
+        """A feature of a node, as it stands in a table if it came from one."""
+        own, preparation = own_features(self.exact, node), self.exact.trained.preparation
+        return float(own[feature]) if preparation is None else preparation.original(own)[feature]
 
     def _feature_name(self, feature: int) -> str | None:
         names = self.exact.feature_names

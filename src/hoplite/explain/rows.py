@@ -26,7 +26,7 @@ from hoplite.errors import StoreError
 from hoplite.graph import Graph
 from hoplite.memory import release_memory, show_bytes, used_memory
 from hoplite.models import LinearModel, ModelConfig, Weights
-from hoplite.models.alignment import check_channels, in_columns
+from hoplite.models.alignment import in_columns
 from hoplite.node_data import StoredHops
 
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
@@ -123,20 +123,6 @@ class StoredRows(Rows):
     def __init__(
         self, store: StoredHops, config: ModelConfig, columns: np.ndarray | None, memory: int | None
     ) -> None:
-        check_channels(config, store.folder)
-        for setting in ("operator", "basis"):
-            own, wanted = getattr(store, setting), getattr(config, setting)
-            if own != wanted:
-                raise StoreError(
-                    f"{store.folder} holds hops with {setting} {own} but the model has {wanted}; "
-                    f"give a store made with --{setting} {wanted}, or the dataset itself."
-                )
-        if store.hops < config.hops:
-            raise StoreError(
-                f"{store.folder} holds {store.hops} hops but the model has {config.hops}; run "
-                f"`hoplite propagate` with --hops {config.hops}, or give the dataset itself."
-            )
-        store.require_complete()
         self.data, self.dtype = store, np.dtype(np.float32)
         self._basis, self._hops, self._memory = find_basis(config.basis), config.hops, memory
         self._columns = columns
