@@ -95,7 +95,7 @@ def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[Cell]) -> np.nd
     scaled = len(preparation.names) if preparation is not None and preparation.scales else 0
     known = np.array([cell.start < scaled or cell.column.truth for cell in cells], bool)
     if (plain & ~known).any():
-        seen = reach.any(axis=0)
+        seen = np.any(reach, axis=0, keepdims=True)[0]
         seen[:FIRST_NODES] = True
         binary = np.ones(len(cells), bool)
         for _, rows in exact.rows.features(np.flatnonzero(seen)):

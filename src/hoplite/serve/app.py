@@ -227,16 +227,16 @@ def _failure(sentence: str, status: int) -> Response:
     return JSONResponse({"error": sentence}, status)
 
 
-def _http_failure(request: Request, error: Any) -> Response:
+async def _http_failure(request: Request, error: Any) -> Response:
     sentences = {
         400: "Invalid JSON in the body.",
         404: "there is nothing at this address; /openapi.json lists what there is.",
         405: f"Method not allowed: {request.method}.",
     }
-    return _failure(sentences.get(error.status_code, error.detail), error.status_code)
+    return _failure(sentences.get(error.status_code, str(error.detail)), error.status_code)
 
 
-def _invalid(request: Request, error: Any) -> Response:
+async def _invalid(request: Request, error: Any) -> Response:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return _failure("Invalid JSON in the body.", 400)
@@ -244,11 +244,11 @@ def _invalid(request: Request, error: Any) -> Response:
     return _failure(f"{place}: {first['msg']}.", 422)
 
 
-def _refused(request: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Any) -> Response:
     return _failure(str(error), 404 if isinstance(error, UnknownNode) else 422)
 
 
-def _broken(request: Request, error: Exception) -> Response:
+async def _broken(request: Request, error: Any) -> Response:
     if is_shortage(error):
         return _failure("there is not enough memory for this now.", 503)
     return _failure("something is wrong in the server; its log has more.", 500)
