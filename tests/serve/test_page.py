@@ -7,7 +7,7 @@ import itertools
 from urllib.parse import quote
 
 import pytest
-from tests.lab.report.conftest import CONTRAST, HEADINGS, NAMELESS
+from tests.explain.conftest import CONTRAST, HEADINGS, NAMELESS
 from tests.serve.conftest import IDS, IMAGE, SCRIPT, serving, trained
 from tests.serve.test_answers import load
 
