@@ -26,7 +26,7 @@ def test_distances_and_ways(graph, seed):
     node, steps = int(rng.integers(graph.num_nodes)), int(rng.integers(0, 6))
     true = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=steps)
     true = np.where(np.isfinite(true), true, -1)
-    with patch("hoplite.explain.around.MOST_FRONTIER", int(rng.integers(1, 9))):
+    with patch("hoplite.explain.around.MAX_FRONTIER", int(rng.integers(1, 9))):
         distance, before = nearest(rows, node, steps)
         np.testing.assert_array_equal(distance, true)
         assert before[node] == -1

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.datasets.test_preparation import columns, write
-from tests.test_relations import arcs_graph
 from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
@@ -76,23 +75,6 @@ def test_features_as_they_are(graph, case, operator, seed):
             assert class_at(to) != p
             assert class_at(own + 0.998 * (to - own)) == p
             assert class_at(own - 0.998 * (to - own)) == p  # nor is the other way shorter
-
-
-@pytest.mark.parametrize("types", [False, True])
-def test_with_directions_and_types_of_edges(types):
-    graph = arcs_graph(np.random.default_rng(2), types=types)
-    trained = train(graph, "lgc", hops=2, epochs=20, dropout=0, lr=0.2).model
-    predicted, explainer = trained.predict(graph), Explainer(trained, graph)
-    features = np.array(graph.feature_rows(0, graph.num_nodes), np.float64)
-    for node in range(0, graph.num_nodes, 9):
-        name = node if graph.node_ids is None else graph.node_ids[node]
-        for flip in explainer.explain(name).changes(range(graph.num_features)).found:
-            own = features[node, flip.index]
-            for share, flips in ((1.001, True), (0.99, False)):
-                other = features.copy()
-                other[node, flip.index] = own + share * (flip.to - own)
-                again = graph.with_features(other, graph.feature_names)
-                assert (trained.predict(again)[node] != predicted[node]) == flips
 
 
 def precise(graph):

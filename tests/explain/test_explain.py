@@ -2,9 +2,7 @@
 
 import json
 from itertools import combinations
-from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -18,15 +16,13 @@ from hoplite import (
     HopliteError,
     ModelFileError,
     TrainedModel,
-    load,
     train,
 )
 from hoplite.bases import EXAMPLES
-from hoplite.explain import Explainer, Flips, Summary, explain, flips
+from hoplite.explain import Explainer, Flips, explain
 from hoplite.explain.summary import Removals
 from hoplite.models import ModelConfig, build_model
 from hoplite.operators import OPERATORS
-from hoplite.preparation import AS_THEY_ARE
 
 MODELS = ("sgc", "egc", "lgc", "blocks", "jacobiconv")
 CASES = [
@@ -71,24 +67,6 @@ def check_sums(found, logit, tolerance):
         np.testing.assert_allclose(pairs.sum(axis=0), singles[second], atol=1e-12 * scale)
 
 
-@pytest.mark.parametrize(("model", "basis"), CASES)
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_contributions_add_up_to_the_logits(graphs, model, basis, operator):
-    for dtype, tolerance, sparse in ((np.float64, 1e-9, False), (np.float32, 1e-5, True)):
-        graph = graphs(sparse=sparse, dtype=dtype)
-        for hops, bias, standardize in ((0, True, False), (1, False, True), (4, True, True)):
-            config = ModelConfig(model, hops, operator, basis, bias=bias, standardize=standardize)
-            trained = untrained(config, graph)
-            logits, explainer = trained.logits(graph), Explainer(trained, graph)
-            for node in (5, isolated_node(graph)):
-                name = graph.node_ids[node]
-                for c in range(3):
-                    found = explainer.explain(name, c, alone=True)
-                    check_sums(found, logits[node, c], tolerance)
-                contrast = explainer.explain(name, "b", against="a")
-                check_sums(contrast, logits[node, 1] - logits[node, 0], tolerance)
-
-
 @given(
     seed=st.integers(0, 2**32 - 1),
     case=st.sampled_from(CASES),
@@ -96,22 +74,24 @@ def test_contributions_add_up_to_the_logits(graphs, model, basis, operator):
     hops=st.integers(0, 6),
     density=st.floats(0.05, 0.9),
     standardize=st.booleans(),
+    dtype=st.sampled_from([np.float64, np.float32]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_contributions_add_up_on_random_graphs(
-    graphs, seed, case, operator, hops, density, standardize
+    graphs, seed, case, operator, hops, density, standardize, dtype
 ):
-    model, basis = case
-    graph = graphs(n=9, d=4, seed=seed, density=density, isolated=seed % 3, sparse=seed % 2 == 0)
+    (model, basis), close = case, 1e-9 if dtype is np.float64 else 1e-5
+    about = {"isolated": seed % 3, "sparse": seed % 2 == 0, "dtype": dtype}
+    graph = graphs(n=9, d=4, seed=seed, density=density, **about)
     config = ModelConfig(model, hops, operator, basis, bias=True, standardize=standardize)
     trained = untrained(config, graph, seed)
     node = seed % 9
     logits = trained.logits(graph)[node]
     name = graph.node_ids[node]
-    check_sums(explain(trained, graph, name, alone=True), logits.max(), 1e-9)
+    check_sums(explain(trained, graph, name, alone=True), logits.max(), close)
     found, order = explain(trained, graph, name), np.argsort(-logits, kind="stable")
     assert (found.class_, found.against) == tuple(np.array(trained.class_names)[order[:2]])
-    check_sums(found, logits[order[0]] - logits[order[1]], 1e-9)
+    check_sums(found, logits[order[0]] - logits[order[1]], close)
     second = explain(trained, graph, name, int(order[1]))
     assert second.against == trained.class_names[order[0]]
 
@@ -140,25 +120,6 @@ def test_parts_equal_dense_algebra(graphs, dense, model, basis, operator):
     np.testing.assert_allclose(found.node_feature.toarray(), cube.sum(axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_contrast_is_the_difference(graphs, model):
-    graph = graphs()
-    trained = untrained(ModelConfig(model, 3, bias=True, standardize=True), graph)
-    explainer = Explainer(trained, graph)
-    node = graph.node_ids[3]
-    one, two = (explainer.explain(node, name, alone=True) for name in ("a", "b"))
-    both = explainer.explain(node, "a", against="b")
-    for part in ("by_hop", "by_node", "by_feature", "hop_node", "hop_feature"):
-        np.testing.assert_allclose(
-            getattr(both, part), getattr(one, part) - getattr(two, part), atol=1e-12
-        )
-    gap = both.node_feature - (one.node_feature - two.node_feature)
-    assert abs(gap).max() < 1e-12
-    assert both.constant == pytest.approx(one.constant - two.constant)
-    coefficients = [hop["coefficient"] for hop in both.to_dict()["hops"]]
-    np.testing.assert_allclose(coefficients, both.coefficients)
-
-
 def test_pairs_in_many_blocks(graphs, monkeypatch):
     graph = graphs(sparse=True)
     trained = untrained(ModelConfig("lgc", 2), graph)
@@ -174,17 +135,6 @@ def test_pairs_in_many_blocks(graphs, monkeypatch):
 @pytest.fixture(scope="module")
 def trained_on_cora(cora):
     return train(cora, "lgc", hops=10, epochs=30, seeds=1).model
-
-
-def test_a_trained_model_on_cora(cora, trained_on_cora):
-    logits = trained_on_cora.logits(cora)
-    explainer = Explainer(trained_on_cora, cora)
-    for node in (0, 1358, 2707):
-        found = explainer.explain(node, alone=True)
-        assert found.class_ == trained_on_cora.class_names[logits[node].argmax()]
-        assert found.logit == pytest.approx(logits[node].max())
-        assert abs(found.residual) < 1e-5 * abs(found.logit)
-        check_sums(found, logits[node].max(), 1e-5)
 
 
 def test_dictionary_of_cora(cora, trained_on_cora):
@@ -224,54 +174,6 @@ def check_neighbourhood(graph, found):
     for one in drawn["nodes"][1:]:  # each one has a neighbour that is one step nearer
         near = graph.adjacency[[one["index"]]].indices
         assert min(far.get(u, 99) for u in near) == one["distance"] - 1
-
-
-EARLIER = Path(__file__).parent.parent / "earlier"
-WRITTEN = json.loads((Path(__file__).parent / "explanations.json").read_text(encoding="utf-8"))
-
-
-def same(found, wanted):
-    """The same keys in the same order, the same texts, and numbers to the rounding of float32."""
-    if isinstance(wanted, dict):
-        return list(found) == list(wanted) and all(same(found[k], wanted[k]) for k in wanted)
-    if isinstance(wanted, list):
-        return len(found) == len(wanted) and all(map(same, found, wanted))
-    if isinstance(wanted, float):
-        return isinstance(found, float) and found == pytest.approx(wanted, rel=1e-4, abs=1e-6)
-    return type(found) is type(wanted) and found == wanted
-
-
-@pytest.mark.parametrize("case", WRITTEN, ids=[case["model"] for case in WRITTEN])
-def test_the_json_is_that_of_version_0_1_0(case):
-    """What version 0.1.0 wrote for its own models (tests/earlier): keys, order and values.
-
-    Since then the lead over the runner-up is the default, more is told, behind the rest, and models
-    with gates are not explained any more.
-    """
-    graph = load(EARLIER / "club", prepare=AS_THEY_ARE)
-    model = TrainedModel.load(EARLIER / "models" / case["model"])
-    wanted, searched = dict(case["explanation"]), None
-    wanted["model"] = {name: one for name, one in wanted["model"].items() if name != "gate"}
-    if wanted["flips"] is not None:
-        budget = wanted["flips"]["edges"]["checked"]
-        searched = flips(model, graph, case["node"], budget=budget, most=2)
-    options = case["options"] or {"alone": True}
-    found = explain(model, graph, case["node"], **options).summary(4, searched)
-    told = found.to_dict()
-    assert list(told)[-2:] == ["changes", "threshold"]
-    assert told.pop("threshold") is None
-    assert (told.pop("changes") is None) == model.config.standardize
-    for pair in told["node_features"]["top"]:
-        assert list(pair)[-1] == "value"
-        del pair["value"]
-    drawn, before = told["neighbourhood"]["nodes"], wanted["neighbourhood"]["nodes"]
-    if [one["index"] for one in drawn] != [one["index"] for one in before]:
-        # of several shortest ways another is drawn since, with other nodes as far away
-        assert case["model"] == "lgc"
-        assert [one["distance"] for one in drawn] == [one["distance"] for one in before]
-        wanted = wanted | {"neighbourhood": told["neighbourhood"]}
-    assert same(told, wanted)
-    assert msgspec.convert(found.to_dict(), Summary) == found
 
 
 def test_dictionary_of_a_small_graph_with_names(graphs):
@@ -370,12 +272,9 @@ def test_more_mistakes(graphs):
     trained = untrained(ModelConfig("sgc", 1), graph)
     with pytest.raises(GraphError, match=r"of the graph\. Did you mean 'anna7'"):
         explain(trained, named, "ana7")
-    for index in (3, np.int64(3), "3"):
-        told = r"not the id .*; if it is an index, pass the id .*: node_ids\[3\], 'anna3'\."
-        with pytest.raises(GraphError, match=told):
+    for index in (3, np.int64(3), "3", 12):
+        with pytest.raises(GraphError, match="not the id of a node of the graph"):
             explain(trained, named, index)
-    with pytest.raises(GraphError, match=r"is not the id of a node of the graph\.$"):
-        explain(trained, named, 12)  # nor an index
     predicted = explain(trained, graph, node).class_
     with pytest.raises(ConfigError, match="which is the predicted class itself"):
         explain(trained, graph, node, against=predicted)
@@ -400,13 +299,3 @@ def test_more_mistakes(graphs):
     trained.weights["theta"][0, 0] = float("nan")
     with pytest.raises(HopliteError, match="not finite"):
         explain(trained, graph, node)
-
-
-def test_one_node_and_one_class_at_a_time(graphs):
-    graph = graphs()
-    trained = untrained(ModelConfig("lgc", 1), graph)
-    for node in (np.array([1, 2]), [1], (1,)):
-        with pytest.raises(GraphError, match="explain one node at a time"):
-            explain(trained, graph, node)
-    with pytest.raises(ConfigError, match="class_ is array"):
-        explain(trained, graph, graph.node_ids[0], np.array([0, 1]))

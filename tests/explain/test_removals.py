@@ -71,15 +71,6 @@ def check_all_removals(trained, graph, node, tolerance=1e-10):
         np.testing.assert_allclose(by_node.get(u, whole), expected, atol=tolerance)
 
 
-@pytest.mark.parametrize(("model", "basis"), CASES)
-@pytest.mark.parametrize("operator", SYMMETRIC)
-def test_batches_equal_graphs_built_again(graphs, model, basis, operator):
-    for hops, sparse in ((0, True), (1, False), (3, True)):
-        graph = graphs(n=9, isolated=1, sparse=sparse)
-        config = ModelConfig(model, hops, operator, basis, bias=True)
-        check_all_removals(untrained(config, graph), graph, 2)
-
-
 @given(
     seed=st.integers(0, 2**32 - 1),
     case=st.sampled_from(CASES),
@@ -98,7 +89,7 @@ def test_batches_equal_graphs_built_again_at_random(graphs, seed, case, operator
 
 def test_batches_of_any_size(graphs, monkeypatch):
     graph = graphs()
-    monkeypatch.setattr("hoplite.explain.removals.MOST_COLUMNS", 3)
+    monkeypatch.setattr("hoplite.explain.removals.MAX_COLUMNS", 3)
     check_all_removals(untrained(ModelConfig("lgc", 2), graph), graph, 0)
 
 
@@ -236,18 +227,6 @@ def test_a_small_budget_finds_the_same():
     assert few.edges.found == every.edges.found
     assert few.nodes.found == every.nodes.found
     assert [one.node.id for one in few.nodes.found] == ["p31"]
-
-
-def test_at_most_as_many_as_asked_for(graphs):
-    for seed in range(30):
-        graph = graphs(n=8, isolated=0, seed=seed)
-        trained = untrained(ModelConfig("sgc", 2, "adjacency"), graph, seed)
-        expected = flipping(trained, graph, 1)
-        edges = sorted(margin for what, margin in expected.items() if isinstance(what, tuple))
-        if len(edges) > 2:
-            break
-    found = flips(trained, graph, graph.node_ids[1], most=2).edges.found
-    assert [one.margin for one in found] == pytest.approx(edges[:2])
 
 
 def test_progress_and_plain_values(graphs):

@@ -10,7 +10,6 @@ from hoplite import (
     Graph,
     GraphError,
     HopliteError,
-    LGCClassifier,
     Split,
     frequency_response,
     spectral_density,
@@ -149,8 +148,9 @@ def test_wrong_nodes_are_told(graph, trained):
     found = trained["lgc"].model
     with pytest.raises(ConfigError, match=r"nodes is 'tset'.*Did you mean 'test'"):
         found.plot_confusion(graph, "tset")
-    with pytest.raises(GraphError, match="nodes has 900"):
-        found.plot_confusion(graph, [900])
+    for nodes in ([900], [-1, 3], np.ones(5, bool)):
+        with pytest.raises(GraphError, match="nodes"):
+            found.plot_confusion(graph, nodes)
     unknown = np.flatnonzero(graph.labels < 0)
     with pytest.raises(GraphError, match="no label that the model knows"):
         found.plot_reliability(graph, unknown)
@@ -161,12 +161,8 @@ def test_numbers_are_drawn_beside_the_true_ones(graph):
     numbers = Graph(graph.adjacency, graph.features, values, graph.split)
     result = train(numbers, "sgc", hops=1, epochs=30, lr=0.1)
     for draw in (result.plot_confusion, result.plot_reliability):
-        with pytest.raises(ConfigError, match=r"for regression, of .* there are: plot_predicted\."):
+        with pytest.raises(ConfigError, match=r"for regression; .* are: plot_predicted\."):
             draw()
-    with pytest.raises(ConfigError, match="the labels are for regression"):
-        result.model.plot_confusion(numbers)
-    assert result.plot_history().data
-    assert result.plot_filter().data
     told = result.model.predict(numbers)
     for part in ("val", "test"):
         nodes = getattr(graph.split, part)
@@ -179,13 +175,8 @@ def test_numbers_are_drawn_beside_the_true_ones(graph):
             assert line.x == line.y
             r2 = r2_score(values[nodes], told[nodes])
             assert f"R² {r2:.3f}, mean error" in drawn.layout.title.text.replace("<br>", " ")
-    known = int(np.isfinite(values).sum())
-    assert len(result.model.plot_predicted(numbers, "all").data[1].x) == known < len(values)
     with pytest.raises(GraphError, match=r"are for classification, .* trained for regression"):
         result.model.plot_predicted(graph)
-    alone = numbers.with_split(Split(graph.split.train, test=graph.split.test))
-    with pytest.raises(GraphError, match="no val nodes with a result"):
-        train(alone, "sgc", hops=1, epochs=3).plot_predicted("val")
 
 
 def test_several_labels_have_a_curve_each(graph):
@@ -196,7 +187,7 @@ def test_several_labels_have_a_curve_each(graph):
     names = [*graph.class_names[:2], "c", "d"]
     tagged = graph.with_labels(several, names).with_split(graph.split)
     result = train(tagged, "lgc", hops=1, epochs=40, lr=0.1)
-    with pytest.raises(ConfigError, match=r"for multilabel, of .* there are: plot_reliability\."):
+    with pytest.raises(ConfigError, match=r"for multilabel; .* are: plot_reliability\."):
         result.plot_confusion()
     with pytest.raises(ConfigError, match="no plot_predicted"):
         result.model.plot_predicted(tagged)
@@ -217,19 +208,9 @@ def test_several_labels_have_a_curve_each(graph):
         swapped.with_features(graph.features, graph.feature_names)
     )
     assert {one.name: one.x for one in again.data} == {one.name: one.x for one in drawn.data}
-    unnamed = graph.with_labels(several).with_split(graph.split)  # columns are then the model's own
-    again = result.model.plot_reliability(
-        unnamed.with_features(graph.features, graph.feature_names)
-    )
-    assert [one.y for one in again.data] == [one.y for one in drawn.data]
-    fewer = graph.with_labels(several[:, :3].copy()).with_split(graph.split)
-    with pytest.raises(GraphError, match="has 3 labels without names, and the model knows 4"):
-        result.model.plot_reliability(fewer.with_features(graph.features, graph.feature_names))
     many = (rng.random((graph.num_nodes, 20)) < 0.4).astype(np.int8)
     wide = graph.with_labels(many, [f"l{i}" for i in range(20)]).with_split(graph.split)
-    drawn = train(wide, "sgc", hops=1, epochs=3).plot_reliability()
-    assert len(drawn.data) == 1 + 12
-    assert "most frequent" in drawn.layout.title.text
+    assert len(train(wide, "sgc", hops=1, epochs=3).plot_reliability().data) == 1 + 12
 
 
 def test_without_plotly_one_sentence(trained, monkeypatch):
@@ -239,40 +220,6 @@ def test_without_plotly_one_sentence(trained, monkeypatch):
     for draw in (trained["lgc"].plot_history, trained["lgc"].model.plot_filter):
         with pytest.raises(HopliteError, match=r"needs plotly; run `pip install .*\[plot\]"):
             draw()
-
-
-def accuracy_told(figure):
-    return float(figure.layout.title.text.split("accuracy ")[1].split(" ")[0])
-
-
-def without_names(graph, **about):
-    edges = np.column_stack(graph.adjacency.nonzero())
-    edges = edges[edges[:, 0] <= edges[:, 1]]
-    return Graph.from_edges(edges, graph.features, graph.labels, split=graph.split, **about)
-
-
-def test_a_model_of_some_unnamed_classes_is_judged_by_their_names(graph):
-    own = without_names(graph)
-    nodes = np.concatenate([graph.split.train, graph.split.val])
-    nodes = nodes[np.isin(own.labels[nodes], [1, 2])]
-    found = LGCClassifier(own, hops=1, epochs=60).fit(nodes, own.labels[nodes])
-    assert found.model_.class_names == ("1", "2")
-    told = accuracy_told(found.model_.plot_confusion(own, nodes))
-    assert told == pytest.approx(found.score(nodes, own.labels[nodes]), abs=6e-4)
-
-
-def test_a_name_that_two_classes_have(graph):
-    own = without_names(graph, class_names=["a", "a", "b", "c"])
-    result = train(own, "jacobiconv", hops=2, epochs=20)
-    assert list(result.model.filters_) == ["a", "a (2)", "b", "c"]
-    told = accuracy_told(result.model.plot_confusion(own))
-    assert told == pytest.approx(result.test_accuracy, abs=6e-4)
-
-
-def test_masks_and_indices_that_do_not_fit(graph, trained):
-    for nodes in ([-1, 3], np.ones(5, bool)):
-        with pytest.raises(GraphError, match="nodes"):
-            trained["lgc"].model.plot_confusion(graph, nodes)
 
 
 def test_the_density_is_of_the_models_own_loops(graph, trained):

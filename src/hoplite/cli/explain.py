@@ -133,11 +133,11 @@ def _page(out: Path, place: int, pages: int) -> Path:
 def _searched(model: TrainedModel, data: NodeData, node: str, **options: Any) -> Flips | None:
     from hoplite.explain import NoRemovals
     from hoplite.explain import flips as search
-    from hoplite.explain.text import MOST_FLIPS
+    from hoplite.explain.text import MAX_FLIPS
 
     try:
         with steps_bar("removals") as report:
-            return search(model, data, node, most=MOST_FLIPS, progress=report, **options)
+            return search(model, data, node, most=MAX_FLIPS, progress=report, **options)
     except NoRemovals as error:
         print_note(f"Removals were not searched: {error}")
         return None

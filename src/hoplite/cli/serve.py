@@ -51,8 +51,7 @@ def serve(
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite.engine.backend import set_num_threads
     from hoplite.serve.answers import Answers
-    from hoplite.serve.app import make_app
-    from hoplite.serve.guard import is_loopback
+    from hoplite.serve.app import is_loopback, make_app
     from hoplite.serve.server import address, listen, run
 
     bound = listen(host, port)  # first, as all else takes longer

@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
 from hoplite.explain.exact import ExactModel, label_text, node_id
 from hoplite.explain.rows import Rows
 from hoplite.explain.summary import Neighbourhood, NodePart
 
-DRAWN_NODES = 40
-MOST_FRONTIER = 1 << 14  # nodes whose edges are looked at together
+MAX_DRAWN = 40
+MAX_FRONTIER = 1 << 14  # nodes whose edges are looked at together
 
 
 def nearest(
@@ -30,8 +31,8 @@ def nearest(
         if wanted is not None and (distance[wanted] >= 0).all():
             break
         ahead = [np.empty(0, np.int64)]
-        for start in range(0, len(frontier), MOST_FRONTIER):
-            part = frontier[start : start + MOST_FRONTIER]
+        for start in range(0, len(frontier), MAX_FRONTIER):
+            part = frontier[start : start + MAX_FRONTIER]
             near = rows.edges(part)
             fresh = np.flatnonzero(distance[near.indices] < 0)
             found, first = np.unique(near.indices[fresh], return_index=True)
@@ -69,22 +70,14 @@ class Around:
         chosen = {self._node: None}  # in the order in which they were found
         for one in self._top:
             way = [node for node in self._way(one) if node not in chosen]
-            if len(chosen) + len(way) <= DRAWN_NODES:
+            if len(chosen) + len(way) <= MAX_DRAWN:
                 chosen |= dict.fromkeys(way)
-        nodes = np.array([*chosen])
-        order = np.argsort(nodes)
-        rows = self._exact.rows.edges(nodes[order])
-        row, column = np.repeat(order, np.diff(rows.indptr)), rows.indices
-        near = np.minimum(np.searchsorted(nodes, column, sorter=order), len(nodes) - 1)
-        other = order[near]  # the place of the column among the chosen, if it is one of them
-        kept = np.flatnonzero((nodes[other] == column) & (row < other))
-        kept = kept[np.lexsort((column[kept], row[kept]))]
-        ends = nodes[row[kept]].tolist(), nodes[other[kept]].tolist()
-        known = self._exact.data.adjacency_rows is not None
-        weights = [*map(plain_float, rows.data[kept])] if known else [None] * len(kept)
+        nodes = np.sort([*chosen])
+        upper = sp.triu(self._exact.rows.edges(nodes)[:, nodes], 1).tocoo()
+        ends = nodes[upper.row].tolist(), nodes[upper.col].tolist()
         return Neighbourhood(
             tuple(self.part(node, float(contributions[node])) for node in chosen),
-            tuple(zip(*ends, weights, strict=True)),
+            tuple(zip(*ends, map(plain_float, upper.data), strict=True)),
         )
 
     def _way(self, node: int) -> list[int]:

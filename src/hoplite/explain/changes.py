@@ -29,7 +29,7 @@ from hoplite.explain.exact import ExactModel
 from hoplite.explain.summary import Changes, ValueFlip
 from hoplite.preparation import MISSING_CELL
 
-FIRST_NODES = 1 << 12  # whose values tell, beside those within reach, what is 0 or 1
+FIRST_NODES = 1 << 12  # whose values show, with those within reach, what is 0 or 1
 # of the change that is told, rounded away from the value that the node has: more where a third
 # class is near, fewer where the model's float32 does not tell the value from the border
 DIGITS = (4, 5, 6, 7, 8, 9, 3, 2, 1)
@@ -55,8 +55,8 @@ def value_changes(
         exact.rows.dtype == np.float64,
     )
     flags = _flags(exact, reach, cells)
-    told = [found.flip(cell, flag) for cell, flag in zip(cells, flags, strict=True)]
-    return Changes(len(cells), tuple(one for one in told if one is not None))
+    tried = [found.flip(cell, flag) for cell, flag in zip(cells, flags.tolist(), strict=True)]
+    return Changes(len(cells), tuple(flip for flip in tried if flip is not None))
 
 
 def own_slopes(exact: ExactModel, node: int, reach: np.ndarray) -> np.ndarray | None:
@@ -84,34 +84,25 @@ def own_features(exact: ExactModel, node: int) -> np.ndarray:
     return sp.csr_array(row).toarray()[0]
 
 
-def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[Cell]) -> list[bool]:
+def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[Cell]) -> np.ndarray:
     """Which cells are 0 or 1.
 
-    A preparation that scales leaves those alone as they are. Otherwise the nodes within reach, and
-    the first ones, tell it, where the cell is not missing.
+    A preparation that scales leaves only those as they are. Otherwise the nodes within reach, and
+    the first ones, show it.
     """
-    plain = [cell.column.is_plain(cell.place) and not cell.column.step for cell in cells]
+    plain = np.array([c.column.is_plain(c.place) and not c.column.step for c in cells], bool)
     preparation = exact.trained.preparation
-    told = 0 if preparation is None or not preparation.scales else len(preparation.names)
-    asked = [i for i, cell in enumerate(cells) if plain[i] and cell.start >= told]
-    if not asked:
-        return plain
-    seen = np.any(reach, axis=0, keepdims=True)[0]
-    seen[:FIRST_NODES] = True
-    wanted = sorted({f for i in asked for f in _read(cells[i])})
-    for _, rows in exact.rows.features(np.flatnonzero(seen)):
-        columns = dict(zip(wanted, sp.csc_array(rows[:, wanted]).toarray().T, strict=True))
-        for i in asked:
-            values = columns[cells[i].feature]
-            if cells[i].column.fill:
-                values = values[columns[cells[i].missing] == 0]
-            plain[i] = plain[i] and bool(((values == 0) | (values == 1)).all())
+    scaled = len(preparation.names) if preparation is not None and preparation.scales else 0
+    known = np.array([cell.start < scaled or cell.column.truth for cell in cells], bool)
+    if (plain & ~known).any():
+        seen = np.any(reach, axis=0, keepdims=True)[0]
+        seen[:FIRST_NODES] = True
+        binary = np.ones(len(cells), bool)
+        for _, rows in exact.rows.features(np.flatnonzero(seen)):
+            values = sp.csc_array(rows[:, [cell.feature for cell in cells]]).toarray()
+            binary &= ((values == 0) | (values == 1)).all(axis=0)
+        plain &= known | binary
     return plain
-
-
-def _read(cell: Cell) -> list[int]:
-    """The features that tell whether a cell is 0 or 1."""
-    return [cell.feature, cell.missing] if cell.column.fill else [cell.feature]
 
 
 @dataclass(frozen=True)

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from itertools import islice
 from typing import Any
 
 import numpy as np
 
 from hoplite.engine.propagation import Propagation
 from hoplite.engine.standardize import Moments, Standardized
-from hoplite.errors import ConfigError, GraphError, nearest_hint
+from hoplite.errors import ConfigError, GraphError, nearest_hint, some_of
 from hoplite.explain.rows import GraphRows, Rows, StoredRows
 from hoplite.graph import Graph
 from hoplite.labels import kind_of
@@ -26,16 +25,16 @@ from hoplite.models.alignment import (
     aligned_columns,
     aligned_graph,
     check_classes,
-    check_loops,
     check_prepared,
     check_relations,
+    check_stored,
 )
 from hoplite.models.base import names_of
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.store import open_data
 
-COMPARED_IDS = 10_000  # node ids among which the nearest to a wrong one is looked for
+MAX_COMPARED = 10_000  # ids that a wrong one is compared with
 
 
 class ExactModel:
@@ -72,10 +71,10 @@ class ExactModel:
             )
             self.rows = GraphRows(graph, config)
         else:
+            check_stored(data.stored, config, trained.loop_weight)
+            check_relations((), trained.relations)
             columns = aligned_columns(data, trained.num_features, trained.feature_names)
             self.rows = StoredRows(data.stored, config, columns, memory)
-            check_loops(data.stored, trained.loop_weight)
-            check_relations((), trained.relations)
         self.trained, self.data = trained, self.rows.data
         self.model: LinearModel = build_model(
             config, trained.num_features, trained.num_classes, trained.relations
@@ -193,26 +192,20 @@ def node_index(data: NodeData, node: Any) -> int:
         )
     if data.node_ids is not None:
         ids = list(data.node_ids)
-        for known, wanted in ((ids, node), ([str(one) for one in ids], str(node))):
-            if wanted in known:
-                return known.index(wanted)
-        if _is_index(node, data.num_nodes):
-            i = int(node)
-            hint = f"; if it is an index, pass the id of that node: node_ids[{i}], {ids[i]!r}."
-        else:
-            hint = "." + nearest_hint(node, [str(one) for one in islice(ids, COMPARED_IDS)])
-        raise GraphError(f"node is {node!r}, which is not the id of a node of the graph{hint}")
-    if not _is_index(node, data.num_nodes):
+        if node in ids:
+            return ids.index(node)
+        texts = [str(one) for one in ids]
+        if str(node) in texts:
+            return texts.index(str(node))
+        hint = nearest_hint(node, texts[:MAX_COMPARED])
+        raise GraphError(f"node is {node!r}, which is not the id of a node of the graph.{hint}")
+    text = str(node)
+    if isinstance(node, bool) or not text.isdecimal() or int(text) >= data.num_nodes:
         raise GraphError(
             f"node is {node!r} but the graph has {data.num_nodes:,} nodes without ids; "
             f"pass an index from 0 to {data.num_nodes - 1:,}."
         )
     return int(node)
-
-
-def _is_index(node: Any, count: int) -> bool:
-    text = str(node)
-    return not isinstance(node, bool) and text.isdecimal() and int(text) < count
 
 
 def node_id(data: NodeData, node: int) -> str | int:
@@ -236,15 +229,13 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
     >>> class_index("class_", ("cat", "dog"), "dog"), class_index("class_", ("cat", "dog"), 0)
     (1, 0)
     """
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        if 0 <= value < len(names):
-            return int(value)
-        raise ConfigError(
-            f"{argument} is {value} but the model has {len(names)} classes; "
-            f"pass an index from 0 to {len(names) - 1}, or a name."
-        )
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if whole and 0 <= value < len(names):
+        return int(value)
     if not isinstance(value, str) or value not in names:
-        shown = ", ".join(names[:10]) + (", ..." if len(names) > 10 else "")
         hint = nearest_hint(value, names)
-        raise ConfigError(f"{argument} is {value!r}; it must be one of {shown}.{hint}")
-    return names.index(str(value))
+        raise ConfigError(
+            f"{argument} is {value!r} but the model has {len(names)} classes; pass an index from 0 "
+            f"to {len(names) - 1}, or a name: {some_of(names, 10)}.{hint}"
+        )
+    return names.index(value)

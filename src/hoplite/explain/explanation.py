@@ -29,7 +29,7 @@ import scipy.sparse as sp
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
 from hoplite.explain.around import Around
-from hoplite.explain.changes import value_changes
+from hoplite.explain.changes import own_features, value_changes
 from hoplite.explain.exact import ExactModel, class_index, label_text, node_id, node_index
 from hoplite.explain.pictures import HEADINGS, VIEWS, explanation_figure
 from hoplite.explain.summary import (
@@ -46,18 +46,11 @@ from hoplite.explain.summary import (
     Summary,
     ThresholdPart,
 )
-from hoplite.explain.text import (
-    exactness,
-    headline,
-    parts,
-    parts_table,
-    predicted_why,
-    title,
-)
+from hoplite.explain.text import exactness, headline, parts, parts_table, title
 from hoplite.memory import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
-from hoplite.shown import MOST_ROWS, Displayed, Shown, Table
+from hoplite.shown import Displayed, Shown, Table, short
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -132,45 +125,26 @@ class Explainer:
     def explain_at(
         self, index: int, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
-        """The explanation of the node of this index, whose id is not looked for.
+        """The explanation of the node with this index.
 
         Of several labels it is that of one of them alone, of numbers that of the number itself, in
         its units: logit = constant + the sums, as always.
         """
         exact, task = self._exact, self._exact.trained.task
         names = exact.trained.class_names
-        reach = exact.rows.reach(index)
-        logits = exact.logits_of(index)
-        ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
-        if not task.exclusive:
-            if against is not None:
-                exact.require_one_class()
-            alone = True
-        shown = ranking[0] if class_ is None else class_index("class_", names, class_)
-        other = None if against is None else class_index("against", names, against)
-        if alone and task.exclusive and (against is not None or len(names) == 2):
-            why = "against is given" if len(names) > 2 else "the model has two classes"
-            raise ConfigError(
-                f"alone is True but {why}, and then a difference of two logits is explained; "
-                "leave it out."
-            )
-        if other is None and not alone and len(names) > 1:
-            other = next(c for c in ranking if c != shown)
-        if other == shown:
-            what = "predicted" if class_ is None else "explained"
-            raise ConfigError(
-                f"against is {names[shown]!r}, which is the {what} class itself; name another."
-            )
+        reach, logits = exact.rows.reach(index), exact.logits_of(index)
+        if against is not None:
+            exact.require_one_class()
+        shown, other = self._classes(logits, class_, against, alone or not task.exclusive)
         signs = {shown: 1.0} if other is None else {shown: 1.0, other: -1.0}
         hop_factor, feature_factor = self._factors(signs)
         mean, deviation = exact.scaling
-        shift = exact.bias - mean / deviation
-        own, threshold = logits, None
-        if other is not None and (border := task.chosen_threshold) is not None:
+        shift, own, threshold = exact.bias - mean / deviation, logits, None
+        if other is not None and (chosen := task.chosen_threshold) is not None:
             moved = task.decisions(np.zeros(len(names)))
             part = float(sum(sign * moved[c] for c, sign in signs.items()))
-            threshold = ThresholdPart(names[border[0]], border[1], part)
-        if not task.exclusive:  # numbers are told in their units
+            threshold = ThresholdPart(names[chosen[0]], chosen[1], part)
+        if not task.exclusive:  # numbers are in their units
             feature_factor, shift = task.rescaled(feature_factor, shift)
             own = task.rescaled(np.empty(0), own)[1]
         lead = float(sum(sign * own[c] for c, sign in signs.items()))
@@ -188,6 +162,32 @@ class Explainer:
             feature_factor=feature_factor,
             threshold=threshold,
         )
+
+    def _classes(
+        self, logits: np.ndarray, class_: Any, against: Any, alone: bool
+    ) -> tuple[int, int | None]:
+        """The explained class, and the one that it is compared with."""
+        trained = self._exact.trained
+        names, task = trained.class_names, trained.task
+        ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
+        shown = ranking[0] if class_ is None else class_index("class_", names, class_)
+        if alone:
+            if task.exclusive and (against is not None or len(names) == 2):
+                why = "against is given" if len(names) > 2 else "the model has two classes"
+                raise ConfigError(
+                    f"alone is True but {why}, and then a difference of two logits is explained; "
+                    "leave it out."
+                )
+            return shown, None
+        if against is None:
+            return shown, next((c for c in ranking if c != shown), None)
+        other = class_index("against", names, against)
+        if other == shown:
+            what = "predicted" if class_ is None else "explained"
+            raise ConfigError(
+                f"against is {names[shown]!r}, which is the {what} class itself; name another."
+            )
+        return shown, other
 
     def _factors(self, signs: dict[int, float]) -> tuple[np.ndarray, np.ndarray]:
         """W (k + 1, d) as a product C Theta^T of two factors: C (k + 1, t) and Theta (d, t).
@@ -415,25 +415,17 @@ class Explanation(Displayed):
 
     def __repr__(self) -> str:
         versus = "" if self.against is None else f" against {self.against!r}"
-        whose = f"node {self._name('nodes', self.node)}, class {self.class_!r}{versus}"
-        what = "logit" if self.against is None else "lead"
-        sums = f"{self.constant:.4g} + {self.by_hop.sum():.4g}"
-        why = []
-        if self.threshold is not None:
-            what += " over the threshold"
-            sums += f" + {self.threshold_part:.4g} of the threshold"
-            why = [f"  {predicted_why(self.summary(0, brief=True))}"]
-        lines = [f"Explanation({whose}: {what} {self.logit:.4g} = {sums})", *why]
+        name = self._name("nodes", self.node)
+        lines = [f"Explanation(node {name}, class {self.class_!r}{versus}: logit {self.logit:.4g})"]
         for kind in ("hops", "nodes", "features"):
-            parts = self.top(kind, 3)
-            shown = ", ".join(f"{_short(part.name)} {part.contribution:+.3g}" for part in parts)
-            lines.append(f"  {kind:<9}{shown or 'nothing'}")
+            top = [f"{short(part.name, 24)} {part.contribution:+.3g}" for part in self.top(kind, 3)]
+            lines.append(f"  {kind:<9}{', '.join(top) or 'nothing'}")
         return "\n".join(lines)
 
     def _shown(self) -> Shown:
         values = self.summary(5)
         tables = [
-            Table(*parts_table(values, by, MOST_ROWS), heading)
+            Table(*parts_table(values, by), heading)
             for by, heading in HEADINGS.items()
             if parts(values, by)
         ]
@@ -448,13 +440,8 @@ class Explanation(Displayed):
         return found
 
     def _rows(self) -> Iterator[tuple[Any, Any]]:
-        """Rows of X, with their nodes: of those within reach, or all if that is no more work."""
-        reached = np.flatnonzero(self.reach.any(axis=0))
-        whole = self.exact.rows.all_features()
-        if whole is not None and len(reached) * 2 > self.reach.shape[1]:
-            yield slice(None), whole
-        else:
-            yield from self.exact.rows.features(reached)
+        """Rows of X of the nodes within reach, with these nodes."""
+        yield from self.exact.rows.features(np.flatnonzero(self.reach.any(axis=0)))
 
     @cached_property
     def _weights(self) -> np.ndarray:
@@ -484,26 +471,19 @@ class Explanation(Displayed):
         return sorted(best, key=lambda part: -abs(part.contribution))[:count]
 
     def _feature_part(self, part: Part) -> FeaturePart:
-        own = self._cells_of(self.node)[part.index]
-        return FeaturePart(part.index, self._feature_name(part.index), own, part.contribution)
+        value, name = self._cell(self.node, part.index), self._feature_name(part.index)
+        return FeaturePart(part.index, name, value, part.contribution)
 
     def _pair_part(self, part: Part) -> PairPart:
         node, feature = part.index
-        name, value = self._feature_name(feature), self._cells_of(node)[feature]
-        place = node_id(self.exact.data, node)
-        return PairPart(node, place, feature, name, part.contribution, value)
+        name, value = self._feature_name(feature), self._cell(node, feature)
+        id_ = node_id(self.exact.data, node)
+        return PairPart(node, id_, feature, name, part.contribution, value)
 
-    def _cells_of(self, node: int) -> Sequence[float | str]:
-        """The features of a node, (d,), as they stand in a table if they came from one."""
-        if node not in self._cells:
-            ((_, row),) = self.exact.rows.features(np.array([node]))
-            own, preparation = sp.csr_array(row).toarray()[0], self.exact.trained.preparation
-            self._cells[node] = own.tolist() if preparation is None else preparation.original(own)
-        return self._cells[node]
-
-    @cached_property
-    def _cells(self) -> dict[int, Sequence[float | str]]:
-        return {}
+    def _cell(self, node: int, feature: int) -> float | str:
+        """A feature of a node, as it stands in a table if it came from one."""
+        own, preparation = own_features(self.exact, node), self.exact.trained.preparation
+        return float(own[feature]) if preparation is None else preparation.original(own)[feature]
 
     def _feature_name(self, feature: int) -> str | None:
         names = self.exact.feature_names
@@ -530,10 +510,6 @@ def largest(values: np.ndarray, count: int) -> np.ndarray:
     least = np.partition(positive, -count)[-count] if 0 < count < len(positive) else 0.0
     chosen = np.flatnonzero(size >= least if least else size)
     return chosen[np.argsort(-size[chosen], kind="stable")][:count]
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= 24 else name[:21] + "..."
 
 
 def _rest(values: np.ndarray, shown: list[Part]) -> tuple[int, float]:

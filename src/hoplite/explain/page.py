@@ -8,13 +8,14 @@ from importlib.resources import files
 
 from hoplite import words
 from hoplite.explain import text
-from hoplite.explain.neighbourhood import neighbourhood, strongest
 from hoplite.explain.pictures import (
     HEADINGS,
     class_axis,
     class_bars,
     contribution_bars,
     contributions,
+    neighbourhood,
+    strongest,
 )
 from hoplite.explain.summary import Summary
 from hoplite.files import atomic_write_text

@@ -1,45 +1,47 @@
-"""The parts of a logit as bars, and the picture of a whole explanation."""
+"""Pictures of an explanation: contributions and classes as bars, the neighbourhood on rings."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from hoplite.explain.neighbourhood import neighbourhood
-from hoplite.explain.summary import Summary
+from hoplite.explain.summary import NodePart, Summary
 from hoplite.explain.text import HEADINGS as HEADINGS
 from hoplite.explain.text import decimals, parts, percent, quantity, short, title
 from hoplite.plots.bars import FAINT, Bars, lying, tint, upright
-from hoplite.plots.base import Drawing
+from hoplite.plots.base import Drawing, figure, layout, safe
 from hoplite.plots.panels import MARGINS, below
-from hoplite.plots.theme import figure
-from hoplite.words import signed
+from hoplite.words import plural, signed
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
-MOST_CLASSES = 20
-HOPS_HIGH = 180  # pixels of upright bars
+MAX_CLASSES = 20
+HOPS_HEIGHT = 180  # pixels of upright bars
 VIEWS = (*HEADINGS, "neighbourhood", "classes")
+SMALLEST, LARGEST = 9.0, 34.0  # diameters of nodes in pixels
+NUM_NAMED = 6  # nodes that contribute most, with their names next to them
 
 
 def contribution_bars(values: Summary, by: str) -> Bars:
     """A bar per part of the logit, ``by`` "hops", "nodes" or "features"; they add up to it."""
-    shown, digits = parts(values, by), decimals(values)
-    bars = Bars()
-    for part in shown:
+    digits, bars = decimals(values), Bars()
+    for part in parts(values, by):
         amount = part.contribution
         bars.add(part.name, amount, tint(amount, part.kind != "one"), signed(amount, digits))
     return bars
 
 
 def contributions(values: Summary, by: str) -> Drawing:
-    """The bars of :func:`contribution_bars`: hops stand in their order, the others lie."""
+    """The bars of :func:`contribution_bars`: upright for hops, which have an order."""
     return (upright if by == "hops" else lying)(contribution_bars(values, by))
 
 
 def class_bars(values: Summary) -> Bars:
     """The probability of every class in percent; of many, the first and the others together."""
-    first, others = values.classes[:MOST_CLASSES], values.classes[MOST_CLASSES:]
+    first, others = values.classes[:MAX_CLASSES], values.classes[MAX_CLASSES:]
     tints = {values.against: "@pull", values.class_: "@push"}
     bars = Bars()
     for one in first:
@@ -53,41 +55,152 @@ def class_bars(values: Summary) -> Bars:
 
 def class_axis(values: Summary) -> str:
     """The title of the axis of :func:`class_bars`, with a chosen threshold."""
-    border = values.threshold
-    if border is None:
+    chosen = values.threshold
+    if chosen is None:
         return "probability, %"
-    return f"probability, % (threshold of {short(border.class_)}: {percent(border.probability)})"
+    return f"probability, % (threshold of {short(chosen.class_)}: {percent(chosen.probability)})"
 
 
 def explanation_figure(values: Summary, by: str | None = None) -> Figure:
-    """The picture of one view of ``VIEWS``; hops, nodes and features below each other if None."""
-    what = quantity(values)
-    if values.against is not None:  # over whom, the title says
-        what = "the lead" if values.threshold is None else "the lead over the threshold"
-    told = f"{title(values)}: {what} is {signed(values.logit, decimals(values))}"
+    """The picture of one of ``VIEWS``; hops, nodes and features below each other if None."""
     if by == "neighbourhood":
         return figure(neighbourhood(values), title(values), height=560)
     if by == "classes":
         bars = class_bars(values)
-        drawn = _outside(lying(bars, class_axis(values)))
-        return figure(drawn, title(values), height=bars.height)
-    shown = [one for one in HEADINGS if one == by or (by is None and parts(values, one))]
-    drawings = [_outside(contributions(values, one)) for one in shown]
-    heights = [
-        HOPS_HIGH if one == "hops" else contribution_bars(values, one).bars_height for one in shown
-    ]
+        return figure(
+            lying(bars, class_axis(values), outside=True), title(values), height=bars.height
+        )
+    name = f"{title(values)}: {quantity(values)} is {signed(values.logit, decimals(values))}"
+    drawings, heights, headings = [], [], []
+    for view in HEADINGS if by is None else (by,):
+        bars = contribution_bars(values, view)
+        if bars.names:
+            drawings.append(upright(bars) if view == "hops" else lying(bars, outside=True))
+            heights.append(HOPS_HEIGHT if view == "hops" else bars.bars_height)
+            headings.append(HEADINGS[view])
     if by is not None:
-        return figure(drawings[0], told, height=max(320, heights[0] + MARGINS))
-    return figure(below(drawings, [HEADINGS[one] for one in shown], heights), told)
+        drawn = drawings[0] if drawings else lying(Bars())
+        return figure(drawn, name, height=max(320, *heights, 0) + MARGINS)
+    return figure(below(drawings, headings, heights), name)
 
 
-def _outside(drawing: Drawing) -> Drawing:
-    """The figures of lying bars beside them: there their colour is read on any ground."""
-    (bars,) = drawing.data
-    if "text" in bars:
-        bars["textposition"] = "outside"
-        least, most = drawing.layout["xaxis"]["range"]
-        more = 0.18 * (most - least)
-        ends = [least - more * (least < 0), most + more * (most > 0)]
-        drawing.layout["xaxis"]["range"] = ends
-    return drawing
+def neighbourhood(values: Summary) -> Drawing:
+    """The nodes that a prediction rests on, on rings by their distance.
+
+    The area of a node is the size of its contribution, the colour its sign and size.
+    """
+    nodes, edges = values.neighbourhood.nodes, values.neighbourhood.edges
+    places = positions(nodes, edges)
+    points = [places[node.index] for node in nodes]
+    largest, digits = strongest(values) or 1.0, decimals(values)
+    # roots, so that the area of a node is its contribution, and weak colours are told apart
+    roots = [math.sqrt(abs(node.contribution) / largest) for node in nodes]
+    sizes = [max(SMALLEST, LARGEST * root) for root in roots]
+    named = {0, *sorted(range(len(nodes)), key=lambda i: -roots[i])[:NUM_NAMED]}
+    rings = sorted({round(math.hypot(*point)) for point in points} - {0})
+    data: list[dict[str, Any]] = [
+        {
+            "type": "scatter",
+            "mode": "lines",
+            "x": [x for a, b, _ in edges for x in (places[a][0], places[b][0], None)],
+            "y": [y for a, b, _ in edges for y in (places[a][1], places[b][1], None)],
+            "line": {"color": "@axis", "width": 1},
+            "hoverinfo": "skip",
+        },
+        {
+            "type": "scatter",
+            "mode": "markers+text",
+            "x": [x for x, _ in points],
+            "y": [y for _, y in points],
+            "marker": {
+                "size": sizes,
+                "color": [
+                    math.copysign(root, node.contribution)
+                    for root, node in zip(roots, nodes, strict=True)
+                ],
+                "colorscale": [[0, "@pull"], [0.5, "@zero"], [1, "@push"]],
+                "cmin": -1,
+                "cmax": 1,
+                "opacity": 1,
+                "line": {"color": "@muted", "width": [3, *[1] * (len(nodes) - 1)]},
+            },
+            "text": [safe(short(node.id, 14)) * (i in named) for i, node in enumerate(nodes)],
+            "textposition": ["top center" if y >= 0 else "bottom center" for _, y in points],
+            "textfont": {"size": 11, "color": "@ink"},
+            "cliponaxis": False,
+            "customdata": [_hover(node, digits) for node in nodes],
+            "hovertemplate": "%{customdata}<extra></extra>",
+        },
+    ]
+    reach = (rings[-1] if rings else 0) + 0.45
+    hidden = {"visible": False, "fixedrange": True, "range": [-reach, reach]}
+    connected = max((node.distance for node in nodes if node.distance is not None), default=0)
+    look = layout(
+        hidden,
+        {**hidden, "scaleanchor": "x"},
+        shapes=[
+            {
+                **{"type": "circle", "layer": "below", "x0": -r, "y0": -r, "x1": r, "y1": r},
+                "line": {"color": "@axis/0.6", "width": 1, "dash": "dot"},
+            }
+            for r in rings
+        ],
+        annotations=[
+            {
+                **{"x": 0, "y": r, "showarrow": False, "bgcolor": "@card"},
+                "text": plural(r, "step") if r <= connected else "not connected",
+                "font": {"size": 11, "color": "@muted"},
+            }
+            for r in rings
+        ],
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        hovermode="closest",
+    )
+    return Drawing(data if edges else data[1:], look)
+
+
+def strongest(values: Summary) -> float:
+    """The largest absolute contribution in the drawing: the ends of its colours."""
+    return max((abs(n.contribution) for n in values.neighbourhood.nodes), default=0.0)
+
+
+def positions(
+    nodes: Sequence[NodePart], edges: Sequence[tuple[int, int, float]]
+) -> dict[int, tuple[float, float]]:
+    """A place for every node: the first in the middle, the others on the ring of their distance.
+
+    They are spread evenly over the ring, in the order of the neighbours that lead to them, and
+    leave its top free. What is not connected has a ring of its own, outside.
+
+    >>> nodes = [NodePart(i, i, None, i, 0.0) for i in range(3)]
+    >>> positions(nodes, [(0, 1, 1.0), (1, 2, 1.0)])
+    {0: (0.0, 0.0), 1: (0.0, -1.0), 2: (0.0, -2.0)}
+    """
+    outside = 1 + max((node.distance or 0 for node in nodes), default=0)
+    rings, near, angles = defaultdict(list), defaultdict(list), {nodes[0].index: 0.0}
+    for a, b, _ in edges:
+        near[a].append(b)
+        near[b].append(a)
+    for node in nodes[1:]:
+        rings[outside if node.distance is None else node.distance].append(node)
+    places = {nodes[0].index: (0.0, 0.0)}
+    for radius, ring in sorted(rings.items()):
+        closer = {n.index: [angles[u] for u in near[n.index] if u in angles] for n in ring}
+        ring.sort(key=lambda n: (min(closer[n.index], default=0.0), -n.contribution))
+        for i, node in enumerate(ring):
+            turn = 2 * math.pi * (i + 0.5) / len(ring)
+            angles[node.index] = turn
+            x, y = round(radius * math.sin(turn), 4), round(radius * math.cos(turn), 4)
+            places[node.index] = (x + 0.0, y + 0.0)  # a zero without sign
+    return places
+
+
+def _hover(node: NodePart, digits: int) -> str:
+    label, far = node.label, node.distance
+    lines = [
+        f"<b>{safe(short(node.id, 60))}</b>",
+        "label unknown" if label is None else safe(short(label, 60)),
+        "not connected" if far is None else f"{plural(far, 'step')} away",
+        f"contribution {signed(node.contribution, digits)}",
+    ]
+    return "<br>".join(lines)

@@ -24,9 +24,8 @@ scaled by E_x E_y, and E_x + E_y - 1 is taken instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -50,13 +49,10 @@ from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
 
 Report = Callable[[str, float], None]
-Flip = TypeVar("Flip", EdgeFlip, NodeFlip)
-TRIES = 4  # times as many candidates as are wanted are rebuilt at most
+NUM_TRIES = 4  # times as many candidates as are reported are rebuilt
 NEAR = 1e-6  # of the largest logit: margins that rounding, or a tie, may decide
-BATCH_BYTES = 200_000_000
-CACHED_NUMBERS = 1 << 20  # a signal of so many stays in the cache: four times faster on Pubmed
-LEFT = 1e-6  # of a degree: what is left below this has lost its digits
-MOST_COLUMNS = 512
+BATCH_NUMBERS = 1 << 20  # a signal of this size stays in the cache: four times faster on Pubmed
+MAX_COLUMNS = 512
 
 
 def flips(
@@ -123,13 +119,13 @@ def flips(
             "computed for those that are."
         )
     nodes, graph = _within_reach(exact, index)
+    field = Field(exact, graph, int(np.searchsorted(nodes, index)))
 
     def named(place: int) -> NodeName:
         return NodeName(int(nodes[place]), node_id(exact.data, int(nodes[place])))
 
-    field = Field(exact, graph, int(np.searchsorted(nodes, index)))
     with watched(progress, steps_bar, "removals") as report:
-        return _Search(field, named, budget, most, report).run()
+        return _Search(field, named, budget, most, report or (lambda what, share: None)).run()
 
 
 def _within_reach(exact: ExactModel, node: int) -> tuple[np.ndarray, Graph]:
@@ -160,13 +156,12 @@ class _Search:
         named: Callable[[int], NodeName],
         budget: int,
         most: int,
-        progress: Report | None,
+        report: Report,
     ) -> None:
         self._field, self._named, self._budget, self._most = field, named, budget, most
-        self._report = progress or (lambda what, share: None)
-        self._trained = field.exact.trained
-        self._logits = self._decisions_on(field.graph, field.node)
-        self._predicted = int(self._logits.argmax())
+        self._report, self._trained = report, field.exact.trained
+        self._decisions = self._decisions_on(field.graph, field.node)
+        self._predicted = int(self._decisions.argmax())
 
     def _decisions_on(self, graph: Graph, node: int) -> np.ndarray:
         """What decides the class of the explained node, which is ``node`` of ``graph``: (m,)."""
@@ -174,75 +169,53 @@ class _Search:
         return self._trained.task.decisions(self._field.exact.logits_on(graph, node, name))
 
     def run(self) -> Flips:
-        field, edges = self._field, self._field.edges
-        effects = None
-        if max(len(edges.source), len(field.nodes)) > self._budget:
-            others = np.delete(np.arange(len(self._logits)), self._predicted)
-            second = int(others[self._logits[others].argmax()])
+        field, effects = self._field, (None, None)
+        if max(len(field.edges.source), len(field.nodes)) > self._budget:
+            second = int(np.argsort(-self._decisions, kind="stable")[1])
             effects = first_order_effects(field, self._predicted, second)
-        of_edges, of_nodes = (None, None) if effects is None else effects
-        chosen_edges = self._chosen(len(edges.source), of_edges)
-        chosen_nodes = self._chosen(len(field.nodes), of_nodes)
-        total = len(chosen_edges) + len(chosen_nodes)
-        edge_margins = self._margins(
-            "edges", field.without_edges(chosen_edges), len(chosen_edges), 0, total
+        edges = self._removals(
+            "edges", len(field.edges.source), effects[0], field.without_edges, self._edge
         )
-        edge_margins[edges.doubtful[chosen_edges]] = -np.inf  # only a new graph can tell
-        node_margins = self._margins(
-            "nodes", field.without_nodes(chosen_nodes), len(chosen_nodes), len(chosen_edges), total
+        nodes = self._removals(
+            "nodes", len(field.nodes), effects[1], field.without_nodes, self._other_node
         )
-        ends = np.concatenate([part[edges.doubtful] for part in (edges.source, edges.target)])
-        node_margins[np.isin(field.nodes[chosen_nodes], ends)] = -np.inf
-        self._report("building the graph again", 1.0)
-        found_edges = self._confirmed(self._edge, chosen_edges, edge_margins)
-        found_nodes = self._confirmed(self._other_node, chosen_nodes, node_margins)
-        return Flips(
-            Removals(len(chosen_edges), len(edges.source), found_edges),
-            Removals(len(chosen_nodes), len(field.nodes), found_nodes),
-            float(_margin(self._logits, self._predicted)),
-            self._trained.config.standardize,
-        )
+        margin = float(_margin(self._decisions, self._predicted))
+        return Flips(edges, nodes, margin, self._trained.config.standardize)
 
-    def _chosen(self, count: int, effects: np.ndarray | None) -> np.ndarray:
-        """The candidates to compute: all, or those that lower the margin most."""
-        if count <= self._budget or effects is None:
-            return np.arange(count)
-        return np.argsort(effects, kind="stable")[: self._budget]
-
-    def _margins(
-        self, kind: str, batches: Iterator[np.ndarray], count: int, before: int, total: int
-    ) -> np.ndarray:
-        """Margin of the predicted class without each candidate: (count,)."""
-        margins, done = np.empty(count), 0
-        self._report(f"removing {kind}", before / max(total, 1))
-        for logits in batches:
-            scores = self._trained.task.decisions(logits)
-            margins[done : done + len(scores)] = _margin(scores, self._predicted)
-            done += len(scores)
-            self._report(f"removing {kind}", (before + done) / total)
-        return margins
-
-    def _confirmed(
+    def _removals(
         self,
-        rebuilt: Callable[[int], tuple[Callable[[str, float], Flip], Graph, int]],
-        chosen: np.ndarray,
-        margins: np.ndarray,
-    ) -> tuple[Flip, ...]:
+        kind: str,
+        count: int,
+        effects: np.ndarray | None,
+        logits_without: Callable[[np.ndarray], Iterator[np.ndarray]],
+        rebuilt: Callable[[int], tuple[Callable[[str, float], Any], Graph, int]],
+    ) -> Removals[Any]:
         """Those of the lowest margins whose class changes on the graph built again."""
+        chosen, half = np.arange(count), 0.5 * (kind == "nodes")
+        if count > self._budget and effects is not None:
+            chosen = np.argsort(effects, kind="stable")[: self._budget]
+        margins = np.empty(0)
+        self._report(f"removing {kind}", half)
+        for logits in logits_without(chosen):
+            scores = self._trained.task.decisions(logits)
+            margins = np.append(margins, _margin(scores, self._predicted))
+            self._report(f"removing {kind}", half + 0.5 * len(margins) / len(chosen))
+        near = NEAR * max(1.0, float(np.abs(self._decisions).max()))
         order = np.argsort(margins, kind="stable")
-        near = NEAR * max(1.0, float(np.abs(self._logits).max()))
-        order = order[margins[order] < near][: TRIES * self._most]
-        found: list[Flip] = []
-        for e in order:
-            if len(found) == self._most:
+        order = order[margins[order] < near][: NUM_TRIES * self._most]
+        flips: list[Any] = []
+        for e in order.tolist():
+            if len(flips) == self._most:
                 break
             flip, graph, place = rebuilt(int(chosen[e]))
-            logits = self._decisions_on(graph, place)
-            winner = int(logits.argmax())  # of equals the first, as in a prediction
+            decisions = self._decisions_on(graph, place)
+            winner = int(decisions.argmax())  # of equals the first, as in a prediction
             if winner != self._predicted:
-                becomes = self._trained.class_names[winner]
-                found.append(flip(becomes, float(_margin(logits, self._predicted))))
-        return tuple(sorted(found, key=lambda one: one.margin))
+                margin = float(_margin(decisions, self._predicted))
+                flips.append(flip(self._trained.class_names[winner], margin))
+        found = tuple(sorted(flips, key=lambda flip: flip.margin))
+        self._report(f"removing {kind}", half + 0.5)
+        return Removals(len(chosen), count, found)
 
     def _edge(self, chosen: int) -> tuple[Callable[[str, float], EdgeFlip], Graph, int]:
         """How the edge is named, the graph without it, and where the explained node is then."""
@@ -269,19 +242,14 @@ def _margin(logits: np.ndarray, chosen: int) -> np.ndarray:
     return logits[..., chosen] - np.delete(logits, chosen, axis=-1).max(axis=-1)
 
 
-@dataclass(frozen=True, eq=False)
-class Edges:
-    """Edges in arrays of one length: their ends, entry in N, and the E of both ends without it.
-
-    ``doubtful`` are those so heavy that the degree left by them is rounded away.
-    """
+class Edges(NamedTuple):
+    """Edges in arrays of one length: their ends, entry in N, and the E of both ends without it."""
 
     source: np.ndarray
     target: np.ndarray
     entry: np.ndarray
     source_factor: np.ndarray
     target_factor: np.ndarray
-    doubtful: np.ndarray
 
 
 class _Batch(NamedTuple):
@@ -314,25 +282,27 @@ class Field:
         self.scale = operator.sign / half
         self._shift = (operator.shift - middle) / half
         normal = operator.normalized.matrix(graph, np.float64)
-        degrees = graph.adjacency.sum(axis=1, dtype=np.float64) + operator.loop_of(graph)
         far = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=self.hops + 1)
         inside = np.flatnonzero(far <= self.hops)
         self.place = np.full(graph.num_nodes, -1)
         self.place[inside] = np.arange(len(inside))
         self.matrix = SparseMatrix.from_scipy(normal[inside][:, inside], symmetric=True)
-        self.edges = _edges_around(graph.adjacency, normal, degrees, self.place, self.hops)
-        reached = np.isfinite(far) if self.hops else np.zeros(graph.num_nodes, dtype=bool)
-        self.nodes = np.flatnonzero(reached & (np.arange(graph.num_nodes) != node))
-        self._factors = _neighbour_factors(self.edges, graph.num_nodes)
+        factors = _end_factors(graph.adjacency, operator.loop_of(graph))
+        self._factors = factors.T.tocsr()  # row u: the E of its neighbours without u
+        upper = [sp.triu(one, 1, "csr").tocoo() for one in (normal, factors, self._factors)]
+        x, y = upper[0].coords
+        near = ((self.place[x] >= 0) | (self.place[y] >= 0)) & (self.hops > 0)
+        self.edges = Edges(x[near], y[near], *(one.data[near] for one in upper))
+        reached = np.isfinite(far) & (self.hops > 0)
+        reached[node] = False
+        self.nodes = np.flatnonzero(reached)
         features = graph.features[inside].astype(np.float64)
         self._signals = [np.ascontiguousarray(features @ one) for one in exact.maps]  # (nodes, m)
 
     @property
     def batch_size(self) -> int:
         """Removals at a time, so that their signals stay in bounded memory."""
-        nodes = self.matrix.shape[0]
-        most = min(BATCH_BYTES // (8 * 5 * nodes), MOST_COLUMNS)
-        return max(min(most, max(CACHED_NUMBERS // nodes, 16)), 1)
+        return min(max(BATCH_NUMBERS // self.matrix.shape[0], 16), MAX_COLUMNS)
 
     def without_edges(self, chosen: np.ndarray) -> Iterator[np.ndarray]:
         """Logits (B, m) without one edge each, batch after batch; ``chosen`` indexes ``edges``."""
@@ -416,33 +386,24 @@ def _batch(
     return _Batch(size, rows[inside] * size + columns[inside], factors[inside], gone)
 
 
-def _edges_around(
-    adjacency: sp.csr_array, normal: sp.csr_array, degrees: np.ndarray, place: np.ndarray, hops: int
-) -> Edges:
-    weights, entries = sp.triu(adjacency, 1, "csr").tocoo(), sp.triu(normal, 1, "csr").tocoo()
-    x, y = weights.row, weights.col
-    near = (place[x] >= 0) | (place[y] >= 0) if hops else np.zeros(len(x), dtype=bool)
-    x, y, weight = x[near], y[near], weights.data[near].astype(np.float64)
-    doubtful = np.zeros(len(x), dtype=bool)
-    for end in (x, y):
-        others = np.diff(normal.indptr)[end] > 1
-        doubtful |= others & (degrees[end] - weight < LEFT * degrees[end])
-    factors = _factor(degrees[x], weight), _factor(degrees[y], weight)
-    return Edges(x, y, entries.data[near], *factors, doubtful)
+def _end_factors(adjacency: sp.csr_array, loop: float) -> sp.csr_array:
+    """E_x without the edge to y, at (x, y): sqrt(d_x / (d_x - w)), and 0 where nothing is left.
 
-
-def _factor(degree: np.ndarray, weight: np.ndarray) -> np.ndarray:
-    """sqrt(d / (d - w)), and 0 where nothing is left."""
-    left = degree - weight
-    return np.sqrt(np.divide(degree, left, out=np.zeros_like(degree), where=left > 0))
-
-
-def _neighbour_factors(edges: Edges, n: int) -> sp.csr_array:
-    """Row u: the E of its neighbours without u, which are those without the edge to u."""
-    factor = np.concatenate([edges.target_factor, edges.source_factor])
-    row = np.concatenate([edges.source, edges.target])
-    column = np.concatenate([edges.target, edges.source])
-    return sp.csr_array((factor, (row, column)), shape=(n, n))
+    d_x - w would lose its digits where w is nearly all of d_x, so what is left by the heaviest
+    edge of a row is the sum of the others.
+    """
+    matrix = adjacency.astype(np.float64)
+    weights, counts = matrix.data, np.diff(matrix.indptr)
+    rows = np.repeat(np.arange(len(counts)), counts)
+    heaviest = np.lexsort((weights, rows))[matrix.indptr[1:][counts > 0] - 1]
+    others = weights.copy()
+    others[heaviest] = 0
+    others = np.bincount(rows, others, len(counts)) + loop
+    degrees = np.bincount(rows, weights, len(counts)) + loop
+    left = degrees[rows] - weights
+    left[heaviest] = others[rows[heaviest]]
+    ratio = np.divide(degrees[rows], left, out=np.zeros_like(left), where=left > 0)
+    return sp.csr_array((np.sqrt(ratio), matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def first_order_effects(field: Field, best: int, second: int) -> tuple[np.ndarray, np.ndarray]:

@@ -7,16 +7,17 @@ A   the edges of some nodes
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import find_basis
-from hoplite.csr_rows import CsrRows, row_ranges
+from hoplite.csr_rows import row_ranges
 from hoplite.engine.evaluation import WeightsFirst
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.propagation import Propagation
@@ -25,8 +26,8 @@ from hoplite.errors import StoreError
 from hoplite.graph import Graph
 from hoplite.memory import release_memory, show_bytes, used_memory
 from hoplite.models import LinearModel, ModelConfig, Weights
-from hoplite.models.alignment import check_channels, in_columns
-from hoplite.node_data import NodeData, StoredHops
+from hoplite.models.alignment import in_columns
+from hoplite.node_data import StoredHops
 
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
 ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take
@@ -38,50 +39,53 @@ class NoRemovals(StoreError):
     """What a removal changes cannot be computed from a store; all else can."""
 
 
-class Rows(Protocol):
-    """A graph that a model is explained on; ``dtype`` is the number type of its predictions."""
+class Rows(ABC):
+    """The data that a model is explained on; ``dtype`` is the number type of its predictions."""
 
-    @property
-    def data(self) -> NodeData: ...
-    @property
-    def dtype(self) -> np.dtype: ...
+    data: Any
+    dtype: np.dtype
 
+    @abstractmethod
     def reach(self, node: int) -> np.ndarray:
         """The rows ``node`` of p_0(S) .. p_k(S), (k + 1, n); of P operators (1 + P k, n)."""
-        ...
 
+    @abstractmethod
     def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
-        """The sorted ``nodes``, some at a time, with their rows of X, dense or sparse.
+        """Sorted ``nodes``, some at a time, with their rows of X in float64, dense or sparse.
 
         ``copies`` is how many numbers the caller makes of each.
         """
-        ...
 
-    def all_features(self) -> Any | None:
-        """X, if it is there as a whole and no more than is worked on at a time."""
-        ...
-
-    def edges(self, nodes: np.ndarray) -> sp.csr_array:
-        """The rows of A of sorted ``nodes``; 1 for an edge whose weight is not known."""
-        ...
-
+    @abstractmethod
     def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
         """p_i(S) X of the ``hops`` at a node, (hops, 1, d), if they are stored; None if not."""
-        ...
 
+    @abstractmethod
     def signals(self, model: LinearModel, weights: Weights) -> Iterator[np.ndarray]:
         """The model's signal of all nodes, before standardisation and bias: pieces (rows, m)."""
-        ...
 
+    @abstractmethod
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
         """The graph of sorted ``nodes`` with the edges of those of them that are ``inside``.
 
-        Its features are in the model's order. NoRemovals if it is not known, or too large.
+        Its features are in the model's order. NoRemovals if it does not fit in memory.
         """
-        ...
+
+    def edges(self, nodes: np.ndarray) -> sp.csr_array:
+        """The rows of A of sorted ``nodes``."""
+        rows = self.data.adjacency_rows
+        parts = [rows.read(start, stop).to_scipy(rows.rows) for start, stop in _runs(nodes)]
+        return sp.vstack(parts, "csr") if parts else sp.csr_array((0, rows.rows))
+
+    def _ball(self, inside: np.ndarray, nodes: np.ndarray, features: Any) -> Graph:
+        found = self.edges(inside).tocoo()
+        ends = np.searchsorted(nodes, inside[found.row]), np.searchsorted(nodes, found.col)
+        half = sp.csr_array((found.data, ends), shape=(len(nodes), len(nodes)))
+        graph = Graph(half.maximum(half.T), features)  # A is symmetric
+        return graph.with_loop_weight(self.data.loop_weight)
 
 
-class GraphRows:
+class GraphRows(Rows):
     """A graph in memory, with its features in the model's order."""
 
     def __init__(self, graph: Graph, config: ModelConfig) -> None:
@@ -95,10 +99,6 @@ class GraphRows:
     def reach(self, node: int) -> np.ndarray:
         return self._propagation.reach([node])[:, 0]
 
-    def all_features(self) -> Any | None:
-        features = self._propagation.features
-        return features.matrix() if features.nnz <= BLOCK_ENTRIES else None
-
     def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
         features, n = self._propagation.features, self.data.num_nodes
         matrix = features.matrix()
@@ -107,9 +107,6 @@ class GraphRows:
             part = nodes[start : start + step]
             yield part, matrix if len(part) == n else matrix[part]
 
-    def edges(self, nodes: np.ndarray) -> sp.csr_array:
-        return self.data.adjacency[nodes]
-
     def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
         return None
 
@@ -117,31 +114,16 @@ class GraphRows:
         yield WeightsFirst(self._propagation).evaluate(model.filter(weights)).values
 
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
-        graph = self.data
-        return _ball(self.edges(inside), inside, nodes, graph.features[nodes], graph.loop_weight)
+        return self._ball(inside, nodes, self.data.features[nodes])
 
 
-class StoredRows:
+class StoredRows(Rows):
     """A hop store; whatever is read of it, the process stays within ``memory`` bytes, if given."""
 
     def __init__(
         self, store: StoredHops, config: ModelConfig, columns: np.ndarray | None, memory: int | None
     ) -> None:
-        check_channels(config, store.folder)
-        for setting in ("operator", "basis"):
-            own, wanted = getattr(store, setting), getattr(config, setting)
-            if own != wanted:
-                raise StoreError(
-                    f"{store.folder} holds hops with {setting} {own} but the model has {wanted}; "
-                    f"give a store made with --{setting} {wanted}, or the dataset itself."
-                )
-        if store.hops < config.hops:
-            raise StoreError(
-                f"{store.folder} holds {store.hops} hops but the model has {config.hops}; run "
-                f"`hoplite propagate` with --hops {config.hops}, or give the dataset itself."
-            )
-        store.require_complete()
-        self.data, self.dtype, self._store = store, np.dtype(np.float32), store
+        self.data, self.dtype = store, np.dtype(np.float32)
         self._basis, self._hops, self._memory = find_basis(config.basis), config.hops, memory
         self._columns = columns
 
@@ -151,7 +133,7 @@ class StoredRows:
         self._require(8 * n * (3 * k + 12), "explaining a node")
         hops = np.zeros((k + 1, n, 1))
         hops[0, node] = 1
-        matrix, most = self._store.operator_rows, self._numbers()
+        matrix, most = self.data.operator_rows, self._numbers()
         for i, step in enumerate(self._basis.steps(k)):
             now, before, ahead = hops[i], hops[max(i - 1, 0)], hops[i + 1]
             for start, stop in row_ranges(matrix, most):
@@ -164,58 +146,32 @@ class StoredRows:
         step = max(self._numbers() // max(self.data.num_features * copies, 1), 1)
         for start in range(0, len(nodes), step):
             part = nodes[start : start + step]
-            yield part, self._aligned(self._rows(part, [0])[0])
-
-    def all_features(self) -> Any | None:
-        return None
-
-    def edges(self, nodes: np.ndarray) -> sp.csr_array:
-        weights = self.data.adjacency_rows
-        if weights is not None:
-            return _some_rows(weights, nodes)
-        # S has an entry for every edge, and some on its diagonal
-        found = _some_rows(self._store.operator_rows, nodes).tocoo()
-        apart = nodes[found.row] != found.col
-        ends = found.row[apart], found.col[apart]
-        return sp.csr_array((np.ones(len(ends[0])), ends), shape=found.shape)
+            first, stop = int(part[0]), int(part[-1]) + 1
+            if stop - first == len(part):
+                rows = self.data.read(first, stop, [0])
+            else:
+                rows = self.data.rows(part, [0])
+            yield part, self._aligned(rows[0])
 
     def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
-        return self._aligned(self._store.rows([node], hops))
+        return self._aligned(self.data.rows([node], hops))
 
     def signals(self, model: LinearModel, weights: Weights) -> Iterator[np.ndarray]:
         hops, n = model.hops_read, self.data.num_nodes
         step = max(self._numbers() // max(4 * self.data.num_features * len(hops), 1), 1)
         for start in range(0, n, step):
-            rows = self._store.read(start, min(start + step, n), hops)
+            rows = self.data.read(start, min(start + step, n), hops)
             yield model.signal_from_hops(weights, self._aligned(rows))
 
     def ball(self, inside: np.ndarray, nodes: np.ndarray) -> Graph:
-        weights = self.data.adjacency_rows
-        if weights is None:
-            raise NoRemovals(
-                f"{self._store.folder} keeps no edge weights, without which no removal can be "
-                "computed; give the dataset itself, or make the store again."
-            )
-        entries = sum(
-            int(ends[-1] - ends[0])
-            for ends in (weights.indptr(start, stop) for start, stop in _runs(inside))
-        )
+        ranges = [self.data.adjacency_rows.indptr(*run) for run in _runs(inside)]
+        entries = sum(int(ends[-1] - ends[0]) for ends in ranges)
         width = self.data.num_features if self._columns is None else len(self._columns)
         needed = 2 * ENTRY_BYTES * entries + 32 * len(nodes) * (width + 8)
         what = f"removing edges and nodes among the {len(nodes):,} within reach"
         self._require(needed, what, NoRemovals)
-        features = np.empty((len(nodes), width), np.float32)
-        done = 0
-        for part, rows in self.features(nodes):
-            features[done : done + len(part)] = rows
-            done += len(part)
-        return _ball(self.edges(inside), inside, nodes, features, self.data.loop_weight)
-
-    def _rows(self, nodes: np.ndarray, hops: list[int]) -> np.ndarray:
-        first, last = (int(nodes[0]), int(nodes[-1]) + 1) if len(nodes) else (0, 0)
-        if last - first == len(nodes):
-            return self._store.read(first, last, hops)
-        return self._store.rows(nodes, hops)
+        parts = [rows.astype(np.float32) for _, rows in self.features(nodes)]
+        return self._ball(inside, nodes, np.concatenate(parts))
 
     def _aligned(self, rows: np.ndarray) -> np.ndarray:
         """Rows of features, in float64, in the model's order; zeros where the store has none."""
@@ -243,25 +199,6 @@ class StoredRows:
                 f"{what} takes {show_bytes(needed)} more, so at least {show_bytes(least)} of "
                 f"memory, and {show_bytes(self._memory)} are allowed; give more --memory."
             )
-
-
-def _ball(
-    rows: sp.csr_array, inside: np.ndarray, nodes: np.ndarray, features: Any, loop_weight: float
-) -> Graph:
-    """The graph of ``nodes`` from the ``rows`` of A of those ``inside``; A is symmetric.
-
-    The features have no names: they are in the model's order already. The weight of self-loops is
-    that of the whole graph.
-    """
-    found = rows.tocoo()
-    ends = np.searchsorted(nodes, inside[found.row]), np.searchsorted(nodes, found.col)
-    half = sp.csr_array((found.data, ends), shape=(len(nodes), len(nodes)))
-    return Graph(half.maximum(half.T), features).with_loop_weight(loop_weight)
-
-
-def _some_rows(matrix: CsrRows, nodes: np.ndarray) -> sp.csr_array:
-    parts = [matrix.read(start, stop).to_scipy(matrix.rows) for start, stop in _runs(nodes)]
-    return sp.vstack(parts, "csr") if parts else sp.csr_array((0, matrix.rows))
 
 
 def _runs(nodes: np.ndarray) -> Iterator[tuple[int, int]]:

@@ -116,10 +116,10 @@ class StrongestPairs(_Value, frozen=True):
 
 
 class Neighbourhood(_Value, frozen=True):
-    """The nodes to draw, the explained one first; all edges among them, with weights if known."""
+    """The nodes to draw, the explained one first; all edges among them, with weights."""
 
     nodes: tuple[NodePart, ...]
-    edges: tuple[tuple[int, int, float | None], ...]
+    edges: tuple[tuple[int, int, float], ...]
 
 
 class NodeName(_Value, frozen=True):

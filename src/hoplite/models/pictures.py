@@ -1,4 +1,4 @@
-"""The pictures of a trained model: its filters, whom it takes for whom, whether it is honest."""
+"""The pictures of a trained model: filters, confusion matrix, reliability, predicted numbers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,10 @@ from hoplite.graph import PARTS, Graph
 from hoplite.graph_checks import as_node_indices
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
-from hoplite.plots.base import Drawing, finite, safe, stroke_of
-from hoplite.plots.confusion import confusion
+from hoplite.plots.base import figure, finite, safe, stroke_of
 from hoplite.plots.filters import Series, coefficients, responses
 from hoplite.plots.panels import beside
-from hoplite.plots.predicted import predicted
-from hoplite.plots.reliability import reliabilities, reliability
-from hoplite.plots.theme import figure
+from hoplite.plots.predictions import confusion, predicted, reliabilities, reliability
 from hoplite.shown import short
 from hoplite.spectrum import spectral_density
 from hoplite.tasks import Evaluation, Task
@@ -105,26 +102,16 @@ def judged(model: TrainedModel, data: NodeData, nodes: Any, picture: str) -> Jud
         chosen = np.arange(len(labels)) if nodes == ALL else getattr(data.split, nodes)
         known = "labelled" if nodes == ALL else WORDS.get(nodes, nodes)
     else:
-        given = np.asarray(nodes)
-        if given.dtype == bool and given.shape != (len(labels),):
+        mask, chosen = np.asarray(nodes), as_node_indices(nodes, "nodes")
+        fits = mask.dtype != bool or mask.shape == (len(labels),)
+        if not fits or (chosen.size and not 0 <= chosen.min() <= chosen.max() < len(labels)):
             raise GraphError(
-                f"nodes is a mask of {given.size:,} values but the graph has {len(labels):,} "
-                "nodes; give one for each."
-            )
-        chosen = as_node_indices(nodes, "nodes")
-        if chosen.size and not 0 <= chosen.min() <= chosen.max() < len(labels):
-            odd = chosen.min() if chosen.min() < 0 else chosen.max()
-            raise GraphError(
-                f"nodes has {odd} but the graph has {len(labels):,} nodes; indices go from 0 to "
-                f"{len(labels) - 1:,}."
+                f"nodes does not fit the graph; give indices from 0 to {len(labels) - 1:,}, or a "
+                f"mask of {len(labels):,} values."
             )
     chosen = chosen[known_labels(labels[chosen])]
     if not chosen.size:
-        what = f"the {known} nodes have" if known else "these nodes have"
-        raise GraphError(
-            f"{what} no label that the model knows, so nothing can be judged; give nodes that "
-            "have one."
-        )
+        raise GraphError("the nodes have no label that the model knows; give nodes that have one.")
     logits = model.logits(data)[chosen]
     who = f"{chosen.size:,} {known} nodes".replace("  ", " ")
     return Judged(model.task, labels[chosen], logits, model.class_names, who)
@@ -135,17 +122,16 @@ def check_picture(task: Task, picture: str) -> None:
     if picture not in task.pictures:
         others = " and ".join(task.pictures) or "none"
         raise ConfigError(
-            f"the labels are for {task.labels.task}, of which there is no {picture}; those that "
-            f"there are: {others}."
+            f"there is no {picture} for {task.labels.task}; pictures that there are: {others}."
         )
 
 
 def confusion_figure(one: Judged) -> Figure:
-    """Who is taken for whom."""
+    """The confusion matrix."""
     found, names = one.figures, one.names
     assert found.confusion is not None  # of classes there is one
     drawn = confusion(found.confusion.tolist(), names)
-    title = f"Who is taken for whom: accuracy {found['accuracy']:.3f} of {one.who}"
+    title = f"Confusion matrix: accuracy {found['accuracy']:.3f} of {one.who}"
     return figure(drawn, title, height=max(360, 32 * len(names) + 160))
 
 
@@ -153,7 +139,7 @@ def reliability_figure(one: Judged) -> Figure:
     """Probabilities beside the share of right predictions; of several labels, of each alone."""
     if one.task.exclusive:
         found = one.figures
-        drawn: Drawing = reliability(found.reliability)
+        drawn = reliability(found.reliability)
         title = f"Reliability: calibration error {found['calibration_error']:.3f} of {one.who}"
         return figure(drawn, title, height=440, showlegend=True)
     inside, chance = one.labels == 1, one.task.link(one.logits)

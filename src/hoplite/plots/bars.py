@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from hoplite.plots.base import Drawing, axis, layout, safe
 from hoplite.shown import short
 
-NAME = 22  # characters of a name beside a bar
+NAME = 22  # characters of a name next to a bar
 FAINT = 0.45  # the opacity of bars that stand for many, or for none
-ROOM = 0.12  # of the axis, on a side that has bars, for the figures of short ones
 
 
 @dataclass
@@ -37,6 +36,16 @@ class Bars:
         """In pixels, of :func:`lying`, with its axis."""
         return self.bars_height + 56
 
+    def trace(self) -> dict:
+        """What upright and lying bars share."""
+        pairs = zip(self.names, self.texts, strict=True)
+        return {
+            "type": "bar",
+            "marker": {"color": self.tints},
+            "customdata": [f"{safe(short(name, 60))}: {text}" for name, text in pairs],
+            "hovertemplate": "%{customdata}<extra></extra>",
+        }
+
 
 def tint(amount: float, faint: bool = False) -> str:
     """The colour of an amount by its sign."""
@@ -46,58 +55,37 @@ def tint(amount: float, faint: bool = False) -> str:
 
 def upright(bars: Bars, unit: str = "contribution") -> Drawing:
     """Upright bars: hops are in order, and may be many."""
-    told = [f"hop {name}" if name.isdigit() else name for name in bars.names]
-    data = {
-        "type": "bar",
-        "x": [safe(name) for name in bars.names],
-        "y": bars.amounts,
-        "marker": {"color": bars.tints},
-        "customdata": [
-            f"{safe(name)}: {text}" for name, text in zip(told, bars.texts, strict=True)
-        ],
-        "hovertemplate": "%{customdata}<extra></extra>",
-    }
-    look = layout(
-        axis("hop", type="category", showgrid=False, tickangle=0),
-        axis(unit, zeroline=True),
-        hovermode="closest",
-        bargap=0.25,
-    )
-    return Drawing([data], look)
+    x = axis("hop", type="category", showgrid=False, tickangle=0)
+    look = layout(x, axis(unit, zeroline=True), hovermode="closest", bargap=0.25)
+    names = [safe(name) for name in bars.names]
+    return Drawing([{**bars.trace(), "x": names, "y": bars.amounts}], look)
 
 
-def lying(bars: Bars, unit: str = "contribution") -> Drawing:
-    """Bars that lie, the first at the top, each with its name and its figure."""
+def lying(bars: Bars, unit: str = "contribution", *, outside: bool = False) -> Drawing:
+    """Bars that lie, the first at the top, each with its name and its figure.
+
+    Figures ``outside`` of their bars can be read on any ground.
+    """
     places = list(range(len(bars.names)))
     least, most = min([0.0, *bars.amounts]), max([0.0, *bars.amounts])
-    room = ROOM * (most - least or 1.0)
-    faint = [colour.endswith(f"/{FAINT}") for colour in bars.tints]
+    room = (0.3 if outside else 0.12) * (most - least or 1.0)
+    inside = ["@ink" if tint.endswith(f"/{FAINT}") else "@card" for tint in bars.tints]
     data = {
-        "type": "bar",
+        **bars.trace(),
         "orientation": "h",
         "x": bars.amounts,
         "y": places,
-        "marker": {"color": bars.tints},
         "text": bars.texts,
-        "textposition": "auto",
+        "textposition": "outside" if outside else "auto",
         "textangle": 0,
         "insidetextanchor": "end",
-        "insidetextfont": {"size": 11, "color": ["@ink" if pale else "@card" for pale in faint]},
+        "insidetextfont": {"size": 11, "color": inside},
         "outsidetextfont": {"size": 11, "color": "@muted"},
         "cliponaxis": False,
-        "customdata": [
-            f"{safe(short(name, 60))}: {text}"
-            for name, text in zip(bars.names, bars.texts, strict=True)
-        ],
-        "hovertemplate": "%{customdata}<extra></extra>",
     }
+    ends = [least - room * (least < 0), most + room * (most > 0 or not least)]
     look = layout(
-        axis(
-            unit,
-            zeroline=True,
-            range=[least - room * (least < 0), most + room * (most > 0 or not least)],
-            nticks=6,
-        ),
+        axis(unit, zeroline=True, range=ends, nticks=6),
         axis(
             "",
             range=[len(places) - 0.4, -0.6],

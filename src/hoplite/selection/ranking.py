@@ -36,8 +36,8 @@ from hoplite.json_files import read_json, write_json
 from hoplite.models import all_settings, idle_settings, usual_options, without_idle
 from hoplite.models.saved import CONFIG_FILE
 from hoplite.models.trained import TrainedModel
-from hoplite.plots.search import scores
-from hoplite.plots.theme import figure
+from hoplite.plots.base import figure
+from hoplite.plots.history import scores
 from hoplite.selection.ledger import Count, Ledger, RecordedRun, Settings
 from hoplite.selection.shown import search_repr, search_shown
 from hoplite.shown import Displayed, Shown

@@ -1,199 +1,254 @@
-"""The routes: a page, its files, and the JSON that it is made of."""
+"""FastAPI's routes: the page, its files, and the JSON that it is made of."""
 
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import socket
 from collections.abc import Callable
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import jinja2
 import msgspec
-from starlette.applications import Starlette
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, Response
-from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hoplite.errors import HopliteError, is_shortage
+from hoplite.explain.summary import Changes, Summary
 from hoplite.explain.text import percent
+from hoplite.serve import schema
 from hoplite.serve.answers import Answers, UnknownNode
-from hoplite.serve.guard import Guard, Hosts
-from hoplite.serve.openapi import openapi
-from hoplite.serve.schema import (
-    MOST_BODY,
-    ChangeRequest,
-    ExplanationQuery,
-    Failure,
-    FeatureSearch,
-    NodeQuery,
-    Search,
-)
-from hoplite.serve.work import Overloaded, Work
+from hoplite.version import VERSION
 
 PAGE = files("hoplite.serve").joinpath("page")
 FILES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}
-BODY_SECONDS = 10.0  # in which a body must come
+THREADS = 2  # which share one interpreter; products with S release it
+SECONDS = 20.0  # for a request with its body
+SCHEMAS = "#/components/schemas/{name}"
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
 
-T = TypeVar("T")
 
-
-class Refused(Exception):
-    """A request that cannot be answered: the sentence, and the HTTP status."""
-
-    def __init__(self, sentence: str, status: int) -> None:
-        super().__init__(sentence)
-        self.status = status
-
-
-def make_app(answers: Answers, *, host: str = "127.0.0.1", work: Work | None = None) -> ASGIApp:
+def make_app(answers: Answers, *, host: str = "127.0.0.1", seconds: float = SECONDS) -> ASGIApp:
     """The application that serves ``answers`` on ``host``."""
-    work = work or Work()
-    page = _page(answers)
-    schema = msgspec.json.encode(openapi())
+    app = FastAPI(
+        title="hoplite serve",
+        version=VERSION,
+        docs_url=None,  # FastAPI's pages load scripts from other hosts
+        redoc_url=None,
+        responses={"4XX": {"model": schema.Failure}, "5XX": {"model": schema.Failure}},
+        exception_handlers={
+            HTTPException: _http_failure,
+            RequestValidationError: _invalid,
+            HopliteError: _refused,
+            Exception: _broken,
+        },
+    )
+    pool = ThreadPoolExecutor(THREADS, thread_name_prefix="hoplite-serve")
+    template = PAGE.joinpath("index.html").read_text(encoding="utf-8")
+    page = jinja2.Environment(autoescape=True).from_string(template)
+    html = page.render(served=answers.model(), percent=percent)
 
-    async def index(request: Request) -> Response:
-        return HTMLResponse(page)
+    def answer(kind: type) -> dict[Any, Any]:
+        kinds.append(kind)
+        content = {"application/json": {"schema": {"$ref": SCHEMAS.format(name=kind.__name__)}}}
+        return {200: {"description": kind.__doc__, "content": content}}
 
-    async def file(request: Request) -> Response:
-        name = request.path_params["name"]
+    kinds: list[type] = []
+
+    async def run(function: Callable[..., Any], *arguments: Any) -> Response:
+        def encoded() -> bytes:
+            return msgspec.json.encode(function(*arguments))
+
+        body = await asyncio.get_running_loop().run_in_executor(pool, encoded)
+        return Response(body, media_type="application/json")
+
+    @app.get("/", include_in_schema=False)
+    async def index() -> Response:
+        return HTMLResponse(html)
+
+    @app.get("/files/{name}", include_in_schema=False)
+    async def file(name: str) -> Response:
         if name not in FILES:
             raise HTTPException(404)
         return Response(PAGE.joinpath(name).read_bytes(), media_type=FILES[name])
 
-    async def described(request: Request) -> Response:
-        return _json(schema)
+    @app.get("/api/model", responses=answer(schema.ModelAnswer))
+    async def model() -> Response:
+        """The model and its data."""
+        return await run(answers.model)
 
-    async def model(request: Request) -> Response:
-        return _json(msgspec.json.encode(answers.model()))
+    @app.get("/api/examples", responses=answer(schema.FoundExamples))
+    async def examples() -> Response:
+        """Nodes to begin with."""
+        return await run(answers.examples)
 
-    async def examples(request: Request) -> Response:
-        return _json(msgspec.json.encode(answers.examples()))
+    @app.get("/api/nodes", responses=answer(schema.FoundNodes))
+    async def nodes(query: Annotated[schema.Search, Query()]) -> Response:
+        """Nodes whose ids begin with a prefix."""
+        return await run(answers.nodes, query.prefix, query.limit)
 
-    async def change(request: Request) -> Response:
-        asked = _decoded(await _body(request), ChangeRequest)
-        return await answered(partial(answers.change, asked.id, asked.features))
+    @app.get("/api/features", responses=answer(schema.FoundFeatures))
+    async def features(query: Annotated[schema.FeatureSearch, Query()]) -> Response:
+        """Features that can be changed, whose names begin with a prefix."""
+        return await run(answers.features, query.prefix, query.limit, query.id)
 
-    def query(kind: type[T], answer: Callable[[T], Any]) -> Callable[[Request], Any]:
-        async def endpoint(request: Request) -> Response:
-            return await answered(partial(answer, _queried(request, kind)))
+    @app.get("/api/node", responses=answer(schema.NodeAnswer))
+    async def node(query: Annotated[schema.NodeQuery, Query()]) -> Response:
+        """A node: its prediction, values and neighbours."""
+        return await run(answers.node, query.id)
 
-        return endpoint
+    @app.get("/api/explanation", responses=answer(Summary))
+    async def explanation(query: Annotated[schema.ExplanationQuery, Query()]) -> Response:
+        """Why, as exact sums; ids are texts."""
 
-    async def answered(function: Callable[[], Any]) -> Response:
-        return _json(await work.run(lambda: msgspec.json.encode(function())))
+        def explained() -> Any:
+            found = answers.explanation(query.id, query.class_, query.against, query.top)
+            return _with_text_ids(found.to_dict())
 
-    def get(path: str, endpoint: Callable[[Request], Any]) -> Route:
-        return Route(path, endpoint, methods=["GET"])
+        return await run(explained)
 
-    app = Starlette(
-        routes=[
-            get("/", index),
-            get("/files/{name}", file),
-            get("/openapi.json", described),
-            get("/api/model", model),
-            get("/api/examples", examples),
-            get("/api/nodes", query(Search, lambda q: answers.nodes(q.prefix, q.limit))),
-            get(
-                "/api/features",
-                query(FeatureSearch, lambda q: answers.features(q.prefix, q.limit, q.id)),
-            ),
-            get("/api/node", query(NodeQuery, lambda q: answers.node(q.id))),
-            get(
-                "/api/explanation",
-                query(
-                    ExplanationQuery,
-                    lambda q: answers.explanation(q.id, q.class_, q.against, q.top),
-                ),
-            ),
-            get("/api/flips", query(NodeQuery, lambda q: answers.flips(q.id))),
-            Route("/api/change", change, methods=["POST"]),
-        ],
-        exception_handlers={
-            HTTPException: _http_failed,
-            Refused: _failed,
-            HopliteError: _failed,
-            Overloaded: _failed,
-            ClientDisconnect: _failed,
-            Exception: _broken,
-        },
-    )
-    return Guard(app, Hosts(host), _failure)
+    @app.get("/api/flips", responses=answer(Changes))
+    async def flips(query: Annotated[schema.NodeQuery, Query()]) -> Response:
+        """Which value of the node, changed alone, would change its class."""
+        return await run(answers.flips, query.id)
+
+    @app.post("/api/change", responses=answer(schema.ChangeAnswer))
+    async def change(request: schema.ChangeRequest) -> Response:
+        """The prediction if some values of a node were others."""
+        return await run(answers.change, request.id, request.features)
+
+    _, components = msgspec.json.schema_components(kinds, ref_template=SCHEMAS)
+    app.openapi()["components"]["schemas"] |= components  # FastAPI keeps what it returns
+    return Guard(app, host, seconds)
 
 
-def _json(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, media_type="application/json")
+class Guard:
+    """Refuses other hosts and large bodies, ends what takes too long, adds security headers.
+
+    A page of another site may point its own name at 127.0.0.1 (DNS rebinding) and then read what
+    is served there. It cannot change the header Host, so only names of this server are answered.
+    Nothing is shared with other origins: there is no CORS.
+    """
+
+    def __init__(self, app: ASGIApp, host: str, seconds: float) -> None:
+        self._app, self._host, self._seconds = app, host, seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers, app, started = Headers(scope=scope), self._app, False
+
+        async def send_guarded(message: Message) -> None:
+            nonlocal started
+            if message["type"] == "http.response.start":
+                started = True
+                MutableHeaders(scope=message).update(HEADERS)
+            await send(message)
+
+        if [is_own_host(name, self._host) for name in headers.getlist("host")] != [True]:
+            app = _failure("the request is for another host than this server's.", 400)
+        elif (
+            "transfer-encoding" in headers
+            or int(headers.get("content-length", 0)) > schema.MAX_BODY
+        ):
+            app = _failure(
+                f"the body must have a length of at most {schema.MAX_BODY:,} bytes.", 413
+            )
+        try:
+            async with asyncio.timeout(self._seconds):
+                await app(scope, receive, send_guarded)
+        except TimeoutError:
+            if not started:
+                slow = _failure(f"the request took more than {self._seconds:g} seconds.", 503)
+                await slow(scope, receive, send_guarded)
 
 
-def _failure(sentence: str, status: int, hint: str | None = None) -> Response:
-    answer = _json(msgspec.json.encode(Failure(sentence, hint)), status)
-    if status == 503:
-        answer.headers["Retry-After"] = "1"
-    return answer
+def is_own_host(header: str, host: str) -> bool:
+    """Whether a header Host names this server, which listens at ``host``.
+
+    Any address does: only names can be pointed elsewhere.
+
+    >>> is_own_host("LOCALHOST:8000", "127.0.0.1"), is_own_host("[::1]:8000", "127.0.0.1")
+    (True, True)
+    >>> is_own_host("evil.example", "127.0.0.1")
+    False
+    """
+    try:
+        name = urlsplit(f"//{header}").hostname or ""
+    except ValueError:
+        return False
+    own = ("localhost", host.lower(), socket.gethostname().lower())
+    return name in own or _address(name) is not None
 
 
-async def _http_failed(request: Request, error: Exception) -> Response:
-    status = error.status_code if isinstance(error, HTTPException) else 500
-    sentences = {404: "there is nothing at this address; /openapi.json lists what there is."}
-    sentences[405] = f"Method not allowed: {request.method}."
-    return _failure(sentences.get(status, "the request cannot be answered."), status)
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches the address.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("0.0.0.0")
+    (True, True, False)
+    """
+    address = _address(host)
+    return host == "localhost" or (address is not None and address.is_loopback)
 
 
-async def _failed(request: Request, error: Exception) -> Response:
-    if isinstance(error, Refused):
-        return _failure(str(error), error.status)
-    statuses = {UnknownNode: 404, Overloaded: 503, ClientDisconnect: 400}
-    hint = "/api/nodes?prefix=... lists ids" if isinstance(error, UnknownNode) else None
-    return _failure(str(error), statuses.get(type(error), 422), hint)
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(name)
+    except ValueError:
+        return None
 
 
-async def _broken(request: Request, error: Exception) -> Response:
+def _with_text_ids(value: Any) -> Any:
+    """Ids as texts: a browser would round whole numbers above 2^53 to those of other nodes."""
+    if isinstance(value, dict):
+        return {
+            name: str(part) if name == "id" else _with_text_ids(part)
+            for name, part in value.items()
+        }
+    return [_with_text_ids(part) for part in value] if isinstance(value, list) else value
+
+
+def _failure(sentence: str, status: int) -> Response:
+    return JSONResponse({"error": sentence}, status)
+
+
+async def _http_failure(request: Request, error: Any) -> Response:
+    sentences = {
+        400: "Invalid JSON in the body.",
+        404: "there is nothing at this address; /openapi.json lists what there is.",
+        405: f"Method not allowed: {request.method}.",
+    }
+    return _failure(sentences.get(error.status_code, str(error.detail)), error.status_code)
+
+
+async def _invalid(request: Request, error: Any) -> Response:
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return _failure("Invalid JSON in the body.", 400)
+    place = ".".join(map(str, first["loc"][1:])) or "the body"
+    return _failure(f"{place}: {first['msg']}.", 422)
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    return _failure(str(error), 404 if isinstance(error, UnknownNode) else 422)
+
+
+async def _broken(request: Request, error: Any) -> Response:
     if is_shortage(error):
         return _failure("there is not enough memory for this now.", 503)
     return _failure("something is wrong in the server; its log has more.", 500)
-
-
-def _queried(request: Request, kind: type[T]) -> T:
-    pairs = request.query_params.multi_items()
-    if len({name for name, _ in pairs}) < len(pairs):
-        raise Refused("a parameter is given twice; give it once.", 400)
-    try:
-        return msgspec.convert(dict(pairs), kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise Refused(f"the parameters cannot be used: {error}.", 400) from None
-
-
-async def _body(request: Request) -> bytes:
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise Refused("the body must be application/json.", 415)
-    body = bytearray()
-
-    async def read() -> None:
-        async for part in request.stream():
-            body.extend(part)
-            if len(body) > MOST_BODY:
-                raise Refused(f"the body has more than {MOST_BODY:,} bytes.", 413)
-
-    try:
-        await asyncio.wait_for(read(), BODY_SECONDS)
-    except TimeoutError:
-        raise Refused(f"the body did not come within {BODY_SECONDS:g} seconds.", 408) from None
-    return bytes(body)
-
-
-def _decoded(body: bytes, kind: type[T]) -> T:
-    try:
-        return msgspec.json.decode(body, type=kind)
-    except msgspec.ValidationError as error:
-        raise Refused(f"the body cannot be used: {error}.", 422) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise Refused("Invalid JSON in the body.", 400) from None
-
-
-def _page(answers: Answers) -> str:
-    source = PAGE.joinpath("index.html").read_text(encoding="utf-8")
-    template = jinja2.Environment(autoescape=True).from_string(source)
-    return template.render(served=answers.model(), percent=percent)

@@ -1,74 +1,66 @@
-"""The types of what is asked and answered over HTTP; msgspec checks the one, writes the other."""
+"""The types of requests, which pydantic checks, and of answers, which msgspec encodes."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
 import msgspec
-from msgspec import Meta
+from pydantic import BaseModel, ConfigDict, Field
 
 from hoplite.explain.summary import Threshold
 
-MOST_ID = 1000  # characters of an id, a class or a name that may be asked for
-MOST_TOP = 50
-MOST_FOUND = 100
-MOST_CHANGES = 100
-MOST_BODY = 1 << 16  # bytes of a request
+MAX_BODY = 1 << 16  # bytes of a request
 
-Text = Annotated[str, Meta(max_length=MOST_ID)]
-Count = Annotated[int, Meta(ge=1, le=MOST_FOUND)]
-Top = Annotated[int, Meta(ge=1, le=MOST_TOP)]
-Value = float | str | bool | None
+Text = Annotated[str, Field(max_length=1000)]
+Limit = Annotated[int, Field(ge=1, le=100)]
+Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
-class _Asked(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a request may hold, and nothing else."""
+class _Request(BaseModel):
+    model_config = ConfigDict(extra="forbid")
 
 
-class Search(_Asked, frozen=True):
-    """``prefix`` is how an id, or the name of a feature, begins; case does not matter."""
+class Search(_Request):
+    """``prefix`` is how an id begins; case does not matter."""
 
     prefix: Text = ""
-    limit: Count = 20
+    limit: Limit = 20
 
 
-class FeatureSearch(Search, frozen=True):
-    """Those of the node ``id``, if it is given, with their values there."""
+class FeatureSearch(Search):
+    """With an ``id`` the answer has the values at that node."""
 
     id: Text | None = None
 
 
-class NodeQuery(_Asked, frozen=True):
+class NodeQuery(_Request):
     id: Text
 
 
-class ExplanationQuery(_Asked, frozen=True, rename={"class_": "class"}):
-    """Why ``class`` and not ``against``; left out, why the predicted one and not the next."""
+class ExplanationQuery(NodeQuery):
+    """Why ``class`` and not ``against``; by default the predicted class and the runner-up."""
 
-    id: Text
-    class_: Text | None = None
+    class_: Text | None = Field(None, alias="class")
     against: Text | None = None
-    top: Top = 10
+    top: Annotated[int, Field(ge=1, le=50)] = 10
 
 
-class ChangeRequest(_Asked, frozen=True):
-    """Other values of some features of one node; null where a value is missing."""
+class ChangeRequest(NodeQuery):
+    """Other values of some features of one node; null for a missing value."""
 
-    id: Text
-    features: Annotated[dict[Text, Value], Meta(max_length=MOST_CHANGES)]
+    features: Annotated[dict[Text, Number | str | bool | None], Field(max_length=100)]
 
 
-class Failure(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why a request was refused, in one sentence; beside it may be a ``hint`` for programs."""
+class Failure(BaseModel):
+    """Why a request failed, in one sentence."""
 
     error: str
-    hint: str | None = None
 
 
 class Output(msgspec.Struct, frozen=True):
-    """One output of the model: of classes ``value`` is the probability, else the number itself.
+    """One output of the model: ``value`` is the probability of a class, or the number itself.
 
-    ``logit`` is the model's own, in which no threshold acts.
+    ``logit`` is the model's own, to which no threshold is added.
     """
 
     name: str
@@ -77,10 +69,10 @@ class Output(msgspec.Struct, frozen=True):
 
 
 class Prediction(msgspec.Struct, frozen=True):
-    """What is told of a node; the outputs are in the order of the model's classes.
+    """The prediction of a node; the outputs are in the order of the model's classes.
 
-    ``predicted`` is the output of the largest value, or where a ``threshold`` was chosen its class,
-    if the value of that is above it, and else the other one.
+    ``predicted`` is the output with the largest value. If a ``threshold`` was chosen, it is that
+    class where its value is above the threshold, and the other class elsewhere.
     """
 
     predicted: str | float
@@ -89,10 +81,10 @@ class Prediction(msgspec.Struct, frozen=True):
 
 
 class Feature(msgspec.Struct, frozen=True):
-    """What can be changed of a node, and its ``value`` there, if one was named.
+    """A value of a node that can be changed.
 
-    ``kind`` is number, truth, date or text; a text has one of the ``choices``. ``gap`` tells
-    whether it may be missing. The value is as it stands in the table, and null for a gap.
+    ``kind`` is number, truth, date or text; a text has one of the ``choices``. ``gap`` says
+    whether it may be missing. ``value`` is as in the table, null for a gap or without a node.
     """
 
     name: str
@@ -112,50 +104,43 @@ class FoundNode(msgspec.Struct, frozen=True):
 
 
 class FoundNodes(msgspec.Struct, frozen=True):
-    """Nodes whose ids begin so; if there are none, those whose ids hold the text."""
+    """Nodes whose ids begin with the prefix; if there are none, nodes whose ids contain it."""
 
     nodes: list[FoundNode]
 
 
 class Examples(msgspec.Struct, frozen=True):
-    """``about`` says what the nodes are, the foremost first."""
-
     about: str
     nodes: list[FoundNode]
 
 
 class FoundExamples(msgspec.Struct, frozen=True):
-    """Nodes to begin with: of classes the surest of the rarest and the least sure, of numbers the
-    largest and the smallest."""
-
     examples: list[Examples]
 
 
 class Neighbour(msgspec.Struct, frozen=True):
-    """``weight`` is null where the data does not keep it."""
-
     id: str
-    weight: float | None
+    weight: float
     label: str | None
     predicted: str | float
 
 
 class Neighbours(msgspec.Struct, frozen=True):
-    """The heaviest edges, of ``total`` ones."""
+    """The heaviest edges, and how many there are in ``total``."""
 
     top: list[Neighbour]
     total: int
 
 
 class NodeFeatures(msgspec.Struct, frozen=True):
-    """The first features that are not 0, of ``total`` ones that can be changed."""
+    """The first features that are not 0, and how many can be changed in ``total``."""
 
     top: list[Feature]
     total: int
 
 
 class NodeAnswer(msgspec.Struct, frozen=True):
-    """A node: its true ``label`` if that is known, and what the model says."""
+    """A node, its true ``label`` if that is known, and its prediction."""
 
     id: str
     index: int
@@ -166,15 +151,13 @@ class NodeAnswer(msgspec.Struct, frozen=True):
 
 
 class ChangedFeature(msgspec.Struct, frozen=True):
-    """Its values; null where it is missing."""
-
     name: str
     before: float | str | None
     after: float | str | None
 
 
 class ChangeAnswer(msgspec.Struct, frozen=True):
-    """The node as it is and as it would be; all else, its neighbours too, stays as it is."""
+    """The predictions before and after; everything else, neighbours too, stays as it is."""
 
     id: str
     changed: list[ChangedFeature]
@@ -183,10 +166,7 @@ class ChangeAnswer(msgspec.Struct, frozen=True):
 
 
 class ModelAnswer(msgspec.Struct, frozen=True):
-    """What is served. ``explained`` and ``changed`` are null, or say why that cannot be asked.
-
-    ``threshold`` is null unless one was chosen: from which probability on its class is predicted.
-    """
+    """The served model. ``explained`` and ``changed`` are null, or say why that is impossible."""
 
     dataset: str
     model: str

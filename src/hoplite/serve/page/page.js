@@ -162,7 +162,7 @@ function showPrediction(node) {
 }
 
 function showNeighbours({ top, total }, most = MOST_NEAREST) {
-  const rows = top.slice(0, most).map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted) }, one.weight === null ? "" : number(one.weight)] }));
+  const rows = top.slice(0, most).map((one) => ({ cells: [nodeLink(one.id), { text: told(one.predicted) }, number(one.weight)] }));
   const caption = total > rows.length ? `The ${rows.length} heaviest of ${total.toLocaleString("en")} edges` : `${total} edge${total === 1 ? "" : "s"}`;
   show("neighbours", total ? table(caption, ["node", "predicted", { number: "weight" }], rows) : made("p", { class: "quiet" }, "The node has no edge."));
   if (top.length > rows.length) {
@@ -264,10 +264,10 @@ function draw(nodes, edges) {
   for (let step = 1; step <= last; step += 1) {
     picture.append(made("circle", { class: "ring", cx: middle, cy: middle, r: step * ((middle - 34) / last) }));
   }
-  const heaviest = Math.max(...edges.map((edge) => edge[2] ?? 1), 1e-300);
+  const heaviest = Math.max(...edges.map((edge) => edge[2]), 1e-300);
   for (const [a, b, weight] of edges) {
     const [[x1, y1], [x2, y2]] = [place.get(a), place.get(b)];
-    picture.append(made("line", { x1, y1, x2, y2, "stroke-width": 0.75 + 2 * Math.sqrt(Math.abs(weight ?? 1) / heaviest) }));
+    picture.append(made("line", { x1, y1, x2, y2, "stroke-width": 0.75 + 2 * Math.sqrt(Math.abs(weight) / heaviest) }));
   }
   const most = Math.max(...nodes.map((node) => Math.abs(node.contribution ?? 0)), 1e-300);
   const named = nodes.length <= 16 ? 16 : 9;
