@@ -107,7 +107,7 @@ def propagate(
     check_choice("dtype", dtype, DTYPES)
     chosen = find_basis(basis)
     chosen.table(hops)  # that it has the numbers is known before any work
-    settings = {"operator": operator, "basis": str(chosen), "dtype": dtype}
+    settings: dict[str, Any] = {"operator": operator, "basis": str(chosen), "dtype": dtype}
     # to predict with a model, S must be the model's; otherwise it is the graph's own
     loop_weight = getattr(options.get("prepare"), "loop_weight", None)
     began, name = time.perf_counter(), source if isinstance(source, str | Path) else "a graph"
@@ -264,7 +264,7 @@ def adopt_manifest(
 
 def _is_integer(name: Any) -> bool:
     whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
-    return whole and -(2**63) <= name < 2**63
+    return whole and -(2**63) <= int(name) < 2**63
 
 
 def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> None:
