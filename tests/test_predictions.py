@@ -60,7 +60,7 @@ def store(graph, tmp_path_factory):
 )
 @pytest.mark.parametrize("rows", [1, 17, 10_000])
 def test_a_store_predicts_what_the_graph_does(graph, store, monkeypatch, model, options, rows):
-    monkeypatch.setattr(from_store, "LEAST_ROWS", 1)
+    monkeypatch.setattr(from_store, "MIN_ROWS", 1)
     monkeypatch.setattr(from_store, "PIECE_BYTES", rows)  # in bytes: one row; or plenty
     trained = hoplite.train(graph, model, epochs=4, **options).model
     expected, found = predict_table(trained, graph), predict_table(trained, store)
