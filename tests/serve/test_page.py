@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 import numpy as np
 import pytest
-from tests.lab.report.conftest import CONTRAST, HEADINGS, NAMELESS
+from tests.explain.conftest import CONTRAST, HEADINGS, NAMELESS
 from tests.serve.conftest import IDS, IMAGE, SCRIPT, serving, trained
 from tests.serve.test_answers import load
 
