@@ -5,38 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tests.lab.linear.conftest import write_graph
+from tests.experiments.conftest import write_graph
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("train", "val", "test")
-METHODS = """
-reference = "lgc"
-
-[protocol]
-seeds = 1
-final_seeds = 1
-screen = 1
-random = {splits = 1, per_class = 5, val = 60, test = 90}
-
-[common.any]
-epochs = 2
-
-[methods.lgc]
-title = "LGC"
-model = "lgc"
-grid = {hops = 1, lr = 0.2}
-"""
-LITTLE_GRID = """
-[any]
-hops = [1, 2]
-operator = "adjacency"
-bias = true
-dropout = 0.0
-optimizer = "lbfgs"
-lr = 1.0
-epochs = 2
-monitor = "auc"
-"""
 
 
 def write(folder: Path, nodes: list[str], edges: list[str]) -> None:
