@@ -88,7 +88,7 @@ def product(folder: str, columns: int, threads: int) -> dict[str, Any]:
 def write_graph(scale: float, folder: str) -> dict[str, Any]:
     """Make ``reddit-like`` at ``scale`` and write it to ``folder``."""
     from hoplite.datasets.disk_graph import write_disk_graph
-    from hoplite.datasets.synthetic import reddit_like
+    from hoplite.io.synthetic import reddit_like
 
     write_disk_graph(reddit_like(scale), folder)
     return {}

@@ -327,5 +327,5 @@ def _write_graphs(
     targets = n // 2 + rng.integers(0, 2 * new, len(sources))
     edges = pa.table({"source": sources, "target": targets})
     write_disk_graph(graph, place / "old")
-    write_disk_graph(graph.extended((nodes, edges)), place / "grown")
+    write_disk_graph(hoplite.io.extend(graph, (nodes, edges)), place / "grown")
     return nodes, edges
