@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from hoplite import ConfigError, Graph, Split, load
 from hoplite.errors import check_choice
-from hoplite.io.splits import even_split, random_split, stratified_split
+from hoplite.io import even_split, random_split, stratified_split
 
 EMBEDDED = ("cora", "citeseer", "pubmed")  # they come with Hoplite
 SPLITS = 10
