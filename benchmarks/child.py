@@ -87,8 +87,7 @@ def product(folder: str, columns: int, threads: int) -> dict[str, Any]:
 
 def write_graph(scale: float, folder: str) -> dict[str, Any]:
     """Make ``reddit-like`` at ``scale`` and write it to ``folder``."""
-    from hoplite.datasets.disk_graph import write_disk_graph
-    from hoplite.datasets.synthetic import reddit_like
+    from hoplite.io import reddit_like, write_disk_graph
 
     write_disk_graph(reddit_like(scale), folder)
     return {}
@@ -96,8 +95,8 @@ def write_graph(scale: float, folder: str) -> dict[str, Any]:
 
 def hops(folder: str, hops: int, threads: int, rounds: int, seconds: float) -> dict[str, Any]:
     """All hop features in memory, in turn with torch's CSR product if ``rounds`` is not 0."""
-    from hoplite.datasets.disk_graph import DiskGraph
     from hoplite.engine.propagation import Propagation
+    from hoplite.io import DiskGraph
 
     set_num_threads(threads)
     with DiskGraph(folder) as files:

@@ -23,7 +23,7 @@ import pyarrow as pa
 from benchmarks.child import ask, completed
 from benchmarks.measure import Contestant, Context, Effort, Figure, Goal, Outcome, Samples
 from hoplite import Graph, HopStore, propagate, update_store
-from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
+from hoplite.io import DiskGraph, extend, write_disk_graph
 from hoplite.store.cost import cost
 
 MEMORY, DISK, CLUSTER, ALONE = "in memory", "on disk", "local:2", "the disk alone"
@@ -327,5 +327,5 @@ def _write_graphs(
     targets = n // 2 + rng.integers(0, 2 * new, len(sources))
     edges = pa.table({"source": sources, "target": targets})
     write_disk_graph(graph, place / "old")
-    write_disk_graph(graph.extended((nodes, edges)), place / "grown")
+    write_disk_graph(extend(graph, (nodes, edges)), place / "grown")
     return nodes, edges

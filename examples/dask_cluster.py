@@ -15,7 +15,7 @@ import numpy as np
 from distributed import Client, SubprocessCluster
 
 import hoplite
-from hoplite.datasets import synthetic
+from hoplite.io import synthetic
 
 nodes = 2_000 if os.environ.get("HOPLITE_EXAMPLES") == "small" else 40_000
 graph = synthetic(

@@ -38,7 +38,7 @@ people = pd.DataFrame(
 )
 source, target = people["id"].to_numpy()[vouch]
 links = pd.DataFrame({"source": source, "target": target})
-graph = hoplite.Graph.from_frames(people, links)
+graph = hoplite.io.from_frames(people, links)
 result = hoplite.train(
     graph, "lgc", hops=2, operator="adjacency", bias=True, dropout=0, epochs=200
 )

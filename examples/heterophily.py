@@ -14,7 +14,7 @@ import os
 import plotly.graph_objects as go
 
 import hoplite
-from hoplite.datasets import synthetic
+from hoplite.io import synthetic
 
 small = os.environ.get("HOPLITE_EXAMPLES") == "small"  # the tests' size
 shares = (0.1, 0.9) if small else (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)

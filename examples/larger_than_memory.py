@@ -16,7 +16,7 @@ import plotly.graph_objects as go
 import pyarrow as pa
 
 import hoplite
-from hoplite.datasets import synthetic
+from hoplite.io import synthetic
 
 nodes = 2_000 if os.environ.get("HOPLITE_EXAMPLES") == "small" else 50_000
 graph = synthetic(
@@ -57,7 +57,7 @@ arrived = pa.table(
 )
 edges = pa.table({"source": nodes + np.arange(3), "target": [7, 7, 11]})
 store = hoplite.update_store((arrived, edges), folder)
-grown = graph.extended((arrived, edges))
+grown = hoplite.io.extend(graph, (arrived, edges))
 difference = np.abs(model.logits(store) - model.logits(grown)).max()
 print(f"{store}: largest difference of a logit to the grown graph {difference:.0e}")
 

@@ -43,14 +43,14 @@ def citations(chosen):
 
 # %%
 # This week: the old papers, and a model of them.
-graph = hoplite.Graph.from_frames(papers(old), citations(~is_late), scale="none")
+graph = hoplite.io.from_frames(papers(old), citations(~is_late), scale="none")
 model = hoplite.train(graph, "lgc", hops=10, lr=0.2).model
 print("this week:", graph)
 
 # %%
 # Next week: 300 papers without a label, and the citations among them and to the old ones. The new
 # nodes are the last ones of the grown graph; nothing is fitted again.
-grown = graph.extended((papers(late, known=False), citations(is_late)))
+grown = hoplite.io.extend(graph, (papers(late, known=False), citations(is_late)))
 fields = model.predict(grown)[-len(late) :]
 print("next week:", grown)
 
@@ -60,14 +60,16 @@ names = np.array(model.class_names)
 truth = np.array(cora.class_names)[cora.labels[late]]
 print(f"right: {(names[fields] == truth).mean():.1%} of the new papers")
 
-lonely = graph.extended((papers(late, known=False), None))  # without a citation
+lonely = hoplite.io.extend(
+    graph, (papers(late, known=False), None)
+)  # without a citation
 alone = model.predict(lonely)[-len(late) :]
 print(f"by their words alone: {(names[alone] == truth).mean():.1%}")
 
 # %%
 # The answer is that of the whole graph, had it been there from the start: to the last bits of a
 # 32-bit number.
-table = hoplite.Graph.from_frames(
+table = hoplite.io.from_frames(
     pa.concat_tables([papers(old), papers(late)]), citations(slice(None)), prepare=model
 )
 difference = np.abs(model.logits(grown) - model.logits(table)).max()

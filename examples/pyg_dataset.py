@@ -18,7 +18,7 @@ epochs = 10 if os.environ.get("HOPLITE_EXAMPLES") == "small" else 200
 
 # %%
 # ``data = Planetoid(root, "Cora")[0]`` would be the same; this one needs no download.
-cora = hoplite.load("cora").to_pyg()
+cora = hoplite.io.to_pyg(hoplite.load("cora"))
 data = Data(
     x=cora.x,
     edge_index=cora.edge_index,

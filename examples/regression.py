@@ -38,7 +38,7 @@ streets = pd.DataFrame({"source": np.repeat(np.arange(n), 5), "target": near.rav
 # %%
 # ``task="regression"``; everything else is as with classes. Numbers are scaled inside, and the
 # predictions are in euros.
-graph = hoplite.Graph.from_frames(houses, streets, label="price", task="regression")
+graph = hoplite.io.from_frames(houses, streets, label="price", task="regression")
 options = {
     "bias": True,
     "optimizer": "lbfgs",

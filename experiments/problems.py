@@ -24,8 +24,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite import ConfigError, Graph, Split, load
-from hoplite.datasets.splits import even_split, random_split, stratified_split
 from hoplite.errors import check_choice
+from hoplite.io import even_split, random_split, stratified_split
 
 EMBEDDED = ("cora", "citeseer", "pubmed")  # they come with Hoplite
 SPLITS = 10

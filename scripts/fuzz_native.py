@@ -318,8 +318,8 @@ def softmax(r: Random) -> None:
 
 
 def csr(r: Random) -> None:
-    """Valid and damaged arrays: the core takes what hoplite.sparse_checks takes."""
-    from hoplite.sparse_checks import check_csr
+    """Valid and damaged arrays: the core takes what hoplite.csr takes."""
+    from hoplite.csr import check_csr
 
     rows, columns = r.size(40), r.size(40)
     lengths = r.rng.integers(0, 4, rows) if columns else np.zeros(rows, int)

@@ -2,7 +2,7 @@
 
     python scripts/hostile.py [--cases 600] [--seed 0] [--only KIND] [--seconds 10] [--jobs 2]
 
-Takes sound inputs of every kind that Hoplite reads (pickles, .npz, tables, graphs on disk, stores,
+Takes sound inputs of every kind that Hoplite reads (.npz, tables, graphs on disk, stores,
 model folders, ledgers, grids, results), damages one file of a copy, and runs a command on it in a
 process of its own. A finding is a signal, a traceback, an exit code other than 0 and 1, more than
 one sentence, or more than ``--seconds``. Beside the drawn cases run those made by hand, each of
@@ -77,18 +77,6 @@ def known_cases() -> list[Case]:
         harm = lambda folder: (folder / target / name).write_bytes(content)  # noqa: E731
         found.append(Case(kind, what, tuple(words), harm))
 
-    deep = b"\x80\x04" + b"(" * 2_000_000 + b"l" * 2_000_000 + b"."
-    add("pickles", "nested marks", "ind.tiny.x", deep)
-    add(
-        "pickles",
-        "nested lists",
-        "ind.tiny.x",
-        b"\x80\x04" + b"]" * 2_000_000 + b"a" * 1_999_999 + b".",
-    )
-    add("pickles", "nested tuples", "ind.tiny.graph", b"\x80\x04)" + b"\x85" * 2_000_000 + b".")
-    add("pickles", "a call", "ind.tiny.y", b"cos\nsystem\n(S'true'\ntR.")
-    add("pickles", "a huge string", "ind.tiny.y", b"\x80\x04T\xff\xff\xff\x7fab.")
-    add("pickles", "a huge index", "ind.tiny.test.index", b"9" * 10**6)
     for width in (10**5, 10**6):
         names = ",".join(f"c{i}" for i in range(width))
         rows = "\n".join(f"{i},0,train" + ",0" * width for i in range(2 if width > 10**5 else 5))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from pyarrow import csv, parquet
 
 import hoplite
 from hoplite.datasets.disk_graph import write_disk_graph
-from hoplite.datasets.npz import write_npz
+from hoplite.io.npz import write_npz
 from hoplite.memory import used_memory
 from hoplite.store import propagate
 
@@ -50,7 +49,6 @@ def make_inputs(folder: Path, run: Run) -> None:
     write_npz(folder / "graph.npz", graph)
     write_disk_graph(graph, folder / "disk")
     propagate(graph, folder / "store", hops=2)
-    make_planetoid(folder / "planetoid", rng)
     make_reddit(folder / "reddit", rng)
     make_graph_files(folder, rng)
     (folder / "grid.toml").write_text(GRID)
@@ -60,23 +58,6 @@ def make_inputs(folder: Path, run: Run) -> None:
          "--epochs", "3", "--workers", "1", "--out", "ledger"],
     ):  # fmt: skip
         run(words, folder)
-
-
-def make_planetoid(folder: Path, rng: Generator) -> None:
-    folder.mkdir()
-    known, test = NODES - 20, 20
-    rows = sp.random(NODES, 12, 0.3, "csr", rng=rng)
-    one_hot = np.eye(CLASSES, dtype=np.int32)[rng.integers(0, CLASSES, NODES)]
-    graph = {i: rng.integers(0, NODES, 3).tolist() for i in range(NODES)}
-    values = {
-        "x": rows[:30], "allx": rows[:known], "tx": rows[known:], "y": one_hot[:30],
-        "ally": one_hot[:known], "ty": one_hot[known:], "graph": graph,
-    }  # fmt: skip
-    for name, value in values.items():
-        value = sp.csr_matrix(value) if sp.issparse(value) else value
-        (folder / f"ind.tiny.{name}").write_bytes(pickle.dumps(value, 4))
-    order = (known + rng.permutation(test)).tolist()
-    (folder / "ind.tiny.test.index").write_text("\n".join(map(str, order)))
 
 
 def make_reddit(folder: Path, rng: Generator) -> None:
@@ -126,7 +107,6 @@ def commands() -> dict[str, list[tuple[str, list[str]]]]:
     search = ["--model", "sgc", "--seeds", "2", "--epochs", "3", "--workers", "1"]
     search += ["--grid", "grid.toml", "--out"]
     return {
-        "pickles": [("planetoid", ["train", "planetoid", *train])],
         "npz": [
             ("graph.npz", ["train", "graph.npz", *train]),
             ("reddit", ["train", "reddit", *train]),

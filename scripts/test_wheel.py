@@ -40,7 +40,7 @@ SHIPPED = re.compile(
     r"hoplite/("
     r"(.+/)?[a-z0-9_]+\.py|py\.typed|_native\.pyi"
     r"|_native\.[a-z0-9_.-]+\.(so|pyd)"
-    r"|datasets/data/(cora|citeseer|pubmed)\.npz"
+    r"|io/data/(cora|citeseer|pubmed)\.npz"
     r"|selection/grids/[a-z]+\.toml"
     r"|[a-z_/]+/(paper\.json|[a-z]+\.(toml|html|css|js|svg))"
     r")"
@@ -49,9 +49,9 @@ BROKEN_WITHOUT = (  # what must be in a wheel, one by one
     "hoplite/py.typed",
     "hoplite/_native.pyi",
     "hoplite/__main__.py",
-    "hoplite/datasets/data/cora.npz",
-    "hoplite/datasets/data/citeseer.npz",
-    "hoplite/datasets/data/pubmed.npz",
+    "hoplite/io/data/cora.npz",
+    "hoplite/io/data/citeseer.npz",
+    "hoplite/io/data/pubmed.npz",
     "hoplite/selection/grids/paper.toml",
     "hoplite/selection/grids/auto.toml",
     "hoplite/plots/templates/base.html",

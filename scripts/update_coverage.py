@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import hoplite
-from hoplite.datasets.splits import random_split
 from hoplite.files import atomic_write_text
+from hoplite.io.splits import random_split
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "predict.md"

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.csr_rows import CSR_ARRAYS, CsrFiles, CsrMemory, adjacency_digest, row_ranges
+from hoplite.csr import CsrMemory, adjacency_digest, row_ranges
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.errors import DatasetError, StoreError
+from hoplite.io.array_files import CSR_ARRAYS, CsrFiles
 from hoplite.operators import OPERATORS, find_operator
 from hoplite.store import propagate
 from hoplite.store.manifest import read_manifest

@@ -40,8 +40,8 @@ from tests.blocks import (
     is_built,
     name_of,
 )
-from tests.datasets.test_fetch import Server
 from tests.doc_tables import write_graphs, write_tables
+from tests.io.test_fetch import Server
 from tests.shell import run_script
 from torch.distributed import run as torchrun
 
@@ -218,7 +218,7 @@ class Programs:
 @pytest.fixture
 def reddit(monkeypatch, tmp_path):
     """A server that has a small Reddit."""
-    fetching = importlib.import_module("hoplite.datasets.fetch")
+    fetching = importlib.import_module("hoplite.io.fetch")
     monkeypatch.setenv("HOPLITE_DATA", str(tmp_path / "data"))
     monkeypatch.setenv("no_proxy", "*")
     with Server() as server:

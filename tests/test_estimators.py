@@ -11,6 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 
+import hoplite
 from hoplite import (
     ConfigError,
     EGCClassifier,
@@ -268,7 +269,7 @@ def test_another_graph_is_prepared_as_that_of_the_fit():
     found = fitted.predict_proba(nodes)
     np.testing.assert_array_equal(found, fitted.model_.predict_proba(second))
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(nodes), found)
-    fitted.set_params(graph=Graph.from_networkx(second))  # scaled by itself
+    fitted.set_params(graph=hoplite.io.from_networkx(second))  # scaled by itself
     with pytest.raises(ModelFileError, match="was prepared otherwise"):
         fitted.predict(nodes)
     alone = clone(fitted.set_params(graph=second)).fit(nodes, y).predict_proba(nodes)

@@ -109,7 +109,7 @@ def explain_a_decision(ran: Ran) -> None:
         assert total == pytest.approx(why.logit, abs=1e-4)
 
     def decided(people: Any, links: Any) -> str:
-        graph = hoplite.Graph.from_frames(people, links, prepare=model)
+        graph = hoplite.io.from_frames(people, links, prepare=model)
         return model.class_names[model.predict(graph)[place]]
 
     people, links, before = ran["people"], ran["links"], why.class_

@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.commands import hoplite
-from tests.datasets.test_fetch import Server
+from tests.io.test_fetch import Server
 
 from hoplite import Graph, Split, TrainedModel
-from hoplite.datasets import write_npz
+from hoplite.io import write_npz
 from hoplite.store import HopStore, propagate
 
 THOROUGH = bool(os.environ.get("HOPLITE_THOROUGH"))
@@ -220,7 +220,7 @@ def data():
         archive = server.archive()
         (folder / "fetch.py").write_text(
             "import os; os.environ['no_proxy'] = '*'\n"
-            "import importlib; fetch = importlib.import_module('hoplite.datasets.fetch')\n"
+            "import importlib; fetch = importlib.import_module('hoplite.io.fetch')\n"
             f"fetch.ARCHIVES['reddit'] = fetch.Archive({archive.name!r}, {archive.url!r}, "
             f"{archive.sha256!r}, {archive.members!r})\n"
         )

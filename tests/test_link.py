@@ -130,7 +130,7 @@ def test_tables_links_and_vectors(tmp_path: Path) -> None:
         model.logits(hoplite.load(folder, prepare=model)), model.logits(linked)
     )
     with pytest.raises(GraphError, match="links as features, which are those of its own nodes"):
-        linked.extended(folder)
+        hoplite.io.extend(linked, folder)
     others = linked.with_node_ids([f"b{i}" for i in range(40)])
     names = [name.replace("link to a", "link to b") for name in linked.feature_names or ()]
     others = others.with_features(linked.features, names, preparation=linked.preparation)
@@ -145,7 +145,7 @@ def test_tables_links_and_vectors(tmp_path: Path) -> None:
 def test_graphs_of_other_libraries() -> None:
     networkx = pytest.importorskip("networkx")
     club = networkx.karate_club_graph()
-    graph = Graph.from_networkx(club, label="club", link=True)
+    graph = hoplite.io.from_networkx(club, label="club", link=True)
     assert graph.num_features == 34  # no structural ones besides
     for node in club:  # or it would be a feature where nobody says that it is the label
         club.nodes[node].clear()
@@ -153,7 +153,7 @@ def test_graphs_of_other_libraries() -> None:
     with pytest.warns(HopliteWarning, match="'link to 0' and so on count the nodes of the graph"):
         np.testing.assert_array_equal(model.logits(club), model.logits(graph))
     matrix = sp.csr_array(networkx.to_scipy_sparse_array(club))
-    assert Graph.from_scipy(matrix, link=True).num_features == 34
+    assert hoplite.io.from_scipy(matrix, link=True).num_features == 34
     assert hoplite.open_data(matrix, link=True).num_features == 34
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite import ConfigError, Graph
-from hoplite.csr_rows import CsrMemory
+from hoplite.csr import CsrMemory
 from hoplite.operators import OPERATORS, SYMMETRIC, Operator, find_operator
 
 

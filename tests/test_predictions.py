@@ -210,24 +210,24 @@ def test_a_split_that_another_table_states_is_told(graph):
     columns = {"id": [*"pqrs"], "label": ["b", "née", "b", None], "split": parts}
     columns |= {name: [0.5, 1.0, 2.0, 3.0] for name in graph.feature_names}
     edges = pyarrow.table({"source": ["p"], "target": ["q"]})
-    other = Graph.from_frames(pyarrow.table(columns), edges, scale="none")
+    other = hoplite.io.from_frames(pyarrow.table(columns), edges, scale="none")
     assert other.split.note
     assert predict_table(trained, other)["split"].to_pylist() == parts
 
 
 def test_a_split_that_was_drawn_is_told_if_it_is_that_of_the_training(graph):
-    drawn = graph.with_split(hoplite.datasets.stratified_split(graph.labels, seed=1))
+    drawn = graph.with_split(hoplite.io.stratified_split(graph.labels, seed=1))
     trained = hoplite.train(drawn, "sgc", hops=1, epochs=2).model
     assert "split" in predict_table(trained, drawn).column_names
     assert "split" in predict_table(trained, graph).column_names  # it states its own
-    other = graph.with_split(hoplite.datasets.stratified_split(graph.labels, seed=2))
+    other = graph.with_split(hoplite.io.stratified_split(graph.labels, seed=2))
     assert "split" not in predict_table(trained, other).column_names
     assert "split" not in predict_table(trained, graph.with_split(Split())).column_names
 
 
 def test_no_file_is_lost(graph, tmp_path):
     hoplite.train(graph, "lgc", hops=1, epochs=2).model.save(tmp_path / "model")
-    hoplite.datasets.write_npz(tmp_path / "graph.npz", graph)
+    hoplite.io.write_npz(tmp_path / "graph.npz", graph)
     out = tmp_path / "p.csv"
     out.write_text("mine")
     words = ["predict", tmp_path / "model", tmp_path / "graph.npz", "--out", out]

@@ -24,8 +24,8 @@ from hoplite import (
     SGCRegressor,
     TrainedModel,
 )
-from hoplite.datasets import write_npz
 from hoplite.explain import explain
+from hoplite.io import write_npz
 from hoplite.predictions import predict_table
 from hoplite.tasks import find_task
 

@@ -17,7 +17,7 @@ import hoplite
 
 # The names of hoplite.__all__ by what they are for. What is in no group is listed as "More".
 GROUPS = {
-    "Graphs and datasets": ("load", "Graph", "Split", "NodeData", "open_data", "datasets"),
+    "Graphs and datasets": ("load", "Graph", "Split", "NodeData", "open_data", "io"),
     "Tables": ("TableOptions", "Preparation"),
     "Training and models": (
         "train",
@@ -37,7 +37,7 @@ ESTIMATORS, ERRORS = "Estimators for scikit-learn", "Errors and warnings"
 MODULES = (
     "explain",
     "theory",
-    "datasets",
+    "io",
     "predictions",
     "filters",
     "operators",
@@ -50,7 +50,6 @@ MODULES = (
     "store",
     "store.cost",
     "cluster",
-    "convert",
     "relations",
     "structural",
     "link",

@@ -11,9 +11,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hoplite import datasets
+    from hoplite import io
     from hoplite.config import TrainingConfig
-    from hoplite.datasets import load
     from hoplite.engine.backend import set_num_threads
     from hoplite.errors import (
         ConfigError,
@@ -50,6 +49,7 @@ if TYPE_CHECKING:
     )
     from hoplite.filters import frequency_response
     from hoplite.graph import Graph, Split
+    from hoplite.io import load
     from hoplite.models import ModelConfig, register_model
     from hoplite.models.trained import TrainedModel
     from hoplite.node_data import NodeData
@@ -108,7 +108,7 @@ _HOMES = {
     "TrainingResult": "training",
     "auto": "selection",
     "frequency_response": "filters",
-    "load": "datasets",
+    "load": "io",
     "open_data": "store",
     "predict_table": "predictions",
     "propagate": "store",
@@ -124,8 +124,8 @@ _HOMES = {
 if not TYPE_CHECKING:  # to a checker, a name that is not imported above is none
 
     def __getattr__(name: str) -> Any:
-        if name == "datasets":
-            return import_module("hoplite.datasets")
+        if name == "io":
+            return import_module("hoplite.io")
         if name == "__version__":
             return import_module("hoplite.version").VERSION
         if name not in _HOMES:
@@ -181,8 +181,8 @@ __all__ = [
     "TrainingConfig",
     "TrainingResult",
     "auto",
-    "datasets",
     "frequency_response",
+    "io",
     "load",
     "open_data",
     "predict_table",

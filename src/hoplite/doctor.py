@@ -243,7 +243,7 @@ def _free(path: Path) -> dict[str, Any]:
 
 
 def _data() -> dict[str, Any]:
-    from hoplite.datasets.reddit import find_reddit, reddit_folders
+    from hoplite.io.reddit import find_reddit, reddit_folders
 
     place = find_reddit()
     return {

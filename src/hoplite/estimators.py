@@ -21,12 +21,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_flag, check_hops
-from hoplite.convert import KNOWN, converted
 from hoplite.engine.evaluation import side_by_side
 from hoplite.engine.propagation import Propagation, fitted_basis
 from hoplite.errors import DatasetError, GraphError, bound
-from hoplite.graph import Graph
-from hoplite.graph_checks import ids_hint
+from hoplite.graph import Graph, ids_hint
+from hoplite.io.convert import KNOWN, converted
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
 from hoplite.models import (
     DGC,

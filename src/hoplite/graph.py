@@ -5,42 +5,36 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hoplite.csr_rows import (
+from hoplite.csr import (
+    CSR,
+    NUMBERS,
     CsrMemory,
     Fingerprint,
     adjacency_digest,
+    as_array,
+    as_csr,
+    check_weights,
+    checked_arcs,
     features_digest,
+    frozen,
     mean_weight,
 )
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, some_of
-from hoplite.graph_checks import (
-    as_array,
-    as_node_indices,
-    check_names,
-    check_split_part,
-    check_unique,
-    check_weights,
-    checked_adjacency,
-    checked_features,
-    checked_labels,
-    frozen,
-)
-from hoplite.graph_facts import graph_shown
-from hoplite.labels import CLASSES, kind_of, relabelled
-from hoplite.preparation import Preparation
+from hoplite.errors import ConfigError, GraphError, HopliteWarning, plural, some_of
+from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
+from hoplite.printable import printable
 from hoplite.relations import Relation, check_relations, edge_relations, like
-from hoplite.shown import Displayed, Shown
-from hoplite.sparse_checks import as_csr
+from hoplite.shown import Displayed, Shown, Table
 
 if TYPE_CHECKING:
     from builtins import property as cached_property  # as NodeData has it
 
     import scipy.sparse as sp
+
+    from hoplite.preparation import Preparation
 else:
     from functools import cached_property
 
@@ -54,21 +48,33 @@ PIECE = 1 << 22  # numbers of X read at a time
 class Split:
     """Node indices of the training, validation and test sets; sorted, disjoint, read-only.
 
+    Parameters
+    ----------
+    train, val, test : sequences of int, or boolean masks with one value per node
+        The nodes of each part.
+    note : str, default ""
+        How the split was made, for reports.
+    seed : int, optional
+        The seed that it was drawn with; None if somebody stated it.
+
     >>> Split(train=[2, 0], val=[1]).train
     array([0, 2])
+    >>> Split([0], [1], [2], note="by hand", seed=3).description
+    'by hand, seed 3'
     """
 
     train: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     val: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
     test: np.ndarray = field(default_factory=lambda: np.empty(0, np.int64))
-    note: str = ""  # how the split came to be, for reports
+    note: str = ""
+    seed: int | None = None
     mask_lengths: tuple[int, ...] = field(default=(), init=False, repr=False)  # of boolean parts
 
     def __post_init__(self) -> None:
-        seen = np.empty(0, np.int64)
-        parts = [np.asarray(getattr(self, part)) for part in PARTS]
-        lengths = tuple(len(part) for part in parts if part.dtype == bool and part.ndim == 1)
+        masks = [np.asarray(getattr(self, part)) for part in PARTS]
+        lengths = tuple(len(mask) for mask in masks if mask.dtype == bool and mask.ndim == 1)
         object.__setattr__(self, "mask_lengths", lengths)
+        seen = np.empty(0, np.int64)
         for part in PARTS:
             nodes = as_node_indices(getattr(self, part), f"split.{part}")
             both = np.intersect1d(nodes, seen)
@@ -81,9 +87,10 @@ class Split:
             object.__setattr__(self, part, frozen(nodes))
 
     @property
-    def drawn(self) -> bool:
-        """Whether it was drawn with a seed, which its note then tells, and nobody stated it."""
-        return ", seed " in self.note
+    def description(self) -> str:
+        """The note and the seed, for reports."""
+        seed = "" if self.seed is None else f"seed {self.seed}"
+        return ", ".join(text for text in (self.note, seed) if text)
 
     def sizes(self) -> dict[str, int]:
         """Number of nodes per part."""
@@ -144,15 +151,15 @@ class Graph(Displayed):
         preparation: Preparation | None = None,
         relations: Sequence[Relation] = (),
     ) -> None:
-        adjacency = checked_adjacency(adjacency)
+        adjacency = _checked_adjacency(adjacency)
         n = adjacency.shape[0]
-        features = checked_features(features, n)
-        labels = checked_labels(labels, n, class_names)
+        features = _checked_features(features, n)
+        labels = _checked_labels(labels, n, class_names)
         split = Split() if split is None else split
         _check_split(split, labels)
-        check_names("feature_names", feature_names, features.shape[1], "feature columns")
-        check_names("node_ids", node_ids, n, "nodes")
-        check_unique("node_ids", node_ids)
+        _check_names("feature_names", feature_names, features.shape[1], "feature columns")
+        _check_names("node_ids", node_ids, n, "nodes")
+        _check_unique("node_ids", node_ids)
         classes = range(kind_of(labels).count(labels)) if class_names is None else class_names
         if isinstance(node_ids, np.ndarray):
             node_ids = node_ids.tolist()
@@ -233,129 +240,6 @@ class Graph(Displayed):
             edges, values, n, summed=weights is not None, directed=directed, types=types
         )
         return cls(adjacency, features, labels, relations=relations, **options)
-
-    # What follows reads and writes graphs of other libraries, see hoplite.convert. All of it
-    # ignores direction and treats repeated edges as from_edges does; labelled graphs without a
-    # split get a stratified one of ``seed``, and graphs without features ``structural`` ones.
-
-    @staticmethod
-    def from_frames(nodes: Any, edges: Any, **options: Any) -> Graph:
-        """A table of nodes and one of edges, of pandas, Polars or Arrow.
-
-        By the rules of node and edge tables, see :func:`hoplite.datasets.read_tables`: text ids,
-        text labels, a feature per other column, text one-hot.
-
-        Parameters
-        ----------
-        id, label, split : str
-            Columns of ``nodes`` if they are not called so; None for ``label`` and ``split`` if
-            there are none. A named index of pandas is a column.
-        source, target, weight : str
-            Columns of ``edges``.
-        features : sequence of str, optional
-            The columns that are features; all others if not given.
-        seed, structural, name
-            Of the split; how many structural features; of the graph.
-        directed, type
-            Keep the direction of edges; the column of their types. See :mod:`hoplite.relations`.
-        unknown_nodes, prepare, scale, gaps, categories
-            How tables are read, as :func:`hoplite.datasets.read_tables` takes them.
-
-        >>> import pyarrow as pa
-        >>> nodes = pa.table({"who": ["ann", "bob", "cem"], "age": [3, 1, 2]})
-        >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})
-        >>> Graph.from_frames(nodes, edges, id="who")
-        Graph(nodes=3, edges=2, features=1, classes=0)
-        """
-        return _converter("attributes").from_frames(nodes, edges, **options)
-
-    @staticmethod
-    def from_networkx(graph: Any, **options: Any) -> Graph:
-        """A NetworkX graph of any kind; its nodes, which may be text, are the ``node_ids``.
-
-        Attributes of nodes are columns by the rules of node tables (see :meth:`from_frames`): text
-        becomes one-hot, None or no attribute is a gap, ``id`` is no feature. Edges without a weight
-        among others with one count 1.
-
-        Parameters
-        ----------
-        features : sequence of str, optional
-            Attributes that are features; all that are not label or split if not given.
-        label, split, weight : str or None
-            Attributes of nodes, and of edges, if they are not called so; None for none.
-        directed, type
-            Keep the direction of the edges of a DiGraph; the attribute of edges that is their type.
-        seed, structural, prepare, scale, gaps, categories
-            As in :meth:`from_frames`.
-
-        >>> import networkx as nx
-        >>> club = nx.karate_club_graph()
-        >>> Graph.from_networkx(club, label="club", structural=4).class_names
-        ('Mr. Hi', 'Officer')
-        """
-        return _converter("attributes").from_networkx(graph, **options)
-
-    @staticmethod
-    def from_igraph(graph: Any, **options: Any) -> Graph:
-        """An igraph graph, with the options of :meth:`from_networkx`.
-
-        ``id``, an attribute of its vertices, ``"name"`` by default, has the ``node_ids``.
-        """
-        return _converter("attributes").from_igraph(graph, **options)
-
-    @staticmethod
-    def from_scipy(
-        adjacency: Any, features: Any = None, labels: Any = None, **options: Any
-    ) -> Graph:
-        """A SciPy matrix (or a dense one) of edge weights, (n, n), not necessarily symmetric.
-
-        Where a pair has two weights the larger counts. ``labels`` are integers or text; unknown are
-        negative numbers, NaN, None and empty text. With fractions they are numbers to learn, and
-        so are whole ones if ``task="regression"``. ``options`` are ``split``, ``seed``,
-        ``structural``, ``task``, ``directed``, for arcs from rows to columns that keep their
-        direction, and the names that a Graph takes.
-
-        >>> import scipy.sparse as sp
-        >>> Graph.from_scipy(sp.eye_array(3, k=1), np.eye(3), ["no", "yes", None]).class_names
-        ('no', 'yes')
-        """
-        return _converter("arrays").from_scipy(adjacency, features, labels, **options)
-
-    @staticmethod
-    def from_pyg(data: Any, *, split: int | None = None, **options: Any) -> Graph:
-        """A ``torch_geometric.data.Data``: x, edge_index (or adj_t), y and the masks.
-
-        ``edge_weight``, or an ``edge_attr`` of one column, are the weights. A negative or NaN y is
-        unknown; with fractions, or if ``task="regression"``, y are numbers to learn. Where the
-        masks have several columns, ``split`` says which counts (the first otherwise). ``options``
-        are ``seed``, ``structural``, ``task``, ``directed`` to keep directions, and ``type``, the
-        attribute that has the edges' types (such as ``"edge_type"``).
-        """
-        return _converter("arrays").from_pyg(data, split=split, **options)
-
-    @staticmethod
-    def from_dgl(graph: Any, **options: Any) -> Graph:
-        """A homogeneous DGL graph, with the options of :meth:`from_pyg`; ``type`` is of its edata.
-
-        ``features="feat"`` and ``label="label"`` name its ndata, ``weight="weight"`` its edata;
-        the masks are ``train_mask``, ``val_mask`` and ``test_mask``.
-        """
-        return _converter("arrays").from_dgl(graph, **options)
-
-    def to_networkx(self) -> Any:
-        """A ``networkx.Graph`` whose nodes are the ``node_ids``, or 0 .. n-1.
-
-        Features, ``label`` (the name of the class) and ``split`` are attributes of nodes,
-        ``weight`` of edges. Features are the graph's own, prepared: scaled, filled, one-hot, and
-        not the cells of a table that they came from. :meth:`from_networkx` with ``scale="none"``,
-        which leaves them as they are, makes the same graph of it.
-        """
-        return _converter("attributes").to_networkx(self)
-
-    def to_pyg(self) -> Any:
-        """A ``torch_geometric.data.Data``: x dense, every edge in both directions, y -1 where
-        unknown, the three masks, and ``edge_weight`` unless all are 1."""
-        return _converter("arrays").to_pyg(self)
 
     @property
     def num_nodes(self) -> int:
@@ -479,32 +363,6 @@ class Graph(Displayed):
         """The same graph with other names of its nodes."""
         return self._replace(node_ids=node_ids)
 
-    def extended(self, new: Any, **options: Any) -> Graph:
-        """The graph with nodes and edges that arrived later; the new nodes are the last ones.
-
-        Parameters
-        ----------
-        new : folder of node and edge tables, or a pair (nodes, edges) of frames
-            With the columns of the graph's own tables; a label is not needed. Edges may join old
-            nodes, too. One of the two tables may lack (of a pair, be None).
-        label, id, source, target, weight : str
-            Columns of its nodes and edges, if they are called otherwise there.
-
-        The new features are prepared as the graph's own were (``preparation``), never fitted again,
-        and found by their names; structural ones are computed again. Without weights a pair that is
-        joined already stays as it is; a new weight of it is added to the one that it has. New nodes
-        are in the split only if their table says so. The ``loop_weight`` stays, too.
-
-        >>> import pyarrow as pa
-        >>> nodes = pa.table({"id": ["ann", "bob", "cem"], "age": [3, 1, 2]})
-        >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})
-        >>> club = Graph.from_frames(nodes, edges)
-        >>> dia = pa.table({"id": ["dia"], "age": [2]})
-        >>> club.extended((dia, pa.table({"source": ["dia"], "target": ["ann"]})))
-        Graph(nodes=4, edges=3, features=1, classes=0)
-        """
-        return import_module("hoplite.arrivals").extended(self, new, **options)[0]
-
     def _replace(self, **changes: Any) -> Graph:
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         made = Graph(**{**values, **changes})
@@ -548,12 +406,134 @@ class Graph(Displayed):
         )
 
     def _shown(self) -> Shown:
-        return graph_shown(self)
+        """Its sizes, how it is connected, and how many nodes of each part have each class."""
+        weights, kind = self.adjacency.data, kind_of(self.labels)
+        alone = int((np.diff(self.adjacency.indptr) == 0).sum())
+        known = kind.known(self.labels)
+        edges, features = f"{self.num_edges:,}", f"{self.num_features:,}"
+        if weights.size and weights.min() != weights.max():
+            edges += f", weights from {weights.min():.3g} to {weights.max():.3g}"
+        if sp.issparse(self.features):
+            cells = max(self.num_nodes * self.num_features, 1)
+            stored: Any = self.features  # SciPy has no types
+            features += f", sparse: {100 * stored.nnz / cells:.2g} % are not 0"
+        facts = {
+            "nodes": f"{self.num_nodes:,}" + (f", {alone:,} without an edge" if alone else ""),
+            "edges": edges,
+            "features": features,
+            "labels": f"{kind.task}, {plural(int(known.sum()), 'node')} of {self.num_nodes:,}",
+        }
+        if self.relations:
+            facts["relations"] = some_of(relation.name for relation in self.relations)
+        sizes = {part: size for part, size in self.split.sizes().items() if size}
+        if sizes or self.split.description:
+            counts = ", ".join(f"{part} {size:,}" for part, size in sizes.items()) or "none"
+            note = self.split.description
+            facts["split"] = f"{counts} ({note})" if note else counts
+        parts = {"nodes": np.flatnonzero(known)} | {
+            part: getattr(self.split, part) for part in sizes
+        }
+        labels = {name: self.labels[nodes] for name, nodes in parts.items()}
+        return Shown(f"Graph {printable(self.name)}", facts, self._label_table(labels))
+
+    def _label_table(self, labels: dict[str, np.ndarray]) -> list[Table]:
+        """How many nodes of each part have each class; of numbers, how they are distributed."""
+        if self.num_classes:
+            counts = [kind_of(self.labels).counts(own, self.num_classes) for own in labels.values()]
+            rows = [
+                [name, *(f"{int(count[c]):,}" for count in counts if count is not None)]
+                for c, name in enumerate(self.class_names)
+            ]
+            return [Table(["class", *labels], rows)]
+        if not labels["nodes"].size:
+            return []
+        figures = {"mean": np.mean, "deviation": np.std, "min": np.min, "max": np.max}
+        rows = [
+            [name, *(f"{figure(own):.4g}" for own in labels.values())]
+            for name, figure in figures.items()
+        ]
+        return [Table(["label", *labels], rows)]
 
 
-def _converter(name: str) -> Any:
-    """A module of hoplite.convert, which is built on graphs, and so is imported when it is used."""
-    return import_module(f"hoplite.convert.{name}")
+def as_node_indices(nodes: Any, argument: str) -> np.ndarray:
+    """Sorted indices; a boolean mask counts as the indices where it is true."""
+    nodes = as_array(nodes, argument)
+    if nodes.size == 0:
+        return np.empty(0, np.int64)
+    if nodes.ndim == 1 and nodes.dtype == bool:
+        nodes = np.flatnonzero(nodes)
+    if nodes.ndim != 1 or not np.issubdtype(nodes.dtype, np.integer):
+        raise GraphError(
+            f"{argument} has type {nodes.dtype} and shape {nodes.shape}; "
+            f"pass a list of integer node indices.{ids_hint(nodes)}"
+        )
+    unique = np.unique(nodes).astype(np.int64)
+    if unique.size != nodes.size:
+        raise GraphError(f"{argument} names {nodes.size - unique.size:,} nodes twice.")
+    return unique
+
+
+def ids_hint(nodes: np.ndarray, ids: Sequence[Any] | None = None) -> str:
+    """How what stands for nodes becomes indices, if it is text, or all of it is among ``ids``.
+
+    >>> ids_hint(np.array(["ann"])), ids_hint(np.array([0.5])), ids_hint(np.array([7]), (7, 8))[:9]
+    (' The index of an id is graph.node_ids.index(id).', '', ' The inde')
+    """
+    known = set(ids or ()) if nodes.ndim == 1 and nodes.size else None
+    if known is None or not all(isinstance(one, str) or one in known for one in nodes.tolist()):
+        return ""
+    return " The index of an id is graph.node_ids.index(id)."
+
+
+def _checked_adjacency(adjacency: Any) -> sp.csr_array:
+    matrix = checked_arcs(adjacency)
+    turned = sp.csr_array(matrix.T)
+    if all(np.array_equal(getattr(matrix, part), getattr(turned, part)) for part in CSR):
+        return matrix
+    gap = abs(matrix - turned)
+    if gap.nnz and gap.data.max() > 1e-6 * matrix.data.max():
+        raise GraphError(
+            f"adjacency is not symmetric ({gap.nnz // 2:,} pairs differ); "
+            "use Graph.from_edges, which ignores direction."
+        )
+    return matrix
+
+
+def _checked_features(features: Any, n: int) -> np.ndarray | sp.csr_array:
+    if sp.issparse(features):
+        matrix = as_csr(features, "features", copy=True)
+        matrix.sum_duplicates()
+        values = matrix.data
+    else:
+        matrix = as_array(features, "features").copy()
+        values = matrix
+    if matrix.ndim != 2:
+        raise GraphError(f"features has shape {matrix.shape}; pass one row of numbers per node.")
+    if matrix.shape[0] != n:
+        raise GraphError(
+            f"features has {matrix.shape[0]:,} rows but the graph has {n:,} nodes; "
+            "pass one row per node."
+        )
+    if values.dtype.kind not in NUMBERS:
+        raise GraphError(f"features has type {values.dtype}; pass numbers.")
+    if values.dtype.newbyteorder("=") != np.float64:
+        matrix = matrix.astype(np.float32, copy=False)
+        values = matrix.data if sp.issparse(matrix) else matrix
+    if not np.isfinite(values).all():
+        raise GraphError("features contain NaN or infinity; fill or remove those values.")
+    return matrix if sp.issparse(matrix) else np.ascontiguousarray(matrix)
+
+
+def _checked_labels(labels: Any, n: int, class_names: Sequence[str] | None) -> np.ndarray:
+    if labels is None:
+        return np.full(n, UNKNOWN_LABEL, np.int64)
+    labels = as_array(labels, "labels")
+    if labels.shape[:1] != (n,):
+        raise GraphError(
+            f"labels has shape {labels.shape} but the graph has {n:,} nodes; "
+            "pass one label per node, -1 where unknown."
+        )
+    return kind_of(labels).checked(labels, class_names)
 
 
 def _check_split(split: Any, labels: np.ndarray) -> None:
@@ -567,5 +547,35 @@ def _check_split(split: Any, labels: np.ndarray) -> None:
                 f"split has a mask of {length:,} nodes but the graph has {len(labels):,}; "
                 "pass masks with one value per node."
             )
+    check_split(split, labels)
+
+
+def check_split(split: Split, labels: np.ndarray) -> None:
+    """Raise GraphError unless all nodes of the split are there and have a label."""
+    n = len(labels)
     for part in PARTS:
-        check_split_part(part, getattr(split, part), labels, len(labels))
+        nodes = getattr(split, part)
+        if nodes.size and (nodes[0] < 0 or nodes[-1] >= n):
+            outside = nodes[0] if nodes[0] < 0 else nodes[-1]
+            raise GraphError(
+                f"split.{part} names node {outside:,} but the graph has {n:,} nodes; "
+                f"node indices go from 0 to {n - 1:,}."
+            )
+        unlabelled = nodes[~known_labels(labels[nodes])]
+        if unlabelled.size:
+            raise GraphError(
+                f"split.{part} holds {unlabelled.size:,} nodes without a label "
+                f"(first: {unlabelled[0]}); leave them out of the split."
+            )
+
+
+def _check_unique(argument: str, names: Sequence | None) -> None:
+    if names is not None and len(set(names)) < len(names):
+        raise GraphError(f"{argument} holds a name twice; give every one its own.")
+
+
+def _check_names(argument: str, names: Sequence | None, expected: int, what: str) -> None:
+    if names is not None and len(names) != expected:
+        raise GraphError(
+            f"{argument} has {len(names):,} entries but there are {expected:,} {what}."
+        )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from hoplite.csr_rows import CsrRows, Fingerprint
+from hoplite.csr import CsrRows, Fingerprint
 from hoplite.graph import Graph, Split
 from hoplite.preparation import Preparation
 

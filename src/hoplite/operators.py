@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoplite.bases import Basis, find_basis
-from hoplite.csr_rows import CsrMemory, CsrRows, row_ranges
+from hoplite.csr import CsrMemory, CsrRows, row_ranges
 from hoplite.errors import ConfigError, check_choice
 from hoplite.graph import Graph
 from hoplite.relations import Relation

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from hoplite.convert import converted
 from hoplite.datasets.id_files import all_integers
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS
+from hoplite.io.convert import converted
 from hoplite.labels import distinct
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData
@@ -108,7 +108,7 @@ def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
     One that was drawn for the data, as its note says, is known if the training had the same.
     """
     facts = split_facts(data.split)
-    foreign = data.split.drawn and model.training.get(SPLIT, facts) != facts
+    foreign = data.split.seed is not None and model.training.get(SPLIT, facts) != facts
     if foreign or not any(data.split.sizes().values()):
         return None
     found = np.full(data.num_nodes, len(PARTS), np.int8)

@@ -28,9 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hoplite.csr_rows import CsrMemory, mean_weight
+from hoplite.csr import CsrMemory, checked_arcs, frozen, mean_weight
 from hoplite.errors import GraphError
-from hoplite.graph_checks import checked_arcs, frozen
 
 if TYPE_CHECKING:
     import scipy.sparse as sp

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import check_flag, check_number
-from hoplite.csr_rows import mean_weight
+from hoplite.csr import mean_weight
 from hoplite.errors import HopliteWarning
 from hoplite.graph import Graph
 from hoplite.link import with_link

@@ -14,7 +14,7 @@ import pytest
 from tests.commands import start
 
 from hoplite import Graph, Split
-from hoplite.datasets import write_npz
+from hoplite.io import write_npz
 from hoplite.stopping import as_typed, goes_on
 
 LONG = ["--epochs", "3000", "--patience", "3000"]

@@ -15,7 +15,7 @@ from tests.examples import examples
 
 import hoplite
 from hoplite.cli import console, main, search, train
-from hoplite.datasets.npz import write_npz
+from hoplite.io.npz import write_npz
 from hoplite.printable import printable
 from hoplite.tasks.base import Metric
 from hoplite.training.results import Spread

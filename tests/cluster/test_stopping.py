@@ -17,7 +17,7 @@ import pytest
 from tests.commands import start
 
 from hoplite import Graph, Split
-from hoplite.datasets import write_npz
+from hoplite.io import write_npz
 from hoplite.stopping import as_typed
 
 GOES_ON = "; run the same command again: it goes on from here."

@@ -95,7 +95,7 @@ def test_a_list_of_edges_with_the_usual_names(tmp_path, header):
 @pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")
 def test_names_given_to_frames_are_remembered(tmp_path):
     nodes, edges = shop(np.random.default_rng(7), features=True)
-    graph = Graph.from_frames(nodes, edges, id="client", label="kind", **NAMES)
+    graph = hoplite.io.from_frames(nodes, edges, id="client", label="kind", **NAMES)
     model = hoplite.train(graph, "sgc", hops=1, epochs=20).model
     wanted = model.predict_proba(graph)
     for given in ((nodes, edges), written(tmp_path / "shop", nodes, edges)):
@@ -167,14 +167,14 @@ def test_new_edges_have_the_names_of_the_old_ones(tmp_path: Path) -> None:
     new.mkdir()
     (new / "edges.csv").write_text("payee,payer,euros\np1,p0,7000\n")
     row = [graph.node_ids.index(name) for name in ("p0", "p1")] if graph.node_ids else []
-    before, after = graph.adjacency, graph.extended(new).adjacency
+    before, after = graph.adjacency, hoplite.io.extend(graph, new).adjacency
     assert after[row[0], row[1]] == np.float32(before[row[0], row[1]] + 7000)
     with pytest.raises(DatasetError, match=r"no columns 'source' and 'target' \(it starts"):
-        graph.extended(new, **{name: name for name in NAMES})
+        hoplite.io.extend(graph, new, **{name: name for name in NAMES})
     (new / "edges.csv").unlink()
     nodes = {name: values[:1] for name, values in columns().items()} | {"who": pa.array(["z"])}
     csv.write_csv(pa.table(nodes), new / "nodes.csv")
-    assert graph.extended(new).num_nodes == N + 1  # without any edge
+    assert hoplite.io.extend(graph, new).num_nodes == N + 1  # without any edge
 
 
 def test_edge_lists_name_their_columns(tmp_path: Path) -> None:

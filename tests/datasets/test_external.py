@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from tests.examples import examples
 
-from hoplite import DatasetError, Graph, HopliteWarning, datasets
-from hoplite.csr_rows import CsrFiles
+from hoplite import DatasetError, Graph, HopliteWarning
+from hoplite import io as datasets
 from hoplite.datasets import bucket_sort, table_import, table_reader
 from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
 from hoplite.datasets.text_keys import IdIndex, text_keys
 from hoplite.errors import ConfigError
+from hoplite.io.array_files import CsrFiles
 from hoplite.preparation import AS_THEY_ARE
 from hoplite.store import HopStore, opening, propagate
 

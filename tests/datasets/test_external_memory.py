@@ -7,7 +7,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from hoplite import HopliteWarning, datasets
+from hoplite import HopliteWarning
+from hoplite import io as datasets
 from hoplite.datasets.disk_graph import DiskGraph
 from hoplite.datasets.table_features import FeatureColumns
 from hoplite.preparation import AS_THEY_ARE

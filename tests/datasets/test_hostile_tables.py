@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from tests.examples import examples
 
-from hoplite import datasets
+from hoplite import io as datasets
 from hoplite.datasets import table_reader
 from hoplite.datasets.disk_graph import DiskGraph
 from hoplite.errors import DatasetError, GraphError, HopliteWarning

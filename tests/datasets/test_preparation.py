@@ -27,8 +27,8 @@ import hoplite
 from hoplite import ConfigError, DatasetError, Graph, HopliteWarning, ModelFileError
 from hoplite.datasets.column_statistics import Moments, Quantiles
 from hoplite.datasets.disk_graph import write_disk_graph
-from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.explain import explain
+from hoplite.io.npz import read_npz, write_npz
 from hoplite.models.alignment import aligned_graph
 from hoplite.preparation import MISSING, OTHER, SCALES, changes, squeezed
 from hoplite.store import opening

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hoplite import datasets
+from hoplite import io as datasets
 from hoplite.errors import DatasetError, HopliteWarning
 from hoplite.preparation import AS_THEY_ARE
 

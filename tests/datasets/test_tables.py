@@ -19,7 +19,9 @@ from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from tests.examples import examples
 
-from hoplite import Graph, datasets, train
+import hoplite
+from hoplite import io as datasets
+from hoplite import train
 from hoplite.errors import ConfigError, DatasetError, HopliteWarning
 from hoplite.preparation import AS_THEY_ARE
 
@@ -90,7 +92,7 @@ def test_without_a_split_one_is_made_and_reported(tmp_path, split):
         write(tmp_path, f"id,label,x{split}\n{rows}", "source,target\n0,1\n"), seed=5
     )
     assert graph.split.sizes() == {"train": 12, "val": 4, "test": 4}
-    assert graph.split.note == "stratified 60/20/20, seed 5"
+    assert graph.split.description == "stratified 60/20/20, seed 5"
 
 
 def test_split_words(tmp_path):
@@ -424,7 +426,7 @@ def test_edges_to_unknown_nodes(folder):
     assert dense(created)[:, missing].tolist() == [0, 0, 0, 1, 1]
     frames = pa_csv.read_csv(folder / "nodes.csv"), pa_csv.read_csv(folder / "edges.csv")
     with pytest.warns(HopliteWarning, match=r"edges names nodes .* \(2\)"):
-        framed = Graph.from_frames(*frames, unknown_nodes="create")
+        framed = hoplite.io.from_frames(*frames, unknown_nodes="create")
     np.testing.assert_array_equal(dense(framed), dense(created))
     model = train(dropped, "sgc", hops=1, epochs=1).model
     with pytest.warns(HopliteWarning) as told:

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from tests.examples import examples
 
-from hoplite.datasets import bucket_sort, read_tables, table_reader
+from hoplite.datasets import bucket_sort, table_reader
 from hoplite.datasets.disk_graph import DiskGraph
 from hoplite.datasets.table_import import import_tables
 from hoplite.errors import DatasetError, HopliteWarning
+from hoplite.io import read_tables
 from hoplite.preparation import SCALES, UNKNOWN_NODES
 
 MEMORY = 10**9

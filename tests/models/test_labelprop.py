@@ -116,7 +116,7 @@ def test_nodes_that_arrive_later_are_behind_and_have_no_label(dense):
     nodes = pa.table({"id": ids[:20], "age": rng.normal(size=20), "label": labels})
     ends = rng.integers(0, 20, (40, 2))
     edges = pa.table({"source": [ids[a] for a, _ in ends], "target": [ids[b] for _, b in ends]})
-    graph = Graph.from_frames(nodes, edges)
+    graph = hoplite.io.from_frames(nodes, edges)
     graph = Graph(
         graph.adjacency,
         graph.features,
@@ -130,7 +130,7 @@ def test_nodes_that_arrive_later_are_behind_and_have_no_label(dense):
     model = hoplite.train(graph, "labelprop", hops=6, alpha=0.6).model
     new = pa.table({"id": ids[20:], "age": rng.normal(size=5)})
     more = pa.table({"source": ids[20:24], "target": [ids[0], ids[20], ids[1], ids[2]]})
-    later = graph.extended((new, more))
+    later = hoplite.io.extend(graph, (new, more))
     train = graph.split.train
     Y, u = np.zeros((25, 2)), np.zeros(25)
     Y[train, graph.labels[train]], u[train] = 1, 1

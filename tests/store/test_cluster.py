@@ -13,8 +13,8 @@ from tests.commands import Process, hoplite, start
 from tests.dask_processes import ANOTHER_VERSION, WITHOUT_HOPLITE, local_workers
 
 from hoplite import Graph
-from hoplite.datasets import write_npz
 from hoplite.errors import ClusterError
+from hoplite.io import write_npz
 from hoplite.stopping import as_typed
 from hoplite.store import HopStore, StoreError, propagate
 

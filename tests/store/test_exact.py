@@ -5,8 +5,8 @@ import pytest
 
 from hoplite import ConfigError, Graph
 from hoplite.bases import EXAMPLES as BASES
-from hoplite.csr_rows import CsrFiles
 from hoplite.engine.backend import has_native, use_threads
+from hoplite.io.array_files import CsrFiles
 from hoplite.operators import SYMMETRIC, find_operator
 from hoplite.store import HopStore, panel, propagate
 

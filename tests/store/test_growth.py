@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 from tests.untidy import SEEDS, cut_store, folder
 
+import hoplite
 from hoplite import Graph, HopStore, Split, propagate, update_store
 from hoplite.bases import EXAMPLES
 from hoplite.errors import ConfigError, DatasetError, HopliteWarning, StoreError
@@ -81,7 +82,7 @@ def grown_and_made(place, graph, new, rows, columns, **settings):
     propagate(graph, place / "grown", **settings)
     store = update_store(new, place / "grown")
     assert store.verify() == []
-    after = graph.extended(new)
+    after = hoplite.io.extend(graph, new)
     cut_store(after, place / "made", rows, columns, **settings)
     propagate(after, place / "made", **settings)
     return content(place / "grown"), content(place / "made")
@@ -264,7 +265,7 @@ def test_more_hops_from_the_grown_graph(tmp_path):
     graph, _ = small_store(tmp_path / "s")
     new = node(), edge(("x", 2))
     update_store(new, tmp_path / "s")
-    after = graph.extended(new)
+    after = hoplite.io.extend(graph, new)
     store = propagate(after, tmp_path / "s", hops=3)
     assert store.verify() == []
     assert len(store.manifest.added) == 1

@@ -5,7 +5,7 @@ import pytest
 from tests.commands import run
 
 from hoplite import Graph
-from hoplite.datasets import write_npz
+from hoplite.io import write_npz
 from hoplite.store import propagate
 
 KILLED_OFTEN = """

@@ -8,7 +8,7 @@ import pytest
 from tests.commands import hoplite
 
 from hoplite import HopliteError, ModelFileError, SGCClassifier, Split, train
-from hoplite.datasets import write_npz
+from hoplite.io import write_npz
 from hoplite.predictions import predict_table
 
 WILD = {"operator": "laplacian", "hops": 1000, "epochs": 3}

@@ -117,8 +117,8 @@ def test_a_degree_means_the_same_in_other_tables():
 def test_nodes_that_arrive_have_the_column(folder, result):
     new = pa.table({"id": ["new"], **{f"x{j}": [0.5] for j in range(5)}})
     edges = pa.table({"source": ["new", "new"], "target": ["A1", "A2"]})
-    grown = result.graph.extended((new, edges))
-    plain = hoplite.load(folder).extended((new, edges))
+    grown = hoplite.io.extend(result.graph, (new, edges))
+    plain = hoplite.io.extend(hoplite.load(folder), (new, edges))
     assert grown.feature_names == result.model.feature_names
     assert grown.features[-1, -1] == pytest.approx(np.log(3))
     np.testing.assert_allclose(result.model.logits(grown), result.model.logits(plain))
@@ -128,6 +128,6 @@ def test_every_task():
     nodes, edges = tables(n=300)
     numbers = nodes.drop_columns(["label"]).rename_columns(["id", "label", "a", "b", "c", "d"])
     for table, task in ((numbers, "regression"), (nodes, "multilabel")):
-        result = hoplite.train(hoplite.Graph.from_frames(table, edges, task=task), epochs=5)
+        result = hoplite.train(hoplite.io.from_frames(table, edges, task=task), epochs=5)
         assert result.model_config.model == "blocks"
         assert result.task.labels.task == task

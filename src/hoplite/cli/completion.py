@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from hoplite.dataset_names import NAMES
-
 GRIDS = ("paper", "reduced", "quick", "published", "usual")
 PROTOCOLS = ("validation", "test")
 DTYPES = ("float32", "float16", "bfloat16")
@@ -36,6 +34,8 @@ def offered(names: Iterable[str]) -> Complete:
 
 def some_dataset(incomplete: str) -> list[str]:
     """The names of graphs, and the folders and files of graphs here that need no quotes."""
+    from hoplite.io.formats import NAMES  # only now: PyArrow takes a while
+
     found = offered(NAMES)(incomplete)
     if not found:
         return []

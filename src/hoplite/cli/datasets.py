@@ -10,7 +10,6 @@ import typer
 
 from hoplite.cli.completion import offered
 from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
-from hoplite.dataset_names import REDDIT
 from hoplite.errors import ConfigError
 
 
@@ -20,7 +19,7 @@ def datasets(
         typer.Option(
             "--fetch",
             help="Download this dataset: reddit (1.4 GB). Resumes.",
-            autocompletion=offered([REDDIT]),
+            autocompletion=offered(["reddit"]),
         ),
     ] = None,
     folder: Annotated[
@@ -35,8 +34,8 @@ def datasets(
         return
     if folder is not None:
         raise ConfigError("--folder goes with --fetch; give the name of a dataset to download.")
-    from hoplite.datasets import available, obtainable  # only now: PyArrow takes a while
-    from hoplite.datasets.reddit import find_reddit
+    from hoplite.io import available, obtainable  # only now: PyArrow takes a while
+    from hoplite.io.reddit import find_reddit
 
     embedded, others = available(), obtainable()
     place = find_reddit()
@@ -60,7 +59,7 @@ def datasets(
 
 
 def _fetch(name: str, folder: Path | None, json: bool) -> None:
-    from hoplite.datasets import fetch
+    from hoplite.io import fetch
 
     with steps_bar(f"fetching {name}") as report:
         place = fetch(name, folder, progress=report)

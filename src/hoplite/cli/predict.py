@@ -122,7 +122,7 @@ def predict(
     told = dict(sorted(counts.items())) if model.task.has_classes else values.told()
     summary: dict[str, Any] = {"out": str(out), "nodes": done, "predicted": told}
     if named is not None:
-        from hoplite.arrivals import isolated
+        from hoplite.io.extend import isolated
 
         summary["isolated"] = isolated(data.in_memory(), named)
     if sets is not None:

@@ -18,8 +18,9 @@ from pathlib import Path
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.csr_rows import CsrFiles, growing_csr, index_type, row_ranges
+from hoplite.csr import index_type, row_ranges
 from hoplite.errors import DatasetError
+from hoplite.io.array_files import CsrFiles, growing_csr
 
 BUCKETS = 64
 LEAST_BUCKET = 1 << 16  # bytes; smaller files are not worth their names

@@ -25,25 +25,30 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from msgspec import Meta
 
-from hoplite.array_files import Closing, NpyRows, growing_npy, write_npy
-from hoplite.csr_rows import (
+from hoplite.csr import (
     AdjacencyDigest,
-    CsrFiles,
     CsrPiece,
     FeaturesDigest,
     Fingerprint,
     adjacency_digest,
     features_digest,
-    growing_csr,
     index_type,
     mean_weight,
     row_ranges,
 )
 from hoplite.datasets.id_files import IDS, IdFile, all_integers, write_ids
-from hoplite.datasets.splits import read_labels, read_split, split_crc32, write_split
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph, Split
+from hoplite.io.array_files import (
+    Closing,
+    CsrFiles,
+    NpyRows,
+    growing_csr,
+    growing_npy,
+    write_npy,
+)
+from hoplite.io.splits import read_labels, read_split, split_crc32, write_split
 from hoplite.json_files import read_json, write_json
 from hoplite.node_data import cached_property
 from hoplite.preparation import Preparation

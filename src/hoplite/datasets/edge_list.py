@@ -11,7 +11,6 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import csv
 
-from hoplite.datasets.formats import Format
 from hoplite.datasets.table_reader import (
     FAILURES,
     SUFFIXES,
@@ -24,6 +23,7 @@ from hoplite.datasets.tables import EDGE_COLUMNS, are_integers, graph_of, read_p
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
+from hoplite.io.formats import Format
 
 ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 HEAD_BYTES = 1 << 16  # in which the first edge must be

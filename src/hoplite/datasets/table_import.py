@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from hoplite.array_files import NpyRows, growing_npy
 from hoplite.datasets.bucket_sort import sort_edges
 from hoplite.datasets.disk_graph import FILE, IDS, DiskGraph, is_disk_graph, write_rest
 from hoplite.datasets.table_features import FeatureColumns
@@ -29,6 +28,7 @@ from hoplite.datasets.tables import (
 from hoplite.datasets.text_keys import IdIndex
 from hoplite.errors import ConfigError
 from hoplite.files import atomic_write, remove_leftovers
+from hoplite.io.array_files import NpyRows, growing_npy
 from hoplite.json_files import to_json
 from hoplite.preparation import AS_THEY_ARE, chosen_preparation
 

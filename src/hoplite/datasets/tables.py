@@ -12,8 +12,6 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import csv
 
-from hoplite.datasets.formats import Format
-from hoplite.datasets.splits import stratified_split
 from hoplite.datasets.table_features import FeatureColumns
 from hoplite.datasets.table_labels import COLUMNS, codes_in
 from hoplite.datasets.table_reader import (
@@ -31,6 +29,8 @@ from hoplite.datasets.table_reader import (
 from hoplite.datasets.text_keys import FindsIds, IdIndex
 from hoplite.errors import ConfigError, DatasetError, HopliteWarning, nearest_hint
 from hoplite.graph import Graph, Split
+from hoplite.io.formats import Format
+from hoplite.io.splits import stratified_split
 from hoplite.labels import UNKNOWN_LABEL, known_labels
 from hoplite.preparation import CREATE, ERROR, Preparation, chosen_preparation
 
@@ -92,8 +92,7 @@ def tables_graph(
     node_table, edge_table = (
         TableReader(Path(stem), None, table) for stem, table in (("nodes", nodes), ("edges", edges))
     )
-    chosen = read_preparation(prepare, own_edges(options) | {"id": "id", "label": "label"})
-    return graph_of(node_table, edge_table, seed, name, prepare, {}, chosen)
+    return graph_of(node_table, edge_table, seed, name, prepare, options)
 
 
 def read_preparation(prepare: Any, options: dict[str, Any]) -> Preparation:

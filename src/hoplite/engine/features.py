@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.csr import NUMBERS, as_array, as_numbers
 from hoplite.engine.backend import get_num_threads, native, uses_native
 from hoplite.engine.dense import each_range
 from hoplite.engine.dropout import Dropout, Mask
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import ConfigError, GraphError
-from hoplite.graph_checks import as_array
-from hoplite.sparse_checks import NUMBERS, as_numbers
 
 LARGE = 1 << 20  # entries from which on it is worth counting zeros
 FEW = 0.1  # share of nonzeros below which a product that skips the zeros is faster

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from hoplite.csr import as_csr
 from hoplite.engine.backend import get_num_threads, native, uses_native
 from hoplite.errors import ConfigError, GraphError
-from hoplite.sparse_checks import as_csr
 
 
 class SparseMatrix:

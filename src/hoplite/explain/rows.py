@@ -17,7 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.bases import find_basis
-from hoplite.csr_rows import row_ranges
+from hoplite.csr import row_ranges
 from hoplite.engine.evaluation import WeightsFirst
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.propagation import Propagation

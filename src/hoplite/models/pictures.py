@@ -9,8 +9,7 @@ import numpy as np
 
 from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.filters import RESPONSE_POINTS, frequency_response
-from hoplite.graph import PARTS, Graph
-from hoplite.graph_checks import as_node_indices
+from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
 from hoplite.plots.base import figure, finite, safe, stroke_of

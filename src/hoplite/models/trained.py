@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hoplite.convert import converted
 from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.propagation import Propagation, part_names
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, Split
+from hoplite.io.convert import converted
 from hoplite.labels import distinct
 from hoplite.models import ModelConfig, Weights, build_model, pictures
 from hoplite.models.alignment import (
@@ -398,12 +398,12 @@ class TrainedModel:
 
 
 def split_facts(split: Split) -> dict[str, Any]:
-    """By which the split of a training is known again: the sizes of its parts, and its note.
+    """By which the split of a training is known again: sizes of its parts, its note, its seed.
 
     >>> split_facts(Split([0, 2], [1], note="mine"))
-    {'train': 2, 'val': 1, 'test': 0, 'note': 'mine'}
+    {'train': 2, 'val': 1, 'test': 0, 'note': 'mine', 'seed': None}
     """
-    return {**split.sizes(), "note": split.note}
+    return {**split.sizes(), "note": split.note, "seed": split.seed}
 
 
 def _checked(logits: np.ndarray, first: int = 0) -> np.ndarray:

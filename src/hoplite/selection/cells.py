@@ -21,9 +21,9 @@ import scipy.sparse as sp
 
 from hoplite.cluster import check_wanted, connect
 from hoplite.config import TrainingConfig
-from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
+from hoplite.io.npz import read_npz, write_npz
 from hoplite.models import ModelConfig, all_settings, split_options, usual_options
 from hoplite.models.settings import without_idle
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings

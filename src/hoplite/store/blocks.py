@@ -17,8 +17,8 @@ from pathlib import Path
 import ml_dtypes
 import numpy as np
 
-from hoplite.array_files import NpyRows, write_npy
 from hoplite.errors import StoreError
+from hoplite.io.array_files import NpyRows, write_npy
 from hoplite.json_files import read_json, write_json
 from hoplite.store.manifest import Checksum, Manifest, Size
 

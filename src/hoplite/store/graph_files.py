@@ -24,20 +24,24 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.array_files import NpyRows, growing_npy, write_npy
-from hoplite.csr_rows import (
-    CSR_ARRAYS,
+from hoplite.csr import (
     PIECE,
-    CsrFiles,
     CsrPiece,
     CsrRows,
-    growing_csr,
     index_type,
     row_ranges,
 )
-from hoplite.datasets.splits import write_split
 from hoplite.files import open_regular
 from hoplite.graph import Split
+from hoplite.io.array_files import (
+    CSR_ARRAYS,
+    CsrFiles,
+    NpyRows,
+    growing_csr,
+    growing_npy,
+    write_npy,
+)
+from hoplite.io.splits import write_split
 from hoplite.json_files import read_json, write_json
 from hoplite.operators import find_operator
 from hoplite.store.manifest import Checksum, Count, Manifest

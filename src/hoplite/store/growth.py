@@ -31,10 +31,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.arrivals import Arrivals, NewTables
 from hoplite.bases import find_basis
-from hoplite.csr_rows import (
-    CsrFiles,
+from hoplite.csr import (
     CsrRows,
     FeaturesDigest,
     PatchedRows,
@@ -45,6 +43,8 @@ from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError
 from hoplite.files import sync_folder
+from hoplite.io.array_files import CsrFiles
+from hoplite.io.extend import NewNodes, NewTables
 from hoplite.link import links_among
 from hoplite.memory import parse_bytes, release_memory, used_memory
 from hoplite.progress import steps_bar, watched
@@ -301,7 +301,7 @@ class _Update:
         self._tell(f"{self._manifest.name}: hop {hop} of panel {panel + 1}/{panels}", share)
 
 
-def changed_rows(adjacency: CsrRows, new: Arrivals) -> tuple[np.ndarray, sp.csr_array]:
+def changed_rows(adjacency: CsrRows, new: NewNodes) -> tuple[np.ndarray, sp.csr_array]:
     """T, sorted, and the rows of T of the adjacency of all nodes, as ``Graph.from_edges`` adds up.
 
         F = A + new edges, in the direction in which they are written,    A' = max(F, F^T)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoplite.csr_rows import MOST_ENTRIES
+from hoplite.csr import MAX_INT32
 from hoplite.engine.backend import has_native
 from hoplite.errors import ConfigError
 from hoplite.memory import show_bytes
@@ -112,14 +112,14 @@ def panel_width(sizes: Sizes, room: int, workers: int = 1) -> int:
 def part_entries(sizes: Sizes, width: int, room: int) -> int:
     """Entries of S that fit beside two panels of ``width`` columns; all of them if possible."""
     left = room - RESERVE - sizes.panel_bytes * width
-    if sizes.entries < MOST_ENTRIES and sizes.part_bytes(sizes.entries) <= left:
+    if sizes.entries < MAX_INT32 and sizes.part_bytes(sizes.entries) <= left:
         return sizes.entries
     entries = (left - sizes.part_bytes(0)) // sizes.entry_bytes
     if entries >= PACKED_DEGREE * sizes.nodes:
         entries = max(
             PACKED_DEGREE * sizes.nodes - 1, entries - 64 * sizes.nodes // sizes.entry_bytes
         )
-    return max(min(entries, sizes.entries - 1, MOST_ENTRIES - 1), sizes.least_part)
+    return max(min(entries, sizes.entries - 1, MAX_INT32 - 1), sizes.least_part)
 
 
 def prepared_entries(room: int) -> int:

@@ -10,16 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.arrivals import extended
-from hoplite.convert import converted
-from hoplite.dataset_names import NAMES
-from hoplite.datasets import load
 from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
-from hoplite.datasets.load import refuse_options
 from hoplite.datasets.table_import import import_tables
 from hoplite.datasets.table_reader import find_table, has_table, table_bytes
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
+from hoplite.io import load
+from hoplite.io.convert import converted
+from hoplite.io.extend import extend_tables
+from hoplite.io.formats import NAMES, refuse_options
 from hoplite.labels import AUTO, check_task, kind_of
 from hoplite.memory import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
@@ -79,7 +78,7 @@ def open_extended(
 ) -> tuple[Graph, np.ndarray]:
     """As :func:`open_data`, with the nodes and edges of ``new`` besides; which nodes that names.
 
-    These are its nodes or, if it has none, the ends of its edges. See :meth:`Graph.extended`; of
+    These are its nodes or, if it has none, the ends of its edges. See :func:`hoplite.io.extend`; of
     tables, old and new edges are counted as those of one table.
     """
     own = {} if hasattr(source, "stored") else options
@@ -89,7 +88,7 @@ def open_extended(
             f"{source} is a hop store; add the nodes to it with `hoplite propagate {new} --update "
             f"--out {source}`, and predict from it then."
         )
-    return extended(data.in_memory(), new, tables=table_folder(source), **options)
+    return extend_tables(data.in_memory(), new, tables=table_folder(source), **options)
 
 
 @contextlib.contextmanager

@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 
 from hoplite.bases import Step, find_basis
-from hoplite.csr_rows import CsrFiles, row_ranges
+from hoplite.csr import row_ranges
 from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError
+from hoplite.io.array_files import CsrFiles
 from hoplite.memory import release_memory, used_memory
 from hoplite.store.blocks import Blocks
 from hoplite.store.graph_files import OPERATOR

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from hoplite.config import check_number
-from hoplite.datasets.splits import read_labels, read_split
 from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Graph, Split
+from hoplite.io.splits import read_labels, read_split
 from hoplite.node_data import cached_property
 from hoplite.store.blocks import Blocks, DamagedBlock
 from hoplite.store.graph_files import (

@@ -14,13 +14,12 @@ import scipy.sparse as sp
 
 from hoplite.bases import Basis, find_basis
 from hoplite.config import check_flag, check_number
-from hoplite.datasets import load
 from hoplite.engine.orders import free_memory
 from hoplite.engine.polynomial import gather_hops
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
-from hoplite.graph import Graph
-from hoplite.graph_checks import as_node_indices
+from hoplite.graph import Graph, as_node_indices
+from hoplite.io import load
 from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model
 from hoplite.operators import Operator, find_operator
 from hoplite.theory.complexity import (

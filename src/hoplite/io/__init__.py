@@ -1,0 +1,48 @@
+"""Reading, converting and writing graphs: a name, a path or an object becomes a Graph."""
+
+from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
+from hoplite.datasets.edge_list import read_edge_list
+from hoplite.datasets.table_import import import_tables
+from hoplite.datasets.tables import read_tables
+from hoplite.io.attributes import from_frames, from_igraph, from_networkx, to_networkx
+from hoplite.io.convert import from_dgl, from_pyg, from_scipy, to_pyg
+from hoplite.io.extend import extend
+from hoplite.io.fetch import fetch
+from hoplite.io.graphml import read_graphml
+from hoplite.io.load import available, load, obtainable
+from hoplite.io.matrix_market import read_matrix_market
+from hoplite.io.npz import read_npz, write_npz
+from hoplite.io.reddit import load_reddit
+from hoplite.io.splits import even_split, random_split, stratified_split
+from hoplite.io.synthetic import reddit_like, synthetic
+
+__all__ = [
+    "DiskGraph",
+    "available",
+    "even_split",
+    "extend",
+    "fetch",
+    "from_dgl",
+    "from_frames",
+    "from_igraph",
+    "from_networkx",
+    "from_pyg",
+    "from_scipy",
+    "import_tables",
+    "load",
+    "load_reddit",
+    "obtainable",
+    "random_split",
+    "read_edge_list",
+    "read_graphml",
+    "read_matrix_market",
+    "read_npz",
+    "read_tables",
+    "reddit_like",
+    "stratified_split",
+    "synthetic",
+    "to_networkx",
+    "to_pyg",
+    "write_disk_graph",
+    "write_npz",
+]

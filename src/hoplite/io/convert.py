@@ -1,0 +1,349 @@
+"""Graphs of other libraries, which become a :class:`hoplite.Graph` and back.
+
+No library is imported here before an object of it is met. Those whose nodes have named columns
+(frames, NetworkX, igraph) are in :mod:`hoplite.io.attributes`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.csr import as_array, as_csr
+from hoplite.datasets.table_labels import sorted_classes
+from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
+from hoplite.graph import PARTS, Graph, Split
+from hoplite.io.attributes import from_frames, from_igraph, from_networkx, is_frame
+from hoplite.io.splits import masked_split, stratified_split
+from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, known_labels
+from hoplite.link import link_of_model
+from hoplite.peers import find, quiet
+from hoplite.preparation import TableOptions
+from hoplite.relations import relations_of
+from hoplite.structural import count_of_model, with_structural
+
+if TYPE_CHECKING:
+    import torch
+
+KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames"
+
+
+def converted(source: Any, /, *, seed: int = 0, prepare: Any = None, **options: Any) -> Any:
+    """``source`` as a Graph if it is another library's, and otherwise ``source`` itself.
+
+    ``options`` are those of the ``from_...`` function that reads it; ``prepare`` is for those that
+    have named columns.
+
+    >>> converted(sp.eye_array(3, k=1), structural=0)
+    Graph(nodes=3, edges=2, features=2, classes=0)
+    >>> converted("cora")
+    'cora'
+    """
+    libraries = [kind.__module__.partition(".")[0] for kind in type(source).__mro__]
+    library = next((name for name in libraries if name in READERS), None)
+    if library is None and not _is_pair(source):
+        return source
+    if options.get("structural") is None:  # those of a model
+        options["structural"] = count_of_model(prepare)
+    options["link"] = options.get("link", False) or link_of_model(prepare)
+    if library in ARRAYS:
+        own = signature(READERS[library]).parameters
+        for name in [name for name in TableOptions.names() if name in options and name not in own]:
+            if options.pop(name) is not None:
+                raise ConfigError(
+                    f"{name} is given, which says how columns of nodes are read, but a graph of "
+                    f"{library} has none; leave it out."
+                )
+    elif prepare is not None:
+        options["prepare"] = prepare
+    if library is None:
+        return from_frames(*source, seed=seed, **options)
+    return READERS[library](source, seed=seed, **options)
+
+
+def _is_pair(source: Any) -> bool:
+    pair = isinstance(source, Sequence) and not isinstance(source, str) and len(source) == 2
+    return pair and all(is_frame(table) for table in source)
+
+
+def from_scipy(
+    adjacency: Any,
+    features: Any = None,
+    labels: Any = None,
+    *,
+    split: Split | None = None,
+    seed: int = 0,
+    structural: int | None = None,
+    link: bool = False,
+    task: str | None = None,
+    directed: bool = False,
+    **names: Any,
+) -> Graph:
+    """Convert a SciPy matrix (or a dense one) of edge weights.
+
+    Parameters
+    ----------
+    adjacency : (n, n) sparse or dense matrix
+        Not necessarily symmetric: where a pair has two weights the larger counts.
+    features : (n, d) array or sparse matrix, optional
+    labels : (n,) integers, floats or text, optional
+        Unknown are negative numbers, NaN, None and empty text. With fractions they are numbers to
+        learn, and so are whole ones if ``task="regression"``.
+    split, seed
+        The split, or the seed of the one that is drawn.
+    structural, link
+        As in :func:`from_frames`.
+    task : str, optional
+        What the labels are, see :meth:`hoplite.Graph.for_task`.
+    directed : bool, default False
+        Whether arcs from rows to columns keep their direction.
+    **names
+        ``class_names`` and others that a Graph takes.
+
+    >>> from_scipy(sp.eye_array(3, k=1), np.eye(3), ["no", "yes", None]).class_names
+    ('no', 'yes')
+    """
+    if not sp.issparse(adjacency):
+        adjacency = sp.csr_array(as_array(adjacency, "adjacency"))
+    matrix = as_csr(adjacency, "adjacency")
+    if matrix.shape[0] != matrix.shape[1]:
+        raise GraphError(f"adjacency has shape {matrix.shape}; it must be square.")
+    relations = relations_of(matrix, directed=True) if directed else ()
+    matrix = matrix.maximum(matrix.T)
+    if features is None:
+        features = np.empty((matrix.shape[0], 0), np.float32)
+    classes, class_names = coded_labels(labels, task)
+    options: dict[str, Any] = {"class_names": class_names} | names
+    graph = Graph(matrix, features, classes, split=split, relations=relations, **options)
+    return _finished(graph.for_task(task), seed, structural, link)
+
+
+def from_pyg(
+    data: Any,
+    *,
+    task: str | None = None,
+    directed: bool = False,
+    type: str | None = None,
+    **options: Any,
+) -> Graph:
+    """Convert a ``torch_geometric.data.Data``: x, edge_index (or adj_t), y and the masks.
+
+    ``edge_weight``, or an ``edge_attr`` of one column, are the weights.
+
+    Parameters
+    ----------
+    data : torch_geometric.data.Data
+        A negative or NaN y is unknown.
+    task : str, optional
+        With fractions, or if it is "regression", y are numbers to learn.
+    directed : bool, default False
+        Whether edges keep their direction.
+    type : str, optional
+        The attribute that has the edges' types (such as ``"edge_type"``).
+    split : int, optional
+        Where the masks have several columns, which to use; the first if not given.
+    seed, structural, link
+        As in :func:`from_frames`.
+    """
+    pyg, utils = find("torch_geometric.data"), find("torch_geometric.utils")
+    if pyg is not None and isinstance(data, pyg.Dataset) and len(data) == 1:
+        data = data[0]
+    if pyg is None or utils is None or not isinstance(data, pyg.Data):
+        raise GraphError(
+            f"data is a {data.__class__.__name__}; give a torch_geometric.data.Data, one graph "
+            "with one type of nodes."
+        )
+    import torch
+
+    with quiet():
+        if data.edge_index is not None:
+            pairs, weights = data.edge_index, data.get("edge_weight")
+            weights = data.edge_attr if weights is None else weights
+        elif data.get("adj_t") is not None:
+            pairs, weights = utils.to_edge_index(data.adj_t)
+        else:
+            pairs, weights = torch.empty(2, 0, dtype=torch.int64), None
+    tensors = {"x": data.get("x"), "y": data.get("y"), "weights": weights}
+    masks = {part: data.get(f"{part}_mask") for part in PARTS}
+    return _tensor_graph(
+        pairs, data.num_nodes, tensors | masks, _edge_types(data, type), task, directed, **options
+    )
+
+
+def from_dgl(
+    graph: Any,
+    *,
+    features: str = "feat",
+    label: str = "label",
+    weight: str = "weight",
+    task: str | None = None,
+    directed: bool = False,
+    type: str | None = None,
+    **options: Any,
+) -> Graph:
+    """Convert a homogeneous DGL graph, with the options of :func:`from_pyg`.
+
+    ``features`` and ``label`` name its ndata, ``weight`` and ``type`` its edata; the masks are
+    ``train_mask``, ``val_mask`` and ``test_mask``.
+    """
+    if not getattr(graph, "is_homogeneous", False):
+        raise GraphError("graph has several types of nodes or edges; give one with one of each.")
+    import torch
+
+    nodes, edges = graph.ndata, graph.edata
+    tensors = {"x": nodes.get(features), "y": nodes.get(label), "weights": edges.get(weight)}
+    masks = {part: nodes.get(f"{part}_mask") for part in PARTS}
+    pairs, types = torch.stack(graph.edges()), _edge_types(edges, type)
+    return _tensor_graph(
+        pairs, graph.num_nodes(), tensors | masks, types, task, directed, **options
+    )
+
+
+READERS = {
+    "dgl": from_dgl,
+    "igraph": from_igraph,
+    "networkx": from_networkx,
+    "scipy": from_scipy,
+    "torch_geometric": from_pyg,
+}
+ARRAYS = ("dgl", "scipy", "torch_geometric")  # whose nodes have no named columns
+
+
+def _edge_types(values: Any, name: str | None) -> list[Any] | None:
+    """The tensor ``name`` of what has ``values`` by name, one per edge; None if none is named."""
+    if not name:
+        return None
+    types = values.get(name)
+    if types is None:
+        raise GraphError(f"type is {name!r}, but data has no such attribute of its edges.")
+    return array_of(types).ravel().tolist()
+
+
+def _tensor_graph(
+    pairs: torch.Tensor,
+    nodes: int,
+    tensors: dict[str, torch.Tensor | None],
+    types: list[Any] | None,
+    task: str | None,
+    directed: bool,
+    *,
+    split: int | None = None,
+    seed: int = 0,
+    structural: int | None = None,
+    link: bool = False,
+) -> Graph:
+    """The graph of (2, e) pairs; ``tensors`` are x, y, weights and the masks of each part."""
+    arrays = {name: array_of(tensor) for name, tensor in tensors.items() if tensor is not None}
+    classes, names = coded_labels(arrays.get("y"), task)
+    weights = arrays.get("weights")
+    if weights is not None and weights.ndim == 2 and weights.shape[1] == 1:
+        weights = weights[:, 0]
+    if weights is not None and weights.ndim > 1:
+        warnings.warn(
+            f"edges have {weights.shape[1]} attributes each, which are not weights; every edge "
+            "counts 1.",
+            HopliteWarning,
+            stacklevel=4,
+        )
+        weights = None
+    x = arrays.get("x", np.empty((nodes, 0), np.float32))
+    masks = {part: arrays[part] for part in PARTS if part in arrays}
+    graph = Graph.from_edges(
+        array_of(pairs).T,
+        x[:, None] if x.ndim == 1 else x,
+        classes,
+        weights=weights,
+        directed=directed,
+        types=types,
+        split=masked_split(masks, split, classes, "from the masks"),
+        class_names=names,
+    )
+    return _finished(graph.for_task(task), seed, structural, link)
+
+
+def _finished(graph: Graph, seed: int, structural: int | None, link: bool) -> Graph:
+    """With a split if there are labels and none is given, and features if there are none."""
+    known = known_labels(graph.labels).any()
+    if known and not any(graph.split.sizes().values()):
+        graph = graph.with_split(stratified_split(graph.labels, seed))
+    return with_structural(graph, structural, link=link)
+
+
+def coded_labels(
+    labels: Any, task: str | None = None
+) -> tuple[np.ndarray | None, tuple[str, ...] | None]:
+    """Labels as a Graph takes them, and the names of the classes if they are no integers.
+
+    Whole numbers are classes unless the ``task`` is regression, others are numbers, and several
+    columns are several labels. Unknown are negative classes, NaN, None and empty text.
+
+    >>> coded_labels(["b", None, "a"])
+    (array([ 1, -1,  0]), ('a', 'b'))
+    >>> coded_labels([2.0, float("nan")])[0]
+    array([ 2, -1])
+    """
+    if labels is None:
+        return None, None
+    values = np.asarray(labels)
+    if values.ndim == 2 and values.shape[1] == 1:
+        values = values[:, 0]
+    if values.ndim > 2:
+        raise GraphError(f"labels has shape {values.shape}; give one label per node, or a row.")
+    if values.ndim == 2 or (check_task(task) == NUMBERS.task and values.dtype.kind in "biuf"):
+        return values if values.ndim == 2 else values.astype(np.float64), None
+    if values.dtype.kind == "f":
+        whole = np.where(np.isnan(values), UNKNOWN_LABEL, values)
+        if (whole != np.round(whole)).any():
+            return values.astype(np.float64), None
+        values = whole.astype(np.int64)
+    if values.dtype.kind in "iub":
+        return np.maximum(values.astype(np.int64), UNKNOWN_LABEL), None
+    text = ["" if one is None or one != one else str(one).strip() for one in values.tolist()]
+    names = sorted_classes(sorted(set(text) - {""}))
+    place = {name: i for i, name in enumerate(names)} | {"": UNKNOWN_LABEL}
+    return np.array([place[one] for one in text], np.int64), tuple(names)
+
+
+def array_of(tensor: torch.Tensor) -> Any:
+    """A tensor as an array, a sparse one as a CSR matrix; bfloat16 and half become float32."""
+    import torch
+
+    tensor = tensor.detach().cpu()
+    if tensor.layout != torch.strided:
+        with quiet():
+            tensor = tensor.to_sparse_coo().coalesce()
+        rows, columns = tensor.indices().numpy()
+        return sp.csr_array((array_of(tensor.values()), (rows, columns)), shape=tuple(tensor.shape))
+    return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.half) else tensor).numpy()
+
+
+def to_pyg(graph: Graph) -> Any:
+    """Convert to a ``torch_geometric.data.Data``.
+
+    x is dense, every edge is there in both directions, y is -1 where unknown; with the three masks,
+    and ``edge_weight`` unless all are 1.
+    """
+    pyg = find("torch_geometric.data")
+    if pyg is None:
+        raise HopliteError("to_pyg needs torch_geometric; run `pip install torch_geometric`.")
+    import torch
+
+    graph.refuse_relations("to_pyg")
+    pairs = graph.adjacency.tocoo()
+    data = pyg.Data(
+        x=torch.from_numpy(np.array(graph.feature_rows(0, graph.num_nodes))),
+        edge_index=torch.from_numpy(np.stack([pairs.row, pairs.col]).astype(np.int64)),
+        y=torch.from_numpy(np.array(graph.labels)),
+    )
+    if (pairs.data != 1).any():
+        data.edge_weight = torch.from_numpy(np.array(pairs.data))
+    for part in PARTS:
+        mask = torch.zeros(graph.num_nodes, dtype=torch.bool)
+        mask[torch.from_numpy(np.array(getattr(graph.split, part)))] = True
+        data[f"{part}_mask"] = mask
+    return data

@@ -1,0 +1,368 @@
+"""New nodes and edges, in a node and an edge table, that are added to a graph or a store.
+
+The n old nodes keep their numbers, and the m new ones follow, in the order of their table. Their
+features are prepared as those of the old nodes were; nothing is fitted again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import scipy.sparse as sp
+
+from hoplite.datasets.id_files import all_integers, id_pieces
+from hoplite.datasets.table_features import FeatureColumns
+from hoplite.datasets.table_reader import TableReader, find_table, has_table
+from hoplite.datasets.tables import (
+    Edges,
+    NodeRows,
+    check_tables,
+    create_nodes,
+    feature_columns,
+    read_edges,
+)
+from hoplite.datasets.text_keys import IdIndex
+from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
+from hoplite.graph import Graph, Split
+from hoplite.io.attributes import arrow_table
+from hoplite.labels import kind_of, known_labels
+from hoplite.link import links_among
+from hoplite.node_data import NodeData
+from hoplite.preparation import LIST, Preparation, chosen_preparation
+from hoplite.structural import (
+    has_log_degree,
+    structural_count,
+    structural_names,
+    with_log_degree,
+    with_structural,
+    without_log_degree,
+)
+
+STEMS = ("nodes", "edges")
+CELLS = {LIST: pa.list_(pa.float64())}  # of a column without any; of the other kinds they have none
+
+
+@dataclass(frozen=True)
+class NewNodes:
+    """m new nodes behind ``before`` old ones, and new edges among all of them."""
+
+    before: int
+    ids: pa.Array  # (m,) text
+    integer_ids: bool
+    features: np.ndarray  # (m, d) float32, in the order of the graph's own
+    labels: np.ndarray  # (m,), -1 where unknown
+    split: Split  # by the numbers of all nodes; empty unless the table has one
+    sources: np.ndarray  # (e,)
+    targets: np.ndarray
+    weights: np.ndarray | None  # None if every pair counts once
+    types: pa.ChunkedArray  # (e,) text, if edges have types
+
+    @property
+    def count(self) -> int:
+        """m."""
+        return len(self.ids)
+
+    @property
+    def named(self) -> np.ndarray:
+        """The new nodes; if there are none, the ends of the new edges, sorted."""
+        if self.count:
+            return np.arange(self.before, self.before + self.count)
+        return np.unique(np.concatenate([self.sources, self.targets]))
+
+    def node_ids(self, old: Sequence[Any] | None) -> Sequence[Any] | None:
+        """The ids of all nodes: numbers if all of them are, and text beside text."""
+        if not self.count:
+            return old
+        ids = range(self.before) if old is None else old
+        if not all_integers(ids):
+            return (*ids, *self.ids.to_pylist())
+        if self.integer_ids:
+            return (*ids, *self.ids.cast(pa.int64()).to_pylist())
+        return (*map(str, ids), *self.ids.to_pylist())
+
+    def grown_split(self, old: Split) -> Split:
+        """The split of all nodes: the old one, and what the new table says."""
+        parts = ((getattr(one, part) for one in (old, self.split)) for part in old.sizes())
+        return Split(*(np.concatenate([*both]) for both in parts), note=old.note, seed=old.seed)
+
+
+def isolated(graph: Graph, nodes: np.ndarray) -> int:
+    """How many of ``nodes`` have no edge, so that nothing but their own features reaches them.
+
+    >>> isolated(Graph.from_edges([(0, 2)], features=np.ones((4, 1))), np.array([1, 2, 3]))
+    2
+    """
+    return int((np.diff(graph.adjacency.indptr)[nodes] == 0).sum())
+
+
+def extend(graph: Graph, new: Any, **options: Any) -> Graph:
+    """Add nodes and edges to a graph; the new nodes are the last ones.
+
+    Parameters
+    ----------
+    graph : Graph
+        The graph; it is not changed.
+    new : folder of node and edge tables, or a pair (nodes, edges) of frames
+        With the columns of the graph's own tables; a label is not needed. Edges may join old nodes,
+        too. One of the two tables may be missing (in a pair, None).
+    label, id, source, target, weight : str
+        Columns of its nodes and edges, if they have other names there.
+
+    The new features are prepared as the graph's own were (``preparation``), never fitted again,
+    and found by their names; structural ones are computed again. Without weights a pair that is
+    joined already stays as it is; a new weight of it is added to the one that it has. New nodes
+    are in the split only if their table says so. The ``loop_weight`` stays, too.
+
+    >>> from hoplite.io.attributes import from_frames
+    >>> nodes = pa.table({"id": ["ann", "bob", "cem"], "age": [3, 1, 2]})
+    >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})
+    >>> club = from_frames(nodes, edges)
+    >>> dia = pa.table({"id": ["dia"], "age": [2]})
+    >>> extend(club, (dia, pa.table({"source": ["dia"], "target": ["ann"]})))
+    Graph(nodes=4, edges=3, features=1, classes=0)
+    """
+    return extend_tables(graph, new, **options)[0]
+
+
+def extend_tables(
+    graph: Graph, new: Any, *, tables: Path | None = None, **options: Any
+) -> tuple[Graph, np.ndarray]:
+    """As :func:`extend`; also the nodes that ``new`` names (:attr:`NewNodes.named`).
+
+    ``tables`` is the folder that the graph was read from, if it was: its edges, whose direction the
+    graph no longer knows, are then counted together with the new ones, exactly as in one table. A
+    graph that keeps directions or types needs that.
+    """
+    if tables is None:
+        graph.refuse_relations("adding nodes without its tables")
+    if links_among(graph.feature_names, graph.preparation) is not None:
+        raise GraphError(
+            "the graph has links as features, which are those of its own nodes, so none can be "
+            "added; train a model without link, or load the grown graph and train again."
+        )
+    count = structural_count(graph.feature_names)
+    if count is not None:  # they change with the edges
+        own = graph.num_features - len(structural_names(count))
+        names = (graph.feature_names or ())[:own]
+        plain = graph.with_features(graph.features[:, :own], names, preparation=graph.preparation)
+        grown, named = extend_tables(plain, new, tables=tables, **options)
+        return with_structural(grown, count), named
+    if has_log_degree(graph):
+        grown, named = extend_tables(without_log_degree(graph), new, tables=tables, **options)
+        return with_log_degree(grown), named
+    weighted = bool((graph.adjacency.data != 1).any())
+    arrived = NewTables(new, graph, **options).read(weighted=weighted)
+    features = graph.features
+    added = arrived.features.astype(features.dtype)
+    rows = sp.vstack([features, sp.csr_array(added)]) if sp.issparse(features) else None
+    chosen, types = chosen_preparation(graph, options), pa.chunked_array([], pa.large_string())
+    if tables is None:
+        entries = graph.adjacency.tocoo()
+        pieces: list[Edges] = [(entries.row, entries.col, entries.data if weighted else None)]
+    else:
+        pieces, types = _edges_of(tables, graph, chosen)
+    types = pa.chunked_array([*types.chunks, *arrived.types.chunks], pa.large_string())
+    pieces.append((arrived.sources, arrived.targets, arrived.weights))
+    weights = [np.ones(len(ends), np.float32) if w is None else w for ends, _, w in pieces]
+    labels = np.concatenate([graph.labels, arrived.labels])
+    found = Graph.from_edges(
+        np.concatenate([np.column_stack(piece[:2]) for piece in pieces]),
+        np.vstack([features, added]) if rows is None else rows,
+        labels,
+        weights=None if all(w is None for _, _, w in pieces) else np.concatenate(weights),
+        directed=chosen.options.directed and tables is not None,
+        types=types.to_pylist() if chosen.options.type and tables is not None else None,
+        split=arrived.grown_split(graph.split),
+        class_names=graph.class_names,
+        feature_names=graph.feature_names,
+        node_ids=arrived.node_ids(graph.node_ids),
+        name=graph.name,
+        preparation=graph.preparation,
+    )
+    return found.with_loop_weight(graph.loop_weight), arrived.named
+
+
+class NewTables:
+    """The tables in which nodes and edges come that are to be added to ``data``.
+
+    ``new`` is a folder with a node table, an edge table or both, or such a pair of frames, of which
+    one may be None. ``options`` are those that may differ from the preparation of the data: the
+    names of special columns, such as ``label`` and ``source``, and ``unknown_nodes``.
+    """
+
+    def __init__(self, new: Any, data: NodeData, **options: Any) -> None:
+        self._data, self._chosen = data, chosen_preparation(data, options)
+        self._nodes, self._edges = _readers(new, self._chosen)
+        check_tables(self._nodes, self._edges, self._chosen)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of all cells."""
+        found = hashlib.sha256()
+        for reader in (self._nodes, self._edges):
+            for batch in reader.batches():
+                table, sink = batch.table.combine_chunks(), pa.BufferOutputStream()
+                table = table.replace_schema_metadata(None)
+                with pa.ipc.new_stream(sink, table.schema) as stream:
+                    stream.write_table(table)
+                found.update(sink.getvalue())
+        return found.hexdigest()
+
+    def read(self, *, weighted: bool) -> NewNodes:
+        """DatasetError if an id is there already, an edge names an unknown one, a column is
+        missing, or edges have no weights though those of the data have (``weighted``)."""
+        data, chosen, nodes, edges = self._data, self._chosen, self._nodes, self._edges
+        weight = chosen.options.weight
+        if weighted and weight not in edges.names and next(edges.batches(), None):
+            raise DatasetError(
+                f"{edges.path} has no column {weight!r}, but the edges of {data.name} have "
+                "weights; add it."
+            )
+        n, ids = data.num_nodes, data.node_ids
+        known = IdIndex(lambda: id_pieces(range(n) if ids is None else ids), data.name)
+        create_nodes(nodes, edges, chosen, known)
+        rows = NodeRows(nodes, kind_of(data.labels).task)
+        batch = next(nodes.batches(), None)
+        new = pa.array([], pa.large_string()) if batch is None else rows.add(batch)
+        index = _AllIds(known, new, nodes.path, data.name)
+        features = np.empty((len(new), data.num_features), np.float32)
+        if features.size and batch is not None:
+            columns = FeatureColumns(nodes, feature_columns(nodes, chosen), chosen)
+            matrix = columns.dense(batch.table, columns.columns, new)
+            columns.warn_of_news()
+            features = _in_order(matrix, columns.names, data, nodes.path)
+        labels = _labels(rows, data)
+        split = rows.own_split(labels, lambda: [new]) or Split()
+        place = Path(f"{nodes.path.name} or {data.name}")
+        types = list[pa.Array]()
+        ends = _joined(list(read_edges(edges, index, place, chosen, types=types)))
+        split = Split(*(n + getattr(split, part) for part in split.sizes()))
+        kinds = pa.chunked_array(types, pa.large_string())
+        return NewNodes(n, new, rows.integer_ids, features, labels, split, *ends, kinds)
+
+
+def _readers(new: Any, prepare: Preparation) -> tuple[TableReader, TableReader]:
+    """The two tables; one that is not there has all columns and no rows."""
+    cells = {one.name: CELLS.get(one.kind, pa.null()) for one in prepare.fitted}
+    none = {
+        "nodes": cells | {prepare.options.id: pa.int64()},  # so that 7 is one beside others
+        "edges": dict.fromkeys(prepare.options.edge_columns, pa.large_string()),
+    }
+    if isinstance(new, str | Path):
+        folder = Path(new)
+        there = [stem for stem in STEMS if has_table(folder, stem)]
+        if not there:
+            raise DatasetError(
+                f"{folder} has neither a table of nodes nor one of edges; give a folder with "
+                "nodes.csv, edges.csv (or .parquet) or both."
+            )
+        frames = [None if stem in there else _empty(none[stem]) for stem in STEMS]
+        paths = [find_table(folder, s) if s in there else folder / f"{s}.parquet" for s in STEMS]
+    else:
+        pair = isinstance(new, Sequence) and len(new) == len(STEMS)
+        if not pair or all(frame is None for frame in new):
+            raise ConfigError(
+                f"new is a {type(new).__name__}; give a folder of tables, or a pair (nodes, edges) "
+                "of frames, of which one may be None."
+            )
+        given = zip(STEMS, new, strict=True)
+        frames = [_empty(none[s]) if one is None else arrow_table(one, s) for s, one in given]
+        paths = [Path(stem) for stem in STEMS]
+    nodes, edges = (TableReader(*both) for both in zip(paths, (None, None), frames, strict=True))
+    return nodes, edges
+
+
+def _empty(columns: dict[str, pa.DataType]) -> pa.Table:
+    return pa.schema(columns).empty_table()
+
+
+def _edges_of(
+    folder: Path, graph: Graph, prepare: Preparation
+) -> tuple[list[Edges], pa.ChunkedArray]:
+    """The edges of the table that ``graph`` was read from, as they are written there; their types.
+
+    What there is to warn of was told when the graph was read.
+    """
+    reader, types = TableReader(find_table(folder, "edges"), None), list[pa.Array]()
+    index = IdIndex(lambda: id_pieces(graph.node_ids or ()), folder)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)
+        pieces = list(read_edges(reader, index, folder, prepare, types=types))
+    return pieces, pa.chunked_array(types, pa.large_string())
+
+
+class _AllIds:
+    """Finds old and new ids."""
+
+    def __init__(self, old: IdIndex, new: pa.Array, path: Path, name: str) -> None:
+        self._old, self._new = old, IdIndex(lambda: [new], path)
+        known = old.find(new)
+        if (known >= 0).any():
+            row = int(np.argmax(known >= 0))
+            raise DatasetError(
+                f"{path} has the id {new[row].as_py()!r} in data row {row + 1:,}, which is a node "
+                f"of {name} already; leave it out there: new edges may name it all the same."
+            )
+
+    def find(self, text: pa.Array) -> np.ndarray:
+        old, new = self._old.find(text), self._new.find(text)
+        return np.where(new < 0, old, self._old.nodes + new)
+
+
+def _in_order(matrix: np.ndarray, names: Sequence[str], data: NodeData, path: Path) -> np.ndarray:
+    """The columns of ``matrix`` in the order of the data's features, which are found by name."""
+    wanted = data.feature_names
+    if wanted is None or tuple(names) == wanted:
+        if matrix.shape[1] != data.num_features:
+            raise DatasetError(
+                f"{path} has {matrix.shape[1]:,} features, but {data.name} has "
+                f"{data.num_features:,}; give the same columns."
+            )
+        return matrix
+    place = {name: j for j, name in enumerate(names)}
+    kinds = {name.split("=")[0] for name in names}
+    for name in wanted:  # a value of a text that no new node has is 0
+        if name not in place and not ("=" in name and name.split("=")[0] in kinds):
+            raise DatasetError(
+                f"{path} has no feature {name!r}, which {data.name} has; give the same columns."
+            )
+    found = np.zeros((len(matrix), len(wanted)), np.float32)
+    for j, name in enumerate(wanted):
+        if name in place:
+            found[:, j] = matrix[:, place[name]]
+    return found
+
+
+def _labels(rows: NodeRows, data: NodeData) -> np.ndarray:
+    """The labels of the new nodes by the numbers of the data's classes."""
+    kind = kind_of(data.labels)
+    labels, names = rows.labels()
+    if kind_of(labels) is not kind:  # they name nothing: unknown, or known to have no label
+        found = kind.unknown(rows.nodes, len(data.class_names))
+        found[known_labels(labels)] = 0
+        return found
+    unknown = [name for name in names if name not in data.class_names]
+    if unknown:
+        warnings.warn(
+            f"new nodes have the label {unknown[0]!r}, which is no class of {data.name}; they are "
+            "added without it.",
+            HopliteWarning,
+            stacklevel=4,
+        )
+    return kind.moved(labels, names, data.class_names)
+
+
+def _joined(pieces: list[Edges]) -> Edges:
+    """One piece of many."""
+    none = np.empty(0, np.int64)
+    sources = np.concatenate([none, *(piece[0] for piece in pieces)])
+    targets = np.concatenate([none, *(piece[1] for piece in pieces)])
+    weights = [piece[2] for piece in pieces if piece[2] is not None]
+    return sources, targets, np.concatenate(weights) if weights else None

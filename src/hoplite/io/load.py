@@ -1,0 +1,241 @@
+"""From a name, a path or another library's object to a Graph."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from inspect import signature
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from hoplite.config import check_number
+from hoplite.datasets.edge_list import EDGE_LIST
+from hoplite.datasets.table_reader import other_tables
+from hoplite.datasets.tables import TABLES
+from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
+from hoplite.graph import Graph
+from hoplite.io.convert import KNOWN, converted
+from hoplite.io.formats import (
+    EMBEDDED,
+    NAMES,
+    REDDIT,
+    REDDIT_LIKE,
+    refuse_options,
+    refuse_split,
+    shortened,
+)
+from hoplite.io.graphml import GRAPHML
+from hoplite.io.matrix_market import MATRIX_MARKET
+from hoplite.io.npz import NPZ, read_meta, read_npz
+from hoplite.io.reddit import REDDIT_FILES, find_reddit, load_reddit, reddit_folders
+from hoplite.io.synthetic import REDDIT_SIZE, reddit_like
+from hoplite.link import link_of_model
+from hoplite.preparation import TableOptions
+from hoplite.structural import count_of_model, has_log_degree, with_log_degree, with_structural
+
+# The registry: the first format that recognises a path reads it.
+FORMATS = (TABLES, REDDIT_FILES, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
+CALLED = {"split_seed": "seed", "split_index": "split"}  # names of the command line
+MAX_NEIGHBOURS = 1000  # files that an unknown name is compared with
+
+
+@dataclass(frozen=True)
+class DatasetInfo:
+    """The sizes of a graph, known without loading it."""
+
+    name: str
+    nodes: int
+    edges: int
+    features: int
+    classes: int
+    train: int
+    val: int
+    test: int
+
+
+def load(
+    source: Any,
+    /,
+    *,
+    seed: int = 0,
+    split: int | None = None,
+    structural: int | None = None,
+    link: bool = False,
+    prepare: Any = None,
+    **options: Any,
+) -> Graph:
+    """Load a graph: by its name, from a path, or from an object of another library.
+
+    Parameters
+    ----------
+    source : str, path or graph
+        - ``"cora"``, ``"citeseer"``, ``"pubmed"``: embedded, with the public Planetoid split;
+        - ``"reddit"``: the public files from ``$HOPLITE_DATA/reddit`` or the user's cache, where
+          ``hoplite datasets --fetch reddit`` puts them;
+        - ``"reddit-like"``, or ``"reddit-like:0.01"`` for a hundredth of the size: a synthetic
+          graph (see :func:`reddit_like`) that ``seed`` determines;
+        - a folder with a node table and an edge table (see :func:`read_tables`), or with Reddit's
+          files (see :func:`load_reddit`);
+        - a ``.npz`` file (see :func:`read_npz`), a ``.graphml`` file (see :func:`read_graphml`), a
+          ``.mtx`` file (see :func:`read_matrix_market`), or a list of edges (see
+          :func:`read_edge_list`);
+        - a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair (nodes, edges) of
+          frames, with the options of :func:`from_pyg` and the like.
+
+        A name wins over a folder of the same name; write ``./cora`` for the folder.
+    seed : int, default 0
+        Of the split, where one has to be drawn, and of synthetic graphs.
+    split : int, optional
+        Which of several splits of a file to use; the first if not given.
+    structural : int, optional
+        How many structural features to add, see
+        :func:`hoplite.structural.structural_features`. By default a graph without features gets 32.
+    link : bool, default False
+        Whether the rows of the adjacency are features, see :mod:`hoplite.link`.
+    prepare : TrainedModel or Preparation, optional
+        Prepare the columns of tables, and other named columns, as those of its training were; it
+        also determines ``structural``, ``link`` and the feature "log degree".
+    **options
+        How tables are read, such as ``scale="robust"``: see :func:`read_tables`. ``task`` may be
+        given for any source: what the labels are, as :meth:`Graph.for_task` takes it.
+
+    Returns
+    -------
+    Graph
+
+    >>> load("cora")
+    Graph(nodes=2708, edges=5278, features=1433, classes=7)
+    """
+    check_number("seed", seed, 0, whole=True)
+    for name, here in CALLED.items():
+        if name in options:
+            raise ConfigError(f"{name!r} is an option of the command line; give {here}= instead.")
+    if not isinstance(source, str | os.PathLike):
+        others = {"structural": structural, "link": link} | options
+        others |= {} if split is None else {"split": split}
+        graph = converted(source, seed=seed, prepare=prepare, **others)
+        if not isinstance(graph, Graph):
+            raise DatasetError(
+                f"source has type {type(source).__name__}; give {', '.join(NAMES)}, the path of a "
+                f"folder or file, or {KNOWN}."
+            )
+        return graph.for_task(options.get("task"))
+    TableOptions.check_names(options, signature(load).parameters)
+    if structural is None:  # those of a model
+        structural = count_of_model(prepare)
+    link = link or link_of_model(prepare)
+    graph = _load(source, seed, split, {"prepare": prepare} | options)
+    graph = with_structural(graph, structural, link=link)
+    if has_log_degree(prepare):
+        graph = with_log_degree(graph.with_loop_weight(prepare.loop_weight or graph.loop_weight))
+    return graph.for_task(options.get("task"))
+
+
+def _load(
+    source: str | os.PathLike[str], seed: int, split: int | None, options: dict[str, Any]
+) -> Graph:
+    """By its name or from a path, without structural features."""
+    name = source.lower() if isinstance(source, str) else ""
+    if name.partition(":")[0] in NAMES:
+        refuse_options(name, {**options, "prepare": None})
+        refuse_split(name, split)
+    if name in EMBEDDED:
+        with _embedded(name) as path:
+            return read_npz(path)
+    if name.partition(":")[0] == REDDIT_LIKE:
+        return reddit_like(_scale(name), seed=seed)
+    if name == REDDIT and (folder := find_reddit()):
+        return load_reddit(folder)
+    try:
+        return _load_path(source, seed, split, options)
+    except OSError as error:  # a name too long for a file, a folder that is not ours to read
+        raise DatasetError(
+            f"dataset {shortened(source)!r} cannot be read: {error.strerror or error}; "
+            "check the path."
+        ) from error
+
+
+def _load_path(
+    source: str | os.PathLike[str], seed: int, split: int | None, options: dict[str, Any]
+) -> Graph:
+    path = Path(source)
+    if source != "":  # Path("") is the current folder
+        for form in FORMATS:
+            if form.recognises(path):
+                if not form.splits:
+                    refuse_split(source, split)
+                if not form.columns:
+                    refuse_options(source, {**options, "prepare": None})
+                    options = {}
+                return form.read(path, seed, split, **options)
+        if path.is_dir():
+            needed = " or ".join(form.what for form in FORMATS if form.is_folder)
+            tables = other_tables(path)
+            hint = f", and has {some_of(tables)}" if tables else ""
+            raise DatasetError(f"{path} is not a dataset: it needs {needed}{hint}.")
+    if path.is_file():
+        formats = ", ".join(form.what for form in FORMATS if not form.is_folder)
+        raise DatasetError(
+            f"{path} is a file but not one of {formats}; give one, or the folder that holds the "
+            "node and edge tables."
+        )
+    if str(source).lower() == REDDIT:
+        raise DatasetError(
+            "reddit is not shipped with Hoplite because of its size; get it with `hoplite datasets "
+            f"--fetch reddit` (1.4 GB, to {reddit_folders()[0]}), or give a folder that holds it."
+        )
+    neighbours = []
+    with contextlib.suppress(OSError, ValueError):
+        neighbours = [other.name for other in islice(path.parent.iterdir(), MAX_NEIGHBOURS)]
+    raise DatasetError(
+        f"dataset {shortened(source)!r} is unknown and no such path exists; it must be "
+        f"{', '.join(NAMES)} or the path of a folder or file."
+        f"{nearest_hint(source, NAMES) or nearest_hint(path.name, neighbours)}"
+    )
+
+
+def available() -> list[DatasetInfo]:
+    """The embedded graphs and their sizes.
+
+    >>> [info.name for info in available()]
+    ['cora', 'citeseer', 'pubmed']
+    """
+    found = []
+    for name in EMBEDDED:
+        with _embedded(name) as path:
+            meta = read_meta(path)
+        sizes = (meta.nodes, meta.edges, meta.features, meta.classes)
+        found.append(DatasetInfo(name, *sizes, **meta.split))
+    return found
+
+
+def obtainable() -> list[DatasetInfo]:
+    """The graphs that are known by name but not embedded: fetched or generated.
+
+    >>> [info.name for info in obtainable()]
+    ['reddit', 'reddit-like']
+    """
+    split = {"train": 153_431, "val": 23_831, "test": 55_703}
+    return [DatasetInfo(name, **REDDIT_SIZE, **split) for name in (REDDIT, REDDIT_LIKE)]
+
+
+def _scale(name: str) -> float:
+    """The number after ``reddit-like:``, or 1."""
+    _, colon, text = name.partition(":")
+    try:
+        return float(text) if colon else 1.0
+    except ValueError as error:
+        raise DatasetError(
+            f"dataset {shortened(name)!r} has no number after the colon; write {REDDIT_LIKE} or, "
+            f"for a hundredth of its nodes and edges, {REDDIT_LIKE}:0.01."
+        ) from error
+
+
+@contextlib.contextmanager
+def _embedded(name: str) -> Iterator[Path]:
+    with resources.as_file(resources.files("hoplite.io") / "data" / f"{name}.npz") as path:
+        yield path

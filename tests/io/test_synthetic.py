@@ -1,0 +1,175 @@
+"""Synthetic graphs: what must hold of every one, and what they look like on average."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.examples import examples
+
+from hoplite.errors import ConfigError
+from hoplite.io import load, reddit_like, synthetic
+from hoplite.io.synthetic import edge_room
+
+PINNED = (
+    [1, 20, 32, 36, 38, 39, 41, 0],
+    [0, 0, 2, 2, 0, 1, 2, 2],
+    [-0.316463, 1.638604, 0.8512681],
+)
+
+
+def homophily(graph):
+    rows = np.repeat(np.arange(graph.num_nodes), np.diff(graph.adjacency.indptr))
+    return (graph.labels[rows] == graph.labels[graph.adjacency.indices]).mean()
+
+
+def degrees(graph):
+    return np.diff(graph.adjacency.indptr)
+
+
+def same(one, two):
+    for part in ("indptr", "indices", "data"):
+        np.testing.assert_array_equal(getattr(one.adjacency, part), getattr(two.adjacency, part))
+    np.testing.assert_array_equal(one.features, two.features)
+    np.testing.assert_array_equal(one.labels, two.labels)
+    for part in ("train", "val", "test"):
+        np.testing.assert_array_equal(getattr(one.split, part), getattr(two.split, part))
+
+
+@st.composite
+def arguments(draw: st.DrawFn) -> dict:
+    nodes = draw(st.integers(1, 60))
+    return {
+        "nodes": nodes,
+        "edges": draw(st.integers(0, nodes * (nodes - 1) // 4)),
+        "features": draw(st.integers(1, 4)),
+        "classes": draw(st.integers(1, min(nodes, 6))),
+        "homophily": draw(st.sampled_from([0.0, 0.3, 0.8, 1.0])),
+        "exponent": draw(st.sampled_from([2.01, 2.5, 3.0, 10.0])),
+        "max_degree": draw(st.none() | st.integers(1, 80)),
+        "separation": draw(st.sampled_from([0.0, 3.0])),
+        "misfits": draw(st.sampled_from([0.0, 0.2, 1.0])),
+        "skew": draw(st.sampled_from([0.0, 0.5, 3.0])),
+        "split": draw(st.sampled_from([(0.6, 0.2), (0.0, 0.0), (1.0, 0.0), (0.0, 1.0)])),
+        "seed": draw(st.integers(0, 2**40)),
+    }
+
+
+@given(given=arguments())
+@examples(150)
+def test_every_graph_is_simple_and_of_the_size_asked_for(given):
+    graph = synthetic(**given)
+    adjacency = graph.adjacency.toarray()
+    assert adjacency.shape == (given["nodes"], given["nodes"])
+    assert set(np.unique(adjacency)) <= {0, 1}
+    assert (adjacency == adjacency.T).all()
+    assert not adjacency.diagonal().any()
+    assert adjacency.sum() == 2 * given["edges"]
+    assert graph.num_edges == given["edges"]
+    assert graph.adjacency.indices.dtype == graph.adjacency.indptr.dtype == np.int32
+    assert graph.features.shape == (given["nodes"], given["features"])
+    assert graph.features.dtype == np.float32
+    assert np.unique(graph.labels).tolist() == list(range(given["classes"]))
+    assert graph.num_classes == given["classes"]
+    parts = np.concatenate([graph.split.train, graph.split.val, graph.split.test])
+    assert np.sort(parts).tolist() == list(range(given["nodes"]))
+    assert np.unique(graph.labels[graph.split.train]).size == given["classes"]
+    same(graph, synthetic(**given))
+
+
+@given(seed=st.integers(0, 2**32), asked=st.floats(0, 1))
+@examples(20)
+def test_homophily_is_what_was_asked_for(seed, asked):
+    graph = synthetic(1500, 9000, 1, 4, homophily=asked, exponent=3.5, seed=seed)
+    assert homophily(graph) == pytest.approx(asked, abs=1e-3)
+
+
+@given(seed=st.integers(0, 2**32), exponent=st.sampled_from([2.2, 2.5, 3.0, 3.5]))
+@examples(8)
+def test_degrees_are_heavy_tailed(seed, exponent):
+    graph = synthetic(20_000, 200_000, 1, 2, exponent=exponent, max_degree=2000, seed=seed)
+    found = np.sort(degrees(graph))[::-1]
+    top = found[:400]  # Hill's estimate over the largest 2 %
+    estimate = 1 + 1 / np.log(top / top[-1]).mean()
+    assert estimate == pytest.approx(exponent, rel=0.25)
+    assert found[0] > 10 * found.mean() / (exponent - 1)
+    assert found[0] < 2000 + 6 * np.sqrt(2000)
+    light = synthetic(20_000, 200_000, 1, 2, exponent=60, seed=seed)
+    assert degrees(light).max() < 3 * found.mean()
+
+
+def test_the_bits_are_those_of_the_day_it_was_written():
+    """A graph that others have used must not silently become another one."""
+    graph = synthetic(50, 120, 3, 4, misfits=0.1, skew=0.5, seed=7)
+    ends = graph.adjacency.indices[:8].tolist()
+    assert (ends, graph.labels[:8].tolist()) == PINNED[:2]
+    np.testing.assert_allclose(graph.features[0], PINNED[2], rtol=1e-5)
+
+
+def test_features_are_gaussians_around_class_means():
+    graph = synthetic(6000, 0, 50, 3, separation=6)
+    means = np.stack([graph.features[graph.labels == c].mean(axis=0) for c in range(3)])
+    apart = np.linalg.norm(means[:, None] - means[None], axis=2)[np.triu_indices(3, 1)]
+    assert 4 < apart.min() <= apart.max() < 8
+    noise = graph.features - means[graph.labels]
+    assert noise.std() == pytest.approx(1, abs=0.01)
+    assert synthetic(10, 0, 5, 2, separation=0).features.std() < 2
+
+
+def test_misfits_have_the_edges_of_others():
+    sizes = {"nodes": 2000, "edges": 20_000, "features": 1, "classes": 4}
+    plain, mixed = (synthetic(**sizes, homophily=1, misfits=m, exponent=9) for m in (0, 0.3))
+    assert homophily(plain) == 1
+    # Both ends fit with probability 0.7^2, or are misfits of the same other class.
+    assert homophily(mixed) == pytest.approx(0.7**2 + 0.3**2 / 3, abs=0.02)
+    np.testing.assert_array_equal(plain.labels, mixed.labels)
+
+
+def test_classes_without_room_leave_their_edges_to_others():
+    graph = synthetic(40, 390, 1, 10, homophily=1)  # 10 classes of 4 nodes: 6 pairs each
+    assert graph.num_edges == 390
+    assert homophily(graph) == pytest.approx(30 / 390)
+    assert edge_room(np.bincount(graph.labels)).tolist() == [3] * 10 + [360]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"nodes": 0}, "nodes is 0"),
+        ({"edges": -1}, "edges is -1"),
+        ({"edges": 2.5}, "edges is 2.5"),
+        ({"features": 0}, "features is 0"),
+        ({"classes": 0}, "classes is 0"),
+        ({"classes": 11}, "classes is 11 but there are 10 nodes"),
+        ({"edges": 40}, "edges is 40 but 10 nodes can have at most 23 here"),
+        ({"homophily": 1.5}, "homophily is 1.5"),
+        ({"exponent": 2}, "exponent is 2; it must be a number, larger than 2"),
+        ({"max_degree": 0}, "max_degree is 0"),
+        ({"separation": float("nan")}, "separation is nan"),
+        ({"misfits": -0.1}, "misfits is -0.1"),
+        ({"skew": -1}, "skew is -1"),
+        ({"split": (0.9, 0.2)}, r"split is \(0.9, 0.2\)"),
+        ({"split": (0.9,)}, r"split is \(0.9,\)"),
+        ({"seed": -1}, "seed is -1"),
+    ],
+)
+def test_wrong_arguments(changes, message):
+    with pytest.raises(ConfigError, match=message):
+        synthetic(**({"nodes": 10, "edges": 5, "features": 2, "classes": 2} | changes))
+
+
+def test_reddit_like_by_name():
+    graph = load("reddit-like:0.005")
+    assert graph.name == "reddit-like:0.005"
+    sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
+    assert sizes == (1165, 286_540, 602, 41)
+    assert graph.split.sizes() == {"train": 767, "val": 119, "test": 279}
+    same(graph, reddit_like(0.005))
+    assert (load("Reddit-Like:0.005", seed=1).adjacency != graph.adjacency).nnz
+
+
+@pytest.mark.parametrize("scale", ["0", "-1", "nan", "inf", "1e9", "0.004"])
+def test_scales_out_of_range(scale):
+    with pytest.raises(ConfigError, match="scale is"):
+        load(f"reddit-like:{scale}")
