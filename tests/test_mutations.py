@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import hoplite
 from hoplite import Graph, HopliteError, Split, TrainedModel
 from hoplite.datasets.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
 from hoplite.json_files import to_json
 from hoplite.models import ModelConfig, build_model
-from hoplite.selection import Ledger, choose, run_search, runs_table
 from hoplite.store import HopStore, propagate
 
 COUNT = 500 if os.environ.get("HOPLITE_THOROUGH") else 40
@@ -196,12 +196,10 @@ def read_model(folder: Path) -> dict[str, Any]:
 
 def search(folder: Path) -> dict[str, Any]:
     """A search, or what continues it: what is missing is trained again."""
-    options = [{"hops": k, "lr": lr, "epochs": 2, "dropout": 0.0} for k in (1, 2) for lr in (1, 9)]
-    ledger = run_search(GRAPH, "lgc", options, folder, seeds=2, protocol="test")
-    rows = [{**row, "seconds": 0} for row in runs_table(Ledger.read(folder), "test").to_pylist()]
-    assert ledger.cpu_seconds() >= 0
-    chosen = {protocol: choose(GRAPH, ledger, protocol) for protocol in ("validation", "test")}
-    return {name: [*one.val, *one.test] for name, one in chosen.items()} | {"rows": rows}
+    options = {"grid": {"hops": [1, 2], "lr": [1, 9]}, "epochs": 2, "dropout": 0.0, "seeds": 2}
+    found = hoplite.search(GRAPH, "lgc", out=folder, protocol="test", **options)
+    rows = [{**row, "seconds": 0} for row in found.rows()]
+    return {"best": [*found.val, *found.test], "rows": rows}
 
 
 KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], dict[str, Any]]]] = {
