@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from hoplite.errors import StoreError
-from hoplite.files import atomic_write, lock, locked
+from hoplite.files import atomic_write, lock
 from hoplite.store.building import claimed
 
 

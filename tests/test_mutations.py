@@ -1,4 +1,4 @@
-"""Damaged graphs on disk, stores, model folders and searches: the right numbers, or one sentence.
+"""Damaged graphs on disk, stores, and model folders: the right numbers, or one sentence.
 
 Each file may be flipped, cut, grown, swapped, removed, replaced by a pipe, a folder or a device, or
 have a value of its JSON or its .npy header edited, with a checksum that fits or without one. By
@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import hoplite
 from hoplite import Graph, HopliteError, Split, TrainedModel
 from hoplite.datasets.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
 from hoplite.json_files import to_json
@@ -194,19 +193,10 @@ def read_model(folder: Path) -> dict[str, Any]:
     return {"logits": TrainedModel.load(folder).logits(GRAPH)}
 
 
-def search(folder: Path) -> dict[str, Any]:
-    """A search, or what continues it: what is missing is trained again."""
-    options = {"grid": {"hops": [1, 2], "lr": [1, 9]}, "epochs": 2, "dropout": 0.0, "seeds": 2}
-    found = hoplite.search(GRAPH, "lgc", out=folder, protocol="test", **options)
-    rows = [{**row, "seconds": 0} for row in found.rows()]
-    return {"best": [*found.val, *found.test], "rows": rows}
-
-
 KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], dict[str, Any]]]] = {
     "graph": (lambda folder: write_disk_graph(GRAPH, folder), read_graph),
     "store": (lambda folder: propagate(GRAPH, folder, hops=3, dtype="float16"), read_store),
     "model": (lambda folder: model().save(folder, result={"accuracy": [0.5, 1]}), read_model),
-    "search": (search, search),
 }
 
 
