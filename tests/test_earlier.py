@@ -1,7 +1,6 @@
 """Folders and files that version 0.1.0 wrote (tests/earlier) are read, and mean the same."""
 
 import csv
-import shutil
 from pathlib import Path
 
 import numpy as np

@@ -25,8 +25,8 @@ from hoplite.graph import Graph
 from hoplite.json_files import without_nan
 from hoplite.models import all_settings, idle_settings, usual_options
 from hoplite.models.trained import TrainedModel
-from hoplite.plots.search import scores as plot_scores
-from hoplite.plots.theme import figure
+from hoplite.plots.base import figure
+from hoplite.plots.history import scores as plot_scores
 from hoplite.search.trials import FinishedTrial
 from hoplite.shown import Displayed, Shown, Table
 from hoplite.tasks import Metric, Task, task_of
