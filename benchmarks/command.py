@@ -62,7 +62,7 @@ def grid(context: Context, grid: str = "paper", *more: str) -> Outcome:
     return Outcome(
         [
             Figure(f"{found['trials']} trials of lgc by `hoplite search`", seconds, "s", goal=goal),
-            Figure("per run", 1e3 * seconds / found["runs"], "ms"),
+            Figure("per trial", 1e3 * seconds / found["trials"], "ms"),
         ],
         [
             f"with {context.threads} workers; best mean validation accuracy "

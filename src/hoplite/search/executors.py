@@ -182,6 +182,7 @@ class Processes:
                 done = queue.done()
 
     def _run(self, queue: TrialQueue, graph: Path, threads: int, watch: Check) -> None:
+        assert queue.file.path is not None
         context = multiprocessing.get_context("spawn")
         stop, workers = context.Event(), min(self.workers, len(queue.ids))
         with ProcessPoolExecutor(workers, context, _begin, (stop, threads)) as pool:
