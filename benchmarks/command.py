@@ -61,8 +61,8 @@ def grid(context: Context, grid: str = "paper", *more: str) -> Outcome:
     best = ", ".join(f"{name} {found['config'][name]:g}" for name in names)
     return Outcome(
         [
-            Figure(f"{found['runs']} runs of lgc by `hoplite search`", seconds, "s", goal=goal),
-            Figure("per run", 1e3 * seconds / found["runs"], "ms"),
+            Figure(f"{found['trials']} trials of lgc by `hoplite search`", seconds, "s", goal=goal),
+            Figure("per trial", 1e3 * seconds / found["trials"], "ms"),
         ],
         [
             f"with {context.threads} workers; best mean validation accuracy "

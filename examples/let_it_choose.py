@@ -21,7 +21,7 @@ print(f"after {found.seconds:.0f} s: test {found.trained.test_accuracy:.1%}")
 # %%
 # All that was tried, the best of each model, by its validation accuracy. (No test figure is there.)
 best = {}
-for one in found.tried:
+for one in found.candidates:
     best.setdefault(one.model, one)
 for name, one in best.items():
     print(f"{name:12} {one.val:.1%} on validation, came to rung {one.rung}")

@@ -51,12 +51,12 @@ for one, same in list(zip(alone, together, strict=False))[:2]:
     )
 
 # %%
-# ``hoplite.search`` does this for a grid, in several processes if you like, and keeps a ledger:
+# ``hoplite.search`` does this for a grid, in several threads, and keeps every trial in a file:
 # killed, the same call goes on. It chooses on validation and reads the test nodes once.
 grid = {"hops": [5, 10], "lr": [0.2, 0.05], "weight_decay": [5e-3, 5e-4, 5e-5]}
 with tempfile.TemporaryDirectory() as folder:
     found = hoplite.search(
-        graph, "lgc", grid=grid, epochs=epochs, seeds=seeds, out=Path(folder) / "ledger"
+        graph, "lgc", grid=grid, epochs=epochs, seeds=seeds, out=Path(folder) / "search"
     )
 print({name: found.best.options[name] for name in ("hops", "lr", "weight_decay")})
 print(f"validation {found.best.val_mean:.1%}, test {found.test_accuracy:.1%}")

@@ -3,7 +3,7 @@
     pip install optuna
     python examples/with_optuna.py cora --trials 30
 
-`hoplite search` does the same with a grid or random draws, many runs at once and in a ledger that
+`hoplite search` does the same with a grid or random draws, many trials at once and in a file that
 survives a crash; take Optuna where its samplers, its storage or its dashboards are wanted.
 """
 

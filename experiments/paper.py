@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hoplite.selection import Space, read_space
+from hoplite.search import Space, read_space
 
 DATASETS = ("citeseer", "cora", "pubmed")  # Reddit is in paper.json, and nowhere in our tables
 MODELS = ("sgc", "gat", "gcn", "egc", "lgc", "hlgc")

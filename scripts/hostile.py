@@ -35,7 +35,7 @@ from hostile_harm import damage
 from hostile_inputs import commands, make_inputs
 from pyarrow import parquet
 
-import hoplite.selection  # noqa: F401 - imported once, before the forks
+import hoplite.search  # noqa: F401 - imported once, before the forks
 from hoplite.__main__ import main as hoplite_main
 
 MEMORY = 4 << 30  # address space beyond what is mapped when a case starts
@@ -120,7 +120,7 @@ def known_cases() -> list[Case]:
     for kind, name in (
         ("stores", "manifest.json"),
         ("models", "config.json"),
-        ("ledgers", "search.json"),
+        ("ledgers", "search.sqlite"),
         ("disk graphs", "graph.json"),
         ("results", "results.json"),
     ):

@@ -16,7 +16,7 @@ from mutants import PACKAGES, ROOT, Mutant
 
 WORK = ROOT / "build" / "mutation"
 TESTS = (
-    *("tests/propagation", "tests/models", "tests/training", "tests/store", "tests/selection"),
+    *("tests/propagation", "tests/models", "tests/training", "tests/store", "tests/search"),
     *("tests/test_bases.py", "tests/test_operators.py", "tests/test_filters.py"),
     *("tests/test_estimators.py", "tests/test_graph.py", "tests/test_spectrum.py"),
     *PACKAGES.values(),  # their doctests

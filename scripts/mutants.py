@@ -27,7 +27,7 @@ PACKAGES = {
     name: f"src/hoplite/{name}"
     for name in (
         *("bases", "operators.py", "filters.py", "models", "propagation", "store", "training"),
-        "selection",
+        "search",
     )
 }
 SAME = ("_Eq_Is", "_NotEq_IsNot")

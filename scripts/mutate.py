@@ -94,7 +94,7 @@ def judge(path: str, source: str, tests: list[str]) -> int:
 
     finder = Finder(path, source)
     sys.meta_path.insert(0, finder)
-    for name in (finder.name, "hoplite.selection", "hoplite.estimators"):
+    for name in (finder.name, "hoplite.search", "hoplite.estimators"):
         importlib.import_module(name)
     return int(pytest.main(["-x", *OPTIONS, *tests]))
 

@@ -41,7 +41,7 @@ SHIPPED = re.compile(
     r"(.+/)?[a-z0-9_]+\.py|py\.typed|_native\.pyi"
     r"|_native\.[a-z0-9_.-]+\.(so|pyd)"
     r"|io/data/(cora|citeseer|pubmed)\.npz"
-    r"|selection/grids/[a-z]+\.toml"
+    r"|search/grids/[a-z]+\.toml"
     r"|[a-z_/]+/(paper\.json|[a-z]+\.(toml|html|css|js|svg))"
     r")"
 )
@@ -52,8 +52,8 @@ BROKEN_WITHOUT = (  # what must be in a wheel, one by one
     "hoplite/io/data/cora.npz",
     "hoplite/io/data/citeseer.npz",
     "hoplite/io/data/pubmed.npz",
-    "hoplite/selection/grids/paper.toml",
-    "hoplite/selection/grids/auto.toml",
+    "hoplite/search/grids/paper.toml",
+    "hoplite/search/grids/auto.toml",
     "hoplite/plots/templates/base.html",
     "hoplite/explain/templates/explanation.html",
 )

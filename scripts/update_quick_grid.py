@@ -13,7 +13,7 @@ from typing import Any
 from experiments.results import Accuracy, Results, load_results
 from hoplite.files import atomic_write_text
 
-GRID = Path(__file__).parents[1] / "src" / "hoplite" / "selection" / "grids" / "quick.toml"
+GRID = Path(__file__).parents[1] / "src" / "hoplite" / "search" / "grids" / "quick.toml"
 MOST_SECONDS = 6.0  # of a processor, for a run
 HEAD = """note = "One configuration each: those that the full run chose on the validation nodes."
 

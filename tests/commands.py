@@ -25,7 +25,7 @@ import atexit, contextlib, gc, io, json, os, signal, sys, threading, traceback
 import distributed.cli.dask_scheduler, distributed.cli.dask_worker
 import rich.markdown, typer.rich_utils
 import hoplite, hoplite.cli, hoplite.cluster, hoplite.explain, benchmarks.suite
-import hoplite.predictions, hoplite.selection, hoplite.store
+import hoplite.predictions, hoplite.search, hoplite.store
 import hoplite.serve.app, hoplite.serve.server
 from hoplite.cli.commands import SUMMARIES, command_function
 from hoplite.engine import backend

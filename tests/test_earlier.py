@@ -1,8 +1,6 @@
 """Folders and files that version 0.1.0 wrote (tests/earlier) are read, and mean the same."""
 
 import csv
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -40,20 +38,6 @@ def test_models_predict_what_they_predicted(name: str, tmp_path: Path) -> None:
 def test_models_do_not_take_columns_that_are_scaled() -> None:
     with pytest.raises(hoplite.ModelFileError, match=r"'age' was prepared otherwise for club"):
         SGC.predict(hoplite.load(EARLIER / "club"))
-
-
-def test_a_ledger_goes_on_where_it_was(tmp_path: Path) -> None:
-    """Nothing is trained again: the cells are as they were, to the byte."""
-    folder = tmp_path / "ledger"
-    shutil.copytree(EARLIER / "ledger", folder)
-    found = hoplite.search(GRAPH, "lgc", grid=EARLIER / "grid.toml", out=folder, seeds=2)
-    wanted = json.loads((EARLIER / "search.json").read_text())
-    assert found.val == tuple(wanted["val"])
-    assert found.test == tuple(wanted["test"])
-    for name in ("hops", "lr", "weight_decay"):
-        assert found.summary().config[name] == wanted["config"][name]
-    for cell in (EARLIER / "ledger" / "cells").glob("*.json"):
-        assert (folder / "cells" / cell.name).read_bytes() == cell.read_bytes()
 
 
 def test_graphs_on_disk_are_read() -> None:

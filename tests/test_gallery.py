@@ -187,7 +187,9 @@ def let_it_choose(ran: Ran) -> None:
     assert found.trained.test_accuracy > found.trained.baseline("test")["accuracy"]
     for name, one in ran["best"].items():
         assert numbers(ran.line(f"{name:12} "))[0] == pytest.approx(100 * one.val, abs=0.06)
-        assert one.val == max(o.val for o in found.tried if (o.model, o.rung) == (name, one.rung))
+        assert one.val == max(
+            o.val for o in found.candidates if (o.model, o.rung) == (name, one.rung)
+        )
 
 
 def many_runs(ran: Ran) -> None:

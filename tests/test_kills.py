@@ -113,6 +113,7 @@ CASES = {
             out / "search",
             "--export",
             out / "runs.csv",
+            "--overwrite",
         ]
     ),
     "propagate": Case(

@@ -9,23 +9,8 @@ import time
 from pathlib import Path
 
 from hoplite.errors import StoreError
-from hoplite.files import atomic_write, lock, locked
-from hoplite.selection.ledger import Ledger, Settings
+from hoplite.files import atomic_write, lock
 from hoplite.store.building import claimed
-
-SETTINGS = Settings(1, "0", "x", "0", "lgc", [0], [{"lr": 1}], [[0]])
-
-
-@contextlib.contextmanager
-def cell(folder):
-    with Ledger.read(folder / "search").claim(0) as claim:
-        yield claim is not None and claim.sure
-
-
-@contextlib.contextmanager
-def settings(folder):
-    with locked(folder / "search" / "search.lock") as (_, ours):
-        yield ours
 
 
 @contextlib.contextmanager
@@ -56,7 +41,7 @@ def writing(folder):
         yield len(list((folder / "file").glob(".*.tmp"))) == 1
 
 
-LOCKS = (cell, settings, store, model, writing)
+LOCKS = (store, model, writing)
 
 
 def hold(folder: Path, ready: Path) -> None:
@@ -69,7 +54,6 @@ def hold(folder: Path, ready: Path) -> None:
 def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
     for name in ("model", "file"):
         (tmp_path / name).mkdir()
-    Ledger.open(tmp_path / "search", SETTINGS)
     ready = tmp_path / "ready"
     process = multiprocessing.get_context("spawn").Process(target=hold, args=(tmp_path, ready))
     process.start()

@@ -1,4 +1,4 @@
-"""Damaged graphs on disk, stores, model folders and searches: the right numbers, or one sentence.
+"""Damaged graphs on disk, stores, and model folders: the right numbers, or one sentence.
 
 Each file may be flipped, cut, grown, swapped, removed, replaced by a pipe, a folder or a device, or
 have a value of its JSON or its .npy header edited, with a checksum that fits or without one. By
@@ -25,7 +25,6 @@ from hoplite import Graph, HopliteError, Split, TrainedModel
 from hoplite.datasets.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
 from hoplite.json_files import to_json
 from hoplite.models import ModelConfig, build_model
-from hoplite.selection import Ledger, choose, run_search, runs_table
 from hoplite.store import HopStore, propagate
 
 COUNT = 500 if os.environ.get("HOPLITE_THOROUGH") else 40
@@ -194,21 +193,10 @@ def read_model(folder: Path) -> dict[str, Any]:
     return {"logits": TrainedModel.load(folder).logits(GRAPH)}
 
 
-def search(folder: Path) -> dict[str, Any]:
-    """A search, or what continues it: what is missing is trained again."""
-    options = [{"hops": k, "lr": lr, "epochs": 2, "dropout": 0.0} for k in (1, 2) for lr in (1, 9)]
-    ledger = run_search(GRAPH, "lgc", options, folder, seeds=2, protocol="test")
-    rows = [{**row, "seconds": 0} for row in runs_table(Ledger.read(folder), "test").to_pylist()]
-    assert ledger.cpu_seconds() >= 0
-    chosen = {protocol: choose(GRAPH, ledger, protocol) for protocol in ("validation", "test")}
-    return {name: [*one.val, *one.test] for name, one in chosen.items()} | {"rows": rows}
-
-
 KINDS: dict[str, tuple[Callable[[Path], Any], Callable[[Path], dict[str, Any]]]] = {
     "graph": (lambda folder: write_disk_graph(GRAPH, folder), read_graph),
     "store": (lambda folder: propagate(GRAPH, folder, hops=3, dtype="float16"), read_store),
     "model": (lambda folder: model().save(folder, result={"accuracy": [0.5, 1]}), read_model),
-    "search": (search, search),
 }
 
 

@@ -2,12 +2,9 @@
 
 import ast
 import json
-import os
-import pickle
 import signal
 import subprocess
 import sys
-from multiprocessing import reduction
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +12,6 @@ import pytest
 
 from hoplite import files, load, processes, train
 from hoplite.explain import explain
-from hoplite.selection import workers
 
 ROOT = Path(__file__).parent.parent
 POSIX = ("fcntl", "resource", "pwd", "grp", "termios", "multiprocessing.forkserver")
@@ -75,20 +71,6 @@ def test_train_predict_and_explain(prelude, tmp_path):
     np.testing.assert_allclose(logits, result.model.logits(graph), rtol=0.02, atol=0.02)
     hops = explain(result.model, graph, 17).by_hop
     np.testing.assert_allclose(np.load(tmp_path / "hops.npy"), hops, rtol=0.02, atol=0.02)
-
-
-def test_what_processes_train_on_travels_without_handles(monkeypatch, tmp_path):
-    """On Windows a file's handle means nothing in another process; nor is there a fork server."""
-    monkeypatch.delattr(reduction, "DupFd")
-    with (tmp_path / "task").open("w+b") as file:
-        file.write(b"the task")
-        file.flush()
-        sent = pickle.dumps(workers._File(file.fileno()))
-    handle = pickle.loads(sent)
-    try:
-        assert os.pread(handle, 100, 0) == b"the task"
-    finally:
-        os.close(handle)
 
 
 def test_signals_are_held_where_they_cannot_be_masked(monkeypatch):

@@ -5,6 +5,7 @@ import io
 import logging
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from tests.plots.conftest import untidy
@@ -13,7 +14,6 @@ from hoplite import ConfigError, auto, propagate, search, train, update_store
 from hoplite.explain import explain, flips
 from hoplite.predictions import predict_table
 from hoplite.progress import search_bar, steps_bar, watched
-from hoplite.selection import SearchProgress
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_training_searching_choosing_and_storing_have_bars(graph, terminal, tmp_
         assert "sgc, 1 seed" in terminal.getvalue()
         assert "epoch 5" in terminal.getvalue()
         search(graph, "sgc", out=tmp_path / "found", progress=True, **options)
-        assert "2 of 2 runs done" in terminal.getvalue()
+        assert "2 of 2 trials done" in terminal.getvalue()
         auto(graph, trials=2, seeds=1, progress=True)
         assert "the chosen one" in terminal.getvalue()
         store = propagate(graph, tmp_path / "store", hops=1, progress=True)
@@ -72,13 +72,13 @@ def test_percent_runs_and_time_left_of_a_search_agree(terminal, monkeypatch, sec
     with search_bar("x") as report:
         for share in (0.0, 0.1, 0.75, 0.879, 0.999, 1.0):
             clock[0] = seconds * share
-            report(SearchProgress(int(240 * share), 240, share, 1))
+            report(SimpleNamespace(done=int(240 * share), total=240, share=share))
     assert [one["percent"] for one in shown] == [0, 10, 75, 87, 99, 100]
     whole, late = f"{shown[1]['left']}", shown[-2]
     assert whole == ("0:00:04 left" if seconds == 4 else "0:06:00 left")
     assert late["left"] == "0:00:01 left"  # not nothing, while runs are trained
-    assert late["line"] == "99%, 239 of 240 runs done, 0:00:01 left"
-    assert shown[-1]["line"] == "100%, 240 of 240 runs done"
+    assert late["line"] == "99%, 239 of 240 trials done, 0:00:01 left"
+    assert shown[-1]["line"] == "100%, 240 of 240 trials done"
 
 
 def test_nothing_is_told_unless_asked(graph, capfd, tmp_path):

@@ -22,7 +22,7 @@ from hoplite import (
     train,
 )
 from hoplite.explain import Explanation, explain
-from hoplite.selection import SearchResult
+from hoplite.search import SearchResult
 
 Array = npt.NDArray[Any]
 

@@ -46,7 +46,7 @@ MODULES = (
     "tasks",
     "training",
     "engine.propagation",
-    "selection",
+    "search",
     "store",
     "store.cost",
     "cluster",

@@ -7,7 +7,9 @@ What is done is told to ``logging`` under the name ``hoplite``, silently unless 
 """
 
 import logging
+import sys
 from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -55,8 +57,8 @@ if TYPE_CHECKING:
     from hoplite.node_data import NodeData
     from hoplite.predictions import predict_table
     from hoplite.preparation import Preparation, TableOptions
-    from hoplite.selection import auto, search
-    from hoplite.selection.auto_classifier import AutoClassifier
+    from hoplite.search import auto, search
+    from hoplite.search.auto_classifier import AutoClassifier
     from hoplite.spectrum import spectral_density
     from hoplite.store import HopStore, open_data, propagate, update_store
     from hoplite.training import TrainingResult, train
@@ -66,7 +68,7 @@ if TYPE_CHECKING:
 logging.getLogger("hoplite").addHandler(logging.NullHandler())
 
 _HOMES = {
-    "AutoClassifier": "selection.auto_classifier",
+    "AutoClassifier": "search.auto_classifier",
     "ConfigError": "errors",
     "DGCClassifier": "estimators",
     "DGCRegressor": "estimators",
@@ -106,14 +108,14 @@ _HOMES = {
     "TrainedModel": "models.trained",
     "TrainingConfig": "config",
     "TrainingResult": "training",
-    "auto": "selection",
+    "auto": "search",
     "frequency_response": "filters",
     "load": "io",
     "open_data": "store",
     "predict_table": "predictions",
     "propagate": "store",
     "register_model": "models",
-    "search": "selection",
+    "search": "search",
     "set_num_threads": "engine.backend",
     "spectral_density": "spectrum",
     "train": "training",
@@ -133,6 +135,17 @@ if not TYPE_CHECKING:  # to a checker, a name that is not imported above is none
         value = getattr(import_module(f"hoplite.{_HOMES[name]}"), name)
         globals()[name] = value
         return value
+
+
+class _Package(ModuleType):
+    """``hoplite.search`` is the function, though a package of that name is imported for it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name != "search" or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __dir__() -> list[str]:

@@ -32,8 +32,8 @@ class ModelFileError(HopliteError):
     """A model folder is incomplete, damaged, or belongs to another model or graph."""
 
 
-class LedgerError(HopliteError):
-    """A search's folder cannot be used: it holds another search, is damaged, or not writable."""
+class SearchError(HopliteError):
+    """A search's file cannot be used: it is of other data, damaged, or not writable."""
 
 
 class StoreError(HopliteError):

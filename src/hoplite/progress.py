@@ -46,7 +46,7 @@ class TrainingState(Protocol):
 
 
 class SearchState(Protocol):
-    """As :class:`hoplite.selection.SearchProgress`."""
+    """As :class:`hoplite.search.SearchProgress`."""
 
     @property
     def done(self) -> int: ...
@@ -111,12 +111,12 @@ def training_bar(title: str) -> Iterator[Callable[[TrainingState], None]]:
 
 @contextlib.contextmanager
 def search_bar(title: str) -> Iterator[Callable[[SearchState], None]]:
-    """A live bar over the runs of a search, with the time left; yields whom to report to."""
+    """A live bar over the trials of a search, with the time left; yields whom to report to."""
     from rich.progress import TextColumn, TimeElapsedColumn
 
     columns = (
         TextColumn("{task.fields[percent]:>3}%"),
-        TextColumn("{task.fields[done]} runs done"),
+        TextColumn("{task.fields[done]} trials done"),
         TimeElapsedColumn(),
         TextColumn("{task.fields[left]}"),
     )
@@ -134,7 +134,7 @@ def search_bar(title: str) -> Iterator[Callable[[SearchState], None]]:
             done = f"{state.done:,} of {state.total:,}"
             percent = int(100 * state.share)  # 100 only when nothing is left
             update(completed=state.share, percent=percent, done=done, left=left)
-            tell(f"{percent}%, {done} runs done, {left}".rstrip(", "))
+            tell(f"{percent}%, {done} trials done, {left}".rstrip(", "))
 
         yield report
 

@@ -31,7 +31,7 @@ STRATEGIES = {
     for one in (
         Strategy(
             name="auto",
-            module="hoplite.selection.halving",
+            module="hoplite.search.halving",
             instead="model is 'auto', which chooses among the models and is none itself; run it as "
             "`hoplite train --model auto` or hoplite.auto(...), or give a model.",
         ),

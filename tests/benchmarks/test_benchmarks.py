@@ -8,6 +8,7 @@ import types
 import numpy as np
 import pytest
 import torch
+from hoplite.search import read_space
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import untidy

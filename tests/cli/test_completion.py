@@ -113,12 +113,12 @@ def test_it_waits_for_no_large_library():
 def test_what_is_told_without_the_modules_is_what_they_have():
     import typer
 
-    from hoplite.selection.ranking import PROTOCOLS
+    from hoplite.search.results import PROTOCOLS
     from hoplite.store.manifest import DTYPES
 
     assert tuple(PROTOCOLS) == completion.PROTOCOLS
     assert completion.DTYPES == DTYPES
-    grids = {path.name for path in (resources.files("hoplite.selection") / "grids").iterdir()}
+    grids = {path.name for path in (resources.files("hoplite.search") / "grids").iterdir()}
     assert {f"{name}.toml" for name in completion.GRIDS} == grids - {"auto.toml"}
     for name, summary in SUMMARIES.items():
         text = inspect.getdoc(command_function(name)) or ""

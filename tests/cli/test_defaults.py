@@ -24,11 +24,11 @@ CALLS: dict[str, list[tuple[str, dict[str, str]]]] = {
     "datasets": [("datasets.fetch.fetch", {"fetch_name": "name"})],
     "train": [
         ("training.train", {}),
-        ("selection.auto", {}),
-        ("selection.auto_classifier.AutoClassifier", {}),
+        ("search.halving.auto", {}),
+        ("search.auto_classifier.AutoClassifier", {}),
         OPEN,
     ],
-    "search": [("selection.search", {}), OPEN],
+    "search": [("search.run.search", {}), OPEN],
     "serve": [("serve.answers.Answers", {}), ("serve.server.listen", {}), OPEN],
     "predict": [("predictions.predictions", {"sets": "coverage"}), OPEN],
     "explain": [

@@ -38,12 +38,12 @@ def untidy_graph() -> Graph:
     [
         (
             ["search", "--workers", "1", "--seeds", "1", "--samples", "4", "--grid", "usual"],
-            "cells/*.lock",
+            "search.sqlite",
             signal.SIGTERM,
         ),
         (
             ["train", "--model", "auto", "--trials", "6", "--seeds", "1", "--hops", "2"],
-            "auto/plan.json",
+            "auto/search.sqlite",
             signal.SIGINT,
         ),
     ],
@@ -70,7 +70,7 @@ def test_what_is_told_goes_on(tmp_path, words, begun, number):
     assert sentence.startswith("error: stopped by ")
     assert again.startswith("Again: hoplite ")
     assert again.isprintable()
-    kept = sorted(path.relative_to(out) for path in out.rglob("*.json"))
+    kept = sorted(path.relative_to(out) for path in out.rglob("*.sqlite"))
     assert kept
     told = again.removeprefix("Again: ")
     program = f'hoplite() {{ {shlex.quote(sys.executable)} -m hoplite "$@"; }}; '

@@ -33,11 +33,12 @@ def test_random_draws_are_searched_and_exported(tmp_path: Path) -> None:
     assert not {"test_accuracy"} & set(table.column_names)
     again = json.loads(hoplite(*words, "--json").stdout)
     assert again["protocol"] == "validation"
-    assert again["runs"] == 6
-    other = hoplite(*words[:-1], "1", "--sample-seed", "1")
+    assert again["trials"] == 6
+    refused = hoplite(*words, "--export", str(export))
+    assert (refused.returncode, "--overwrite" in refused.stderr) == (1, True)
+    other = hoplite(*words[:1], "citeseer", *words[2:])
     assert other.returncode == 1
-    assert "holds a search with other settings" in other.stderr
-    assert "Traceback" not in other.stderr
+    assert "is a search with another dataset: 'cora' there, 'citeseer' here" in other.stderr
 
 
 def test_the_command_that_repeats_the_choice_can_be_run(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_mistakes_are_told_before_any_training(words: list[str], said: str, tmp_
     assert not (tmp_path / "s").exists()
 
 
-@pytest.mark.parametrize("where", [["--workers", 2], ["--cluster", "local:2"]])
+@pytest.mark.parametrize("where", [["--executor", "processes"], ["--cluster", "local:2"]])
 def test_a_warning_about_the_graph_comes_once(tmp_path: Path, where: list) -> None:
     """From the process that leads, and without the line of its source."""
     rows = [f"n{i},{i % 3},{'ab'[i % 2] if i else 'rare'}" for i in range(30)]

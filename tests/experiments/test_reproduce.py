@@ -26,7 +26,7 @@ from experiments.results import Difference, OnSplits, Results, load_results
 from experiments.trainings import Training
 from hoplite import ConfigError, HopliteError
 from hoplite.engine.propagation import Propagation
-from hoplite.selection import parse_space
+from hoplite.search import parse_space
 
 HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)>'
 GRID = """

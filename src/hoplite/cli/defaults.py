@@ -46,14 +46,6 @@ DIFFERENCES = (
         "cross-validation fits it many times over",
     ),
     Difference(
-        "search",
-        "workers",
-        "hoplite.search",
-        1,
-        None,
-        "a script that starts processes must be written for it, and a command is",
-    ),
-    Difference(
         "explain",
         "memory",
         "hoplite.explain.explain",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,27 +21,23 @@ from hoplite.cli.console import (
     print_table,
     search_bar,
 )
-from hoplite.cli.defaults import python_default
-from hoplite.cli.outputs import check_new, digest
+from hoplite.cli.outputs import check_new
 from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
 from hoplite.errors import plural
-from hoplite.json_files import read_json, write_json
 
 if TYPE_CHECKING:  # importing it takes time
-    from hoplite.selection import SearchResult
-    from hoplite.selection.ranking import Summary
+    from hoplite.search import SearchResult
     from hoplite.tasks import Metric
 
 LARGE = 1000  # figures in units of the labels may be of any size
-EXPORTED = "export.json"
-SHOWN = 5  # configurations in the table of the best
 
 
 @with_settings(defaults=False)
 def search(
     dataset: DatasetArgument,
     out: Annotated[
-        Path, typer.Option(help="Folder of the ledger; the same command continues from it.")
+        Path,
+        typer.Option(help="Folder of the search; the same command continues from it."),
     ],
     model: ModelOption = USUAL_MODEL,
     grid: Annotated[
@@ -62,18 +56,21 @@ def search(
             autocompletion=offered(PROTOCOLS),
         ),
     ] = "validation",
-    seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, help="Trials of each configuration.")] = 5,
     samples: Annotated[
         int | None, typer.Option(min=1, help="Draw so many configurations at random.")
     ] = None,
     sample_seed: Annotated[int, typer.Option(min=0, help="Seed of that draw.")] = 0,
     workers: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Processes; one per core if not given." + python_default("search", "workers"),
-        ),
+        int | None, typer.Option(min=1, help="Trials at a time; one per core if not given.")
     ] = None,
+    executor: Annotated[
+        str,
+        typer.Option(
+            help="What the workers are: threads or processes.",
+            autocompletion=offered(("threads", "processes")),
+        ),
+    ] = "threads",
     cluster: Annotated[
         str | None,
         typer.Option(
@@ -81,12 +78,9 @@ def search(
         ),
     ] = None,
     export: Annotated[
-        Path | None, typer.Option(help="Write every run to FILE.csv or FILE.parquet.")
+        Path | None, typer.Option(help="Write every trial to FILE.csv or FILE.parquet.")
     ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace --export if this search did not write it."),
-    ] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --export.")] = False,
     split_seed: SplitSeedOption = 0,
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
@@ -97,8 +91,7 @@ def search(
     """Train every configuration of a grid on DATASET, several seeds each, and choose one.
 
     It may be stopped at any moment, or killed: the same command goes on where it was. Several may
-    share one --out, on one machine or on several with a common disk. The model that was chosen on
-    validation is in --out/model.
+    share one --out. The model that was chosen on validation is in --out/model.
 
     An option of `hoplite train` that is given here holds for all configurations.
 
@@ -106,146 +99,99 @@ def search(
     """
     if export is not None:
         check_table("--export", export, dataset)
-        check_new(export, overwrite=overwrite, own=lambda path: digest(path) in _exported(out))
-    tables = table_options(settings)
+        check_new(export, overwrite=overwrite)
+    reading = {"structural": structural, "link": link, **table_options(settings)}
     fixed = {name: value for name, value in settings.items() if value is not None}
-    workers = workers or os.cpu_count() or 1
-    if cluster is None and workers > 1:
-        from hoplite.processes import warm_up
-
-        warm_up("hoplite.selection.cells")
     from hoplite import open_data  # only now, as importing it takes time
+    from hoplite import search as run
     from hoplite.predictions import write_table
-    from hoplite.selection import search as run
-    from hoplite.selection import train_command
-    from hoplite.selection.space import usual_space
+    from hoplite.search import train_command
+    from hoplite.search.space import default_space
 
-    reading = {"structural": structural, "link": link, **tables}
     graph = open_data(dataset, seed=split_seed, split=split_index, **reading).in_memory()
     with search_bar(f"{graph.name} {model}") as progress:
         result = run(
             graph,
             model,
-            grid=grid or usual_space(dataset),
+            grid=grid or default_space(dataset),
+            seeds=seeds,
             out=out,
             protocol=protocol,
-            seeds=seeds,
             samples=samples,
             sample_seed=sample_seed,
             workers=workers,
+            executor=executor,
             cluster=cluster,
             progress=progress,
             **fixed,
         )
-    summary = result.summary()
+    summary, tables = result.summary(), {"split_index": split_index, **reading}
     places = {
-        "command": train_command(
-            dataset,
-            model,
-            result.best.options,
-            seeds,
-            split_seed,
-            {"split_index": split_index, **reading},
-        ),
+        "command": train_command(dataset, model, result.best.options, seeds, split_seed, tables),
         "out": str(out),
     }
     if protocol == "validation":
-        places["saved"] = str(result.save_model())
+        places["saved"] = str(out / "model")
     if export is not None:
         write_table(result.table(), export)
-        write_json(out / EXPORTED, Exported(digest(export)))
         places["export"] = str(export)
     if json:
-        print_json(asdict(summary) | places)
+        print_json(summary | places)
         return
     _print(result, summary)
-    titles = {"command": "Again", "out": "Ledger", "saved": "Model", "export": "Runs"}
+    titles = {"command": "Again", "out": "Search", "saved": "Model", "export": "Trials"}
     for name, place in places.items():
         print_line(f"{titles[name]}: {place}")
 
 
-@dataclass(frozen=True)
-class Exported:
-    """What the search wrote last with --export, so that it may write it again."""
-
-    sha256: str
-
-
-def _exported(out: Path) -> list[str]:
-    try:
-        return [read_json(out / EXPORTED, Exported).sha256]
-    except (OSError, ValueError):  # there is none, or it is damaged: then nothing is its own
-        return []
-
-
-def _print(result: SearchResult, summary: Summary) -> None:
+def _print(result: SearchResult, summary: dict[str, Any]) -> None:
     """The best configurations, by the settings in which they differ, and the chosen one."""
+    from hoplite.search.results import TOP
     from hoplite.tasks.base import title_of
     from hoplite.training.scoring import PROTOCOL
 
-    options = [candidate.options for candidate in result.ranking]
-    varied = [name for name in options[0] if len({str(one[name]) for one in options}) > 1]
-    test = summary.protocol == "test"
-    monitor, score = result.monitor, result.task.score
-    others = monitor != score  # what the configurations are compared by stands first
-    rows = []
-    for candidate in result.ranking[:SHOWN]:
-        figures = [monitor.shown(result.monitored(candidate))] if others else []
-        if result.task.exclusive:
-            means = [candidate.val_mean, *([candidate.test_mean] if test else [])]
-            figures += [score.shown(mean) for mean in means]
-        rows.append([*[_shown(candidate.options[name]) for name in varied], *figures])
-    columns = [*varied, *([f"val {monitor.title}"] if others else [])]
-    if result.task.exclusive:
-        columns += [f"val {score.title}", *([f"test {score.title} (biased)"] if test else [])]
-    seeds = plural(len(summary.seeds), "seed")
-    size = plural(summary.configurations, "configuration")
-    if len(options) < summary.configurations:
-        size = f"{size}: one seed each, {seeds} for {len(options)}"
+    varied, monitor, score = result.varied, result.monitor, result.task.score
+    columns, rows = [*varied, f"val {monitor.title}"], []
+    if summary["protocol"] == "test":
+        columns.append(f"test {score.title} (biased)")
+    for one in result.ranking[:TOP]:
+        figures = [monitor.shown(result.monitored(one))]
+        figures += [score.shown(one.test_mean)] if summary["protocol"] == "test" else []
+        rows.append([*[_format(one.options[name]) for name in varied], *figures])
+    size = plural(summary["configurations"], "configuration")
+    seeds = plural(len(summary["seeds"]), "seed")
+    if len(result.ranking) < summary["configurations"]:
+        size = f"{size}: one seed each, {seeds} for {len(result.ranking)}"
     else:
         size = f"{size} x {seeds}"
-    print_table(
-        f"{summary.dataset}: {summary.model}, best of {size}",
-        columns,
-        rows,
+    print_table(f"{summary['dataset']}: {summary['model']}, best of {size}", columns, rows)
+    on_test = _spread(score, summary["test_mean"], summary["test_std"])
+    on_val = _spread(score, summary["val_mean"], summary["val_std"])
+    biased = f" ({summary['biased']})" if summary["biased"] else ""
+    print_line(
+        f"Chosen by {summary['protocol']}, {title_of(monitor.name)}: test {title_of(score.name)} "
+        f"{on_test}, validation {on_val}{biased}"
     )
-    biased = f" ({summary.biased})" if test else ""
-    on_test, on_val = (
-        _spread(score, *pair)
-        for pair in ((summary.test_mean, summary.test_std), (summary.val_mean, summary.val_std))
-    )
-    told = f"test {title_of(score.name)} {on_test}, validation {on_val}{biased}"
-    by = ""
-    if others and not test:
-        by, found = f" {title_of(monitor.name)}", summary.figures
-        if found is not None and found.nodes == "test" and monitor.name in found.mean:
-            own = _spread(monitor, found.mean[monitor.name], found.std[monitor.name])
-            on_val = monitor.shown(result.monitored(result.best))
-            told = f"test{by} {own}, validation {on_val}; {told}"
-    print_line(f"Chosen by {summary.protocol}{by}: {told}")
-    if summary.config.get("refit"):
+    if summary["config"].get("refit"):
         print_line(f"The test figures are of models {PROTOCOL}, after the choice")
-    if summary.figures is not None:
-        told, spread = summary.figures.mean, summary.figures.std
+    if (figures := summary["figures"]) is not None:
+        parts = [figures[part] for part in ("mean", "std", "baseline")]
         rows = [
-            [
-                title_of(figure),
-                *[_decimals(of.get(figure)) for of in (told, spread, summary.figures.baseline)],
-            ]
-            for figure in told
+            [title_of(name), *[_decimals(part.get(name)) for part in parts]]
+            for name in figures["mean"]
         ]
-        nodes = summary.figures.nodes
-        print_table(f"{nodes} nodes, the chosen one", ["", "mean", "std", "baseline"], rows)
-    if summary.diverged:
+        title = f"{figures['nodes']} nodes, the chosen one"
+        print_table(title, ["", "mean", "std", "baseline"], rows)
+    if summary["diverged"]:
         print_line(
-            f"Diverged: {summary.diverged:,} of {summary.runs:,} runs; a configuration of "
-            "which one has no finite result comes after all others"
+            f"Diverged: {summary['diverged']:,} of {summary['trials']:,} trials; a configuration "
+            "with one that has no finite result comes after all others"
         )
-    if summary.cut:
-        print_line(f"The grid is cut: {summary.cut}")
+    if summary["cut"]:
+        print_line(f"The grid is cut: {summary['cut']}")
 
 
-def _shown(value: Any) -> str:
+def _format(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,7 +34,7 @@ from hoplite.stopping import stopping
 from hoplite.strategies import STRATEGIES
 
 if TYPE_CHECKING:  # importing it takes time
-    from hoplite.selection import AutoResult
+    from hoplite.search import AutoResult
     from hoplite.training import TrainingResult
 
 LARGE = 1000  # figures in units of the labels may be of any size
@@ -157,18 +156,16 @@ def _choose(
         check_target(out, overwrite=overwrite)
     if (threads := options.pop("threads")) is not None:
         set_num_threads(threads)
-    run = import_module(STRATEGIES[model].module).run
+    from hoplite import auto
+    from hoplite.search.halving import BUDGET, parse_seconds
+
     data = open_data(dataset, **reading)
+    if options["trials"] is None:  # the time of this process counts
+        seconds = parse_seconds(options["budget"] or BUDGET)
+        options["budget"] = max(0.2 * seconds, seconds - (time.time() - begun))
     with steps_bar(f"{data.name} {model}") as progress:
-        found = run(
-            data,
-            out=out,
-            anew=overwrite,
-            progress=progress,
-            spent=max(0.0, time.time() - begun),
-            **options,
-        )
-    _tell(found.trained, out, overwrite=overwrite, json=json, found=found)
+        found = auto(data, out=out, overwrite=overwrite, progress=progress, **options)
+    _tell(found.trained, out, overwrite=True, json=json, found=found)
 
 
 def _tell(
@@ -216,7 +213,7 @@ def _tell(
 
 def _print_choice(found: AutoResult) -> None:
     """What was tried and why one was chosen."""
-    shown = found.tried[:MOST_TRIED]
+    shown = found.candidates[:MOST_TRIED]
     rows = [
         [
             f"{'> ' if one.chosen else ''}{one.candidate}",
@@ -229,10 +226,10 @@ def _print_choice(found: AutoResult) -> None:
     ]
     columns = ["candidate", "rung", f"val {found.monitor.title}", "seeds", "seconds"]
     print_table(f"tried, rungs of {found.trials}", columns, rows)
-    if len(found.tried) > len(shown):
-        print_line(f"And {len(found.tried) - len(shown)} more, which --json tells.")
+    if len(found.candidates) > len(shown):
+        print_line(f"And {len(found.candidates) - len(shown)} more, which --json tells.")
     print_line(f"Why: {found.why}")
-    for told in found.shortened:
+    for told in found.budget_notes:
         print_line(f"Time: {told}")
     for told in found.left_out:
         print_line(f"Left out: {told}")

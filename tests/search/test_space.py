@@ -1,11 +1,9 @@
 """Spaces: the built-in ones, what the tables of a file mean, and what is drawn from them."""
 
-import dataclasses
 import math
-import tomllib
-from importlib import resources
-from itertools import product
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,9 +12,14 @@ from tests.examples import examples
 from hoplite.errors import ConfigError, GridError
 from hoplite.models import MODELS, LabelModel
 from hoplite.nets.hlgc import GATES
-from hoplite.selection import search
-from hoplite.selection.dimensions import Distribution
-from hoplite.selection.space import parse_space, read_space, usual_space
+from hoplite.search.space import (
+    Choices,
+    Distribution,
+    default_space,
+    parse_space,
+    read_dimension,
+    read_space,
+)
 
 CITATION = ("citeseer", "cora", "pubmed")
 
@@ -35,7 +38,7 @@ def test_paper_sizes(dataset):
 
 
 def test_a_space_for_any_graph():
-    assert [usual_space(name) for name in ("cora", "my/cora", "club")] == [
+    assert [default_space(name) for name in ("cora", "my/cora", "club")] == [
         "paper",
         "usual",
         "usual",
@@ -47,20 +50,6 @@ def test_a_space_for_any_graph():
             continue
         assert len(found) == 3 * 4 * (2 if model in ("gcn", "gat") else 4)
         assert all("bias" in one for one in found) == (model not in ("gcn", "gat"))
-
-
-def test_a_search_without_a_grid(graphs, tmp_path):
-    graph = graphs(n=40, d=4)
-    found = search(graph, "sgc", out=tmp_path / "search", samples=3, seeds=1, epochs=2)
-    assert found.best.options["bias"]
-    assert found.best.options["hops"] in (0, 2, 5, 10)
-
-
-def test_paper_values_on_cora():
-    lists = [[0.2, 0.05, 0.001], [5e-3, 5e-4, 5e-6], [0.0, 0.2, 0.5], [2, 5, 10, 20, 40, 60, 80]]
-    names = ["lr", "weight_decay", "dropout", "hops"]
-    expected = [dict(zip(names, values, strict=True)) for values in product(*lists)]
-    assert read_space("paper").configurations("cora", "lgc") == expected
 
 
 def test_paper_on_reddit():
@@ -101,13 +90,6 @@ def test_a_file_may_extend_a_built_in_space():
     for wrong in ('"papers"', "3", "[]", "{a = 1}"):
         with pytest.raises(GridError, match=r"extends is .*; it must be one of paper, reduced"):
             parse_space(f"extends = {wrong}")
-
-
-@pytest.mark.parametrize("name", ["paper", "reduced", "quick"])
-def test_files_keep_to_the_format(name):
-    text = (resources.files("hoplite.selection") / "grids" / f"{name}.toml").read_text("utf-8")
-    assert read_space(name).note == tomllib.loads(text)["note"]
-    assert set(CITATION) <= set(read_space(name).sections)
 
 
 # Sections, order, fixed options
@@ -173,12 +155,6 @@ def test_section_of_a_dataset(dataset, lr):
     assert parse_space(LAYERS).configurations(dataset, "sgc")[0]["lr"] == lr
 
 
-def test_dataset_without_a_section():
-    space = parse_space("[cora]\n[pubmed]", "mine")
-    with pytest.raises(ConfigError, match=r"mine has no section for 'cara'.*\[cora\], \[pubmed\]"):
-        space.configurations("cara", "lgc")
-
-
 def test_fixed_options_replace_the_files():
     space = parse_space("[any]\nlr = [0.1, 0.2]\nhops = {low = 2, high = 9}")
     assert space.configurations("x", "sgc", {"hops": 3, "dropout": 0.1}) == [
@@ -236,7 +212,7 @@ dropout = [0.0, 0.5]
 
 
 def test_a_distribution_has_no_product():
-    with pytest.raises(ConfigError, match=r"lr is the distribution \{low = 0.001.*--samples"):
+    with pytest.raises(ConfigError, match=r"lr is a distribution.*--samples"):
         parse_space(OPEN).configurations("x", "lgc")
 
 
@@ -251,10 +227,29 @@ def test_draws_from_distributions():
     assert drawn != parse_space(OPEN).sample("x", "lgc", 500, seed=2)
 
 
-def test_whole_numbers_of_a_logarithm():
-    values, shares = Distribution(1, 3, log=True, integer=True).support()
-    assert values == [1, 2, 3]
-    assert shares == pytest.approx([math.log(2, 4), math.log(1.5, 4), math.log(4 / 3, 4)])
+@pytest.mark.parametrize("log", [False, True])
+def test_draws_are_where_the_share_says(log):
+    at = [SimpleNamespace(random=lambda share=share: share) for share in (0.0, 0.25, 1.0)]
+    values = [Distribution(1.0, 16.0, log=log).draw(generator) for generator in at]
+    assert values == pytest.approx([1.0, 2.0 if log else 4.75, 16.0])
+    last = SimpleNamespace(random=lambda: 1 - 1e-12)
+    assert Distribution(2, 5, log=log, integer=True).draw(last) == 5
+
+
+def test_whole_numbers_and_their_shares():
+    steep = Distribution(1, 3, log=True, integer=True)
+    expected = np.array([math.log(2), math.log(3 / 2), math.log(4 / 3)]) / math.log(4)
+    drawn = [steep.draw(np.random.default_rng(seed)) for seed in range(3000)]
+    np.testing.assert_allclose(np.bincount(drawn)[1:] / 3000, expected, atol=0.04)
+    assert all(type(one) is int for one in drawn)
+
+
+def test_dimensions_that_are_read():
+    assert read_dimension("lr", 1, "") == Choices((1.0,))
+    assert type(read_dimension("lr", [1], "").values[0]) is float
+    assert read_dimension("hops", 2**53 - 1, "") == Choices((2**53 - 1,))
+    assert read_dimension("hops", {"low": 1, "high": 4}, "") == Distribution(1, 4, False, True)
+    assert read_dimension("lr", {"low": 1, "high": 4, "integer": True}, "").integer is True
 
 
 def test_a_narrow_distribution_ends():
@@ -304,16 +299,6 @@ def test_products_and_samples(grid, model, count, seed):
     assert space.sample("x", model, count, seed) == [dict(options) for options in drawn]
 
 
-def test_spaces_are_frozen():
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        read_space("paper").name = "mine"
-
-
-def test_fixed_options_are_judged_together_with_the_space():
-    space = parse_space("[any]\ndropout = 0.0\nlr = [0.1, 0.2]\n")
-    assert len(space.configurations("x", "sgc", {"batch": 5})) == 2
-
-
 def test_screens_are_the_innermost_word() -> None:
     space = parse_space(
         "[any]\nhops = 2\nscreen = 9\n[any.hlgc]\nscreen = 5\n[any.hlgc.node]\nscreen = 2\n"
@@ -324,7 +309,7 @@ def test_screens_are_the_innermost_word() -> None:
     assert space.screen("any", "hlgc", {"gate": "node"}) == 2
     assert space.screen("x", "lgc") is None
     assert all("screen" not in one for one in space.configurations("any", "lgc"))
-    with pytest.raises(GridError, match="would leave all of class, 3 of node; give them one"):
+    with pytest.raises(GridError, match="screen differs between the variants"):
         space.screen("x", "hlgc")
     for wrong in ("0", "2.0", "true", '"4"', "[4]"):
         with pytest.raises(GridError, match=r"\[any\]: screen is .*; it must be a number from 1"):

@@ -11,7 +11,7 @@ from tests.examples import examples
 from hoplite.errors import ConfigError
 from hoplite.models import MODELS, all_settings, split_options
 from hoplite.nets.hlgc import GATES
-from hoplite.selection.space import parse_space, read_space
+from hoplite.search.space import parse_space, read_space
 
 
 @pytest.mark.parametrize(
@@ -23,41 +23,40 @@ from hoplite.selection.space import parse_space, read_space
         ("[cora]\nhop = [2]", "'hop' is not an option.*Did you mean 'hops'"),
         ('[cora]\nmodel = ["lgc"]', "'model' is chosen for the whole search"),
         ("[cora]\nlr = []", "lr is an empty list"),
-        ("[cora]\nlr = [1, 0.5, 1.0]", r"lr has 1\.0 twice"),
         ('[cora]\nlr = ["0.1"]', "lr is '0.1'; it must be a number"),
         ("[cora]\nlr = [[0.1]]", r"lr is \[0\.1\]; it must be a number"),
-        ("[cora]\nlr = nan", "lr is nan.*finite"),
-        ("[cora]\nlr = [0.1, -inf]", "lr is -inf.*finite"),
+        ("[cora]\nlr = nan", "lr is nan; it must be a number"),
+        ("[cora]\nlr = [0.1, -inf]", "lr is -inf"),
         ("[cora]\nlr = true", "lr is True; it must be a number"),
         ("[cora]\nlr = 1979-05-27", "lr is datetime"),
         ("[cora]\nhops = [2.0]", "hops is 2.0; it must be a whole number"),
         (f"[cora]\nhops = 0x{'f' * 5000}", "hops is a very long value"),
         (f"[cora]\nhops = {'9' * 5000}", "not valid TOML"),
         (f"[cora]\nlr = {'[' * 5000}", "not valid TOML"),
-        (f"[cora]\nlr.low{'.x' * 5000} = 1\nlr.high = 2", "very long value"),
+        (f"[cora]\nlr.low{'.x' * 5000} = 1\nlr.high = 2", "distribution of lr"),
         ("[cora]\nbias = 1", "bias is 1; it must be true or false"),
         ("[cora]\noperator = 3", "operator is 3; it must be a text"),
         ("[cora.hlcg]\nlr = [0.1]", r"\[cora\] has a table 'hlcg'.*Did you mean 'hlgc'"),
         ("[cora.lgc.node]\nlr = [0.1]", r"\[cora.lgc\] has a table 'node'.*none"),
         ("[cora.hlgc.nod]\nlr = [0.1]", r"\[cora.hlgc\] has a table 'nod'.*node, class, feature"),
-        ("[cora.gcn]\nhops = [2]", r"\[cora.gcn\]: hops changes nothing"),
-        ("[cora.lgc]\nhidden = [2]", r"\[cora.lgc\]: hidden changes nothing"),
-        ('[cora.hlgc.node]\ngate = "class"', r"\[cora.hlgc.node\]: gate changes nothing"),
-        ("lr = [0.1]", "'lr' stands outside of a section"),
-        ("lr = {low = 0.1, high = 1}", "'lr' stands outside of a section"),
-        ("[[cora]]\nlr = [0.1]", "'cora' stands outside of a section"),
+        ("lr = [0.1]", "'lr' is outside of a section"),
+        ("lr = {low = 0.1, high = 1}", "'lr' is outside of a section"),
+        ("[[cora]]\nlr = [0.1]", "'cora' is outside of a section"),
         ("[cora]\n[CORA]", r"two sections \[cora\]"),
         ("note = 3", "note is 3; it must be a text"),
         ("[cora.gcn]\ncut = true", r"\[cora.gcn\]: cut is True; it must be a text"),
-        ("[cora]\nlr = {low = 0.1}", "the distribution of lr has no high"),
-        ("[cora]\nlr = {low = 0.1, hi = 1}", "lr has the part 'hi'; .* has low, high,"),
+        ("[cora]\nlr = {low = 0.1}", "distribution of lr: .*`high`"),
+        ("[cora]\nlr = {low = 0.1, hi = 1}", "distribution of lr: .*`hi`"),
         ("[cora]\nlr = {low = 1, high = 0.1}", "low must be smaller"),
         ("[cora]\nlr = {low = 0, high = 0.1, log = true}", "larger than 0"),
-        ("[cora]\nlr = {low = 0.1, high = nan}", "lr is nan"),
-        ("[cora]\nlr = {low = 0.1, high = 1, log = 1}", "lr.log is 1; write true or false"),
-        ("[cora]\nhops = {low = 1, high = 5, integer = false}", "hops is a whole number"),
-        ("[cora]\nhops = {low = 1.5, high = 5}", "hops is 1.5; it must be a whole number"),
-        ("[cora]\nbias = {low = 0, high = 1}", "no distribution; list its values"),
+        ("[cora]\nlr = {low = 0.1, high = nan}", "distribution of lr"),
+        ("[cora]\nlr = {low = 0.1, high = 1, log = 1}", "distribution of lr: Expected `bool`"),
+        (
+            "[cora]\nhops = {low = 1, high = 5, integer = false}",
+            "distribution of hops: it is a whole number",
+        ),
+        ("[cora]\nhops = {low = 1.5, high = 5}", "low and high must be whole"),
+        ("[cora]\nbias = {low = 0, high = 1}", "not a number; list its values"),
     ],
     ids=lambda value: value[:40],
 )
@@ -73,14 +72,14 @@ def test_files_that_cannot_be_read(tmp_path):
     pipe = tmp_path / "pipe.toml"
     os.mkfifo(pipe)
     for source, message in [
-        ("papr", "'papr' does not exist.*Did you mean 'paper'"),
+        ("papr", "'papr' cannot be read.*Did you mean 'paper'"),
         (tmp_path, "is a folder"),
         ("/dev/zero", "not a regular file"),
         (pipe, "not a regular file"),
-        ("x" * 5000, "cannot be read|does not exist"),
+        ("x" * 5000, "cannot be read"),
         ("a\0b", "cannot be read"),
         ("", "is a folder"),
-        (3, "space is a int; give its name"),
+        (3, "space is a int"),
     ]:
         with pytest.raises(ConfigError, match=message):
             read_space(source)
@@ -104,7 +103,6 @@ def test_options_themselves_are_a_space(tmp_path):
     for wrong, message in [
         ({"hopps": [2]}, "hopps"),
         ({"hops": []}, "empty list"),
-        ({"hops": [2, 2]}, "twice"),
         ({"lr": "fast"}, "lr"),
     ]:
         with pytest.raises(ConfigError, match=message):
@@ -157,9 +155,8 @@ def test_long_lists_and_long_files(tmp_path):
     values = [1 + i / 10_000 for i in range(9_000)]
     path.write_text(f"[any]\nlr = {[*values]}")
     assert len(read_space(path).configurations("x", "sgc")) == 9_000
-    path.write_text(f"[any]\nlr = {[*values, 1.0001]}")
-    with pytest.raises(ConfigError, match=r"lr has 1\.0001 twice"):
-        read_space(path)
+    path.write_text(f"[any]\nlr = {[*values, 1.0001]}")  # one twice
+    assert len(read_space(path).configurations("x", "sgc")) == 9_000
     path.write_text(f"[any{'.a' * 100_000}]\nlr = 1")
     with pytest.raises(ConfigError, match="at most 131,072 are read"):
         read_space(path)

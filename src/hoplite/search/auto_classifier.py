@@ -10,12 +10,11 @@ from typing import Any, Self
 import numpy as np
 
 from hoplite.config import check_class_weight, check_number
-from hoplite.errors import ConfigError, GraphError, HopliteWarning, nearest_hint
+from hoplite.errors import ConfigError, GraphError, HopliteWarning
 from hoplite.estimators import NodeClassifier, graph_of
 from hoplite.graph import Graph, Split
-from hoplite.models import all_settings
-from hoplite.selection.halving import AutoResult, run
-from hoplite.selection.trials import warn_of_idle
+from hoplite.search.candidates import check_fixed
+from hoplite.search.halving import AutoResult, auto
 from hoplite.tasks import Task
 from hoplite.training.sets import NodeSet
 
@@ -92,7 +91,10 @@ class AutoClassifier(NodeClassifier):
         check_number("seeds", self.seeds, 1, whole=True)
         check_number("seed", self.seed, 0, whole=True)
         trials = TRIALS if self.trials is None and self.budget is None else self.trials
-        options = self._settings()
+        if not isinstance(self.options, Mapping | None):
+            raise ConfigError(f"options is a {type(self.options).__name__}; give a mapping.")
+        options = dict(self.options or {})
+        check_fixed(options)
         if "class_weight" in options:  # by values of y, and the model may call them otherwise
             given, called = check_class_weight("class_weight", options["class_weight"]), {}
             called = dict(zip(texts, names, strict=True)) if names else {}
@@ -105,7 +107,7 @@ class AutoClassifier(NodeClassifier):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)  # no estimator tells its figures
             labelled = _labelled(graph, [train, val], names)
-            self.result_ = run(
+            self.result_ = auto(
                 labelled,
                 trials=trials,
                 budget=self.budget,
@@ -113,26 +115,9 @@ class AutoClassifier(NodeClassifier):
                 candidates=self.candidates,
                 **options,
             )
-        warn_of_idle(options, [one.model for one in self.result_.tried])
         self.model_ = self.result_.model
         best = self.result_.trained.best_run
         self._keep(graph, best.history, best.epochs)
-
-    def _settings(self) -> dict[str, Any]:
-        """``options``; ConfigError if one is no setting, also if ``run`` has such an argument."""
-        if self.options is not None and not isinstance(self.options, Mapping):
-            raise ConfigError(
-                f"options is a {type(self.options).__name__}; give a mapping of settings, such as "
-                "{'epochs': 200}."
-            )
-        options, known = dict(self.options or {}), all_settings()
-        for name in options:
-            if name not in known:
-                raise ConfigError(
-                    f"options has {name!r}, which is no setting; leave it out."
-                    f"{nearest_hint(name, known)}"
-                )
-        return options
 
     def _parted(self, given: NodeSet) -> tuple[NodeSet, NodeSet]:
         """The nodes to train on, and those of every class that are held out."""

@@ -1,0 +1,272 @@
+"""Who trains the trials of a search: threads of this process, processes, or a Dask cluster.
+
+A worker claims a trial, trains it and records it, until every trial of the queue is finished, by
+whomever. Kernels release Python's lock, so threads are the default; processes are for models that
+spend their time in Python, and survive what kills one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import multiprocessing
+import os
+import pickle
+import signal
+import tempfile
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextvars import copy_context
+from multiprocessing import connection
+from pathlib import Path
+from typing import Any, Protocol
+
+from hoplite.cluster import check_wanted, connect
+from hoplite.config import check_number
+from hoplite.datasets.npz import read_npz, write_npz
+from hoplite.engine.backend import get_num_threads, set_num_threads, use_threads
+from hoplite.errors import ConfigError, HopliteWarning, SearchError, check_choice
+from hoplite.graph import Graph
+from hoplite.models import split_options
+from hoplite.search.trials import FinishedTrial, Scores, SearchFile, Trial, TrialQueue
+from hoplite.tasks import task_of
+from hoplite.training.fit import fit
+from hoplite.training.runs import Run
+from hoplite.training.scoring import SCORED, number
+from hoplite.training.sets import node_sets
+
+POLL_SECONDS = 0.25
+MAX_DEATHS = 3  # of processes, without a finished trial in between
+EXECUTORS = ("threads", "processes")
+Check = Callable[[], None]  # called in every epoch; raises to end the training
+
+
+class Executor(Protocol):
+    """Finishes all trials of a queue; ``watch`` is called now and then, and may raise to stop."""
+
+    def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None: ...
+
+
+def find_executor(name: str, workers: int | None, cluster: str | None) -> Executor:
+    """The executor of these arguments; without ``workers`` it uses every core."""
+    check_choice("executor", name, EXECUTORS)
+    if workers is not None:
+        check_number("workers", workers, 1, 1024, whole=True)
+    if cluster is not None:
+        return Dask(cluster)
+    return (Threads if name == "threads" else Processes)(workers or get_num_threads())
+
+
+def train_trial(graph: Graph, trial: Trial, *, test: bool, check: Check) -> FinishedTrial:
+    """Train one trial and score it; only ``test`` reads the test nodes."""
+    config, training = split_options(trial.model, trial.options)
+    training = dataclasses.replace(training, refit=False)  # it learns from the nodes that compare
+    task = task_of(graph.labels)
+    outputs = task.outputs(graph.labels, graph.class_names)
+    (run,) = fit(
+        graph,
+        config,
+        [Run(training, trial.seed)],
+        node_sets(graph),
+        task,
+        names=task.output_names(graph.class_names) or [str(c) for c in range(outputs)],
+        class_texts=graph.class_names,
+        split=graph.split,
+        score=SCORED if test else ["val"] if training.correct_smooth else [],
+        progress=lambda _: check(),
+        quiet=True,  # divergence is recorded instead
+    )
+    figure, loss = run.judged
+    scores = Scores(
+        score=number(run.task.monitor(training.monitor).rank(figure)),
+        val_accuracy=number(run.judged_accuracy),
+        val_loss=number(loss),
+        best_epoch=run.best_epoch,
+        epochs=run.epochs,
+        diverged=run.diverged,
+    )
+    return FinishedTrial(trial, scores, number(run.test_accuracy) if test else None, run.seconds)
+
+
+def work(queue: TrialQueue, graph: Graph, check: Check) -> None:
+    """Train trials that nobody has until all are finished, also those of workers that died."""
+    while True:
+        claimed = queue.claim()
+        if claimed is None:
+            if queue.done() == len(queue.ids):
+                return
+            check()
+            time.sleep(POLL_SECONDS)
+            continue
+        try:
+            finished = train_trial(graph, claimed[1], test=queue.test, check=check)
+        except BaseException:
+            queue.release(claimed[0])
+            raise
+        queue.record(claimed[0], finished)
+
+
+def _watched(futures: Sequence[Future[None]], watch: Check) -> None:
+    """Wait for all; an error of one is raised at once."""
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, POLL_SECONDS, return_when="FIRST_EXCEPTION")
+        for future in done:
+            future.result()
+        watch()
+
+
+class _StopError(Exception):
+    """Ends a training whose result is no longer wanted."""
+
+
+def _until(event: Any) -> Check:
+    def check() -> None:
+        if event.is_set():
+            raise _StopError
+
+    return check
+
+
+@dataclasses.dataclass(frozen=True)
+class Threads:
+    """``workers`` threads of this process, which share its cores."""
+
+    workers: int
+
+    def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None:
+        workers, stop = min(self.workers, len(queue.ids)), threading.Event()
+        with warnings.catch_warnings(), ThreadPoolExecutor(workers) as pool:
+            warnings.simplefilter("ignore", HopliteWarning)  # here, as filters are of all threads
+            with use_threads(max(1, get_num_threads() // workers)):
+                futures = [
+                    pool.submit(copy_context().run, work, queue, graph, _until(stop))
+                    for _ in range(workers)
+                ]
+            try:
+                _watched(futures, watch)
+            finally:
+                stop.set()
+
+
+@dataclasses.dataclass(frozen=True)
+class Processes:
+    """``workers`` processes of this machine, which end when this one does, however it ends."""
+
+    workers: int
+
+    def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None:
+        if queue.file.path is None:
+            raise ConfigError("executor 'processes' shares a file; give out.")
+        threads = max(1, get_num_threads() // self.workers)
+        deaths, done = 0, queue.done()
+        with tempfile.TemporaryDirectory(prefix="hoplite-") as folder:  # nobody else's
+            path = Path(folder) / "graph"
+            path.write_bytes(pickle.dumps(graph, pickle.HIGHEST_PROTOCOL))
+            while done < len(queue.ids):
+                try:
+                    self._run(queue, path, threads, watch)
+                except BrokenProcessPool as error:
+                    deaths = deaths + 1 if queue.done() == done else 0
+                    if deaths == MAX_DEATHS:
+                        raise SearchError(
+                            f"workers died {deaths} times before they finished anything; is there "
+                            f"too little memory for {self.workers} of them? What is finished is "
+                            "kept, and the same call continues."
+                        ) from error
+                done = queue.done()
+
+    def _run(self, queue: TrialQueue, graph: Path, threads: int, watch: Check) -> None:
+        assert queue.file.path is not None
+        context = multiprocessing.get_context("spawn")
+        stop, workers = context.Event(), min(self.workers, len(queue.ids))
+        with ProcessPoolExecutor(workers, context, _begin, (stop, threads)) as pool:
+            with _no_interrupts():
+                task = queue.file.path, queue.file.facts, queue.ids, queue.test
+                futures = [pool.submit(_work, graph, *task) for _ in range(workers)]
+            try:
+                _watched(futures, watch)
+            finally:
+                stop.set()
+
+
+@contextlib.contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Processes that start within do not hear the terminal's Ctrl-C: this one tells them."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+_stop: Any = None  # in a worker's process: the event that ends its work
+
+
+def _begin(stop: Any, threads: int) -> None:
+    """Run first in a worker's process."""
+    global _stop
+    _stop = stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    set_num_threads(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _work(graph: Path, path: Path, facts: dict[str, Any], ids: list[int], test: bool) -> None:
+    """Run in a worker's process."""
+    data = pickle.loads(graph.read_bytes())  # the process that started this one wrote it
+    with SearchFile(path.parent, facts) as file, contextlib.suppress(_StopError):
+        work(TrialQueue(file, ids, test=test), data, _until(_stop))
+
+
+@dataclasses.dataclass(frozen=True)
+class Dask:
+    """The workers of a Dask cluster, which share the search's folder; this process records."""
+
+    address: str
+
+    def run(self, queue: TrialQueue, graph: Graph, watch: Check) -> None:
+        if queue.file.path is None:
+            raise ConfigError("cluster shares a folder; give out.")
+        with connect(self.address, queue.file.path.parent, memory=0) as cluster:
+            path = cluster.new_file()
+            write_npz(path, graph)
+            while queue.done() < len(queue.ids):
+                claimed = list(iter(queue.claim, None))
+                arguments = [(path, graph.loop_weight, trial, queue.test) for _, trial in claimed]
+                try:
+                    for i, finished in cluster.map(train_remote, arguments, watch):
+                        queue.record(claimed[i][0], finished)
+                finally:
+                    for number, _ in claimed:
+                        queue.release(number)
+                if not claimed:  # other processes have them
+                    time.sleep(POLL_SECONDS)
+
+
+def train_remote(path: Path, loop_weight: float, trial: Trial, test: bool) -> FinishedTrial:
+    """Run on a worker of a cluster: train one trial."""
+    graph = _read_graph(path).with_loop_weight(loop_weight)
+    return train_trial(graph, trial, test=test, check=check_wanted)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_graph(path: Path) -> Graph:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)  # the process that leads has warned
+        return read_npz(path)

@@ -1,0 +1,555 @@
+"""``auto``: successive halving over the linear models, by validation.
+
+Three rungs, of n0 >= n1 >= n2 candidates, in the order of :mod:`hoplite.search.candidates`:
+
+    rung 0    n0 candidates, one seed, 100 epochs   the n1 best go on
+    rung 1    n1 candidates, one seed, 300 epochs   the n2 best go on
+    rung 2    n2 finalists, all seeds, all epochs   the simplest of equals is chosen
+
+Rung 1 is left out if it would let everybody through. The chosen one is trained again, and only then
+the test nodes are read: the rungs train on a graph whose split has none.
+
+The choice is a function of (n0, n1, n2), the seeds, the options and the graph, on any machine. With
+a time budget, the candidates that a rung had time for, in its order, decide these three numbers.
+They are recorded, and ``trials="48/16/6"`` repeats the choice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import math
+import os
+import re
+import shutil
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hoplite.config import LARGEST
+from hoplite.errors import ConfigError, HopliteError, HopliteWarning, SearchError, plural
+from hoplite.graph import Graph, Split
+from hoplite.json_files import without_nan
+from hoplite.labels import AUTO
+from hoplite.models import address_of, find_model, split_options
+from hoplite.models.saved import CHOICE, check_target
+from hoplite.models.trained import TrainedModel
+from hoplite.progress import steps_bar, watched
+from hoplite.search.candidates import (
+    Candidate,
+    Finalist,
+    decide,
+    list_candidates,
+    possible,
+)
+from hoplite.search.executors import find_executor
+from hoplite.search.results import TOP, ConfigurationScores, format_spread
+from hoplite.search.run import check_split, full_options, open_file
+from hoplite.search.space import MAX_CONFIGURATIONS
+from hoplite.search.trials import FILE, SearchFile, Trial
+from hoplite.shown import Displayed, Shown, Table
+from hoplite.store import open_data
+from hoplite.tasks import Metric, task_of
+from hoplite.tasks.base import title_of
+from hoplite.training.optimizers import LBFGS_ITERATIONS
+from hoplite.training.results import TrainingResult, as_seeds, number, train
+
+log = logging.getLogger("hoplite.search")
+
+BUDGET = "60s"
+EPOCHS = (100, 300)  # of the first two rungs: with dropped nodes a model learns slowly
+SHARES = (0.35, 0.6, 0.75)  # of the budget, when each rung ends
+MIN_EPOCHS = 20  # of the chosen one, however short the time
+KEPT = 3  # one of so many goes on from rung to rung
+MAX_FINALISTS = 8
+UNITS = {"": 1, "s": 1, "m": 60, "min": 60, "h": 3600}
+
+Sizes = tuple[int, int, int]
+Report = Callable[[str, float], None]
+
+
+def parse_seconds(value: Any) -> float:
+    """The seconds that ``"60s"``, ``"1.5m"``, ``"2h"`` or a number means.
+
+    >>> parse_seconds("60s"), parse_seconds("1.5m"), parse_seconds(7)
+    (60.0, 90.0, 7.0)
+    """
+    seconds = 0.0
+    if isinstance(value, str):
+        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value.lower())
+        if match is not None and match[2] in UNITS:
+            seconds = float(match[1]) * UNITS[match[2]]
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
+        seconds = float(value)
+    if not 0 < seconds < math.inf:
+        raise ConfigError(
+            f"budget is {value!r}; give a time such as 60s, 5m or 1h, above 0, or seconds."
+        )
+    return seconds
+
+
+def parse_trials(value: Any) -> Sizes:
+    """How many candidates each rung trains: a number of the first, or of all three.
+
+    >>> parse_trials(48), parse_trials("48/16/2"), parse_trials(2)
+    ((48, 16, 6), (48, 16, 2), (2, 2, 2))
+    """
+    whole = isinstance(value, int) and not isinstance(value, bool)
+    if whole or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}(/[0-9]{1,9}){0,2}", value)):
+        parts = [int(part) for part in str(value).split("/")]
+        if len(parts) == 1 and 1 <= parts[0] <= MAX_CONFIGURATIONS:
+            return default_sizes(parts[0])
+        if len(parts) == 3 and MAX_CONFIGURATIONS >= parts[0] >= parts[1] >= parts[2] >= 1:
+            return parts[0], parts[1], parts[2]
+    raise ConfigError(
+        f"trials is {value!r}; give how many candidates to try, such as 48, or how many in each of "
+        "the three rungs, such as 48/16/6, none more than before."
+    )
+
+
+def default_sizes(n0: int) -> Sizes:
+    """A third goes on to the second rung, a ninth, 3 to 8, to the third."""
+    least = min(n0, KEPT)
+    last = min(MAX_FINALISTS, math.ceil(n0 / KEPT**2))
+    return n0, max(least, math.ceil(n0 / KEPT)), max(least, last)
+
+
+@dataclass(frozen=True)
+class TriedCandidate:
+    """How far a candidate came, its validation score, and its time."""
+
+    candidate: str
+    model: str
+    options: dict[str, Any]
+    rung: int
+    val: float | None  # mean of the monitor over the seeds of its last rung
+    seeds: int
+    seconds: float
+    chosen: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class AutoResult(Displayed):
+    """What ``auto`` chose, and what it tried.
+
+    Parameters
+    ----------
+    trained : TrainingResult
+        The chosen one, with its test scores.
+    chosen : Candidate
+    candidates : list of TriedCandidate
+        Those that came furthest first.
+    sizes : tuple of int
+        How many candidates each rung had.
+    why : str
+    monitor : Metric
+    budget : float or None
+    seconds : float
+    budget_notes : list of str
+        What the time did not allow.
+    left_out : list of str
+        Candidates that the given options, or the graph, make impossible.
+    """
+
+    trained: TrainingResult
+    chosen: Candidate
+    candidates: list[TriedCandidate]
+    sizes: Sizes
+    why: str
+    monitor: Metric
+    budget: float | None
+    seconds: float
+    budget_notes: list[str]
+    left_out: list[str]
+
+    @property
+    def model(self) -> TrainedModel:
+        """The chosen model, of the seed that is best on validation."""
+        return self.trained.model
+
+    @property
+    def test_accuracy(self) -> float:
+        """Of the chosen model, as :attr:`TrainingResult.test_accuracy`."""
+        return self.trained.test_accuracy
+
+    @property
+    def val_accuracy(self) -> float:
+        """Of the chosen model, as :attr:`TrainingResult.val_accuracy`."""
+        return self.trained.val_accuracy
+
+    @property
+    def trials(self) -> str:
+        """What repeats the choice: ``trials=result.trials``."""
+        return "/".join(map(str, self.sizes))
+
+    def summary(self) -> dict[str, Any]:
+        """The choice as plain values, without the test nodes' scores."""
+        names = ("why", "trials", "budget", "seconds", "budget_notes", "left_out")
+        return without_nan(
+            {
+                "chosen": self.chosen.model,
+                "options": self.chosen.options,
+                "monitor": self.monitor.name,
+                **{name: getattr(self, name) for name in names},
+                "candidates": [dataclasses.asdict(one) for one in self.candidates],
+            }
+        )
+
+    def __repr__(self) -> str:
+        return f"AutoResult({self.chosen}; {plural(self.sizes[0], 'candidate')})"
+
+    def _shown(self) -> Shown:
+        score = self.trained.task.score
+        facts = {"chosen": str(self.chosen)}
+        for part, name in (("val", "validation"), ("test", "test")):
+            values = [run.scores[f"{part}_{score.name}"] for run in self.trained.runs]
+            facts[f"{name} {title_of(score.name)}"] = format_spread(values)
+        facts["tried"] = f"{plural(self.sizes[0], 'candidate')} in {self.seconds:.3g} s"
+        rows = [
+            [one.candidate, str(one.rung), self.monitor.shown(one.val)]
+            for one in self.candidates[:TOP]
+        ]
+        table = Table(["candidate", "rung", f"validation {self.monitor.title}"], rows)
+        return Shown("AutoResult", facts, [table], [self.why, *self.budget_notes])
+
+
+def auto(
+    data: Any,
+    *,
+    budget: str | float | None = None,
+    trials: int | str | None = None,
+    seeds: int | Sequence[int] = 5,
+    out: str | os.PathLike[str] | None = None,
+    overwrite: bool = False,
+    candidates: str | Path | None = None,
+    progress: bool | Report | None = False,
+    task: str = AUTO,
+    **options: Any,
+) -> AutoResult:
+    """Choose a linear model for ``data`` and train it: successive halving by validation.
+
+    Parameters
+    ----------
+    data : whatever :func:`hoplite.train` takes but a hop store, with validation nodes
+    budget : str or float, default "60s"
+        Wall time such as "60s", "5m" or a number of seconds.
+    trials : int or str, optional
+        How many candidates instead, such as 48, or in each rung, such as "48/16/6".
+    seeds : int or sequence of int, default 5
+        Of the finalists and of the chosen one.
+    out : path, optional
+        Folder of the model; ``auto/search.sqlite`` in it has all trials. The same call continues.
+    overwrite : bool, default False
+        Replace a model that is in ``out``, and a choice that is finished or of another call.
+    candidates : path, optional
+        A TOML file of what is tried, see docs/searching.md; by default Hoplite's own.
+    progress : bool or callable
+        True for a bar; or called with what is being done and the share that is done.
+    task, **options
+        As for ``train``; an option holds for all candidates that have it.
+
+    Examples
+    --------
+    >>> import hoplite
+    >>> result = hoplite.auto("cora", trials=4, seeds=1, epochs=20, hops=2)
+    >>> result.trials, [one.rung for one in result.candidates]
+    ('4/3/3', [2, 2, 2, 0])
+    """
+    if out is not None:
+        resumed = (Path(out) / CHOICE / FILE).is_file()  # then the model is this call's own
+        check_target(Path(out), overwrite=overwrite or resumed)
+    with watched(progress, steps_bar, "choosing a model") as report:
+        result = _choose(
+            data, budget, trials, as_seeds(seeds), None if out is None else Path(out) / CHOICE,
+            candidates, overwrite, report or (lambda *_: None), task, options,
+        )  # fmt: skip
+    log.info("%s", result.why)
+    if out is not None:
+        kept = result.trained.summary() | {"auto": result.summary()}
+        result.model.save(Path(out), overwrite=True, result=kept)
+    return result
+
+
+@dataclass
+class _Plan:
+    """What is decided so far, kept in the search's file."""
+
+    call: dict[str, Any]
+    sizes: list[int] = field(default_factory=list)  # decided up to ``rungs``
+    rungs: int = 0
+    notes: list[str] = field(default_factory=list)
+    spent: float = 0.0
+    final: dict[str, int] = field(default_factory=dict)  # seeds and epochs of the last training
+
+
+def _choose(
+    data: Any,
+    budget: str | float | None,
+    trials: int | str | None,
+    seeds: list[int],
+    folder: Path | None,
+    source: str | Path | None,
+    overwrite: bool,
+    report: Report,
+    task: str,
+    options: dict[str, Any],
+) -> AutoResult:
+    if budget is not None and trials is not None:
+        raise ConfigError(
+            f"budget is {budget!r} and trials is {trials!r}; give one of them: a time, or a number "
+            "of candidates."
+        )
+    sizes = None if trials is None else list(parse_trials(trials))
+    seconds = parse_seconds(BUDGET if budget is None else budget) if trials is None else None
+    listed, left_out = list_candidates(source, options)
+    graph = open_data(data, task=task).in_memory()
+    check_split(graph)
+    listed, impossible = possible(listed, graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was given before
+        blind = graph.with_split(Split(graph.split.train, graph.split.val))
+    names = [f"{one.model} {one.options}" for one in listed]
+    call = {"trials": sizes, "seeds": seeds, "options": options, "candidates": names}
+    call = json.loads(json.dumps(call, default=str))
+    with _opened(folder, blind, call, overwrite=overwrite) as file:
+        plan = file.fact("plan", _Plan) or _Plan(call)
+        halving = _Halving(blind, listed, file, plan, seconds, report)
+        if sizes is not None:
+            plan.sizes, plan.rungs = [min(size, len(listed)) for size in sizes], len(SHARES)
+        chosen, why = halving.run()
+        final = halving.last_training(chosen)
+        halving.report(f"{chosen.model}, the chosen one", len(SHARES), 0)
+        trained = train(graph, chosen.model, **final)
+        n0, n1, n2 = plan.sizes
+        return AutoResult(
+            trained=trained,
+            chosen=chosen,
+            candidates=halving.tried(chosen),
+            sizes=(n0, n1, n2),
+            why=why,
+            monitor=halving.monitor,
+            budget=seconds,
+            seconds=halving.elapsed(),
+            budget_notes=plan.notes,
+            left_out=left_out + impossible,
+        )
+
+
+def _opened(
+    folder: Path | None, graph: Graph, call: dict[str, Any], *, overwrite: bool
+) -> SearchFile:
+    """The file of this call; SearchError if another is there, unless it may go."""
+    try:
+        file = open_file(folder, graph)
+        plan = file.fact("plan", _Plan)
+        if plan is None or (plan.call == call and not (overwrite and plan.final)):
+            return file
+        file.close()
+        name = next((name for name in call if plan.call.get(name) != call[name]), "")
+        error = SearchError(
+            f"{folder} holds a choice with other settings: {name} differs. Give another folder, or "
+            "delete this one."
+        )
+    except SearchError as problem:
+        error = problem
+    if not overwrite or folder is None:
+        raise error
+    shutil.rmtree(folder)
+    return open_file(folder, graph)
+
+
+class _OutOfTimeError(Exception):
+    """Ends a rung whose time is over."""
+
+
+class _Halving:
+    """The rungs of one choice."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        candidates: list[Candidate],
+        file: SearchFile,
+        plan: _Plan,
+        budget: float | None,
+        report: Report,
+    ) -> None:
+        self.graph, self.candidates, self.file, self.plan = graph, candidates, file, plan
+        self.budget, self._report = budget, report
+        self._started = time.monotonic() - plan.spent
+        self.known: dict[int, list[Finalist]] = {}  # by position, rung after rung
+        monitor = str(candidates[0].options.get("monitor", "auto"))
+        self.monitor = task_of(graph.labels).monitor(monitor)
+
+    def elapsed(self) -> float:
+        """Seconds since the beginning, those of an interrupted call included."""
+        return time.monotonic() - self._started
+
+    def report(self, what: str, rung: int, share: float) -> None:
+        """Say what is being done; with a budget, the share is that of the time."""
+        share = (rung + share) / (len(SHARES) + 1)
+        self._report(what, min(1.0, share if self.budget is None else self.elapsed() / self.budget))
+
+    def keep(self, note: str = "") -> None:
+        """Write down what is decided, and the time."""
+        self.plan.notes += [note] if note else []
+        self.plan.spent = self.elapsed()
+        self.file.keep_fact("plan", self.plan)
+
+    def run(self) -> tuple[Candidate, str]:
+        """Train the rungs; the chosen candidate and the sentence that says why."""
+        plan, standing = self.plan, self.candidates
+        scored = self._train(0, standing[: plan.sizes[0]] if plan.sizes else standing)
+        if not plan.sizes:
+            plan.sizes = list(default_sizes(len(scored)))
+            tried = f"{len(scored)} of {len(standing)} candidates were tried"
+            self.keep(tried if len(scored) < len(standing) else "")
+        standing, plan.rungs = _ranked(scored), max(plan.rungs, 1)
+        n0, n1, n2 = plan.sizes
+        if n1 > n2:
+            scored = self._train(1, standing[:n1])
+            if n2 < len(scored) < n1:
+                plan.sizes = [n0, len(scored), n2]
+                self.keep(f"rung 1 had time for {len(scored)} candidates")
+            elif len(scored) < n1:
+                for one in scored:  # as if it had never been
+                    self.known[one.candidate.position].pop()
+                scored, plan.sizes = [], [n0, n2, n2]
+                self.keep("rung 1 had no time")
+            standing = _ranked(scored) or standing
+        plan.rungs = max(plan.rungs, 2)
+        n0, n1, n2 = plan.sizes
+        finalists = self._train(2, standing[:n2]) if n2 > 1 else []
+        if n2 > 1 and len(finalists) < n2:
+            left = max(1, len(finalists))
+            plan.sizes = [n0, left if n1 == n2 else n1, left]
+            self.keep(f"{left} of {plural(n2, 'finalist')} had time")
+        plan.rungs = len(SHARES)
+        self.keep()
+        if len(finalists) < 2:
+            return standing[0], f"{standing[0]} was chosen: the best of {plural(n0, 'candidate')}."
+        if all(one.result.lost == len(one.result.val) for one in finalists):
+            raise HopliteError(
+                "every finalist diverged, so there is nothing to choose; give a lower lr, or other "
+                "options."
+            )
+        return self._decided(finalists)
+
+    def _decided(self, finalists: list[Finalist]) -> tuple[Candidate, str]:
+        chosen, best, margin = decide(finalists, self.graph, self.monitor)
+        what = title_of(self.monitor.name)
+        of = f"{len(finalists)} finalists of {self.plan.sizes[0]} tried"
+        start = f"{chosen.candidate} was chosen: its validation {what} {self._score(chosen)} is"
+        if chosen is best:
+            return chosen.candidate, f"{start} the best of {of}, and no simpler one is as good."
+        learned, hops, _ = chosen.candidate.simplicity(self.graph)
+        others, more, _ = best.candidate.simplicity(self.graph)
+        simpler = (
+            f"it learns {learned:,} numbers instead of {others:,}" if learned < others
+            else f"it has {hops} hops instead of {more}" if hops < more
+            else "it is earlier in the list of candidates"
+        )  # fmt: skip
+        return chosen.candidate, (
+            f"{start} within {self._unit(margin)} of the best of {of} ({best.candidate}: "
+            f"{self._score(best)}), and it is the simpler one: {simpler}."
+        )
+
+    def _score(self, one: Finalist) -> str:
+        return self._unit(self.monitor.rank(float(np.nanmean(one.result.scores))))
+
+    def _unit(self, value: float) -> str:
+        return f"{100 * value:.1f} %" if self.monitor.percent else f"{value:.3g}"
+
+    def _train(self, rung: int, candidates: list[Candidate]) -> list[Finalist]:
+        """Train candidates; those at the front of the list that had time, with their scores."""
+        seeds = self.plan.call["seeds"] if rung == 2 else self.plan.call["seeds"][:1]
+        trials = [
+            Trial(address_of(find_model(one.model)), self._options(one, rung), seed)
+            for one in candidates
+            for seed in seeds
+        ]
+        queue = self.file.queue(trials)
+
+        def late() -> bool:
+            bounded = self.budget is not None and rung >= self.plan.rungs
+            return bounded and self.elapsed() > SHARES[rung] * (self.budget or 0.0)
+
+        def watch() -> None:
+            self.report(f"rung {rung}", rung, queue.done() / len(trials))
+            if late() and (rung > 0 or queue.done(1)):  # one candidate is always tried
+                raise _OutOfTimeError
+
+        todo = self.file.queue(trials[: int(rung == 0)]) if late() else queue
+        if todo.done() < len(todo.ids):
+            with contextlib.suppress(_OutOfTimeError):
+                find_executor("threads", None, None).run(todo, self.graph, watch)
+        scored, finished = [], queue.finished()
+        for i, one in enumerate(candidates):
+            own = [t for t in finished[i * len(seeds) : (i + 1) * len(seeds)] if t is not None]
+            if len(own) < len(seeds):
+                break
+            scored.append(Finalist(one, rung, ConfigurationScores.of(i, own, test=False)))
+            known = self.known.setdefault(one.position, [])
+            known[:] = [*(other for other in known if other.rung < rung), scored[-1]]
+        self.keep()
+        return scored
+
+    def _options(self, candidate: Candidate, rung: int) -> dict[str, Any]:
+        """A rung's options: few epochs at first, of L-BFGS fewer, which makes many steps in one."""
+        training = split_options(candidate.model, candidate.options)[1]
+        epochs = training.epochs
+        if rung < len(EPOCHS):
+            steps = LBFGS_ITERATIONS if training.optimizer == "lbfgs" else 1
+            epochs = min(epochs, math.ceil(EPOCHS[rung] / steps))
+        return full_options(candidate.model, candidate.options | {"epochs": epochs})
+
+    def last_training(self, chosen: Candidate) -> dict[str, Any]:
+        """The options of the chosen one's training, within what is left of the budget.
+
+        If it is sure to take longer, there are fewer seeds, and then fewer epochs. They are kept
+        first, so that the same call gives the same model, whatever happens.
+        """
+        plan, training = self.plan, split_options(chosen.model, chosen.options)[1]
+        seeds, epochs = plan.call["seeds"], training.epochs
+        if not plan.final:
+            plan.final, note = {"seeds": len(seeds), "epochs": epochs}, ""
+            last = self.known[chosen.position][-1]
+            if self.budget is not None and last.rung < 2:
+                seconds = max(last.result.seconds, 1e-9) / max(1, last.result.epochs)  # of an epoch
+                affordable = int(max(0.0, self.budget - self.elapsed()) / seconds)
+                fewer = min(len(seeds), max(1, affordable // epochs))
+                most = min(epochs, max(MIN_EPOCHS, affordable)) if fewer == 1 else epochs
+                plan.final = {"seeds": fewer, "epochs": most}
+                if plan.final != {"seeds": len(seeds), "epochs": epochs}:
+                    note = f"the chosen one has {plural(fewer, 'seed')} and at most {most} epochs"
+            self.keep(note)
+        final = plan.final
+        return chosen.options | {"epochs": final["epochs"], "seeds": seeds[: final["seeds"]]}
+
+    def tried(self, chosen: Candidate) -> list[TriedCandidate]:
+        """Every candidate that was tried, those that came furthest first, then the best."""
+        last = [rungs[-1] for rungs in self.known.values()]
+        return [
+            TriedCandidate(
+                candidate=str(one.candidate),
+                model=one.candidate.model,
+                options=one.candidate.options,
+                rung=one.rung,
+                val=number(self.monitor.rank(float(np.mean(one.result.scores)))),
+                seeds=len(one.result.scores),
+                seconds=sum(rung.result.seconds for rung in self.known[one.candidate.position]),
+                chosen=one.candidate == chosen,
+            )
+            for one in sorted(last, key=lambda one: (-one.rung, *one.order))
+        ]
+
+
+def _ranked(scored: list[Finalist]) -> list[Candidate]:
+    return [one.candidate for one in sorted(scored, key=lambda one: one.order)]

@@ -1,0 +1,401 @@
+"""What a finished search says: its ranking under one of two protocols, and the chosen settings.
+
+validation  the configuration with the best mean validation score; then, and only then, that one is
+            trained again and scored on the test set
+test        the configuration with the best mean test accuracy: an upper bound that is biased by
+            the choice itself, as in the paper's appendix
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hoplite.errors import ConfigError, HopliteError, IdleWarning, plural
+from hoplite.graph import Graph
+from hoplite.json_files import without_nan
+from hoplite.models import all_settings, idle_settings, usual_options
+from hoplite.models.trained import TrainedModel
+from hoplite.plots.base import figure
+from hoplite.plots.history import scores as plot_scores
+from hoplite.search.trials import FinishedTrial
+from hoplite.shown import Displayed, Shown, Table
+from hoplite.tasks import Metric, Task, task_of
+from hoplite.tasks.base import title_of
+from hoplite.training.results import TrainingResult, train
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from plotly.graph_objects import Figure
+
+MODEL = "model"  # the folder of the chosen model, next to the search's file
+PROTOCOLS = ("validation", "test")
+BIASED = "biased: chosen on the test set, so an upper bound and no estimate"
+TOP = 5  # configurations in a table of the best
+
+
+@dataclass(frozen=True)
+class ConfigurationScores:
+    """A configuration's scores over its seeds; NaN where a trial has no finite result.
+
+    ``scores`` are the monitor's, larger is better; ``val`` accuracies, or ``scores`` where there
+    are no classes; ``test`` is empty outside of the test protocol. ``val_loss`` is the mean at the
+    best epochs, infinite if a trial has none.
+    """
+
+    position: int  # in the grid
+    options: dict[str, Any]
+    scores: tuple[float, ...]
+    val: tuple[float, ...]
+    val_loss: float
+    test: tuple[float, ...] = ()
+    seconds: float = 0.0
+    epochs: int = 0  # of all seeds
+
+    @classmethod
+    def of(cls, position: int, trials: Sequence[FinishedTrial], test: bool) -> ConfigurationScores:
+        """The scores of a configuration's trials."""
+        scores = tuple(_known(one.scores.score) for one in trials)
+        accuracies = tuple(_known(one.scores.val_accuracy) for one in trials)
+        return cls(
+            position=position,
+            options=trials[0].trial.options,
+            scores=scores,
+            val=scores if np.isnan(accuracies).all() else accuracies,
+            val_loss=float(np.mean([_known(one.scores.val_loss, math.inf) for one in trials])),
+            test=tuple(_known(one.test_accuracy) for one in trials) if test else (),
+            seconds=sum(one.seconds for one in trials),
+            epochs=sum(one.scores.epochs for one in trials),
+        )
+
+    @property
+    def lost(self) -> int:
+        """Trials without a finite result."""
+        return sum(math.isnan(value) for value in self.val)
+
+    @property
+    def val_mean(self) -> float:
+        return float(np.mean(self.val))
+
+    @property
+    def test_mean(self) -> float:
+        return float(np.mean(self.test))
+
+    @property
+    def order(self) -> tuple[float, ...]:
+        """What sorts configurations by validation, the best first."""
+        return self.lost, -_sum(self.scores), self.val_loss
+
+    @property
+    def test_order(self) -> tuple[float, ...]:
+        """What sorts configurations by the test set, the best first."""
+        return self.lost, -_sum(self.test), -_sum(self.val), self.val_loss
+
+
+def rank(
+    trials: Sequence[FinishedTrial], seeds: int, protocol: str = "validation"
+) -> list[ConfigurationScores]:
+    """The configurations of a search, best first; ``trials`` holds ``seeds`` of each in a row.
+
+    Equal means are common, as the sets are small. Then the lower mean validation loss goes first,
+    then the earlier in the grid; under the test protocol the higher validation accuracy before.
+    Configurations with trials without a finite result come last, those with more of them later.
+    """
+    test = protocol == "test"
+    configurations = [
+        ConfigurationScores.of(i, trials[i * seeds : (i + 1) * seeds], test)
+        for i in range(len(trials) // seeds)
+    ]
+    if all(one.lost == seeds for one in configurations):
+        raise HopliteError(
+            "every trial of the search diverged, so there is nothing to choose; search lower "
+            "learning rates, fewer hops or another operator."
+        )
+    return sorted(configurations, key=lambda one: one.test_order if test else one.order)
+
+
+def _sum(values: tuple[float, ...]) -> float:
+    """Their sum, the same whatever the order: means that are equal must compare as equal."""
+    return round(math.fsum(value for value in values if not math.isnan(value)), 9)
+
+
+def _known(value: float | None, otherwise: float = math.nan) -> float:
+    return otherwise if value is None else value
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SearchResult(Displayed):
+    """What a search found under one protocol.
+
+    Parameters
+    ----------
+    protocol : {"validation", "test"}
+    name : str
+        The model's.
+    graph : Graph
+    trials : list of FinishedTrial
+        Every trial in the grid's order, with those of a first stage.
+    ranking : list of ConfigurationScores
+        Best first; of two stages those of the second.
+    seeds : list of int
+    cut : str or None
+        What the grid says that was left out.
+    folder : Path or None
+        Where the search's file is.
+    """
+
+    protocol: str
+    name: str
+    graph: Graph
+    trials: list[FinishedTrial]
+    ranking: list[ConfigurationScores]
+    seeds: list[int]
+    cut: str | None = None
+    folder: Path | None = None
+
+    @cached_property
+    def trained(self) -> TrainingResult:
+        """The chosen configuration, trained again with all seeds and scored on the test nodes."""
+        with warnings.catch_warnings():  # a grid may hold settings that have no effect in places
+            warnings.simplefilter("ignore", IdleWarning)
+            model = self.trials[0].trial.model
+            return train(self.graph, model, seeds=self.seeds, **self.best.options)
+
+    @property
+    def model(self) -> TrainedModel:
+        """The chosen configuration's model of the seed that is best on validation."""
+        return self.trained.model
+
+    def save_model(self) -> Path | None:
+        """Keep the model next to the search's file; where it is kept.
+
+        What was chosen on the test set is an upper bound and no model to use: None then.
+        """
+        if self.protocol != "validation" or self.folder is None:
+            return None
+        self.model.save(self.folder / MODEL, overwrite=True)
+        return self.folder / MODEL
+
+    @property
+    def best(self) -> ConfigurationScores:
+        """The chosen configuration."""
+        return self.ranking[0]
+
+    @property
+    def val(self) -> tuple[float, ...]:
+        """The chosen configuration's score on the validation nodes, a value per seed."""
+        return self.best.val if self.protocol == "test" else self._scores("val")
+
+    @property
+    def test(self) -> tuple[float, ...]:
+        """The chosen configuration's score on the test nodes, a value per seed."""
+        return self.best.test if self.protocol == "test" else self._scores("test")
+
+    def _scores(self, part: str) -> tuple[float, ...]:
+        return tuple(run.scores[f"{part}_{self.task.score.name}"] for run in self.trained.runs)
+
+    @property
+    def test_accuracy(self) -> float:
+        """Mean test accuracy of the chosen configuration, or score of the task without classes."""
+        return float(np.mean(self.test))
+
+    @property
+    def task(self) -> Task:
+        """What was learned."""
+        return task_of(self.graph.labels)
+
+    @property
+    def monitor(self) -> Metric:
+        """What the configurations were compared by under ``validation``."""
+        return self.task.monitor(self.best.options.get("monitor", "auto"))
+
+    def monitored(self, configuration: ConfigurationScores) -> float:
+        """Mean of :attr:`monitor` over the seeds of a configuration."""
+        return self.monitor.rank(float(np.mean(configuration.scores)))
+
+    @property
+    def varied(self) -> list[str]:
+        """The options in which the ranked configurations differ."""
+        return [
+            name
+            for name, value in self.best.options.items()
+            if any(other.options.get(name) != value for other in self.ranking)
+        ]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per trial, its options, seed and scores: ``pandas.DataFrame(result.rows())``."""
+        hidden = set() if self.protocol == "test" else {"test_accuracy"}
+        rows = [
+            {
+                **one.trial.options,
+                "seed": one.trial.seed,
+                "fold": one.trial.fold,
+                **dataclasses.asdict(one.scores),
+                "epochs": one.trial.options["epochs"],
+                "trained_epochs": one.scores.epochs,
+                "test_accuracy": one.test_accuracy,
+                "seconds": one.seconds,
+            }
+            for one in self.trials
+        ]
+        return [{k: v for k, v in row.items() if k not in hidden} for row in rows]
+
+    def table(self) -> pa.Table:
+        """The :meth:`rows` as a PyArrow table."""
+        import pyarrow as pa
+
+        return pa.Table.from_pylist(self.rows())
+
+    def plot(self) -> Figure:
+        """Mean and deviation of the validation score of every configuration, best first.
+
+        It needs the extra ``plot``.
+        """
+        values = [self.monitor.rank(np.array(one.scores)) for one in self.ranking]
+        labels = [
+            ", ".join(f"{name} {one.options[name]}" for name in self.varied) or "the one setting"
+            for one in self.ranking
+        ]
+        drawing = plot_scores(
+            [float(one.mean()) for one in values],
+            [float(one.std()) for one in values],
+            labels,
+            f"validation {title_of(self.monitor.name)}",
+        )
+        title = f"{self.name} on {self.graph.name}: {plural(len(values), 'configuration')}"
+        biased = ", in the order of the test set (biased)" if self.protocol == "test" else ""
+        return figure(drawing, title + biased)
+
+    @property
+    def configurations(self) -> int:
+        """How many configurations were trained; of two stages those of the first."""
+        return len({str(one.trial.options) for one in self.trials})
+
+    def summary(self) -> dict[str, Any]:
+        """The choice and its scores as plain values; std is over the seeds (n)."""
+        spreads = {
+            f"{part}_{what}": float(statistic(values))
+            for part, values in (("val", self.val), ("test", self.test))
+            for what, statistic in (("mean", np.mean), ("std", np.std))
+        }
+        figures = self.trained.figures() if self.protocol == "validation" else None
+        return without_nan(
+            {
+                "protocol": self.protocol,
+                "biased": BIASED if self.protocol == "test" else None,
+                "dataset": self.graph.name,
+                "model": self.name,
+                "configurations": self.configurations,
+                "trials": len(self.trials),
+                "diverged": sum(one.scores.diverged for one in self.trials),
+                "cut": self.cut,
+                "seeds": self.seeds,
+                "config": self.best.options,
+                **spreads,
+                "val": self.val,
+                "test": self.test,
+                "minutes": self.minutes,
+                "score": self.task.score.name,  # what val and test are
+                "monitor": self.monitor.name,  # what configurations were compared by
+                "monitor_mean": self.monitored(self.best),
+                "figures": None if figures is None else dataclasses.asdict(figures),
+            }
+        )
+
+    @property
+    def minutes(self) -> float:
+        """Of training, all trials together."""
+        return sum(one.seconds for one in self.trials) / 60
+
+    def __repr__(self) -> str:
+        biased = "biased" if self.protocol == "test" else "best"
+        return (
+            f"SearchResult({self.name} on {self.graph.name}, "
+            f"{plural(len(self.ranking), 'configuration')}, {biased} validation "
+            f"{title_of(self.monitor.name)} {self.monitor.shown(self.monitored(self.best))})"
+        )
+
+    def _shown(self) -> Shown:
+        metric, score = self.monitor, title_of(self.task.score.name)
+        varied = self.varied or list(self.best.options)[:4]
+        facts = {
+            "model": f"{self.name} on {self.graph.name}",
+            "searched": f"{plural(self.configurations, 'configuration')}, "
+            f"{plural(len(self.trials), 'trial')}, {self.minutes:.3g} minutes of training",
+            "chosen": ", ".join(f"{name} {self.best.options.get(name)}" for name in varied),
+            f"validation {score}": format_spread(self.val),
+            f"test {score}": format_spread(self.test),
+        }
+        rows = [
+            [
+                str(place),
+                *[str(one.options.get(name)) for name in varied],
+                metric.shown(self.monitored(one)),
+            ]
+            for place, one in enumerate(self.ranking[:TOP], 1)
+        ]
+        table = Table(["place", *varied, f"validation {metric.title}"], rows, "The best settings")
+        notes = [f"The choice is {BIASED}."] if self.protocol == "test" else []
+        return Shown("SearchResult", facts, [table], notes)
+
+
+def format_spread(values: Sequence[float]) -> str:
+    """Mean and deviation over the seeds.
+
+    >>> format_spread([0.5, 0.7]), format_spread([math.nan])
+    ('0.600 ± 0.100 over 2 seeds', 'there are no such nodes')
+    """
+    if np.isnan(values).all():
+        return "there are no such nodes"
+    spread = f" ± {float(np.std(values)):.3f} over {len(values)} seeds" if len(values) > 1 else ""
+    return f"{float(np.mean(values)):z.3f}{spread}"
+
+
+def train_command(
+    dataset: str,
+    model: str,
+    options: Mapping[str, Any],
+    seeds: int,
+    split_seed: int = 0,
+    tables: Mapping[str, Any] | None = None,
+) -> str:
+    """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ...
+
+    ``tables`` are the options by which the dataset was read, None where they were not given.
+    """
+    try:
+        defaults = usual_options(model)
+    except ConfigError:  # a model of somebody's own, that is not known here
+        defaults = {name: field.default for name, field in all_settings().items()}
+    idle = idle_settings(model)
+    always = {"hops", "hidden", "lr", "weight_decay", "dropout"}
+    words = ["hoplite", "train", dataset, "--model", model]
+    for name, value in options.items():
+        if name not in idle and (name in always or value != defaults.get(name)):
+            if isinstance(value, tuple | list):  # weights of classes
+                value = ",".join(f"{class_}={weight:g}" for class_, weight in value)
+            off = [f"--no-{name.replace('_', '-')}"]  # of a flag that is on by default
+            words += off if value is False else _option(name, value)
+    words += ["--split-seed", str(split_seed)] if split_seed else []
+    for name, value in (tables or {}).items():
+        words += [] if value is None else _option(name, value)
+    return shlex.join([*words, "--seeds", str(seeds)])
+
+
+def _option(name: str, value: Any) -> list[str]:
+    """The words that give ``value``: of a flag its name alone, or nothing.
+
+    >>> _option("split_index", 3), _option("directed", True), _option("directed", False)
+    (['--split-index', '3'], ['--directed'], [])
+    """
+    flag = f"--{name.replace('_', '-')}"
+    return [flag] * value if isinstance(value, bool) else [flag, str(value)]

@@ -1,0 +1,242 @@
+"""``hoplite.search``: every configuration of a space, several seeds each, and the best of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from hoplite.config import TrainingConfig
+from hoplite.errors import ConfigError, GraphError, check_choice, plural
+from hoplite.graph import Graph
+from hoplite.labels import AUTO
+from hoplite.models import address_of, find_model, split_options, without_idle
+from hoplite.printable import printable
+from hoplite.progress import search_bar, watched
+from hoplite.search.executors import Executor, find_executor
+from hoplite.search.results import PROTOCOLS, SearchResult, rank
+from hoplite.search.space import default_space, read_space
+from hoplite.search.trials import FinishedTrial, SearchFile, Trial
+from hoplite.store import open_data
+from hoplite.tasks import task_of
+from hoplite.training.results import as_seeds
+from hoplite.training.scoring import check_after
+from hoplite.version import VERSION
+
+log = logging.getLogger("hoplite.search")
+
+
+@dataclass(frozen=True)
+class SearchProgress:
+    """How many trials of a search are finished."""
+
+    done: int
+    total: int
+
+    @property
+    def share(self) -> float:
+        """Of the trials, 0 to 1."""
+        return self.done / self.total
+
+
+def search(
+    data: Any,
+    model: str | type = "lgc",
+    *,
+    grid: str | Path | Mapping[str, Any] | None = None,
+    seeds: int | Sequence[int] = 5,
+    out: str | os.PathLike[str] | None = None,
+    protocol: str = "validation",
+    samples: int | None = None,
+    sample_seed: int = 0,
+    workers: int | None = None,
+    executor: str = "threads",
+    cluster: str | None = None,
+    progress: bool | Callable[[SearchProgress], None] | None = False,
+    task: str = AUTO,
+    **options: Any,
+) -> SearchResult:
+    """Train every configuration of a grid with several seeds, and choose the best.
+
+    Parameters
+    ----------
+    data : Graph, path, or whatever else :func:`hoplite.train` takes but a hop store
+    model : str or type, default "lgc"
+    grid : str, path or mapping, optional
+        A name (``"paper"``, ``"usual"``, ...), a TOML file, or the options themselves, such as
+        ``{"hops": [2, 5], "lr": 0.2}``; by default the paper's for its datasets, else ``"usual"``.
+    seeds : int or sequence of int, default 5
+    out : path, optional
+        Folder of the search's file, ``search.sqlite``, and of the chosen ``model``. Trials that the
+        file has are not trained again: the same call continues after a crash, several processes may
+        share the file, and a larger grid trains only what is new in it.
+    protocol : {"validation", "test"}
+        ``"test"`` chooses by the test accuracy, an upper bound as in the paper's appendix.
+    samples, sample_seed : int, optional
+        Draw so many configurations at random instead of training all.
+    workers : int, optional
+        Trials at a time; by default as many as there are cores.
+    executor : {"threads", "processes"}
+        What the workers are. In a script, processes need the usual ``if __name__ == "__main__":``.
+    cluster : str, optional
+        Train on a Dask cluster instead: ``tcp://HOST:PORT`` or ``local:N``.
+    progress : bool or callable
+        True for a bar; or called with a :class:`SearchProgress`.
+    **options
+        Settings of the model and of training that hold for all configurations.
+
+    Returns
+    -------
+    SearchResult
+    """
+    check_choice("protocol", protocol, PROTOCOLS)
+    crew = find_executor(executor, workers, cluster)
+    family, seed_list = find_model(model), as_seeds(seeds)
+    space = None if grid is None else read_space(grid)  # mistakes are reported before any work
+    graph = open_data(data, task=task).in_memory()
+    name = str(data) if isinstance(data, str | os.PathLike) else graph.name
+    space = space or read_space(default_space(name))
+    if samples is None:
+        configurations = space.configurations(name, family.name, options)
+    else:
+        configurations = space.sample(name, family.name, samples, sample_seed, options)
+    configurations = _checked(graph, family.name, configurations, protocol)
+    screen = space.screen(name, family.name, options)
+    log.info(
+        "searching %s of %s on %s", plural(len(configurations), "configuration"), family.name,
+        printable(name),
+    )  # fmt: skip
+    address, test = address_of(family), protocol == "test"
+
+    def product(chosen: list[dict[str, Any]], seeds: list[int]) -> list[Trial]:
+        return [Trial(address, one, seed) for one in chosen for seed in seeds]
+
+    title = f"{name} {family.name}"
+    with watched(progress, search_bar, title) as report, open_file(out, graph) as file:
+        trials = product(configurations, seed_list)
+        first: list[FinishedTrial] = []
+        if screen is not None and screen < len(configurations) and len(seed_list) > 1:
+            trials = product(configurations, seed_list[:1])
+            total = len(trials) + screen * (len(seed_list) - 1)
+            first = run_trials(file, graph, trials, crew, report, total=total)
+            best = sorted(rank(first, 1)[:screen], key=lambda one: one.position)
+            trials = product([one.options for one in best], seed_list)
+            first = [one for one in first if one.trial not in trials]
+        done = len(first)
+        second = run_trials(file, graph, trials, crew, report, before=done, test=test)
+    result = SearchResult(
+        protocol=protocol,
+        name=family.name,
+        graph=graph,
+        trials=[*first, *second],
+        ranking=rank(second, len(seed_list), protocol),
+        seeds=seed_list,
+        cut=space.cut(name, family.name, options),
+        folder=None if out is None else Path(out),
+    )
+    result.save_model()
+    log.info("chose %s", result.best.options)
+    return result
+
+
+def run_trials(
+    file: SearchFile,
+    graph: Graph,
+    trials: Sequence[Trial],
+    executor: Executor,
+    report: Callable[[SearchProgress], None] | None = None,
+    *,
+    test: bool = False,
+    before: int = 0,
+    total: int | None = None,
+) -> list[FinishedTrial]:
+    """Train the ``trials`` that ``file`` does not have, and return all with their scores.
+
+    ``before`` and ``total`` are for a progress bar that shows more than these trials.
+    """
+    queue = file.queue(trials, test=test)
+
+    def watch() -> None:
+        if report is not None:
+            report(SearchProgress(before + queue.done(), total or before + len(trials)))
+
+    watch()
+    if queue.done() < len(trials):
+        executor.run(queue, graph, watch)
+    watch()
+    return [one for one in queue.finished() if one is not None]
+
+
+def open_file(out: str | os.PathLike[str] | None, graph: Graph) -> SearchFile:
+    """The file of a search on ``graph``, which only this graph and this version continue."""
+    return SearchFile(out, {"dataset": graph.name, "data": fingerprint(graph), "version": VERSION})
+
+
+def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """``options`` of ``train`` with all that were left out, and that ``model`` has, at defaults."""
+    config, training = split_options(model, dict(options))
+    full = without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
+    return json.loads(json.dumps(full))  # as a file gives them back
+
+
+def _checked(
+    graph: Graph, model: str, configurations: list[dict[str, Any]], protocol: str
+) -> list[dict[str, Any]]:
+    """Every configuration in full, once; an error if they cannot be compared on ``graph``."""
+    full = [full_options(model, options) for options in configurations]
+    full = list({json.dumps(one): one for one in full}.values())  # two spellings of one basis
+    task = task_of(graph.labels)
+    check_split(graph, test=protocol == "test")
+    if protocol == "test" and not task.exclusive:
+        raise ConfigError(
+            "protocol is 'test', the paper's own way for classes, and these labels are for "
+            f"{task.labels.task}; leave it out."
+        )
+    for name in ("monitor", "refit"):
+        if len({one.get(name) for one in full}) > 1:
+            raise ConfigError(
+                f"{name} has several values, which validation nodes cannot compare; give one."
+            )
+    if protocol == "test" and full[0].get("refit"):
+        raise ConfigError(
+            "refit is True and protocol is 'test', which compares models that have learned from "
+            "the training labels alone; leave one of them out."
+        )
+    if any(one.get("correct_smooth") for one in full):
+        check_after(TrainingConfig(correct_smooth=True), task)
+    return full
+
+
+def check_split(graph: Graph, *, test: bool = False) -> None:
+    """GraphError unless the split has training and validation nodes (for ``test``, test too)."""
+    for part in ("train", "val", "test") if test else ("train", "val"):
+        if not getattr(graph.split, part).size:
+            raise GraphError(f"the graph's split has no {part} nodes, which a search needs.")
+
+
+def fingerprint(graph: Graph) -> str:
+    """A digest of everything in the graph that training reads."""
+    digest = hashlib.sha256(repr(graph.loop_weight).encode())
+    features: Any = graph.features
+    matrices = [graph.adjacency, *(relation.adjacency for relation in graph.relations)]
+    matrices += [features] if sp.issparse(features) else []
+    parts = [part for one in matrices for part in (one.indptr, one.indices, one.data)]
+    parts += [] if sp.issparse(features) else [features]
+    parts += [graph.labels, graph.split.train, graph.split.val, graph.split.test]
+    parts += [np.frombuffer(one.name.encode(), np.uint8) for one in graph.relations]
+    for part in parts:
+        array = np.ascontiguousarray(part)
+        if array.dtype.kind in "iu":  # the width of an index does not matter
+            array = array.astype(np.int64)
+        digest.update(f"{array.dtype.str}{array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()[:16]

@@ -1,0 +1,450 @@
+"""Spaces of settings: the TOML files that say what a search tries, and their configurations.
+
+    [any]              every dataset without a section of its own
+    [cora]             one dataset
+    [cora.hlgc]        one model: its keys replace the dataset's
+    [cora.hlgc.node]   one gate of hLGC: its keys replace the model's
+
+``extends = "paper"``, above all sections, takes what the file does not say from a built-in space.
+Below them are options of ``train``: ``lr = [0.2, 0.02]``, ``lr = 0.2``, or a distribution,
+``lr = {low = 1e-3, high = 1.0, log = true}``. ``screen = 4`` makes the search one of two stages,
+see :func:`hoplite.search`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from hoplite.config import PAPER_DATASETS, check_number
+from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
+from hoplite.files import read_regular
+from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
+
+MAX_CONFIGURATIONS = 100_000
+MAX_BYTES = 1 << 17  # of a file: deep nesting takes its square in time
+MAX_REPEATS = 10_000  # draws in a row without a new configuration: there are no more
+BUILT_IN = ("paper", "reduced", "quick", "published", "usual")
+SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them
+
+
+@dataclass(frozen=True)
+class Choices:
+    """One of ``values``, each as likely as the others."""
+
+    values: tuple[Any, ...]
+
+    @property
+    def size(self) -> float:
+        """Number of different values."""
+        return float(len(self.values))
+
+    def draw(self, generator: np.random.Generator) -> Any:
+        """One value at random."""
+        return self.values[int(generator.integers(len(self.values)))]
+
+
+class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A number of [low, high]: uniform, or uniform in its logarithm.
+
+    A whole number i has the probability of the interval [i, i + 1) within [low, high + 1), so all
+    are equally likely unless ``log``.
+    """
+
+    low: float
+    high: float
+    log: bool = False
+    integer: bool = False
+
+    @property
+    def size(self) -> float:
+        """Number of different values: infinite unless they are whole numbers."""
+        return self.high - self.low + 1 if self.integer else math.inf
+
+    def draw(self, generator: np.random.Generator) -> Any:
+        """One value at random."""
+        low, high = self.low, self.high + self.integer
+        if self.log:
+            low, high = math.log(low), math.log(high)
+        share = generator.random()
+        value = (1 - share) * low + share * high
+        value = math.exp(value) if self.log else value
+        value = min(max(value, self.low), self.high)  # a logarithm and back may overstep by a bit
+        return math.floor(value) if self.integer else value
+
+
+Dimension = Choices | Distribution
+Branch = dict[str, Dimension]  # options to dimensions; a space has one, or one for each gate
+Dataset = str | Path
+Options = Mapping[str, Any]
+Configurations = list[dict[str, Any]]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One table of a space file: its dimensions, its note of what was cut, and its own tables."""
+
+    dimensions: Mapping[str, Dimension]
+    cut: str | None
+    screen: int | None
+    inner: Mapping[str, Layer]
+
+
+@dataclass(frozen=True)
+class Space:
+    """What a search tries, for each dataset and model; made by :func:`read_space`."""
+
+    name: str
+    note: str
+    sections: Mapping[str, Layer]
+
+    def configurations(
+        self, dataset: Dataset, model: str, fixed: Options | None = None
+    ) -> Configurations:
+        """The full product, checked, as options of ``train``; the file's last key varies fastest.
+
+        ``fixed`` options replace the file's. Dimensions of the dataset that the model does not
+        have (``hops`` of a two-layer model, ``hidden`` of a linear one) are left out.
+
+        >>> space = read_space("paper")
+        >>> len(space.configurations("cora", "lgc")), len(space.configurations("cora", "gcn"))
+        (189, 108)
+        >>> space.configurations("cora", "lgc", {"hops": 3})[0]
+        {'lr': 0.2, 'weight_decay': 0.005, 'dropout': 0.0, 'hops': 3}
+        """
+        branches = self._branches(dataset, model, fixed)
+        where = f"space {self.name}"
+        return self._checked(dataset, model, fixed, list_products(branches, where))
+
+    def sample(
+        self, dataset: Dataset, model: str, count: int, seed: int, fixed: Options | None = None
+    ) -> Configurations:
+        """``count`` different configurations at random, checked; all, shuffled, if there are fewer.
+
+        The same seed gives the same draws.
+        """
+        check_number("samples", count, 1, MAX_CONFIGURATIONS, whole=True)
+        check_number("seed", seed, 0, whole=True)
+        generator = np.random.default_rng(int(seed))
+        branches = self._branches(dataset, model, fixed)
+        dimensions = [dimension for branch in branches for dimension in branch.values()]
+        if (
+            all(isinstance(d, Choices) for d in dimensions)
+            and _size(branches) <= MAX_CONFIGURATIONS
+        ):
+            listed = list_products(branches, self.name)
+            order = generator.permutation(len(listed))[:count]
+            return self._checked(dataset, model, fixed, [listed[i] for i in order])
+        drawn: dict[str, dict[str, Any]] = {}
+        repeats = 0
+        while len(drawn) < count and repeats < MAX_REPEATS:
+            branch = branches[int(generator.integers(len(branches)))]
+            config = {name: dimension.draw(generator) for name, dimension in branch.items()}
+            repeats = repeats + 1 if repr(config) in drawn else 0
+            drawn[repr(config)] = config
+        return self._checked(dataset, model, fixed, list(drawn.values()))
+
+    def cut(self, dataset: Dataset, model: str, fixed: Options | None = None) -> str | None:
+        """What the file says was left out for this model and why; the innermost table's word."""
+        first = self._variants(dataset, model, fixed)[0]
+        notes = [layer.cut for layer in self._layers(dataset, model, first) if layer.cut]
+        return notes[-1] if notes else None
+
+    def screen(self, dataset: Dataset, model: str, fixed: Options | None = None) -> int | None:
+        """How many configurations a first stage leaves; None if there is one stage.
+
+        >>> space = parse_space("[any]\\nhops = 2\\n[any.hlgc.feature]\\nscreen = 4")
+        >>> space.screen("cora", "hlgc", {"gate": "feature"}), space.screen("cora", "lgc")
+        (4, None)
+        """
+        sizes = {}
+        for variant in self._variants(dataset, model, fixed):
+            screens = [layer.screen for layer in self._layers(dataset, model, variant)]
+            sizes[variant] = next(filter(None, reversed(screens)), None)
+        if len(set(sizes.values())) > 1:
+            raise GridError(
+                f"space {self.name}: screen differs between the variants of {model} on {dataset}; "
+                "give them one screen, or search them one by one."
+            )
+        return next(iter(sizes.values()))
+
+    def _layers(self, dataset: Dataset, model: str, variant: str | None = None) -> list[Layer]:
+        """The tables that hold for a model, outermost first."""
+        names = [str(dataset).lower(), Path(dataset).absolute().name.lower().removesuffix(".npz")]
+        section = next((name for name in [*names, "any"] if name in self.sections), None)
+        if section is None:
+            known = ", ".join(f"[{name}]" for name in self.sections) or "none"
+            raise GridError(
+                f"space {self.name} has no section for {str(dataset)!r}; add [{names[1]}] or "
+                f"[any]. Its sections are: {known}.{nearest_hint(names[1], self.sections)}"
+            )
+        layers = [self.sections[section]]
+        for name in (model, variant):
+            if name is not None and name in layers[-1].inner:
+                layers.append(layers[-1].inner[name])
+        return layers
+
+    def _variants(self, dataset: Dataset, model: str, fixed: Options | None) -> list[str | None]:
+        """The variants that a model is tried with: the fixed one, the file's, or the default."""
+        family = find_model(model)
+        name = family.variant
+        if name is None:
+            return [None]
+        if fixed and name in fixed:
+            return [check_choice(name, fixed[name], family.variants())]
+        layers = self._layers(dataset, model)
+        listed = [layer.dimensions[name] for layer in layers if name in layer.dimensions]
+        if not listed or not isinstance(listed[-1], Choices):
+            return [getattr(family.Settings, name)]
+        return [check_choice(name, value, family.variants()) for value in listed[-1].values]
+
+    def _branches(self, dataset: Dataset, model: str, fixed: Options | None) -> list[Branch]:
+        """The dimensions of a model: one dictionary, or one for each variant that is tried."""
+        branches, family = [], find_model(model)
+        for variant in self._variants(dataset, model, fixed):
+            outer, *inner = self._layers(dataset, model, variant)
+            idle = idle_settings(model) & (SHARED | family.idle)
+            branch = {k: v for k, v in outer.dimensions.items() if k not in idle}
+            for layer in inner:
+                branch.update(layer.dimensions)
+            if variant is not None:
+                branch[str(family.variant)] = Choices((variant,))
+            for name, value in (fixed or {}).items():
+                check_option(name, "the fixed options")
+                branch[name] = Choices((value,))
+            branches.append(branch)
+        return branches
+
+    def _checked(
+        self, dataset: Dataset, model: str, fixed: Options | None, configurations: Configurations
+    ) -> Configurations:
+        """The configurations themselves, or the error of the first that the model cannot take."""
+        options: dict[str, Any] = {}
+        try:
+            for options in configurations:
+                split_options(model, options)
+        except ConfigError as error:
+            split_options(model, dict(fixed or {}))  # a mistake in these is not the file's
+            values = ", ".join(f"{name} = {value!r}" for name, value in options.items())
+            raise GridError(
+                f"space {self.name}, {model} on {dataset}: {error} (configuration: {values})"
+            ) from error
+        return configurations
+
+
+def list_products(branches: Sequence[Mapping[str, Dimension]], where: str) -> list[dict[str, Any]]:
+    """Every configuration of the branches, the last option varying fastest."""
+    for name, dimension in (pair for branch in branches for pair in branch.items()):
+        if not isinstance(dimension, Choices):
+            raise GridError(
+                f"{where}: {name} is a distribution, which has no list of values; draw from it "
+                "with --samples, or list values."
+            )
+    size = _size(branches)
+    if size > MAX_CONFIGURATIONS:
+        raise GridError(
+            f"{where} has {size:,.0f} configurations, more than {MAX_CONFIGURATIONS:,}; draw from "
+            "them with --samples, or list less."
+        )
+    return [
+        dict(zip(branch, values, strict=True))
+        for branch in branches
+        for values in itertools.product(*(d.values for d in branch.values()))  # pyright: ignore[reportAttributeAccessIssue]
+    ]
+
+
+def _size(branches: Sequence[Mapping[str, Dimension]]) -> float:
+    return sum(math.prod(d.size for d in branch.values()) for branch in branches)
+
+
+def default_space(dataset: str | Path) -> str:
+    """The space of a search that names none: the paper's for its datasets, else ``usual``."""
+    return "paper" if str(dataset).lower() in PAPER_DATASETS else "usual"
+
+
+def read_space(source: str | Path | Mapping[str, Any]) -> Space:
+    """A space that comes with Hoplite, such as ``"paper"``, or that of a TOML file.
+
+    A built-in name wins over a file that is called the same; write ``./paper`` for the file. Or
+    the options themselves, what a file has below ``[any]``; tuples, ranges and arrays are lists.
+
+    >>> read_space("paper").name
+    'paper'
+    >>> read_space({"hops": range(1, 3), "lr": 0.2}).configurations("cora", "sgc")
+    [{'hops': 1, 'lr': 0.2}, {'hops': 2, 'lr': 0.2}]
+    """
+    if isinstance(source, Mapping):
+        listed = {
+            key: np.array(value).tolist()
+            if isinstance(value, tuple | range | np.ndarray)
+            else value
+            for key, value in source.items()
+        }
+        return Space("grid", "", {"any": _read_layer(listed, "grid [any]", tuple(MODELS))})
+    if source in BUILT_IN:
+        return parse_space(read_grid(str(source)), str(source))
+    return parse_space(read_text("space", source, f"give {', '.join(BUILT_IN)} or "), str(source))
+
+
+def read_grid(name: str) -> str:
+    """The text of a file that comes with Hoplite."""
+    grids = resources.files("hoplite.search") / "grids"
+    return (grids / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def read_text(what: str, source: Any, advice: str = "give ") -> str:
+    """The text of a user's TOML file; ConfigError if it cannot be read."""
+    if not isinstance(source, str | os.PathLike):
+        raise ConfigError(f"{what} is a {type(source).__name__}; {advice}the path of a TOML file.")
+    try:
+        return read_regular(Path(source), MAX_BYTES).decode("utf-8-sig")
+    except (OSError, ValueError) as error:  # ValueError: also a path with a null character
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ConfigError(
+            f"{what} {str(source)!r} cannot be read: {reason}; {advice}the path of a TOML file in "
+            f"UTF-8.{nearest_hint(source, BUILT_IN)}"
+        ) from error
+
+
+def parse_toml(text: str, what: str) -> dict[str, Any]:
+    """The tables of a TOML file; GridError if it is not valid."""
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # ValueError: also numbers of too many digits
+        raise GridError(f"{what} is not valid TOML: {error}.") from error
+
+
+def parse_space(text: str, name: str = "space") -> Space:
+    """The space that ``text``, in TOML, describes; ``name`` is for messages and results.
+
+    >>> parse_space("[any]\\nhops = [2, 5]").configurations("cora", "sgc")
+    [{'hops': 2}, {'hops': 5}]
+    """
+    tables = parse_toml(text, f"space {name}")
+    note = tables.pop("note", "")
+    if not isinstance(note, str):
+        raise GridError(f"space {name}: note is {_short(note)}; it must be a text.")
+    base = tables.pop("extends", None)
+    if base not in (None, *BUILT_IN):
+        raise GridError(
+            f"space {name}: extends is {_short(base)}; it must be one of {', '.join(BUILT_IN)}."
+        )
+    sections: dict[str, Layer] = {}
+    for key, table in tables.items():
+        if not isinstance(table, dict) or (key in all_settings() and {"low", "high"} & set(table)):
+            raise GridError(
+                f"space {name}: {key!r} is outside of a section; put it below [any] or below the "
+                "name of a dataset, such as [cora]."
+            )
+        if key.lower() in sections:
+            raise GridError(f"space {name} has two sections [{key.lower()}]; join them.")
+        sections[key.lower()] = _read_layer(table, f"space {name}, [{key}]", tuple(MODELS))
+    for key, below in read_space(base).sections.items() if base else ():
+        above = sections.get(key, Layer({}, None, None, {}))
+        sections[key] = Layer(
+            {**below.dimensions, **above.dimensions},
+            above.cut or below.cut,
+            above.screen or below.screen,
+            {**below.inner, **above.inner},
+        )
+    return Space(name, note, sections)
+
+
+def _read_layer(table: dict[str, Any], where: str, below: tuple[str, ...]) -> Layer:
+    """One table; ``below`` are the names that its own tables may have."""
+    dimensions: dict[str, Dimension] = {}
+    inner: dict[str, Layer] = {}
+    cut, screen = table.get("cut"), table.get("screen")
+    if not isinstance(cut, str | None):
+        raise GridError(f"{where}: cut is {_short(cut)}; it must be a text.")
+    if screen is not None and (type(screen) is not int or screen < 1):
+        raise GridError(f"{where}: screen is {_short(screen)}; it must be a number from 1 on.")
+    for key, value in table.items():
+        if key in ("cut", "screen"):
+            continue
+        if key in below and isinstance(value, dict):
+            variants = MODELS[key].variants() if key in MODELS else ()
+            inner[key] = _read_layer(value, f"{where[:-1]}.{key}]", variants)
+        elif isinstance(value, dict) and key not in all_settings():
+            raise GridError(
+                f"{where} has a table {key!r}; the tables that it may have are: "
+                f"{', '.join(below) or 'none'}.{nearest_hint(key, [*below, *all_settings()])}"
+            )
+        else:
+            dimensions[key] = read_dimension(key, value, where)
+    return Layer(dimensions, cut, screen, inner)
+
+
+def check_option(name: str, where: str) -> None:
+    """Raise GridError unless ``name`` is a setting of a model or of its training."""
+    known = all_settings()
+    if name not in known:
+        reason = "is chosen for the whole search" if name == "model" else "is not an option"
+        raise GridError(f"{where}: {name!r} {reason}; leave it out.{nearest_hint(name, known)}")
+
+
+def read_dimension(name: str, value: Any, where: str) -> Dimension:
+    """The dimension that ``value``, of a TOML file, stands for.
+
+    >>> read_dimension("hops", [2, 5], "[cora]")
+    Choices(values=(2, 5))
+    >>> read_dimension("lr", {"low": 0.001, "high": 1, "log": True}, "[cora]")
+    Distribution(low=0.001, high=1.0, log=True, integer=False)
+    """
+    check_option(name, where)
+    number = type(all_settings()[name].default)
+    if isinstance(value, dict):
+        try:
+            if number not in (int, float):
+                raise ValueError("it is not a number; list its values")
+            found = msgspec.convert({"integer": number is int, **value}, Distribution)
+            if not -math.inf < found.low < found.high < math.inf:
+                raise ValueError("low must be smaller than high, and both finite")
+            if found.log and found.low <= 0:
+                raise ValueError("only numbers larger than 0 have a logarithm")
+            if found.integer and found.low % 1 + found.high % 1:
+                raise ValueError("low and high must be whole numbers")
+            if number is int and not found.integer:
+                raise ValueError("it is a whole number; leave integer = false out")
+        except (ValueError, RecursionError, OverflowError) as error:
+            raise GridError(f"{where}: the distribution of {name}: {error}.") from error
+        return found
+    values = [
+        _read_value(name, one, where) for one in (value if isinstance(value, list) else [value])
+    ]
+    if not values:
+        raise GridError(f"{where}: {name} is an empty list; give it one value or more.")
+    return Choices(tuple(dict.fromkeys(values)))
+
+
+def _read_value(name: str, value: Any, where: str) -> Any:
+    """``value`` as the option's type; a whole number will do for a number."""
+    kind = type(all_settings()[name].default)
+    if kind is float and type(value) is int and abs(value) < 2**53:
+        value = float(value)
+    too_large = isinstance(value, int | float) and not abs(value) < (
+        2**53 if isinstance(value, int) else math.inf
+    )
+    if type(value) is not kind or too_large:
+        names = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
+        raise GridError(f"{where}: {name} is {_short(value)}; it must be {names[kind]}.")
+    return value
+
+
+def _short(value: Any) -> str:
+    """``value`` for a message, at most 60 characters of it."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # thousands of digits, or of nested tables
+        return "a very long value"
+    return text if len(text) <= 60 else f"{text[:60]}..."

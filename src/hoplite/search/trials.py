@@ -1,0 +1,318 @@
+"""A search on disk: one SQLite file with a row per trial, which any number of processes may share.
+
+A trial is one configuration and one seed. A row says which, whether it is waiting, running or done,
+who runs it since when, and what it gave. Everything is written in transactions, so a crash at any
+moment leaves a trial finished or not begun. A process claims a trial before it trains it; the claim
+of a process that no longer exists counts for nothing, so what a killed process was training is
+trained again, to the same bits.
+
+The file is a memory of trials: a call asks for those that it needs, and only what the file does not
+have is trained. A larger grid therefore extends it, and a smaller one reads a part of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sqlite3
+import threading
+import time
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import psutil
+from msgspec import Meta
+
+from hoplite.errors import SearchError
+from hoplite.json_files import parse_json, to_json
+
+FILE = "search.sqlite"
+FACTS = "search"
+WAITING, RUNNING, DONE = "waiting", "running", "done"
+BUSY_SECONDS = 120.0  # to wait for another process that writes
+CLOCK_SECONDS = 2.0  # by which two readings of the time when a process began may differ
+SCHEMA = (
+    "CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL)",
+    "CREATE TABLE trials (id INTEGER PRIMARY KEY, model TEXT NOT NULL, options TEXT NOT NULL, "
+    "seed INTEGER NOT NULL, fold INTEGER NOT NULL, status TEXT NOT NULL, pid INTEGER, "
+    "claimed REAL, scores TEXT, test TEXT, seconds REAL, UNIQUE (model, options, seed, fold))",
+)
+Content = TypeVar("Content")
+Count = Annotated[int, Meta(ge=0)]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One configuration, as options of ``train`` for ``model``, and one seed.
+
+    ``model`` is a name or ``module:Class``; ``fold`` is the number of the data's split where there
+    are several.
+    """
+
+    model: str
+    options: dict[str, Any]
+    seed: int
+    fold: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, int, int]:
+        """What tells trials apart."""
+        return self.model, json.dumps(self.options), self.seed, self.fold
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a trial gave on the validation nodes; None for what is not a finite number.
+
+    ``score`` is the monitor's, larger is better; ``val_accuracy`` is None without classes.
+    """
+
+    score: float | None
+    val_accuracy: Annotated[float, Meta(ge=0, le=1)] | None
+    val_loss: Annotated[float, Meta(ge=0)] | None
+    best_epoch: Count
+    epochs: Count
+    diverged: bool
+
+
+@dataclass(frozen=True)
+class FinishedTrial:
+    """A trial with its scores; ``test_accuracy`` is None outside of the test protocol."""
+
+    trial: Trial
+    scores: Scores
+    test_accuracy: float | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The text of the column ``scores`` or ``test``; ``trial`` is a checksum of the trial's key."""
+
+    trial: int
+
+
+@dataclass(frozen=True)
+class _KeptScores(_Kept):
+    scores: Scores
+    seconds: Annotated[float, Meta(ge=0)]
+
+
+@dataclass(frozen=True)
+class _KeptTest(_Kept):
+    test_accuracy: Annotated[float, Meta(ge=0, le=1)] | None
+
+
+class SearchFile:
+    """The SQLite file of a search, or a database in memory if there is no ``folder``.
+
+    ``facts`` are what all its trials have in common, such as the fingerprint of the data. A file
+    with other facts is refused.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, facts: dict[str, Any]) -> None:
+        self.path, self.facts = None if folder is None else Path(folder) / FILE, facts
+        self._lock = threading.RLock()  # threads share the connection
+        try:
+            if self.path is not None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                if self.path.exists() and not self.path.is_file():
+                    raise SearchError(f"{self.path} is not a file.")
+        except OSError as error:
+            raise SearchError(f"{folder} cannot be a folder: {error.strerror}.") from error
+        with self._told():
+            self._db = sqlite3.connect(
+                ":memory:" if self.path is None else self.path.absolute().as_uri() + "?mode=rwc",
+                timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False,
+                uri=self.path is not None,
+            )  # fmt: skip
+        with self.transaction() as db:
+            tables = [sql for (sql,) in db.execute("SELECT sql FROM sqlite_master") if sql]
+            if not tables:
+                for statement in SCHEMA:
+                    db.execute(statement)
+                db.execute("INSERT INTO facts VALUES (?, ?)", (FACTS, to_json(facts)))
+            elif tables != list(SCHEMA):  # also triggers, which would run here
+                raise SearchError(f"{self.path} is not a search of this version of Hoplite.")
+            if db.execute("PRAGMA integrity_check").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("its pages do not fit together")
+        known = self.fact(FACTS, dict[str, Any]) or {}
+        for name, value in facts.items():
+            if known.get(name) != value:
+                raise SearchError(
+                    f"{self.path} is a search with another {name}: {known.get(name)!r} there, "
+                    f"{value!r} here; give another folder, or delete this one."
+                )
+
+    def __enter__(self) -> SearchFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._db.close()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """The connection, for this thread alone."""
+        with self._lock, self._told():
+            yield self._db
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Everything in the block is written, or nothing."""
+        with self.reading() as db:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                yield db
+                db.execute("COMMIT")
+            finally:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        """SearchError for whatever SQLite raises, or for content that is not what was written."""
+        try:
+            yield
+        except sqlite3.OperationalError as error:  # locked, full, read-only
+            raise SearchError(
+                f"{self.path} cannot be used ({error}); what is finished is kept, and the same "
+                "call continues."
+            ) from error
+        except (sqlite3.Error, ValueError, TypeError, AttributeError) as error:
+            raise SearchError(
+                f"{self.path} is damaged ({error}); delete it and search again."
+            ) from error
+
+    def fact(self, name: str, kind: type[Content]) -> Content | None:
+        """What :meth:`keep_fact` kept, None if there is nothing."""
+        with self.reading() as db:
+            row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
+            return None if row is None else parse_json(row[0].encode(), kind)
+
+    def keep_fact(self, name: str, value: Any) -> None:
+        """Keep plain values, a dict or a dataclass, under a name."""
+        with self.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, to_json(value)))
+
+    def queue(self, trials: Sequence[Trial], *, test: bool = False) -> TrialQueue:
+        """The ``trials`` as work to do, added to the file if it does not have them."""
+        keys = [trial.key for trial in trials]
+        with self.transaction() as db:
+            db.executemany(
+                "INSERT OR IGNORE INTO trials (model, options, seed, fold, status) "
+                f"VALUES (?, ?, ?, ?, '{WAITING}')",
+                keys,
+            )
+            rows = db.execute("SELECT model, options, seed, fold, id FROM trials").fetchall()
+        ids = {tuple(key): number for *key, number in rows}
+        return TrialQueue(self, [ids[key] for key in keys], test=test)
+
+
+class TrialQueue:
+    """Some trials of a file, by their ids: those that one call wants, with test scores or not."""
+
+    def __init__(self, file: SearchFile, ids: Sequence[int], *, test: bool) -> None:
+        self.file, self.ids, self.test = file, list(ids), test
+        self._open = dict.fromkeys(self.ids)  # those that are not known to be finished
+        self._finished = f"scores IS NOT NULL{' AND test IS NOT NULL' if test else ''}"
+
+    def claim(self) -> tuple[int, Trial] | None:
+        """The id of the next trial that nobody has, now claimed; None if there is none."""
+        finished, claimed = [], None
+        with self.file.transaction() as db:
+            for number in self._open:
+                done, status, pid, since, model, options, seed, fold = db.execute(
+                    f"SELECT {self._finished}, status, pid, claimed, model, options, seed, fold "
+                    "FROM trials WHERE id = ?",
+                    (number,),
+                ).fetchone()
+                if done:
+                    finished.append(number)
+                elif status != RUNNING or not _is_alive(pid, since):
+                    db.execute(
+                        "UPDATE trials SET status = ?, pid = ?, claimed = ? WHERE id = ?",
+                        (RUNNING, os.getpid(), time.time(), number),
+                    )
+                    claimed = number, Trial(model, json.loads(options), seed, fold)
+                    break
+            for number in finished:
+                del self._open[number]
+        return claimed
+
+    def release(self, number: int) -> None:
+        """Give up a claim."""
+        with self.file.transaction() as db:
+            db.execute(
+                "UPDATE trials SET status = iif(scores IS NULL, ?, ?) WHERE id = ? AND status = ? "
+                "AND pid = ?",
+                (WAITING, DONE, number, RUNNING, os.getpid()),
+            )
+
+    def record(self, number: int, finished: FinishedTrial) -> None:
+        """Keep what a trial gave; what another process recorded first stays."""
+        key = _checksum(finished.trial)
+        scores = to_json(_KeptScores(key, finished.scores, finished.seconds), indent=None)
+        test = to_json(_KeptTest(key, finished.test_accuracy), indent=None) if self.test else None
+        with self.file.transaction() as db:
+            db.execute(
+                "UPDATE trials SET status = ?, scores = ?, test = coalesce(?, test), seconds = ? "
+                f"WHERE id = ? AND NOT ({self._finished})",
+                (DONE, scores, test, finished.seconds, number),
+            )
+
+    def done(self, first: int | None = None) -> int:
+        """How many trials, or of the ``first`` so many, are finished, by whichever process."""
+        with self.file.reading() as db:
+            rows = db.execute(f"SELECT id FROM trials WHERE {self._finished}").fetchall()
+        finished = {number for (number,) in rows}
+        return sum(number in finished for number in self.ids[:first])
+
+    def finished(self) -> list[FinishedTrial | None]:
+        """Every trial with its scores, in the queue's order; None for those not finished."""
+        results: list[FinishedTrial | None] = []
+        with self.file.reading() as db:
+            for number in self.ids:
+                model, options, seed, fold, scores, test = db.execute(
+                    "SELECT model, options, seed, fold, scores, test FROM trials WHERE id = ?",
+                    (number,),
+                ).fetchone()
+                trial = Trial(model, json.loads(options), seed, fold)
+                if scores is None or (self.test and test is None):
+                    results.append(None)
+                    continue
+                kept = _read(scores, _KeptScores, trial)
+                accuracy = _read(test, _KeptTest, trial).test_accuracy if self.test else None
+                results.append(FinishedTrial(trial, kept.scores, accuracy, kept.seconds))
+        return results
+
+
+KeptContent = TypeVar("KeptContent", bound=_Kept)
+
+
+def _read(text: str, kind: type[KeptContent], trial: Trial) -> KeptContent:
+    kept = parse_json(text.encode(), kind)
+    if kept.trial != _checksum(trial):
+        raise ValueError("scores are those of another trial")
+    return kept
+
+
+def _checksum(trial: Trial) -> int:
+    return zlib.crc32(json.dumps(trial.key).encode())
+
+
+def _is_alive(pid: int, since: float) -> bool:
+    """Whether the process that made a claim ``since`` then still runs: not another of that id."""
+    try:
+        process = psutil.Process(pid)
+        alive = process.status() != psutil.STATUS_ZOMBIE
+        return alive and process.create_time() <= since + CLOCK_SECONDS
+    except psutil.Error:
+        return False
