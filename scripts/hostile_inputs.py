@@ -12,7 +12,7 @@ from numpy.random import Generator
 from pyarrow import csv, parquet
 
 import hoplite
-from hoplite.datasets.disk_graph import write_disk_graph
+from hoplite.io.disk_graph import write_disk_graph
 from hoplite.io.npz import write_npz
 from hoplite.memory import used_memory
 from hoplite.store import propagate

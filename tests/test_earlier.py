@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hoplite
-from hoplite.datasets.disk_graph import DiskGraph
+from hoplite.io.disk_graph import DiskGraph
 
 EARLIER = Path(__file__).parent / "earlier"
 SGC = hoplite.TrainedModel.load(EARLIER / "models" / "sgc")

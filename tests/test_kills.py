@@ -140,7 +140,6 @@ CASES = {
         ],
         after_kill=whole_store,
         before=lambda data: (
-            "import hoplite.datasets.bucket_sort as sort; sort.BUCKETS = 2\n"
             "import hoplite.store.opening as source; source.large_tables = lambda *_: True"
         ),
     ),

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 from hoplite import Graph, HopliteError, Split, TrainedModel
-from hoplite.datasets.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
+from hoplite.io.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
 from hoplite.json_files import to_json
 from hoplite.models import ModelConfig, build_model
 from hoplite.store import HopStore, propagate

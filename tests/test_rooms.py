@@ -34,8 +34,7 @@ def imports(module: str) -> set[str]:
 
 
 def room(module: str) -> str:
-    name = ".".join(module.split(".")[:2])
-    return "hoplite.io" if name == "hoplite.datasets" else name  # tables belong to it
+    return ".".join(module.split(".")[:2])
 
 
 def cycle(edges: dict[str, set[str]]) -> list[str]:

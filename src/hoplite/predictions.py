@@ -12,11 +12,11 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from hoplite.datasets.id_files import all_integers
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS
 from hoplite.io.convert import converted
+from hoplite.io.ids import all_integers
 from hoplite.labels import distinct
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData

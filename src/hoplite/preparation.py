@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -52,6 +53,13 @@ class TableOptions:
     hoplite.errors.ConfigError: scale is 'minmax'; it must be one of standard, robust, log, none.
     """
 
+    nodes: str = _option(
+        "",
+        "The table of the nodes: a file of the folder, a table of the database, or a query.  "
+        "[default: nodes]",
+        reading=True,
+    )
+    edges: str = _option("", "The table of the edges, likewise.  [default: edges]", reading=True)
     label: str = _option("label", "Column of the labels.", reading=True)
     id: str = _option("id", "Column of the ids.", reading=True)
     source: str = _option("source", "Column of edges: the id of one end.", reading=True)
@@ -297,6 +305,21 @@ class PreparedColumn:
             return None
 
 
+def as_days(text: str) -> float | None:
+    """Days since 1970-01-01 of 2020-12-31 or 31.12.2020, with or without a time; None if no date.
+
+    >>> as_days("1970-01-02 12:00"), as_days("02.01.1970"), as_days("soon")
+    (1.5, 1.0, None)
+    """
+    iso = re.sub(r"^(\d{2})\.(\d{2})\.(\d{4})\b", r"\3-\2-\1", text.strip())
+    try:
+        moment = datetime.datetime.fromisoformat(iso)
+    except ValueError:
+        return None
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=datetime.UTC)
+    return (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)).total_seconds() / 86400
+
+
 def squeezed(values: np.ndarray) -> np.ndarray:
     """sign(x) log(1 + |x|), which is log1p where x is not negative."""
     return np.sign(values) * np.log1p(np.abs(values))
@@ -428,5 +451,7 @@ def chosen_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
     fixed += [name for name, value in known.items() if given.get(name, value) != value]
     if fixed:
         raise ConfigError(f"{fixed[0]} is the model's own, from its training; leave it out.")
-    chosen = dataclasses.replace(found.options, **given | known)
+    # a query is the user's own and never a model's: that may be a stranger's
+    own = {"nodes": "", "edges": ""} | given | known
+    chosen = dataclasses.replace(found.options, **own)
     return dataclasses.replace(found, options=chosen)

@@ -106,7 +106,7 @@ def _as_text() -> csv.ConvertOptions:
         (
             ["train", "bank", "--id", "account", "--label", "fraud", "--gaps", "refuse"],
             1,
-            "'verified' no number for node",
+            "'verified' has no number for node",
         ),
     ],
 )

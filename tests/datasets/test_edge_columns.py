@@ -108,12 +108,6 @@ def test_a_column_has_one_role():
         TableOptions(source="payer", type="payer")
 
 
-def test_a_first_line_that_names_a_column_twice(tmp_path):
-    (tmp_path / "web.csv").write_text("source,target,source\na,b,c\n")
-    with pytest.raises(DatasetError, match="a column twice"):
-        hoplite.load(tmp_path / "web.csv")
-
-
 def renamed(folder: Path, names: dict[str, str] = NAMES, **more: Any) -> Path:
     """The edges with weights over magnitudes, under other names, and with further columns."""
     path = folder / "edges.csv"

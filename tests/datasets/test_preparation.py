@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace
@@ -14,23 +13,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyarrow import csv, parquet
 from sklearn.compose import ColumnTransformer
 from sklearn.impute import SimpleImputer
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, RobustScaler, StandardScaler
-from tests.examples import examples
 
 import hoplite
 from hoplite import ConfigError, DatasetError, Graph, HopliteWarning, ModelFileError
-from hoplite.datasets.column_statistics import Moments, Quantiles
-from hoplite.datasets.disk_graph import write_disk_graph
 from hoplite.explain import explain
+from hoplite.io.disk_graph import write_disk_graph
 from hoplite.io.npz import read_npz, write_npz
 from hoplite.models.alignment import aligned_graph
-from hoplite.preparation import MISSING, OTHER, SCALES, changes, squeezed
+from hoplite.preparation import MISSING, OTHER, SCALES, squeezed
 from hoplite.store import opening
 from hoplite.structural import with_structural
 
@@ -129,40 +124,6 @@ def test_text_is_one_hot_as_scikit_learn_does(tmp_path: Path) -> None:
         assert (names[-1] == f"town={OTHER}") == (limit < 5)
 
 
-@examples(30)
-@given(
-    rows=st.lists(st.none() | st.floats(-1e6, 1e6, width=32), min_size=1, max_size=300),
-    cuts=st.lists(st.integers(0, 300), max_size=4),
-    most=st.sampled_from([4, 16, 10**6]),
-)
-def test_statistics_do_not_depend_on_batches(
-    rows: list[float | None], cuts: list[int], most: int
-) -> None:
-    values = np.array([np.nan if x is None else x for x in rows])[:, None]
-    for make in (partial(Moments, 1), partial(Quantiles, 1, most)):
-        whole, cut = make(), make()
-        whole.add(values)
-        for part in np.split(values, sorted(min(one, len(values)) for one in cuts)):
-            cut.add(part)
-        assert np.array_equal(whole.centre(), cut.centre())
-        assert np.array_equal(whole.scale(), cut.scale())
-        if make.func is Moments and not np.isnan(values).all():
-            judge = StandardScaler().fit(values)
-            size = np.nanmax(np.abs(values)) + 1e-30
-            assert abs(whole.centre()[0] - judge.mean_[0]) <= 1e-9 * size
-            if judge.var_[0] > 1e-9 * size**2:
-                np.testing.assert_allclose(whole.scale(), judge.scale_, rtol=1e-6)
-
-
-def test_moments_of_large_numbers_far_from_zero() -> None:
-    """Dates, and a first row that is a mistake: squares must not cancel."""
-    rng = np.random.default_rng(0)
-    values = np.concatenate([[1e9], 19_000 + rng.random(10_000)])[:, None]
-    found = Moments(1)
-    found.add(values)
-    np.testing.assert_allclose(found.scale(), values.std(), rtol=1e-9)
-
-
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, hoplite.TrainedModel]:
     """A model whose folder was written and read again, and the tables that it was trained on."""
@@ -197,73 +158,6 @@ def test_predict_takes_columns_in_any_order_and_of_another_type(
     found = hoplite.load(other, prepare=trained)
     np.testing.assert_array_equal(dense(found), wanted)
     assert not found.num_classes
-
-
-def test_predict_is_not_fitted_again(
-    model: tuple[Path, hoplite.TrainedModel], tmp_path: Path
-) -> None:
-    """A row alone becomes what it becomes among others; new values and new gaps are told."""
-    _, trained = model
-    made = columns(7, 3)
-    made |= {
-        "amount": pa.array([1.0, 2.0, None]),
-        "town": pa.array(["Ulm", "Atlantis", None]),
-        "debt": pa.array([None, -1.0, None]),
-        "more": pa.array([1, 2, 3]),
-    }
-    del made["kind"]
-    said = [
-        r"1 node has a value of town that the model does not know: 'Atlantis' \(town of ",
-        r"gaps that .*: amount \(1\)",
-        "does not use: more",
-    ]
-    with pytest.warns(HopliteWarning) as heard:
-        graph = hoplite.load(write(tmp_path / "t", made), prepare=trained)
-    for one in said:
-        assert any(re.search(one, str(warning.message)) for warning in heard)
-    assert graph.feature_names == trained.feature_names
-    amount = changes(trained.preparation)["amount"]
-    np.testing.assert_allclose(
-        column(graph, "amount"),
-        [(1 - amount[1][0]) / amount[2][0], (2 - amount[1][0]) / amount[2][0], 0],
-        rtol=1e-5,
-        atol=1e-6,
-    )
-    assert column(graph, f"debt={MISSING}").tolist() == [1, 0, 1]
-    trained.logits(graph)
-
-
-@pytest.mark.parametrize(
-    ("change", "complaint"),
-    [
-        (
-            {"amount": None},
-            r"no column 'amount', a number that the model was trained with.*'amout'",
-        ),
-        ({"amount": ["a lot", "1", "2"]}, "has 'a lot' for node .* trained with a number"),
-        ({"since": ["1", "2", "3"]}, "has '1' for node .* trained with a date"),
-        ({"debt": ["1", "2", "1e99"]}, "'debt' of .* has no finite number for node"),
-    ],
-)
-def test_complaints_at_prediction(
-    model: tuple[Path, hoplite.TrainedModel], tmp_path: Path, change: dict, complaint: str
-) -> None:
-    made: dict = columns(7, 3)
-    ((name, cells),) = change.items()
-    if cells is None:
-        made["amout"] = made.pop(name)
-    else:
-        made[name] = pa.array(cells)
-    with pytest.raises(DatasetError, match=complaint):
-        hoplite.load(write(tmp_path / "t", made), prepare=model[1])
-
-
-def test_unlike_types_at_prediction(
-    model: tuple[Path, hoplite.TrainedModel], tmp_path: Path
-) -> None:
-    made = columns() | {"since": pa.array(np.arange(float(N)))}
-    with pytest.raises(DatasetError, match=r"'since' of .* has type double but .* with a date"):
-        hoplite.load(write(tmp_path / "t", made, "parquet"), prepare=model[1])
 
 
 def test_another_preparation_is_refused(
@@ -318,24 +212,6 @@ def test_explanations_show_the_cells(model: tuple[Path, hoplite.TrainedModel]) -
                 assert shown[name] == pytest.approx(float(cell), rel=1e-4)
         if "town=Ulm" in shown:
             assert shown["town=Ulm"] == (made["town"][node].as_py() == "Ulm")
-
-
-def test_all_gaps_are_named_at_once(tmp_path: Path) -> None:
-    made = columns()
-    folder = write(tmp_path / "t", made)
-    first = {
-        name: made["who"][
-            int(np.flatnonzero(made[name].is_null().to_numpy(zero_copy_only=False))[0])
-        ].as_py()
-        for name in ("debt", "member", "since")
-    }
-    with pytest.raises(DatasetError) as error, pytest.warns(HopliteWarning):
-        hoplite.load(folder, id="who", label="kind", gaps="refuse")
-    for name, node in first.items():
-        more = made[name].null_count - 1
-        assert re.search(
-            f"'{name}'.* no number for node '{node}' and {more} more", str(error.value)
-        )
 
 
 def test_columns_are_chosen(tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import math
-from decimal import Decimal
 from functools import partial
 
 import numpy as np
@@ -14,15 +13,10 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given
 from hypothesis import strategies as st
-from pyarrow import csv as pa_csv
-from sklearn.compose import ColumnTransformer
-from sklearn.impute import SimpleImputer
 from tests.examples import examples
 
-import hoplite
 from hoplite import io as datasets
-from hoplite import train
-from hoplite.errors import ConfigError, DatasetError, HopliteWarning
+from hoplite.errors import DatasetError, HopliteWarning
 from hoplite.preparation import AS_THEY_ARE
 
 read_tables = partial(datasets.read_tables, prepare=AS_THEY_ARE)
@@ -85,16 +79,6 @@ def test_without_labels_there_is_no_split(tmp_path):
     assert graph.split.sizes() == {"train": 0, "val": 0, "test": 0}
 
 
-@pytest.mark.parametrize("split", ["", ",split"])
-def test_without_a_split_one_is_made_and_reported(tmp_path, split):
-    rows = "".join(f"{i},{'ab'[i % 2]},{i}{',' if split else ''}\n" for i in range(20))
-    graph = read_tables(
-        write(tmp_path, f"id,label,x{split}\n{rows}", "source,target\n0,1\n"), seed=5
-    )
-    assert graph.split.sizes() == {"train": 12, "val": 4, "test": 4}
-    assert graph.split.description == "stratified 60/20/20, seed 5"
-
-
 def test_split_words(tmp_path):
     nodes = "id,label,split,x\n1,a,Train,0\n2,a, valid,1\n3,a,validation,1\n4,a,TEST,1\n5,a,val,1\n"
     split = read_tables(write(tmp_path, nodes, "source,target\n")).split
@@ -150,30 +134,6 @@ def test_csv_ids_that_are_plain_integers_become_integers(tmp_path):
     assert graph.node_ids == (5, -6)
 
 
-def test_parquet_types_and_the_pandas_index(tmp_path):
-    nodes = pa.table(
-        {
-            "id": ["a", "b"],
-            "label": pa.array([1.0, math.nan]),
-            "f16": pa.array(np.array([1, 2], np.float16)),
-            "dec": pa.array([Decimal("1.00"), Decimal("2.00")]),
-            "big": pa.array(["u", None], pa.large_string()),
-            "day": pa.array([0, 1], pa.date32()),
-            "flag": pa.array([True, False]),
-            "cat": pa.array(["p", "q"]).dictionary_encode(),
-            "__index_level_0__": [7, 8],
-        }
-    )
-    pq.write_table(nodes, tmp_path / "nodes.parquet")
-    pq.write_table(pa.table({"source": ["a"], "target": ["b"]}), tmp_path / "edges.parquet")
-    with pytest.warns(HopliteWarning, match="'day' of .* holds dates or times"):
-        graph = read_tables(tmp_path)
-    assert graph.feature_names == ("f16", "dec", "big=u", "day", "flag", "cat=p", "cat=q")
-    np.testing.assert_array_equal(dense(graph), [[1, 1, 1, 0, 1, 1, 0], [2, 2, 0, 1, 0, 0, 1]])
-    assert graph.labels.tolist() == [0, -1]
-    assert graph.class_names == ("1",)
-
-
 def test_weights(tmp_path):
     edges = "source,target,weight,note\na,b, 2.5,x\nb,a,1,y\nb,c,1e-1,z\n"
     graph = read_tables(write(tmp_path, "id,x\na,1\nb,1\nc,1\n", edges))
@@ -200,29 +160,6 @@ def test_a_column_of_titles_is_reported(tmp_path):
         read_tables(tmp_path)
 
 
-def test_a_number_with_a_typing_error_is_reported(tmp_path):
-    write(tmp_path, 'id,age\na,1\nb,2\nc,"3,5"\nd,4\n', "source,target\n")
-    said = (
-        r"^column 'age' of .* as text because 1 of 4 values is no number: '3,5' \(node 'c'\); cor"
-    )
-    with pytest.warns(HopliteWarning, match=said):
-        assert read_tables(tmp_path).num_features == 4
-    rows = "".join(f"n{i},{i},1\n" for i in range(30))  # as many values as nodes
-    write(tmp_path, f'id,age,x\n{rows}z,"1.234,50",1\ny,NA,1\n', "source,target\n")
-    said = r"^column 'age' .* because 1 of 31 values is no number: '1\.234,50' \(node 'z'\)"
-    with (
-        pytest.warns(HopliteWarning, match=r"left out, as a title or a key is\.$"),
-        pytest.warns(HopliteWarning, match=said),
-    ):
-        datasets.read_tables(tmp_path)
-    rows = "".join(f"n{i},{i % 60},1\n" for i in range(300))  # more than there are categories
-    write(tmp_path, f"id,age,x\n{rows}z,unknown,1\n", "source,target\n")
-    with pytest.warns(HopliteWarning) as heard:
-        datasets.read_tables(tmp_path)
-    (told,) = [str(one.message) for one in heard]
-    assert "because 1 of 301 values is no number: 'unknown' (node 'z')" in told
-
-
 def test_days_are_read_and_never_guessed(tmp_path):
     cells = ("31.12.2020", "1970-01-03", "", "02.01.1970 12:00")
     rows = "".join(f"{i},{cell}\n" for i, cell in enumerate(cells))
@@ -240,91 +177,37 @@ def test_days_are_read_and_never_guessed(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("nodes", "message"),
+    ("nodes", "edges", "facts"),
     [
-        ("", r"nodes\.csv cannot be read as CSV: Empty CSV file\."),
-        ("id,label,x\na,1\n", r"nodes\.csv cannot be read as CSV: CSV parse error"),
-        ("id,label,x\n", r"nodes\.csv has no rows"),
-        ("Id,label,x\na,1,1\n", r"column 'Id' of .*nodes\.csv looks like 'id'; rename it"),
-        ("ids,x\na,1\n", r"nodes\.csv has no column 'id' \(it starts with 'ids', .*'ids'\?"),
-        ("id,x,x\na,1,1\n", "several columns 'x'"),
-        (",id,x\n0,a,1\n", "a column without a name"),
-        ("id,x\na,\n", "column 'x' of .* is empty"),
-        ("id,x\na,1\nb,2\na,3\n", "the id 'a' in data rows 1 and 3"),
-        ("id,x\na,1\n,2\n", "column 'id' of .* is empty in data row 2"),
-        ("id,x\na,1\nb,\nc,2\n", "column 'x' of .* has no number for node 'b'"),
-        ("id,x\na,1\nb,NaN\n", "column 'x' of .* has no number for node 'b'"),
-        ("id,x\na,1\nb,NA\n", "column 'x' of .* has no number for node 'b'"),
-        ("id,x\na,1\nb,-inf\n", "column 'x' of .* has no finite number for node 'b'"),
-        ("id,x\na,1\nb,1e300\n", "column 'x' of .* has no finite number for node 'b'"),
-        ("id,label,split,x\na,1,trian,1\n", r"has 'trian' for node 'a'.* Did you mean 'train'\?"),
-        (
-            "id,label,split,x\na,1,train,1\nb,,val,1\n",
-            r"has 1 nodes for train or val without a label \(first: 'b'\)",
-        ),
+        ("", "source,target\n", ["nodes.csv"]),
+        ("id,label,x\na,1\n", "source,target\n", ["nodes.csv", "Line: 2"]),
+        ("id,label,x\n", "source,target\n", ["nodes.csv"]),
+        ("ids,x\na,1\n", "source,target\n", ["'id'", "'ids'"]),
+        ("id,x,x\na,1,1\n", "source,target\n", ["'x'"]),
+        (",id,x\n0,a,1\n", "source,target\n", ["without a name"]),
+        ("id,x\na,\n", "source,target\n", ["'x'", "empty"]),
+        ("id,x\na,1\nb,2\na,3\n", "source,target\n", ["'a'", "1 and 3"]),
+        ("id,x\na,1\n ,2\n", "source,target\n", ["'id'", "row 2"]),
+        ("id,x\na,1\nb,NA\n", "source,target\n", ["'x'", "'b'"]),
+        ("id,x\na,1\nb,-inf\n", "source,target\n", ["'x'", "'b'"]),
+        ("id,x\na,1\nb,1e300\n", "source,target\n", ["'x'", "'b'"]),
+        ("id,label,split,x\na,1,trian,1\n", "source,target\n", ["'trian'", "'a'", "'train'"]),
+        ("id,label,split,x\na,1,train,1\nb,,val,1\n", "source,target\n", ["'b'"]),
+        ("id,x\na,1\nb,2\n", "from,to\na,b\n", ["'source' and 'target'", "'from', 'to'"]),
+        ("id,x\na,1\nb,2\n", "source,target\na,b\nb,z\ny,z\n", ["2 of 3", "'z', 'y'", "row 2"]),
+        ("id,x\na,1\nb,2\n", "source,target\n,b\n", ["'source'", "row 1"]),
+        ("id,x\na,1\nb,2\n", "source,target,weight\na,b,heavy\n", ["'heavy'", "row 1"]),
+        ("id,x\na,1\nb,2\n", "source,target,weight\na,b,1\nb,a,-2\n", ["'-2'", "row 2"]),
+        ("id,x\na,1\nb,2\n", "source,target,weight\na,b,1e99\n", ["'1e99'", "row 1"]),
     ],
 )
-def test_complaints_about_nodes(tmp_path, nodes, message):
-    write(tmp_path, nodes, "source,target\n")
-    with pytest.raises(DatasetError, match=message) as caught:
+def test_mistakes_end_in_one_sentence_with_the_place(tmp_path, nodes, edges, facts):
+    write(tmp_path, nodes, edges)
+    with pytest.raises(DatasetError) as caught:
         read_tables(tmp_path)
     assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("edges", "message"),
-    [
-        ("source,traget\na,b\n", r"has no column 'target' .*Did you mean 'traget'\?"),
-        (
-            "from,to\na,b\n",
-            r"has no columns 'source' and 'target' \(it starts with 'from', 'to'\); add them or "
-            r"name others \(--source and --target, source= and target= in Python\)",
-        ),
-        (
-            "source,target\na,b\nb,z\ny,z\nz,y\n",
-            r"3 of 4 edges in .* name a node that is no id in nodes\.csv \('y', 'z'; first in data "
-            r"row 2\); add these nodes, or let --unknown-nodes drop or create",
-        ),
-        ("source,target\n,b\n", "column 'source' of .* is empty in data row 1"),
-        (
-            "source,target,weight\na,b,heavy\n",
-            "'weight' of .* has 'heavy' in data row 1; give a finite number",
-        ),
-        ("source,target,weight\na,b,1\nb,c,-2\n", "has '-2' in data row 2; .* at least 0"),
-        ("source,target,weight\na,b,\n", "has '' in data row 1"),
-        ("source,target,weight\na,b,nan\n", "has 'nan' in data row 1"),
-        ("source,target,weight\na,b,1e99\n", "has '1e99' in data row 1"),
-    ],
-)
-def test_complaints_about_edges(folder, edges, message):
-    (folder / "edges.csv").write_text(edges)
-    with pytest.raises(DatasetError, match=message) as caught:
-        read_tables(folder)
-    assert "\n" not in str(caught.value)
-
-
-def test_complaints_about_files(folder):
-    (folder / "nodes.parquet").write_bytes(b"PAR1")
-    with pytest.raises(DatasetError, match=r"both nodes\.csv and nodes\.parquet"):
-        read_tables(folder)
-    (folder / "nodes.csv").unlink()
-    with pytest.raises(DatasetError, match=r"nodes\.parquet cannot be read as Parquet"):
-        read_tables(folder)
-    (folder / "nodes.parquet").unlink()
-    with pytest.raises(DatasetError, match=r"has no nodes\.csv or nodes\.parquet"):
-        read_tables(folder)
-    with pytest.raises(DatasetError, match="is no folder"):
-        read_tables(folder / "none")
-
-
-def test_bytes_that_are_not_utf8(folder):
-    (folder / "nodes.csv").write_bytes(b"id,x\na,1\n\xff,2\n")
-    with pytest.raises(DatasetError, match=r"nodes\.csv is not UTF-8 \(first in line 3\)"):
-        read_tables(folder)
-    for text in (b"id,x\na,\xff\n", b"id,\xff\na,1\n", "id,x\na,1\n".encode("utf-16")):
-        (folder / "nodes.csv").write_bytes(text)
-        with pytest.raises(DatasetError, match=r"nodes\.csv is not UTF-8 .*; save it as UTF-8"):
-            read_tables(folder)
+    for fact in facts:
+        assert fact in str(caught.value)
 
 
 def test_parquet_types_that_are_no_features_or_ids(tmp_path):
@@ -404,40 +287,3 @@ def store(table, path):
         writer = csv.writer(file)
         writer.writerow(table)
         writer.writerows(zip(*table.values(), strict=True))
-
-
-@pytest.mark.filterwarnings("ignore:.*classes have no training node")
-def test_edges_to_unknown_nodes(folder):
-    """Dropped or created and said how many, from files and frames; a model may do otherwise."""
-    (folder / "edges.csv").write_text("source,target\na,b\nb,z\ny,z\nb,c\n")
-    with pytest.warns(HopliteWarning, match=r"2 of 4 edges in .* \('y', 'z'; .* are dropped"):
-        dropped = datasets.load(folder, unknown_nodes="drop")
-    assert dropped.node_ids == ("a", "b", "c")
-    assert dropped.num_edges == 2
-    with pytest.warns(
-        HopliteWarning, match=r"names nodes without a row in nodes.csv; they are created \(2\)"
-    ):
-        created = datasets.load(folder, unknown_nodes="create")
-    assert created.node_ids == ("a", "b", "c", "y", "z")
-    assert created.labels.tolist() == [0, 1, -1, -1, -1]
-    assert created.num_edges == 4
-    assert "size=(missing)" in created.feature_names
-    missing = created.feature_names.index("size=(missing)")
-    assert dense(created)[:, missing].tolist() == [0, 0, 0, 1, 1]
-    frames = pa_csv.read_csv(folder / "nodes.csv"), pa_csv.read_csv(folder / "edges.csv")
-    with pytest.warns(HopliteWarning, match=r"edges names nodes .* \(2\)"):
-        framed = hoplite.io.from_frames(*frames, unknown_nodes="create")
-    np.testing.assert_array_equal(dense(framed), dense(created))
-    model = train(dropped, "sgc", hops=1, epochs=1).model
-    with pytest.warns(HopliteWarning) as told:
-        later = datasets.load(folder, prepare=model, unknown_nodes="create")
-    assert any(
-        "has gaps that the training had not: red (2), size (2)" in str(w.message) for w in told
-    )
-    assert model.predict(later).shape == (5,)
-    own = ColumnTransformer([("numbers", SimpleImputer(), ["size"])]).fit(frames[0])
-    with pytest.warns(HopliteWarning, match=r"created \(2\)"):
-        graph = datasets.load(folder, prepare=own, unknown_nodes="create")
-    np.testing.assert_allclose(dense(graph)[:, 0], [1.5, 2, 0, 3.5 / 3, 3.5 / 3], rtol=1e-6)
-    with pytest.raises(ConfigError, match="unknown_nodes is 'keep'; it must be one of error, drop"):
-        datasets.load(folder, unknown_nodes="keep")

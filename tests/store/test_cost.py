@@ -5,7 +5,7 @@ import pytest
 
 from benchmarks.child import ask
 from hoplite import Graph
-from hoplite.datasets.disk_graph import write_disk_graph
+from hoplite.io.disk_graph import write_disk_graph
 from hoplite.store.cost import cost
 
 NODES = 30_000

@@ -129,7 +129,7 @@ def propagate(
 
         given["prepare"] = TrainedModel.load(prepare)
     started = time.monotonic()
-    imported = not update and large_tables(dataset, parse_bytes(memory))
+    imported = not update and large_tables(dataset, parse_bytes(memory), given)
     if imported:
         print_note(
             f"{dataset} is large for --memory {memory}: it is imported piece by piece, to "

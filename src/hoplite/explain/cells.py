@@ -13,13 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
-from hoplite.datasets.table_cells import spelled_dates
 from hoplite.errors import ConfigError, nearest_hint, some_of
 from hoplite.link import links_among
 from hoplite.models.trained import TrainedModel
-from hoplite.preparation import DATE, LIST, MISSING_CELL, OTHER, PreparedColumn
+from hoplite.preparation import DATE, LIST, MISSING_CELL, OTHER, PreparedColumn, as_days
 from hoplite.structural import NAMES, has_log_degree, structural_count
 
 CellValue = float | str | bool | None
@@ -141,9 +139,9 @@ class Cell:
         elif column.kind == DATE:
             wanted = "a date such as 2020-02-29 or 29.02.2020"
             if isinstance(value, str):
-                found = spelled_dates(pa.array([value.strip()], pa.large_string()))
-                if found is not None:
-                    return found[0].as_py()
+                days = as_days(value)
+                if days is not None:
+                    return days
         known = isinstance(value, int | float) and (column.truth or not isinstance(value, bool))
         if not known or not math.isfinite(value):  # pyright: ignore[reportArgumentType]
             raise ConfigError(f"{self.name} is {value!r}; give {wanted}.")

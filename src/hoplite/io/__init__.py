@@ -1,11 +1,9 @@
 """Reading, converting and writing graphs: a name, a path or an object becomes a Graph."""
 
-from hoplite.datasets.disk_graph import DiskGraph, write_disk_graph
-from hoplite.datasets.edge_list import read_edge_list
-from hoplite.datasets.table_import import import_tables
-from hoplite.datasets.tables import read_tables
 from hoplite.io.attributes import from_frames, from_igraph, from_networkx, to_networkx
 from hoplite.io.convert import from_dgl, from_pyg, from_scipy, to_pyg
+from hoplite.io.disk_graph import DiskGraph, write_disk_graph
+from hoplite.io.edge_list import read_edge_list
 from hoplite.io.extend import extend
 from hoplite.io.fetch import fetch
 from hoplite.io.graphml import read_graphml
@@ -15,6 +13,7 @@ from hoplite.io.npz import read_npz, write_npz
 from hoplite.io.reddit import load_reddit
 from hoplite.io.splits import even_split, random_split, stratified_split
 from hoplite.io.synthetic import reddit_like, synthetic
+from hoplite.io.tables import import_tables, read_tables
 
 __all__ = [
     "DiskGraph",

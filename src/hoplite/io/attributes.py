@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from hoplite.datasets.tables import edge_type, read_preparation, tables_graph
 from hoplite.errors import DatasetError, GraphError, nearest_hint, require_extra
+from hoplite.io.tables import edge_type, read_preparation, tables_graph
 from hoplite.labels import kind_of
 from hoplite.structural import with_structural
 

@@ -15,11 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.csr import as_array, as_csr
-from hoplite.datasets.table_labels import sorted_classes
 from hoplite.errors import ConfigError, GraphError, HopliteError, HopliteWarning
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.io.attributes import from_frames, from_igraph, from_networkx, is_frame
 from hoplite.io.splits import masked_split, stratified_split
+from hoplite.io.tables import sorted_classes
 from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, known_labels
 from hoplite.link import link_of_model
 from hoplite.peers import find, quiet

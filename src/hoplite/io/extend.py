@@ -6,36 +6,35 @@ features are prepared as those of the old nodes were; nothing is fitted again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import scipy.sparse as sp
 
-from hoplite.datasets.id_files import all_integers, id_pieces
-from hoplite.datasets.table_features import FeatureColumns
-from hoplite.datasets.table_reader import TableReader, find_table, has_table
-from hoplite.datasets.tables import (
-    Edges,
-    NodeRows,
-    check_tables,
-    create_nodes,
-    feature_columns,
-    read_edges,
-)
-from hoplite.datasets.text_keys import IdIndex
 from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
 from hoplite.graph import Graph, Split
-from hoplite.io.attributes import arrow_table
+from hoplite.io.ids import all_integers
+from hoplite.io.sources import (
+    STEMS,
+    Table,
+    Workspace,
+    empty_table,
+    frame_table,
+    is_database,
+    open_tables,
+    table_files,
+)
+from hoplite.io.tables import NodeTable, check_tables, insert_ids, read_pairs, scratch_folder
 from hoplite.labels import kind_of, known_labels
 from hoplite.link import links_among
 from hoplite.node_data import NodeData
-from hoplite.preparation import LIST, Preparation, chosen_preparation
+from hoplite.preparation import DATE, LIST, TEXT, TIME, Preparation, chosen_preparation
 from hoplite.structural import (
     has_log_degree,
     structural_count,
@@ -45,8 +44,8 @@ from hoplite.structural import (
     without_log_degree,
 )
 
-STEMS = ("nodes", "edges")
-CELLS = {LIST: pa.list_(pa.float64())}  # of a column without any; of the other kinds they have none
+CELLS = {LIST: "DOUBLE[]", TEXT: "VARCHAR", DATE: "DATE", TIME: "TIME"}  # without any row
+Edges = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]  # sources, targets, weights
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class NewNodes:
     """m new nodes behind ``before`` old ones, and new edges among all of them."""
 
     before: int
-    ids: pa.Array  # (m,) text
+    ids: np.ndarray  # (m,) of text
     integer_ids: bool
     features: np.ndarray  # (m, d) float32, in the order of the graph's own
     labels: np.ndarray  # (m,), -1 where unknown
@@ -62,7 +61,7 @@ class NewNodes:
     sources: np.ndarray  # (e,)
     targets: np.ndarray
     weights: np.ndarray | None  # None if every pair counts once
-    types: pa.ChunkedArray  # (e,) text, if edges have types
+    types: list[str]  # (e,), if edges have types
 
     @property
     def count(self) -> int:
@@ -82,10 +81,10 @@ class NewNodes:
             return old
         ids = range(self.before) if old is None else old
         if not all_integers(ids):
-            return (*ids, *self.ids.to_pylist())
+            return (*ids, *self.ids)
         if self.integer_ids:
-            return (*ids, *self.ids.cast(pa.int64()).to_pylist())
-        return (*map(str, ids), *self.ids.to_pylist())
+            return (*ids, *map(int, self.ids))
+        return (*map(str, ids), *self.ids)
 
     def grown_split(self, old: Split) -> Split:
         """The split of all nodes: the old one, and what the new table says."""
@@ -136,9 +135,9 @@ def extend_tables(
 ) -> tuple[Graph, np.ndarray]:
     """As :func:`extend`; also the nodes that ``new`` names (:attr:`NewNodes.named`).
 
-    ``tables`` is the folder that the graph was read from, if it was: its edges, whose direction the
-    graph no longer knows, are then counted together with the new ones, exactly as in one table. A
-    graph that keeps directions or types needs that.
+    ``tables`` is what the graph was read from, if it was read from tables: its edges,
+    whose direction the graph no longer knows, are then counted together with the new ones, exactly
+    as in one table. A graph that keeps directions or types needs that.
     """
     if tables is None:
         graph.refuse_relations("adding nodes without its tables")
@@ -162,13 +161,14 @@ def extend_tables(
     features = graph.features
     added = arrived.features.astype(features.dtype)
     rows = sp.vstack([features, sp.csr_array(added)]) if sp.issparse(features) else None
-    chosen, types = chosen_preparation(graph, options), pa.chunked_array([], pa.large_string())
+    chosen, types = chosen_preparation(graph, options), list[str]()
     if tables is None:
         entries = graph.adjacency.tocoo()
         pieces: list[Edges] = [(entries.row, entries.col, entries.data if weighted else None)]
     else:
-        pieces, types = _edges_of(tables, graph, chosen)
-    types = pa.chunked_array([*types.chunks, *arrived.types.chunks], pa.large_string())
+        old, types = _edges_of(tables, graph, chosen)
+        pieces = [old]
+    types = [*types, *arrived.types]
     pieces.append((arrived.sources, arrived.targets, arrived.weights))
     weights = [np.ones(len(ends), np.float32) if w is None else w for ends, _, w in pieces]
     labels = np.concatenate([graph.labels, arrived.labels])
@@ -178,7 +178,7 @@ def extend_tables(
         labels,
         weights=None if all(w is None for _, _, w in pieces) else np.concatenate(weights),
         directed=chosen.options.directed and tables is not None,
-        types=types.to_pylist() if chosen.options.type and tables is not None else None,
+        types=types if chosen.options.type and tables is not None else None,
         split=arrived.grown_split(graph.split),
         class_names=graph.class_names,
         feature_names=graph.feature_names,
@@ -198,125 +198,106 @@ class NewTables:
     """
 
     def __init__(self, new: Any, data: NodeData, **options: Any) -> None:
-        self._data, self._chosen = data, chosen_preparation(data, options)
-        self._nodes, self._edges = _readers(new, self._chosen)
-        check_tables(self._nodes, self._edges, self._chosen)
+        self._data, self._new = data, new
+        self._chosen = chosen_preparation(data, options | {"nodes": None, "edges": None})
+        if not isinstance(new, str | Path):
+            pair = isinstance(new, Sequence) and len(new) == len(STEMS)
+            if not pair or all(frame is None for frame in new):
+                raise ConfigError(
+                    f"new is a {type(new).__name__}; give a folder of tables, or a pair (nodes, "
+                    "edges) of frames, of which one may be None."
+                )
+        with self._opened() as (_, nodes, edges):
+            check_tables(nodes, edges, self._chosen)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[tuple[Workspace, Table, Table]]:
+        """The two tables; one that is not there has all columns and no rows."""
+        options, columns = self._chosen.options, self._chosen.fitted
+        none = {
+            "nodes": {one.name: CELLS.get(one.kind, "DOUBLE") for one in columns}
+            | {options.id: "BIGINT"},  # so that 7 is a number next to others
+            "edges": dict.fromkeys(options.edge_columns, "VARCHAR"),
+        }
+        with scratch_folder() as scratch, Workspace(scratch) as work:
+            if not isinstance(self._new, str | Path):
+                pair = {
+                    stem: frame_table(work, frame, stem)
+                    for stem, frame in zip(STEMS, self._new, strict=True)
+                    if frame is not None
+                }
+            elif is_database(self._new):
+                pair = dict(zip(STEMS, open_tables(work, self._new, options), strict=True))
+            else:
+                there = [stem for stem in STEMS if table_files(Path(self._new), stem)]
+                if not there:
+                    raise DatasetError(
+                        f"{self._new} has neither a table of nodes nor one of edges; give a folder "
+                        "with nodes.csv, edges.csv (or .parquet) or both."
+                    )
+                found = open_tables(work, self._new, options, there)
+                pair = dict(zip(there, found, strict=True))
+            nodes, edges = (pair.get(stem) or empty_table(stem, none[stem]) for stem in STEMS)
+            yield work, nodes, edges
 
     @property
     def digest(self) -> str:
         """SHA-256 of all cells."""
         found = hashlib.sha256()
-        for reader in (self._nodes, self._edges):
-            for batch in reader.batches():
-                table, sink = batch.table.combine_chunks(), pa.BufferOutputStream()
-                table = table.replace_schema_metadata(None)
-                with pa.ipc.new_stream(sink, table.schema) as stream:
-                    stream.write_table(table)
-                found.update(sink.getvalue())
+        with self._opened() as (work, *pair):
+            for table in pair:
+                found.update(repr((table.names, table.types)).encode())
+                cells = ", ".join(f"CAST(c{i} AS VARCHAR)" for i in range(len(table.names)))
+                for row in work.rows(f"SELECT {cells} FROM {table.sql}"):
+                    found.update(repr(row).encode())
         return found.hexdigest()
 
     def read(self, *, weighted: bool) -> NewNodes:
         """DatasetError if an id is there already, an edge names an unknown one, a column is
         missing, or edges have no weights though those of the data have (``weighted``)."""
-        data, chosen, nodes, edges = self._data, self._chosen, self._nodes, self._edges
-        weight = chosen.options.weight
-        if weighted and weight not in edges.names and next(edges.batches(), None):
-            raise DatasetError(
-                f"{edges.path} has no column {weight!r}, but the edges of {data.name} have "
-                "weights; add it."
-            )
-        n, ids = data.num_nodes, data.node_ids
-        known = IdIndex(lambda: id_pieces(range(n) if ids is None else ids), data.name)
-        create_nodes(nodes, edges, chosen, known)
-        rows = NodeRows(nodes, kind_of(data.labels).task)
-        batch = next(nodes.batches(), None)
-        new = pa.array([], pa.large_string()) if batch is None else rows.add(batch)
-        index = _AllIds(known, new, nodes.path, data.name)
-        features = np.empty((len(new), data.num_features), np.float32)
-        if features.size and batch is not None:
-            columns = FeatureColumns(nodes, feature_columns(nodes, chosen), chosen)
-            matrix = columns.dense(batch.table, columns.columns, new)
-            columns.warn_of_news()
-            features = _in_order(matrix, columns.names, data, nodes.path)
-        labels = _labels(rows, data)
-        split = rows.own_split(labels, lambda: [new]) or Split()
-        place = Path(f"{nodes.path.name} or {data.name}")
-        types = list[pa.Array]()
-        ends = _joined(list(read_edges(edges, index, place, chosen, types=types)))
-        split = Split(*(n + getattr(split, part) for part in split.sizes()))
-        kinds = pa.chunked_array(types, pa.large_string())
-        return NewNodes(n, new, rows.integer_ids, features, labels, split, *ends, kinds)
+        data, chosen = self._data, self._chosen
+        weight, n = chosen.options.weight, data.num_nodes
+        with self._opened() as (work, nodes, edges):
+            some = work.one(f"SELECT count(*) FROM {edges.sql}")[0]
+            if weighted and weight not in edges.names and some:
+                raise DatasetError(
+                    f"{edges.label} has no column {weight!r}, but the edges of {data.name} have "
+                    "weights; add it."
+                )
+            old = range(n) if data.node_ids is None else data.node_ids
+            task = kind_of(data.labels).task
+            table = NodeTable(work, nodes, edges, chosen, old=old, task=task)
+            features = np.empty((table.count, data.num_features), np.float32)
+            if features.size:
+                made = table.feature_columns()
+                matrix = np.concatenate(list(made.blocks()))
+                features = _in_order(matrix, made.names, data, nodes.label)
+            labels = _labels(table, data)
+            split = table.own_split(labels) or Split()
+            split = Split(*(n + getattr(split, part) for part in split.sizes()))
+            pairs = table.pairs(edges)
+            ids = np.array([name for piece in table.id_pieces() for name in piece], object)
+        ends = pairs["s"], pairs["t"], pairs.get("w")
+        types = pairs["kind"].tolist() if "kind" in pairs else []
+        return NewNodes(n, ids, table.integer_ids, features, labels, split, *ends, types)
 
 
-def _readers(new: Any, prepare: Preparation) -> tuple[TableReader, TableReader]:
-    """The two tables; one that is not there has all columns and no rows."""
-    cells = {one.name: CELLS.get(one.kind, pa.null()) for one in prepare.fitted}
-    none = {
-        "nodes": cells | {prepare.options.id: pa.int64()},  # so that 7 is one beside others
-        "edges": dict.fromkeys(prepare.options.edge_columns, pa.large_string()),
-    }
-    if isinstance(new, str | Path):
-        folder = Path(new)
-        there = [stem for stem in STEMS if has_table(folder, stem)]
-        if not there:
-            raise DatasetError(
-                f"{folder} has neither a table of nodes nor one of edges; give a folder with "
-                "nodes.csv, edges.csv (or .parquet) or both."
-            )
-        frames = [None if stem in there else _empty(none[stem]) for stem in STEMS]
-        paths = [find_table(folder, s) if s in there else folder / f"{s}.parquet" for s in STEMS]
-    else:
-        pair = isinstance(new, Sequence) and len(new) == len(STEMS)
-        if not pair or all(frame is None for frame in new):
-            raise ConfigError(
-                f"new is a {type(new).__name__}; give a folder of tables, or a pair (nodes, edges) "
-                "of frames, of which one may be None."
-            )
-        given = zip(STEMS, new, strict=True)
-        frames = [_empty(none[s]) if one is None else arrow_table(one, s) for s, one in given]
-        paths = [Path(stem) for stem in STEMS]
-    nodes, edges = (TableReader(*both) for both in zip(paths, (None, None), frames, strict=True))
-    return nodes, edges
-
-
-def _empty(columns: dict[str, pa.DataType]) -> pa.Table:
-    return pa.schema(columns).empty_table()
-
-
-def _edges_of(
-    folder: Path, graph: Graph, prepare: Preparation
-) -> tuple[list[Edges], pa.ChunkedArray]:
+def _edges_of(source: Any, graph: Graph, prepare: Preparation) -> tuple[Edges, list[str]]:
     """The edges of the table that ``graph`` was read from, as they are written there; their types.
 
     What there is to warn of was told when the graph was read.
     """
-    reader, types = TableReader(find_table(folder, "edges"), None), list[pa.Array]()
-    index = IdIndex(lambda: id_pieces(graph.node_ids or ()), folder)
-    with warnings.catch_warnings():
+    with scratch_folder() as scratch, Workspace(scratch) as work, warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)
-        pieces = list(read_edges(reader, index, folder, prepare, types=types))
-    return pieces, pa.chunked_array(types, pa.large_string())
+        (edges,) = open_tables(work, source, prepare.options, ("edges",))
+        insert_ids(work, graph.node_ids or ())
+        work.rows("CREATE VIEW ids AS FROM old_ids")
+        pairs = read_pairs(work, edges, prepare.options, str(source))
+    types = pairs["kind"].tolist() if "kind" in pairs else []
+    return (pairs["s"], pairs["t"], pairs.get("w")), types
 
 
-class _AllIds:
-    """Finds old and new ids."""
-
-    def __init__(self, old: IdIndex, new: pa.Array, path: Path, name: str) -> None:
-        self._old, self._new = old, IdIndex(lambda: [new], path)
-        known = old.find(new)
-        if (known >= 0).any():
-            row = int(np.argmax(known >= 0))
-            raise DatasetError(
-                f"{path} has the id {new[row].as_py()!r} in data row {row + 1:,}, which is a node "
-                f"of {name} already; leave it out there: new edges may name it all the same."
-            )
-
-    def find(self, text: pa.Array) -> np.ndarray:
-        old, new = self._old.find(text), self._new.find(text)
-        return np.where(new < 0, old, self._old.nodes + new)
-
-
-def _in_order(matrix: np.ndarray, names: Sequence[str], data: NodeData, path: Path) -> np.ndarray:
+def _in_order(matrix: np.ndarray, names: Sequence[str], data: NodeData, path: str) -> np.ndarray:
     """The columns of ``matrix`` in the order of the data's features, which are found by name."""
     wanted = data.feature_names
     if wanted is None or tuple(names) == wanted:
@@ -340,12 +321,12 @@ def _in_order(matrix: np.ndarray, names: Sequence[str], data: NodeData, path: Pa
     return found
 
 
-def _labels(rows: NodeRows, data: NodeData) -> np.ndarray:
+def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
     """The labels of the new nodes by the numbers of the data's classes."""
     kind = kind_of(data.labels)
-    labels, names = rows.labels()
+    labels, names = table.labels()
     if kind_of(labels) is not kind:  # they name nothing: unknown, or known to have no label
-        found = kind.unknown(rows.nodes, len(data.class_names))
+        found = kind.unknown(table.count, len(data.class_names))
         found[known_labels(labels)] = 0
         return found
     unknown = [name for name in names if name not in data.class_names]

@@ -13,12 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.config import check_number
-from hoplite.datasets.edge_list import EDGE_LIST
-from hoplite.datasets.table_reader import other_tables
-from hoplite.datasets.tables import TABLES
 from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
 from hoplite.graph import Graph
 from hoplite.io.convert import KNOWN, converted
+from hoplite.io.edge_list import EDGE_LIST
 from hoplite.io.formats import (
     EMBEDDED,
     NAMES,
@@ -32,7 +30,9 @@ from hoplite.io.graphml import GRAPHML
 from hoplite.io.matrix_market import MATRIX_MARKET
 from hoplite.io.npz import NPZ, read_meta, read_npz
 from hoplite.io.reddit import REDDIT_FILES, find_reddit, load_reddit, reddit_folders
+from hoplite.io.sources import is_postgres, other_tables
 from hoplite.io.synthetic import REDDIT_SIZE, reddit_like
+from hoplite.io.tables import TABLES, read_tables
 from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
 from hoplite.structural import count_of_model, has_log_degree, with_log_degree, with_structural
@@ -150,6 +150,9 @@ def _load(
         return reddit_like(_scale(name), seed=seed)
     if name == REDDIT and (folder := find_reddit()):
         return load_reddit(folder)
+    if is_postgres(source) or options.get("nodes") or options.get("edges"):
+        refuse_split(source, split)
+        return read_tables(source, seed=seed, **options)
     try:
         return _load_path(source, seed, split, options)
     except OSError as error:  # a name too long for a file, a folder that is not ours to read

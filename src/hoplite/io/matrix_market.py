@@ -10,12 +10,12 @@ import numpy as np
 import psutil
 import pyarrow as pa
 
-from hoplite.datasets.edge_list import graph_with_nodes
-from hoplite.datasets.tables import own_edges
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
+from hoplite.io.edge_list import graph_with_nodes
 from hoplite.io.formats import Format
+from hoplite.io.tables import own_edges
 
 MAX_LINE = 1 << 10
 NODE_BYTES = 64  # of memory that a node costs, with or without edges
@@ -28,7 +28,7 @@ def read_matrix_market(path: str | Path, *, seed: int = 0, **preparing: Any) -> 
 
     Direction is ignored, so that symmetric and general matrices mean the same. Nodes are numbered
     from 1, as in the file. A table ``NAME.nodes.csv`` next to ``NAME.mtx`` has their features and
-    labels, see :func:`hoplite.datasets.edge_list.graph_with_nodes`.
+    labels, see :func:`hoplite.io.edge_list.graph_with_nodes`.
     """
     path = Path(path)
     try:

@@ -19,11 +19,11 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.csr import check_csr
-from hoplite.datasets.tables import prepared_matrix
 from hoplite.errors import ConfigError, DatasetError
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.io.array_files import NpzFile, npz_arrays
+from hoplite.io.columns import prepared_matrix
 from hoplite.io.formats import Format, refuse_options, refuse_split
 from hoplite.io.splits import masked_split, stratified_split
 from hoplite.json_files import parse_json
@@ -201,7 +201,7 @@ def _read_plain(
         if [*given] == ["directed"]:
             given |= {"scale": "none", "gaps": REFUSE}
         features, about["feature_names"], about["preparation"] = prepared_matrix(
-            path, FEATURE_ARRAY, features, chosen_preparation(prepare, given)
+            FEATURE_ARRAY, features, chosen_preparation(prepare, given)
         )
     elif features.shape[1]:  # by which a model that was trained on prepared ones refuses them
         about["feature_names"] = PreparedColumn(FEATURE_ARRAY, LIST, features.shape[1]).names()

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from hoplite.datasets.disk_graph import DiskGraph, is_disk_graph
-from hoplite.datasets.table_import import import_tables
-from hoplite.datasets.table_reader import find_table, has_table, table_bytes
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.io import load
 from hoplite.io.convert import converted
+from hoplite.io.disk_graph import DiskGraph, is_disk_graph
 from hoplite.io.extend import extend_tables
 from hoplite.io.formats import NAMES, refuse_options
+from hoplite.io.sources import is_database, is_tables, table_bytes
+from hoplite.io.tables import import_tables
 from hoplite.labels import AUTO, check_task, kind_of
 from hoplite.memory import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
@@ -88,7 +89,7 @@ def open_extended(
             f"{source} is a hop store; add the nodes to it with `hoplite propagate {new} --update "
             f"--out {source}`, and predict from it then."
         )
-    return extend_tables(data.in_memory(), new, tables=table_folder(source), **options)
+    return extend_tables(data.in_memory(), new, tables=table_source(source), **options)
 
 
 @contextlib.contextmanager
@@ -116,7 +117,7 @@ def opened_graph(
         with DiskGraph(folder) as graph:
             _for_task(graph, check_task(options.get("task")))
             yield graph, False
-    elif large_tables(source, budget):
+    elif large_tables(source, budget, options):
         if options.get("structural") is not None:
             raise ConfigError(
                 f"structural is {options['structural']}, but {source} is too large for the memory "
@@ -128,7 +129,7 @@ def opened_graph(
                 "to make it; give more --memory."
             )
         import_tables(
-            Path(source),
+            source,
             out / GRAPH,
             memory=budget - used_memory(),
             seed=seed,
@@ -145,21 +146,23 @@ def opened_graph(
         yield loaded, True
 
 
-def table_folder(source: Any) -> Path | None:
-    """The folder of a node and an edge table that ``source`` names, None if it is no such."""
+def table_source(source: Any) -> Any:
+    """``source`` if it names a node and an edge table, in a folder or a database, else None."""
     folder = _folder(source)
-    tables = folder is not None and has_table(folder, "nodes") and has_table(folder, "edges")
-    other = folder is not None and ((folder / FILE).is_file() or is_disk_graph(folder))
-    return folder if tables and not other else None
-
-
-def large_tables(source: Any, budget: int) -> bool:
-    """Whether ``source`` is a folder of tables that are better imported than loaded."""
-    folder = table_folder(source)
     if folder is None:
+        return source if is_database(source) else None
+    other = (folder / FILE).is_file() or is_disk_graph(folder)
+    return folder if is_tables(folder) and not other else None
+
+
+def large_tables(
+    source: Any, budget: int, options: Mapping[str, Any] = MappingProxyType({})
+) -> bool:
+    """Whether ``source`` names tables that are better imported than loaded."""
+    named = [name for name in (options.get("nodes"), options.get("edges")) if name]
+    if table_source(source) is None and not named:
         return False
-    size = sum(table_bytes(find_table(folder, stem)) for stem in ("nodes", "edges"))
-    return TABLE_SHARE * size + READER_BYTES > budget - used_memory()
+    return TABLE_SHARE * table_bytes(source, named) + READER_BYTES > budget - used_memory()
 
 
 def _refuse(source: Any, options: dict[str, Any]) -> None:

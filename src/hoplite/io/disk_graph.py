@@ -5,7 +5,7 @@
 graph.json                              written last
 indptr.npy, indices.npy, values.npy     the adjacency, CSR, both directions, no diagonal
 features.npy                            (n, d) float32
-labels.npy, split.npz, ids.parquet
+labels.npy, split.npz, ids.npy
 
 graph.json has a checksum of each. Whoever reads all rows in order, as ``propagate`` does, gets them
 compared with it at the end, before the last of them is given out: no wrong number is ever used.
@@ -36,18 +36,11 @@ from hoplite.csr import (
     mean_weight,
     row_ranges,
 )
-from hoplite.datasets.id_files import IDS, IdFile, all_integers, write_ids
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph, Split
-from hoplite.io.array_files import (
-    Closing,
-    CsrFiles,
-    NpyRows,
-    growing_csr,
-    growing_npy,
-    write_npy,
-)
+from hoplite.io.array_files import Closing, CsrFiles, NpyRows, growing_csr, growing_npy, write_npy
+from hoplite.io.ids import IDS, IdFile, all_integers, write_ids
 from hoplite.io.splits import read_labels, read_split, split_crc32, write_split
 from hoplite.json_files import read_json, write_json
 from hoplite.node_data import cached_property
@@ -55,7 +48,7 @@ from hoplite.preparation import Preparation
 
 FILE = "graph.json"
 PIECE = 1 << 22  # numbers hashed or copied at a time
-Names = tuple[str | int, ...]  # earlier versions kept numbers as they were
+Names = tuple[str, ...]
 Count = Annotated[int, Meta(ge=0, le=2**48)]
 Checksum = Annotated[int, Meta(ge=0, lt=2**32)]
 
@@ -92,7 +85,7 @@ class Description:
     split_note: str
     integer_ids: bool
     tables: list[list[str | int]]  # name, size and time of what was imported; the seed
-    checksums: Checksums | None = None  # earlier versions wrote none
+    checksums: Checksums
     preparation: Preparation | None = None
 
 
@@ -111,8 +104,8 @@ class DiskGraph(Closing):
                 raise ValueError(f"it has {len(names):,} names of {found.features:,} features")
         self.name, self.num_nodes, self.num_features = found.name, found.nodes, found.features
         self.longest_row, self.digests = found.longest_row, found.digests
-        self.class_names: tuple[str, ...] = tuple(map(str, found.class_names))
-        self.feature_names = None if names is None else tuple(map(str, names))
+        self.class_names: tuple[str, ...] = found.class_names
+        self.feature_names = names
         self.preparation = found.preparation
         self.tables, self._sum = found.tables, _WholePass(lambda: FeaturesDigest(found.features))
         with contextlib.ExitStack() as stack:
@@ -159,24 +152,23 @@ class DiskGraph(Closing):
         """The class of every node, -1 where unknown."""
         path, sums = self.folder / "labels.npy", self._found.checksums
         with self.clear_damage(path.name):
-            return read_labels(path, self.num_nodes, len(self.class_names), sums and sums.labels)
+            return read_labels(path, self.num_nodes, len(self.class_names), sums.labels)
 
     @cached_property
     def split(self) -> Split:
         """The nodes of training, validation and test."""
         path, sums, labels = self.folder / "split.npz", self._found.checksums, self.labels
         with self.clear_damage(path.name):
-            return read_split(path, labels, self._found.split_note, sums and sums.split)
+            return read_split(path, labels, self._found.split_note, sums.split)
 
     @cached_property
     def node_ids(self) -> IdFile | None:
         """The ids of the nodes, integers where all of them are; None if they have none."""
         sums, path = self._found.checksums, self.folder / IDS
-        if not path.exists() if sums is None else sums.ids is None:
+        if sums.ids is None:
             return None
         with self.clear_damage(IDS):
-            if sums is not None:
-                check_same(file_crc32(path), sums.ids)
+            check_same(file_crc32(path), sums.ids)
         integers = self._found.integer_ids
         return IdFile(path, self.num_nodes, integers=integers, damaged=partial(self._damage, IDS))
 
