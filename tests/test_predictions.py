@@ -159,10 +159,10 @@ def test_a_store_keeps_edges_and_ids(tmp_path, operator, basis, weighted):
     assert store.node_ids[-1] == graph.node_ids[-1]
     assert store.node_ids.index(graph.node_ids[77]) == 77
     assert store.verify() == []
-    path = tmp_path / "s" / "ids.parquet"
+    path = store.data / "ids.npy"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     again = hoplite.HopStore.open(tmp_path / "s")
-    with pytest.raises(StoreError, match=r"ids\.parquet is missing or damaged"):
+    with pytest.raises(StoreError, match=r"ids\.npy is missing or damaged"):
         again.node_ids  # noqa: B018 - reading is the test
     assert len(again.verify()) == 1
     hoplite.propagate(graph, tmp_path / "s", hops=1, operator=operator, basis=basis)
