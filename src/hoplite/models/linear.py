@@ -6,6 +6,7 @@ import dataclasses
 import math
 from abc import abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
@@ -147,7 +148,7 @@ class LinearModel(Model):
         """c_0 .. c_k, (k + 1,), where they are known numbers of the settings; None if learned."""
         return None
 
-    @property
+    @cached_property
     def is_fixed(self) -> bool:
         """Whether the coefficients are known numbers."""
         return self.constants(self.config) is not None

@@ -161,7 +161,7 @@ class _State:
 
 
 def _all_finite(values: np.ndarray) -> bool:
-    return bool(np.isfinite(values).all())
+    return math.isfinite(values.sum()) or bool(np.isfinite(values).all())
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # divergence is a result
@@ -203,7 +203,7 @@ def train_run(
                 share = 1.0 if batch is None else len(batch) / len(state.problem.train)
                 evaluated.append(Measured(share * measured.loss, measured.tally))
                 steps += 1
-            tally = np.sum([measured.tally for measured in evaluated], axis=0)
+            tally = sum((measured.tally for measured in evaluated[1:]), evaluated[0].tally)
             state.record("train", Measured(sum(one.loss for one in evaluated), tally))
         last = epoch + 1 >= min(run.last or epochs, epochs)
         state.record_outputs(objective.outputs(None if last else epoch + 1))
