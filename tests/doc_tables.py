@@ -5,38 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tests.lab.linear.conftest import write_graph
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("train", "val", "test")
-METHODS = """
-reference = "lgc"
-
-[protocol]
-seeds = 1
-final_seeds = 1
-screen = 1
-random = {splits = 1, per_class = 5, val = 60, test = 90}
-
-[common.any]
-epochs = 2
-
-[methods.lgc]
-title = "LGC"
-model = "lgc"
-grid = {hops = 1, lr = 0.2}
-"""
-LITTLE_GRID = """
-[any]
-hops = [1, 2]
-operator = "adjacency"
-bias = true
-dropout = 0.0
-optimizer = "lbfgs"
-lr = 1.0
-epochs = 2
-monitor = "auc"
-"""
 
 
 def write(folder: Path, nodes: list[str], edges: list[str]) -> None:
@@ -90,8 +61,23 @@ def write_tables() -> None:
     table("houses", ids, "id,price,size", lambda k: f"{rng.normal(300, 50):.4f},{rng.normal():.2f}")
 
 
+def write_graph(path: Path, classes: int, seed: int) -> None:
+    """60 nodes and 3 splits: some nodes isolated, some without a label, uneven classes."""
+    rng, n = np.random.default_rng(seed), 60
+    labels = rng.choice(classes, n, p=np.arange(classes, 0, -1) / sum(range(classes + 1)))
+    features = rng.standard_normal((n, 6)) + 3 * np.eye(6)[labels]
+    masks = {f"{part}_masks": np.zeros((3, n), bool) for part in PARTS}
+    for i in range(3):
+        for part, nodes in zip(PARTS, np.split(rng.permutation(n), [24, 40]), strict=True):
+            masks[f"{part}_masks"][i, nodes] = True
+    edges = rng.integers(0, 50, (110, 2))
+    np.savez(
+        path, node_features=features.astype(np.float32), node_labels=labels, edges=edges, **masks
+    )
+
+
 def write_graphs() -> None:
-    """Graphs as `.npz` files, and what the scripts and the second table read."""
+    """Graphs as `.npz` files, and what the scripts read."""
     for folder in ("graphs", "FOLDER", "results", "scripts"):
         Path(folder).mkdir()
     for path, classes in (

@@ -23,8 +23,8 @@ import pytest
 
 from hoplite import Graph, HopliteError, Split, TrainedModel
 from hoplite.datasets.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
-from hoplite.json_files import to_json
-from hoplite.models import ModelConfig, build_model
+from hoplite.files import to_json
+from hoplite.models import build_model, model_config
 from hoplite.selection import Ledger, choose, run_search, runs_table
 from hoplite.store import HopStore, propagate
 
@@ -160,7 +160,7 @@ GRAPH = make_graph()
 
 
 def model() -> TrainedModel:
-    config = ModelConfig("hlgc", 3, gate="class", bias=True)
+    config = model_config("hlgc", 3, gate="class", bias=True)
     weights = build_model(config, 7, 4).initial(np.random.default_rng(3))
     return TrainedModel(config, weights, 7, ("ä", "b", "c", "d"), None, {"seed": 3})
 

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     )
     from hoplite.filters import frequency_response
     from hoplite.graph import Graph, Split
-    from hoplite.models import ModelConfig, register_model
+    from hoplite.models import ModelConfig, model_config, register_model
     from hoplite.models.trained import TrainedModel
     from hoplite.node_data import NodeData
     from hoplite.predictions import predict_table
@@ -109,6 +109,7 @@ _HOMES = {
     "auto": "selection",
     "frequency_response": "filters",
     "load": "datasets",
+    "model_config": "models",
     "open_data": "store",
     "predict_table": "predictions",
     "propagate": "store",
@@ -127,7 +128,7 @@ if not TYPE_CHECKING:  # to a checker, a name that is not imported above is none
         if name == "datasets":
             return import_module("hoplite.datasets")
         if name == "__version__":
-            return import_module("hoplite.version").VERSION
+            return import_module("hoplite.machine").VERSION
         if name not in _HOMES:
             raise AttributeError(f"module 'hoplite' has no attribute {name!r}")
         value = getattr(import_module(f"hoplite.{_HOMES[name]}"), name)
@@ -184,6 +185,7 @@ __all__ = [
     "datasets",
     "frequency_response",
     "load",
+    "model_config",
     "open_data",
     "predict_table",
     "propagate",

@@ -22,7 +22,7 @@ from hoplite.sparse_checks import check_csr
 if TYPE_CHECKING:
     import scipy.sparse as sp
 else:
-    from hoplite.lazy import sparse as sp
+    from hoplite.optional_deps import sparse as sp
 
 TYPES = {
     "indptr": (np.int64,),

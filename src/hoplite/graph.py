@@ -18,6 +18,7 @@ from hoplite.csr_rows import (
     mean_weight,
 )
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, some_of
+from hoplite.formatting import Described, Description
 from hoplite.graph_checks import (
     as_array,
     as_node_indices,
@@ -34,7 +35,6 @@ from hoplite.graph_facts import graph_shown
 from hoplite.labels import CLASSES, kind_of, relabelled
 from hoplite.preparation import Preparation
 from hoplite.relations import Relation, check_relations, edge_relations, like
-from hoplite.shown import Displayed, Shown
 from hoplite.sparse_checks import as_csr
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 else:
     from functools import cached_property
 
-    from hoplite.lazy import sparse as sp
+    from hoplite.optional_deps import sparse as sp
 
 PARTS = ("train", "val", "test")
 PIECE = 1 << 22  # numbers of X read at a time
@@ -91,7 +91,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Graph(Displayed):
+class Graph(Described):
     """An undirected graph with node features and (some) node labels.
 
     Parameters
@@ -547,7 +547,7 @@ class Graph(Displayed):
             f"features={self.num_features}, {what})"
         )
 
-    def _shown(self) -> Shown:
+    def _describe(self) -> Description:
         return graph_shown(self)
 
 

@@ -14,7 +14,7 @@ from hoplite.sparse_checks import NUMBERS, as_csr, as_numbers
 if TYPE_CHECKING:
     import scipy.sparse as sp
 else:
-    from hoplite.lazy import sparse as sp
+    from hoplite.optional_deps import sparse as sp
 
 CSR = ("indptr", "indices", "data")
 

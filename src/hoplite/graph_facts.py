@@ -7,19 +7,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoplite.errors import plural, some_of
+from hoplite.formatting import Description, Table, printable
 from hoplite.labels import kind_of
-from hoplite.printable import printable
-from hoplite.shown import Shown, Table
 
 if TYPE_CHECKING:
     import scipy.sparse as sp
 
     from hoplite.graph import Graph
 else:
-    from hoplite.lazy import sparse as sp
+    from hoplite.optional_deps import sparse as sp
 
 
-def graph_shown(graph: Graph) -> Shown:
+def graph_shown(graph: Graph) -> Description:
     """Its sizes, how it is connected, and of classes how many nodes of each part have them."""
     weights, kind = graph.adjacency.data, kind_of(graph.labels)
     alone = int((np.diff(graph.adjacency.indptr) == 0).sum())
@@ -40,7 +39,7 @@ def graph_shown(graph: Graph) -> Shown:
         facts["split"] = ", ".join(f"{part} {size:,}" for part, size in sizes.items())
     if graph.split.note:
         facts["split"] = f"{facts.get('split', 'none')} ({graph.split.note})"
-    return Shown(f"Graph {printable(graph.name)}", facts, _classes(graph, known))
+    return Description(f"Graph {printable(graph.name)}", facts, _classes(graph, known))
 
 
 def _filled(graph: Graph) -> str:

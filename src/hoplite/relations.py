@@ -35,7 +35,7 @@ from hoplite.graph_checks import checked_arcs, frozen
 if TYPE_CHECKING:
     import scipy.sparse as sp
 else:
-    from hoplite.lazy import sparse as sp
+    from hoplite.optional_deps import sparse as sp
 
 OUT, IN = "out", "in"
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from hoplite.errors import HopliteWarning, LedgerError
-from hoplite.json_files import write_json
+from hoplite.files import write_json
+from hoplite.machine import source_hash
 from hoplite.selection.ledger import Ledger, RecordedRun, Settings
-from hoplite.version import source_hash
 
 SETTINGS = Settings(
     format=1, hoplite="0", dataset="x", graph="0", model="lgc", seeds=[0, 1],

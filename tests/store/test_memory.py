@@ -12,7 +12,7 @@ from pyarrow import parquet
 from hoplite import Graph
 from hoplite.datasets.disk_graph import write_disk_graph
 from hoplite.errors import ConfigError
-from hoplite.memory import parse_bytes
+from hoplite.machine import parse_bytes
 from hoplite.store import HopStore
 
 MEASURED = """

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoplite.cli.completion import GRIDS, PROTOCOLS, offered
-from hoplite.cli.console import (
+from hoplite.cli.console import print_json, print_line, print_table, search_bar
+from hoplite.cli.options import (
     DatasetArgument,
     JsonOption,
     LinkOption,
+    ModelOption,
+    OverwriteOption,
     SplitIndexOption,
     SplitSeedOption,
     StructuralOption,
+    check_new,
     check_table,
-    print_json,
-    print_line,
-    print_table,
-    search_bar,
+    complete,
+    table_options,
+    with_settings,
 )
-from hoplite.cli.defaults import python_default
-from hoplite.cli.outputs import check_new, digest
-from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
 from hoplite.errors import plural
-from hoplite.json_files import read_json, write_json
+from hoplite.models.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:  # importing it takes time
     from hoplite.selection import SearchResult
@@ -35,7 +34,8 @@ if TYPE_CHECKING:  # importing it takes time
     from hoplite.tasks import Metric
 
 LARGE = 1000  # figures in units of the labels may be of any size
-EXPORTED = "export.json"
+GRIDS = ("paper", "reduced", "quick", "published", "usual")
+PROTOCOLS = ("validation", "test")
 SHOWN = 5  # configurations in the table of the best
 
 
@@ -45,13 +45,13 @@ def search(
     out: Annotated[
         Path, typer.Option(help="Folder of the ledger; the same command continues from it.")
     ],
-    model: ModelOption = USUAL_MODEL,
+    model: ModelOption = DEFAULT_MODEL,
     grid: Annotated[
         str | None,
         typer.Option(
             help="paper, reduced, quick, published, usual, or a TOML file of your own "
             "(docs/searching.md).  [default: usual, or paper for its datasets]",
-            autocompletion=offered(GRIDS),
+            autocompletion=complete(GRIDS),
         ),
     ] = None,
     protocol: Annotated[
@@ -59,7 +59,7 @@ def search(
         typer.Option(
             help="validation: the test set is read once, for the chosen one. "
             "test: the paper's appendix, biased.",
-            autocompletion=offered(PROTOCOLS),
+            autocompletion=complete(PROTOCOLS),
         ),
     ] = "validation",
     seeds: Annotated[int, typer.Option(min=1, help="Runs of each configuration.")] = 5,
@@ -71,7 +71,7 @@ def search(
         int | None,
         typer.Option(
             min=1,
-            help="Processes; one per core if not given." + python_default("search", "workers"),
+            help="Processes; one per core if not given.",
         ),
     ] = None,
     cluster: Annotated[
@@ -83,10 +83,7 @@ def search(
     export: Annotated[
         Path | None, typer.Option(help="Write every run to FILE.csv or FILE.parquet.")
     ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Replace --export if this search did not write it."),
-    ] = False,
+    overwrite: OverwriteOption = False,
     split_seed: SplitSeedOption = 0,
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
@@ -106,7 +103,7 @@ def search(
     """
     if export is not None:
         check_table("--export", export, dataset)
-        check_new(export, overwrite=overwrite, own=lambda path: digest(path) in _exported(out))
+        check_new(export, overwrite=overwrite)
     tables = table_options(settings)
     fixed = {name: value for name, value in settings.items() if value is not None}
     workers = workers or os.cpu_count() or 1
@@ -153,7 +150,6 @@ def search(
         places["saved"] = str(result.save_model())
     if export is not None:
         write_table(result.table(), export)
-        write_json(out / EXPORTED, Exported(digest(export)))
         places["export"] = str(export)
     if json:
         print_json(asdict(summary) | places)
@@ -162,20 +158,6 @@ def search(
     titles = {"command": "Again", "out": "Ledger", "saved": "Model", "export": "Runs"}
     for name, place in places.items():
         print_line(f"{titles[name]}: {place}")
-
-
-@dataclass(frozen=True)
-class Exported:
-    """What the search wrote last with --export, so that it may write it again."""
-
-    sha256: str
-
-
-def _exported(out: Path) -> list[str]:
-    try:
-        return [read_json(out / EXPORTED, Exported).sha256]
-    except (OSError, ValueError):  # there is none, or it is damaged: then nothing is its own
-        return []
 
 
 def _print(result: SearchResult, summary: Summary) -> None:

@@ -14,7 +14,7 @@ from hoplite.errors import GraphError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, Split
 from hoplite.graph_checks import as_array
 from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, known_labels
-from hoplite.peers import find, quiet
+from hoplite.optional_deps import find, quiet
 from hoplite.relations import relations_of
 from hoplite.sparse_checks import as_csr
 from hoplite.structural import with_structural

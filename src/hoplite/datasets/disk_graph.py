@@ -42,9 +42,8 @@ from hoplite.csr_rows import (
 from hoplite.datasets.id_files import IDS, IdFile, all_integers, write_ids
 from hoplite.datasets.splits import read_labels, read_split, split_crc32, write_split
 from hoplite.errors import DatasetError
-from hoplite.files import open_regular
+from hoplite.files import open_regular, read_json, write_json
 from hoplite.graph import Graph, Split
-from hoplite.json_files import read_json, write_json
 from hoplite.node_data import cached_property
 from hoplite.preparation import Preparation
 

@@ -25,9 +25,8 @@ import scipy.sparse as sp
 from hoplite.datasets.formats import Format
 from hoplite.datasets.splits import PARTS
 from hoplite.errors import DatasetError
-from hoplite.files import atomic_write, open_regular
+from hoplite.files import atomic_write, open_regular, parse_json
 from hoplite.graph import Graph, Split
-from hoplite.json_files import parse_json
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
 from hoplite.preparation import Preparation
 from hoplite.sparse_checks import check_csr

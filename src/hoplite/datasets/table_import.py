@@ -28,8 +28,7 @@ from hoplite.datasets.tables import (
 )
 from hoplite.datasets.text_keys import IdIndex
 from hoplite.errors import ConfigError
-from hoplite.files import atomic_write, remove_leftovers
-from hoplite.json_files import to_json
+from hoplite.files import atomic_write, remove_leftovers, to_json
 from hoplite.preparation import AS_THEY_ARE, chosen_preparation
 
 NODE_BYTES = 64  # of memory per node: keys, their order, label and part, while they are made

@@ -19,10 +19,10 @@ from hoplite.explain.pictures import (
 )
 from hoplite.explain.summary import Summary
 from hoplite.files import atomic_write_text
+from hoplite.formatting import listing, plural, signed
 from hoplite.models import idle_settings
 from hoplite.plots.bars import lying
 from hoplite.plots.page import PageFigure, render
-from hoplite.words import listing, plural, signed
 
 
 def write_explanation(values: Summary, out: str | os.PathLike[str], *, command: str = "") -> None:

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from hoplite.explain.summary import Changes, Flips, NodePart, Summary, Threshold, ValueFlip
-from hoplite.shown import short as short
-from hoplite.words import NOTHING, dataset_name, listing, model_name, number, plural, signed
+from hoplite.formatting import NOTHING, dataset_name, listing, model_name, number, plural, signed
+from hoplite.formatting import short as short
 
 HEADINGS = {
     "hops": "By hop",

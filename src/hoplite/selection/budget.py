@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hoplite.config import LARGEST
+from hoplite.config import MAX_FLOAT
 from hoplite.errors import ConfigError
 from hoplite.selection.dimensions import MOST_CONFIGURATIONS
 
@@ -31,7 +31,7 @@ def parse_seconds(value: Any, argument: str = "budget") -> float:
         found = _TIME.fullmatch(value.lower())
         if found is not None and found[2] in UNITS:
             seconds = float(found[1]) * UNITS[found[2]]
-    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT:
         seconds = float(value)
     if not 0 < seconds < math.inf:
         raise ConfigError(

@@ -24,7 +24,8 @@ from hoplite.config import TrainingConfig
 from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
-from hoplite.models import ModelConfig, all_settings, split_options, usual_options
+from hoplite.machine import VERSION
+from hoplite.models import ModelConfig, all_settings, model_defaults, split_options
 from hoplite.models.settings import without_idle
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
@@ -33,7 +34,6 @@ from hoplite.training.fit import fit
 from hoplite.training.runs import Run
 from hoplite.training.scoring import SCORED, check_after, number
 from hoplite.training.sets import node_sets
-from hoplite.version import VERSION
 
 CELL_RUNS = 45  # at most: a crash costs less
 # settings in which runs that train together may differ
@@ -55,7 +55,7 @@ def search_settings(
     full = [full_options(model, options) for options in configurations]
     # two spellings of one basis are one configuration
     full = list({tuple(options.items()): options for options in full}.values())
-    named, usual = {name for options in full for name in options}, usual_options(model)
+    named, usual = {name for options in full for name in options}, model_defaults(model)
     full = [o | {name: usual[name] for name in sorted(named - o.keys())} for o in full]
     if len({options.get("monitor") for options in full}) > 1:
         raise ConfigError("monitor has several values; a search compares by one, so give one.")

@@ -37,9 +37,11 @@ from typing import Any
 import numpy as np
 
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning, plural
+from hoplite.files import without_nan
+from hoplite.formatting import Described, Description
 from hoplite.graph import Graph, Split
-from hoplite.json_files import without_nan
 from hoplite.labels import AUTO
+from hoplite.machine import VERSION
 from hoplite.models import split_options
 from hoplite.models.saved import CHOICE, check_target
 from hoplite.models.trained import TrainedModel
@@ -68,13 +70,11 @@ from hoplite.selection.runner import SearchProgress, check_validated, run_search
 from hoplite.selection.shown import auto_shown
 from hoplite.selection.simplest import Scored, decide
 from hoplite.selection.trials import Trial, check_fixed, list_trials, possible, warn_of_idle
-from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
 from hoplite.tasks import Metric, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.optimizers import LBFGS_ITERATIONS
 from hoplite.training.results import TrainingResult, as_seeds, number, train
-from hoplite.version import VERSION
 
 log = logging.getLogger("hoplite.search")
 
@@ -106,7 +106,7 @@ class Tried:
 
 
 @dataclass(frozen=True, eq=False)
-class AutoResult(Displayed):
+class AutoResult(Described):
     """What ``auto`` chose, and what it tried."""
 
     trained: TrainingResult  # the chosen one, with its test scores
@@ -160,7 +160,7 @@ class AutoResult(Displayed):
     def __repr__(self) -> str:
         return f"AutoResult({self.chosen}; {plural(self.sizes[0], 'trial')})"
 
-    def _shown(self) -> Shown:
+    def _describe(self) -> Description:
         return auto_shown(self)
 
 

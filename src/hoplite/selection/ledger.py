@@ -28,13 +28,12 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
-from hoplite.config import MOST_SEED
+from hoplite.config import MAX_SEED
 from hoplite.errors import HopliteWarning, LedgerError, some_of
-from hoplite.files import locked, read_regular
-from hoplite.json_files import parse_json, read_json, to_json, write_json
-from hoplite.models import usual_options, without_idle
+from hoplite.files import locked, parse_json, read_json, read_regular, to_json, write_json
+from hoplite.machine import source_hash
+from hoplite.models import model_defaults, without_idle
 from hoplite.selection.dimensions import MOST_CONFIGURATIONS
-from hoplite.version import source_hash
 
 FORMAT = 1
 SETTINGS = "search.json"
@@ -59,7 +58,7 @@ class Settings:
     dataset: str
     graph: str  # a fingerprint
     model: str
-    seeds: Annotated[list[Annotated[int, Meta(ge=0, le=MOST_SEED)]], Some]
+    seeds: Annotated[list[Annotated[int, Meta(ge=0, le=MAX_SEED)]], Some]
     configurations: Annotated[list[dict[str, Any]], Some]  # options of ``train``
     cells: Annotated[list[Positions], Some]  # the configurations that train together
     source: str = ""  # of the Hoplite that began it; earlier versions do not tell
@@ -334,7 +333,7 @@ def _continued(there: Settings, here: Settings) -> Settings:
     two names is at its default in the other. If ``here`` lacks a configuration it stays as it is.
     """
     named = {name for one in (*there.configurations, *here.configurations) for name in one}
-    defaults = usual_options(here.model)
+    defaults = model_defaults(here.model)
     usual = {name: value for name, value in defaults.items() if name in named}
     old, new = ([usual | one for one in s.configurations] for s in (there, here))
     if any(one not in new for one in old):

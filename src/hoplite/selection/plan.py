@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.errors import ConfigError, LedgerError
-from hoplite.json_files import parse_json, read_json, to_json, write_json
+from hoplite.files import parse_json, read_json, to_json, write_json
 from hoplite.models.saved import CHOICE
 from hoplite.selection.budget import parse_trials
 

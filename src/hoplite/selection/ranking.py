@@ -31,16 +31,16 @@ from hoplite.errors import (
     check_choice,
     plural,
 )
+from hoplite.files import read_json, write_json
+from hoplite.formatting import Described, Description
 from hoplite.graph import Graph
-from hoplite.json_files import read_json, write_json
-from hoplite.models import all_settings, idle_settings, usual_options, without_idle
+from hoplite.models import all_settings, idle_settings, model_defaults, without_idle
 from hoplite.models.saved import CONFIG_FILE
 from hoplite.models.trained import TrainedModel
 from hoplite.plots.base import figure
 from hoplite.plots.history import scores
 from hoplite.selection.ledger import Count, Ledger, RecordedRun, Settings
 from hoplite.selection.shown import search_repr, search_shown
-from hoplite.shown import Displayed, Shown
 from hoplite.tasks import Metric, Task, find_task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.results import Figures, TrainingResult, number, train
@@ -184,7 +184,7 @@ class Summary:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SearchResult(Displayed):
+class SearchResult(Described):
     """What a search found under one protocol.
 
     ``test`` holds the chosen configuration's test accuracies, a value per seed: under
@@ -317,7 +317,7 @@ class SearchResult(Displayed):
     def __repr__(self) -> str:
         return search_repr(self)
 
-    def _shown(self) -> Shown:
+    def _describe(self) -> Description:
         return search_shown(self)
 
     def table(self) -> pa.Table:
@@ -390,7 +390,7 @@ def train_command(
     ``tables`` are the options by which the dataset was read, None where they were not given.
     """
     try:
-        usual = usual_options(model)
+        usual = model_defaults(model)
     except ConfigError:  # a model of somebody's own, that is not known here
         usual = {name: field.default for name, field in all_settings().items()}
     idle = idle_settings(model)

@@ -18,10 +18,10 @@ import numpy as np
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, GraphError, plural
+from hoplite.formatting import printable
 from hoplite.graph import Graph
 from hoplite.labels import AUTO
 from hoplite.models import address_of, find_model
-from hoplite.printable import printable
 from hoplite.progress import search_bar, watched
 from hoplite.selection.cells import CellWork, search_settings, train_on_cluster
 from hoplite.selection.ledger import SCREEN, Ledger

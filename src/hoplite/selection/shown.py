@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hoplite.errors import plural
-from hoplite.shown import Shown, Table
+from hoplite.formatting import Description, Table
 from hoplite.tasks.base import title_of
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def search_repr(result: SearchResult) -> str:
     )
 
 
-def search_shown(result: SearchResult) -> Shown:
+def search_shown(result: SearchResult) -> Description:
     """The chosen settings, what validation and, once, the test nodes say, and the next best."""
     settings, score, metric = result.ledger.settings, result.task.score, result.monitor
     summary = result.summary()
@@ -50,10 +50,10 @@ def search_shown(result: SearchResult) -> Shown:
     ]  # fmt: skip
     table = Table(["place", *varied, f"validation {metric.title}"], rows, "The best settings")
     notes = [f"The choice is {summary.biased}."] if summary.biased else []
-    return Shown("SearchResult", facts, [table], notes)
+    return Description("SearchResult", facts, [table], notes)
 
 
-def auto_shown(result: AutoResult) -> Shown:
+def auto_shown(result: AutoResult) -> Description:
     """What was chosen and why, with the candidates that came furthest."""
     score = result.trained.task.score
     facts = {
@@ -70,7 +70,7 @@ def auto_shown(result: AutoResult) -> Shown:
         [one.candidate, str(one.rung), result.monitor.shown(one.val)] for one in result.tried[:TOP]
     ]
     table = Table(["candidate", "rung", f"validation {result.monitor.title}"], rows)
-    return Shown("AutoResult", facts, [table], [result.why, *result.shortened])
+    return Description("AutoResult", facts, [table], [result.why, *result.shortened])
 
 
 def _told(values: tuple[float, ...] | list[float]) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from hoplite.array_files import NpyRows, write_npy
 from hoplite.errors import StoreError
-from hoplite.json_files import read_json, write_json
+from hoplite.files import read_json, write_json
 from hoplite.store.manifest import Checksum, Manifest, Size
 
 TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}

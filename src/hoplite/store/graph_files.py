@@ -36,9 +36,8 @@ from hoplite.csr_rows import (
     row_ranges,
 )
 from hoplite.datasets.splits import write_split
-from hoplite.files import open_regular
+from hoplite.files import open_regular, read_json, write_json
 from hoplite.graph import Split
-from hoplite.json_files import read_json, write_json
 from hoplite.operators import find_operator
 from hoplite.store.manifest import Checksum, Count, Manifest
 

@@ -21,7 +21,7 @@ from hoplite.datasets.table_reader import find_table, has_table, table_bytes
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.labels import AUTO, check_task, kind_of
-from hoplite.memory import release_memory, used_memory
+from hoplite.machine import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
 from hoplite.store.manifest import FILE, GRAPH
 from hoplite.store.store import HopStore

@@ -21,7 +21,7 @@ from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.graph_checks import as_node_indices
-from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model
+from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model, model_config
 from hoplite.operators import Operator, find_operator
 from hoplite.theory.complexity import (
     DRAWS,
@@ -272,7 +272,7 @@ class FunctionClass:
     @cached_property
     def config(self) -> ModelConfig:
         """The model's settings."""
-        return ModelConfig(self.model, self.hops, self.operator, self.basis, **self.settings)
+        return model_config(self.model, self.hops, self.operator, self.basis, **self.settings)
 
     @property
     def coefficients(self) -> type[LinearModel]:
@@ -382,7 +382,7 @@ class FunctionClass:
 def other_settings(config: ModelConfig) -> dict[str, Any]:
     """What a FunctionClass takes as ``settings``: those that it has no argument for.
 
-    >>> other_settings(ModelConfig("ppr", hops=4)), other_settings(ModelConfig("lgc"))
+    >>> other_settings(model_config("ppr", hops=4)), other_settings(model_config("lgc"))
     ({'alpha': 0.1}, {})
     """
     kind = config.kind
