@@ -24,7 +24,7 @@ from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.convert import KNOWN, converted
 from hoplite.engine.evaluation import side_by_side
 from hoplite.engine.propagation import Propagation, fitted_basis
-from hoplite.errors import DatasetError, GraphError, bound
+from hoplite.errors import DatasetError, GraphError
 from hoplite.graph import Graph
 from hoplite.graph_checks import ids_hint
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
@@ -91,7 +91,7 @@ class NodeEstimator(BaseEstimator):
         )
 
         def __init__(self: NodeEstimator, *values: Any, **named: Any) -> None:
-            given = bound(type(self).__name__, signature, (self, *values), named)
+            given = signature.bind(self, *values, **named)
             given.apply_defaults()
             for name, value in given.arguments.items():
                 if name != "self":

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 from hoplite.explain.summary import Changes, Flips, NodePart, Summary, Threshold, ValueFlip
-from hoplite.formatting import NOTHING, dataset_name, listing, model_name, number, plural, signed
+from hoplite.formatting import NOTHING, listing, number, plural, signed
 from hoplite.formatting import short as short
+from hoplite.models import MODELS
 
+DATASET_NAMES = {"citeseer": "Citeseer", "cora": "Cora", "pubmed": "Pubmed"}
 HEADINGS = {
     "hops": "By hop",
     "nodes": "By node",
@@ -208,8 +210,9 @@ def headline(values: Summary) -> str:
         how = (
             f"with a probability of {percent(share)} for {short(name)}, whose threshold is {level}"
         )
-    who = f"Node {short(node.id)} of {short(dataset_name(values.dataset))}"
-    model = model_name(values.model.model)
+    who = f"Node {short(node.id)} of {short(DATASET_NAMES.get(values.dataset, values.dataset))}"
+    name = values.model.model
+    model = MODELS[name].title if name in MODELS else name
     return f"{who} is predicted {short(node.predicted)} by {model}, {how}. {label}"
 
 

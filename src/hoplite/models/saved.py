@@ -34,6 +34,7 @@ from safetensors.numpy import save as save_arrays
 
 from hoplite.errors import ModelFileError
 from hoplite.files import (
+    MAX_JSON,
     atomic_write_bytes,
     lock,
     open_regular,

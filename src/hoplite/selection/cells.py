@@ -25,7 +25,7 @@ from hoplite.datasets.npz import read_npz, write_npz
 from hoplite.errors import ConfigError, HopliteWarning, LedgerError
 from hoplite.graph import Graph
 from hoplite.machine import VERSION
-from hoplite.models import ModelConfig, all_settings, model_defaults, split_options
+from hoplite.models import ModelConfig, model_defaults, split_options
 from hoplite.models.settings import without_idle
 from hoplite.selection.ledger import FORMAT, Claim, Ledger, RecordedRun, Settings
 from hoplite.selection.workers import LOOK_SECONDS
@@ -86,9 +86,7 @@ def full_options(model: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Only settings that came late are not there at their defaults: earlier ledgers lack them.
     """
     config, training = split_options(model, dict(options))
-    full = without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
-    late = {name: field for name, field in all_settings().items() if field.metadata.get("late")}
-    return {k: v for k, v in full.items() if k not in late or v != late[k].default}
+    return without_idle(model, dataclasses.asdict(config) | dataclasses.asdict(training))
 
 
 def cells_of(model: str, configurations: list[dict[str, Any]], seeds: int) -> list[list[int]]:
