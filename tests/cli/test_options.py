@@ -62,7 +62,7 @@ def test_every_field_is_an_option_without_a_default_of_its_own(command):
 def test_the_estimators_and_grids_have_them_with_the_same_defaults():
     for kind in (library.LGCClassifier, library.SGCRegressor, library.LabelPropagationClassifier):
         arguments = inspect.signature(kind.__init__).parameters
-        defaults = model_defaults(kind.kind.name)
+        defaults = model_defaults(kind.model_class.name)
         for name, argument in arguments.items():
             assert name not in defaults or argument.default == defaults[name]
     training = {field.name for field in dataclasses.fields(TrainingConfig)}

@@ -139,8 +139,8 @@ def check_room(
         # a little more than the least, for what the next start may hold besides
         enough = -(-int(1.05 * least) // 10**7) * 10**7
         raise ConfigError(
-            f"memory is {format_bytes(memory)} but this graph needs {format_bytes(enough)} at least "
-            f"in panels of {width} columns, and {format_bytes(held)} of it are in use already; give "
-            f"--memory {enough // 10**6}MB or more."
+            f"memory is {format_bytes(memory)} but this graph needs {format_bytes(enough)} "
+            f"at least in panels of {width} columns, and {format_bytes(held)} of it are in use; "
+            f"give --memory {enough // 10**6}MB or more."
         )
     return memory - held
