@@ -9,7 +9,7 @@ from tests.plots.conftest import NAMES, untidy
 
 from hoplite import Graph, SGCClassifier, Split, train
 from hoplite.explain import explain
-from hoplite.formatting import MAX_ROWS, Description, Table
+from hoplite.formatting import Description, Table
 
 
 @pytest.fixture(scope="module")
@@ -103,28 +103,6 @@ def test_an_explanation(graph, result):
     assert "<u>" not in found._repr_html_()
     assert "<u>node 3</u>" in printed(found)
     assert "By feature" in printed(found)
-
-
-@pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("hops", [8, 10, 11, 12, 20])
-def test_an_explanation_of_many_hops_adds_up(graph, hops, bias):
-    """Rows that have no room are one, and the constant and the sum are never among them."""
-    model = train(graph, "lgc", hops=hops, epochs=5, bias=bias, seeds=1).model
-    found = explain(model, graph, graph.node_ids[3])
-    for table in found._describe().tables:
-        *parts, total = table.first_rows
-        assert total[0] == "sum"
-        assert (parts[-1][0] == "constant") == bias
-        assert len(table.first_rows) <= MAX_ROWS
-        amounts = [float(row[-1].replace("\u2212", "-")) for row in (*parts, total)]
-        assert sum(amounts[:-1]) == pytest.approx(amounts[-1], abs=2e-3)
-        assert not any("more" in row[0] for row in table.first_rows)
-        if table.title == "By hop":
-            named = [row[0] for row in parts if row[0].isdecimal()]
-            others = [row[0] for row in parts if row[0].startswith("the other ")]
-            left = hops + 1 - len(named)
-            assert others == ([f"the other {left}"] if left else [])
-            assert named == [str(hop) for hop in range(len(named))]
 
 
 def test_long_tables_and_names_are_cut():

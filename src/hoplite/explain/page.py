@@ -6,7 +6,6 @@ import json
 import os
 from importlib.resources import files
 
-from hoplite import formatting
 from hoplite.explain import text
 from hoplite.explain.pictures import (
     HEADINGS,
@@ -49,7 +48,7 @@ def explanation_page(values: Summary, *, command: str = "") -> str:
         source.read_text(encoding="utf-8"),
         plots,
         command=command,
-        names=formatting,
+        names=text,
         settings=_settings(values),
         strongest=strongest(values),
         values=values,

@@ -21,6 +21,18 @@ MAX_FLIPS = 5  # removals that are listed, of edges and of nodes
 Table = tuple[list[str], list[list[str]]]  # the columns, and rows of as many cells
 
 
+def model_name(model: str) -> str:
+    """
+    >>> model_name("lgc")
+    'LGC'
+    """
+    return MODELS[model].title if model in MODELS else model
+
+
+def dataset_name(dataset: str) -> str:
+    return DATASET_NAMES.get(dataset, dataset)
+
+
 @dataclass(frozen=True)
 class Addend:
     """One of the numbers that add up to the logit: a hop, node or feature, the rest of these, the
@@ -210,9 +222,8 @@ def headline(values: Summary) -> str:
         how = (
             f"with a probability of {percent(share)} for {short(name)}, whose threshold is {level}"
         )
-    who = f"Node {short(node.id)} of {short(DATASET_NAMES.get(values.dataset, values.dataset))}"
-    name = values.model.model
-    model = MODELS[name].title if name in MODELS else name
+    who = f"Node {short(node.id)} of {short(dataset_name(values.dataset))}"
+    model = model_name(values.model.model)
     return f"{who} is predicted {short(node.predicted)} by {model}, {how}. {label}"
 
 
