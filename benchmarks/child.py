@@ -19,7 +19,7 @@ import psutil
 import scipy.sparse as sp
 
 from hoplite import HopliteError, propagate, set_num_threads
-from hoplite.memory import peak_memory, release_memory, used_memory
+from hoplite.machine import peak_memory, release_memory, used_memory
 
 _PARTS = ("indptr", "indices", "data")  # of a CSR matrix
 ROOT = Path(__file__).parents[1]

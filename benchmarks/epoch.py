@@ -28,7 +28,7 @@ from benchmarks.measure import Contestant, Context, Effort, Figure, Goal, Outcom
 from benchmarks.training import Trainer
 from hoplite import Graph, TrainingConfig
 from hoplite.errors import plural
-from hoplite.models import MODELS, LinearModel, usual_options
+from hoplite.models import MODELS, LinearModel, model_defaults
 
 OURS = "hoplite"
 PEER_SECONDS = 0.1  # a sample of a peer takes at least this, or one epoch
@@ -274,11 +274,11 @@ def family(context: Context) -> Outcome:
 
     pairs = []
     for model in models:
-        options = {"hops": usual_options(model)["hops"], "dropout": TrainingConfig.dropout}
+        options = {"hops": model_defaults(model)["hops"], "dropout": TrainingConfig.dropout}
         least = 0.2 if model == "jacobiconv" else 0.5
         pairs.append((add("lgc", "", **options), add(model, "", **options), least))
     for model in ("ppr", "lgc"):
-        hops = usual_options(model)["hops"]
+        hops = model_defaults(model)["hops"]
         plain = add("lgc", ", no dropout", hops=hops, dropout=0.0)
         own = add(model, ", consistency of 3 draws", hops=hops, **CONSISTENCY)
         pairs.append((plain, own, 0.2))

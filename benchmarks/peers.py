@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy, dropout, linear
 
 from hoplite import Graph
 from hoplite.operators import find_operator
-from hoplite.peers import find, quiet
+from hoplite.optional_deps import find, quiet
 
 
 def quietly(work: Callable[..., Any]) -> Callable[..., Any]:

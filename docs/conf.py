@@ -11,7 +11,7 @@ from gallery import gallery_conf
 from measured import measured
 from root_pages import absent
 
-from hoplite.version import VERSION
+from hoplite.machine import VERSION
 
 project = "Hoplite"
 author = "the Hoplite contributors"

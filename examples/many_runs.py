@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 import hoplite
-from hoplite import ModelConfig, TrainingConfig
+from hoplite import TrainingConfig, model_config
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model
 from hoplite.training import NodeSet, Run, train_runs
@@ -25,7 +25,7 @@ sets = {
     name: NodeSet(nodes, graph.labels[nodes])
     for name, nodes in (("train", graph.split.train), ("val", graph.split.val))
 }
-model = build_model(ModelConfig("lgc", hops=10), graph.num_features, graph.num_classes)
+model = build_model(model_config("lgc", hops=10), graph.num_features, graph.num_classes)
 propagation = Propagation(graph, hops=10)
 runs = [
     Run(TrainingConfig(lr=lr, weight_decay=decay, epochs=epochs), seed)

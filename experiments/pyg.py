@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, elu, relu
 
-from hoplite.peers import quiet
+from hoplite.optional_deps import quiet
 
 with quiet():
     import torch_geometric.nn as pyg

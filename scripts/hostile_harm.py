@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 
-from hoplite.json_files import CHECKSUM, to_json
+from hoplite.files import CHECKSUM, to_json
 
 NUMBERS = [10**18, 10**12, -1, 2**63, 2**64, 1e308, 0, 1.5, True]
 VALUES = [*NUMBERS, None, "", "\x00", "x" * 10**5, [], {}, [[[]]], {"a": {"a": 1}}, [None] * 1000]

@@ -14,7 +14,7 @@ from pyarrow import csv, parquet
 import hoplite
 from hoplite.io.disk_graph import write_disk_graph
 from hoplite.io.npz import write_npz
-from hoplite.memory import used_memory
+from hoplite.machine import used_memory
 from hoplite.store import propagate
 
 NODES, CLASSES = 90, 3

@@ -25,9 +25,8 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from hoplite.files import atomic_write_text
-from hoplite.json_files import write_json
-from hoplite.memory import show_bytes
+from hoplite.files import atomic_write_text, write_json
+from hoplite.machine import format_bytes
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "results" / "wheel.json"
@@ -235,12 +234,12 @@ def _hint(core: Environment, folder: Path, *command: str, extra: str) -> None:
 
 def sizes_for_readme(found: dict[str, Any]) -> str:
     """What the README says of the sizes, from what was measured."""
-    core, full = (show_bytes(found[what]["bytes"]) for what in ("core", "all"))
-    torch = show_bytes(found["all"]["torch_bytes"])
+    core, full = (format_bytes(found[what]["bytes"]) for what in ("core", "all"))
+    torch = format_bytes(found["all"]["torch_bytes"])
     return (
         f"Measured by `make wheel`: the core with all that it needs takes {core}; "
         f"`hoplite-graph[all]` takes {full},\n{torch} of it PyTorch. "
-        f"The wheel itself has {show_bytes(found['wheel_bytes'])}."
+        f"The wheel itself has {format_bytes(found['wheel_bytes'])}."
     )
 
 
@@ -285,11 +284,13 @@ def main() -> None:
     if options.json:
         print(json.dumps(found, indent=2))
         return
-    print(f"{found['wheel']}: {show_bytes(found['wheel_bytes'])}; its README block, train, predict")
+    print(
+        f"{found['wheel']}: {format_bytes(found['wheel_bytes'])}; its README block, train, predict"
+    )
     print("and explain ran without a compiler and without torch.")
     for what in ("core", "all"):
         if what in found:
-            sizes = {name: show_bytes(found[what][name]) for name in ("bytes", "torch_bytes")}
+            sizes = {name: format_bytes(found[what][name]) for name in ("bytes", "torch_bytes")}
             extra = "" if what == "core" else "[all]"
             print(
                 f"pip install hoplite-graph{extra}: {sizes['bytes']} "

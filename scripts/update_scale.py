@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hoplite.files import atomic_write_text
-from hoplite.memory import show_bytes
+from hoplite.machine import format_bytes
 from hoplite.store.cost import cost
 
 PAGE = Path(__file__).parent.parent / "docs" / "scale.md"
@@ -83,7 +83,7 @@ def _row(graph: Graph, machine: Machine) -> str:
     moving = (alone + found.shared * share) / machine.disk
     return (
         f"| {graph.name} | {machine.name} | {found.panels} | {found.passes} | "
-        f"{show_bytes(found.files)} | {show_bytes(found.read + found.written)} | "
+        f"{format_bytes(found.files)} | {format_bytes(found.read + found.written)} | "
         f"{_duration(making)} | {_duration(products)} | {_duration(moving)} | "
         f"{_duration(making + products + moving)} |"
     )

@@ -24,15 +24,11 @@ SERVER = """
 import atexit, contextlib, gc, io, json, os, signal, sys, threading, traceback
 import distributed.cli.dask_scheduler, distributed.cli.dask_worker
 import rich.markdown, typer.rich_utils
-import hoplite, hoplite.cli, hoplite.cluster, hoplite.explain, benchmarks.suite
-import hoplite.predictions, hoplite.search, hoplite.store
-import hoplite.serve.app, hoplite.serve.server
-from hoplite.cli.commands import SUMMARIES, command_function
+import hoplite, hoplite.cli, hoplite.cluster, hoplite.explain, hoplite.predictions, benchmarks.suite
+import hoplite.search, hoplite.store, hoplite.serve.app, hoplite.serve.server
 from hoplite.engine import backend
 import torch  # which networks need
 
-for name in SUMMARIES:
-    command_function(name)
 with contextlib.redirect_stdout(io.StringIO()):  # what is imported only when a command runs
     hoplite.cli.app(["datasets", "--json"], standalone_mode=False)
 assert threading.active_count() == 1

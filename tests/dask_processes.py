@@ -16,7 +16,7 @@ import pytest
 from tests.commands import Process
 
 # What a worker runs before it begins, to be one that cannot help.
-ANOTHER_VERSION = "import hoplite.version; hoplite.version.VERSION = '0.0.7'"
+ANOTHER_VERSION = "import hoplite.machine; hoplite.machine.VERSION = '0.0.7'"
 WITHOUT_HOPLITE = """
 import sys
 for name in [name for name in sys.modules if name.startswith("hoplite.")]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from tests.experiments.conftest import write_graph
 
 ROOT = Path(__file__).parent.parent
 PARTS = ("train", "val", "test")
@@ -62,8 +61,23 @@ def write_tables() -> None:
     table("houses", ids, "id,price,size", lambda k: f"{rng.normal(300, 50):.4f},{rng.normal():.2f}")
 
 
+def write_graph(path: Path, classes: int, seed: int) -> None:
+    """60 nodes and 3 splits: some nodes isolated, some without a label, uneven classes."""
+    rng, n = np.random.default_rng(seed), 60
+    labels = rng.choice(classes, n, p=np.arange(classes, 0, -1) / sum(range(classes + 1)))
+    features = rng.standard_normal((n, 6)) + 3 * np.eye(6)[labels]
+    masks = {f"{part}_masks": np.zeros((3, n), bool) for part in PARTS}
+    for i in range(3):
+        for part, nodes in zip(PARTS, np.split(rng.permutation(n), [24, 40]), strict=True):
+            masks[f"{part}_masks"][i, nodes] = True
+    edges = rng.integers(0, 50, (110, 2))
+    np.savez(
+        path, node_features=features.astype(np.float32), node_labels=labels, edges=edges, **masks
+    )
+
+
 def write_graphs() -> None:
-    """Graphs as `.npz` files, and what the scripts and the second table read."""
+    """Graphs as `.npz` files, and what the scripts read."""
     for folder in ("graphs", "FOLDER", "results", "scripts"):
         Path(folder).mkdir()
     for path, classes in (

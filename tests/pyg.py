@@ -4,7 +4,7 @@ from types import ModuleType
 
 import pytest
 
-from hoplite.peers import quiet
+from hoplite.optional_deps import quiet
 
 
 def layers() -> ModuleType:

@@ -9,7 +9,7 @@ import pytest
 from hoplite import (
     ConfigError,
     Graph,
-    ModelConfig,
+    model_config,
     train,
 )
 from hoplite.bases import EXAMPLES, KNOWN, Jacobi, basis_choices, find_basis
@@ -90,7 +90,7 @@ def test_a_name_stands_for_one_basis(text):
     assert find_basis(basis) is basis
     assert find_basis(text) == dataclasses.replace(basis)
     assert basis.spelling() in basis_choices()
-    assert ModelConfig(basis=text).basis == text
+    assert model_config(basis=text).basis == text
     assert [kind for kind in KNOWN if isinstance(basis, kind)] == [type(basis)]
 
 
@@ -132,7 +132,7 @@ def test_other_spellings_are_the_same_basis(graphs, tmp_path):
     """A store and a model keep the one text, so they fit together however it was written."""
     assert str(find_basis("jacobi: 1.0,-0")) == "jacobi:1,0"
     assert find_basis("jacobi:1e0,0") == find_basis("jacobi:1,0")
-    assert ModelConfig(basis="jacobi:1.0,0.50").basis == "jacobi:1,0.5"
+    assert model_config(basis="jacobi:1.0,0.50").basis == "jacobi:1,0.5"
     graph = graphs(n=20, d=4, dtype=np.float32)
     store = propagate(graph, tmp_path / "s", hops=2, basis="jacobi:1.0,0.50")
     assert store.manifest.basis == "jacobi:1,0.5"

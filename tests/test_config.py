@@ -1,7 +1,6 @@
 """Settings that a model does not have: refused, wherever they come from, and never shown."""
 
 import dataclasses
-import json
 
 import pytest
 from tests import pyg
@@ -12,7 +11,7 @@ from hoplite import (
     HopliteWarning,
     HyperLGCClassifier,
     ModelConfig,
-    TrainedModel,
+    model_config,
     train,
 )
 from hoplite.config import TrainingConfig
@@ -24,7 +23,6 @@ from hoplite.models import (
     models_with,
     split_options,
 )
-from hoplite.search import train_command
 from hoplite.search.space import parse_space
 from hoplite.store import propagate
 
@@ -113,20 +111,6 @@ def test_the_command_line_refuses_what_would_be_ignored(option, model):
     assert f"{model} has no {option[0][2:]}; leave it out, or use sgc" in process.stderr
 
 
-def test_models_saved_with_idle_settings_are_read(graphs, tmp_path):
-    graph = graphs()
-    model = train(graph, "gcn", epochs=2, hidden=3).model
-    folder = model.save(tmp_path / "model")
-    text = (folder / "config.json").read_text()
-    content = json.loads(text)
-    content.pop("checksum", None)
-    content["model"] |= {"hops": 3, "bias": True}  # as they were once accepted, and ignored
-    (folder / "config.json").write_text(json.dumps(content))
-    back = TrainedModel.load(folder)
-    assert back.config == model.config
-    assert (back.logits(graph) == model.logits(graph)).all()
-
-
 def test_a_dataset_may_have_settings_for_some_models_only():
     space = parse_space("[any]\nhops = [2, 3]\nbias = true\norder = 'hops-first'\nhidden = [4, 8]")
     assert [len(space.configurations("x", model)) for model in ("lgc", "gcn")] == [2, 2]
@@ -142,16 +126,6 @@ def test_a_store_says_why_it_does_not_serve_gcn(graphs, tmp_path):
         train(store, "gcn")
 
 
-@pytest.mark.parametrize("model", MODELS)
-def test_only_own_settings_are_in_a_command(model):
-    config, training = split_options(model, {})
-    options = config.as_dict() | dataclasses.asdict(training)
-    del options["model"]
-    command = train_command("cora", model, options | {"hops": 12, "hidden": 7}, 5)
-    assert ("--hops 12" in command) == (model not in ("gcn", "gat"))
-    assert ("--hidden 7" in command) == (model in ("gcn", "gat"))
-
-
 def test_estimators_have_all_settings_of_their_model():
     own = set(HyperLGCClassifier(None).get_params()) - {"graph", "seed"}
     training = {f.name for f in dataclasses.fields(TrainingConfig)} - idle_settings("hlgc")
@@ -165,14 +139,38 @@ def test_absurd_sizes_are_refused(name):
             split_options("gat", {name: value})
 
 
-def test_settings_without_their_names_are_not_lost():
-    given = ("hlgc", 3, "laplacian", "chebyshev", "lowpass", "node", 16, 8, True, True)
-    found = ModelConfig(*given)
-    assert (found.hops, found.start, found.gate, found.standardize) == (3, "lowpass", "node", True)
-    with pytest.raises(TypeError, match="more than 10 values"):
-        ModelConfig(*given, 1)
-    with pytest.raises(TypeError, match="hops twice"):
-        ModelConfig("lgc", 3, hops=4)
+def test_settings_of_a_model_by_position_and_by_name():
+    found = model_config("hlgc", 3, "laplacian", "chebyshev", start="lowpass", gate="node")
+    assert found.as_dict() == model_config(**found.as_dict()).as_dict()
+    assert (found.hops, found.operator, found.basis) == (3, "laplacian", "chebyshev")
+    assert ModelConfig.from_dict(found.as_dict()) == found
+    for wrong, message in (
+        ({"lr": 0.1}, "lr is a setting of TrainingConfig"),
+        ({"heads": 2}, "hlgc has no heads"),
+        ({"hoops": 2}, "Did you mean 'hops'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            model_config("hlgc", **wrong)
+    with pytest.raises(ConfigError, match="no setting 'heads'"):
+        ModelConfig.from_dict(found.as_dict() | {"heads": 8})
+    with pytest.raises(ConfigError, match="it must be one of"):
+        ModelConfig.from_dict({"model": "os:path"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"optimizer": "lbfgs", "consistency": 1.0},
+        {"optimizer": "lbfgs", "filter_lr_factor": 2.0},
+        {"optimizer": "lbfgs", "lr": 1e13},
+        {"batch": 5},
+        {"batch": 5, "dropout": 0.0, "optimizer": "lbfgs"},
+        {"batch": 5, "dropout": 0.0, "order": "weights-first"},
+    ],
+)
+def test_settings_that_exclude_each_other(options):
+    with pytest.raises(ConfigError):
+        TrainingConfig(**options)
 
 
 def test_a_number_beyond_all_floats_is_told():
@@ -180,17 +178,12 @@ def test_a_number_beyond_all_floats_is_told():
         TrainingConfig(lr=10**400)
 
 
-def test_help_is_shown_whatever_the_model_is_called():
-    told = hoplite("train", "--model", "nobody", "--help")
-    assert (told.returncode, "--weight-decay" in told.stdout) == (0, True)
-
-
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"sharpen": 0.2}, "sharpen is 0.2, which does nothing without consistency"),
-        ({"confidence": 0.9}, "confidence is 0.9, which does nothing without consistency"),
-        ({"draws": 3, "dropout": 0.0}, "draws is 3, but nothing is dropped"),
+        ({"sharpen": 0.2}, "sharpen has no effect without consistency"),
+        ({"confidence": 0.9}, "confidence has no effect"),
+        ({"draws": 3, "dropout": 0.0}, "draws has no effect"),
     ],
 )
 def test_settings_without_effect_are_told(options, sentence):

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from hoplite.csr import CsrMemory, adjacency_digest, row_ranges
-from hoplite.io.disk_graph import DiskGraph, write_disk_graph
 from hoplite.errors import DatasetError, StoreError
 from hoplite.io.array_files import CSR_ARRAYS, CsrFiles
+from hoplite.io.disk_graph import DiskGraph, write_disk_graph
 from hoplite.operators import OPERATORS, find_operator
 from hoplite.store import propagate
 from hoplite.store.manifest import read_manifest

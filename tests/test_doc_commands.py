@@ -1,10 +1,8 @@
-"""The commands of the README, the docs and the helps run, in a shell, on small tables.
+"""The commands of the README, the docs and the helps run on small tables.
 
-``LITTLE`` is added to them, so that they are short; of the experiments and benchmarks, which have
-tests of their own, only the options are checked. Reddit is a small one of a server here, and the
-machines of a cluster are processes. Two programs are not run, as they would fetch gigabytes or take
-hours: what ``pip`` is asked for must be our own package and its extras, and ``make`` says what it
-would do (``make -n``).
+``LITTLE`` is added to them, so that they are short. ``pip`` must ask for our own package and its
+extras, ``make`` for targets that exist; lines of a shell's own syntax, and of other machines, are
+left out.
 """
 
 import contextlib
@@ -16,7 +14,6 @@ import re
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -29,54 +26,31 @@ from unittest.mock import patch
 
 import pytest
 from packaging.requirements import Requirement
-from tests import commands, pyg
-from tests.blocks import (
-    DOCS,
-    PAGES,
-    ROOT,
-    blocks,
-    files_of,
-    help_examples,
-    is_built,
-    name_of,
-)
+from tests import commands
+from tests.blocks import DOCS, PAGES, ROOT, blocks, files_of, help_examples, is_built, name_of
+from tests.datasets.test_fetch import Server
 from tests.doc_tables import write_graphs, write_tables
-from tests.io.test_fetch import Server
-from tests.shell import run_script
-from torch.distributed import run as torchrun
 
 from hoplite.cli import app
 from hoplite.models import MODELS, LabelModel
 
-pytestmark = pytest.mark.skipif(not shutil.which("bash"), reason="there is no bash")
 LITTLE = {
     "train": "--epochs 4 --seeds 1",
     "search": "--epochs 4 --seeds 1 --samples 2 --workers 1",
     "explain": "--budget 5",
 }
 OTHERS = {"700MB": "4GB", "1GB": "4GB", "60s": "2s"}  # as pytest itself holds much
-REFRESH = "import dask; dask.config.refresh()"
+LEFT_OUT = ("for ", "done", "export ", "dask ", "git ", "cd ", "source ", "docker ", "python -m ")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS = {*PROJECT["optional-dependencies"]}
 # Texts that are printed by no bash block above them: (page, first word) -> what tests it.
 TEXTS = {
     ("README.md", "club/nodes.csv"): "test_the_tables_of_the_readme",
     ("docs/store.md", "manifest.json"): "test_the_folder_of_a_store",
-    ("docs/command-line.md", "error:"): "test_what_a_stopped_command_says",
 }
 GIVEN = {name_of(page): blocks(page) for page in PAGES if not is_built(page)}
 GIVEN = {name: found for name, found in GIVEN.items() if any(b.language == "bash" for b in found)}
 GIVEN |= {block.page: [block] for block in help_examples().values()}
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as bound:
-        return bound.getsockname()[1]
-
-
-def answers(port: int) -> bool:
-    with socket.socket() as asking:
-        return asking.connect_ex(("127.0.0.1", port)) == 0
 
 
 def little(words: list[str]) -> list[str]:
@@ -89,94 +63,62 @@ def little(words: list[str]) -> list[str]:
 
 
 class Programs:
-    """What the shell calls; processes that stay, such as servers, end with the page."""
+    """What the lines of a page call; a server stays until the next one, or the end of the page."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port, self.dask_port = folder, free_port(), free_port()
-        self.staying: list[commands.Process] = []
+        self.folder, self.address = folder, ""
+        self.server: commands.Process | None = None
 
-    def table(self):
-        names = ("hoplite", "dask", "torchrun", "python", "pip", "make", "curl")
-        return {name: getattr(self, name) for name in names}
-
-    def placed(self, text: str) -> str:
-        """A script with the addresses and folders that there are here."""
-        text = text.replace("127.0.0.1:8000", f"127.0.0.1:{self.port}")
-        text = text.replace("10.0.0.1:8786", f"127.0.0.1:{self.dask_port}")
-        return text.replace("/mnt/", f"{self.folder}/")
+    def run(self, script: str) -> str:
+        """Run the lines of a script, and return what they print."""
+        printed = []
+        for line in script.replace("\\\n", " ").splitlines():
+            outside = "tcp://" in line or "tls://" in line
+            words = shlex.split(line, comments=True)
+            if words and not outside and not line.strip().startswith(LEFT_OUT):
+                printed.append(getattr(self, words[0])(words[1:]))
+        return "".join(printed)
 
     def hoplite(self, words: list[str]) -> str:
         words = little(words)
         if words[0] == "serve":
             return self.serve(words)
         own = "--model" in words and words[words.index("--model") + 1] not in (*MODELS, "auto")
-        if own or "--cluster" in words:  # in a process, where Dask reads its settings anew
-            before = f"import sys; sys.path.append({str(self.folder)!r})\n{REFRESH}"
+        if own or "--cluster" in words:
+            before = f"import sys; sys.path.append({str(self.folder)!r})"
             return self.ended(commands.hoplite(*words, before=before))
         out = io.StringIO()
-        argv = patch.object(sys, "argv", ["hoplite", *words])
-        with contextlib.redirect_stdout(out), argv:
+        with contextlib.redirect_stdout(out), patch.object(sys, "argv", ["hoplite", *words]):
             code = app(words, standalone_mode=False)
         assert not code, f"hoplite {words} ended with {code}: {out.getvalue()}"
         return out.getvalue()
 
     def serve(self, words: list[str]) -> str:
-        """A server that stays until the next one, and then must end as Ctrl-C ends it."""
         self.end()
-        given = [*words, *(() if "--port" in words else ("--port", str(self.port)))]
         log = self.folder / "served.txt"
         log.write_text("")
-        process = commands.start(*given, log=log, env={"BROWSER": "echo opened %s"})
-        self.staying.append(process)
-        address = self.wait(
-            lambda: re.search(r"http://[\d.:]+/", log.read_text(encoding="utf-8")), process
-        )[0]
-        with urllib.request.urlopen(address) as answer:
+        given = [*words, *(() if "--port" in words else ("--port", "0"))]
+        self.server = commands.start(*given, log=log, env={"BROWSER": "echo opened %s"})
+        deadline = time.monotonic() + 120
+        while not (found := re.search(r"http://[\d.:]+/", log.read_text(encoding="utf-8"))):
+            assert self.server.poll() is None, log.read_text(encoding="utf-8")
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        self.address = found[0]
+        with urllib.request.urlopen(self.address) as answer:
             assert answer.status == 200
-        if "--json" in words:
-            assert json.loads(log.read_text(encoding="utf-8"))["address"] == address
-        if "--open" in words:
-            self.wait(lambda: f"opened {address}" in log.read_text(encoding="utf-8"), process)
         return log.read_text(encoding="utf-8")
 
-    def dask(self, words: list[str]) -> str:
-        """A worker, or instead of what was there a scheduler, that stays."""
-        if words[0] == "scheduler":
-            self.end()
-        own = {"scheduler": ["--host", "127.0.0.1", "--port", str(self.dask_port)]}
-        code = f"{REFRESH}\nfrom distributed.cli.dask_{words[0]} import main; main()"
-        more = own.get(words[0], ["--nthreads", "1", "--no-nanny"])
-        process = commands.Process(code, *words[1:], *more, "--no-dashboard")
-        self.staying.append(process)
-        if words[0] == "scheduler":
-            self.wait(lambda: answers(self.dask_port), process)
-        return ""
-
-    def torchrun(self, words: list[str]) -> str:
-        """Its processes, which it would let import torch anew; it says itself what it is asked."""
-        asked = torchrun.parse_args(words)
-        assert (asked.module, asked.training_script) == (True, "hoplite")
-        size, given = int(asked.nproc_per_node), little(asked.training_script_args)
-        shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-        shared |= {"WORLD_SIZE": str(size)}
-        ranks = [commands.start(*given, env=shared | {"RANK": str(i)}) for i in range(size)]
-        self.staying += ranks
-        texts = [process.communicate() for process in ranks]
-        assert [process.returncode for process in ranks] == [0] * size, texts
-        return "".join(out for out, _ in texts)
-
     def python(self, words: list[str]) -> str:
-        if words[0] == "-m":
-            importlib.import_module(f"{words[1]}.__main__").parser().parse_args(words[2:])
-            return ""
         code = f"import runpy; runpy.run_path({words[0]!r}, run_name='__main__')"
         return self.ended(commands.run(code, *words[1:]))
 
     def curl(self, words: list[str]) -> str:
+        words = [word.replace("http://127.0.0.1:8000/", self.address) for word in words]
         command = ["curl", "--silent", "--show-error", "--fail-with-body", *words]
-        said = self.ended(subprocess.run(command, capture_output=True, text=True, timeout=60))
-        assert isinstance(json.loads(said), dict)
-        return said
+        text = self.ended(subprocess.run(command, capture_output=True, text=True, timeout=60))
+        assert isinstance(json.loads(text), dict)
+        return text
 
     def pip(self, words: list[str]) -> str:
         assert words[0] == "install"
@@ -186,33 +128,20 @@ class Programs:
         return ""
 
     def make(self, words: list[str]) -> str:
-        made = (ROOT / "Makefile").read_text(encoding="utf-8")
-        for target in words:  # of a folder's name, make itself would say that it is there
-            assert re.search(rf"^{target}:", made, re.MULTILINE), target
-        command = ["make", "-n", "-C", str(ROOT), *words]
-        env = {name: value for name, value in os.environ.items() if name != "MAKEFLAGS"}
-        return self.ended(subprocess.run(command, env=env, capture_output=True, text=True))
+        makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+        for target in words:
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+        return ""
 
     def end(self) -> None:
-        for process in reversed(self.staying):
-            if process.poll() is None:
-                os.kill(process.pid, signal.SIGINT)
-                process.wait(60)
-        self.staying.clear()
+        if self.server is not None and self.server.poll() is None:
+            os.kill(self.server.pid, signal.SIGINT)
+            self.server.wait(60)
 
     @staticmethod
     def ended(done: subprocess.CompletedProcess[str]) -> str:
         assert done.returncode == 0, f"{done.args} ended with {done.returncode}: {done.stderr}"
         return done.stdout
-
-    @staticmethod
-    def wait(look, process):
-        deadline = time.monotonic() + 120
-        while not (found := look()):
-            assert process.poll() is None, f"{process.args}: {process.communicate()}"
-            assert time.monotonic() < deadline, process.args
-            time.sleep(0.01)
-        return found
 
 
 @pytest.fixture
@@ -226,16 +155,6 @@ def reddit(monkeypatch, tmp_path):
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield
         server.shutdown()
-
-
-def write_keys() -> None:
-    """Certificates for Dask, as its documentation makes them."""
-    from distributed.security import Security
-
-    security = Security.temporary()
-    for name in ("ca.pem", "cert.pem"):
-        Path(name).write_text(str(security.tls_client_cert))
-    Path("key.pem").write_text(str(security.tls_client_key))
 
 
 def write_entry_points() -> None:
@@ -267,9 +186,8 @@ def programs(tmp_path, monkeypatch):
 def same(shown: str, printed: str) -> bool:
     """Whether lines were printed one after another, with numbers that differ by little."""
     number = r"\d+(?:\.\d+)?"
-    lines = shown.splitlines()
+    lines, given = shown.splitlines(), printed.splitlines()
     texts = [re.sub(number, "#", line.strip()) for line in lines]
-    given = printed.splitlines()
     for start in range(len(given) - len(lines) + 1):
         part = given[start : start + len(lines)]
         if [re.sub(number, "#", line.strip()) for line in part] == texts:
@@ -281,33 +199,26 @@ def same(shown: str, printed: str) -> bool:
 
 @pytest.mark.filterwarnings("ignore::hoplite.HopliteWarning")  # of the noise in these tables
 @pytest.mark.parametrize("name", GIVEN)
-def test_commands_run(name, programs, reddit, monkeypatch):
+def test_commands_run(name, programs, reddit):
     given = GIVEN[name]
-    text = "\n".join(block.text for block in given)
-    own = {block.file for block in given}
-    if "mine.toml" not in own:  # other pages speak of it, too
+    text, own = "\n".join(block.text for block in given), {block.file for block in given}
+    if "mine.toml" not in own:  # other pages use it, too
         given = [b for b in blocks(DOCS / "searching.md") if b.file == "mine.toml"] + given
-    if "torch_geometric" in text:
-        pyg.layers()
-    for program in ("curl", "make"):
-        if re.search(rf"^{program} ", text, re.MULTILINE) and not shutil.which(program):
-            pytest.skip(f"there is no {program}")
+    if re.search(r"^curl ", text, re.MULTILINE) and not shutil.which("curl"):
+        pytest.skip("there is no curl")
     with files_of(given, programs.folder):
         if "pyproject.toml" in own:
             write_entry_points()
-        if ".pem" in text:
-            write_keys()
         printed = ""
         for block in given:
             if block.language == "bash":
-                printed = run_script(programs.placed(block.text), programs.table())
+                printed = programs.run(block.text)
             elif block.language == "text" and (block.page, block.text.split()[0]) not in TEXTS:
                 assert same(block.text, printed), f"{block} is not what is printed:\n{printed}"
 
 
 def text_of(page: str, first: str) -> str:
     """The text of a page that begins with a word."""
-    assert (page, first) in TEXTS
     found = [block.text for block in blocks(ROOT / page) if block.language == "text"]
     return next(text for text in found if text.split()[0] == first)
 
@@ -338,14 +249,3 @@ def test_the_folder_of_a_store(programs):
                 named |= found
                 assert found or re.search("only of imported tables|while nodes are", line), name
     assert named == there
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="it needs signals")
-def test_what_a_stopped_command_says(programs):
-    shown = text_of("docs/command-line.md", "error:")
-    words = shlex.split(shown.partition("Again: hoplite ")[2])
-    process = commands.start(*words)
-    programs.staying.append(process)
-    programs.wait(lambda: [*programs.folder.glob("searches/*/cells/*.lock")], process)
-    os.kill(process.pid, signal.SIGINT)
-    assert process.communicate() == ("", shown + "\n")

@@ -1,16 +1,31 @@
-"""Atomic writes: the whole file or the old one."""
+"""Atomic writes: the whole file or the old one. JSON: what was written comes back, or an error."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import threading
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Meta
 
-from hoplite import files
-from hoplite.files import atomic_write, atomic_write_bytes, atomic_write_text, read_regular
+from hoplite.files import (
+    atomic_write,
+    atomic_write_bytes,
+    atomic_write_text,
+    open_regular,
+    parse_json,
+    read_json,
+    read_regular,
+    to_json,
+    write_json,
+)
 
 
 def test_replaces_the_file(tmp_path):
@@ -102,13 +117,6 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "real").read_bytes() == b"new"
 
 
-def test_a_folder_in_the_way_is_an_error_that_leaves_nothing(tmp_path):
-    (tmp_path / "a").mkdir()
-    with pytest.raises(OSError, match=r"."):
-        atomic_write_bytes(tmp_path / "a", b"new")
-    assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
 def test_long_names_fit(tmp_path):
     for name in ("x" * 250, "ß" * 125):
         atomic_write_bytes(tmp_path / name, b"new")
@@ -152,6 +160,13 @@ def test_a_folder_is_told_before_anything_is_written(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+def test_only_regular_files_are_opened(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", "/dev/zero", tmp_path):
+        with pytest.raises(OSError, match="it is"):
+            open_regular(path)
+
+
 def test_reads_of_up_to_the_limit(tmp_path):
     path = tmp_path / "a"
     for size in (0, 1, 10):
@@ -165,22 +180,77 @@ def test_reads_of_up_to_the_limit(tmp_path):
         read_regular("/proc/self/stat", 10)
 
 
-@pytest.mark.parametrize(("size", "whole"), [(10, True), (11, False), (1000, False)])
-def test_a_file_that_grows_while_it_is_read_keeps_to_the_limit(tmp_path, monkeypatch, size, whole):
-    path = tmp_path / "a"
-    path.write_bytes(b"x")
+@dataclass(frozen=True)
+class Sizes:
+    nodes: Annotated[int, Meta(ge=0, le=10**12)]
+    share: float | None = None
+    names: tuple[str, ...] = ()
 
-    def opened(*arguments):
-        file = before(*arguments)
-        told = os.fstat(file.fileno())
-        path.write_bytes(b"x" * size)
-        monkeypatch.setattr(files.os, "fstat", lambda handle: told)  # from before it grew
-        return file
 
-    before = files.open_regular
-    monkeypatch.setattr(files, "open_regular", opened)
-    if whole:
-        assert read_regular(path, 10) == b"x" * size
-    else:
-        with pytest.raises(OSError, match="it has more than 10 bytes"):
-            read_regular(path, 10)
+texts = st.text(st.characters(exclude_categories=("Cs",)))
+values = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | texts
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner) | st.dictionaries(texts, inner),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(content=st.dictionaries(texts.filter(lambda key: key != "checksum"), values))
+def test_what_is_written_comes_back(content):
+    assert parse_json(to_json(content).encode(), dict) == content
+    assert parse_json(to_json(content, None).encode(), dict) == content
+
+
+def test_keys_that_are_numbers_become_text():
+    assert parse_json(to_json({"by_hop": {10: 1, 9: 2}}).encode(), dict) == {
+        "by_hop": {"10": 1, "9": 2}
+    }
+
+
+def test_a_dataclass_comes_back(tmp_path):
+    sizes = Sizes(3, 0.1, ("a", "ß"))
+    write_json(tmp_path / "a.json", sizes)
+    assert read_json(tmp_path / "a.json", Sizes) == sizes
+
+
+def test_an_edited_value_is_found_and_a_file_without_checksum_is_read(tmp_path):
+    path = tmp_path / "a.json"
+    write_json(path, Sizes(3, 0.5))
+    path.write_text(path.read_text().replace("0.5", "0.25"))
+    with pytest.raises(ValueError, match="checksum"):
+        read_json(path, Sizes)
+    path.write_text(json.dumps({"nodes": 4}))
+    assert read_json(path, Sizes) == Sizes(4)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "null",
+        "[]",
+        "{",
+        '{"nodes": 1e18}',
+        '{"nodes": 10000000000000}',
+        '{"nodes": -1}',
+        '{"nodes": true}',
+        '{"nodes": "3"}',
+        '{"nodes": 1, "share": Infinity}',
+        '{"nodes": 1, "share": NaN}',
+        '{"nodes": 1, "share": 1e999}',
+        '{"nodes": 1, "names": ["\\ud800"]}',
+        '{"nodes": 1, "names": "ab"}',
+        '{"share": 0.5}',
+        '{"nodes": 1, "more": ' + "[" * 10**5 + "]" * 10**5 + "}",
+        "[" * 10**6,
+    ],
+)
+def test_anything_else_is_a_value_error(text):
+    with pytest.raises(ValueError, match=r"."):
+        parse_json(text.encode(), Sizes)
+
+
+def test_not_finite_numbers_are_not_written():
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        to_json({"loss": float("nan")})

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hoplite import ConfigError, ModelConfig, TrainedModel, frequency_response, spectral_density
+from hoplite import ConfigError, TrainedModel, frequency_response, model_config, spectral_density
 from hoplite.bases import EXAMPLES
 from hoplite.models import build_model
 from hoplite.models.learned import exponential_coefficients
@@ -17,12 +17,12 @@ def generator(seed=0):
 
 
 def first_values(start, hops, operator, source):
-    config = ModelConfig("lgc", hops, operator, start=start)
+    config = model_config("lgc", hops, operator, start=start)
     return build_model(config, 1, 1).initial_filter(source)["alpha"]
 
 
 def first_rate(start, hops, operator, source):
-    config = ModelConfig("egc", hops, operator, start=start)
+    config = model_config("egc", hops, operator, start=start)
     return build_model(config, 1, 1).initial_filter(source)["beta"]
 
 
@@ -57,7 +57,7 @@ def test_exponential_coefficients(rate):
 
 @pytest.mark.parametrize("rate", [0.0, 0.7])
 def test_exponential_gradient_at_zero_rate(rate):
-    model = build_model(ModelConfig("egc", 5), 1, 1)
+    model = build_model(model_config("egc", 5), 1, 1)
     gradient = np.random.default_rng(0).normal(size=6)
     (slope,) = model.coefficients_vjp({"beta": np.array(rate)}, gradient).values()
     step = 1e-6
@@ -81,7 +81,7 @@ def test_frequency_response_is_the_filter_in_the_eigenbasis(graphs, dense, basis
 @pytest.mark.parametrize("model", ["sgc", "egc", "lgc"])
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_response_of_a_model_is_that_of_its_coefficients(graphs, model, operator):
-    graph, config = graphs(), ModelConfig(model, 3, operator)
+    graph, config = graphs(), model_config(model, 3, operator)
     weights = build_model(config, 5, 3).initial(generator(1))
     trained = TrainedModel(config, weights, 5, ("a", "b", "c"))
     grid, _ = spectral_density(graph, operator)
@@ -92,7 +92,7 @@ def test_the_response_of_a_model_is_that_of_its_coefficients(graphs, model, oper
 
 def test_hop_blocks_have_no_single_response():
     model = TrainedModel(
-        ModelConfig("blocks", hops=1), {"theta": np.ones((2, 3, 2))}, 3, ("a", "b")
+        model_config("blocks", hops=1), {"theta": np.ones((2, 3, 2))}, 3, ("a", "b")
     )
     with pytest.raises(ConfigError, match="has a filter of its own for every class"):
         frequency_response(model)

@@ -22,9 +22,9 @@ import numpy as np
 import pytest
 
 from hoplite import Graph, HopliteError, Split, TrainedModel
+from hoplite.files import to_json
 from hoplite.io.disk_graph import DiskGraph, verify_disk_graph, write_disk_graph
-from hoplite.json_files import to_json
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.store import HopStore, propagate
 
 COUNT = 500 if os.environ.get("HOPLITE_THOROUGH") else 40
@@ -159,7 +159,7 @@ GRAPH = make_graph()
 
 
 def model() -> TrainedModel:
-    config = ModelConfig("hlgc", 3, gate="class", bias=True)
+    config = model_config("hlgc", 3, gate="class", bias=True)
     weights = build_model(config, 7, 4).initial(np.random.default_rng(3))
     return TrainedModel(config, weights, 7, ("ä", "b", "c", "d"), None, {"seed": 3})
 

@@ -13,6 +13,7 @@ from hoplite import (
     Graph,
     ModelConfig,
     TrainedModel,
+    model_config,
     train,
 )
 from hoplite.bases import Recurrence, find_basis
@@ -124,9 +125,9 @@ def test_junk_is_told_the_right_form(text):
 def test_as_many_hops_as_steps(graphs, tmp_path):
     basis = "recurrence:1,0,0/2,0,1"
     said = "hops is 3 but basis has the numbers of 2"
-    assert ModelConfig(hops=2, basis=basis).basis == basis
+    assert model_config(hops=2, basis=basis).basis == basis
     for call in (
-        lambda: ModelConfig(hops=3, basis=basis),
+        lambda: model_config(hops=3, basis=basis),
         lambda: find_basis(basis).table(3),
         lambda: propagate(graphs(20, 4, dtype=np.float32), tmp_path / "s", hops=3, basis=basis),
     ):
@@ -162,7 +163,7 @@ def test_a_model_keeps_the_numbers(graphs, tmp_path, operator, model):
 
 @pytest.mark.parametrize("bad", ["recurrence:1,0,0", "recurrence:nan,0,0/1,0,0", "recurrence:x"])
 def test_what_a_file_says_is_checked(bad):
-    values = ModelConfig(hops=2, basis="recurrence:1,0,0/2,0,1").as_dict()
+    values = model_config(hops=2, basis="recurrence:1,0,0/2,0,1").as_dict()
     assert ModelConfig.from_dict(values).as_dict() == values
     with pytest.raises(ConfigError, match="basis"):
         ModelConfig.from_dict(values | {"basis": bad})

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from hoplite.memory import show_bytes
+from hoplite.machine import format_bytes
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -125,7 +125,7 @@ def test_sizes_in_the_readme_are_the_measured_ones(script):
     assert found["command"] == script.COMMAND
     assert found["hoplite"] == VERSION
     assert script.sizes_for_readme(found) in read("README.md")
-    assert show_bytes(found["core"]["bytes"]) in script.sizes_for_readme(found)
+    assert format_bytes(found["core"]["bytes"]) in script.sizes_for_readme(found)
     assert found["core"]["bytes"] < found["all"]["bytes"]
 
 

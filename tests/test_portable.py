@@ -2,7 +2,6 @@
 
 import ast
 import json
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hoplite import files, load, processes, train
+from hoplite import load, train
 from hoplite.explain import explain
 
 ROOT = Path(__file__).parent.parent
@@ -18,7 +17,7 @@ POSIX = ("fcntl", "resource", "pwd", "grp", "termios", "multiprocessing.forkserv
 EXTRAS = ("plotly", "jinja2", "torch_geometric", "pandas", "polars", "igraph", "networkx", "onnx")
 EXTRAS += ("torch", "distributed", "dask", "cryptography", "starlette", "uvicorn", "optuna")
 CORE = {"numpy", "scipy", "sklearn", "threadpoolctl", "safetensors", "pyarrow", "typer", "rich"}
-CORE |= {"msgspec", "psutil", "filelock", "ml_dtypes"}
+CORE |= {"msgspec", "psutil", "filelock", "ml_dtypes", "duckdb", "pooch"}
 
 # Libraries are imported first: they look for themselves what a system has.
 LIBRARIES = "import scipy.sparse, sklearn.base, pyarrow, tempfile\n"
@@ -73,64 +72,11 @@ def test_train_predict_and_explain(prelude, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "hops.npy"), hops, rtol=0.02, atol=0.02)
 
 
-def test_signals_are_held_where_they_cannot_be_masked(monkeypatch):
-    monkeypatch.delattr(signal, "pthread_sigmask")
-    heard = []
-    monkeypatch.setattr(processes, "ENDING", (signal.SIGUSR1,))
-    before = signal.signal(signal.SIGUSR1, lambda number, _: heard.append(number))
-    try:
-        with processes.births():
-            signal.raise_signal(signal.SIGUSR1)
-            assert heard == []
-        assert heard == [signal.SIGUSR1]
-    finally:
-        signal.signal(signal.SIGUSR1, before)
-
-
-def test_a_file_is_closed_before_it_is_renamed_where_it_must_be(tmp_path, monkeypatch):
-    """Windows renames and removes no open file."""
-    monkeypatch.setattr(files, "RENAMES_OPEN_FILES", False)
-    opened = []
-
-    def refusing(method):
-        def checked(self, *arguments, **options):
-            assert all(file.closed for file in opened), "it is open"
-            return method(self, *arguments, **options)
-
-        return checked
-
-    monkeypatch.setattr(Path, "replace", refusing(Path.replace))
-    monkeypatch.setattr(Path, "unlink", refusing(Path.unlink))
-    target = tmp_path / "a.json"
-    for content in (b"old", b"new"):
-        with files.atomic_write(target) as file:
-            opened.append(file)
-            file.write(content)
-        assert target.read_bytes() == content
-
-    def fail():
-        with files.atomic_write(target) as file:
-            opened.append(file)
-            file.write(b"half")
-            raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        fail()
-    assert target.read_bytes() == b"new"
-    assert [path.name for path in tmp_path.iterdir()] == ["a.json"]
-    with files.atomic_write(target) as first, files.atomic_write(target) as second:
-        opened.clear()  # two at once, each with a file of its own
-        assert first.name != second.name
-        first.write(b"first")
-        second.write(b"second")
-    assert target.read_bytes() == b"first"
-
-
 def test_what_is_imported_at_once_is_in_the_core():
-    """Outside of serve, only what every install has is imported at a module's top."""
+    """Only what every install has is imported at a module's top."""
     for path in (ROOT / "src" / "hoplite").rglob("*.py"):
         room = path.relative_to(ROOT / "src" / "hoplite").parts[0]
-        if room == "serve":
+        if room in ("lab", "serve"):
             continue
         own = sys.stdlib_module_names | CORE | {"hoplite"}
         own |= {"torch"} if room == "nets" else set()  # whose modules wait until one is trained

@@ -11,7 +11,7 @@ from tests.commands import hoplite as command
 
 import hoplite
 from hoplite import ConfigError, Graph, ModelFileError, Split, StoreError
-from hoplite.memory import used_memory
+from hoplite.machine import used_memory
 from hoplite.models import from_store
 from hoplite.predictions import predict_table, predictions, write_batches
 

@@ -5,7 +5,6 @@ import io
 import logging
 import subprocess
 import sys
-from types import SimpleNamespace
 
 import pytest
 from tests.plots.conftest import untidy
@@ -14,6 +13,7 @@ from hoplite import ConfigError, auto, propagate, search, train, update_store
 from hoplite.explain import explain, flips
 from hoplite.predictions import predict_table
 from hoplite.progress import search_bar, steps_bar, watched
+from hoplite.search.run import SearchProgress
 
 
 @pytest.fixture(scope="module")
@@ -55,30 +55,16 @@ def test_training_searching_choosing_and_storing_have_bars(graph, terminal, tmp_
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("seconds", [4.0, 400.0])
-def test_percent_runs_and_time_left_of_a_search_agree(terminal, monkeypatch, seconds):
-    clock = [0.0]
-    monkeypatch.setattr("hoplite.progress.time.monotonic", lambda: clock[0])
-    shown = []
-
-    def drawn(title, *columns, **fields):
-        @contextlib.contextmanager
-        def bar():
-            yield (lambda **state: shown.append(state)), (lambda line: shown[-1].update(line=line))
-
-        return bar()
-
-    monkeypatch.setattr("hoplite.progress._bar", drawn)
-    with search_bar("x") as report:
-        for share in (0.0, 0.1, 0.75, 0.879, 0.999, 1.0):
-            clock[0] = seconds * share
-            report(SimpleNamespace(done=int(240 * share), total=240, share=share))
-    assert [one["percent"] for one in shown] == [0, 10, 75, 87, 99, 100]
-    whole, late = f"{shown[1]['left']}", shown[-2]
-    assert whole == ("0:00:04 left" if seconds == 4 else "0:06:00 left")
-    assert late["left"] == "0:00:01 left"  # not nothing, while runs are trained
-    assert late["line"] == "99%, 239 of 240 trials done, 0:00:01 left"
-    assert shown[-1]["line"] == "100%, 240 of 240 trials done"
+def test_a_line_a_minute_without_a_terminal(monkeypatch, capsys):
+    monkeypatch.setattr("hoplite.progress.LINE_SECONDS", -1.0)
+    with search_bar("cora") as report:
+        report(SearchProgress(60, 240))
+    with steps_bar("work") as report:
+        report("half\x1b", 0.5)
+    assert capsys.readouterr().err.splitlines() == [
+        "cora, 60 of 240 runs done (25%)",
+        "work: half\\x1b (50%)",
+    ]
 
 
 def test_nothing_is_told_unless_asked(graph, capfd, tmp_path):

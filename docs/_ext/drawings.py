@@ -11,7 +11,7 @@ from svg import Chart, arrow, box, circle, drawing, legend, line, text
 
 import hoplite
 from hoplite.bases import find_basis
-from hoplite.models import MODELS, ModelConfig
+from hoplite.models import MODELS, ModelConfig, model_config
 from hoplite.operators import find_operator
 from hoplite.training import plan
 
@@ -43,7 +43,7 @@ def filters(alt: str) -> str:
         "eigenvalue λ of S: rough signals left, smooth ones right",
     )
     for i, name in enumerate(names):
-        config = ModelConfig(name, hops=10)
+        config = model_config(name, hops=10)
         response = hoplite.frequency_response(coefficients(config), POINTS)
         chart.curve(POINTS, response, i)
     titles = [MODELS[name].title for name in names]

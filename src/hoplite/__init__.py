@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from hoplite.filters import frequency_response
     from hoplite.graph import Graph, Split
     from hoplite.io import load
-    from hoplite.models import ModelConfig, register_model
+    from hoplite.models import ModelConfig, model_config, register_model
     from hoplite.models.trained import TrainedModel
     from hoplite.node_data import NodeData
     from hoplite.predictions import predict_table
@@ -111,6 +111,7 @@ _HOMES = {
     "auto": "search",
     "frequency_response": "filters",
     "load": "io",
+    "model_config": "models",
     "open_data": "store",
     "predict_table": "predictions",
     "propagate": "store",
@@ -129,7 +130,7 @@ if not TYPE_CHECKING:  # to a checker, a name that is not imported above is none
         if name == "io":
             return import_module("hoplite.io")
         if name == "__version__":
-            return import_module("hoplite.version").VERSION
+            return import_module("hoplite.machine").VERSION
         if name not in _HOMES:
             raise AttributeError(f"module 'hoplite' has no attribute {name!r}")
         value = getattr(import_module(f"hoplite.{_HOMES[name]}"), name)
@@ -197,6 +198,7 @@ __all__ = [
     "frequency_response",
     "io",
     "load",
+    "model_config",
     "open_data",
     "predict_table",
     "propagate",

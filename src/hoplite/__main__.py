@@ -1,30 +1,29 @@
 """``python -m hoplite`` and ``hoplite``."""
 
+import json
 import sys
-
-from hoplite.stopping import stopping
 
 
 def main() -> None:
-    """Run the command line; see :mod:`hoplite.stopping` for the signals that end it."""
-    stopping.listen(sys.argv[1:])
+    """Run the command line; one sentence if a library cannot be loaded."""
     try:
-        try:
-            from hoplite.cli import main as run
+        from hoplite.cli import main as run
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (ImportError, OSError, MemoryError) as error:  # OSError: a shared library is missing
+        from hoplite.errors import is_shortage
 
-            run()
-        except (ImportError, MemoryError) as error:
-            from hoplite.errors import is_shortage
-
-            if not is_shortage(error):
-                raise
-            sys.stderr.write("error: there is not enough memory to load the libraries.\n")
-            sys.exit(1)
-        finally:
-            stopping.over = True  # from here on no signal interrupts, so none is missed
-    finally:
-        if stopping.number is not None:
-            stopping.finish()
+        name = (getattr(error, "name", None) or "a library").partition(".")[0]
+        if name == "hoplite":
+            raise
+        message = f"{name} cannot be imported ({str(error).splitlines()[0]}); install it again."
+        if is_shortage(error):
+            message = "there is not enough memory to load the libraries."
+        sys.stderr.write(f"error: {message}\n")
+        if "--json" in sys.argv:
+            sys.stdout.write(json.dumps({"error": message}) + "\n")
+        sys.exit(1)
+    run()
 
 
 if __name__ == "__main__":

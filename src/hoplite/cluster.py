@@ -34,7 +34,7 @@ from typing import Any
 
 from hoplite.errors import ClusterError, ConfigError, HopliteError
 from hoplite.files import atomic_write_text
-from hoplite.version import build
+from hoplite.machine import build
 
 CONNECT_SECONDS = 10.0
 PATIENCE = 120.0  # seconds without a worker that can do the work, until it is given up

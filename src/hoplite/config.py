@@ -1,8 +1,8 @@
-"""Settings: frozen dataclasses, checked once, written beside every result; and those of training.
+"""The configuration of training, and how its fields and those of models are declared and checked.
 
-A setting says in one place what it is: its default, its help and its check. The command line's
-options and the estimators' arguments are made from that. Nothing here needs torch, so that the
-command line can show its help at once.
+A field says in one place what it is: default, help, check and group. The options of the command
+line, the arguments of the estimators and the dimensions of grids are read from there. Nothing here
+imports a large library, so ``hoplite --help`` is fast.
 """
 
 from __future__ import annotations
@@ -23,19 +23,18 @@ OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
 LOSSES = ("auto", "squared", "huber")
 TIES = ("loss", "first")
-PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")
 THRESHOLDS = ("half", "balanced", "f1")
-# what needs X itself in every step, so that hop features are not enough
-NEED_FEATURES = ("dropout", "drop_nodes", "output_dropout", "consistency")
 ORDERS = ("auto", "weights-first", "hops-first")
+# options that need X itself in every step; hop features do not suffice
+NEED_FEATURES = ("dropout", "drop_nodes", "output_dropout", "consistency")
+NEED_VALIDATION = ("threshold", "calibrate", "correct_smooth", "refit")
 TABLE_FORMATS = (".parquet", ".csv")
-MOST_HOPS = 100_000
-MOST_LBFGS_RATE = 1e12  # its line search goes up to 1e25 times as far, and float32 up to 3e38
-MOST_SEED = 2**63 - 1
-MOST_DRAWS = 1000
-MOST_COUNT = 2**53  # of epochs, rows
+MAX_HOPS = 100_000
+MAX_LBFGS_RATE = 1e12  # the line search goes up to 1e25 times as far, and float32 up to 3e38
+MAX_SEED = 2**63 - 1
+MAX_COUNT = 2**53  # of epochs, rows
+MAX_FLOAT = sys.float_info.max  # a larger whole number is not a float, and neither is infinity
 ClassWeights = tuple[tuple[str, float], ...]  # pairs of a class name and its weight
-LARGEST = sys.float_info.max  # a whole number beyond it is no float, and neither is infinity
 
 
 def setting(
@@ -43,60 +42,62 @@ def setting(
     help: str,
     check: Callable[[str, Any], Any],
     *,
-    store: str = "",
-    late: bool = False,
+    group: str = "Model",
     choices: Iterable[str] = (),
 ) -> Any:
-    """A field of :class:`Checked`.
+    """A field of a :class:`Checked` configuration.
 
-    ``check`` takes the name and a value, and gives the value as it is kept or raises ConfigError;
-    ``store`` says what the default is where hop features come from a store, if it is another one;
-    ``late``, that ledgers of searches exist that do not name it, so they leave out its default;
-    ``choices``, the texts that it may be, for shells that complete them.
+    Parameters
+    ----------
+    default, help
+        Its default and its line in ``--help``.
+    check : callable
+        Takes the name and a value; returns the value to keep or raises ConfigError.
+    group : str
+        The heading in ``--help``.
+    choices : iterable of str
+        Values that shells complete.
     """
-    about = {"help": help, "check": check, "store": store, "late": late, "choices": tuple(choices)}
-    return dataclasses.field(default=default, metadata=about)
+    metadata = {"help": help, "check": check, "group": group, "choices": tuple(choices)}
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 def number_setting(
     default: float,
     help: str,
-    least: float = -math.inf,
-    most: float = math.inf,
+    minimum: float = -math.inf,
+    maximum: float = math.inf,
     *,
     open_ends: str = "",
-    store: str = "",
-    late: bool = False,
+    group: str = "Model",
 ) -> Any:
-    """A number of [least, most], whole if the default is; ends as in :func:`check_number`."""
+    """A number in [minimum, maximum], whole if the default is; see :func:`check_number`."""
 
     def check(name: str, value: Any) -> float:
-        check_number(name, value, least, most, whole=type(default) is int, open_ends=open_ends)
+        whole = type(default) is int
+        check_number(name, value, minimum, maximum, whole=whole, open_ends=open_ends)
         return type(default)(value)
 
-    return setting(default, help, check, store=store, late=late)
+    return setting(default, help, check, group=group)
 
 
-def choice_setting(
-    default: str, help: str, allowed: Iterable[str], *, store: str = "", late: bool = False
-) -> Any:
+def choice_setting(default: str, help: str, allowed: Iterable[str], *, group: str = "Model") -> Any:
     """One of the texts ``allowed``."""
     names = tuple(allowed)
+    return setting(
+        default, help, lambda name, value: check_choice(name, value, names), group=group,
+        choices=names,
+    )  # fmt: skip
 
-    def check(name: str, value: Any) -> str:
-        return check_choice(name, value, names)
 
-    return setting(default, help, check, store=store, late=late, choices=names)
-
-
-def flag_setting(default: bool, help: str, *, late: bool = False) -> Any:
+def flag_setting(default: bool, help: str, *, group: str = "Model") -> Any:
     """True or False."""
 
     def check(name: str, value: Any) -> bool:
         check_flag(name, value)
         return bool(value)
 
-    return setting(default, help, check, late=late)
+    return setting(default, help, check, group=group)
 
 
 @dataclass(frozen=True)
@@ -122,15 +123,16 @@ def check_class_weight(name: str, value: Any) -> str | ClassWeights:
             [pair.rsplit("=", 1) for pair in value.split(",")] if isinstance(value, str) else value
         )
         pairs = pairs.items() if isinstance(pairs, Mapping) else pairs
-        found = tuple((str(class_).strip(), float(weight)) for class_, weight in pairs)
+        weights = tuple((str(class_).strip(), float(weight)) for class_, weight in pairs)
     except (TypeError, ValueError):
-        found = ()
-    if not found or not all(0 <= weight <= LARGEST for _, weight in found):
+        weights = ()
+    if not weights or not all(0 <= weight <= MAX_FLOAT for _, weight in weights):
         raise ConfigError(
-            f"{name} is {value!r}; it must be 'none', 'balanced' or a weight for each class, such "
-            f"as fraud=10,ok=1, none negative.{nearest_hint(value, ('none', 'balanced'))}"
+            f"is {value!r}; it must be 'none', 'balanced' or a weight for each class, 0 or larger, "
+            f"such as fraud=10,ok=1.{nearest_hint(value, ('none', 'balanced'))}",
+            name,
         )
-    return found
+    return weights
 
 
 @dataclass(frozen=True)
@@ -147,125 +149,142 @@ class TrainingConfig(Checked):
         Probabilities in [0, 1) that an entry of X, a whole row of X, or an entry of X Theta is set
         to 0 in a training step; what is kept is scaled so that expectations stay.
     draws : int
-        Draws of what is dropped in one step; the loss is their mean.
+        Number of dropout masks in one step; the loss is their mean.
     consistency : float
-        Factor of the penalty that lets all nodes, labelled or not, be predicted alike in all draws,
-        see :mod:`hoplite.training.consistency`.
+        Factor of the penalty on differences between the predictions of the draws, over all nodes,
+        labelled or not; see :mod:`hoplite.training.consistency`.
     sharpen : float
-        Temperature of the common prediction that the draws are drawn to; 0 for its largest class.
+        Temperature of the mean prediction in that penalty; 0 for its largest class.
     confidence : float
-        A node counts in that penalty where the common prediction has such a probability or more.
+        Smallest probability of the mean prediction with which a node counts in that penalty.
     optimizer : {"adam", "lbfgs"}
         Adam as in the paper, or full-batch L-BFGS (one epoch is one call of up to 20 iterations).
     epochs, patience : int
-        At most ``epochs``; stop when none of the last ``patience`` was a better one.
+        Maximum number of epochs; stop after ``patience`` epochs without a better one.
     monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae"}
-        Which figure of the validation nodes tells a better epoch; "auto" is the task's usual one,
-        of classes the accuracy, of numbers the loss.
+        The validation score that chooses the epoch; "auto" is the accuracy for classes and the loss
+        for numbers.
     tie : {"loss", "first"}
-        Which of epochs with equal figures is the better one: that with the lower validation loss,
+        Which of several epochs with equal scores is best: the one with the lower validation loss,
         or the first, as in the paper.
     loss : {"auto", "squared", "huber"}
-        Of numbers: the squared error ("auto"), or Huber's, which is linear beyond one deviation of
-        the training nodes, so that wild values count less. Of labels there is one loss.
+        For regression: the squared error ("auto"), or Huber's, which is linear beyond one standard
+        deviation of the training labels, so that outliers count less.
     class_weight : "none", "balanced" or a mapping from class names to weights
-        What a node counts in the loss, by its class; "balanced" lets all classes count the same.
+        Weight of a node in the loss, by its class; "balanced" gives all classes the same total.
     threshold : {"half", "balanced", "f1"}
-        From which probability on the rarer of two classes is predicted: 1/2, or that of the best
+        Probability from which the rarer of two classes is predicted: 1/2, or the one with the best
         balanced accuracy, or F1, on the validation nodes.
     calibrate : bool
-        Divide the outputs by the temperature of the least log loss on the validation nodes, before
-        they become probabilities; no prediction changes.
+        Divide the outputs by the temperature with the smallest log loss on the validation nodes;
+        probabilities change, predictions do not.
     correct_smooth : bool
-        Correct and Smooth the probabilities of classes by the training nodes' labels, with settings
-        that the validation nodes choose, see :mod:`hoplite.models.correct_smooth`.
+        Correct and Smooth the probabilities of classes with the labels of the training nodes; the
+        validation nodes choose its settings, see :mod:`hoplite.models.correct_smooth`.
     refit : bool
-        Train again on the training and the validation labels, for as many epochs as were best; the
-        validation figures stay those of the first training. It is another protocol.
+        Train again on the training and the validation labels, for the best number of epochs; the
+        validation scores stay those of the first training.
     order : {"auto", "weights-first", "hops-first"}
-        Evaluation order; "auto" takes the cheaper one. GCN and GAT have one order only.
+        Evaluation order; "auto" takes the cheaper one.
     batch : int
-        Rows of the training set in one step of Adam; 0 takes them all. Smaller batches need the
-        hop features, so dropout 0, and their epochs shuffle the rows by the seed.
+        Training rows in one step of Adam; 0 for all. Mini-batches are rows of hop features, so
+        they need dropout 0; the seed shuffles the rows.
     """
 
-    lr: float = number_setting(0.05, "Learning rate.", 0, open_ends="l")
-    weight_decay: float = number_setting(5e-4, "L2 penalty.", 0)
+    lr: float = number_setting(0.05, "Learning rate.", 0, open_ends="l", group="Training")
+    weight_decay: float = number_setting(5e-4, "L2 penalty.", 0, group="Training")
     dropout: float = number_setting(
-        0.5, "Dropout of the features, 0 to below 1.", 0, 1, open_ends="m", store="0 for a store"
-    )
+        0.5, "Dropout of the features, 0 to below 1 (0 for a hop store).", 0, 1, open_ends="m",
+        group="Dropout",
+    )  # fmt: skip
     drop_nodes: float = number_setting(
-        0.0, "Dropout of whole nodes' features, 0 to below 1.", 0, 1, open_ends="m", late=True
+        0.0, "Dropout of whole nodes, 0 to below 1.", 0, 1, open_ends="m", group="Dropout"
     )
     output_dropout: float = number_setting(
-        0.0, "Dropout of X Theta, 0 to below 1.", 0, 1, open_ends="m", late=True
+        0.0, "Dropout of X Theta, 0 to below 1.", 0, 1, open_ends="m", group="Dropout"
     )
-    draws: int = number_setting(1, "Draws of what is dropped in a step.", 1, MOST_DRAWS, late=True)
+    draws: int = number_setting(1, "Dropout masks in one step.", 1, 1000, group="Dropout")
     consistency: float = number_setting(
-        0.0, "Penalty of differences between the draws, over all nodes.", 0, late=True
+        0.0, "Penalty on differences between the draws, over all nodes.", 0, group="Dropout"
     )
     sharpen: float = number_setting(
-        0.5, "Temperature of what the draws are drawn to; 0: its largest class.", 0, 1, late=True
+        0.5, "Temperature of the draws' mean; 0: its largest class.", 0, 1, group="Dropout"
     )
     confidence: float = number_setting(
-        0.0, "Least probability with which a node counts in that penalty.", 0, 1, late=True
+        0.0, "Minimum probability for a node to count in the penalty.", 0, 1, group="Dropout"
     )
     filter_lr_factor: float = number_setting(
-        1.0, "Learning rate of the filter, as a multiple of --lr.", 0, open_ends="l", late=True
+        1.0, "Learning rate of the filter / --lr.", 0, open_ends="l", group="Training"
     )
     filter_decay_factor: float = number_setting(
-        1.0, "L2 penalty of the filter, as a multiple of --weight-decay.", 0, late=True
+        1.0, "L2 penalty of the filter / --weight-decay.", 0, group="Training"
     )
-    optimizer: str = choice_setting("adam", "adam or lbfgs.", OPTIMIZERS)
-    epochs: int = number_setting(500, "At most so many epochs.", 1, MOST_COUNT)
+    optimizer: str = choice_setting("adam", "adam or lbfgs.", OPTIMIZERS, group="Training")
+    epochs: int = number_setting(500, "Maximum number of epochs.", 1, MAX_COUNT, group="Training")
     patience: int = number_setting(
-        100, "Stop after so many epochs without a better one on validation.", 1, MOST_COUNT
+        100, "Stop after this many epochs without a better one.", 1, MAX_COUNT, group="Training"
     )
     monitor: str = choice_setting(
         "auto",
-        "What tells a better epoch on validation: accuracy, loss, auc, ap, f1; of numbers loss, "
-        "r2 or mae.",
+        "Validation score that chooses the epoch: accuracy, loss, auc, ap or f1; for regression "
+        "loss, r2 or mae.",
         MONITORS,
-        late=True,
+        group="Training",
     )
     tie: str = choice_setting(
-        "loss", "Of equal epochs that of the lower validation loss, or the first.", TIES, late=True
+        "loss", "Of equal epochs: the lower validation loss, or the first.", TIES, group="Training"
     )
-    loss: str = choice_setting("auto", "Of numbers: squared (auto) or huber.", LOSSES, late=True)
+    loss: str = choice_setting(
+        "auto", "For regression: squared (auto) or huber.", LOSSES, group="Training"
+    )
     class_weight: str | ClassWeights = setting(  # noqa: RUF009 - it makes a field
         "none",
         "Weights of classes in the loss: balanced, or NAME=WEIGHT,...",
         check_class_weight,
-        late=True,
+        group="Training",
         choices=("none", "balanced"),
     )
     threshold: str = choice_setting(
         "half",
-        "Of two classes, the rarer one's: half, or by validation balanced or f1.",
+        "Of two classes, for the rarer one: half, or by validation balanced or f1.",
         THRESHOLDS,
-        late=True,
+        group="Scoring",
     )
     calibrate: bool = flag_setting(
-        False, "Fit a temperature of the probabilities on the validation nodes.", late=True
+        False, "Fit a temperature of the probabilities on validation.", group="Scoring"
     )
     correct_smooth: bool = flag_setting(
-        False, "Of classes: Correct and Smooth, its settings chosen by validation.", late=True
+        False, "For classes: Correct and Smooth, chosen by validation.", group="Scoring"
     )
     refit: bool = flag_setting(
-        False,
-        "Train again on training and validation labels, with the epochs that were best.",
-        late=True,
+        False, "Train again on training and validation labels, best epochs.", group="Scoring"
     )
-    order: str = choice_setting("auto", "auto, weights-first or hops-first.", ORDERS)
-    batch: int = number_setting(0, "Training rows in one step of Adam; 0 for all.", 0, MOST_COUNT)
+    order: str = choice_setting(
+        "auto", "auto, weights-first or hops-first.", ORDERS, group="Training"
+    )
+    batch: int = number_setting(
+        0, "Training rows in one step of Adam; 0 for all.", 0, MAX_COUNT, group="Training"
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.optimizer == "lbfgs":
-            check_number("lr", self.lr, 0, MOST_LBFGS_RATE, open_ends="l")
-            self._check_lbfgs()
+            check_number("lr", self.lr, 0, MAX_LBFGS_RATE, open_ends="l")
+            self._require("optimizer", consistency=0, filter_lr_factor=1)
         if self.batch:
-            self._check_batch()
+            self._require("batch", **dict.fromkeys(NEED_FEATURES, 0), optimizer="adam")
+            if self.order == "weights-first":
+                raise ConfigError("is 'weights-first', which batch does not allow.", "order")
+
+    def _require(self, option: str, **needed: Any) -> None:
+        """ConfigError unless the settings have the values that ``option`` needs."""
+        for name, value in needed.items():
+            if getattr(self, name) != value:
+                raise ConfigError(
+                    f"is {getattr(self, name)!r}, but {option} {getattr(self, option)!r} requires "
+                    f"{name} {value!r}.",
+                    name,
+                )
 
     @property
     def drops(self) -> bool:
@@ -277,98 +296,68 @@ class TrainingConfig(Checked):
         """Whether accuracy is given up on purpose for classes that are rare."""
         return self.class_weight != "none" or self.threshold != "half"
 
-    def check_validated(self, has_validation: bool, give: str) -> None:
-        """ConfigError if a setting needs validation nodes and there are none; ``give`` some."""
-        flags = {name: getattr(self, name) for name in ("calibrate", "correct_smooth", "refit")}
-        wanted = {"threshold": self.threshold != "half", **flags}
-        for name, needs in wanted.items():
-            if needs and not has_validation:
-                raise ConfigError(
-                    f"{name} is {getattr(self, name)!r}, which validation nodes choose, but there "
-                    f"are none; {give}, or leave it out."
-                )
+    def check_validated(self, has_validation: bool, remedy: str) -> None:
+        """ConfigError if an option needs validation nodes and there are none."""
+        for name in NEED_VALIDATION:
+            changed = getattr(self, name) != type(self).__dataclass_fields__[name].default
+            if changed and not has_validation:
+                raise ConfigError(f"requires a validation split; {remedy}, or leave it out.", name)
 
     def warn_of_nothing(self) -> None:
-        """Say which settings have no effect, as another one that they need is not given.
+        """Warn of settings that have no effect without another one that is not given.
 
-        A grid may hold them for its other cells; a single training should not.
-
-        >>> with warnings.catch_warnings(record=True, action="always") as said:
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
         ...     TrainingConfig(sharpen=0.2).warn_of_nothing()
-        >>> str(said[0].message)
-        'sharpen is 0.2, which does nothing without consistency; give consistency, such as 1.'
+        >>> str(caught[0].message)
+        'sharpen has no effect without consistency.'
         """
-        if not self.consistency:
-            for name in ("sharpen", "confidence"):
-                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
-                    warnings.warn(
-                        f"{name} is {getattr(self, name):g}, which does nothing without "
-                        "consistency; give consistency, such as 1.",
-                        IdleWarning,
-                        stacklevel=3,
-                    )
+        changed = [
+            name
+            for name in ("sharpen", "confidence")
+            if getattr(self, name) != type(self).__dataclass_fields__[name].default
+        ]
+        idle = [f"{name} has no effect without consistency." for name in changed]
+        idle = [] if self.consistency else idle
         if self.draws > 1 and not self.drops:
-            warnings.warn(
-                f"draws is {self.draws}, but nothing is dropped, so that all draws are the same; "
-                "give dropout, drop_nodes or output_dropout.",
-                IdleWarning,
-                stacklevel=3,
-            )
-
-    def _check_lbfgs(self) -> None:
-        for option, needed in (("consistency", 0), ("filter_lr_factor", 1)):
-            if getattr(self, option) != needed:
-                raise ConfigError(
-                    f"{option} is {getattr(self, option)} but optimizer is 'lbfgs', which has none;"
-                    f" leave it out, or set optimizer to 'adam'."
-                )
-
-    def _check_batch(self) -> None:
-        for option, value, needed in (
-            ("optimizer", self.optimizer, ("adam",)),
-            *((name, getattr(self, name), (0,)) for name in NEED_FEATURES),
-            ("order", self.order, ("auto", "hops-first")),
-        ):
-            if value not in needed:
-                raise ConfigError(
-                    f"batch is {self.batch} but {option} is {value!r}; steps on some rows are "
-                    f"made with {option} {needed[0]!r} on hop features, so set it, or batch to 0."
-                )
+            idle.append("draws has no effect without dropout, drop_nodes or output_dropout.")
+        for message in idle:
+            warnings.warn(message, IdleWarning, stacklevel=3)
 
 
 def check_hops(hops: int) -> int:
     """Return ``hops`` if it is a whole number from 0 to 100,000."""
-    check_number("hops", hops, 0, MOST_HOPS, whole=True)
+    check_number("hops", hops, 0, MAX_HOPS, whole=True)
     return int(hops)
 
 
 def check_number(
     argument: str,
     value: Any,
-    least: float,
-    most: float = math.inf,
+    minimum: float,
+    maximum: float = math.inf,
     *,
     whole: bool = False,
     open_ends: str = "",
 ) -> None:
-    """Raise ConfigError unless ``value`` is a (whole) number in [least, most].
+    """Raise ConfigError unless ``value`` is a (whole) number in [minimum, maximum].
 
-    ``open_ends`` may hold "l" (more than least) and "m" (less than most).
+    ``open_ends`` may contain "l" (above minimum) and "m" (below maximum).
     """
-    kinds = (int, np.integer) if whole else (int, float, np.integer, np.floating)
-    if isinstance(value, kinds) and not isinstance(value, bool) and abs(value) <= LARGEST:
-        above = value > least if "l" in open_ends else value >= least
-        below = value < most if "m" in open_ends else value <= most
+    types = (int, np.integer) if whole else (int, float, np.integer, np.floating)
+    if isinstance(value, types) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT:
+        above = value > minimum if "l" in open_ends else value >= minimum
+        below = value < maximum if "m" in open_ends else value <= maximum
         if above and below:
             return
-    kind = "a whole number" if whole else "a number"
-    low = f", larger than {least:g}" if "l" in open_ends else f", {least:g} or larger"
-    low = "" if math.isinf(least) else low
-    high = "" if math.isinf(most) else f" and {'below' if 'm' in open_ends else 'at most'} {most:g}"
-    raise ConfigError(f"{argument} is {value!r}; it must be {kind}{low}{high}.")
+    noun = "a whole number" if whole else "a number"
+    low = f", larger than {minimum:g}" if "l" in open_ends else f", {minimum:g} or larger"
+    low = "" if math.isinf(minimum) else low
+    high = f" and {'below' if 'm' in open_ends else 'at most'} {maximum:g}"
+    high = "" if math.isinf(maximum) else high
+    raise ConfigError(f"is {value!r}; it must be {noun}{low}{high}.", argument)
 
 
 def check_flag(argument: str, value: Any) -> None:
     """Raise ConfigError unless ``value`` is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise ConfigError(f"{argument} is {value!r}; it must be True or False.")
+        raise ConfigError(f"is {value!r}; it must be True or False.", argument)

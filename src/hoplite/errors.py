@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Iterable
 from importlib.util import find_spec
-from inspect import BoundArguments, Signature
-from typing import Any
 
 
 class HopliteError(Exception):
@@ -17,7 +16,31 @@ class GraphError(HopliteError, ValueError):
 
 
 class ConfigError(HopliteError, ValueError):
-    """An option has a value that it cannot have."""
+    """An option has a value that it cannot have.
+
+    Parameters
+    ----------
+    message : str
+        A sentence; with ``parameter``, the rest of a sentence that begins with its name.
+    parameter : str, optional
+        The name of the option in Python. The command line shows it as ``--parameter``.
+
+    >>> error = ConfigError("requires a validation split.", "correct_smooth")
+    >>> print(error)
+    correct_smooth requires a validation split.
+    >>> error.command_line_message()
+    '--correct-smooth requires a validation split.'
+    """
+
+    def __init__(self, message: str, parameter: str | None = None) -> None:
+        super().__init__(message if parameter is None else f"{parameter} {message}")
+        self.message, self.parameter = message, parameter
+
+    def command_line_message(self) -> str:
+        """The message with the option as the command line spells it."""
+        if self.parameter is None or not self.parameter.isidentifier():
+            return str(self)
+        return f"--{self.parameter.replace('_', '-')} {self.message}"
 
 
 class GridError(ConfigError):
@@ -49,7 +72,7 @@ class HopliteWarning(UserWarning):
 
 
 class IdleWarning(HopliteWarning):
-    """A setting has no effect, as another one that it needs is not given."""
+    """A setting has no effect without another one that is not given."""
 
 
 def require_extra(extra: str, what: str, *modules: str) -> None:
@@ -65,11 +88,12 @@ def require_extra(extra: str, what: str, *modules: str) -> None:
         raise HopliteError(f'{what} needs {names}; run `pip install "hoplite-graph[{extra}]"`.')
 
 
+MAX_TYPED = 100  # letters of a name that somebody types
 _SHORTAGES = ("allocate memory", "bad_alloc", "failed to map segment", "can't start new thread")
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether there was not enough memory: libraries tell that in many ways, also in the text.
+    """Whether there was not enough memory; libraries report that in many ways, also as text.
 
     >>> is_shortage(MemoryError()), is_shortage(ImportError("x.so: failed to map segment"))
     (True, True)
@@ -99,72 +123,14 @@ def some_of(names: Iterable[str], most: int = 5) -> str:
 def nearest_hint(value: object, allowed: Iterable[str]) -> str:
     """Say which allowed name is near ``value``: ``" Did you mean 'lgc'?"`` or ``""``.
 
-    Near is what a slip of the hand makes of it, two in 8 letters and three in 16, or its beginning,
-    as "laplace" of "laplacian". A name that only shares letters is another one.
-
     >>> nearest_hint("lcg", ["sgc", "lgc"])
     " Did you mean 'lgc'?"
-    >>> nearest_hint("amount", ["account"])
+    >>> nearest_hint("transformer", ["sgc", "lgc"])
     ''
     """
-    word, found = str(value).lower(), []
-    for name in allowed:
-        longer = max(len(word), len(name))
-        most = 0 if longer < FEW_LETTERS else 1 + longer // 8
-        slips = _slips(word, name.lower(), most)
-        begins = word[: max(5, len(word) - 1)]
-        if len(word) >= FEW_LETTERS and name.lower().startswith(begins):
-            slips = min(slips, most)
-        if slips <= most:
-            found.append((slips, name))
-    return f" Did you mean {min(found, key=lambda one: one[0])[1]!r}?" if found else ""
-
-
-FEW_LETTERS = 3  # of fewer, one slip makes any other word
-LONGEST = 100  # letters of a name that somebody types
-
-
-def _slips(a: str, b: str, most: int) -> int:
-    """How many letters were left out, added, changed or swapped with the next; at least ``most`` +
-    1 if they are more: D[i, j] = min(D[i-1, j] + 1, D[i, j-1] + 1, D[i-1, j-1] + [a_i != b_j],
-    D[i-2, j-2] + 1 if a_{i-1} a_i = b_j b_{j-1}).
-
-    >>> _slips("lcg", "lgc", 3), _slips("amount", "account", 3), _slips("a", "quite other", 2)
-    (1, 2, 3)
-    """
-    far = most + 1
-    if abs(len(a) - len(b)) > most or max(len(a), len(b)) > LONGEST:
-        return far
-    before, row = [far] * (len(b) + 1), [min(j, far) for j in range(len(b) + 1)]
-    for i, letter in enumerate(a, 1):
-        before, last, row = row, before, [far] * (len(b) + 1)
-        row[0] = min(i, far)
-        for j in range(max(1, i - most), min(len(b), i + most) + 1):  # farther off are more slips
-            other = b[j - 1]
-            row[j] = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != other))
-            if i > 1 and j > 1 and (letter, a[i - 2]) == (b[j - 2], other):
-                row[j] = min(row[j], last[j - 2] + 1)
-        if min(row) > most and min(before) > most:
-            return far
-    return min(row[-1], far)
-
-
-def bound(
-    who: str, signature: Signature, values: Iterable[Any], named: Mapping[str, Any]
-) -> BoundArguments:
-    """The arguments of a call; TypeError, as Python's, that names the nearest one if one is none.
-
-    >>> from inspect import signature
-    >>> bound("f", signature(lambda hops=1: 0), [], {"hop": 2})
-    Traceback (most recent call last):
-    TypeError: f: got an unexpected keyword argument 'hop'. Did you mean 'hops'?
-    """
-    try:
-        return signature.bind(*values, **named)
-    except TypeError as error:
-        known = signature.parameters
-        hints = [nearest_hint(name, known) for name in named if name not in known]
-        raise TypeError(f"{who}: {error}.{max(hints, key=len, default='')}") from None
+    names = {name[:MAX_TYPED].lower(): name for name in allowed}
+    matches = difflib.get_close_matches(str(value)[:MAX_TYPED].lower(), names, n=1)
+    return f" Did you mean {names[matches[0]]!r}?" if matches else ""
 
 
 def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:
@@ -178,10 +144,6 @@ def check_choice(argument: str, value: str, allowed: Iterable[str]) -> str:
     """
     allowed = list(allowed)
     if value not in allowed:
-        names = ", ".join(allowed)
-        parts = str(value).lower().split("_")  # of roc_auc, which is called auc
-        hint = nearest_hint(value, allowed) or next(
-            (f" Did you mean {name!r}?" for name in allowed if name in parts), ""
-        )
-        raise ConfigError(f"{argument} is {value!r}; it must be one of {names}.{hint}")
+        hint = nearest_hint(value, allowed)
+        raise ConfigError(f"is {value!r}; it must be one of {', '.join(allowed)}.{hint}", argument)
     return value

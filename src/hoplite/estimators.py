@@ -23,7 +23,7 @@ from hoplite.bases import find_basis
 from hoplite.config import TrainingConfig, check_flag, check_hops
 from hoplite.engine.evaluation import side_by_side
 from hoplite.engine.propagation import Propagation, fitted_basis
-from hoplite.errors import DatasetError, GraphError, bound
+from hoplite.errors import DatasetError, GraphError
 from hoplite.graph import Graph, ids_hint
 from hoplite.io.convert import KNOWN, converted
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
@@ -90,7 +90,7 @@ class NodeEstimator(BaseEstimator):
         )
 
         def __init__(self: NodeEstimator, *values: Any, **named: Any) -> None:
-            given = bound(type(self).__name__, signature, (self, *values), named)
+            given = signature.bind(self, *values, **named)
             given.apply_defaults()
             for name, value in given.arguments.items():
                 if name != "self":

@@ -1,51 +1,62 @@
 """Files that are written completely or not at all, and read only if they are what they should be.
 
-Whatever a user names may be a pipe that never answers, a device without end, or larger than
-memory; so every file is opened by :func:`open_regular`.
+A user may name a pipe that never answers, a device without end, or a file larger than memory; so
+every file is opened by :func:`open_regular`.
+
+JSON files have a schema and a checksum. The schema is a type, for example a dataclass with fields
+such as ``Annotated[int, Meta(ge=0, le=10)]``, which msgspec checks. The key ``checksum`` is the
+CRC-32 of the other keys, sorted and without white space: a file may be formatted again, but not
+edited. NaN and infinity are not valid JSON and are neither written nor read.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import errno
 import hashlib
 import io
+import json
+import math
 import os
 import re
 import secrets
 import stat
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
-# The names of temporary files, of earlier versions too.
-LEFTOVER = re.compile(r"\..+\.(json|npy|npz|parquet)(\.[0-9a-f]{16})?\.tmp")
+import msgspec
+import numpy as np
+
+LEFTOVER = re.compile(r"\..+\.(json|npy|npz|parquet)(\.[0-9a-f]{16})?\.tmp")  # temporary files
+CHECKSUM = "checksum"
+MAX_JSON = 1 << 28  # 256 MB: far more than any of these files needs
+MAX_NAME = 200  # bytes of a file's name that fit into the name of its temporary file
 PIECE = 1 << 20
-MOST_NAME = 200  # bytes of a name that the temporary file's can hold
-RENAMES_OPEN_FILES = os.name != "nt"
-_BINARY, _NONBLOCK, _NOFOLLOW = (
-    getattr(os, f"O_{name}", 0) for name in ("BINARY", "NONBLOCK", "NOFOLLOW")
-)
+_NONBLOCK, _NOFOLLOW = (getattr(os, name, 0) for name in ("O_NONBLOCK", "O_NOFOLLOW"))
+Schema = TypeVar("Schema")
 
 
 def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) -> io.FileIO:
     """Open a regular file of at most ``most_bytes`` to read its bytes, without a buffer.
 
-    OSError, whose ``strerror`` says why, for anything else: a folder, a pipe, a device, a socket.
+    OSError, with the reason as ``strerror``, for a folder, a pipe, a device or a socket.
 
     >>> open_regular("/dev/zero")
     Traceback (most recent call last):
     OSError: [Errno 22] it is not a regular file: '/dev/zero'
     """
-    handle = os.open(path, os.O_RDONLY | _NONBLOCK | _BINARY)
+    handle = os.open(path, os.O_RDONLY | _NONBLOCK)
     try:
-        found = os.fstat(handle)
-        if stat.S_ISDIR(found.st_mode):
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
             raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
-        if not stat.S_ISREG(found.st_mode):
+        if not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        if most_bytes is not None and found.st_size > most_bytes:
-            size = f"it has {found.st_size:,} bytes, and at most {most_bytes:,} are read"
+        if most_bytes is not None and status.st_size > most_bytes:
+            size = f"it has {status.st_size:,} bytes, and at most {most_bytes:,} are read"
             raise OSError(errno.EFBIG, size, str(path))
         return os.fdopen(handle, "rb", buffering=0)
     except BaseException:
@@ -55,11 +66,11 @@ def open_regular(path: str | os.PathLike[str], most_bytes: int | None = None) ->
 
 def read_regular(path: str | os.PathLike[str], most_bytes: int) -> bytes:
     """All bytes of a regular file; OSError as in :func:`open_regular`, also if it has more."""
-    with open_regular(path, most_bytes) as file:
-        # one byte more than it tells: it may have grown, and some systems' files tell size 0
-        pieces = [file.read(os.fstat(file.fileno()).st_size + 1)]
-        while (size := sum(map(len, pieces))) <= most_bytes and (more := file.read(PIECE)):
-            pieces.append(more)
+    pieces, size = [], 0
+    with open_regular(path, most_bytes) as file:  # it may grow meanwhile, or have reported size 0
+        while size <= most_bytes and (piece := file.read(PIECE)):
+            pieces.append(piece)
+            size += len(piece)
     if size > most_bytes:
         raise OSError(errno.EFBIG, f"it has more than {most_bytes:,} bytes", str(path))
     return b"".join(pieces)
@@ -73,10 +84,9 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     name ``path``; so a reader, or a crash, sees the old file or the new one and never half of one.
     If the block raises, the temporary file is removed and ``path`` is as it was.
 
-    The temporary file has one name, ``.NAME.tmp``, so that what a killed process leaves is taken
-    over by the next one that writes ``path``. Its writer holds a lock on it; whoever writes the
-    same ``path`` meanwhile takes a name at random, and the last to finish wins. Windows does not
-    rename open files, so there a lock would end too early, and every name is at random.
+    The temporary file is ``.NAME.tmp``, so the next writer of ``path`` takes over what a killed
+    process left. Its writer holds a lock on it; another writer of the same ``path`` meanwhile takes
+    a random name, and the last to finish wins.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -85,55 +95,52 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     ...     (Path(folder) / "a.txt").read_bytes()
     b'whole'
     """
-    # A link stays a link: the file it points to is what gets replaced.
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path))  # a link stays a link: its target is replaced
     if target.is_dir():
         raise IsADirectoryError(errno.EISDIR, "it is a folder", str(path))
     if target.exists() and not target.is_file():  # a pipe, or /dev/null
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-    # Not tempfile: its files are private (0600), while this one must get the usual permissions.
-    temporary, handle = _own_temporary(target)
+    temporary, handle = _open_temporary(target)
     with os.fdopen(handle, "w+b") as file:  # the lock ends with it, after the file has its name
         try:
             yield file
             file.flush()
             os.fsync(handle)
-            if not RENAMES_OPEN_FILES:
-                file.close()
             temporary.replace(target)
         except BaseException:
-            if not RENAMES_OPEN_FILES:
-                file.close()
             temporary.unlink(missing_ok=True)
             raise
     sync_folder(target.parent)
 
 
-def _own_temporary(target: Path) -> tuple[Path, int]:
-    """A temporary file for ``target``, empty and of this process alone."""
+def _open_temporary(target: Path) -> tuple[Path, int]:
+    """An empty temporary file for ``target`` that no other process writes.
+
+    Not by tempfile: its files are private (0600), and this one needs the default permissions.
+    """
     name = target.name
-    if len(os.fsencode(name)) > MOST_NAME:
+    if len(os.fsencode(name)) > MAX_NAME:
         name = hashlib.sha256(os.fsencode(name)).hexdigest()
     path = target.with_name(f".{name}.tmp")
-    while RENAMES_OPEN_FILES and (handle := _own(path)) is not None:
-        # Whoever had the lock before may have renamed or removed the file: then it is another.
+    while (handle := _take(path)) is not None:
+        # Its last owner may have renamed or removed the file: then the name is another file's.
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.lstat(path)):
                 os.ftruncate(handle, 0)
                 return path, handle
         os.close(handle)
     path = target.with_name(f".{name}.{secrets.token_hex(8)}.tmp")
-    return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _BINARY, 0o666)
+    return path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
 
 
-def _own(path: Path) -> int | None:
-    """``path`` opened and locked; None if it is not ours alone, or there are no locks."""
+def _take(path: Path) -> int | None:
+    """``path`` opened and locked; None if somebody else may use it, or there are no locks."""
     try:
         handle = open_lock(path)
-    except OSError:  # another user's, or no file; if nothing can be written here, it will be told
+    except OSError:  # another user's file, a link or a pipe
         return None
     ours = lock(handle, wait=False)
-    if ours and os.fstat(handle).st_nlink <= 1:  # 2: a file of somebody's by another name
+    if ours and os.fstat(handle).st_nlink <= 1:  # 2: somebody's file has a second name here
         return handle
     os.close(handle)
     if ours is None:
@@ -142,9 +149,8 @@ def _own(path: Path) -> int | None:
 
 
 def open_lock(path: Path) -> int:
-    """A handle of the regular file ``path``, made if it is not there, to lock or to write."""
-    flags = os.O_RDWR | os.O_CREAT | _NOFOLLOW | _NONBLOCK | _BINARY
-    handle = os.open(path, flags, 0o666)
+    """A handle of the regular file ``path``, created if missing, to lock or to write."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | _NOFOLLOW | _NONBLOCK, 0o666)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
         raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -152,11 +158,9 @@ def open_lock(path: Path) -> int:
 
 
 def lock(handle: int, *, wait: bool) -> bool | None:
-    """Lock an open file or folder until it is closed, or this process ends, however that ends.
+    """Lock an open file or folder until it is closed, or until this process ends or is killed.
 
-    False if another process has it; None where the system, or its disk, has no such locks. This is
-    filelock's lock of an open file and not its ``FileLock``, which would also lock a pipe, and
-    which on a disk without locks takes the file itself for one, so that a kill leaves it locked.
+    False if another process has it; None where the system, or its disk, has no such locks.
     """
     from filelock import lock_descriptor  # only now: its import takes 0.05 s
 
@@ -188,17 +192,88 @@ def atomic_write_text(path: str | os.PathLike[str], content: str) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the temporary files of writers that were killed; none may be at work in ``folder``."""
+    """Remove the temporary files of killed writers; none may be at work in ``folder``."""
     for path in folder.glob(".*.tmp"):
         if LEFTOVER.fullmatch(path.name):
             path.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the new name itself durable, where the system can do that for folders."""
+    """Make a new name in ``folder`` durable, where the system can do that."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def write_json(path: str | os.PathLike[str], content: Any, indent: int | None = 1) -> None:
+    """Write a dict or dataclass of plain values atomically, with its checksum."""
+    atomic_write_text(path, to_json(content, indent))
+
+
+def to_json(content: Any, indent: int | None = 1) -> str:
+    """``content``, a dict or dataclass of plain values, as JSON with its checksum.
+
+    ValueError if it could not be read again: numbers that are not finite, half a surrogate pair.
+    """
+    if dataclasses.is_dataclass(content) and not isinstance(content, type):
+        content = dataclasses.asdict(content)
+    # keys become text, tuples lists
+    plain = json.loads(json.dumps(content, allow_nan=False, default=_number))
+    json.dumps(plain, ensure_ascii=False).encode("utf-8")
+    return json.dumps({**plain, CHECKSUM: _checksum(plain)}, indent=indent) + "\n"
+
+
+def read_json(path: str | os.PathLike[str], schema: type[Schema], most: int = MAX_JSON) -> Schema:
+    """The file ``path`` as a ``schema``; OSError if it cannot be read, ValueError if damaged.
+
+    The ValueError says what is wrong, such as ``Expected `int`, got `float` - at `$.nodes` ``.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_json(f"{folder}/a.json", {"nodes": 3})
+    ...     read_json(f"{folder}/a.json", dict[str, int])
+    {'nodes': 3}
+    """
+    return parse_json(read_regular(path, most), schema)
+
+
+def parse_json(text: bytes, schema: type[Schema]) -> Schema:
+    """The bytes of such a file as a ``schema``; ValueError if they are damaged."""
+    try:
+        content = msgspec.json.decode(text)
+        if not isinstance(content, dict):
+            raise ValueError("it is not one object")
+        checksum = content.pop(CHECKSUM, None)
+        value = msgspec.convert(content, schema)
+        if checksum is not None and checksum != _checksum(content):
+            raise ValueError("its content does not fit its checksum")
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+    return value
+
+
+def without_nan(value: Any) -> Any:
+    """Plain values with None for the numbers that JSON does not have, tuples as lists.
+
+    >>> without_nan({"loss": (1.0, float("inf"))})
+    {'loss': [1.0, None]}
+    """
+    if isinstance(value, dict):
+        return {key: without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _number(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return value.item()
+    raise ValueError(f"{type(value).__name__} is not a JSON value")
+
+
+def _checksum(content: dict[str, Any]) -> int:
+    plain = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return zlib.crc32(plain.encode("ascii"))

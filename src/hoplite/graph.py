@@ -24,10 +24,9 @@ from hoplite.csr import (
     mean_weight,
 )
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, plural, some_of
+from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import CLASSES, UNKNOWN_LABEL, kind_of, known_labels, relabelled
-from hoplite.printable import printable
 from hoplite.relations import Relation, check_relations, edge_relations, like
-from hoplite.shown import Displayed, Shown, Table
 
 if TYPE_CHECKING:
     from builtins import property as cached_property  # as NodeData has it
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 else:
     from functools import cached_property
 
-    from hoplite.lazy import sparse as sp
+    from hoplite.optional_deps import sparse as sp
 
 PARTS = ("train", "val", "test")
 PIECE = 1 << 22  # numbers of X read at a time
@@ -98,7 +97,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class Graph(Displayed):
+class Graph(Described):
     """An undirected graph with node features and (some) node labels.
 
     Parameters
@@ -405,7 +404,7 @@ class Graph(Displayed):
             f"features={self.num_features}, {what})"
         )
 
-    def _shown(self) -> Shown:
+    def _describe(self) -> Description:
         """Its sizes, how it is connected, and how many nodes of each part have each class."""
         weights, kind = self.adjacency.data, kind_of(self.labels)
         alone = int((np.diff(self.adjacency.indptr) == 0).sum())
@@ -434,7 +433,7 @@ class Graph(Displayed):
             part: getattr(self.split, part) for part in sizes
         }
         labels = {name: self.labels[nodes] for name, nodes in parts.items()}
-        return Shown(f"Graph {printable(self.name)}", facts, self._label_table(labels))
+        return Description(f"Graph {printable(self.name)}", facts, self._label_table(labels))
 
     def _label_table(self, labels: dict[str, np.ndarray]) -> list[Table]:
         """How many nodes of each part have each class; of numbers, how they are distributed."""

@@ -1,43 +1,145 @@
-"""Facts about the machine and the installed packages; none of these is imported here.
+"""This machine and this process: versions, cores, memory, and amounts of memory as text.
 
-Containers limit processors and memory below what the machine has, so both are reported.
+Containers limit cores and memory below what the machine has, so both are reported.
 """
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
+import hashlib
 import os
 import platform
 import re
+import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 
 import psutil
 
-from hoplite.version import VERSION
+from hoplite.errors import ConfigError
 
 DISTRIBUTION = "hoplite-graph"
+VERSION = version(DISTRIBUTION)
 CGROUPS, OWN_CGROUPS = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
-EVERYTHING = "all"  # the extra that has the others that users may want
-_REQUIREMENT = re.compile(r'([\w.-]+)(?:\[([\w,\s-]+)\])?[^;]*(?:;.*extra == "([\w-]+)")?')
+UNITS = {
+    "B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12,
+    "KIB": 2**10, "MIB": 2**20, "GIB": 2**30, "TIB": 2**40,
+}  # fmt: skip
+RESERVE = 96 * 10**6  # bytes of threads, files and the allocator's own
+_PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
+_AMOUNT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)\s*")
+
+
+@functools.cache
+def source_hash() -> str:
+    """12 hexadecimal digits of this package's Python files, in which two checkouts differ.
+
+    >>> len(source_hash())
+    12
+    """
+    digest, folder = hashlib.sha256(), Path(__file__).parent
+    for path in sorted(folder.rglob("*.py")):
+        content = path.read_bytes()
+        digest.update(f"{path.relative_to(folder).as_posix()} {len(content)}\n".encode() + content)
+    return digest.hexdigest()[:12]
+
+
+def build() -> str:
+    """Version and source in one text: equal where the same code runs."""
+    return f"{VERSION} (build {source_hash()})"
+
+
+def parse_bytes(value: str | int, argument: str = "memory") -> int:
+    """The number of bytes that ``"4GB"`` (10^9 each), ``"512MiB"`` (2^20 each) or an int means.
+
+    >>> parse_bytes("1.5GB"), parse_bytes("1KiB"), parse_bytes(7)
+    (1500000000, 1024, 7)
+    """
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+        return value
+    match = _AMOUNT.fullmatch(value) if isinstance(value, str) else None
+    amount = float(match[1]) * UNITS.get(match[2].upper() or "B", 0) if match else 0
+    if not 1 <= amount < 2**63:
+        raise ConfigError(
+            f"is {value!r}; give an amount such as 600MB, 4GB or 1.5GiB, above 0.", argument
+        )
+    return int(amount)
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes for people, in units of 10^3.
+
+    >>> format_bytes(1234), format_bytes(5.6e9)
+    ('1.23 kB', '5.6 GB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 999.5:  # which would be formatted as 1e+03
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def used_memory() -> int:
+    """Bytes of physical memory that this process holds now."""
+    return psutil.Process().memory_info().rss
+
+
+def release_memory() -> None:
+    """Give freed memory that libraries keep back to the system."""
+    if "pyarrow" in sys.modules:
+        sys.modules["pyarrow"].default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError, TypeError):  # of the GNU C library only
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def free_memory(limit: str | int, needed: int, what: str) -> int:
+    """Bytes of ``limit`` besides those in use and those ``needed``; ConfigError if too few.
+
+    ``limit`` is the peak of the whole process; ``what`` is named in the error.
+    """
+    release_memory()
+    total, held = parse_bytes(limit), used_memory() + RESERVE
+    if total < held + needed:
+        enough = -(-int(1.05 * (held + needed)) // 10**7) * 10
+        raise ConfigError(
+            f"is {format_bytes(total)} but {what} needs {enough} MB at least, and "
+            f"{format_bytes(held)} of it are in use already; give --memory {enough}MB or more.",
+            "memory",
+        )
+    return total - held - needed
+
+
+def peak_memory() -> int:
+    """The most physical memory that this process ever held, in bytes."""
+    if match := _PEAK.search(_read(Path("/proc/self/status"))):  # without the parent's peak
+        return 1024 * int(match[1])
+    try:
+        import resource
+    except ImportError:  # Windows
+        return int(getattr(psutil.Process().memory_info(), "peak_wset", 0))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def cpu_model() -> str:
-    """The processor's name, as it tells it itself where the system shows that."""
-    found = re.search(r"^model name\s*:\s*(.+)$", _text(Path("/proc/cpuinfo")), re.MULTILINE)
-    return found.group(1).strip() if found else platform.processor() or platform.machine()
+    """The name of the processor."""
+    match = re.search(r"^model name\s*:\s*(.+)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    return match.group(1).strip() if match else platform.processor() or platform.machine()
 
 
 def system() -> str:
-    """The operating system and the kind of processor."""
+    """The operating system and the type of processor."""
     return f"{platform.system()} {platform.machine()}"
 
 
 def versions(packages: Iterable[str]) -> dict[str, str]:
-    """Python's, Hoplite's and those of the packages that are installed."""
-    found = {"python": platform.python_version(), "hoplite": VERSION}
-    return found | {name: told for name in packages if (told := installed(name))}
+    """The versions of Python, Hoplite and the packages that are installed."""
+    known = {name: installed(name) for name in packages}
+    own = {"python": platform.python_version(), "hoplite": VERSION}
+    return own | {name: number for name, number in known.items() if number}
 
 
 def installed(package: str) -> str | None:
@@ -52,46 +154,15 @@ def installed(package: str) -> str | None:
         return None
 
 
-@dataclass(frozen=True)
-class Extra:
-    """An extra of Hoplite's: what it needs, and what of that is missing here."""
-
-    name: str
-    packages: tuple[str, ...]
-    missing: tuple[str, ...]
-
-    @property
-    def remedy(self) -> str:
-        """The line that brings it."""
-        return f'pip install "{DISTRIBUTION}[{self.name}]"'
-
-
-def extras(requirements: Iterable[str] | None = None) -> list[Extra]:
-    """Those that the extra ``all`` names, and the ones within them.
-
-    >>> found = extras(['h[b]; extra == "all"', 'no-such>=1; extra == "b"'])
-    >>> [(one.name, one.missing) for one in found]
-    [('b', ('no-such',))]
-    """
-    own: dict[str, list[str]] = {}
-    inner: dict[str, list[str]] = {}
-    for text in (requires(DISTRIBUTION) or []) if requirements is None else requirements:
-        found = _REQUIREMENT.match(text)
-        if found is not None and found[3]:
-            parts = [part.strip() for part in (found[2] or "").split(",") if part.strip()]
-            (inner if parts else own).setdefault(found[3], []).extend(parts or [found[1]])
-
-    def within(name: str) -> list[str]:
-        return [*own.get(name, []), *(p for part in inner.get(name, []) for p in within(part))]
-
-    names = dict.fromkeys(inner.get(EVERYTHING, []))
-    for name in list(names):
-        names |= dict.fromkeys(inner.get(name, []))
-    return [
-        Extra(name, packages, tuple(p for p in packages if installed(p) is None))
-        for name in names
-        if (packages := tuple(dict.fromkeys(within(name))))
-    ]
+def missing_packages() -> dict[str, list[str]]:
+    """The extras of Hoplite, and of each the packages that are not installed."""
+    missing: dict[str, list[str]] = {}
+    for text in requires(DISTRIBUTION) or []:
+        match = re.match(r'([\w.-]+)(\[.*?\])?[^;]*;.*extra == "([\w-]+)"', text)
+        if match and not match[2]:  # an extra that names others has none of its own
+            names = missing.setdefault(match[3], [])
+            names += [match[1]] if installed(match[1]) is None else []
+    return missing
 
 
 def usable_cores() -> int:
@@ -103,39 +174,40 @@ def usable_cores() -> int:
 
 def core_limit(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float | None:
     """Cores' worth of time that a container allows, None if there is no limit."""
-    found = []
-    for place in _groups("cpu", root, own):
-        quota, _, period = _text(place / "cpu.max").partition(" ")  # of version 2, then of 1
+    limits = []
+    for folder in _control_groups("cpu", root, own):
+        quota, _, period = _read(folder / "cpu.max").partition(" ")  # version 2, then 1
         if not quota:
-            quota = _text(place / "cpu.cfs_quota_us")
-            period = _text(place / "cpu.cfs_period_us")
+            quota = _read(folder / "cpu.cfs_quota_us")
+            period = _read(folder / "cpu.cfs_period_us")
         if quota.isdigit() and period.isdigit() and int(period):
-            found.append(int(quota) / int(period))
-    return min(found, default=None)
+            limits.append(int(quota) / int(period))
+    return min(limits, default=None)
 
 
 def memory_limit(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
     """Bytes of memory that a container allows, None if there is no limit below the machine's."""
-    files = ("memory.max", "memory.limit_in_bytes")  # of version 2 and of 1
-    texts = [_text(place / name) for place in _groups("memory", root, own) for name in files]
+    files = ("memory.max", "memory.limit_in_bytes")  # version 2 and 1
+    folders = _control_groups("memory", root, own)
+    texts = [_read(folder / name) for folder in folders for name in files]
     limit = min((int(text) for text in texts if text.isdigit()), default=None)
     return limit if limit is not None and limit < psutil.virtual_memory().total else None
 
 
-def _groups(controller: str, root: Path, own: Path) -> list[Path]:
-    """The folders of this process's control groups, of either version, each with those above."""
-    found: list[Path] = []
-    for line in _text(own).splitlines():
+def _control_groups(controller: str, root: Path, own: Path) -> list[Path]:
+    """The folders of this process's control groups, each with those above it."""
+    folders: list[Path] = []
+    for line in _read(own).splitlines():
         number, names, path = line.split(":", 2)
         if controller in names.split(",") or number == "0":
             base = root / names if names else root
             place = base / path.lstrip("/")
-            found += [one for one in (place, *place.parents) if one == base or base in one.parents]
-    return found
+            folders += [p for p in (place, *place.parents) if p == base or base in p.parents]
+    return folders
 
 
-def _text(path: Path) -> str:
-    """What a file of the system's tells; nothing if there is none, as on other systems."""
+def _read(path: Path) -> str:
+    """The text of a file of the system; empty if it does not exist."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except OSError:

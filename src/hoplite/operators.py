@@ -30,7 +30,7 @@ from hoplite.relations import Relation
 if TYPE_CHECKING:
     import scipy.sparse as sp
 else:
-    from hoplite.lazy import sparse as sp
+    from hoplite.optional_deps import sparse as sp
 
 PIECE_ENTRIES = 1 << 20  # of the adjacency that are worked on at a time
 

@@ -50,7 +50,7 @@ def predictions(
     data = converted(data, prepare=model)
     most = None if coverage is None else model.set_quantile(coverage, by_class=by_class)
     if proba and not model.task.has_classes:
-        raise ConfigError("proba is True, but the model predicts numbers; leave it out.")
+        raise ConfigError("requires classes, but the model predicts numbers.", "proba")
     pieces = model.logit_rows(data, memory=memory)
     first = next(pieces)
     kind, ids = _id_type(data.node_ids), data.node_ids

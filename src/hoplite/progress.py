@@ -1,33 +1,26 @@
-"""Progress bars on standard error: of the commands, and in Python of ``progress=True``.
+"""Progress bars on standard error: of the commands, and in Python with ``progress=True``.
 
-A terminal has a live bar, a notebook one in its cell, which needs no widgets; anything else, such
-as a log, a line a minute. What works long takes ``progress`` as True, False, or a function that it
-calls with how far it is; :func:`watched` makes such a function of the first two.
+A terminal has a live bar, a notebook one in its cell; anything else, such as a log, a line a
+minute. Long work takes ``progress`` as True, False, or a function to call with how far it is.
 """
 
 from __future__ import annotations
 
 import contextlib
-import functools
-import math
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from hoplite.errors import ConfigError
-from hoplite.printable import FALLBACK, printable
+from hoplite.formatting import printable
 
-if TYPE_CHECKING:
-    from rich.progress import Progress as ProgressBar
-    from rich.progress import ProgressColumn
-
-TELL_SECONDS = 60.0  # between two lines where there is no bar
+LINE_SECONDS = 60.0  # between two lines where there is no bar
 REDRAW_SECONDS = 0.2  # between two states of a bar in a notebook
 
-Steps = Callable[[str, float], None]  # told what is being done, and the share that is done
-Told = TypeVar("Told", bound=Callable[..., None])
+Steps = Callable[[str, float], None]  # takes what is being done, and the share that is done
+Report = TypeVar("Report", bound=Callable[..., None])
 
 
 class TrainingState(Protocol):
@@ -39,8 +32,6 @@ class TrainingState(Protocol):
     def total(self) -> int: ...
     @property
     def epoch(self) -> int: ...
-    @property
-    def running(self) -> int: ...
     @property
     def val_score(self) -> float: ...
 
@@ -58,166 +49,96 @@ class SearchState(Protocol):
 
 @contextlib.contextmanager
 def watched(
-    progress: bool | Told | None,
+    progress: bool | Report | None,
     bar: Callable[[str], AbstractContextManager[Any]],
     title: str,
-) -> Iterator[Told | None]:
-    """Whom to report to: the function ``progress``, a ``bar`` for True, nobody for False.
+) -> Iterator[Report | None]:
+    """The function to report to: ``progress`` itself, that of a ``bar`` for True, or None.
 
     >>> with watched(False, steps_bar, "work") as report:
     ...     print(report)
     None
     """
-    if progress is None or progress is False:
-        yield None
-    elif progress is True:
+    if progress is True:
         with bar(title) as report:
             yield report
-    elif callable(progress):
-        yield progress
+    elif progress is None or progress is False or callable(progress):
+        yield progress or None
     else:
-        raise ConfigError(
-            f"progress is {progress!r}; give True for a bar, False, or a function to call."
-        )
+        raise ConfigError(f"is {progress!r}; give True, False or a function.", "progress")
 
 
 @contextlib.contextmanager
 def training_bar(title: str) -> Iterator[Callable[[TrainingState], None]]:
-    """A live bar over seeds and epochs on standard error; yields the function to report to."""
-    from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    """A bar over seeds and epochs; yields the function to report to."""
+    with steps_bar(title) as report:
 
-    columns = (
-        TextColumn("epoch {task.fields[epoch]}, {task.fields[running]} running"),
-        TextColumn("{task.fields[score]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    with _bar(title, *columns, total=None, epoch=0, running=0, score="") as (update, tell):
-
-        def report(state: TrainingState) -> None:
+        def report_training(state: TrainingState) -> None:
             known = state.val_score == state.val_score
-            score = f"validation {state.val_score:z.3f}" if known else ""
-            update(
-                completed=state.done,
-                total=state.total,
-                epoch=state.epoch,
-                running=state.running,
-                score=score,
-            )
-            tell(f"{state.done / state.total:.0%}, epoch {state.epoch}, {score}".rstrip(", "))
+            score = f", validation {state.val_score:z.3f}" if known else ""
+            report(f"{title}, epoch {state.epoch}{score}", state.done / state.total)
 
-        yield report
+        yield report_training
 
 
 @contextlib.contextmanager
 def search_bar(title: str) -> Iterator[Callable[[SearchState], None]]:
-    """A live bar over the trials of a search, with the time left; yields whom to report to."""
-    from rich.progress import TextColumn, TimeElapsedColumn
-
-    columns = (
-        TextColumn("{task.fields[percent]:>3}%"),
-        TextColumn("{task.fields[done]} trials done"),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[left]}"),
-    )
-    started, first = time.monotonic(), -1.0
-    with _bar(title, *columns, percent=0, done="0", left="") as (update, tell):
-
-        def report(state: SearchState) -> None:
-            nonlocal first
-            if first < 0:
-                first = state.share  # what an earlier call had done says nothing of the speed
-            gained, left = state.share - first, ""
-            if gained > 0.001 and state.share < 1:
-                seconds = (time.monotonic() - started) * (1 - state.share) / gained
-                left = f"{_duration(seconds)} left"
-            done = f"{state.done:,} of {state.total:,}"
-            percent = int(100 * state.share)  # 100 only when nothing is left
-            update(completed=state.share, percent=percent, done=done, left=left)
-            tell(f"{percent}%, {done} trials done, {left}".rstrip(", "))
-
-        yield report
+    """A bar over the runs of a search; yields the function to report to."""
+    with steps_bar(title) as report:
+        yield lambda s: report(f"{title}, {s.done:,} of {s.total:,} runs done", s.share)
 
 
 @contextlib.contextmanager
 def steps_bar(title: str) -> Iterator[Steps]:
-    """A live bar over unlike steps on standard error; yields the function to report to."""
-    from rich.progress import TimeElapsedColumn, TimeRemainingColumn
+    """A bar over any steps; yields the function to report to."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
-    with _bar(title, TimeElapsedColumn(), TimeRemainingColumn()) as (update, tell):
+    console = Console(stderr=True)
+    bar = Progress(
+        TextColumn("{task.description}", style="bold", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    )
+    task = bar.add_task(printable(title), total=1.0)
+    printed = time.monotonic()
+    with _in_cell(bar) if console.is_jupyter else bar:
 
         def report(what: str, share: float) -> None:
-            update(description=printable(what), completed=share)
-            tell(f"{what} ({share:.0%})")
+            nonlocal printed
+            bar.update(task, description=printable(what), completed=share)
+            now = time.monotonic()
+            if console.is_jupyter and now - printed > REDRAW_SECONDS:
+                printed = now
+                bar.refresh()
+            elif not console.is_terminal and now - printed > LINE_SECONDS:
+                printed = now
+                line = what if what.startswith(title) else f"{title}: {what}"
+                print(printable(f"{line} ({share:.0%})"), file=sys.stderr, flush=True)
 
         yield report
 
 
 @contextlib.contextmanager
-def _bar(
-    title: str, *columns: ProgressColumn, total: float | None = 1.0, **fields: Any
-) -> Iterator[tuple[Callable[..., None], Callable[[str], None]]]:
-    """A bar, to update, and a line a minute that tells the same where there is none."""
-    from rich.console import Console
-    from rich.progress import BarColumn, TextColumn
-    from rich.progress import Progress as ProgressBar
-
-    console = Console(stderr=True)
-    bar = ProgressBar(
-        TextColumn("{task.description}", style="bold", markup=False),
-        BarColumn(),
-        *columns,
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    )
-    task = bar.add_task(printable(title), total=total, **fields)
-    update = functools.partial(bar.update, task)
-    if console.is_jupyter:
-        with _in_a_cell(bar) as redraw:
-            yield (lambda **state: redraw(update(**state))), lambda text: None
-    else:
-        with bar:
-            yield update, _LineAMinute(title, silent=console.is_terminal)
-
-
-@contextlib.contextmanager
-def _in_a_cell(bar: ProgressBar) -> Iterator[Callable[[object], None]]:
-    """The bar as the output of a cell, drawn anew now and then; what is left is its last state."""
+def _in_cell(bar: Any) -> Iterator[None]:
+    """The bar as the output of a notebook's cell, without widgets; its last state stays."""
     from IPython.display import display
 
     shown: Any = display(bar, display_id=True)
-    drawn = time.monotonic()
-
-    def redraw(_: object) -> None:
-        nonlocal drawn
-        if time.monotonic() - drawn > REDRAW_SECONDS:
-            drawn = time.monotonic()
-            shown.update(bar)
-
+    bar.refresh = lambda: shown.update(bar)
     try:
-        yield redraw
+        yield
     finally:
         shown.update(bar)
-
-
-class _LineAMinute:
-    """Tells on standard error what a bar would show, where there is no terminal for it."""
-
-    def __init__(self, title: str, *, silent: bool) -> None:
-        self._title, self._silent, self._told = title, silent, time.monotonic()
-
-    def __call__(self, text: str) -> None:
-        if not self._silent and time.monotonic() - self._told > TELL_SECONDS:
-            self._told = time.monotonic()
-            encoding = sys.stderr.encoding or "utf-8"
-            line = printable(f"{self._title}: {text}").encode(encoding, FALLBACK).decode(encoding)
-            sys.stderr.write(f"{line}\n")
-            sys.stderr.flush()
-
-
-def _duration(seconds: float) -> str:
-    """Rounded up, so that what is left is never nothing."""
-    minutes, seconds = divmod(math.ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}"

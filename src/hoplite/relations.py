@@ -34,7 +34,7 @@ from hoplite.errors import GraphError
 if TYPE_CHECKING:
     import scipy.sparse as sp
 else:
-    from hoplite.lazy import sparse as sp
+    from hoplite.optional_deps import sparse as sp
 
 OUT, IN = "out", "in"
 

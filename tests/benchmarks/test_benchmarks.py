@@ -8,7 +8,6 @@ import types
 import numpy as np
 import pytest
 import torch
-from hoplite.search import read_space
 from hypothesis import given
 from hypothesis import strategies as st
 from tests import untidy
@@ -24,8 +23,8 @@ from hoplite import HopliteError
 from hoplite.config import TrainingConfig
 from hoplite.engine.backend import get_num_threads, use_backend
 from hoplite.engine.propagation import Propagation
-from hoplite.models import ModelConfig, build_model
-from hoplite.peers import quiet
+from hoplite.models import build_model, model_config
+from hoplite.optional_deps import quiet
 from hoplite.tasks import find_task
 from hoplite.training.objective import Problem
 from hoplite.training.runs import Run, objective_of
@@ -206,7 +205,7 @@ def test_plain_torch_is_the_same_model(graph, seed, data):
         return dict(zip(names, turned, strict=True))
 
     sizes = {"hidden": 4} if model == "gcn" else {"hops": hops}
-    check_same_model(peer, graph, ModelConfig(model, **sizes), named)
+    check_same_model(peer, graph, model_config(model, **sizes), named)
 
 
 def test_nothing_can_be_dropped_from_kept_hops():
@@ -223,7 +222,7 @@ def test_sign_is_the_same_model_as_hop_blocks(graph, seed, hops):
     assert name == f"SIGN K={hops}"
     torch.manual_seed(seed)
     peer = build(peers.PeerData(graph))
-    config = ModelConfig("blocks", hops)
+    config = model_config("blocks", hops)
     check_same_model(peer, graph, config, lambda values: {"theta": np.stack([v.T for v in values])})
 
 

@@ -1,7 +1,6 @@
 """The command line as a user meets it: a real process, its two streams and its exit code."""
 
 import json
-import math
 import subprocess
 import sys
 
@@ -11,9 +10,7 @@ import pyarrow.parquet
 import pytest
 from tests.commands import hoplite
 
-from hoplite import TrainedModel, load, progress
-from hoplite.cli import console
-from hoplite.training import TrainingProgress
+from hoplite import TrainedModel, load
 
 
 def succeeded(*arguments, cwd=None):
@@ -73,16 +70,8 @@ def test_train_table():
     text = succeeded("train", "cora", "--model", "sgc", "--epochs", 3, "--seeds", 2)
     assert "mean ± std" in text
     assert "140 train, 500 val, 1,000 test" in text
-    for row in ("balanced accuracy", "calibration error", "baseline, test", "mostly taken for"):
+    for row in ("balanced accuracy", "calibration error", "baseline, test", "mostly predicted as"):
         assert row in text
-
-
-def test_what_was_not_kept_is_told(tmp_path):
-    words = ("train", "cora", "--model", "sgc", "--epochs", 3, "--dropout", 0)
-    told = "nothing was kept; --out FOLDER keeps the model"
-    assert told in hoplite(*words, cwd=tmp_path).stderr
-    assert told not in hoplite(*words, "--json", cwd=tmp_path).stderr
-    assert told not in hoplite(*words, "--out", "m", cwd=tmp_path).stderr
 
 
 def test_existing_out_is_not_overwritten_by_accident(trained):
@@ -133,7 +122,7 @@ def test_own_tables_from_training_to_labels(tmp_path):
         ["predict", "m", "clubs", "--out", "clubs/nodes.csv"],
         ["search", "clubs", "--out", "s", "--export", "clubs/../clubs/nodes.csv"],
     ):
-        assert "among the files of clubs" in failed(2, *words, cwd=tmp_path)
+        assert "a file of clubs" in failed(2, *words, cwd=tmp_path)
         assert (data / "nodes.csv").read_bytes() == nodes  # not the predictions
     succeeded("predict", "m", "clubs", "--out", "clubs/labels.csv", cwd=tmp_path)
 
@@ -144,13 +133,13 @@ def test_own_tables_from_training_to_labels(tmp_path):
         (1, ["train", "coar"], "Did you mean 'cora'"),
         (2, ["train", "cora", "--model", "lcg"], "Did you mean 'lgc'"),
         (2, ["train", "cora", "--operator", "laplacain"], "Did you mean 'laplacian'"),
-        (2, ["train", "cora", "--hops", "-1"], "hops is -1"),
-        (2, ["train", "cora", "--dropout", "1"], "dropout is 1.0"),
+        (2, ["train", "cora", "--hops", "-1"], "--hops is -1"),
+        (2, ["train", "cora", "--dropout", "1"], "--dropout is 1.0"),
         (2, ["train", "cora", "--order", "hops-first"], "dropout is not 0"),
         (2, ["train"], "Missing argument"),
         (2, ["trian", "cora"], "No such command"),
         (2, ["train", "cora", "--bogus"], "No such option: --bogus"),
-        (2, ["train", "cora", "--wieght-decay", "1"], "Did you mean '--weight-decay'?"),
+        (2, ["train", "cora", "--wieght-decay", "1"], "Did you mean --weight-decay?"),
         (2, ["train", "cora", "--class-weight", "balance"], "Did you mean 'balanced'?"),
         (2, ["train", "cora", "--monitor", "roc_auc"], "Did you mean 'auc'?"),
         (2, ["train", "cora", "--threads", "100000"], "threads is 100000"),
@@ -202,19 +191,6 @@ def test_output_that_cannot_be_written():
     )
     assert process.returncode == 1
     assert process.stderr.strip() == "error: No space left on device."
-
-
-def test_training_tells_a_line_a_minute_without_a_terminal(monkeypatch, capsys) -> None:
-    monkeypatch.setattr(progress, "TELL_SECONDS", -1.0)
-    with console.training_bar("cora lgc, 1 seed") as report:
-        report(TrainingProgress(done=5, total=20, epoch=5, epochs=20, running=1, val_score=0.5))
-        report(
-            TrainingProgress(done=10, total=20, epoch=10, epochs=20, running=1, val_score=math.nan)
-        )
-    assert capsys.readouterr().err.splitlines() == [
-        "cora lgc, 1 seed: 25%, epoch 5, validation 0.500",
-        "cora lgc, 1 seed: 50%, epoch 10",
-    ]
 
 
 def test_no_command_waits_for_a_compiler(trained, tmp_path):

@@ -22,8 +22,8 @@ from tests.untidy import cut_store
 import hoplite
 from hoplite.cluster import connect
 from hoplite.errors import ClusterError, ConfigError
+from hoplite.machine import build
 from hoplite.store import propagate
-from hoplite.version import build
 
 distributed = pytest.importorskip("distributed")
 from dask import config as dask_config  # noqa: E402
@@ -99,7 +99,7 @@ def test_another_build_of_the_same_version_differs(tmp_path):
         "shutil.copytree(sys.argv[1] + '/hoplite', sys.argv[2] + '/hoplite')\n"
         "sys.meta_path = [f for f in sys.meta_path if 'ScikitBuild' not in type(f).__name__]\n"
         "sys.path.insert(0, sys.argv[2])\n"
-        "from hoplite.version import build, source_hash\n"
+        "from hoplite.machine import build, source_hash\n"
         "print(build())\n"
         "source_hash.cache_clear()\n"
         "with open(sys.argv[2] + '/hoplite/graph.py', 'a') as file: file.write('# new')\n"

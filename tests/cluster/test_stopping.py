@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import random
@@ -18,14 +19,8 @@ from tests.commands import start
 
 from hoplite import Graph, Split
 from hoplite.io import write_npz
-from hoplite.stopping import as_typed
 
-GOES_ON = "; run the same command again: it goes on from here."
-WHO = {
-    signal.SIGINT: "by the keyboard",
-    signal.SIGTERM: "by the signal SIGTERM",
-    signal.SIGHUP: "because its terminal is gone (SIGHUP)",
-}
+SIGNALS = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
 LONG = ["--epochs", "1000000", "--patience", "1000000"]
 COMMANDS = {
     "propagate": ["--hops", "3000", "--out", "OUT", "--json"],
@@ -35,7 +30,7 @@ COMMANDS = {
 # moments: as soon as signals are heard, a random time later, and when the work has begun
 MOMENTS = ["first", "random", "working"]
 THOROUGH = bool(os.environ.get("HOPLITE_THOROUGH"))
-ALL = [(command, number, moment) for command in COMMANDS for number in WHO for moment in MOMENTS]
+ALL = list(itertools.product(COMMANDS, SIGNALS, MOMENTS))
 SAMPLE = [
     ("propagate local:2", signal.SIGTERM, "working"),
     ("propagate local:2", signal.SIGINT, "random"),
@@ -90,7 +85,7 @@ def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment
             start_new_session=True,
             env=os.environ | environment,
             # where the tests run in the background, some are ignored, also by what they start
-            preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in WHO],
+            preexec_fn=lambda: [signal.signal(each, signal.SIG_DFL) for each in SIGNALS],
         )
     else:
         process = start(command.split()[0], dataset, *words, env=environment)
@@ -104,12 +99,10 @@ def test_one_sentence_and_nobody_left(dataset, tmp_path, command, number, moment
     family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     os.killpg(process.pid, number)  # as a terminal does
     text, errors = process.communicate(timeout=600)
-    after = "; nothing was saved." if command == "train" else GOES_ON
-    sentence = f"stopped {WHO[number]}{after}"
-    again = as_typed(["hoplite", command.split()[0], str(dataset), *words])
-    told, more = ("", {}) if command == "train" else (f"Again: {again}\n", {"command": again})
-    assert (process.returncode, errors) == (128 + number, f"error: {sentence}\n{told}")
-    assert (json.loads(text) if "--json" in words else text) in ("", {"error": sentence} | more)
+    after = "" if command == "train" else "; run the same command again to continue"
+    sentence = f"stopped by {signal.Signals(number).name}{after}."
+    assert (process.returncode, errors) == (128 + number, f"error: {sentence}\n")
+    assert (json.loads(text) if "--json" in words else text) in ("", {"error": sentence})
     assert psutil.wait_procs(family, timeout=600)[1] == []
     left = [path.name for path in tmp_path.iterdir() if path != out]
     assert left == []

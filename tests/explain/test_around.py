@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import dijkstra
 from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
-from hoplite import Graph, ModelConfig, TrainedModel
+from hoplite import Graph, TrainedModel, model_config
 from hoplite.explain import explain
 from hoplite.explain.around import nearest, plain_float
 from hoplite.explain.rows import GraphRows
@@ -22,7 +22,7 @@ from hoplite.explain.rows import GraphRows
 @given(untidy_graphs(), SEEDS)
 def test_distances_and_ways(graph, seed):
     rng = np.random.default_rng(seed)
-    rows = GraphRows(graph, ModelConfig("sgc", 2))
+    rows = GraphRows(graph, model_config("sgc", 2))
     node, steps = int(rng.integers(graph.num_nodes)), int(rng.integers(0, 6))
     true = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=steps)
     true = np.where(np.isfinite(true), true, -1)
@@ -60,7 +60,7 @@ def test_weights_of_a_drawing_are_those_of_the_table():
     graph = Graph.from_edges([(0, 1), (1, 2)], np.eye(3, dtype=np.float32), weights=weights)
     assert graph.adjacency.dtype == np.float32
     model = TrainedModel(
-        ModelConfig("sgc", 2), {"theta": np.array([[1.0, 0], [0, 1], [2, -1]])}, 3, ("a", "b")
+        model_config("sgc", 2), {"theta": np.array([[1.0, 0], [0, 1], [2, -1]])}, 3, ("a", "b")
     )
     edges = explain(model, graph, 0).summary().neighbourhood.edges
     assert {edge[2] for edge in edges} == {74.28, 0.001}

@@ -17,7 +17,7 @@ from hoplite import ConfigError, Graph, TrainedModel, train
 from hoplite.bases import EXAMPLES
 from hoplite.explain import Explainer, explain
 from hoplite.explain.cells import Cell
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.operators import OPERATORS
 from hoplite.preparation import PreparedColumn
 from hoplite.structural import with_structural
@@ -43,7 +43,7 @@ def test_features_as_they_are(graph, case, operator, seed):
     flag = rng.integers(features.shape[1])
     features[:, flag] = rng.random(len(features)) < 0.5
     graph = Graph(graph.adjacency, features, class_names=graph.class_names)
-    config = ModelConfig(case[0], int(rng.integers(0, 4)), operator, case[1], bias=True)
+    config = model_config(case[0], int(rng.integers(0, 4)), operator, case[1], bias=True)
     model = build_model(config, graph.num_features, graph.num_classes)
     weights = model.initial(np.random.default_rng(seed))
     weights["bias"] += np.linspace(-0.3, 0.3, graph.num_classes)
@@ -164,10 +164,10 @@ def test_where_nothing_can_be_told(graphs):
     graph = graphs(dtype=np.float32)
     graph = Graph(graph.adjacency, graph.features)
     node = 2
-    config = ModelConfig("lgc", 2, standardize=True)
+    config = model_config("lgc", 2, standardize=True)
     weights = build_model(config, 5, 3).initial(np.random.default_rng(0))
     assert explain(TrainedModel(config, weights, 5, tuple("abc")), graph, node).changes() is None
-    config = ModelConfig("sgc", 1)
+    config = model_config("sgc", 1)
     one = TrainedModel(config, {"theta": np.ones((5, 1))}, 5, ("a",))
     assert explain(one, graph, node).changes() is None
     grown = with_structural(graph, 2)
@@ -176,7 +176,7 @@ def test_where_nothing_can_be_told(graphs):
     told = explain(model, grown, node).changes(range(9))
     assert told.checked == 5  # nobody gives a node another degree
     isolated = int(np.flatnonzero(np.diff(graph.adjacency.indptr) == 0)[0])
-    config = ModelConfig("sgc", 1, "adjacency")
+    config = model_config("sgc", 1, "adjacency")
     model = TrainedModel(config, {"theta": theta[:5]}, 5, ("a", "b"))
     assert explain(model, graph, isolated).changes(range(5)).found == ()
 
@@ -188,7 +188,7 @@ def test_a_third_class_close_behind_the_border(gap):
     graph = Graph.from_edges([], features)
     weights = {"theta": np.array([[0.0, 1.0, 1e4]])}
     weights["bias"] = np.array([np.pi, 0.0, -np.pi * (1e4 - 1) - 1e4 * gap])
-    config = ModelConfig("sgc", 0, bias=True)
+    config = model_config("sgc", 0, bias=True)
     trained = TrainedModel(config, weights, 1, ("a", "b", "c"))
     (found,) = explain(trained, graph, 0).changes([0]).found
     logits = trained.logits(Graph.from_edges([], [[found.to], [1.5]]))[0]

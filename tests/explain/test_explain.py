@@ -21,7 +21,7 @@ from hoplite import (
 from hoplite.bases import EXAMPLES
 from hoplite.explain import Explainer, Flips, explain
 from hoplite.explain.summary import Removals
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.operators import OPERATORS
 
 MODELS = ("sgc", "egc", "lgc", "blocks", "jacobiconv")
@@ -83,7 +83,7 @@ def test_contributions_add_up_on_random_graphs(
     (model, basis), close = case, 1e-9 if dtype is np.float64 else 1e-5
     about = {"isolated": seed % 3, "sparse": seed % 2 == 0, "dtype": dtype}
     graph = graphs(n=9, d=4, seed=seed, density=density, **about)
-    config = ModelConfig(model, hops, operator, basis, bias=True, standardize=standardize)
+    config = model_config(model, hops, operator, basis, bias=True, standardize=standardize)
     trained = untrained(config, graph, seed)
     node = seed % 9
     logits = trained.logits(graph)[node]
@@ -102,7 +102,7 @@ def test_parts_equal_dense_algebra(graphs, dense, model, basis, operator):
     """Every single number R[i, u] X[u, f] W[i, f], with R from dense polynomials of S."""
     graph = graphs(sparse=True)
     hops, node, c = 3, 4, 2
-    trained = untrained(ModelConfig(model, hops, operator, basis), graph)
+    trained = untrained(model_config(model, hops, operator, basis), graph)
     found = explain(trained, graph, graph.node_ids[node], c, alone=True)
     reach = np.stack([p[node] for p in dense.basis(graph, operator, basis, hops)])
     np.testing.assert_allclose(found.reach, reach, atol=1e-12)
@@ -122,7 +122,7 @@ def test_parts_equal_dense_algebra(graphs, dense, model, basis, operator):
 
 def test_pairs_in_many_blocks(graphs, monkeypatch):
     graph = graphs(sparse=True)
-    trained = untrained(ModelConfig("lgc", 2), graph)
+    trained = untrained(model_config("lgc", 2), graph)
     whole = explain(trained, graph, graph.node_ids[1])
     monkeypatch.setattr("hoplite.explain.rows.BLOCK_ENTRIES", 4)
     blocks = explain(trained, graph, graph.node_ids[1])
@@ -187,7 +187,7 @@ def test_dictionary_of_a_small_graph_with_names(graphs):
         node_ids=[f"n{u}" for u in range(12)],
         name="club",
     )
-    trained = untrained(ModelConfig("jacobiconv", 2), graph, 0, ("x", "y", "z"))
+    trained = untrained(model_config("jacobiconv", 2), graph, 0, ("x", "y", "z"))
     explanation = explain(trained, graph, "n3", "z", against=0)
     searched = Flips(Removals(3, 3, ()), Removals(2, 2, ()), 1.0, False)
     found = explanation.to_dict(top=100, flips=searched)
@@ -206,7 +206,7 @@ def test_dictionary_of_a_small_graph_with_names(graphs):
 
 def test_dictionary_of_an_isolated_node(graphs):
     graph = graphs()
-    trained = untrained(ModelConfig("sgc", 2, "adjacency"), graph)
+    trained = untrained(model_config("sgc", 2, "adjacency"), graph)
     node = isolated_node(graph)
     explanation = explain(trained, graph, graph.node_ids[node], "b")
     found = explanation.to_dict()
@@ -221,7 +221,7 @@ def test_features_in_another_order(graphs):
     """Names decide, as for the logits, and the explanation is in the model's order."""
     plain = graphs()
     names = tuple("vwxyz")
-    trained = untrained(ModelConfig("lgc", 2), plain, names=names)
+    trained = untrained(model_config("lgc", 2), plain, names=names)
     graph = Graph(plain.adjacency, plain.features, feature_names=names)
     turned = Graph(plain.adjacency, plain.features[:, ::-1], feature_names=names[::-1])
     one, two = explain(trained, graph, 2), explain(trained, turned, 2)
@@ -232,7 +232,7 @@ def test_features_in_another_order(graphs):
 def test_ids_may_be_numbers_or_their_texts(graphs):
     plain = graphs()
     graph = Graph(plain.adjacency, plain.features, node_ids=list(range(100, 112)))
-    explainer = Explainer(untrained(ModelConfig("sgc", 1), graph), graph)
+    explainer = Explainer(untrained(model_config("sgc", 1), graph), graph)
     assert explainer.explain(103).node == explainer.explain("103").node == 3
     assert explainer.explain(103).to_dict()["node"]["id"] == 103
     with pytest.raises(GraphError, match=r"node is 3, which is not the id of a node"):
@@ -260,7 +260,7 @@ def test_ids_may_be_numbers_or_their_texts(graphs):
 )
 def test_mistakes(graphs, node, options, error, sentence):
     graph = Graph(graphs().adjacency, graphs().features)  # whose nodes have no ids
-    trained = untrained(ModelConfig("sgc", 1), graph, classes=("sheep", "cow", "goat"))
+    trained = untrained(model_config("sgc", 1), graph, classes=("sheep", "cow", "goat"))
     with pytest.raises(error, match=sentence):
         explain(trained, graph, node, **options)
 
@@ -269,7 +269,7 @@ def test_more_mistakes(graphs):
     graph = graphs()
     named = Graph(graph.adjacency, graph.features, node_ids=[f"anna{u}" for u in range(12)])
     node = graph.node_ids[0]
-    trained = untrained(ModelConfig("sgc", 1), graph)
+    trained = untrained(model_config("sgc", 1), graph)
     with pytest.raises(GraphError, match=r"of the graph\. Did you mean 'anna7'"):
         explain(trained, named, "ana7")
     for index in (3, np.int64(3), "3", 12):
@@ -288,10 +288,10 @@ def test_more_mistakes(graphs):
     assert explain(one, plain, 0).against is None
     with pytest.raises(ConfigError, match="Did you mean 'nodes'"):
         explain(trained, graph, node).top("node")
-    gcn = TrainedModel(ModelConfig("gcn"), {}, 5, ("a", "b", "c"))
+    gcn = TrainedModel(model_config("gcn"), {}, 5, ("a", "b", "c"))
     with pytest.raises(ConfigError, match=r"a gcn is not linear, so .*; use sgc, egc, .* or dgc\."):
         explain(gcn, graph, node)
-    spread = TrainedModel(ModelConfig("labelprop"), {}, 5, ("a", "b", "c"))
+    spread = TrainedModel(model_config("labelprop"), {}, 5, ("a", "b", "c"))
     with pytest.raises(ConfigError, match="a labelprop spreads labels, so there are no features"):
         explain(spread, graph, node)
     with pytest.raises(ModelFileError, match="trained on 5 features"):

@@ -19,7 +19,7 @@ from hoplite.explain.page import (
 )
 from hoplite.explain.pictures import positions
 from hoplite.explain.summary import NodePart
-from hoplite.words import MINUS, NOTHING
+from hoplite.formatting import MINUS, NOTHING
 
 SIZES = {"wide": 1280, "narrow": 360}
 WIDE = ("wide", "light")

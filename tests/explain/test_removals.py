@@ -14,7 +14,7 @@ from hoplite.explain import flips
 from hoplite.explain.exact import ExactModel
 from hoplite.explain.removals import Field, first_order_effects
 from hoplite.explain.summary import NodeName, Removals
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.operators import SYMMETRIC
 
 CASES = [
@@ -83,14 +83,14 @@ def test_batches_equal_graphs_built_again_at_random(graphs, seed, case, operator
     """Sparse ones too: with leaves, small components and nodes that a removal isolates."""
     model, basis = case
     graph = graphs(n=10, d=4, seed=seed, density=density, isolated=1)
-    config = ModelConfig(model, hops, operator, basis)
+    config = model_config(model, hops, operator, basis)
     check_all_removals(untrained(config, graph, seed), graph, seed % 10)
 
 
 def test_batches_of_any_size(graphs, monkeypatch):
     graph = graphs()
     monkeypatch.setattr("hoplite.explain.removals.MAX_COLUMNS", 3)
-    check_all_removals(untrained(ModelConfig("lgc", 2), graph), graph, 0)
+    check_all_removals(untrained(model_config("lgc", 2), graph), graph, 0)
 
 
 def scaled_weight(graph, x, y, factor):
@@ -108,7 +108,7 @@ def test_first_order_effects(graphs, model, basis, operator):
     """
     plain = graphs(n=8, isolated=0, density=0.5)
     x, y = np.argwhere(np.triu(plain.adjacency.toarray()))[3]
-    config = ModelConfig(model, 3, operator, basis)
+    config = model_config(model, 3, operator, basis)
     trained, errors = untrained(config, plain), []
     for share in (1e-3, 1e-4):
         graph = scaled_weight(plain, x, y, share)
@@ -127,7 +127,7 @@ def test_first_order_effects_are_exact_for_one_hop(graphs, operator):
     Nor is that of a node none of whose neighbours are linked.
     """
     graph = graphs(n=10)
-    trained = untrained(ModelConfig("lgc", 1, operator), graph)
+    trained = untrained(model_config("lgc", 1, operator), graph)
     node = int(np.diff(graph.adjacency.indptr).argmax())
     field = field_of(trained, graph, node)
     of_edges, of_nodes = first_order_effects(field, 1, 0)
@@ -176,7 +176,7 @@ def test_finds_all_flips(graphs, model):
     seen = 0
     for seed in range(12):
         graph = graphs(n=8, isolated=0, seed=seed)
-        trained = untrained(ModelConfig(model, 2, "adjacency"), graph, seed)
+        trained = untrained(model_config(model, 2, "adjacency"), graph, seed)
         for node in range(4):
             expected = flipping(trained, graph, node)
             found = named(flips(trained, graph, graph.node_ids[node], most=100))
@@ -190,7 +190,7 @@ def test_standardised_flips_are_real(graphs):
     seen = 0
     for seed in range(12):
         graph = graphs(n=8, isolated=0, seed=seed)
-        config = ModelConfig("lgc", 2, "adjacency", bias=True, standardize=True)
+        config = model_config("lgc", 2, "adjacency", bias=True, standardize=True)
         trained = untrained(config, graph, seed)
         expected = flipping(trained, graph, 1)
         for what, margin in named(flips(trained, graph, graph.node_ids[1], most=100)).items():
@@ -210,7 +210,7 @@ def star():
 def test_a_small_budget_finds_the_same():
     graph = star()
     trained = TrainedModel(
-        ModelConfig("lgc", 2),
+        model_config("lgc", 2),
         {"theta": np.eye(2), "alpha": np.array([0.0, 1.0, 0.2])},
         2,
         ("a", "b"),
@@ -231,7 +231,7 @@ def test_a_small_budget_finds_the_same():
 
 def test_progress_and_plain_values(graphs):
     graph = graphs(dtype=np.float32, sparse=True)
-    trained = untrained(ModelConfig("jacobiconv", 2), graph)
+    trained = untrained(model_config("jacobiconv", 2), graph)
     told = []
     node = graph.node_ids[0]
     found = flips(trained, graph, node, progress=lambda what, share: told.append((what, share)))
@@ -248,14 +248,14 @@ def test_progress_and_plain_values(graphs):
 def test_nothing_to_remove(graphs, hops):
     graph = graphs()
     node = np.flatnonzero((np.diff(graph.adjacency.indptr) == 0) == bool(hops))[0]
-    found = flips(untrained(ModelConfig("lgc", hops), graph), graph, graph.node_ids[node])
+    found = flips(untrained(model_config("lgc", hops), graph), graph, graph.node_ids[node])
     assert found.edges == found.nodes == Removals(0, 0, ())
     assert found.margin >= 0
 
 
 def test_mistakes(graphs):
     graph = graphs()
-    trained, node = untrained(ModelConfig("sgc", 1), graph), graph.node_ids[0]
+    trained, node = untrained(model_config("sgc", 1), graph), graph.node_ids[0]
     with pytest.raises(ConfigError, match="budget is 0"):
         flips(trained, graph, node, budget=0)
     with pytest.raises(ConfigError, match="most is 0"):
@@ -263,10 +263,10 @@ def test_mistakes(graphs):
     with pytest.raises(GraphError, match="node is 99"):
         flips(trained, graph, 99)
     with pytest.raises(ConfigError, match="not linear"):
-        flips(TrainedModel(ModelConfig("gcn"), {}, 5, ("a", "b", "c")), graph, node)
+        flips(TrainedModel(model_config("gcn"), {}, 5, ("a", "b", "c")), graph, node)
     unlabelled = Graph(graph.adjacency, graph.features)
     with pytest.raises(ConfigError, match="one class only"):
-        flips(untrained(ModelConfig("sgc", 1), graph, classes=("a",)), unlabelled, 0)
+        flips(untrained(model_config("sgc", 1), graph, classes=("a",)), unlabelled, 0)
 
 
 def test_flips_on_cora_are_confirmed(cora):
@@ -292,7 +292,7 @@ def test_a_tie_that_changes_the_class_is_a_flip():
     """Without its only neighbour the node has no features at all: the first class wins."""
     graph = Graph.from_edges([(0, 1)], features=[[0.0], [1.0]])
     weights = {"theta": np.array([[0.0, 1.0]])}
-    trained = TrainedModel(ModelConfig("sgc", 1), weights, 1, ("a", "b"))
+    trained = TrainedModel(model_config("sgc", 1), weights, 1, ("a", "b"))
     found = flips(trained, graph, 0)
     assert trained.predict(graph)[0] == 1
     (edge,), (other,) = found.edges.found, found.nodes.found
@@ -305,7 +305,7 @@ def test_a_degree_that_is_rounded_away_is_looked_at_anew(weights):
     graph = Graph.from_edges(
         [(0, 1), (0, 2)], features=[[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]], weights=weights
     )
-    trained = TrainedModel(ModelConfig("sgc", 1, "adjacency"), {"theta": np.eye(2)}, 2, ("a", "b"))
+    trained = TrainedModel(model_config("sgc", 1, "adjacency"), {"theta": np.eye(2)}, 2, ("a", "b"))
     found = flips(trained, graph, 0)
     assert [one.target.index for one in found.edges.found] == [1]
     assert [one.node.index for one in found.nodes.found] == [1]

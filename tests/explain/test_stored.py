@@ -15,7 +15,7 @@ from hoplite import ConfigError, Graph, StoreError, TrainedModel, propagate
 from hoplite.bases import EXAMPLES
 from hoplite.explain import explain, flips
 from hoplite.explain.rows import NoRemovals
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.operators import SYMMETRIC
 
 CASES = [
@@ -90,7 +90,7 @@ def isolated_node(graph):
 def test_any_store_explains_as_its_graph(graph, case, operator, hops, rows, columns, standardize):
     """Whatever its blocks are, for standardised models too, with fewer hops than it has."""
     model, basis = case
-    config = ModelConfig(model, hops, operator, basis, bias=True, standardize=standardize)
+    config = model_config(model, hops, operator, basis, bias=True, standardize=standardize)
     trained = untrained(config, graph, seed=hops)
     with folder() as place:
         cut = Path(place) / "store"
@@ -112,7 +112,7 @@ def test_features_in_another_order(graphs, tmp_path):
         np.array(plain.features)[:, [4, 1, 0, 3]],
         feature_names=("z", "w", "v", "x=2"),
     )
-    trained = untrained(ModelConfig("lgc", 2), plain, names=names)
+    trained = untrained(model_config("lgc", 2), plain, names=names)
     store = propagate(turned, tmp_path / "store", hops=2)
     whole = explain(trained, turned, 3)
     check_equal(explain(trained, store, 3), whole)
@@ -127,7 +127,7 @@ def test_features_in_another_order(graphs, tmp_path):
 def test_half_precision_leaves_a_residual_that_is_told(graphs, tmp_path):
     graph = graphs(n=30, dtype=np.float32)
     store = propagate(graph, tmp_path / "store", hops=3, basis="chebyshev", dtype="bfloat16")
-    trained = untrained(ModelConfig("lgc", 3, basis="chebyshev"), graph)
+    trained = untrained(model_config("lgc", 3, basis="chebyshev"), graph)
     found = explain(trained, store, graph.node_ids[5])
     classes = {"class_": found.class_, "against": found.against}
     whole = explain(trained, graph, graph.node_ids[5], **classes)
@@ -141,16 +141,16 @@ def test_mistakes(graphs, tmp_path):
     store = propagate(graph, tmp_path / "store", hops=2)
     node = graph.node_ids[1]
     for config, sentence in (
-        (ModelConfig("lgc", 2, "adjacency"), "operator is 'adjacency' but"),
-        (ModelConfig("lgc", 2, basis="chebyshev"), "basis is 'chebyshev' but"),
-        (ModelConfig("lgc", 3), "hops is 3 but"),
+        (model_config("lgc", 2, "adjacency"), "operator is 'adjacency' but"),
+        (model_config("lgc", 2, basis="chebyshev"), "basis is 'chebyshev' but"),
+        (model_config("lgc", 3), "hops is 3 but"),
     ):
         with pytest.raises(ConfigError, match=sentence):
             explain(untrained(config, graph), store, node)
-    trained = untrained(ModelConfig("lgc", 2), graph)
+    trained = untrained(model_config("lgc", 2), graph)
     with pytest.raises(StoreError, match=r"explaining a node takes .* more --memory"):
         explain(trained, store, node, memory="1MB")
-    held = untrained(ModelConfig("lgc", 2, standardize=True), graph)
+    held = untrained(model_config("lgc", 2, standardize=True), graph)
     with pytest.raises(NoRemovals, match="standardised over all nodes"):
         flips(held, store, node)
 
@@ -161,7 +161,7 @@ def test_flips_of_a_store(graphs, tmp_path):
     for seed in range(12):
         graph = graphs(n=30, seed=seed, density=0.08, isolated=2, dtype=np.float32)
         store = propagate(graph, tmp_path / f"{seed}", hops=2)
-        trained = untrained(ModelConfig("lgc", 2), graph, seed)
+        trained = untrained(model_config("lgc", 2), graph, seed)
         for node in range(0, 30, 7):
             found = flips(trained, store, graph.node_ids[node], budget=20)
             wanted = flips(trained, graph, graph.node_ids[node], budget=20)

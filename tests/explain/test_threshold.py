@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests import untidy
 
-from hoplite import Graph, ModelConfig, TrainedModel, load, train
+from hoplite import Graph, TrainedModel, load, model_config, train
 from hoplite.explain import Explainer, Summary, explain, flips
 from hoplite.explain import text as words
 from hoplite.explain.pictures import class_axis, contribution_bars
@@ -65,7 +65,7 @@ def test_the_parts_are_the_margin_of_the_decision(
     """z_c - z_other -+ T log(t / (1 - t)) by dense algebra in float64."""
     graph = two_classes(drawn)
     shares = (0.9, 0.1) if rare else (0.1, 0.9)
-    config = ModelConfig("lgc", 2, operator, bias=bias)
+    config = model_config("lgc", 2, operator, bias=bias)
     model = decided(graph, config, threshold, temperature, shares, seed)
     weights = {name: value.astype(np.float64) for name, value in model.weights.items()}
     signal = dense.features(graph).astype(np.float64) @ weights["theta"]

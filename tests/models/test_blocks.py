@@ -15,7 +15,7 @@ from tests.test_relations import arcs_graph, dense_hops
 from tests.untidy import SEEDS
 
 import hoplite
-from hoplite import Graph, ModelConfig
+from hoplite import Graph, ModelConfig, model_config
 from hoplite.engine import propagation
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.evaluation import KeptHops, KeptRows, WeightsFirst
@@ -72,7 +72,7 @@ def test_values_and_gradients(
 ) -> None:
     """Weights first, and from kept hops without dropout, of scattered rows."""
     graph, rng = untidy_graph(seed, kind), np.random.default_rng(seed)
-    config = ModelConfig("blocks", hops, basis=basis, channels=channels)
+    config = model_config("blocks", hops, basis=basis, channels=channels)
     model = build_model(config, 4, 3, graph.relation_weights)
     powers = dense_blocks(graph, config)
     assert model.shapes() == {"theta": (len(powers), 4, 3)}
@@ -160,6 +160,6 @@ def test_lbfgs_converges_to_the_one_minimum() -> None:
 )
 def test_bad_channels(channels: Any, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        ModelConfig("blocks", channels=channels)
+        model_config("blocks", channels=channels)
     with pytest.raises(ConfigError, match="channels"):
         hoplite.train("cora", "lgc", channels=channels)

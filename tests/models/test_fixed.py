@@ -11,7 +11,7 @@ import hoplite
 from hoplite import Graph
 from hoplite.engine.propagation import Propagation
 from hoplite.explain import explain
-from hoplite.models import MODELS, LinearModel, ModelConfig, build_model
+from hoplite.models import MODELS, LinearModel, build_model, model_config
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass
 
@@ -59,7 +59,7 @@ def problems(draw):
         hops = draw(st.integers(0, 300))
         own |= {"hops": hops, "time": draw(st.floats(0, min(hops, 9))) if hops else 3.0}
     rows = rng.permutation(n)[: draw(st.integers(1, n))]
-    return graph, ModelConfig(model, **own), rows, rng
+    return graph, model_config(model, **own), rows, rng
 
 
 @examples(150)
@@ -133,7 +133,7 @@ def test_trained_saved_stored_and_explained(graphs, tmp_path, model):
 
 def test_many_steps_cost_few_hops():
     def hops(model, **settings):
-        built = build_model(ModelConfig(model, **settings), 3, 2)
+        built = build_model(model_config(model, **settings), 3, 2)
         assert len(built.all_coefficients({})) == settings["hops"] + 1
         return len(built.coefficients({})) - 1
 

@@ -12,7 +12,7 @@ import pytest
 from hoplite import Graph
 from hoplite.engine.evaluation import WeightsFirst
 from hoplite.engine.propagation import Propagation
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.operators import OPERATORS
 
 
@@ -38,7 +38,7 @@ def test_first_weights(model, bias):
         expected |= {"class_filter": np.ones((6, 3)), "decay": np.ones(5)}
     if bias:
         expected["bias"] = np.zeros(3)
-    config = ModelConfig(model, hops=5, bias=bias)
+    config = model_config(model, hops=5, bias=bias)
     found = initial(config)
     assert list(found) == list(expected)
     for name, value in expected.items():
@@ -53,7 +53,7 @@ def test_first_weights(model, bias):
 def test_egc_leaves_out_only_what_rounding_loses(graphs, dense, operator, rate):
     """Eighty hops of EGC equal the full sum, whatever the rate and the operator's norm."""
     graph, rng = graphs(n=15, d=4, classes=3), np.random.default_rng(0)
-    model = build_model(ModelConfig("egc", hops=80, operator=operator), 4, 3)
+    model = build_model(model_config("egc", hops=80, operator=operator), 4, 3)
     weights = {"theta": rng.standard_normal((4, 3)), "beta": np.array(rate)}
     found = WeightsFirst(Propagation(graph, operator, hops=80)).evaluate(model.filter(weights))
     powers = dense.basis(graph, operator, "monomial", 80)
@@ -67,7 +67,7 @@ def test_egc_leaves_out_only_what_rounding_loses(graphs, dense, operator, rate):
 
 def test_a_constant_column_is_standardised_to_zero():
     graph = Graph.from_edges([], np.array([[1.0, 2.0], [1.0, 5.0], [1.0, 11.0]]))
-    model = build_model(ModelConfig("sgc", 0, standardize=True), 2, 2)
+    model = build_model(model_config("sgc", 0, standardize=True), 2, 2)
     logits = model.logits({"theta": np.eye(2)}, Propagation(graph, hops=0))
     assert logits[:, 0].tolist() == [0, 0, 0]
     np.testing.assert_allclose([logits[:, 1].mean(), logits[:, 1].std()], [0, 1], atol=1e-12)

@@ -15,7 +15,7 @@ from tests.commands import hoplite
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.config import number_setting
 from hoplite.estimators import NodeClassifier
-from hoplite.models import MODELS, LinearModel, ModelConfig, PolynomialSettings, register_model
+from hoplite.models import MODELS, LinearModel, PolynomialSettings, model_config, register_model
 from hoplite.models import settings as registry
 
 PAGE = Path(__file__).parents[2] / "docs" / "your-own-model.md"
@@ -51,14 +51,14 @@ def test_the_command_line_finds_it_with_its_options(module, tmp_path):
         TrainedModel.load("m")
     assert module not in sys.modules  # a file does not choose what is imported
     __import__(module)
-    assert TrainedModel.load("m").config == ModelConfig("damped", hops=2, damping=0.25)
+    assert TrainedModel.load("m").config == model_config("damped", hops=2, damping=0.25)
 
 
 def test_an_installed_package_names_it(module, monkeypatch, graphs):
     entry = EntryPoint("damped", f"{module}:Damped", registry.GROUP)
     monkeypatch.setattr(registry, "entry_points", lambda group: [entry])
     with pytest.raises(ConfigError, match="Did you mean 'damped'"):
-        ModelConfig("damqed")
+        model_config("damqed")
     graph = graphs()
     model = train(graph, "damped", hops=2, epochs=3, damping=0.0).model
     np.testing.assert_allclose(model.coefficients_[1:], 0)
@@ -100,4 +100,4 @@ def test_what_cannot_be_registered(module):
         *(".my_models:Damped", "broken:Model", "my_models:Damped.name", "a b:Model"),
     ):
         with pytest.raises(ConfigError, match=r"cannot be imported|is not a Model"):
-            ModelConfig(address)
+            model_config(address)

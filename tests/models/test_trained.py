@@ -20,17 +20,17 @@ from hoplite import (
     ModelFileError,
     TrainedModel,
 )
-from hoplite.models import ModelConfig, all_settings, build_model
+from hoplite.models import all_settings, build_model, model_config
 from hoplite.models.alignment import check_classes, labels_in
 from hoplite.nets.hlgc import GATES
 
 CONFIGS = [
-    ModelConfig("sgc", 2),
-    ModelConfig("egc", 3, "laplacian", start="lowpass"),
-    ModelConfig("lgc", 3, "adjacency", "chebyshev", bias=True, standardize=True),
-    *[ModelConfig("hlgc", 2, gate=gate) for gate in GATES],
-    ModelConfig("gcn", hidden=4),
-    ModelConfig("gat", hidden=4, heads=2),
+    model_config("sgc", 2),
+    model_config("egc", 3, "laplacian", start="lowpass"),
+    model_config("lgc", 3, "adjacency", "chebyshev", bias=True, standardize=True),
+    *[model_config("hlgc", 2, gate=gate) for gate in GATES],
+    model_config("gcn", hidden=4),
+    model_config("gat", hidden=4, heads=2),
 ]
 
 
@@ -97,7 +97,7 @@ def test_round_trip(graphs, tmp_path, config):
 
 def test_coefficients(graphs):
     graph = graphs()
-    sgc, egc, lgc = (untrained(ModelConfig(model, 2), graph) for model in ("sgc", "egc", "lgc"))
+    sgc, egc, lgc = (untrained(model_config(model, 2), graph) for model in ("sgc", "egc", "lgc"))
     assert sgc.coefficients_.tolist() == [0, 0, 1]
     beta = float(egc.weights["beta"])
     np.testing.assert_allclose(egc.coefficients_, [1, beta, beta**2 / 2], rtol=1e-6)
@@ -106,12 +106,12 @@ def test_coefficients(graphs):
     assert not (lgc.coefficients_ == 9).any()
     for model in ("gcn", "gat", "hlgc"):
         with pytest.raises(ConfigError, match=f"a {model} has no filter coefficients"):
-            _ = untrained(ModelConfig(model), graph).coefficients_
+            _ = untrained(model_config(model), graph).coefficients_
 
 
 def test_existing_folder_is_kept_unless_overwritten(graphs, tmp_path):
     graph = graphs()
-    first, second = (untrained(ModelConfig("lgc", 2), graph, seed) for seed in (1, 2))
+    first, second = (untrained(model_config("lgc", 2), graph, seed) for seed in (1, 2))
     first.save(tmp_path / "m", result={"figure": 1})
     with pytest.raises(ModelFileError, match="already exists"):
         second.save(tmp_path / "m")
@@ -124,7 +124,7 @@ def test_existing_folder_is_kept_unless_overwritten(graphs, tmp_path):
 
 
 def test_foreign_files_are_never_replaced(graphs, tmp_path):
-    model = untrained(ModelConfig("lgc", 2), graphs())
+    model = untrained(model_config("lgc", 2), graphs())
     model.save(tmp_path / "m")
     (tmp_path / "m" / "notes.txt").write_text("mine")
     with pytest.raises(ModelFileError, match=r"holds 'notes\.txt'"):
@@ -137,7 +137,7 @@ def test_foreign_files_are_never_replaced(graphs, tmp_path):
 
 def test_names_and_result_come_back(graphs, tmp_path):
     names = ("v", "w", "x", "y", "z")
-    model = untrained(ModelConfig("lgc", 2), graphs())
+    model = untrained(model_config("lgc", 2), graphs())
     named = dataclasses.replace(model, feature_names=names)
     folder = named.save(tmp_path / "m", result={"figure": 1})
     assert TrainedModel.load(folder).feature_names == names
@@ -148,7 +148,7 @@ def test_names_and_result_come_back(graphs, tmp_path):
 
 
 def test_what_a_kill_left_blocks_nothing(graphs, tmp_path):
-    old, new = (untrained(ModelConfig("lgc", 2), graphs(), seed) for seed in (1, 2))
+    old, new = (untrained(model_config("lgc", 2), graphs(), seed) for seed in (1, 2))
     left = ("weights-0123456789abcdef.safetensors", "result-0123456789abcdef.json")
     for name in (*left, ".config.json.tmp", ".config.json.0123456789abcdef.tmp"):
         (tmp_path / name).write_text("half")
@@ -171,7 +171,7 @@ def test_an_interrupted_save_leaves_what_was_there(graphs, tmp_path, monkeypatch
             raise KeyboardInterrupt
         path.write_bytes(content)
 
-    old, new = (untrained(ModelConfig("lgc", 2), graphs(), seed) for seed in (1, 2))
+    old, new = (untrained(model_config("lgc", 2), graphs(), seed) for seed in (1, 2))
     old.save(tmp_path / "m", result={"seed": 1})
     monkeypatch.setattr("hoplite.models.saved.atomic_write_bytes", interrupt)
     for name in ("m", "fresh"):
@@ -185,11 +185,11 @@ def test_an_interrupted_save_leaves_what_was_there(graphs, tmp_path, monkeypatch
 
 def test_full_disk_leaves_what_was_there(graphs, tmp_path, monkeypatch):
     graph = graphs()
-    untrained(ModelConfig("lgc", 2), graph, 1).save(tmp_path / "m")
+    untrained(model_config("lgc", 2), graph, 1).save(tmp_path / "m")
     monkeypatch.setattr(os, "fsync", _disk_full)
     for name in ("m", "fresh"):
         with pytest.raises(ModelFileError, match=r"cannot write the model to .*: No space"):
-            untrained(ModelConfig("lgc", 2), graph, 2).save(tmp_path / name, overwrite=True)
+            untrained(model_config("lgc", 2), graph, 2).save(tmp_path / name, overwrite=True)
     monkeypatch.undo()
     assert TrainedModel.load(tmp_path / "m").training == {"seed": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["m"]
@@ -307,7 +307,7 @@ def _in_place_of(name, make):
     ],
 )
 def test_damaged_folder(graphs, tmp_path, damage, sentence):
-    folder = untrained(ModelConfig("lgc", 2), graphs()).save(tmp_path / "m")
+    folder = untrained(model_config("lgc", 2), graphs()).save(tmp_path / "m")
     damage(folder)
     with pytest.raises(ModelFileError, match=sentence):
         TrainedModel.load(folder)
@@ -315,7 +315,7 @@ def test_damaged_folder(graphs, tmp_path, damage, sentence):
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, 1, np.float16(1)])
 def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
-    model = untrained(ModelConfig("lgc", 2), graphs())
+    model = untrained(model_config("lgc", 2), graphs())
     folder = model.save(tmp_path / "m")
     weights = model.weights | {"alpha": np.full(3, value)}
     with pytest.raises(ModelFileError, match="'alpha' are not finite numbers"):
@@ -330,7 +330,7 @@ def test_weights_must_be_finite_numbers(graphs, tmp_path, value):
 
 def test_a_name_that_no_file_can_hold(graphs, tmp_path):
     model = dataclasses.replace(
-        untrained(ModelConfig("lgc", 2), graphs()), class_names=("a", "\ud800", "c")
+        untrained(model_config("lgc", 2), graphs()), class_names=("a", "\ud800", "c")
     )
     with pytest.raises(ModelFileError, match="cannot write the model"):
         model.save(tmp_path / "m")
@@ -338,7 +338,7 @@ def test_a_name_that_no_file_can_hold(graphs, tmp_path):
 
 
 def test_saves_at_the_same_time_do_not_mix(graphs, tmp_path):
-    models = [untrained(ModelConfig("lgc", 2), graphs(), seed) for seed in range(4)]
+    models = [untrained(model_config("lgc", 2), graphs(), seed) for seed in range(4)]
     models[0].save(tmp_path / "m", result={"seed": 0})
     failures, seen = [], []
 
@@ -366,7 +366,7 @@ def test_saves_at_the_same_time_do_not_mix(graphs, tmp_path):
 
 
 def test_graph_must_fit(graphs):
-    model = untrained(ModelConfig("lgc", 2), graphs())
+    model = untrained(model_config("lgc", 2), graphs())
     with pytest.raises(ModelFileError, match="trained on 5 features but the graph has 6"):
         model.predict(graphs(d=6))
     with pytest.raises(ModelFileError, match="knows 3 classes but the graph has 4"):
@@ -382,7 +382,7 @@ def test_graph_must_fit(graphs):
 def test_features_are_found_by_name(graphs, sparse):
     graph = with_names(graphs(sparse=sparse), ["age", "town=x", "town=y", "town=z", "size"])
     model = dataclasses.replace(
-        untrained(ModelConfig("lgc", 2), graph), feature_names=graph.feature_names
+        untrained(model_config("lgc", 2), graph), feature_names=graph.feature_names
     )
     expected = model.logits(graph)
     order = [4, 2, 0, 3, 1]

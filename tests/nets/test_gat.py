@@ -10,10 +10,10 @@ from torch.nn.functional import elu
 from hoplite import Graph, TrainedModel, train
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.nets.view import TorchGraph
 
-CONFIG = ModelConfig("gat", hidden=4, heads=3)
+CONFIG = model_config("gat", hidden=4, heads=3)
 
 
 def build(graph, config=CONFIG):
@@ -72,7 +72,7 @@ def test_edges_are_those_of_the_graph_for_every_operator():
 @pytest.mark.parametrize("dropout", [None, Dropout(0.4, 3, 7)])
 def test_gradients_of_all_weights(graphs, dropout):
     graph = graphs(n=8, d=4)
-    model = build(graph, ModelConfig("gat", hidden=2, heads=2))
+    model = build(graph, model_config("gat", hidden=2, heads=2))
     weights = weights_of(model, 5)
     view = TorchGraph.of(Propagation(graph)).view(np.array([1, 6]))
     names = [name for name in weights if name != "bias"]

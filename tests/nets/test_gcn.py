@@ -9,7 +9,7 @@ from hoplite import train
 from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.nets.view import TorchGraph
 
 
@@ -34,7 +34,7 @@ def tensors(weights):
 
 def test_equals_two_gcnconv_layers(cora):
     nn = pyg.layers()
-    model = build_model(ModelConfig("gcn", hidden=8), cora.num_features, cora.num_classes)
+    model = build_model(model_config("gcn", hidden=8), cora.num_features, cora.num_classes)
     weights = weights_of(model)
     first, second = nn.GCNConv(cora.num_features, 8), nn.GCNConv(8, cora.num_classes)
     with torch.no_grad():
@@ -56,7 +56,7 @@ def test_equals_two_gcnconv_layers(cora):
 @pytest.mark.usefixtures("backend")
 def test_two_layers_and_their_gradients(graphs, dense, sparse, operator, dropout, rows):
     graph = graphs(n=40, d=6, sparse=sparse, density=0.06)
-    model = build_model(ModelConfig("gcn", hidden=8, operator=operator), 6, 3)
+    model = build_model(model_config("gcn", hidden=8, operator=operator), 6, 3)
     ours, w = ({k: v.requires_grad_() for k, v in tensors(weights_of(model)).items()} for _ in "ab")
     source = Propagation.of(graph, model.config)
     found = model.forward(ours, TorchGraph.of(source).view(rows), dropout)

@@ -8,7 +8,7 @@ from hoplite import train
 from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.nets.view import HopView, TorchGraph
 from hoplite.store import propagate
 
@@ -25,7 +25,7 @@ def backend(request):
 
 
 def build(gate, graph, hops=3, **options):
-    config = ModelConfig("hlgc", hops=hops, gate=gate, **options)
+    config = model_config("hlgc", hops=hops, gate=gate, **options)
     return build_model(config, graph.num_features, graph.num_classes)
 
 
@@ -113,7 +113,7 @@ def test_no_hops(graphs, gate):
 def test_low_pass_start_is_that_of_lgc(graphs):
     graph = graphs(n=30, d=6)
     start = {"hops": 4, "start": "lowpass"}
-    lgc = build_model(ModelConfig("lgc", **start), 6, 3)
+    lgc = build_model(model_config("lgc", **start), 6, 3)
     model = build("class", graph, **start)
     first = model.initial(np.random.default_rng(3))
     np.testing.assert_array_equal(first["gate_bias"], np.ones(3))

@@ -12,7 +12,7 @@ from torch import nn
 from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
-from hoplite.models import MODELS, ModelConfig, address_of, build_model, find_model, register_model
+from hoplite.models import MODELS, address_of, build_model, find_model, model_config, register_model
 from hoplite.nets.view import TorchGraph
 
 CODE = textwrap.dedent("""
@@ -106,14 +106,14 @@ def test_settings_are_the_arguments(address):
     wrong = {"hidden_channels": 2.5, "act": 3, "share": "a", "skip": 1, "hops": 3, "act_kwargs": 1}
     for name, value in wrong.items():
         with pytest.raises(ConfigError, match=f"{name}"):
-            ModelConfig(address, **{name: value})
+            model_config(address, **{name: value})
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("norm", [False, True])
 def test_logits_are_what_the_module_gives(address, graphs, sparse, norm):
     graph = graphs(n=40, d=7, sparse=sparse)
-    config = ModelConfig(address, hidden_channels=6, norm=norm, act="tanh", share=0.3)
+    config = model_config(address, hidden_channels=6, norm=norm, act="tanh", share=0.3)
     model = build_model(config, 7, 3)
     weights, source = arrays(model, 3), Propagation(graph)
     module = net(address)(7, 3, 6, act="tanh", share=0.3, norm=norm)
@@ -127,7 +127,7 @@ def test_logits_are_what_the_module_gives(address, graphs, sparse, norm):
 
 
 def test_first_weights_are_the_modules_own(address):
-    model = build_model(ModelConfig(address, hidden_channels=4, norm=True), 5, 3)
+    model = build_model(model_config(address, hidden_channels=4, norm=True), 5, 3)
     before = torch.get_rng_state()
     first = model.initial(np.random.default_rng(11))
     assert torch.equal(before, torch.get_rng_state())
@@ -143,7 +143,7 @@ def test_first_weights_are_the_modules_own(address):
 
 def test_a_step_draws_by_seed_and_epoch_alone(address, graphs):
     graph = graphs(n=30, d=6)
-    model = build_model(ModelConfig(address, hidden_channels=8), 6, 3)
+    model = build_model(model_config(address, hidden_channels=8), 6, 3)
     weights, view = tensors(model, 1), TorchGraph.of(Propagation(graph)).view()
 
     def step(number, rate=0.5, seed=7):

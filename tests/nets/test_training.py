@@ -15,7 +15,7 @@ from hoplite.config import TrainingConfig
 from hoplite.engine.backend import use_threads
 from hoplite.engine.dropout import DRAW_BIT, Dropout
 from hoplite.engine.propagation import Propagation
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.nets import view as views
 from hoplite.nets.view import TorchGraph, torch_threads
 from hoplite.tasks import DEFAULT_TASK, find_task
@@ -84,7 +84,7 @@ def whole_loss(model, w, problem, training, seed, step):
 )
 def test_gradient_is_that_of_the_whole_loss(graphs, options, standardize, training):
     graph = graphs(n=40, d=6, sparse=True)
-    config = ModelConfig(**options, standardize=standardize)
+    config = model_config(**options, standardize=standardize)
     model = build_model(config, 6, 3)
     weights = np.random.default_rng(4).random(len(graph.split.train))
     problem = problem_of(graph, config, weights)
@@ -111,7 +111,7 @@ def test_gradient_is_that_of_the_whole_loss(graphs, options, standardize, traini
 
 def test_a_batch_is_a_part_of_the_training_nodes(graphs):
     graph = graphs(n=40, d=6)
-    config = ModelConfig("hlgc", gate="node", hops=2)
+    config = model_config("hlgc", gate="node", hops=2)
     problem = problem_of(graph, config)
     objective = build_model(config, 6, 3).objective(
         problem, TrainingConfig(dropout=0.0, batch=4), 0
@@ -152,7 +152,7 @@ class FewRows:
 @pytest.mark.parametrize("standardize", [False, True])
 def test_rows_that_come_in_chunks(graphs, gate, standardize):
     graph = graphs(n=50, d=6)
-    config = ModelConfig("hlgc", gate=gate, hops=2, bias=True, standardize=standardize)
+    config = model_config("hlgc", gate=gate, hops=2, bias=True, standardize=standardize)
     model, training = build_model(config, 6, 3), TrainingConfig(dropout=0.0)
     problem = problem_of(graph, config)
     objective = model.objective(problem, training, 1)
@@ -210,9 +210,9 @@ def test_without_torch(graphs, monkeypatch):
     import importlib.util
 
     graph, real = graphs(n=20), importlib.util.find_spec
-    config = ModelConfig("gcn", hidden=4)
+    config = model_config("gcn", hidden=4)
     model = build_model(config, graph.num_features, 3)
-    hlgc = build_model(ModelConfig("hlgc", hops=1), graph.num_features, 3)
+    hlgc = build_model(model_config("hlgc", hops=1), graph.num_features, 3)
     missing = {"torch"}
     monkeypatch.setattr(
         "hoplite.errors.find_spec", lambda name: None if name in missing else real(name)
@@ -234,9 +234,9 @@ def test_models_are_listed_without_torch():
         import sys
         sys.modules["torch"] = None  # an import of it is an error
         import hoplite.nets.hlgc, hoplite.nets.gcn, hoplite.nets.gat, hoplite.nets.module
-        from hoplite.models import MODELS, ModelConfig, build_model
+        from hoplite.models import MODELS, model_config, build_model
         assert {"hlgc", "gcn", "gat"} <= MODELS.keys()
-        for config in (ModelConfig("gcn"), ModelConfig("gat"), ModelConfig("hlgc", gate="node")):
+        for config in (model_config("gcn"), model_config("gat"), model_config("hlgc", gate="node")):
             assert build_model(config, 4, 2).shapes()
     """
     done = subprocess.run(

@@ -207,7 +207,7 @@ def small(ids=None, names=None):
         [(0, 1), (1, 2)], [[1.0, 2.0], [3.0, 5.0], [0.0, 4.0]], node_ids=ids, feature_names=names
     )
     weights = {"theta": np.array([[1.0, 2.0], [0.5, -1.0]])}
-    config = hoplite.ModelConfig("sgc", hops=1)
+    config = hoplite.model_config("sgc", hops=1)
     return hoplite.TrainedModel(config, weights, 2, ("cat", "dog"), feature_names=names), graph
 
 

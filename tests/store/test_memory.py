@@ -10,9 +10,9 @@ import pytest
 from pyarrow import parquet
 
 from hoplite import Graph
-from hoplite.io.disk_graph import write_disk_graph
 from hoplite.errors import ConfigError
-from hoplite.memory import parse_bytes
+from hoplite.io.disk_graph import write_disk_graph
+from hoplite.machine import parse_bytes
 from hoplite.store import HopStore
 
 MEASURED = """

@@ -11,7 +11,7 @@ import pytest
 from hoplite import Graph, HopliteWarning
 from hoplite.engine.backend import has_native
 from hoplite.errors import ConfigError
-from hoplite.memory import parse_bytes, peak_memory, show_bytes, used_memory
+from hoplite.machine import format_bytes, parse_bytes, peak_memory, used_memory
 from hoplite.store import opening, panel, propagate
 from hoplite.store.blocks import decode, encode
 from hoplite.store.cost import Cost, cost
@@ -67,12 +67,14 @@ def test_amounts_out_of_range():
 
 
 def test_amounts_that_are_shown():
-    shown = [show_bytes(count) for count in (0, 7, 999, 999.4, 999.5, 1000, 1234, 999_499, 999_500)]
+    shown = [
+        format_bytes(count) for count in (0, 7, 999, 999.4, 999.5, 1000, 1234, 999_499, 999_500)
+    ]
     assert shown[:4] == ["0 B", "7 B", "999 B", "999 B"]
     assert shown[4:] == ["1 kB", "1 kB", "1.23 kB", "999 kB", "1 MB"]
-    assert show_bytes(5.6e9) == "5.6 GB"
-    assert show_bytes(2.5e12) == "2.5 TB"
-    assert show_bytes(1.2345e15) == "1,234.5 TB"
+    assert format_bytes(5.6e9) == "5.6 GB"
+    assert format_bytes(2.5e12) == "2.5 TB"
+    assert format_bytes(1.2345e15) == "1,234.5 TB"
 
 
 def test_used_memory_is_that_of_the_process():
@@ -185,7 +187,7 @@ def test_a_disk_that_is_too_small_is_told_in_bytes(graphs, stores, tmp_path, mon
     with pytest.warns(HopliteWarning, match="the store needs") as warned:
         propagate(graph, tmp_path / "s", **settings)
     needed = sum(path.stat().st_size for path in (tmp_path / "s/v0/hops").rglob("*.npy"))
-    assert f"the store needs {show_bytes(needed)} more" in str(warned[0].message)
+    assert f"the store needs {format_bytes(needed)} more" in str(warned[0].message)
 
 
 def test_the_share_rises_with_every_block(graphs, stores, tmp_path):

@@ -11,7 +11,7 @@ from hoplite import ConfigError, ModelFileError, TrainedModel, train
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
 from hoplite.labels import SETS
-from hoplite.models import ModelConfig
+from hoplite.models import model_config
 from hoplite.predictions import predict_table
 from hoplite.tasks import LOSS, TASKS, Evaluation, Metric, Task, find_task
 from hoplite.tasks.losses import squared_error
@@ -76,7 +76,7 @@ def valued():
 
 def test_a_regression_trains_by_its_loss(valued):
     graph, values, (train_set, val, test) = valued
-    config = ModelConfig("sgc", hops=2)
+    config = model_config("sgc", hops=2)
     runs = [
         Run(TrainingConfig(lr=lr, weight_decay=0, dropout=0, epochs=300, patience=30), seed)
         for lr, seed in ((0.05, 0), (0.2, 1))

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from hoplite import Graph, ModelConfig, Split, TrainedModel
+from hoplite import Graph, Split, TrainedModel, model_config
 from hoplite.models import build_model
 from hoplite.theory import FunctionClass, generalization
 
@@ -45,7 +45,7 @@ def test_with_many_nodes_and_few_features_it_promises_something(model):
 
 
 def random_model(graph, name, seed=0, **options):
-    config = ModelConfig(name, **options)
+    config = model_config(name, **options)
     model = build_model(config, graph.num_features, graph.num_classes)
     weights = model.initial(np.random.default_rng(seed))
     return TrainedModel(config, weights, graph.num_features, tuple(graph.class_names))

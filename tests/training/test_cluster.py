@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from tests.dask_processes import dask, local_workers  # noqa: F401 - a fixture
 
-from hoplite import ConfigError, Graph, ModelConfig, Split, TrainingConfig
+from hoplite import ConfigError, Graph, Split, TrainingConfig, model_config
 from hoplite.engine import dense
 from hoplite.models import build_model
 from hoplite.store import propagate
@@ -42,7 +42,7 @@ def store(graph, tmp_path_factory):
 def setting(graph, case="lgc"):
     name, options, own = CASES[case]
     training = TrainingConfig(**{"dropout": 0, "epochs": 8, "patience": 8, "lr": 0.1} | own)
-    model = build_model(ModelConfig(name, hops=4, **options), graph.num_features, 3)
+    model = build_model(model_config(name, hops=4, **options), graph.num_features, 3)
     rng, sets = np.random.default_rng(1), {}
     for part in ("train", "val"):
         nodes = rng.permutation(getattr(graph.split, part))
@@ -134,7 +134,7 @@ def test_refusals(graph, store):
         ClusterRows(store, model, "nowhere", training=training)
     with pytest.raises(ConfigError, match="this training needs"):
         ClusterRows(store, model, "local:1", memory="50MB", training=training)
-    gated = build_model(ModelConfig("hlgc", hops=4), graph.num_features, 3)
+    gated = build_model(model_config("hlgc", hops=4), graph.num_features, 3)
     with pytest.raises(ConfigError, match="a cluster trains linear models"):
         ClusterRows(store, gated, "local:1", training=training)
 

@@ -22,7 +22,7 @@ from hoplite.config import TrainingConfig
 from hoplite.engine import backend
 from hoplite.engine.backend import set_num_threads, use_backend
 from hoplite.engine.propagation import Propagation
-from hoplite.models import ModelConfig, build_model
+from hoplite.models import build_model, model_config
 from hoplite.training import NodeSet, Run, train_runs
 from hoplite.training.batches import shuffled_batches
 from hoplite.training.sets import node_sets
@@ -37,7 +37,7 @@ def settings(**options):
 
 
 def fit(graph, runs, model="lgc", hops=3, parts=("train", "val"), **options):
-    built = build_model(ModelConfig(model, hops), graph.num_features, graph.num_classes)
+    built = build_model(model_config(model, hops), graph.num_features, graph.num_classes)
     sets = {name: node_sets(graph)[name] for name in parts}
     return train_runs(built, Propagation.of(graph, built.config), runs, sets, **options)
 
@@ -173,7 +173,7 @@ def test_the_first_best_epoch_is_kept_and_patience_counts_from_it(patience):
 
 def test_without_validation_the_last_epoch_counts(graphs):
     graph = graphs(n=30, dtype=np.float32)
-    built = build_model(ModelConfig("lgc", 3), graph.num_features, 3)
+    built = build_model(model_config("lgc", 3), graph.num_features, 3)
     sets = {"train": node_sets(graph)["train"], "val": NONE}
     run = Run(settings(epochs=12, patience=1), 0)
     (result,) = train_runs(built, Propagation.of(graph, built.config), [run], sets)
@@ -252,7 +252,7 @@ def test_the_curve_of_mini_batches_is_the_mean_over_rows(batch):
 
 def test_runs_and_sets_that_do_not_fit_are_refused(graphs):
     graph = graphs(dtype=np.float32)
-    model, run = build_model(ModelConfig("lgc", 2), 5, 3), Run(settings(epochs=2), 0)
+    model, run = build_model(model_config("lgc", 2), 5, 3), Run(settings(epochs=2), 0)
     source, sets = Propagation(graph, hops=2), node_sets(graph)
     for runs, data, part, error, sentence in [
         ([], source, sets["train"], ConfigError, "at least one run"),

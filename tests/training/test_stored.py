@@ -9,7 +9,7 @@ import pytest
 from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, ModelConfig, TrainingConfig, memory
+from hoplite import ConfigError, TrainingConfig, memory, model_config
 from hoplite.engine import dense
 from hoplite.engine.backend import use_threads
 from hoplite.engine.evaluation import KeptHops, KeptRows
@@ -46,7 +46,7 @@ def short_ranges(monkeypatch):
 def build(graph, model="lgc", hops=3, **options):
     if model in ("lgc", "blocks", "jacobiconv", "hlgc"):
         options["basis"] = "monomial"  # the store's
-    config = ModelConfig(model, hops=hops, **options)
+    config = model_config(model, hops=hops, **options)
     return build_model(config, graph.num_features, graph.num_classes)
 
 
@@ -134,7 +134,7 @@ def test_every_task_with_weights(graph, store, task, loss):
     task = task.fitted(sets["train"].labels, outputs)
     sets = weighted_sets(sets, task, training, [str(i) for i in range(outputs)])
     assert all(part.weights is not None for part in sets.values())
-    model = build_model(ModelConfig("lgc", hops=3, bias=True), graph.num_features, outputs)
+    model = build_model(model_config("lgc", hops=3, bias=True), graph.num_features, outputs)
     one = in_memory(graph, model, training, sets, task=task)
     assert_same(one, from_store(store, model, training, sets, task=task))
 

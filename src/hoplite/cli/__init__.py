@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import difflib
 import os
+import signal
 import sys
 import warnings
+from typing import Any
 
 import typer
 
-from hoplite.cli.commands import SUMMARIES, LazyGroup, command_function
-from hoplite.cli.console import print_error, show_warning
-from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage, nearest_hint
-from hoplite.printable import prepare_streams
-from hoplite.stopping import stopping
+from hoplite.cli.bounds import bounds
+from hoplite.cli.console import prepare_streams, print_error, show_warning
+from hoplite.cli.datasets import datasets
+from hoplite.cli.doctor import doctor
+from hoplite.cli.explain import explain
+from hoplite.cli.options import register_named_model
+from hoplite.cli.predict import predict
+from hoplite.cli.propagate import propagate
+from hoplite.cli.search import search
+from hoplite.cli.serve import serve
+from hoplite.cli.train import train
+from hoplite.errors import ConfigError, GridError, HopliteError, is_shortage
 
-COMPLETING = "_HOPLITE_COMPLETE"  # by which a shell asks what may come next
+COMMANDS = (datasets, train, search, predict, explain, serve, bounds, propagate, doctor)
 
 app = typer.Typer(
     name="hoplite",
-    cls=LazyGroup,
     help="Linear graph convolutions: classify the nodes of a graph in seconds, on a CPU.",
     epilog="Begin with: hoplite train cora. Every command has --help and --json.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+for command in COMMANDS:
+    app.command()(command)
 
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from hoplite.version import VERSION
+        from hoplite.machine import VERSION
 
         typer.echo(f"hoplite {VERSION}")
         raise typer.Exit
@@ -44,67 +55,77 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line: 0 it worked, 1 it failed (one sentence), 2 wrong usage."""
+    """Run the command line; exit code 0, 1 (failed, one sentence) or 2 (wrong usage).
+
+    SIGINT, SIGTERM and SIGHUP end it with one sentence and 128 + the number of the signal.
+    """
     warnings.showwarning = show_warning
-    stopping.imported = True
     prepare_streams()
+    received: list[int] = []
+
+    def interrupt(number: int, frame: Any) -> None:
+        received.append(number)
+        if len(received) == 1:
+            raise KeyboardInterrupt
+
+    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP; nohup ignores it
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, interrupt)
+    code: Any = 0
     try:
-        if any(word.startswith("--model") for word in sys.argv):
-            _know_model(sys.argv)
+        register_named_model(sys.argv[1:])
         code = app(standalone_mode=False)
-    except Exception as error:
-        if stopping.number is not None:  # a signal has broken something on its way
-            raise
-        code = 1 if COMPLETING in os.environ else _explain(error)  # a shell shows all of it
+    except (Exception, KeyboardInterrupt) as error:
+        if not received:
+            code = _report(error)
+    if received:  # Typer, or a library, may have made something else of the interrupt
+        code = _report_signal(received[0])
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _know_model(words: list[str]) -> None:
-    """Let the command have the options of a model that only the command line names."""
-    from hoplite.cli.settings import know_model
+def _report_signal(number: int) -> int:
+    words = sys.argv[1:]
+    resumable = {"search", "propagate", "--fetch"} & {*words} or {"auto", "--out"} <= {*words}
+    hint = "; run the same command again to continue" if resumable else ""
+    print_error(f"stopped by {signal.Signals(number).name}{hint}.")
+    return 128 + number
 
-    if len(words) > 1 and words[1] in SUMMARIES:
-        command_function(words[1])
-    know_model(words)
 
-
-def _explain(error: Exception) -> int:
-    """Print one sentence for what the user can understand and return the exit code."""
+def _report(error: BaseException) -> int:
+    """Print one sentence for an error that the user can understand; return the exit code."""
     if isinstance(error, ConfigError) and not isinstance(error, GridError):
-        print_error(_by_option(str(error)))
+        print_error(error.command_line_message())
         return 2
     if isinstance(error, HopliteError):
         print_error(str(error))
         return 1
-    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # typer's own
-        context = getattr(error, "ctx", None)
-        message = error.format_message().rstrip()  # pyright: ignore[reportAttributeAccessIssue]
-        if type(error).__name__ == "NoArgsIsHelpError":
-            typer.echo(message)
-            return 0
-        if context is not None and hasattr(error, "possibilities"):  # of any likeness
-            options = [one for parameter in context.command.params for one in parameter.opts]
-            name = str(error.option_name)  # pyright: ignore[reportAttributeAccessIssue]
-            message = f"No such option: {name}.{nearest_hint(name, options)}"
-        where = context.command_path if context else "hoplite"
-        stop = "" if message.endswith((".", "?", "!")) else "."
-        print_error(f"{message}{stop} See `{where} --help`.")
-        return 2
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):  # Typer's own
+        return _report_usage(error)
     if is_shortage(error):
         print_error("there is not enough memory for this graph and these settings.")
         return 1
-    if isinstance(error, BrokenPipeError):  # whoever read our output has gone
+    if isinstance(error, BrokenPipeError):  # the reader of our output has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     if isinstance(error, OSError):
-        named = f"{error.filename}: " if error.filename else ""
-        print_error(f"{named}{error.strerror or error}.")
+        name = f"{error.filename}: " if error.filename else ""
+        print_error(f"{name}{error.strerror or error}.")
         return 1
     raise error
 
 
-def _by_option(sentence: str) -> str:
-    """A sentence on a flag that Python calls ``name``, of which it says that it ``is True``."""
-    name, found, rest = sentence.partition(" is True")
-    option = f"--{name.replace('_', '-')}"
-    return f"{option} is given{rest}" if found and option in sys.argv else sentence
+def _report_usage(error: Any) -> int:
+    context, message = getattr(error, "ctx", None), error.format_message().rstrip()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        typer.echo(message)
+        return 0
+    if context is not None and hasattr(error, "possibilities"):
+        names = [name for parameter in context.command.params for name in parameter.opts]
+        matches = difflib.get_close_matches(error.option_name, names, n=1, cutoff=0.7)
+        hint = f" Did you mean {matches[0]}?" if matches else ""
+        message = f"No such option: {error.option_name}.{hint}"
+    where = context.command_path if context else "hoplite"
+    stop = "" if message.endswith((".", "?", "!")) else "."
+    print_error(f"{message}{stop} See `{where} --help`.")
+    return 2

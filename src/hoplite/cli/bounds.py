@@ -8,23 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoplite.bases import basis_choices, basis_words, find_basis
-from hoplite.cli.completion import offered
-from hoplite.cli.console import (
+from hoplite.bases import find_basis
+from hoplite.cli.console import print_json, print_line, print_table, steps_bar
+from hoplite.cli.options import (
     DatasetArgument,
     JsonOption,
     SplitIndexOption,
     SplitSeedOption,
     StructuralOption,
-    print_json,
-    print_line,
-    print_table,
-    steps_bar,
+    complete,
+    table_options,
+    with_settings,
 )
-from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import ConfigError
-from hoplite.models import MODELS, ModelConfig
-from hoplite.operators import SYMMETRIC
+from hoplite.models import MODELS, model_config
 
 if TYPE_CHECKING:  # importing it takes time
     from hoplite.theory import FunctionClass
@@ -40,35 +37,16 @@ MEANINGS = {
 }
 
 
-@with_tables()
+@with_settings(only=("hops", "operator", "basis", "alpha", "time"))
 def bounds(
     dataset: DatasetArgument,
     model: Annotated[
         str | None,
         typer.Option(
             help="sgc, egc, lgc, s2gc, ppr, heat or dgc.  [default: lgc]",
-            autocompletion=offered(MODELS),
+            autocompletion=complete(MODELS),
         ),
     ] = None,
-    hops: Annotated[
-        int | None,
-        typer.Option(help="Degree k of the polynomial, at most 5,000.  [default: as in train]"),
-    ] = None,
-    operator: Annotated[
-        str | None,
-        typer.Option(
-            help="renormalized, adjacency or laplacian.  [default: renormalized]",
-            autocompletion=offered(SYMMETRIC),
-        ),
-    ] = None,
-    basis: Annotated[
-        str | None,
-        typer.Option(
-            help=f"{basis_choices()}.  [default: monomial]", autocompletion=offered(basis_words())
-        ),
-    ] = None,
-    alpha: Annotated[float | None, typer.Option(help="s2gc and ppr only, as in train.")] = None,
-    time: Annotated[float | None, typer.Option(help="heat and dgc only, as in train.")] = None,
     coefficient_bound: Annotated[
         float | None,
         typer.Option(
@@ -101,19 +79,19 @@ def bounds(
     split_index: SplitIndexOption = None,
     structural: StructuralOption = None,
     json: JsonOption = False,
-    **tables: Any,
+    **settings: Any,
 ) -> None:
     """Rademacher complexity of a model on DATASET's training nodes: the paper's bound, one that
     holds, and the complexity itself.
 
     Example: hoplite bounds cora --model lgc --hops 10
     """
-    given: dict[str, Any] = {"model": model, "hops": hops, "operator": operator, "basis": basis}
-    given |= {"alpha": alpha, "time": time}
-    given = {name: value for name, value in given.items() if value is not None}
+    tables = table_options(settings)
+    given = {name: value for name, value in settings.items() if value is not None}
+    given |= {} if model is None else {"model": model}
     if trained is not None and given:
-        raise ConfigError(f"--{next(iter(given))} is the trained model's own; leave it out.")
-    asked = ModelConfig(**given)  # wrong settings are told before any work
+        raise ConfigError("cannot be combined with --trained.", min(given))
+    config = model_config(**given)  # reject wrong settings before any work
     from hoplite import TrainedModel, open_data  # only now, as importing it takes time
     from hoplite.models.alignment import aligned_graph
     from hoplite.theory import FunctionClass, generalization, norms
@@ -127,7 +105,7 @@ def bounds(
         split=split_index,
         structural=structural,
         prepare=fitted,
-        **table_options(tables),
+        **tables,
     )
     graph = data.in_memory()
     if fitted is not None:
@@ -135,27 +113,27 @@ def bounds(
         extra = abs(fitted.weights["bias"]).tolist() if "bias" in fitted.weights else [0.0]
         own_weight = max(weights) + max(extra)
         graph = aligned_graph(graph, fitted.num_features, fitted.feature_names, fitted.loop_weight)
-        asked = fitted.config
+        config = fitted.config
     chosen = FunctionClass(
         graph,
-        asked.model,
-        asked.hops,
-        asked.operator,
-        asked.basis,
-        settings=other_settings(asked),
+        config.model,
+        config.hops,
+        config.operator,
+        config.basis,
+        settings=other_settings(config),
         coefficient_bound=own_coefficient if coefficient_bound is None else coefficient_bound,
         weight_bound=own_weight if weight_bound is None else weight_bound,
         lipschitz=lipschitz,
         bias=fitted is not None and fitted.config.bias,
     )
     with steps_bar(f"{graph.name} {chosen.model}") as progress:
-        found = chosen.estimate(
+        estimate = chosen.estimate(
             draws,
             seed=seed,
             confidence=confidence,
             progress=lambda share: progress("drawing signs", share),
         )
-    values = chosen.summary(found)
+    values = chosen.summary(estimate)
     if chosen.coefficients.facts.exponential:
         values["truncation"] = _truncation(chosen)
     statement = None

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from hoplite.cli.completion import offered
-from hoplite.cli.console import JsonOption, print_json, print_line, print_table, steps_bar
+from hoplite.cli.console import print_json, print_line, print_table, steps_bar
+from hoplite.cli.options import JsonOption, complete
 from hoplite.errors import ConfigError
+from hoplite.io.formats import REDDIT
 
 
 def datasets(
@@ -19,12 +20,12 @@ def datasets(
         typer.Option(
             "--fetch",
             help="Download this dataset: reddit (1.4 GB). Resumes.",
-            autocompletion=offered(["reddit"]),
+            autocompletion=complete([REDDIT]),
         ),
     ] = None,
     folder: Annotated[
         Path | None,
-        typer.Option(help="Where --fetch puts it; if not given, where Hoplite looks for it."),
+        typer.Option(help="Where --fetch puts it.", show_default="where Hoplite looks for it"),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -33,7 +34,7 @@ def datasets(
         _fetch(fetch_name, folder, json)
         return
     if folder is not None:
-        raise ConfigError("--folder goes with --fetch; give the name of a dataset to download.")
+        raise ConfigError("requires --fetch with the name of a dataset.", "folder")
     from hoplite.io import available, obtainable  # only now: PyArrow takes a while
     from hoplite.io.reddit import find_reddit
 
@@ -66,5 +67,5 @@ def _fetch(name: str, folder: Path | None, json: bool) -> None:
     if json:
         print_json({"dataset": name, "folder": str(place)})
     else:
-        wanted = name if folder is None else place
-        print_line(f"{name} is in {place}; use it with, for example, `hoplite train {wanted}`.")
+        dataset = name if folder is None else place
+        print_line(f"{name} is in {place}; use it with, for example, `hoplite train {dataset}`.")

@@ -1,21 +1,45 @@
-"""hoplite doctor: what is installed, what the machine gives, and whether the core works."""
+"""hoplite doctor: what is installed, what the machine offers, and whether the core works.
+
+The core is what everybody needs: Hoplite and the libraries that it imports, the C++ core where it
+was built, and a training. Extras, PyTorch among them, may be missing.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import shutil
+import tempfile
+import warnings
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
-from hoplite.cli.console import (
-    JsonOption,
-    print_json,
-    print_line,
-    print_table,
-    report_and_fail,
-    steps_bar,
-)
-from hoplite.errors import HopliteError
+from hoplite.cli.console import print_json, print_line, print_table, report_and_fail, steps_bar
+from hoplite.cli.options import JsonOption
+from hoplite.errors import HopliteError, is_shortage
+from hoplite.machine import format_bytes
 
-if TYPE_CHECKING:
-    from hoplite.doctor import Diagnosis
+PACKAGES = ("numpy", "scipy", "scikit-learn", "duckdb", "pyarrow", "safetensors", "torch")
+FOR_DEVELOPERS = ("dev", "docs", "mutation", "test")  # extras
+SIZES = ("memory", "available_memory", "memory_limit", "free_disk")
+MAX_DIFFERENCE = 1e-5  # of a product of float32 whose sums have another order
+MIN_ACCURACY = 0.5  # of Cora's training nodes after a few epochs; by chance it is 0.14
+MIN_DISK = 10**9  # bytes, below which stores and searches run into trouble
+REINSTALL = "install it again: pip install --force-reinstall hoplite-graph"
+REPORT = "report it, with the output of `hoplite doctor --json`"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was tried: whether it works, the result, and what to do if it does not."""
+
+    name: str
+    ok: bool
+    result: str
+    remedy: str = ""
 
 
 def doctor(json: JsonOption = False) -> None:
@@ -23,65 +47,186 @@ def doctor(json: JsonOption = False) -> None:
 
     The exit code is 0 if all of the core works; extras may be missing.
     """
-    from hoplite.doctor import diagnose  # only now: it needs psutil
-
     with steps_bar("doctor") as progress:
-        found = diagnose(progress)
-    failure, broken = None, found.broken
+        checks = run_checks(progress)
+        facts = collect_facts(works=checks[0].ok)
+    notes, failure = list_notes(facts), None
+    broken = next((check for check in checks if not check.ok), None)
     if broken is not None:
-        failure = HopliteError(f"{broken.name}: {broken.told}; {broken.remedy}.")
+        failure = HopliteError(f"{broken.name}: {broken.result}; {broken.remedy}.")
     if json:
-        print_json(found.as_dict() | ({} if failure is None else {"error": str(failure)}))
+        error = {} if failure is None else {"error": str(failure)}
+        records = [asdict(check) for check in checks]
+        print_json({"ok": broken is None, **facts, "checks": records, "notes": notes} | error)
     else:
-        _print(found)
+        for topic, values in facts.items():
+            print_table(topic, ["", ""], [[name, _text(name, values[name])] for name in values])
+        rows = [[one.name, "works" if one.ok else "BROKEN", one.result] for one in checks]
+        print_table("the core", ["", "", ""], rows)
+        for note in notes:
+            print_line(f"Note: {note}")
+        if broken is None:
+            print_line("All of the core works.")
     report_and_fail(failure)
 
 
-def _print(found: Diagnosis) -> None:
-    from hoplite.memory import show_bytes
-
-    def size(count: int | None) -> str:
-        return "no limit" if count is None else show_bytes(count)
-
-    facts = found.facts
-    rows = [[name, str(value)] for name, value in facts["versions"].items()]
-    if "build" in facts["torch"]:
-        rows.append(["torch's build", facts["torch"]["build"]])
-    print_table("installed", ["", "version"], rows)
-    rows = [
-        [name, "installed" if not one["missing"] else one["install"]]
-        for name, one in facts["extras"].items()
-    ]
-    print_table("extras", ["extra", "installed, or what brings it"], rows)
-    threads, memory = facts["threads"], facts["memory"]
-    rows = [[name, str(value)] for name, value in facts["machine"].items()]
-    rows += [[f"kernels: {name}", _shown(value)] for name, value in facts["kernels"].items()]
-    rows += [
-        ["cores", f"{threads['cores']}, {threads['usable']} of them for this process"],
-        ["limit of cores", _shown(threads["limit"], "no limit")],
-        ["OMP_NUM_THREADS", _shown(threads["OMP_NUM_THREADS"], "not set")],
-        ["engine's threads", _shown(threads.get("engine"), "not known")],
-        ["memory", f"{size(memory['total'])}, {size(memory['available'])} available"],
-        ["limit of memory", size(memory["limit"])],
-    ]
-    rows += [
-        [f"disk, {name} folder", f"{size(one['free'])} free in {one['path']}"]
-        for name, one in facts["disk"].items()
-        if one["free"] is not None
-    ]
-    if facts["data"]:
-        rows.append(["HOPLITE_DATA", _shown(facts["data"]["HOPLITE_DATA"], "not set")])
-        rows.append(["data folders", ", ".join(facts["data"]["folders"])])
-    print_table("machine", ["", "found"], rows)
-    rows = [[one.name, "works" if one.ok else "BROKEN", one.told] for one in found.checks]
-    print_table("the core", ["", "", "found"], rows)
-    for note in found.notes:
-        print_line(f"Note: {note}")
-    if found.broken is None:
-        print_line("All of the core works.")
+def _text(name: str, value: Any) -> str:
+    if name in SIZES and value is not None:
+        return format_bytes(value)
+    return "-" if value is None else str(value)
 
 
-def _shown(value: Any, none: str = "-") -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    return none if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+def run_checks(progress: Callable[[str, float], None]) -> list[Check]:
+    """Try the core; it takes some seconds. Without the library, nothing else is tried."""
+    progress("importing", 0.1)
+    checks = [_check_library()]
+    if checks[0].ok:
+        for share, check in ((0.3, _check_kernels), (0.5, _check_product), (0.7, _check_training)):
+            name = check.__name__.removeprefix("_check_")
+            progress(name, share)
+            checks.append(_attempt(name, check))
+    return checks
+
+
+def _attempt(name: str, check: Callable[[], Check]) -> Check:
+    """The check, which failed if it raised what broken libraries raise."""
+    try:
+        return check()
+    except (HopliteError, ImportError, OSError, RuntimeError, ValueError, MemoryError) as error:
+        reason = "there is not enough memory" if is_shortage(error) else f"it failed ({error})"
+        return Check(name, False, reason, REPORT)
+
+
+def import_problem(module: str) -> str | None:
+    """Why a module cannot be imported, with the name of the one that is to blame."""
+    try:
+        import_module(module)
+    except (ImportError, OSError, ValueError, RuntimeError, AttributeError) as error:
+        # OSError: a shared library is missing; the others: two libraries do not fit each other
+        first = (str(error) or type(error).__name__).splitlines()[0]
+        blamed = (isinstance(error, ImportError) and error.name) or module
+        if blamed.split(".")[0] != module.split(".")[0]:
+            return f"it needs {blamed}, which cannot be imported ({first})"
+        return f"it cannot be imported ({first})"
+    return None
+
+
+def _check_library() -> Check:
+    problem = import_problem("hoplite.training")
+    if problem is not None:
+        return Check("hoplite", False, problem, REINSTALL)
+    return Check("hoplite", True, "it and its libraries can be imported")
+
+
+def _check_kernels() -> Check:
+    from hoplite.engine.backend import kernels
+
+    if find_spec("hoplite._native") is None:
+        return Check("kernels", True, "the C++ core was not built; NumPy computes, more slowly")
+    problem = import_problem("hoplite._native")
+    return Check("kernels", problem is None, problem or kernels(), REINSTALL)
+
+
+def _check_product() -> Check:
+    """p(S) X with the C++ core and with NumPy, on a small graph with weights and isolated nodes."""
+    import numpy as np
+
+    from hoplite.engine.backend import use_backend
+    from hoplite.engine.propagation import Propagation
+    from hoplite.graph import Graph
+
+    rng = np.random.default_rng(0)
+    graph = Graph.from_edges(
+        rng.integers(0, 180, (600, 2)),
+        features=rng.standard_normal((200, 9), np.float32),
+        weights=10.0 ** rng.uniform(-3, 3, 600),
+    )
+    results = []
+    for backend in ("auto", "numpy"):
+        with use_backend(backend):
+            results.append(Propagation(graph, "renormalized", hops=3).hop_features())
+    difference = float(np.abs(results[0] - results[1]).max() / np.abs(results[1]).max())
+    text = f"S^3 X by kernels and by NumPy differ by {difference:.1g} of the largest value"
+    return Check("product", difference <= MAX_DIFFERENCE, text, REPORT)
+
+
+def _check_training() -> Check:
+    """Five epochs on Cora, by the accuracy on its training nodes."""
+    import hoplite
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", hoplite.HopliteWarning)  # so few epochs train no good model
+        graph = hoplite.load("cora")
+        result = hoplite.train(graph, "sgc", hops=2, lr=0.2, dropout=0.0, epochs=5)
+    nodes = graph.split.train
+    accuracy = float((result.model.predict(graph)[nodes] == graph.labels[nodes]).mean())
+    text = f"5 epochs on Cora: training accuracy {accuracy:.0%}"
+    return Check("training", accuracy >= MIN_ACCURACY, text, REPORT)
+
+
+def collect_facts(*, works: bool) -> dict[str, dict[str, Any]]:
+    """Plain values by topic; those of Hoplite itself only if it ``works``."""
+    import psutil
+
+    from hoplite import machine
+
+    memory = psutil.virtual_memory()
+    facts: dict[str, dict[str, Any]] = {
+        "versions": machine.versions(PACKAGES) | {"build": machine.build()},
+        "extras": {
+            name: f'pip install "{machine.DISTRIBUTION}[{name}]"' if missing else "installed"
+            for name, missing in machine.missing_packages().items()
+            if name not in FOR_DEVELOPERS
+        },
+        "machine": {
+            "system": machine.system(),
+            "cpu": machine.cpu_model(),
+            "cores": os.cpu_count(),
+            "usable_cores": machine.usable_cores(),
+            "core_limit": machine.core_limit(),
+            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+            "memory": memory.total,
+            "available_memory": memory.available,
+            "memory_limit": machine.memory_limit(),
+            "temporary_folder": tempfile.gettempdir(),
+            "free_disk": shutil.disk_usage(tempfile.gettempdir()).free,
+        },
+        "torch": {"problem": import_problem("torch")} if find_spec("torch") else {},
+    }
+    if works:
+        from hoplite.engine.backend import get_num_threads, has_native, native
+        from hoplite.io.reddit import find_reddit
+
+        loaded = native is not None and has_native()
+        facts["kernels"] = {"loaded": loaded, "threads": get_num_threads()}
+        facts["kernels"]["instructions"] = native.architecture() if native and loaded else None
+        reddit = find_reddit()
+        facts["data"] = {"HOPLITE_DATA": os.environ.get("HOPLITE_DATA")}
+        facts["data"]["reddit"] = None if reddit is None else str(reddit)
+    return facts
+
+
+def list_notes(facts: dict[str, dict[str, Any]]) -> list[str]:
+    """What works but is worth knowing."""
+    notes, machine = [], facts["machine"]
+    kernels, limit = facts.get("kernels", {}), machine["core_limit"]
+    if kernels and not kernels["loaded"]:
+        notes.append(
+            "The C++ core is several times faster; install hoplite-graph with a C++ compiler and "
+            "without HOPLITE_NO_NATIVE."
+        )
+    if facts["torch"].get("problem"):
+        notes.append(
+            f"PyTorch is installed, but {facts['torch']['problem']}; networks such as gcn need it. "
+            "Install it again: pip install --force-reinstall torch."
+        )
+    if limit and kernels.get("threads", 0) > limit + 0.5:
+        notes.append(
+            f"This container may use {limit:g} cores but the engine uses {kernels['threads']} "
+            f"threads; set OMP_NUM_THREADS={max(1, int(limit))}."
+        )
+    if machine["memory_limit"] is not None:
+        notes.append("This container has less memory than the machine; give --memory accordingly.")
+    if machine["free_disk"] < MIN_DISK:
+        notes.append(f"The temporary folder {Path(machine['temporary_folder'])} is nearly full.")
+    return notes

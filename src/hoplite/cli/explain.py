@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoplite.cli.console import (
+from hoplite.cli.console import print_json, print_line, print_note, print_table, steps_bar
+from hoplite.cli.options import (
+    STORE_MEMORY,
     DatasetArgument,
     JsonOption,
+    ModelArgument,
+    OverwriteOption,
+    OwnClassOption,
     SplitSeedOption,
-    print_json,
-    print_line,
-    print_note,
-    print_table,
-    steps_bar,
+    check_page,
+    load_model,
+    table_options,
+    with_tables,
 )
-from hoplite.cli.defaults import python_default
-from hoplite.cli.outputs import OverwriteOption, again, check_page
-from hoplite.cli.saved import STORE_MEMORY, ModelArgument, OwnClassOption, load_model
-from hoplite.cli.settings import table_options, with_tables
 from hoplite.errors import HopliteError
 
 if TYPE_CHECKING:  # importing them takes time
@@ -66,7 +67,7 @@ def explain(
     overwrite: OverwriteOption = False,
     memory: Annotated[
         str,
-        typer.Option(help=STORE_MEMORY + python_default("explain", "memory")),
+        typer.Option(help=STORE_MEMORY),
     ] = "4GB",
     split_seed: SplitSeedOption = 0,
     own_class: OwnClassOption = None,
@@ -147,6 +148,6 @@ def _write(values: Summary, page: Path) -> None:
     from hoplite.explain.page import write_explanation
 
     try:
-        write_explanation(values, page, command=again(sys.argv[1:]))
+        write_explanation(values, page, command=shlex.join(["hoplite", *sys.argv[1:]]))
     except OSError as error:
         raise HopliteError(f"cannot write {page}: {error.strerror}.") from None

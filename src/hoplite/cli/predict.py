@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,25 +10,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoplite.cli.console import (
+from hoplite.cli.console import print_json, print_line, print_table, steps_bar
+from hoplite.cli.options import (
     DatasetArgument,
     JsonOption,
+    ModelArgument,
+    OverwriteOption,
+    OwnClassOption,
     SplitSeedOption,
+    StoreMemoryOption,
+    check_new,
     check_table,
-    print_json,
-    print_line,
-    print_table,
-    steps_bar,
+    load_model,
+    table_options,
+    with_tables,
 )
-from hoplite.cli.outputs import check_new
-from hoplite.cli.saved import ModelArgument, OwnClassOption, StoreMemoryOption, load_model
-from hoplite.cli.settings import table_options, with_tables
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, plural
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
+
+    from hoplite import TrainedModel
 
 
 @with_tables(reading=True)
@@ -42,16 +47,14 @@ def predict(
         float | None,
         typer.Option(
             metavar="COVERAGE",
-            help="Write the set of labels that holds the true one with this probability: 0.9.",
+            help="Write the set of labels that contains the true one with this probability: 0.9.",
         ),
     ] = None,
     by_class: Annotated[
         bool,
-        typer.Option("--by-class", help="With --sets: cover the nodes of every class so, each."),
+        typer.Option("--by-class", help="With --sets: cover the nodes of each class."),
     ] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the file --out if it is there.")
-    ] = False,
+    overwrite: OverwriteOption = False,
     memory: StoreMemoryOption = None,
     split_seed: SplitSeedOption = 0,
     own_class: OwnClassOption = None,
@@ -59,8 +62,8 @@ def predict(
         Path | None,
         typer.Option(
             metavar="NEW",
-            help="A folder of tables with nodes that came after DATASET, and their edges, also to "
-            "its nodes: only the new ones are written (without any, the ends of the edges).",
+            help="A folder of tables with new nodes and their edges, also to nodes of DATASET; "
+            "only the new nodes are written (without any, the ends of the edges).",
         ),
     ] = None,
     every: Annotated[
@@ -80,81 +83,70 @@ def predict(
     if add is not None:
         check_table("--out", out, str(add))
     elif every:
-        raise ConfigError("--all is given without --add; all nodes are written anyway, leave it.")
+        raise ConfigError("requires --add; without it, all nodes are written.", "all")
     if sets is not None:
-        check_number("--sets", sets, 0, 1, open_ends="lm")
+        check_number("sets", sets, 0, 1, open_ends="lm")
     elif by_class:
-        raise ConfigError("--by-class is given without --sets; say what to cover: --sets 0.9.")
+        raise ConfigError("requires --sets, such as --sets 0.9.", "by_class")
     check_new(out, overwrite=overwrite)
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite.predictions import predictions, write_batches
     from hoplite.store.opening import open_extended
 
     model = load_model(model_dir, own_class)
-    given = table_options(tables)
+    options = {"seed": split_seed, "prepare": model, **table_options(tables)}
+    new = None
     if add is None:
-        data, named = open_data(dataset, seed=split_seed, prepare=model, **given), None
+        data = open_data(dataset, **options)
     else:
-        data, named = open_extended(dataset, add, seed=split_seed, prepare=model, **given)
-    counts, values, sizes = Counter[str](), Numbers(), Counter[int]()
+        data, new = open_extended(dataset, add, **options)
+    tally = Tally(classes=model.task.has_classes)
     with steps_bar(f"predict {data.name}") as report:
         schema, batches = predictions(
             model, data, memory=memory, proba=proba, coverage=sets, by_class=by_class
         )
-        if named is not None and not every:
-            batches = rows_of(named, batches)
-        done = 0
+        if new is not None and not every:
+            batches = rows_of(new, batches)
 
         def counted() -> Iterator[pa.RecordBatch]:
             for batch in batches:
-                nonlocal done
-                done += len(batch)
-                if model.task.has_classes:
-                    counts.update(model.task.tallied(batch["predicted"].to_pylist()))
-                else:
-                    values.add(batch["predicted"])
-                if "set_size" in schema.names:
-                    sizes.update(batch["set_size"].to_pylist())
-                report(f"predict {data.name}", done / max(data.num_nodes, 1))
+                tally.add(batch, model)
+                report(f"predict {data.name}", tally.rows / max(data.num_nodes, 1))
                 yield batch
 
         write_batches(schema, counted(), out)
-    told = dict(sorted(counts.items())) if model.task.has_classes else values.told()
-    summary: dict[str, Any] = {"out": str(out), "nodes": done, "predicted": told}
-    if named is not None:
+    summary: dict[str, Any] = {"out": str(out), "nodes": tally.rows, "predicted": tally.summary()}
+    if new is not None:
         from hoplite.io.extend import isolated
 
-        summary["isolated"] = isolated(data.in_memory(), named)
+        summary["isolated"] = isolated(data.in_memory(), new)
     if sets is not None:
         summary["coverage"] = sets
-    if sizes:
-        summary["set_sizes"] = {str(size): count for size, count in sorted(sizes.items())}
+    if tally.set_sizes:
+        sizes = sorted(tally.set_sizes.items())
+        summary["set_sizes"] = {str(size): count for size, count in sizes}
     if json:
         print_json(summary)
         return
-    if model.task.has_classes:
-        rows = [[name, f"{count:,}"] for name, count in told.items()]
-        print_table(f"{data.name}: predicted labels", ["label", "nodes"], rows)
-    else:
-        rows = [[name, f"{value:.6g}"] for name, value in told.items()]
-        print_table(f"{data.name}: predicted values, {done:,} nodes", ["", "value"], rows)
-    if sets is not None and sizes:
-        mean = sum(size * count for size, count in sizes.items()) / max(done, 1)
+    rows = [[name, f"{value:,.6g}"] for name, value in summary["predicted"].items()]
+    columns = ["label", "nodes"] if tally.classes else ["", "value"]
+    print_table(f"{data.name}: predictions of {plural(tally.rows, 'node')}", columns, rows)
+    if tally.set_sizes:
+        sizes = tally.set_sizes
+        mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
         each = " of each class" if by_class else ""
         print_line(
-            f"Sets that cover {100 * sets:g} %{each}: of {mean:.2f} labels in the mean; "
+            f"Sets that cover {100 * (sets or 0):g} %{each}: {mean:.2f} labels on average; "
             f"{sizes[1]:,} of one, {sizes[0]:,} of none"
         )
     print_line(f"Table: {out}")
-    if named is not None and (alone := summary["isolated"]):
+    if new is not None and summary["isolated"]:
         print_line(
-            f"Without an edge: {alone:,} of {plural(len(named), 'node')} that {add} names; their "
-            "own columns alone decide."
+            f"Without an edge: {summary['isolated']:,} of {plural(len(new), 'node')} of {add}; "
+            "only their own columns decide."
         )
-    if named is not None and not every:
-        print_line(
-            f"It has the nodes that {add} names alone; --all writes those of {dataset}, too."
-        )
+    if new is not None and not every:
+        print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
 
 
 def rows_of(nodes: np.ndarray, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -166,20 +158,30 @@ def rows_of(nodes: np.ndarray, batches: Iterator[pa.RecordBatch]) -> Iterator[pa
         start += len(batch)
 
 
-class Numbers:
-    """What is told of values that come a batch at a time."""
+class Tally:
+    """Counts of classes, or mean and range of numbers, of predictions that come in batches."""
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[int, float, float, float]] = []
+    def __init__(self, *, classes: bool) -> None:
+        self.classes, self.rows = classes, 0
+        self.counts, self.set_sizes = Counter[str](), Counter[int]()
+        self._total, self._least, self._largest = 0.0, math.inf, -math.inf
 
-    def add(self, values: pa.Array) -> None:
-        found = values.to_numpy()
-        if len(found):
-            self._parts.append((len(found), found.mean(), found.min(), found.max()))
+    def add(self, batch: pa.RecordBatch, model: TrainedModel) -> None:
+        self.rows += len(batch)
+        if self.classes:
+            self.counts.update(model.task.tallied(batch["predicted"].to_pylist()))
+        elif len(batch):
+            values = batch["predicted"].to_numpy()
+            self._total += float(values.sum(dtype="float64"))
+            self._least = min(self._least, float(values.min()))
+            self._largest = max(self._largest, float(values.max()))
+        if "set_size" in batch.schema.names:
+            self.set_sizes.update(batch["set_size"].to_pylist())
 
-    def told(self) -> dict[str, float]:
-        if not self._parts:
+    def summary(self) -> dict[str, float]:
+        if self.classes:
+            return dict(sorted(self.counts.items()))
+        if not self.rows:
             return {}
-        counts, means, least, most = zip(*self._parts, strict=True)
-        mean = sum(c * m for c, m in zip(counts, means, strict=True)) / sum(counts)
-        return {"mean": float(mean), "least": float(min(least)), "largest": float(max(most))}
+        mean = self._total / self.rows
+        return {"mean": mean, "least": self._least, "largest": self._largest}

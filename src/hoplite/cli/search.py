@@ -7,28 +7,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from hoplite.cli.completion import GRIDS, PROTOCOLS, offered
-from hoplite.cli.console import (
+from hoplite.cli.console import print_json, print_line, print_table, search_bar
+from hoplite.cli.options import (
     DatasetArgument,
     JsonOption,
     LinkOption,
+    ModelOption,
     SplitIndexOption,
     SplitSeedOption,
     StructuralOption,
+    check_new,
     check_table,
-    print_json,
-    print_line,
-    print_table,
-    search_bar,
+    complete,
+    table_options,
+    with_settings,
 )
-from hoplite.cli.outputs import check_new
-from hoplite.cli.settings import USUAL_MODEL, ModelOption, table_options, with_settings
 from hoplite.errors import plural
+from hoplite.models.settings import DEFAULT_MODEL
 
 if TYPE_CHECKING:  # importing it takes time
     from hoplite.search import SearchResult
     from hoplite.tasks import Metric
 
+GRIDS = ("paper", "reduced", "quick", "published", "usual")
+PROTOCOLS = ("validation", "test")
 LARGE = 1000  # figures in units of the labels may be of any size
 
 
@@ -39,13 +41,13 @@ def search(
         Path,
         typer.Option(help="Folder of the search; the same command continues from it."),
     ],
-    model: ModelOption = USUAL_MODEL,
+    model: ModelOption = DEFAULT_MODEL,
     grid: Annotated[
         str | None,
         typer.Option(
             help="paper, reduced, quick, published, usual, or a TOML file of your own "
             "(docs/searching.md).  [default: usual, or paper for its datasets]",
-            autocompletion=offered(GRIDS),
+            autocompletion=complete(GRIDS),
         ),
     ] = None,
     protocol: Annotated[
@@ -53,7 +55,7 @@ def search(
         typer.Option(
             help="validation: the test set is read once, for the chosen one. "
             "test: the paper's appendix, biased.",
-            autocompletion=offered(PROTOCOLS),
+            autocompletion=complete(PROTOCOLS),
         ),
     ] = "validation",
     seeds: Annotated[int, typer.Option(min=1, help="Trials of each configuration.")] = 5,
@@ -68,7 +70,7 @@ def search(
         str,
         typer.Option(
             help="What the workers are: threads or processes.",
-            autocompletion=offered(("threads", "processes")),
+            autocompletion=complete(("threads", "processes")),
         ),
     ] = "threads",
     cluster: Annotated[

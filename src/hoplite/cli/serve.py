@@ -6,17 +6,18 @@ from typing import Annotated, Any
 
 import typer
 
-from hoplite.cli.console import (
+from hoplite.cli.console import print_json, print_line, print_note, steps_bar
+from hoplite.cli.options import (
     DatasetArgument,
     JsonOption,
+    ModelArgument,
+    OwnClassOption,
     SplitSeedOption,
-    print_json,
-    print_line,
-    print_note,
-    steps_bar,
+    StoreMemoryOption,
+    load_model,
+    table_options,
+    with_tables,
 )
-from hoplite.cli.saved import ModelArgument, OwnClassOption, StoreMemoryOption, load_model
-from hoplite.cli.settings import table_options, with_tables
 
 
 @with_tables(reading=True)

@@ -30,7 +30,7 @@ from hoplite.engine.polynomial import (
 from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError, GraphError
 from hoplite.graph import Graph
-from hoplite.memory import show_bytes
+from hoplite.machine import format_bytes
 from hoplite.operators import Operator, Operators, find_operator, listed
 
 BLOCK_COLUMNS = 256  # features propagated at a time, so that wide sparse X is never densified whole
@@ -318,7 +318,7 @@ def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
     if needed > free:
         raise ConfigError(
             f"basis is {str(basis)!r}, and fitting it to {nodes:,} nodes with {columns:,} features "
-            f"takes {show_bytes(needed)}, where {show_bytes(free)} are free; use another basis."
+            f"takes {format_bytes(needed)}, where {format_bytes(free)} are free; use another basis."
         )
     whole = operator.matrix(graph, np.float64, basis)
     matrix = SparseMatrix.from_scipy(whole, symmetric=True)

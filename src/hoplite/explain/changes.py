@@ -62,10 +62,10 @@ def value_changes(
 def own_slopes(exact: ExactModel, node: int, reach: np.ndarray) -> np.ndarray | None:
     """W (d, m), by which the logits of a node follow its own features; None if not linearly.
 
-    >>> from hoplite import Graph, ModelConfig, TrainedModel
+    >>> from hoplite import Graph, model_config, TrainedModel
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> weights = {"theta": np.array([[1.0, 2.0]])}
-    >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("a", "b"))
+    >>> model = TrainedModel(model_config("sgc", hops=1), weights, 1, ("a", "b"))
     >>> exact = ExactModel(model, graph)
     >>> own_slopes(exact, 0, exact.rows.reach(0)).round(9).tolist()  # S is 1/2 everywhere
     [[0.5, 1.0]]

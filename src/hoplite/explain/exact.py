@@ -40,10 +40,10 @@ MAX_COMPARED = 10_000  # ids that a wrong one is compared with
 class ExactModel:
     """``trained`` on ``data``, set up once; the data must fit it as for its logits.
 
-    >>> from hoplite import Graph, ModelConfig
+    >>> from hoplite import Graph, ModelConfig, model_config
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> weights = {"theta": np.ones((1, 2)), "alpha": np.array([1.0, 10.0])}
-    >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
+    >>> config = model_config("lgc", hops=1, operator="adjacency")
     >>> exact = ExactModel(TrainedModel(config, weights, 1, ("a", "b")), graph)
     >>> exact.rows.reach(0).tolist()
     [[1.0, 0.0], [0.0, 1.0]]

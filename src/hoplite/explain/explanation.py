@@ -47,10 +47,10 @@ from hoplite.explain.summary import (
     ThresholdPart,
 )
 from hoplite.explain.text import exactness, headline, parts, parts_table, title
-from hoplite.memory import parse_bytes
+from hoplite.formatting import Described, Description, Table, short
+from hoplite.machine import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
-from hoplite.shown import Displayed, Shown, Table, short
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -89,10 +89,10 @@ def explain(
 
     For many nodes of one graph, an :class:`Explainer` sets the graph up only once.
 
-    >>> from hoplite import Graph, ModelConfig
+    >>> from hoplite import Graph, model_config
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> weights = {"theta": np.array([[1.0, 2.0]]), "alpha": np.array([1.0, 10.0])}
-    >>> config = ModelConfig("lgc", hops=1, operator="adjacency")
+    >>> config = model_config("lgc", hops=1, operator="adjacency")
     >>> found = explain(TrainedModel(config, weights, 1, ("cat", "dog")), graph, 0)
     >>> found.class_, found.logit, found.by_hop.tolist(), found.by_node.tolist()
     ('dog', 31.0, [1.0, 30.0], [1.0, 30.0])
@@ -211,7 +211,7 @@ class Part:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explanation(Displayed):
+class Explanation(Described):
     """Why ``node`` has the logit it has, exactly; made by :func:`hoplite.explain.explain`.
 
         logit = logits[class_] - logits[against] + threshold_part
@@ -422,14 +422,14 @@ class Explanation(Displayed):
             lines.append(f"  {kind:<9}{', '.join(top) or 'nothing'}")
         return "\n".join(lines)
 
-    def _shown(self) -> Shown:
+    def _describe(self) -> Description:
         values = self.summary(5)
         tables = [
             Table(*parts_table(values, by), heading)
             for by, heading in HEADINGS.items()
             if parts(values, by)
         ]
-        return Shown(title(values), {}, tables, [headline(values), exactness(values)])
+        return Description(title(values), {}, tables, [headline(values), exactness(values)])
 
     @cached_property
     def _signal(self) -> np.ndarray:

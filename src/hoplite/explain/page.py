@@ -6,7 +6,6 @@ import json
 import os
 from importlib.resources import files
 
-from hoplite import words
 from hoplite.explain import text
 from hoplite.explain.pictures import (
     HEADINGS,
@@ -19,10 +18,10 @@ from hoplite.explain.pictures import (
 )
 from hoplite.explain.summary import Summary
 from hoplite.files import atomic_write_text
+from hoplite.formatting import listing, plural, signed
 from hoplite.models import idle_settings
 from hoplite.plots.bars import lying
 from hoplite.plots.page import PageFigure, render
-from hoplite.words import listing, plural, signed
 
 
 def write_explanation(values: Summary, out: str | os.PathLike[str], *, command: str = "") -> None:
@@ -49,7 +48,7 @@ def explanation_page(values: Summary, *, command: str = "") -> str:
         source.read_text(encoding="utf-8"),
         plots,
         command=command,
-        names=words,
+        names=text,
         settings=_settings(values),
         strongest=strongest(values),
         values=values,

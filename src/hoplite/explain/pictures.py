@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 from hoplite.explain.summary import NodePart, Summary
 from hoplite.explain.text import HEADINGS as HEADINGS
 from hoplite.explain.text import decimals, parts, percent, quantity, short, title
+from hoplite.formatting import plural, signed
 from hoplite.plots.bars import FAINT, Bars, lying, tint, upright
 from hoplite.plots.base import Drawing, figure, layout, safe
 from hoplite.plots.panels import MARGINS, below
-from hoplite.words import plural, signed
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -42,7 +42,7 @@ from hoplite.explain.rows import NoRemovals
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
 from hoplite.link import links_among
-from hoplite.memory import parse_bytes
+from hoplite.machine import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
@@ -84,10 +84,10 @@ def flips(
     The margin of what is found is that of the old class then: below 0, or 0 if it shares the first
     place with a class that is named before it.
 
-    >>> from hoplite import ModelConfig
+    >>> from hoplite import model_config
     >>> graph = Graph.from_edges([(0, 1), (1, 2)], features=[[0.4, 0], [0, 0], [0, 0.3]])
     >>> weights = {"theta": np.eye(2)}
-    >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 2, ("cat", "dog"))
+    >>> model = TrainedModel(model_config("sgc", hops=1), weights, 2, ("cat", "dog"))
     >>> found = flips(model, graph, 1)
     >>> round(found.margin, 4), found.edges.checked, found.edges.of
     (0.0408, 2, 2)

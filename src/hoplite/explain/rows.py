@@ -24,7 +24,7 @@ from hoplite.engine.propagation import Propagation
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError
 from hoplite.graph import Graph
-from hoplite.memory import release_memory, show_bytes, used_memory
+from hoplite.machine import format_bytes, release_memory, used_memory
 from hoplite.models import LinearModel, ModelConfig, Weights
 from hoplite.models.alignment import in_columns
 from hoplite.node_data import StoredHops
@@ -196,8 +196,8 @@ class StoredRows(Rows):
         if needed > self._room:
             least = used_memory() + RESERVE + needed
             raise error(
-                f"{what} takes {show_bytes(needed)} more, so at least {show_bytes(least)} of "
-                f"memory, and {show_bytes(self._memory)} are allowed; give more --memory."
+                f"{what} takes {format_bytes(needed)} more, so at least {format_bytes(least)} of "
+                f"memory, and {format_bytes(self._memory)} are allowed; give more --memory."
             )
 
 

@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 
 from hoplite.explain.summary import Changes, Flips, NodePart, Summary, Threshold, ValueFlip
-from hoplite.shown import short as short
-from hoplite.words import NOTHING, dataset_name, listing, model_name, number, plural, signed
+from hoplite.formatting import NOTHING, listing, number, plural, signed
+from hoplite.formatting import short as short
+from hoplite.models import MODELS
 
+DATASET_NAMES = {"citeseer": "Citeseer", "cora": "Cora", "pubmed": "Pubmed"}
 HEADINGS = {
     "hops": "By hop",
     "nodes": "By node",
@@ -17,6 +19,18 @@ HEADINGS = {
 MAX_FLIPS = 5  # removals that are listed, of edges and of nodes
 
 Table = tuple[list[str], list[list[str]]]  # the columns, and rows of as many cells
+
+
+def model_name(model: str) -> str:
+    """
+    >>> model_name("lgc")
+    'LGC'
+    """
+    return MODELS[model].title if model in MODELS else model
+
+
+def dataset_name(dataset: str) -> str:
+    return DATASET_NAMES.get(dataset, dataset)
 
 
 @dataclass(frozen=True)

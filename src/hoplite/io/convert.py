@@ -22,7 +22,7 @@ from hoplite.io.splits import masked_split, stratified_split
 from hoplite.io.tables import sorted_classes
 from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, known_labels
 from hoplite.link import link_of_model
-from hoplite.peers import find, quiet
+from hoplite.optional_deps import find, quiet
 from hoplite.preparation import TableOptions
 from hoplite.relations import relations_of
 from hoplite.structural import count_of_model, with_structural

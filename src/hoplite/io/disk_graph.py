@@ -37,12 +37,11 @@ from hoplite.csr import (
     row_ranges,
 )
 from hoplite.errors import DatasetError
-from hoplite.files import open_regular
+from hoplite.files import open_regular, read_json, write_json
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import Closing, CsrFiles, NpyRows, growing_csr, growing_npy, write_npy
 from hoplite.io.ids import IDS, IdFile, all_integers, write_ids
 from hoplite.io.splits import read_labels, read_split, split_crc32, write_split
-from hoplite.json_files import read_json, write_json
 from hoplite.node_data import cached_property
 from hoplite.preparation import Preparation
 

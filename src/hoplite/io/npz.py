@@ -20,13 +20,12 @@ import scipy.sparse as sp
 
 from hoplite.csr import check_csr
 from hoplite.errors import ConfigError, DatasetError
-from hoplite.files import atomic_write
+from hoplite.files import atomic_write, parse_json
 from hoplite.graph import PARTS, Graph, Split
 from hoplite.io.array_files import NpzFile, npz_arrays
 from hoplite.io.columns import prepared_matrix
 from hoplite.io.formats import Format, refuse_options, refuse_split
 from hoplite.io.splits import masked_split, stratified_split
-from hoplite.json_files import parse_json
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
 from hoplite.preparation import (
     LIST,

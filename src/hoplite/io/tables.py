@@ -25,7 +25,7 @@ import scipy.sparse as sp
 
 from hoplite.csr import index_type
 from hoplite.errors import ConfigError, DatasetError, HopliteWarning, nearest_hint
-from hoplite.files import remove_leftovers
+from hoplite.files import remove_leftovers, to_json
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import growing_csr, growing_npy
 from hoplite.io.columns import (
@@ -57,7 +57,6 @@ from hoplite.io.sources import (
     table_files,
 )
 from hoplite.io.splits import stratified_split
-from hoplite.json_files import to_json
 from hoplite.labels import AUTO, NUMBERS, SETS, UNKNOWN_LABEL, as_sets, known_labels, label_sets
 from hoplite.preparation import CREATE, ERROR, Preparation, TableOptions, chosen_preparation
 

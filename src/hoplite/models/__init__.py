@@ -23,10 +23,11 @@ from hoplite.models.settings import (
     default_options,
     find_model,
     idle_settings,
+    model_config,
+    model_defaults,
     models_with,
     register_model,
     split_options,
-    usual_options,
     without_idle,
 )
 
@@ -75,10 +76,11 @@ __all__ = [
     "find_model",
     "flag_setting",
     "idle_settings",
+    "model_config",
+    "model_defaults",
     "models_with",
     "number_setting",
     "register_model",
     "split_options",
-    "usual_options",
     "without_idle",
 ]

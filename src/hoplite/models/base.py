@@ -53,8 +53,7 @@ class Model(ABC):
         about = {"__module__": cls.__module__, "__qualname__": f"{cls.__qualname__}.Settings"}
         own = vars(cls).get("Settings")  # written in its body, and not in that of another
         if own is None or {name: getattr(own, name) for name in about} != about:
-            made = type(cls.Settings)("Settings", (cls.Settings,), about)
-            cls.Settings = dataclass(frozen=True)(made)
+            cls.Settings = dataclass(frozen=True)(type("Settings", (cls.Settings,), about))
         cls.Settings.kind = cls
 
     def __init__(

@@ -67,7 +67,6 @@ class HopBlocks(LinearModel):
             "Operators whose hops stand side by side, such as renormalized,random_walk; only "
             "--operator if not given.",
             check_channels,
-            late=True,
             choices=OPERATORS,
         )
 

@@ -17,13 +17,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hoplite.config import MOST_HOPS, choice_setting, number_setting
+from hoplite.config import MAX_HOPS, choice_setting, number_setting
 from hoplite.errors import ConfigError
-from hoplite.lazy import special
 from hoplite.models.base import OF_FILTERS, Weights
 from hoplite.models.linear import LinearModel, PolynomialSettings
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS
+from hoplite.optional_deps import special
 
 MAX_TIME = 600.0  # e^-t is a float64 that is not 0
 MIN_SHARE = 1e-3  # of the diffusion that the hops hold
@@ -44,7 +44,6 @@ class FixedSettings(PolynomialSettings):
         "renormalized",
         smooth_choices(),
         SMOOTH_AT_ONE,
-        store="a store's own",
     )
 
 
@@ -111,9 +110,7 @@ class S2GC(FixedFilter):
 
     @dataclass(frozen=True)
     class Settings(FixedSettings):
-        hops: int = number_setting(
-            16, "Degree k of the polynomial.", 0, MOST_HOPS, store="a store's own"
-        )
+        hops: int = number_setting(16, "Degree k of the polynomial.", 0, MAX_HOPS)
         alpha: float = number_setting(
             0.05, "Share of a node's own features in every hop, 0 to 1.", 0, 1
         )
@@ -210,10 +207,8 @@ class DGC(FixedFilter):
 
     @dataclass(frozen=True)
     class Settings(FixedSettings):
-        hops: int = number_setting(
-            100, "Degree k of the polynomial.", 0, MOST_HOPS, store="a store's own"
-        )
-        time: float = number_setting(2.0, "How long the diffusion lasts, 0 or more.", 0, MOST_HOPS)
+        hops: int = number_setting(100, "Degree k of the polynomial.", 0, MAX_HOPS)
+        time: float = number_setting(2.0, "How long the diffusion lasts, 0 or more.", 0, MAX_HOPS)
 
         def __post_init__(self) -> None:
             super().__post_init__()

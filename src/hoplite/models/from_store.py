@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from hoplite.engine.standardize import Moments, Standardized
-from hoplite.memory import free_memory
+from hoplite.machine import free_memory
 from hoplite.models.alignment import in_columns
 from hoplite.models.base import Weights
 from hoplite.node_data import StoredHops

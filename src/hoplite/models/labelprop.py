@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hoplite.config import MOST_HOPS, choice_setting, number_setting
+from hoplite.config import MAX_HOPS, choice_setting, number_setting
 from hoplite.engine.propagation import Propagation, repeated
 from hoplite.errors import ConfigError
 from hoplite.models.base import Model, Weights
@@ -61,7 +61,7 @@ class LabelPropagation(LabelModel):
     @dataclass(frozen=True)
     class Settings(ModelConfig):
         operator: str = choice_setting("adjacency", smooth_choices(), SMOOTH_AT_ONE)
-        hops: int = number_setting(50, "Steps k of the walk.", 0, MOST_HOPS)
+        hops: int = number_setting(50, "Steps k of the walk.", 0, MAX_HOPS)
         alpha: float = number_setting(
             0.9, "Share of the neighbours' labels in every hop, 0 to 1.", 0, 1
         )

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hoplite.bases import Basis, basis_choices, basis_words, find_basis
-from hoplite.config import MOST_HOPS, choice_setting, flag_setting, number_setting, setting
+from hoplite.config import MAX_HOPS, choice_setting, flag_setting, number_setting, setting
 from hoplite.engine.evaluation import Filter, FilterGradient, KeptHops, WeightsFirst
 from hoplite.engine.propagation import Propagation
 from hoplite.models.base import Model, Weights, uniform
@@ -31,7 +31,6 @@ class OperatorSettings(ModelConfig):
         "renormalized",
         f"{', '.join([*OPERATORS][:-1])} or {[*OPERATORS][-1]}.",
         OPERATORS,
-        store="a store's own",
     )
 
 
@@ -39,9 +38,7 @@ class OperatorSettings(ModelConfig):
 class PolynomialSettings(OperatorSettings):
     """Of polynomials of an operator."""
 
-    hops: int = number_setting(
-        10, "Degree k of the polynomial.", 0, MOST_HOPS, store="a store's own"
-    )
+    hops: int = number_setting(10, "Degree k of the polynomial.", 0, MAX_HOPS)
     bias: bool = flag_setting(False, "Add a bias.")
 
     def __post_init__(self) -> None:
@@ -64,7 +61,6 @@ def basis_setting(default: str = "monomial") -> Any:
         default,
         f"{basis_choices()}.",
         lambda name, value: str(find_basis(value, name)),
-        store="a store's own",
         choices=basis_words(),
     )
 

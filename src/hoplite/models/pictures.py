@@ -9,6 +9,7 @@ import numpy as np
 
 from hoplite.errors import ConfigError, GraphError, check_choice
 from hoplite.filters import RESPONSE_POINTS, frequency_response
+from hoplite.formatting import short
 from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
@@ -16,7 +17,6 @@ from hoplite.plots.base import figure, finite, safe, stroke_of
 from hoplite.plots.filters import Series, coefficients, responses
 from hoplite.plots.panels import beside
 from hoplite.plots.predictions import confusion, predicted, reliabilities, reliability
-from hoplite.shown import short
 from hoplite.spectrum import spectral_density
 from hoplite.tasks import Evaluation, Task
 from hoplite.tasks.evaluation import binned

@@ -33,8 +33,16 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save as save_arrays
 
 from hoplite.errors import ModelFileError
-from hoplite.files import atomic_write_bytes, lock, open_regular, read_regular
-from hoplite.json_files import MOST_BYTES, parse_json, to_json, without_nan
+from hoplite.files import (
+    MAX_JSON,
+    atomic_write_bytes,
+    lock,
+    open_regular,
+    parse_json,
+    read_regular,
+    to_json,
+    without_nan,
+)
 from hoplite.models.alignment import NodeIndex
 from hoplite.models.base import Weights
 from hoplite.models.correct_smooth import CorrectSmooth
@@ -229,7 +237,7 @@ def _json(content: dict[str, Any], indent: int) -> bytes:
 
 def _read_config(path: Path) -> ModelFile:
     try:
-        content = parse_json(read_regular(path, MOST_BYTES), dict[str, Any])
+        content = parse_json(read_regular(path, MAX_JSON), dict[str, Any])
         model = msgspec.convert(content, ModelFile)
         if model.module and not is_known(model.model.get("model")):
             raise ModelFileError(

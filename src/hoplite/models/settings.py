@@ -1,7 +1,7 @@
-"""The settings of models, the list of models, and the options of ``train`` sorted by them.
+"""The settings of models, the registry of models, and options sorted into configurations.
 
-Every model has a frozen dataclass of its own settings, a subclass of :class:`ModelConfig`; nothing
-here needs torch, so that wrong settings are told at once.
+Every model has a frozen dataclass of its own settings, a subclass of :class:`ModelConfig`. Nothing
+here needs torch.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeGuard, TypeVar
 
 from hoplite.bases import find_basis
 from hoplite.config import Checked, TrainingConfig, flag_setting
-from hoplite.errors import ConfigError, check_choice, nearest_hint
+from hoplite.errors import ConfigError, nearest_hint
 from hoplite.preparation import TableOptions
-from hoplite.strategies import STRATEGIES
 
 if TYPE_CHECKING:
     from hoplite.graph import Graph
@@ -25,22 +24,15 @@ if TYPE_CHECKING:
 
     ModelClass = TypeVar("ModelClass", bound=type)
 
+DEFAULT_MODEL = "lgc"
+AUTO = "auto"  # stands for a model in `hoplite train`: it chooses one
 GROUP = "hoplite.models"  # of the entry points by which installed packages name their models
 MODELS: dict[str, type[Model]] = {}  # those that are known, by name
-# What makes a Model of a class of another library's, None of what it does not know
+# Functions that make a Model of a class of another library; None for a class they do not know
 ADAPTERS = ("hoplite.nets.module:as_model",)
 TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
-# the arguments of train that are no settings
+# the arguments of train that are not settings
 ARGUMENTS = ("seeds", "record_test", "progress", "memory", "cluster", "sample_weight", "task")
-# What no model's setting may be called: arguments of train, search and the estimators, options of
-# their commands, and what ModelConfig itself has.
-TAKEN = {
-    *("graph", "model", "seed", *ARGUMENTS, *TRAINING),
-    *("grid", "protocol", "samples", "sample_seed", "workers", "cluster", "export", "fixed"),
-    *("dataset", "split_seed", "split_index", "structural", "link", "threads", "out"),
-    *("overwrite", "json", "settings", "help", "budget", "trials"),
-    *("kind", "operators", "variant", "size", "basis_title", "fitted", "as_dict", "from_dict"),
-}
 # what tables are trained with where no model is given, see default_options
 TABLE_OPTIONS = {
     "hops": 2,
@@ -49,44 +41,18 @@ TABLE_OPTIONS = {
     "dropout": 0.0,
     "optimizer": "lbfgs",
 }
-# the order in which ModelConfig takes settings without their names
-PLACES = ("model", "hops", "operator", "basis", "start", "gate", "hidden", "heads", "bias")
-PLACES += ("standardize",)
-
-
-class _ByName(type):
-    """A call of ModelConfig itself makes the settings of the model that it names."""
-
-    def __call__(cls, *values: Any, **options: Any) -> Any:
-        if "kind" in dir(cls):
-            return super().__call__(*values, **options)
-        given = dict(zip(PLACES, values, strict=False))
-        twice = given.keys() & options.keys()
-        if twice or len(values) > len(PLACES):
-            what = f"{min(twice)} twice" if twice else f"more than {len(PLACES)} values"
-            raise TypeError(f"ModelConfig() got {what}; give the settings by their names.")
-        given |= options
-        model = given.pop("model", "lgc")
-        training = sorted(given.keys() & TRAINING)
-        if training:
-            raise ConfigError(f"{training[0]} is a setting of TrainingConfig; give it there.")
-        return find_model(model).Settings(**own_options(model, given))
 
 
 @dataclass(frozen=True)
-class ModelConfig(Checked, metaclass=_ByName):
-    """The settings of a model, checked once: ``ModelConfig("lgc", hops=3)``.
+class ModelConfig(Checked):
+    """The settings of a model, checked once; :func:`model_config` makes them.
 
-    What it makes is ``LGC.Settings(hops=3)``, which has the settings of that model alone, with
-    ``model`` for its name and ``kind`` for its class. A setting that the model does not have is
-    refused, unless it is at its default. Which model has which is in docs/models.md.
-
-    >>> ModelConfig("gcn", hidden=8)
-    GCN.Settings(standardize=False, operator='renormalized', hidden=8)
+    Every model has a subclass with its own settings, ``LGC.Settings`` for LGC; ``model`` is its
+    name and ``kind`` its class. docs/models.md lists the settings of each model.
     """
 
-    kind: ClassVar[type[Model]]  # what the settings are of
-    hops = 2  # what propagation takes where the model has no such setting: it has two layers
+    kind: ClassVar[type[Model]]  # the class of the model
+    hops = 2  # for propagation where the model has no such setting: it has two layers
     operator = "renormalized"
     basis = "monomial"
     bias = False
@@ -103,7 +69,7 @@ class ModelConfig(Checked, metaclass=_ByName):
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """The operators whose hops it reads side by side: one, but of models with channels."""
+        """The operators whose hops it reads: one, except for models with channels."""
         return (self.operator,)
 
     @property
@@ -112,7 +78,7 @@ class ModelConfig(Checked, metaclass=_ByName):
         return getattr(self, self.kind.variant) if self.kind.variant else None
 
     def size(self) -> str:
-        """What is told of the settings beside the model's name."""
+        """The settings that tables show next to the model's name."""
         return re.sub(r"\b1 (hidden unit|\w+?)s\b", r"1 \1", self.kind.size.format(self))
 
     @property
@@ -121,11 +87,11 @@ class ModelConfig(Checked, metaclass=_ByName):
         return find_basis(self.basis).title
 
     def fitted(self, graph: Graph) -> ModelConfig:
-        """The same, with the numbers of a basis that comes from a signal: here, from ``graph``'s.
+        """The same, with the numbers of a basis that is fitted to a signal: ``graph``'s features.
 
         >>> from hoplite import Graph
         >>> g = Graph.from_edges([(0, 1)], features=[[1.0], [0.0]])
-        >>> ModelConfig("lgc", 1, "adjacency", "optimal").fitted(g).basis
+        >>> model_config("lgc", 1, "adjacency", "optimal").fitted(g).basis
         'recurrence:1,0,0'
         """
         if not find_basis(self.basis).of_signal:
@@ -141,19 +107,45 @@ class ModelConfig(Checked, metaclass=_ByName):
 
     @staticmethod
     def from_dict(values: Mapping[str, Any]) -> ModelConfig:
-        """The settings that :meth:`as_dict` gave; other models' settings may have any value.
+        """The settings that :meth:`as_dict` gave.
 
-        Earlier versions kept all settings with every model. The values may come from a file, which
-        must not choose what is imported: no ``package.module:Class``.
+        The values may come from a stranger's file, which must not choose what is imported: no
+        ``package.module:Class``.
         """
-        name = values.get("model", "lgc")
+        name = values.get("model", DEFAULT_MODEL)
         if not isinstance(name, str) or ":" in name:
-            raise ConfigError(f"model is {name!r}; it must be one of {', '.join(MODELS)}.")
-        kind = find_model(name)
-        unknown = sorted(values.keys() - all_settings().keys() - {"model"})
-        if unknown:
+            raise ConfigError(f"is {name!r}; it must be one of {', '.join(MODELS)}.", "model")
+        settings = find_model(name).Settings
+        own = {field.name for field in dataclasses.fields(settings)}
+        if unknown := sorted(values.keys() - own - {"model"}):
             raise ConfigError(f"this version has no setting {unknown[0]!r}")
-        return kind.Settings(**{k: v for k, v in values.items() if k in kind.settings()})
+        return settings(**{key: value for key, value in values.items() if key != "model"})
+
+
+# Names that no setting of a model may have: arguments of train and attributes of ModelConfig
+RESERVED = {"graph", "model", "seed", *ARGUMENTS, *TRAINING, *dir(ModelConfig)}
+RESERVED -= {"hops", "operator", "basis", "bias", "standardize"}
+
+
+def model_config(
+    model: str | type = DEFAULT_MODEL,
+    hops: int | None = None,
+    operator: str | None = None,
+    basis: str | None = None,
+    **options: Any,
+) -> ModelConfig:
+    """The settings of ``model``, with its defaults for those that are None or left out.
+
+    A setting that the model does not have is refused, unless it has its default.
+
+    >>> model_config("gcn", hidden=8)
+    GCN.Settings(standardize=False, operator='renormalized', hidden=8)
+    """
+    named = {"hops": hops, "operator": operator, "basis": basis}
+    options |= {name: value for name, value in named.items() if value is not None}
+    if training := sorted(options.keys() & TRAINING):
+        raise ConfigError("is a setting of TrainingConfig; give it there.", training[0])
+    return find_model(model).Settings(**own_options(model, options))
 
 
 def register_model(model: ModelClass) -> ModelClass:
@@ -161,45 +153,37 @@ def register_model(model: ModelClass) -> ModelClass:
 
     It may also be a class of torch.nn.Module, see :mod:`hoplite.nets.module`.
     """
-    _registered(model)
+    _register(model)
     return model
 
 
-def _registered(found: Any) -> type[Model]:
-    """``found``, or the Model that an adapter makes of it, which is known from now on."""
-    model, settings = found, getattr(found, "Settings", None)
-    if isinstance(found, type) and not _is_config(settings):
+def _register(model: Any) -> type[Model]:
+    """``model``, or the Model that an adapter makes of it, which is known from now on."""
+    settings = getattr(model, "Settings", None)
+    if isinstance(model, type) and not _is_config(settings):
         adapters = [EntryPoint(address, address, GROUP).load() for address in ADAPTERS]
-        model = next(filter(None, (adapt(found) for adapt in adapters)), found)
+        model = next(filter(None, (adapt(model) for adapt in adapters)), model)
         settings = getattr(model, "Settings", None)
     if not _is_config(settings):
         raise ConfigError(f"{model!r} is not a Model; derive it from hoplite.models.Model.")
     name, place = getattr(model, "name", None), (model.__module__, model.__qualname__)
-    if not isinstance(name, str) or not name.isidentifier():
+    if not isinstance(name, str) or not name.isidentifier() or name == AUTO:
         raise ConfigError(f"the name of {place[1]} is {name!r}; give it one of letters and digits.")
-    if name in STRATEGIES:
-        raise ConfigError(f"the name {name!r} belongs to Hoplite; choose another.")
-    there = MODELS.get(name)
-    if there is not None and (there.__module__, there.__qualname__) != place:
-        raise ConfigError(f"the name {name!r} belongs to {there.__module__}; choose another.")
+    known = MODELS.get(name)
+    if known is not None and (known.__module__, known.__qualname__) != place:
+        raise ConfigError(f"the name {name!r} belongs to {known.__module__}; choose another.")
     for option in model.defaults:
         if option not in TRAINING or option in model.idle:
-            raise ConfigError(f"{name}'s defaults have {option!r}, which is no training setting.")
-    known = all_settings()
+            raise ConfigError(f"{name}'s defaults have {option!r}, not a setting of its training.")
+    others = all_settings()
     for field in dataclasses.fields(settings):
-        if field.name in TAKEN or not field.metadata.get("check"):
-            why = "is a name of Hoplite's own" if field.name in TAKEN else "has no check"
-            raise ConfigError(
-                f"{name}'s setting {field.name!r} {why}; choose another name."
-                if field.name in TAKEN
-                else f"{name}'s setting {field.name!r} {why}; make it with number_setting, "
-                "choice_setting or flag_setting of hoplite.config."
-            )
-        if field.name in known and type(known[field.name].default) is not type(field.default):
-            raise ConfigError(
-                f"{name}'s setting {field.name!r} is of another type than that of "
-                f"{' and '.join(models_with(field.name))}; choose another name."
-            )
+        what = f"{name}'s setting {field.name!r}"
+        if field.name in RESERVED:
+            raise ConfigError(f"{what} is a name of Hoplite's own; choose another.")
+        if not field.metadata.get("check"):
+            raise ConfigError(f"{what} has no check; declare it with hoplite.config's functions.")
+        if field.name in others and type(others[field.name].default) is not type(field.default):
+            raise ConfigError(f"{what} has another type in other models; choose another name.")
     MODELS[name] = model
     return model
 
@@ -221,67 +205,65 @@ def find_model(name: str | type) -> type[Model]:
     >>> find_model("lgc").title
     'LGC'
     """
-    if isinstance(name, str) and name in STRATEGIES:
-        raise ConfigError(STRATEGIES[name].instead)
     if isinstance(name, type):
-        return _registered(name)
-    if not isinstance(name, str) or name in MODELS:
-        return MODELS[check_choice("model", name, MODELS)]
-    if ":" in name:
-        for model in MODELS.values():
-            if address_of(model) == name:
-                return model
-        module, _, path = name.partition(":")
-        entry = EntryPoint(name, f"{module}:{path}", GROUP)
-        return _registered(_loaded(entry, "write it as package.module:Class"))
+        return _register(name)
+    if name in MODELS:
+        return MODELS[name]
+    if name == AUTO:
+        raise ConfigError(
+            "is 'auto', which chooses among the models; run it as `hoplite train --model auto` or "
+            "hoplite.auto(...), or give a model.",
+            "model",
+        )
+    if isinstance(name, str) and ":" in name:
+        known = {address_of(model): model for model in MODELS.values()}
+        return known.get(name) or _register(_load(EntryPoint(name, name, GROUP)))
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
     if name not in entries:
-        names = [*MODELS, *entries]
+        names = [*MODELS, *entries, AUTO]
         raise ConfigError(
-            f"model is {name!r}; it must be one of {', '.join(names)}, or "
-            f"{', '.join(one.offered for one in STRATEGIES.values())}."
-            f"{nearest_hint(name, [*names, *STRATEGIES])}"
+            f"is {name!r}; it must be one of {', '.join(names)}.{nearest_hint(name, names)}",
+            "model",
         )
-    found = _registered(_loaded(entries[name], "mend its package, or remove it"))
-    if found.name != name:
-        raise ConfigError(f"model is {name!r}, but {entries[name].value} is {found.name!r}.")
-    return found
+    model = _register(_load(entries[name]))
+    if model.name != name:
+        raise ConfigError(f"is {name!r}, but {entries[name].value} is {model.name!r}.", "model")
+    return model
 
 
-def _loaded(entry: EntryPoint, remedy: str) -> Any:
+def _load(entry: EntryPoint) -> Any:
     """The object that ``entry`` names; ConfigError, whatever its module does instead."""
     module, _, path = entry.value.partition(":")
     try:
         if not module or module.startswith(".") or not path:
-            raise ImportError("no module and class")
+            raise ImportError("it is not package.module:Class")
         return entry.load()
     except Exception as error:  # of code that is not ours
         raise ConfigError(
-            f"model is {entry.name!r}, which cannot be imported ({error}); {remedy}."
+            f"is {entry.name!r}, which cannot be imported ({error}).", "model"
         ) from error
 
 
 def address_of(model: type[Model]) -> str:
-    """What :func:`find_model` finds ``model`` by in another process, too."""
-    own = not model.source()
-    return model.name if own else f"{model.__module__}:{model.__qualname__}"
+    """The name by which :func:`find_model` finds ``model`` in another process, too."""
+    return f"{model.__module__}:{model.__qualname__}" if model.source() else model.name
 
 
 def all_settings() -> dict[str, dataclasses.Field[Any]]:
     """The settings of all known models, and then those of training: name to field."""
-    found: dict[str, dataclasses.Field[Any]] = {}
+    settings: dict[str, dataclasses.Field[Any]] = {}
     for model in MODELS.values():
         for field in dataclasses.fields(model.Settings):
-            found.setdefault(field.name, field)
-    return found | TRAINING
+            settings.setdefault(field.name, field)
+    return settings | TRAINING
 
 
-def usual_options(model: str) -> dict[str, Any]:
-    """The defaults of ``model``, which may be others than another's; then those that it lacks.
+def model_defaults(model: str) -> dict[str, Any]:
+    """The defaults of all settings, with those of ``model`` where it has its own.
 
-    >>> usual_options("lgc")["hops"], usual_options("s2gc")["hops"]
+    >>> model_defaults("lgc")["hops"], model_defaults("s2gc")["hops"]
     (10, 16)
-    >>> usual_options("lgc")["lr"], usual_options("s2gc")["lr"]
+    >>> model_defaults("lgc")["lr"], model_defaults("s2gc")["lr"]
     (0.05, 0.2)
     """
     kind = find_model(model)
@@ -308,10 +290,7 @@ def idle_settings(model: Any) -> set[str]:
 
 
 def without_idle(model: Any, options: Mapping[str, Any]) -> dict[str, Any]:
-    """``options`` without the settings that ``model`` does not have, whatever their values.
-
-    Earlier versions kept them in their files.
-    """
+    """``options`` without the settings that ``model`` does not have, whatever their values."""
     idle = idle_settings(model)
     return {name: value for name, value in options.items() if name not in idle}
 
@@ -319,15 +298,15 @@ def without_idle(model: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]:
     """``options`` without those that ``model`` does not have.
 
-    One that it would ignore is a mistake, not a wish, unless it is the default of the models that
-    have it. An unknown name gets the nearest suggested.
+    ConfigError for one that it would ignore, unless it has its default, and for an unknown name.
     """
     own, known = find_model(model).settings(), all_settings()
     for name, value in options.items():
-        if name in TableOptions.names() and name not in known:
+        if name not in known and name in TableOptions.names():
             raise ConfigError(
-                f"{name!r} says how data are read, not trained; give it to hoplite.load or "
-                "Graph.from_..., and train on the graph that it returns."
+                "is an option for reading data; give it to hoplite.load or Graph.from_..., and "
+                "train on the graph.",
+                name,
             )
         if name not in known:
             hint = nearest_hint(name, [*known, *ARGUMENTS])
@@ -335,8 +314,9 @@ def own_options(model: str | type, options: Mapping[str, Any]) -> dict[str, Any]
         if name not in own and value != known[name].default:
             known[name].metadata["check"](name, value)
             raise ConfigError(
-                f"{name} is {value!r} but {find_model(model).name} has no {name}; "
-                f"leave it out, or use {' or '.join(models_with(name))}."
+                f"is {value!r} but {find_model(model).name} has no {name}; leave it out, or use "
+                f"{' or '.join(models_with(name))}.",
+                name,
             )
     return {name: value for name, value in options.items() if name in own}
 
@@ -345,22 +325,20 @@ def split_options(
     model: str | type, options: Mapping[str, Any]
 ) -> tuple[ModelConfig, TrainingConfig]:
     """Sort ``options`` into the two configurations."""
-    own = own_options(model, options)
-    kind = find_model(model)
+    own, kind = own_options(model, options), find_model(model)
     config = kind.Settings(**{k: v for k, v in own.items() if k not in TRAINING})
-    nothing: dict[str, Any] = {"dropout": 0.0} if "dropout" in kind.idle else {}
-    chosen: dict[str, Any] = {k: v for k, v in own.items() if k in TRAINING}
-    training = TrainingConfig(**(nothing | kind.defaults | chosen))
+    defaults: dict[str, Any] = ({"dropout": 0.0} if "dropout" in kind.idle else {}) | kind.defaults
+    training = TrainingConfig(**defaults | {k: v for k, v in own.items() if k in TRAINING})
     check_batch(config, training)
     return config, training
 
 
 def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, dict[str, Any]]:
-    """The model where none is given, and ``options`` with what is left out of them.
+    """The model where none is given, and ``options`` completed for it.
 
-    LGC for graphs and hop stores. Hop blocks with ``TABLE_OPTIONS`` for node and edge ``tables``:
-    there a column of the node itself and its means over neighbours often say different things.
-    Options that are given win; one that hop blocks do not have means LGC.
+    LGC for graphs and hop stores. Hop blocks with ``TABLE_OPTIONS`` for node and edge ``tables``,
+    where a column of the node itself and its mean over neighbours often differ. Options that are
+    given win; one that hop blocks do not have means LGC.
 
     >>> default_options({"hops": 3}, tables=False)
     ('lgc', {'hops': 3})
@@ -368,7 +346,7 @@ def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, d
     ('blocks', {'hops': 2, 'operator': 'random_walk', 'bias': True, 'dropout': 0.0, 'batch': 100})
     """
     if not tables or not options.keys() <= find_model("blocks").settings():
-        return "lgc", dict(options)
+        return DEFAULT_MODEL, dict(options)
     defaults = dict(TABLE_OPTIONS)
     if options.get("channels"):
         del defaults["operator"]
@@ -384,18 +362,14 @@ def check_default_options(options: Mapping[str, Any]) -> None:
     try:
         split_options(*default_options(options, tables=True))
     except ConfigError:
-        split_options("lgc", options)
+        split_options(DEFAULT_MODEL, options)
 
 
 def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
     """Raise ConfigError if the model needs all nodes in every step, and a step has only some."""
-    if training.batch and not config.kind.reads_rows():
+    if training.batch and (config.standardize or not config.kind.reads_rows()):
+        reason = "standardize" if config.standardize else config.model
         raise ConfigError(
-            f"batch is {training.batch} but {config.model} needs the whole graph in every step; "
-            "set batch to 0, or use a linear model."
-        )
-    if training.batch and config.standardize:
-        raise ConfigError(
-            f"batch is {training.batch} but standardize needs the mean and deviation over all "
-            "nodes in every step; set batch to 0, or leave out standardize."
+            f"is {training.batch}, but {reason} needs all nodes in every step; leave it out.",
+            "batch",
         )

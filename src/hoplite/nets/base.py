@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hoplite.nets.view import GraphView, RowView
     from hoplite.training.objective import Objective, Problem
 else:
-    from hoplite.lazy import torch
+    from hoplite.optional_deps import torch
 
 Tensors = dict[str, "Tensor"]
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hoplite.engine.dropout import Dropout
     from hoplite.nets.view import GraphView
 else:
-    from hoplite.lazy import torch
+    from hoplite.optional_deps import torch
 
 SLOPE = 0.2  # of LeakyReLU below 0
 

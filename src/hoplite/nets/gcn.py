@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hoplite.engine.dropout import Dropout
     from hoplite.nets.view import GraphView
 else:
-    from hoplite.lazy import torch
+    from hoplite.optional_deps import torch
 
 MAX_UNITS = 1_000_000  # hidden units, and heads: their product with the features does not overflow
 

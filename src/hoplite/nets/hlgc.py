@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hoplite.engine.dropout import Dropout
     from hoplite.nets.view import RowView
 else:
-    from hoplite.lazy import torch
+    from hoplite.optional_deps import torch
 
 CACHED_NUMBERS = 1 << 18  # of a hop's rows that are gated together
 GATES = ("node", "class", "feature")

@@ -29,7 +29,7 @@ from hoplite.config import flag_setting, number_setting, setting
 from hoplite.engine.dropout import Dropout, Mask
 from hoplite.errors import ConfigError, HopliteError, is_shortage, some_of
 from hoplite.models.base import OF_FILTERS, Model, Weights
-from hoplite.models.settings import TAKEN, ModelConfig
+from hoplite.models.settings import RESERVED, ModelConfig
 from hoplite.nets.base import Network, Tensors
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
     from hoplite.nets.view import GraphView, WholeGraph
 else:
-    from hoplite.lazy import torch
+    from hoplite.optional_deps import torch
 
 SIZES = ("in_channels", "out_channels")  # PyTorch Geometric's words for the features and outputs
 DROPOUT, EDGE_WEIGHT = "dropout", "edge_weight"
 DEFAULTS = {"hidden_channels": 64, "num_layers": 2}  # of arguments that have no default
 # Arguments that cannot be settings: they keep their defaults
-NO_SETTINGS = TAKEN | {"operator", "basis", "standardize"}
+NO_SETTINGS = RESERVED | {"operator", "basis", "standardize"}
 # Settings of a training that mean nothing where X and the steps are the module's own
 UNUSED = OF_FILTERS | {"order", "drop_nodes", "output_dropout", "draws"}
 FLOATS = (float, "float")  # annotations; in a module of __future__ annotations they are texts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from hoplite.formatting import short
 from hoplite.plots.base import Drawing, axis, layout, safe
-from hoplite.shown import short
 
 NAME = 22  # characters of a name next to a bar
 FAINT = 0.45  # the opacity of bars that stand for many, or for none

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hoplite.errors import require_extra
-from hoplite.printable import printable
+from hoplite.formatting import printable
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

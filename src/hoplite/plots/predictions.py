@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from hoplite.formatting import short
 from hoplite.plots.base import Drawing, axis, layout, safe, stroke_of, thin
-from hoplite.shown import short
 
 NAME = 18  # characters of a name on an axis or in the legend
 MAX_FLAT = 4  # classes whose names lie below the matrix: of more, Plotly would leave some out

@@ -28,10 +28,10 @@ from typing import Any, Protocol
 
 from hoplite.cluster import check_wanted, connect
 from hoplite.config import check_number
-from hoplite.io.npz import read_npz, write_npz
 from hoplite.engine.backend import get_num_threads, set_num_threads, use_threads
 from hoplite.errors import ConfigError, HopliteWarning, SearchError, check_choice
 from hoplite.graph import Graph
+from hoplite.io.npz import read_npz, write_npz
 from hoplite.models import split_options
 from hoplite.search.trials import FinishedTrial, Scores, SearchFile, Trial, TrialQueue
 from hoplite.tasks import task_of

@@ -33,10 +33,11 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import LARGEST
+from hoplite.config import MAX_FLOAT
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning, SearchError, plural
+from hoplite.files import without_nan
+from hoplite.formatting import Described, Description, Table
 from hoplite.graph import Graph, Split
-from hoplite.json_files import without_nan
 from hoplite.labels import AUTO
 from hoplite.models import address_of, find_model, split_options
 from hoplite.models.saved import CHOICE, check_target
@@ -54,7 +55,6 @@ from hoplite.search.results import TOP, ConfigurationScores, format_spread
 from hoplite.search.run import check_split, full_options, open_file
 from hoplite.search.space import MAX_CONFIGURATIONS
 from hoplite.search.trials import FILE, SearchFile, Trial
-from hoplite.shown import Displayed, Shown, Table
 from hoplite.store import open_data
 from hoplite.tasks import Metric, task_of
 from hoplite.tasks.base import title_of
@@ -86,7 +86,7 @@ def parse_seconds(value: Any) -> float:
         match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value.lower())
         if match is not None and match[2] in UNITS:
             seconds = float(match[1]) * UNITS[match[2]]
-    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST:
+    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT:
         seconds = float(value)
     if not 0 < seconds < math.inf:
         raise ConfigError(
@@ -136,7 +136,7 @@ class TriedCandidate:
 
 
 @dataclass(frozen=True, eq=False)
-class AutoResult(Displayed):
+class AutoResult(Described):
     """What ``auto`` chose, and what it tried.
 
     Parameters
@@ -205,7 +205,7 @@ class AutoResult(Displayed):
     def __repr__(self) -> str:
         return f"AutoResult({self.chosen}; {plural(self.sizes[0], 'candidate')})"
 
-    def _shown(self) -> Shown:
+    def _describe(self) -> Description:
         score = self.trained.task.score
         facts = {"chosen": str(self.chosen)}
         for part, name in (("val", "validation"), ("test", "test")):
@@ -217,7 +217,7 @@ class AutoResult(Displayed):
             for one in self.candidates[:TOP]
         ]
         table = Table(["candidate", "rung", f"validation {self.monitor.title}"], rows)
-        return Shown("AutoResult", facts, [table], [self.why, *self.budget_notes])
+        return Description("AutoResult", facts, [table], [self.why, *self.budget_notes])
 
 
 def auto(

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoplite.errors import ConfigError, HopliteError, IdleWarning, plural
+from hoplite.files import without_nan
+from hoplite.formatting import Described, Description, Table
 from hoplite.graph import Graph
-from hoplite.json_files import without_nan
-from hoplite.models import all_settings, idle_settings, usual_options
+from hoplite.models import all_settings, idle_settings, model_defaults
 from hoplite.models.trained import TrainedModel
 from hoplite.plots.base import figure
 from hoplite.plots.history import scores as plot_scores
 from hoplite.search.trials import FinishedTrial
-from hoplite.shown import Displayed, Shown, Table
 from hoplite.tasks import Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.results import TrainingResult, train
@@ -133,7 +133,7 @@ def _known(value: float | None, otherwise: float = math.nan) -> float:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SearchResult(Displayed):
+class SearchResult(Described):
     """What a search found under one protocol.
 
     Parameters
@@ -324,7 +324,7 @@ class SearchResult(Displayed):
             f"{title_of(self.monitor.name)} {self.monitor.shown(self.monitored(self.best))})"
         )
 
-    def _shown(self) -> Shown:
+    def _describe(self) -> Description:
         metric, score = self.monitor, title_of(self.task.score.name)
         varied = self.varied or list(self.best.options)[:4]
         facts = {
@@ -345,7 +345,7 @@ class SearchResult(Displayed):
         ]
         table = Table(["place", *varied, f"validation {metric.title}"], rows, "The best settings")
         notes = [f"The choice is {BIASED}."] if self.protocol == "test" else []
-        return Shown("SearchResult", facts, [table], notes)
+        return Description("SearchResult", facts, [table], notes)
 
 
 def format_spread(values: Sequence[float]) -> str:
@@ -373,7 +373,7 @@ def train_command(
     ``tables`` are the options by which the dataset was read, None where they were not given.
     """
     try:
-        defaults = usual_options(model)
+        defaults = model_defaults(model)
     except ConfigError:  # a model of somebody's own, that is not known here
         defaults = {name: field.default for name, field in all_settings().items()}
     idle = idle_settings(model)

@@ -17,10 +17,11 @@ import scipy.sparse as sp
 
 from hoplite.config import TrainingConfig
 from hoplite.errors import ConfigError, GraphError, check_choice, plural
+from hoplite.formatting import printable
 from hoplite.graph import Graph
 from hoplite.labels import AUTO
+from hoplite.machine import VERSION
 from hoplite.models import address_of, find_model, split_options, without_idle
-from hoplite.printable import printable
 from hoplite.progress import search_bar, watched
 from hoplite.search.executors import Executor, find_executor
 from hoplite.search.results import PROTOCOLS, SearchResult, rank
@@ -30,7 +31,6 @@ from hoplite.store import open_data
 from hoplite.tasks import task_of
 from hoplite.training.results import as_seeds
 from hoplite.training.scoring import check_after
-from hoplite.version import VERSION
 
 log = logging.getLogger("hoplite.search")
 

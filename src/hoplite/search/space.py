@@ -26,11 +26,12 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hoplite.config import PAPER_DATASETS, check_number
+from hoplite.config import check_number
 from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
 from hoplite.files import read_regular
 from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
 
+PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")
 MAX_CONFIGURATIONS = 100_000
 MAX_BYTES = 1 << 17  # of a file: deep nesting takes its square in time
 MAX_REPEATS = 10_000  # draws in a row without a new configuration: there are no more

@@ -28,7 +28,7 @@ import psutil
 from msgspec import Meta
 
 from hoplite.errors import SearchError
-from hoplite.json_files import parse_json, to_json
+from hoplite.files import parse_json, to_json
 
 FILE = "search.sqlite"
 FACTS = "search"

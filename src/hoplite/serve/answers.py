@@ -26,13 +26,13 @@ from hoplite.explain.changes import own_slopes
 from hoplite.explain.exact import label_text
 from hoplite.explain.summary import Changes, Summary, Threshold
 from hoplite.graph import Graph
+from hoplite.machine import VERSION
 from hoplite.models.alignment import aligned_columns, aligned_graph, in_columns
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.preparation import DATE
 from hoplite.serve import schema
 from hoplite.serve.lookup import Names, find_examples
-from hoplite.version import VERSION
 
 MAX_NEIGHBOURS = 30
 MAX_FEATURES = 60
@@ -45,10 +45,10 @@ class UnknownNode(HopliteError):
 class Answers:
     """Answers about ``model`` on ``data``, set up once; it only reads.
 
-    >>> from hoplite import Graph, ModelConfig
+    >>> from hoplite import Graph, model_config
     >>> graph = Graph.from_edges([(0, 1)], [[1.0], [3.0]], node_ids=["ann", "bob"])
     >>> weights = {"theta": np.array([[1.0, 2.0]])}
-    >>> model = TrainedModel(ModelConfig("sgc", hops=1), weights, 1, ("cat", "dog"))
+    >>> model = TrainedModel(model_config("sgc", hops=1), weights, 1, ("cat", "dog"))
     >>> answers = Answers(model, graph)
     >>> [round(output.logit, 4) for output in answers.node("ann").prediction.outputs]
     [2.0, 4.0]

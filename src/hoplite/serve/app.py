@@ -23,9 +23,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from hoplite.errors import HopliteError, is_shortage
 from hoplite.explain.summary import Changes, Summary
 from hoplite.explain.text import percent
+from hoplite.machine import VERSION
 from hoplite.serve import schema
 from hoplite.serve.answers import Answers, UnknownNode
-from hoplite.version import VERSION
 
 PAGE = files("hoplite.serve").joinpath("page")
 FILES = {"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"}

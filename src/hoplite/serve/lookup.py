@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.shown import short
+from hoplite.formatting import short
 from hoplite.tasks.base import Task
 
 MAX_SORTED = 2_000_000  # names that are sorted for a search; more are only found exactly

@@ -18,8 +18,8 @@ import ml_dtypes
 import numpy as np
 
 from hoplite.errors import StoreError
+from hoplite.files import read_json, write_json
 from hoplite.io.array_files import NpyRows, write_npy
-from hoplite.json_files import read_json, write_json
 from hoplite.store.manifest import Checksum, Manifest, Size
 
 TYPES = {"float32": np.float32, "float16": np.float16, "bfloat16": np.uint16}

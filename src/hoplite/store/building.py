@@ -20,7 +20,7 @@ from hoplite.config import check_hops
 from hoplite.errors import HopliteWarning, StoreError, check_choice
 from hoplite.files import locked, remove_leftovers
 from hoplite.graph import Graph
-from hoplite.memory import parse_bytes, peak_memory, release_memory, show_bytes, used_memory
+from hoplite.machine import format_bytes, parse_bytes, peak_memory, release_memory, used_memory
 from hoplite.node_data import GraphData
 from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
@@ -306,8 +306,8 @@ def _warn_about_room(blocks: Blocks) -> None:
     free = shutil.disk_usage(blocks.data.parent).free
     if needed > free:
         warnings.warn(
-            f"the store needs {show_bytes(needed)} more but the disk of {blocks.data.parent} has "
-            f"{show_bytes(free)} free; the work will stop there and can be continued.",
+            f"the store needs {format_bytes(needed)} more but the disk of {blocks.data.parent} has "
+            f"{format_bytes(free)} free; the work will stop there and can be continued.",
             HopliteWarning,
             stacklevel=4,
         )

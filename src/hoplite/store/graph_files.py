@@ -31,7 +31,7 @@ from hoplite.csr import (
     index_type,
     row_ranges,
 )
-from hoplite.files import open_regular
+from hoplite.files import open_regular, read_json, write_json
 from hoplite.graph import Split
 from hoplite.io.array_files import (
     CSR_ARRAYS,
@@ -42,7 +42,6 @@ from hoplite.io.array_files import (
     write_npy,
 )
 from hoplite.io.splits import write_split
-from hoplite.json_files import read_json, write_json
 from hoplite.operators import find_operator
 from hoplite.store.manifest import Checksum, Count, Manifest
 

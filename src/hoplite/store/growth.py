@@ -46,7 +46,7 @@ from hoplite.files import sync_folder
 from hoplite.io.array_files import CsrFiles
 from hoplite.io.extend import NewNodes, NewTables
 from hoplite.link import links_among
-from hoplite.memory import parse_bytes, release_memory, used_memory
+from hoplite.machine import parse_bytes, release_memory, used_memory
 from hoplite.progress import steps_bar, watched
 from hoplite.store.blocks import Blocks, PanelRecord
 from hoplite.store.building import Progress, claimed, disk_errors, log

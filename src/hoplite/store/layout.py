@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hoplite.csr import MAX_INT32
 from hoplite.engine.backend import has_native
 from hoplite.errors import ConfigError
-from hoplite.memory import show_bytes
+from hoplite.machine import format_bytes
 from hoplite.store.manifest import Manifest
 
 LEAST_USE, USE_STEP = 140 * 10**6, 60 * 10**6
@@ -139,8 +139,8 @@ def check_room(
         # a little more than the least, for what the next start may hold besides
         enough = -(-int(1.05 * least) // 10**7) * 10**7
         raise ConfigError(
-            f"memory is {show_bytes(memory)} but this graph needs {show_bytes(enough)} at least in "
-            f"panels of {width} columns, and {show_bytes(held)} of it are in use already; give "
-            f"--memory {enough // 10**6}MB or more."
+            f"memory is {format_bytes(memory)} but this graph needs {format_bytes(enough)} "
+            f"at least in panels of {width} columns, and {format_bytes(held)} of it are in use; "
+            f"give --memory {enough // 10**6}MB or more."
         )
     return memory - held

@@ -20,9 +20,9 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from hoplite.bases import find_basis
-from hoplite.config import MOST_HOPS
+from hoplite.config import MAX_HOPS
 from hoplite.errors import StoreError, check_choice
-from hoplite.json_files import read_json, write_json
+from hoplite.files import read_json, write_json
 from hoplite.operators import SYMMETRIC
 from hoplite.preparation import Preparation
 
@@ -50,7 +50,7 @@ class Manifest:
     entries: Count  # of the adjacency
     longest_row: Count
     columns: Count
-    hops: Annotated[int, Meta(ge=0, le=MOST_HOPS)]
+    hops: Annotated[int, Meta(ge=0, le=MAX_HOPS)]
     operator: str
     basis: str
     dtype: str

@@ -21,7 +21,7 @@ from hoplite.io.formats import NAMES, refuse_options
 from hoplite.io.sources import is_database, is_tables, table_bytes
 from hoplite.io.tables import import_tables
 from hoplite.labels import AUTO, check_task, kind_of
-from hoplite.memory import release_memory, used_memory
+from hoplite.machine import release_memory, used_memory
 from hoplite.node_data import GraphData, NodeData
 from hoplite.store.manifest import FILE, GRAPH
 from hoplite.store.store import HopStore

@@ -22,7 +22,7 @@ from hoplite.engine.polynomial import next_hop
 from hoplite.engine.sparse import SparseMatrix
 from hoplite.errors import StoreError
 from hoplite.io.array_files import CsrFiles
-from hoplite.memory import release_memory, used_memory
+from hoplite.machine import release_memory, used_memory
 from hoplite.store.blocks import Blocks
 from hoplite.store.graph_files import OPERATOR
 from hoplite.store.layout import Sizes, check_room, part_entries

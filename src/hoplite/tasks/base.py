@@ -170,9 +170,7 @@ class Task(ABC):
     def check_calibrate(self, calibrate: bool) -> None:
         """ConfigError, before any work, if :meth:`calibrated` is asked for and cannot be done."""
         if calibrate and type(self).calibrated is Task.calibrated:
-            raise ConfigError(
-                f"calibrate is True, but {self.name} knows no calibration; leave it out."
-            )
+            raise ConfigError(f"is not available for {self.name}; leave it out.", "calibrate")
 
     def uncalibrated(self) -> Self | None:
         """The task as it was before :meth:`calibrated`; None if it was not."""

@@ -20,7 +20,7 @@ from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph, as_node_indices
 from hoplite.io import load
-from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model
+from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model, model_config
 from hoplite.operators import Operator, find_operator
 from hoplite.theory.complexity import (
     DRAWS,
@@ -36,7 +36,7 @@ from hoplite.theory.complexity import (
     polynomial_norms,
 )
 
-MOST_HOPS = 5000  # the bounds look at all pairs of hops
+MAX_HOPS = 5000  # the bounds look at all pairs of hops
 BLOCK_BYTES = 2**27  # hop features held at a time
 LARGEST = 1e100  # squares and sums of such numbers do not overflow
 KEPT_BYTES = 2**29  # up to here they are kept for the next pass
@@ -107,7 +107,7 @@ class FunctionClass:
         self._operator.require_symmetric("the bounds need")
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
-        check_number("hops", self.hops, 0, MOST_HOPS, whole=True)
+        check_number("hops", self.hops, 0, MAX_HOPS, whole=True)
         check_number("outputs", self.outputs, 1, whole=True)
         check_flag("bias", self.bias)
         if isinstance(self.graph, str):
@@ -271,7 +271,7 @@ class FunctionClass:
     @cached_property
     def config(self) -> ModelConfig:
         """The model's settings."""
-        return ModelConfig(self.model, self.hops, self.operator, self.basis, **self.settings)
+        return model_config(self.model, self.hops, self.operator, self.basis, **self.settings)
 
     @property
     def coefficients(self) -> type[LinearModel]:
@@ -381,7 +381,7 @@ class FunctionClass:
 def other_settings(config: ModelConfig) -> dict[str, Any]:
     """What a FunctionClass takes as ``settings``: those that it has no argument for.
 
-    >>> other_settings(ModelConfig("ppr", hops=4)), other_settings(ModelConfig("lgc"))
+    >>> other_settings(model_config("ppr", hops=4)), other_settings(model_config("lgc"))
     ({'alpha': 0.1}, {})
     """
     kind = config.kind

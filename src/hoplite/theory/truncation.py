@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from hoplite.config import MOST_HOPS, check_hops, check_number
+from hoplite.config import MAX_HOPS, check_hops, check_number
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.operators import find_operator
@@ -59,12 +59,12 @@ def hops_for(tolerance: float, beta: float, norm: float = 1.0, signal_norm: floa
     check_number("norm", norm, 0)
     x = abs(float(beta)) * float(norm)
     # From x - 2 on the error falls with every hop, so the first that fits can be bisected.
-    if x >= MOST_HOPS or truncation_error(beta, norm, MOST_HOPS, signal_norm) > tolerance:
+    if x >= MAX_HOPS or truncation_error(beta, norm, MAX_HOPS, signal_norm) > tolerance:
         raise ConfigError(
-            f"|beta| norm is {x:g}, for which {MOST_HOPS:,} hops do not reach the tolerance "
+            f"|beta| norm is {x:g}, for which {MAX_HOPS:,} hops do not reach the tolerance "
             f"{tolerance:g}; use a smaller beta."
         )
-    low, high = max(0, math.floor(x) - 1), MOST_HOPS
+    low, high = max(0, math.floor(x) - 1), MAX_HOPS
     while low < high:
         middle = (low + high) // 2
         if truncation_error(beta, norm, middle, signal_norm) <= tolerance:

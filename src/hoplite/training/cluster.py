@@ -22,7 +22,7 @@ from hoplite.config import TrainingConfig
 from hoplite.engine.evaluation import Order
 from hoplite.errors import ConfigError, StoreError
 from hoplite.files import atomic_write
-from hoplite.memory import parse_bytes
+from hoplite.machine import parse_bytes
 from hoplite.models.base import Weights
 from hoplite.models.linear import LinearModel
 from hoplite.node_data import StoredHops

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hoplite.config import MOST_SEED, TrainingConfig, check_number
+from hoplite.config import MAX_SEED, TrainingConfig, check_number
 from hoplite.engine.orders import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
+from hoplite.formatting import Described, Description, printable
 from hoplite.labels import AUTO, kind_of
 from hoplite.models import (
     HopBlocks,
@@ -35,9 +36,7 @@ from hoplite.models.pictures import (
 )
 from hoplite.models.trained import TrainedModel, split_facts
 from hoplite.node_data import NodeData
-from hoplite.printable import printable
 from hoplite.progress import training_bar, watched
-from hoplite.shown import Displayed, Shown
 from hoplite.store import open_data
 from hoplite.structural import with_log_degree
 from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
@@ -84,7 +83,7 @@ class Figures:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TrainingResult(Displayed):
+class TrainingResult(Described):
     """The runs of one configuration on one graph, or on the hop store of one."""
 
     graph: NodeData
@@ -204,7 +203,7 @@ class TrainingResult(Displayed):
             f"validation {val}, test {test})"
         )
 
-    def _shown(self) -> Shown:
+    def _describe(self) -> Description:
         return result_shown(self)
 
     def plot_history(self) -> Figure:
@@ -447,7 +446,7 @@ def as_seeds(seeds: Any) -> list[int]:
     """How many seeds (0, 1, 2, ...) or which, as a list."""
     if isinstance(seeds, list | tuple | range | np.ndarray):
         for seed in seeds:
-            check_number("seeds", seed, 0, MOST_SEED, whole=True)
+            check_number("seeds", seed, 0, MAX_SEED, whole=True)
         if not len(seeds) or len(set(seeds)) < len(seeds):
             raise ConfigError(f"seeds is {seeds!r}; give at least one, and none twice.")
         return [int(seed) for seed in seeds]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import MOST_SEED, TrainingConfig, check_number
+from hoplite.config import MAX_SEED, TrainingConfig, check_number
 from hoplite.engine.backend import get_num_threads, one_blas_thread, use_threads
 from hoplite.engine.orders import free_memory
 from hoplite.engine.propagation import Propagation
@@ -259,7 +259,7 @@ def train_runs(
         part.check(source.num_nodes)
     task = find_task(task)
     for run in runs:
-        check_number("seed", run.seed, 0, MOST_SEED, whole=True)
+        check_number("seed", run.seed, 0, MAX_SEED, whole=True)
         check_batch(model.config, run.config)
         task.check_consistency(run.config.consistency)
         task.monitor(run.config.monitor)

@@ -339,11 +339,12 @@ def check_after(config: TrainingConfig, task: Task, *, stored: bool = False) -> 
     """ConfigError, before any work, if the outputs cannot be corrected and smoothed."""
     if config.correct_smooth and not task.exclusive:
         raise ConfigError(
-            f"correct_smooth is True, but it is for nodes with one class each, and these labels "
-            f"are for {task.labels.task}; leave it out."
+            f"requires one class for each node, and these labels are for {task.labels.task}; leave "
+            "it out.",
+            "correct_smooth",
         )
     if config.correct_smooth and stored:
         raise ConfigError(
-            "correct_smooth is True, but a hop store has no edges to carry labels along; train on "
-            "the graph, or leave it out."
+            "requires edges, which a hop store does not have; train on the graph, or leave it out.",
+            "correct_smooth",
         )

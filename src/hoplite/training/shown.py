@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hoplite.errors import plural
-from hoplite.shown import Shown, Table
+from hoplite.formatting import Description, Table
 from hoplite.tasks.base import title_of
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ RARE = 0.5  # a class with less than this part of its even share of the nodes is
 PARTS = {"val": "validation", "test": "test"}
 
 
-def result_shown(result: TrainingResult) -> Shown:
+def result_shown(result: TrainingResult) -> Description:
     """Every figure beside the baseline's, over the runs; the classes where one of them is rare."""
     spreads = {part: found for part in PARTS if (found := result.metrics(part))}
     parts = [*spreads]
@@ -42,7 +42,7 @@ def result_shown(result: TrainingResult) -> Shown:
         facts["diverged"] = plural(diverged, "run")
     sentences = filter(None, (result.unvalidated(), result.shortfall()))
     notes = [sentence[0].upper() + sentence[1:] for sentence in sentences]
-    return Shown("TrainingResult", facts, [*tables, *_classes(result, last)], notes)
+    return Description("TrainingResult", facts, [*tables, *_classes(result, last)], notes)
 
 
 def _classes(result: TrainingResult, part: str) -> list[Table]:

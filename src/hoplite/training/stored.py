@@ -41,7 +41,7 @@ from hoplite.engine.evaluation import (
 )
 from hoplite.engine.features import Features
 from hoplite.errors import ConfigError
-from hoplite.memory import free_memory, parse_bytes, release_memory
+from hoplite.machine import free_memory, parse_bytes, release_memory
 from hoplite.models.alignment import check_stored
 from hoplite.models.base import Weights
 from hoplite.models.linear import LinearModel

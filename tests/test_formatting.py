@@ -9,7 +9,7 @@ from tests.plots.conftest import NAMES, untidy
 
 from hoplite import Graph, SGCClassifier, Split, train
 from hoplite.explain import explain
-from hoplite.shown import Shown, Table
+from hoplite.formatting import Description, Table
 
 
 @pytest.fixture(scope="module")
@@ -58,21 +58,21 @@ def test_a_graph_tells_its_sizes(graph):
 def test_graphs_of_numbers_of_several_labels_and_of_nothing():
     labels = np.array([0.5, np.nan, 2.5])
     numbers = Graph.from_edges([(0, 1)], np.eye(3), labels, split=Split(train=[0, 2]))
-    text = numbers._shown().text()
+    text = numbers._describe().text()
     assert "regression, 2 nodes of 3" in text
     assert "mean         1.5    1.5" in text
     several = Graph.from_edges([(0, 1)], np.eye(2), np.array([[1, 1], [0, 1]], np.int8))
-    assert "1" in several._shown().tables[0].rows[0]
-    assert several._shown().tables[0].rows[1][1] == "2"
+    assert "1" in several._describe().tables[0].rows[0]
+    assert several._describe().tables[0].rows[1][1] == "2"
     bare = Graph.from_edges([], np.zeros((0, 2)))
-    assert "nodes     0" in bare._shown().text()
+    assert "nodes     0" in bare._describe().text()
     assert bare._repr_html_()
     arcs = Graph.from_edges([(0, 1)], np.eye(2), directed=True)
-    assert "out, in" in arcs._shown().text()
+    assert "out, in" in arcs._describe().text()
 
 
 def test_a_result_stands_beside_the_baseline(result):
-    text = result._shown().text()
+    text = result._describe().text()
     spread, least = result.metrics("test")["accuracy"], result.baseline("test")["accuracy"]
     line = next(line for line in text.splitlines() if line.strip().startswith("accuracy"))
     assert f"{spread.mean:.3f} ± {spread.std:.3f}" in line
@@ -93,9 +93,9 @@ def test_even_classes_are_not_listed():
         split=Split(range(20), range(20, 40), range(40, 60)),
     )  # fmt: skip
     result = train(graph, "sgc", hops=1, epochs=5)
-    assert len(result._shown().tables) == 1
+    assert len(result._describe().tables) == 1
     alone = train(graph.with_split(Split(range(20), range(20, 40))), "sgc", hops=1, epochs=5)
-    assert "test" not in alone._shown().tables[0].columns
+    assert "test" not in alone._describe().tables[0].columns
 
 
 def test_an_explanation(graph, result):
@@ -106,7 +106,7 @@ def test_an_explanation(graph, result):
 
 
 def test_long_tables_and_names_are_cut():
-    shown = Shown("t", {"fact": "y" * 900}, [Table(["a", "b"], [["x" * 500, "1"]] * 40)])
+    shown = Description("t", {"fact": "y" * 900}, [Table(["a", "b"], [["x" * 500, "1"]] * 40)])
     for text in (shown.html(), shown.text(), printed(shown.rich())):
         assert "and 28 more" in text
         assert "x" * 90 not in text
@@ -117,7 +117,7 @@ def test_titles_and_deviations_do_not_break():
     names = " ".join(["a name"] * 9)
     cells = [[names, "0.912 ± 0.034", "0.765 ± 0.043"]]
     tables = [Table(["figure", "x"], [["y", "1"]], "A title that is longer than its table is wide")]
-    shown = Shown("t", {}, [*tables, Table(["figure", "validation", "test"], cells)])
+    shown = Description("t", {}, [*tables, Table(["figure", "validation", "test"], cells)])
     out = io.StringIO()
     Console(file=out, width=60).print(shown.rich())
     for text in (tables[0].title, *cells[0][1:]):
@@ -126,7 +126,9 @@ def test_titles_and_deviations_do_not_break():
 
 
 def test_marks_of_rich_are_text():
-    shown = Shown("[bold]t[/bold]", {"a": "[red]b"}, [Table(["[x]"], [["[/x]"]])], ["[link=x]y"])
+    shown = Description(
+        "[bold]t[/bold]", {"a": "[red]b"}, [Table(["[x]"], [["[/x]"]])], ["[link=x]y"]
+    )
     text = printed(shown.rich())
     for mark in ("[bold]t[/bold]", "[red]b", "[x]", "[/x]", "[link=x]y"):
         assert mark in text

@@ -1,0 +1,285 @@
+"""The options of commands: shared ones, and those made from the fields of configurations.
+
+:func:`with_settings` and :func:`with_tables` are the only place that turns a field into an option:
+its type, default, help, completion and group come from the field's metadata.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import Field, fields
+from inspect import Parameter
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from hoplite.config import TABLE_FORMATS
+from hoplite.errors import ConfigError, HopliteError, check_choice
+from hoplite.io.formats import NAMES
+from hoplite.models import (
+    MODELS,
+    all_settings,
+    find_model,
+    model_defaults,
+    models_with,
+)
+from hoplite.models.settings import AUTO, DEFAULT_MODEL
+from hoplite.preparation import TableOptions
+
+if TYPE_CHECKING:  # importing it takes time
+    from hoplite import TrainedModel
+
+MAX_NAMED = 4  # models that the help of a setting names
+Command = TypeVar("Command", bound=Callable[..., None])
+_commands: list[tuple[Any, bool, Sequence[str]]] = []  # arguments of with_settings
+
+
+def complete(names: Iterable[str]) -> Callable[[str], list[str]]:
+    """A completion of those ``names`` that begin as the typed word does.
+
+    >>> complete(["sgc", "lgc"])("l")
+    ['lgc']
+    """
+    known = list(names)
+
+    def matches(incomplete: str) -> list[str]:
+        return [name for name in known if name.startswith(incomplete)]
+
+    return matches
+
+
+def complete_dataset(incomplete: str) -> list[str]:
+    """Names of datasets and of files and folders here; without a name, shells offer files."""
+    names = complete(NAMES)(incomplete)
+    files = [path.name for path in sorted(Path().glob("[!.]*"))] if names else []
+    return list(dict.fromkeys([*names, *complete(files)(incomplete)]))
+
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what already exists.")]
+DatasetArgument = Annotated[
+    str,
+    typer.Argument(
+        help="A name (see `hoplite datasets`), or the path of a folder with node and edge tables, "
+        "of Planetoid files, of a .npz, .graphml or .mtx file or a list of edges, or of a hop "
+        "store (see `hoplite propagate`).",
+        autocompletion=complete_dataset,
+    ),
+]
+SplitSeedOption = Annotated[
+    int, typer.Option(min=0, help="Seed of the split, for node tables without a `split` column.")
+]
+SplitIndexOption = Annotated[
+    int | None, typer.Option(min=0, help="Which split of a .npz file with several, from 0.")
+]
+LinkOption = Annotated[
+    bool, typer.Option("--link", help="Add the rows of the adjacency to the features.")
+]
+StructuralOption = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Add degree, log degree and this many vectors of the operator to the features; 32 if "
+        "the data has no features.",
+    ),
+]
+ThreadsOption = Annotated[
+    int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option(help="For a store: tcp://HOST:PORT of a Dask scheduler, or local:N processes."),
+]
+STORE_MEMORY = "For a store: peak memory of the process, such as 700MB."
+StoreMemoryOption = Annotated[str | None, typer.Option(help=STORE_MEMORY)]
+ModelArgument = Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")]
+OwnClassOption = Annotated[
+    str | None,
+    typer.Option(
+        "--model",
+        metavar="PACKAGE.MODULE:CLASS",
+        help="The class of a model of your own, if no installed package names it.",
+    ),
+]
+_MODEL_HELP = f"{', '.join(MODELS)}, or your own as PACKAGE.MODULE:CLASS."
+ModelOption = Annotated[str, typer.Option(help=_MODEL_HELP, autocompletion=complete(MODELS))]
+ModelByDataOption = Annotated[
+    str | None,
+    typer.Option(
+        help=f"{_MODEL_HELP} auto chooses one. Tables have by default 2 hops, operator "
+        "random_walk, bias, dropout 0, optimizer lbfgs and the feature log degree.",
+        show_default=f"{DEFAULT_MODEL}; blocks for node and edge tables",
+        autocompletion=complete([*MODELS, AUTO]),
+    ),
+]
+
+
+def with_settings(
+    *, defaults: bool = False, only: Sequence[str] = ()
+) -> Callable[[Command], Command]:
+    """Give a command the options of models, training and tables, after its own.
+
+    They come as ``**settings``, None where they are not given; ``defaults`` shows the defaults,
+    ``only`` are the settings of models and training that the command has.
+    :func:`table_options` takes the options of tables out.
+    """
+
+    def decorate(command: Command) -> Command:
+        _commands.append((command, defaults, only))
+        _add_settings(command, defaults, only)
+        return command
+
+    return decorate
+
+
+def with_tables(*, reading: bool = False) -> Callable[[Command], Command]:
+    """Give a command the options of node and edge tables, which come as ``**tables``.
+
+    With ``reading``, only those that do not change the features, which a saved model decides.
+    """
+
+    def decorate(command: Command) -> Command:
+        _add_parameters(command, _table_parameters(reading))
+        return command
+
+    return decorate
+
+
+def table_options(settings: dict[str, Any]) -> dict[str, Any]:
+    """The options of tables that were given, which are taken out of ``settings``."""
+    options = {name: settings.pop(name, None) for name in TableOptions.names()}
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def register_named_model(words: Sequence[str]) -> None:
+    """Add the options of a model that only the command line names, such as ``--model mine:Model``.
+
+    Its module may be in the current folder.
+    """
+    for word, following in itertools.pairwise([*words, ""]):
+        option, _, value = word.partition("=")
+        value = value or following
+        if option != "--model" or not value or value in (*MODELS, AUTO):
+            continue
+        if ":" in value:
+            sys.path.append(str(Path.cwd()))
+        with suppress(*[ConfigError] if "--help" in words else []):
+            find_model(value)
+        for command in _commands:
+            _add_settings(*command)
+
+
+def _add_settings(command: Any, defaults: bool, only: Sequence[str]) -> None:
+    vars(command).pop("__signature__", None)
+    known = all_settings()
+    settings = [known[name] for name in only or known]
+    parameters = [_setting_parameter(field, defaults) for field in settings]
+    _add_parameters(command, [*parameters, *_table_parameters(reading=False)])
+
+
+def _add_parameters(command: Any, new: list[Parameter]) -> None:
+    """Add to the signature of ``command``, which Typer reads; its own options have priority."""
+    signature = inspect.signature(command, eval_str=True)
+    old = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    names = {parameter.name for parameter in old}
+    new = [parameter for parameter in new if parameter.name not in names]
+    command.__signature__ = signature.replace(parameters=[*old, *new])
+
+
+def _parameter(name: str, type_: type, metadata: Mapping[str, Any], **options: Any) -> Parameter:
+    """One option; its default is None, so that Python's own default applies."""
+    choices = metadata["choices"]
+    option = typer.Option(
+        autocompletion=complete(choices) if choices else None,
+        rich_help_panel=metadata.get("group"),
+        **options,
+    )
+    annotation = Annotated[type_ | None, option]
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+
+
+def _table_parameters(reading: bool) -> list[Parameter]:
+    parameters = []
+    for field in fields(TableOptions):
+        if field.metadata["reading"] or not reading:
+            type_ = type(field.default) if isinstance(field.default, int) else str
+            default = str(field.default) if field.default else False
+            metadata = {"group": "Tables"} | dict(field.metadata)
+            parameters.append(
+                _parameter(field.name, type_, metadata, help=metadata["help"], show_default=default)
+            )
+    return parameters
+
+
+def _setting_parameter(field: Field[Any], defaults: bool) -> Parameter:
+    name, models = field.name, models_with(field.name)
+    default = str(field.default)
+    own = {model: model_defaults(model)[name] for model in models}
+    if others := [f"{model} {value}" for model, value in own.items() if value != field.default]:
+        default = f"{default} ({', '.join(others)})"
+    type_ = type(field.default)
+    return _parameter(
+        name,
+        type_,
+        field.metadata,
+        help=_help(field, models),
+        show_default=default if defaults and default and type_ is not bool else False,
+    )
+
+
+def _help(field: Field[Any], models: Sequence[str]) -> str:
+    """What a setting means; to each model, if few have it."""
+    if len(models) > MAX_NAMED:
+        return field.metadata["help"]
+    meanings: dict[str, list[str]] = {}
+    for model in models:
+        own = MODELS[model].Settings.__dataclass_fields__.get(field.name, field)
+        meanings.setdefault(own.metadata["help"].rstrip("."), []).append(model)
+    return "; ".join(f"{', '.join(names)}: {text}" for text, names in meanings.items()) + "."
+
+
+def load_model(folder: Path, own_class: str | None) -> TrainedModel:
+    """The model in ``folder``, after its class was registered."""
+    from hoplite import TrainedModel
+
+    if own_class is not None:
+        find_model(own_class)
+    return TrainedModel.load(folder)
+
+
+def check_new(path: Path, *, overwrite: bool) -> None:
+    """HopliteError if something is at ``path`` that is not to be replaced."""
+    if path.exists() and not overwrite:
+        raise HopliteError(f"{path} already exists; use --overwrite.")
+
+
+def check_file(option: str, out: Path, endings: Iterable[str], *, overwrite: bool) -> None:
+    """Before any work: whether ``out`` can be written, with one of the ``endings``."""
+    check_choice(f"the ending of {option}", out.suffix.lower(), endings)
+    folder = out.absolute().parent
+    if not folder.is_dir() or out.is_dir():
+        raise ConfigError(f"{option} {out} cannot be a file; give one in an existing folder.")
+    check_new(out, overwrite=overwrite)
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise HopliteError(f"{out} cannot be written: its folder is not writable.")
+
+
+def check_page(out: Path, *, overwrite: bool) -> None:
+    """Before any work: whether ``out`` can be an HTML page."""
+    check_file("--out", out, (".html", ".htm"), overwrite=overwrite)
+
+
+def check_table(option: str, out: Path, dataset: str) -> None:
+    """Raise ConfigError unless ``out`` can be a table, and replaces no file of the dataset."""
+    check_choice(f"the ending of {option}", out.suffix.lower(), TABLE_FORMATS)
+    data, target = (Path(os.path.realpath(path)) for path in (dataset, out))
+    if target.exists() and (target == data or data in target.parents):
+        raise ConfigError(
+            f"{option} {out} already exists and is a file of {dataset}; give another name."
+        )
