@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import shutil
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -251,7 +250,8 @@ def test_complaints_about_options(
 
 
 def test_options_are_for_tables(tmp_path: Path) -> None:
-    for source in ("cora", shutil.copytree(Path("tests/earlier/store"), tmp_path / "s")):
+    hoplite.propagate("cora", tmp_path / "s", hops=1)
+    for source in ("cora", tmp_path / "s"):
         with pytest.raises(ConfigError, match="scale is given, which says how node and edge"):
             hoplite.open_data(source, scale="none")
     for option in ("split", "structural"):
