@@ -132,7 +132,7 @@ def test_edge_lists(tmp_path, name, text):
 def test_an_edge_list_of_text(tmp_path):
     (tmp_path / "friends.edges").write_text("zoë;b c\nb c;a\na;a\n", encoding="utf-8")
     graph = read_edge_list(tmp_path / "friends.edges")
-    assert graph.node_ids == ("zoë", "b c", "a")
+    assert graph.node_ids == ("a", "b c", "zoë")
     assert (graph.name, graph.num_edges) == ("friends", 2)
 
 

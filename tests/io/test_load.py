@@ -102,9 +102,7 @@ def test_paths_that_hold_no_dataset(tmp_path):
     ):
         load(tmp_path / "shop")
     (tmp_path / "shop" / "transactions.csv").rename(tmp_path / "shop" / "edges.csv")
-    with pytest.raises(
-        DatasetError, match=r"no nodes\.csv .* add .*, or call customers\.parquet so"
-    ):
+    with pytest.raises(DatasetError, match=r"no nodes\.csv .* add .*: it has customers\.parquet"):
         load(tmp_path / "shop")
     with pytest.raises(DatasetError, match=r"is not a dataset: it needs nodes\.csv"):
         load(tmp_path)

@@ -1,4 +1,6 @@
-"""SQLite, Postgres and Excel: their tables come as Arrow batches into DuckDB (extra `databases`).
+"""The tables of a folder, a file or a database.
+
+Those of SQLite, Postgres and Excel come as Arrow batches into DuckDB (extra `databases`).
 
 DuckDB has extensions of its own for these, but downloads them at run time; they stay switched off.
 """
@@ -13,17 +15,31 @@ from pathlib import Path
 from typing import Any
 
 from hoplite.errors import DatasetError, nearest_hint, require_extra, some_of
+from hoplite.files import open_regular
 from hoplite.io.sources import (
     EXCEL_SUFFIXES,
+    JSON_SUFFIXES,
     MAX_COLUMNS,
+    MAX_LINE,
+    STEMS,
+    SUFFIXES,
+    TEXT_SUFFIXES,
     Table,
     Workspace,
+    csv_table,
     find_name,
+    find_table,
+    is_database,
+    is_duckdb,
     is_postgres,
     is_query,
+    literal,
+    other_tables,
+    query_table,
     quoted,
     suffix_of,
 )
+from hoplite.preparation import TableOptions
 
 ROWS = 1 << 14  # of a sheet in a batch
 _LISTED = "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
@@ -34,7 +50,113 @@ _LISTED_POSTGRES = (
 )
 
 
-def tables(work: Workspace, source: Any, asked: dict[str, str]) -> list[Table]:
+def open_tables(
+    work: Workspace, source: Any, options: TableOptions, stems: Sequence[str] = STEMS
+) -> list[Table]:
+    """The tables of ``source``: those called ``stems``, or what the options name instead.
+
+    An option names a file of a folder, a table of a database or a sheet of a workbook, or is a
+    query of it.
+    """
+    asked = {stem: getattr(options, stem) or stem for stem in stems}
+    if not is_database(source):
+        return _folder_tables(work, Path(source), asked, options)
+    path = Path(source)
+    if is_duckdb(path):
+        return _duckdb_tables(work, path, asked)
+    return _server_tables(work, source, asked)
+
+
+def _folder_tables(
+    work: Workspace, folder: Path, asked: dict[str, str], options: TableOptions
+) -> list[Table]:
+    if not folder.is_dir():
+        raise DatasetError(f"{folder} is no folder; give one with a node and an edge table.")
+    found = []
+    for stem, name in asked.items():
+        if is_query(name):
+            found.append((stem, name))
+            continue
+        path = folder / name if getattr(options, stem) else find_table(folder, stem)
+        if not path.is_file():
+            there = other_tables(folder)
+            raise DatasetError(
+                f"{stem} is {name!r}, but there is no such file in {folder}."
+                f"{nearest_hint(name, there)}"
+            )
+        found.append((stem, path))
+    work.rows(f"SET file_search_path = {literal(str(folder.resolve()))}")  # for queries
+    tables = [
+        file_table(work, one)
+        if isinstance(one, Path)
+        else query_table(work, f"{folder}: {stem}", one)
+        for stem, one in found
+    ]
+    work.restrict(folder, *(one.resolve().parent for _, one in found if isinstance(one, Path)))
+    return tables
+
+
+def _duckdb_tables(work: Workspace, path: Path, asked: dict[str, str]) -> list[Table]:
+    label = str(path)
+    with work.clear_errors(label):
+        work.rows(f"ATTACH {literal(str(path.resolve()))} AS source (READ_ONLY)")
+        work.restrict()
+        work.rows("USE source")
+        listed = work.rows(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_catalog = 'source' ORDER BY ALL"
+        )
+    tables = []
+    for stem, name in asked.items():
+        if is_query(name):
+            tables.append(query_table(work, f"{label}: {stem}", name))
+            continue
+        schema, table = find_name(label, stem, name, listed)
+        with work.clear_errors(label):
+            sql = f"source.{quoted(schema)}.{quoted(table)}"
+            tables.append(work.table(f"{label}: {name}", sql))
+    work.rows("USE memory")
+    return tables
+
+
+def file_table(work: Workspace, path: Path) -> Table:
+    """The table in a file, by the ending of its name."""
+    suffix = suffix_of(path)
+    if not suffix:
+        raise DatasetError(f"{path} is no table; give one of {', '.join(SUFFIXES)}.")
+    with work.clear_errors(str(path)):
+        open_regular(path).close()
+        if suffix in TEXT_SUFFIXES:
+            return csv_table(work, path)
+        if suffix in EXCEL_SUFFIXES:
+            return excel_table(work, path, None)
+        place = literal(str(path.resolve()))
+        if suffix in JSON_SUFFIXES:
+            name = f"memory.main.{work.name('json')}"
+            read = f"read_json({place}, sample_size = -1, maximum_object_size = {MAX_LINE})"
+            work.rows(f"CREATE TABLE {name} AS SELECT * FROM {read}")  # its types are found once
+            return work.table(str(path), name)
+        schema = work.rows(f"SELECT name, num_children FROM parquet_schema({place})")
+        return work.table(str(path), f"read_parquet({place})", names=_top_level(schema))
+
+
+def _top_level(schema: list[tuple[str, int | None]]) -> list[str]:
+    """The names of a Parquet file's columns, of which DuckDB renames some that look alike."""
+    found, at = [], 1
+
+    def end(place: int) -> int:
+        after = place + 1
+        for _ in range(schema[place][1] or 0):
+            after = end(after)
+        return after
+
+    while at < len(schema):
+        found.append(schema[at][0])
+        at = end(at)
+    return found
+
+
+def _server_tables(work: Workspace, source: Any, asked: dict[str, str]) -> list[Table]:
     """The tables of a SQLite file, a Postgres server or an Excel workbook.
 
     ``asked`` has for ``nodes`` and ``edges`` the name of a table or a sheet, or a query.

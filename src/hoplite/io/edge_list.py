@@ -13,8 +13,9 @@ import numpy as np
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
+from hoplite.io.databases import file_table
 from hoplite.io.formats import Format
-from hoplite.io.sources import Table, Workspace, csv_table, file_table, frame_table, table_files
+from hoplite.io.sources import Table, Workspace, csv_table, frame_table, table_files
 from hoplite.io.tables import (
     EDGE_COLUMNS,
     INTEGER_TEXT,

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
 from hoplite.graph import Graph, Split
+from hoplite.io.databases import open_tables
 from hoplite.io.ids import all_integers
 from hoplite.io.sources import (
     STEMS,
@@ -27,7 +28,6 @@ from hoplite.io.sources import (
     empty_table,
     frame_table,
     is_database,
-    open_tables,
     table_files,
 )
 from hoplite.io.tables import NodeTable, check_tables, insert_ids, read_pairs, scratch_folder

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
 from hoplite.files import open_regular
-from hoplite.preparation import TableOptions
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -266,45 +265,6 @@ def find_table(folder: Path, stem: str) -> Path:
     return found[0]
 
 
-def file_table(work: Workspace, path: Path) -> Table:
-    """The table in a file, by the ending of its name."""
-    suffix = suffix_of(path)
-    if not suffix:
-        raise DatasetError(f"{path} is no table; give one of {', '.join(SUFFIXES)}.")
-    with work.clear_errors(str(path)):
-        open_regular(path).close()
-        if suffix in TEXT_SUFFIXES:
-            return csv_table(work, path)
-        if suffix in EXCEL_SUFFIXES:
-            from hoplite.io.databases import excel_table
-
-            return excel_table(work, path, None)
-        place = literal(str(path.resolve()))
-        if suffix in JSON_SUFFIXES:
-            name = f"memory.main.{work.name('json')}"
-            read = f"read_json({place}, sample_size = -1, maximum_object_size = {MAX_LINE})"
-            work.rows(f"CREATE TABLE {name} AS SELECT * FROM {read}")  # its types are found once
-            return work.table(str(path), name)
-        schema = work.rows(f"SELECT name, num_children FROM parquet_schema({place})")
-        return work.table(str(path), f"read_parquet({place})", names=_top_level(schema))
-
-
-def _top_level(schema: list[tuple[str, int | None]]) -> list[str]:
-    """The names of a Parquet file's columns, of which DuckDB renames some that look alike."""
-    found, at = [], 1
-
-    def end(place: int) -> int:
-        after = place + 1
-        for _ in range(schema[place][1] or 0):
-            after = end(after)
-        return after
-
-    while at < len(schema):
-        found.append(schema[at][0])
-        at = end(at)
-    return found
-
-
 def csv_table(
     work: Workspace, path: Path, *, names: Sequence[str] = (), skip: int = 0, separator: str = ""
 ) -> Table:
@@ -423,77 +383,6 @@ def table_bytes(source: Any, names: Sequence[str] = ()) -> int:
     files += [path / name for name in names if not is_query(name) and (path / name).is_file()]
     share = {".csv": 1, ".tsv": 1, ".jsonl": 1, ".ndjson": 1, ".json": 1}
     return sum(file.stat().st_size * share.get(suffix_of(file), 6) for file in files)
-
-
-def open_tables(
-    work: Workspace, source: Any, options: TableOptions, stems: Sequence[str] = STEMS
-) -> list[Table]:
-    """The tables of ``source``: those called ``stems``, or what the options name instead.
-
-    An option names a file of a folder, a table of a database or a sheet of a workbook, or is a
-    query of it.
-    """
-    asked = {stem: getattr(options, stem) or stem for stem in stems}
-    if not is_database(source):
-        return _folder_tables(work, Path(source), asked, options)
-    path = Path(source)
-    if is_duckdb(path):
-        return _duckdb_tables(work, path, asked)
-    from hoplite.io import databases
-
-    return databases.tables(work, source, asked)
-
-
-def _folder_tables(
-    work: Workspace, folder: Path, asked: dict[str, str], options: TableOptions
-) -> list[Table]:
-    if not folder.is_dir():
-        raise DatasetError(f"{folder} is no folder; give one with a node and an edge table.")
-    found = []
-    for stem, name in asked.items():
-        if is_query(name):
-            found.append((stem, name))
-            continue
-        path = folder / name if getattr(options, stem) else find_table(folder, stem)
-        if not path.is_file():
-            there = other_tables(folder)
-            raise DatasetError(
-                f"{stem} is {name!r}, but there is no such file in {folder}."
-                f"{nearest_hint(name, there)}"
-            )
-        found.append((stem, path))
-    work.rows(f"SET file_search_path = {literal(str(folder.resolve()))}")  # for queries
-    tables = [
-        file_table(work, one)
-        if isinstance(one, Path)
-        else query_table(work, f"{folder}: {stem}", one)
-        for stem, one in found
-    ]
-    work.restrict(folder, *(one.resolve().parent for _, one in found if isinstance(one, Path)))
-    return tables
-
-
-def _duckdb_tables(work: Workspace, path: Path, asked: dict[str, str]) -> list[Table]:
-    label = str(path)
-    with work.clear_errors(label):
-        work.rows(f"ATTACH {literal(str(path.resolve()))} AS source (READ_ONLY)")
-        work.restrict()
-        work.rows("USE source")
-        listed = work.rows(
-            "SELECT table_schema, table_name FROM information_schema.tables "
-            "WHERE table_catalog = 'source' ORDER BY ALL"
-        )
-    tables = []
-    for stem, name in asked.items():
-        if is_query(name):
-            tables.append(query_table(work, f"{label}: {stem}", name))
-            continue
-        schema, table = find_name(label, stem, name, listed)
-        with work.clear_errors(label):
-            sql = f"source.{quoted(schema)}.{quoted(table)}"
-            tables.append(work.table(f"{label}: {name}", sql))
-    work.rows("USE memory")
-    return tables
 
 
 def find_name(

@@ -43,6 +43,7 @@ from hoplite.io.columns import (
     number_sql,
     text_sql,
 )
+from hoplite.io.databases import open_tables
 from hoplite.io.disk_graph import FILE, DiskGraph, is_disk_graph, write_rest
 from hoplite.io.formats import Format
 from hoplite.io.ids import IDS, ROWS, id_pieces, write_id_pieces
@@ -53,7 +54,6 @@ from hoplite.io.sources import (
     frame_table,
     is_postgres,
     is_tables,
-    open_tables,
     table_files,
 )
 from hoplite.io.splits import stratified_split
@@ -139,13 +139,13 @@ def tables_graph(
     >>> tables_graph(nodes, edges).node_ids
     ('a', 'b')
     """
-    chosen = read_preparation(prepare, own_edges(options) | {"id": "id", "label": "label"})
+    chosen, required = read_preparation(prepare, options), options.get("label") is not None
     with scratch_folder() as scratch, Workspace(scratch) as work:
         pair = [
             frame_table(work, frame, stem)
             for frame, stem in zip((nodes, edges), STEMS, strict=True)
         ]
-        return graph_of(work, *pair, chosen, seed, name, prepare)
+        return graph_of(work, *pair, chosen, seed, name, prepare, required=required)
 
 
 def read_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
