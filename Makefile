@@ -13,7 +13,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: run test test-thorough lint docs notebooks sanitize wheel fuzz clean browser
+.PHONY: run test test-thorough lint docs notebooks sanitize wheel fuzz clean browser postgres
 
 run: $(STAMP)
 	$(BIN)/python -m experiments reproduce --quick --out runs/quick
@@ -21,7 +21,7 @@ run: $(STAMP)
 # A worker a core, each with one thread: more would only wait for each other. Bytecode is kept, as
 # many tests start processes.
 WORKERS := $(shell getconf _NPROCESSORS_ONLN 2> /dev/null || echo 2)
-test: $(STAMP) browser
+test: $(STAMP) browser postgres
 	env -u PYTHONDONTWRITEBYTECODE OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 8 --dist worksteal
 
 # Its examples differ from run to run; those of make test are always the same.
@@ -38,6 +38,14 @@ browser:
 	echo "installing Chromium for the test of the report"; \
 	{ $(ROOT) apt-get -qq update && { $(INSTALL) chromium-headless-shell || $(INSTALL) chromium; }; \
 	} > /dev/null 2>&1 || echo "Chromium could not be installed; the test of the report will skip"
+
+# Tables are read from a real Postgres server, which the test starts; without one, that test skips.
+postgres:
+	@ls /usr/lib/postgresql/*/bin/postgres > /dev/null 2>&1 && exit 0; \
+	command -v apt-get > /dev/null || { echo "no Postgres found: install it to test databases"; exit 0; }; \
+	echo "installing Postgres for the test of databases"; \
+	{ $(ROOT) apt-get -qq update && $(INSTALL) postgresql; \
+	} > /dev/null 2>&1 || echo "Postgres could not be installed; the test of databases will skip"
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check
