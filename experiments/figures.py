@@ -8,8 +8,7 @@ from typing import Any
 from experiments.paper import DATASETS, MODELS, NAMES
 from experiments.results import Results, Spectrum, Trained
 from hoplite.plots.base import axis, finite, layout, peak, safe, thin
-from hoplite.plots.filters import Series, coefficients, responses
-from hoplite.plots.history import PARTS, curve, epochs
+from hoplite.plots.drawings import PARTS, Series, coefficients, curve, epochs, responses
 from hoplite.plots.page import PageFigure
 
 OFFSET = 0.14  # ours above the line of the model, the paper below it

@@ -106,7 +106,7 @@ def test_logits_and_explanations_are_those_of_dense_algebra(directed: bool, tmp_
 
 
 def test_no_link_is_called_a_cell_that_could_change() -> None:
-    from hoplite.explain.cells import find_cells
+    from hoplite.explain.changes import find_cells
 
     graph = with_link(arcs_graph(np.random.default_rng(3), types=False, directed=False))
     model = hoplite.train(graph, "lgc", hops=1, epochs=2).model

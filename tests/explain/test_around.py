@@ -13,8 +13,7 @@ from tests.untidy import graphs as untidy_graphs
 
 from hoplite import Graph, TrainedModel, model_config
 from hoplite.explain import explain
-from hoplite.explain.around import nearest, plain_float
-from hoplite.explain.rows import GraphRows
+from hoplite.explain.rows import GraphRows, nearest, plain_float
 
 
 @pytest.mark.filterwarnings(UNTRAINED)
@@ -26,7 +25,7 @@ def test_distances_and_ways(graph, seed):
     node, steps = int(rng.integers(graph.num_nodes)), int(rng.integers(0, 6))
     true = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=steps)
     true = np.where(np.isfinite(true), true, -1)
-    with patch("hoplite.explain.around.MAX_FRONTIER", int(rng.integers(1, 9))):
+    with patch("hoplite.explain.rows.MAX_FRONTIER", int(rng.integers(1, 9))):
         distance, before = nearest(rows, node, steps)
         np.testing.assert_array_equal(distance, true)
         assert before[node] == -1

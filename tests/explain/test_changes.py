@@ -16,7 +16,7 @@ import hoplite
 from hoplite import ConfigError, Graph, TrainedModel, train
 from hoplite.bases import EXAMPLES
 from hoplite.explain import Explainer, explain
-from hoplite.explain.cells import Cell
+from hoplite.explain.changes import Cell
 from hoplite.models import build_model, model_config
 from hoplite.operators import OPERATORS
 from hoplite.preparation import PreparedColumn

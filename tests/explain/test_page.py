@@ -15,9 +15,9 @@ from hoplite.explain.page import (
     contribution_figure,
     explanation_page,
     neighbourhood_figure,
+    positions,
     write_explanation,
 )
-from hoplite.explain.pictures import positions
 from hoplite.explain.summary import NodePart
 from hoplite.formatting import MINUS, NOTHING
 

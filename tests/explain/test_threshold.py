@@ -12,7 +12,7 @@ from tests import untidy
 from hoplite import Graph, TrainedModel, load, model_config, train
 from hoplite.explain import Explainer, Summary, explain, flips
 from hoplite.explain import text as words
-from hoplite.explain.pictures import class_axis, contribution_bars
+from hoplite.explain.page import class_axis, contribution_bars
 from hoplite.models import build_model
 
 KEYS = [

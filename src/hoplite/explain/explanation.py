@@ -28,16 +28,18 @@ import scipy.sparse as sp
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
-from hoplite.explain.around import Around
 from hoplite.explain.changes import own_features, value_changes
 from hoplite.explain.exact import ExactModel, class_index, label_text, node_id, node_index
-from hoplite.explain.pictures import HEADINGS, VIEWS, explanation_figure
+from hoplite.explain.page import VIEWS, explanation_figure
+from hoplite.explain.rows import nearest, plain_float
 from hoplite.explain.summary import (
     Changes,
     ClassScore,
     FeaturePart,
     Flips,
     HopPart,
+    Neighbourhood,
+    NodePart,
     PairPart,
     ShownModel,
     ShownNode,
@@ -46,8 +48,8 @@ from hoplite.explain.summary import (
     Summary,
     ThresholdPart,
 )
-from hoplite.explain.text import exactness, headline, parts, parts_table, title
-from hoplite.formatting import Described, Description, Table, short
+from hoplite.explain.text import HEADINGS, exactness, headline, parts, parts_table, title
+from hoplite.formatting import Described, Description, Table
 from hoplite.machine import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
@@ -55,6 +57,7 @@ from hoplite.node_data import NodeData
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
+MAX_DRAWN = 40  # nodes of the neighbourhood
 KINDS = ("hops", "nodes", "features", "node_features")
 
 
@@ -416,16 +419,12 @@ class Explanation(Described):
     def __repr__(self) -> str:
         versus = "" if self.against is None else f" against {self.against!r}"
         name = self._name("nodes", self.node)
-        lines = [f"Explanation(node {name}, class {self.class_!r}{versus}: logit {self.logit:.4g})"]
-        for kind in ("hops", "nodes", "features"):
-            top = [f"{short(part.name, 24)} {part.contribution:+.3g}" for part in self.top(kind, 3)]
-            lines.append(f"  {kind:<9}{', '.join(top) or 'nothing'}")
-        return "\n".join(lines)
+        return f"Explanation(node {name}, class {self.class_!r}{versus}: logit {self.logit:.4g})"
 
     def _describe(self) -> Description:
         values = self.summary(5)
         tables = [
-            Table(*parts_table(values, by), heading)
+            Table(*parts_table(values, by, brief=True), heading)
             for by, heading in HEADINGS.items()
             if parts(values, by)
         ]
@@ -476,9 +475,8 @@ class Explanation(Described):
 
     def _pair_part(self, part: Part) -> PairPart:
         node, feature = part.index
-        name, value = self._feature_name(feature), self._cell(node, feature)
-        id_ = node_id(self.exact.data, node)
-        return PairPart(node, id_, feature, name, part.contribution, value)
+        id_, name = node_id(self.exact.data, node), self._feature_name(feature)
+        return PairPart(node, id_, feature, name, part.contribution, self._cell(node, feature))
 
     def _cell(self, node: int, feature: int) -> float | str:
         """A feature of a node, as it stands in a table if it came from one."""
@@ -497,6 +495,43 @@ class Explanation(Described):
             hop, relation = self.hops[index]
             return f"hop {hop}" if relation is None else f"hop {hop} {relation}"
         return {"nodes": str(index)}.get(kind, f"feature {index}")
+
+
+class Around:
+    """What is told of ``top``, the nodes that count most at ``node``, and of those on the way."""
+
+    def __init__(self, exact: ExactModel, node: int, top: Sequence[int]) -> None:
+        self._exact, self._node, self._top = exact, node, top
+        self._distance, self._before = nearest(exact.rows, node, exact.trained.config.hops, top)
+
+    def part(self, node: int, contribution: float) -> NodePart:
+        """What is told of one of them."""
+        far, data = int(self._distance[node]), self._exact.data
+        distance = None if far < 0 else far
+        return NodePart(node, node_id(data, node), label_text(data, node), distance, contribution)
+
+    def drawn(self, contributions: np.ndarray) -> Neighbourhood:
+        """The explained node, the top ones and those on the way to them; all edges among them."""
+        chosen = {self._node: None}  # in the order in which they were found
+        for one in self._top:
+            way = [node for node in self._way(one) if node not in chosen]
+            if len(chosen) + len(way) <= MAX_DRAWN:
+                chosen |= dict.fromkeys(way)
+        nodes = np.sort([*chosen])
+        upper = sp.triu(self._exact.rows.edges(nodes)[:, nodes], 1).tocoo()
+        ends = nodes[upper.row].tolist(), nodes[upper.col].tolist()
+        return Neighbourhood(
+            tuple(self.part(node, float(contributions[node])) for node in chosen),
+            tuple(zip(*ends, map(plain_float, upper.data), strict=True)),
+        )
+
+    def _way(self, node: int) -> list[int]:
+        """A shortest way from the explained node to ``node``."""
+        way = []
+        while node >= 0:  # what is before the first is negative
+            way.append(node)
+            node = int(self._before[node])
+        return way[::-1]
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:

@@ -36,9 +36,8 @@ from hoplite.config import check_number
 from hoplite.engine.dense import transposed_product
 from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
-from hoplite.explain.around import nearest
 from hoplite.explain.exact import ExactModel, node_id, node_index
-from hoplite.explain.rows import NoRemovals
+from hoplite.explain.rows import NoRemovals, nearest
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
 from hoplite.link import links_among

@@ -8,7 +8,7 @@ A   the edges of some nodes
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
@@ -32,6 +32,7 @@ from hoplite.node_data import StoredHops
 BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
 ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take
 LEAST_NUMBERS = 1 << 12  # that are worked on at a time, however little memory is left
+MAX_FRONTIER = 1 << 14  # nodes whose edges are looked at together
 RESERVE = 32 * 10**6  # of the budget, for what is not counted
 
 
@@ -211,3 +212,39 @@ def _runs(nodes: np.ndarray) -> Iterator[tuple[int, int]]:
     for first, last in pairwise([0, *cuts.tolist(), len(nodes)]):
         if first < last:
             yield int(nodes[first]), int(nodes[last - 1]) + 1
+
+
+def nearest(
+    rows: Rows, node: int, steps: int, wanted: Sequence[int] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Steps from ``node`` to every node within ``steps``, and the node before it on a shortest way.
+
+    Both are (n,), and -1 where a node is farther; the node before ``node`` is -1, too. With
+    ``wanted`` the search ends as soon as all of these are found.
+    """
+    distance, before = (np.full(rows.data.num_nodes, -1) for _ in range(2))
+    distance[node] = 0
+    frontier = np.array([node])
+    for step in range(1, steps + 1):
+        if wanted is not None and (distance[wanted] >= 0).all():
+            break
+        ahead = [np.empty(0, np.int64)]
+        for start in range(0, len(frontier), MAX_FRONTIER):
+            part = frontier[start : start + MAX_FRONTIER]
+            near = rows.edges(part)
+            fresh = np.flatnonzero(distance[near.indices] < 0)
+            found, first = np.unique(near.indices[fresh], return_index=True)
+            distance[found] = step
+            before[found] = np.repeat(part, np.diff(near.indptr))[fresh[first]]
+            ahead.append(found)
+        frontier = np.sort(np.concatenate(ahead))
+    return distance, before
+
+
+def plain_float(value: Any) -> float:
+    """The shortest decimal that is the same number of its type, as a table would have it.
+
+    >>> float(np.float32(74.28)), plain_float(np.float32(74.28))
+    (74.27999877929688, 74.28)
+    """
+    return float(str(value))

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from hoplite.explain.summary import Changes, Flips, NodePart, Summary, Threshold, ValueFlip
-from hoplite.formatting import NOTHING, listing, number, plural, signed
-from hoplite.formatting import short as short
+from hoplite.explain.summary import Changes, Flips, NodePart, Summary, ValueFlip
+from hoplite.formatting import MAX_ROWS, NOTHING, listing, number, plural, short, signed
 from hoplite.models import MODELS
 
-DATASET_NAMES = {"citeseer": "Citeseer", "cora": "Cora", "pubmed": "Pubmed"}
 HEADINGS = {
     "hops": "By hop",
     "nodes": "By node",
@@ -27,10 +25,6 @@ def model_name(model: str) -> str:
     'LGC'
     """
     return MODELS[model].title if model in MODELS else model
-
-
-def dataset_name(dataset: str) -> str:
-    return DATASET_NAMES.get(dataset, dataset)
 
 
 @dataclass(frozen=True)
@@ -113,15 +107,26 @@ def fixed(values: Summary) -> list[str]:
     return [f"the {part.kind}" for part in parts(values, "hops") if part.kind != "one"]
 
 
-def parts_table(values: Summary, by: str) -> Table:
-    """:func:`parts` as a table that ends with the sum."""
+def parts_table(values: Summary, by: str, *, brief: bool = False) -> Table:
+    """:func:`parts` as a table that ends with the sum.
+
+    A ``brief`` one has at most ``MAX_ROWS`` rows: the weakest hops are one row together.
+    """
     columns = {
         "hops": ["hop", "coefficient"],
         "nodes": ["node", "label", "distance"],
         "features": ["feature", "value at the node"],
     }[by]
-    places = decimals(values)
-    rows = [[p.name, *p.cells, signed(p.contribution, places)] for p in parts(values, by)]
+    places, addends = decimals(values), parts(values, by)
+    excess = len(addends) + 1 - MAX_ROWS
+    if brief and excess > 0:
+        ones = [part for part in addends if part.kind == "one"]
+        weakest = sorted(ones, key=lambda part: abs(part.contribution))[: excess + 1]
+        total, blank = sum(part.contribution for part in weakest), ("",) * (len(columns) - 1)
+        rest = Addend(f"the other {len(weakest):,}", total, blank, "rest")
+        kept = [part for part in ones if part not in weakest]
+        addends = [*kept, rest, *addends[len(ones) :]]
+    rows = [[p.name, *p.cells, signed(p.contribution, places)] for p in addends]
     total = ["sum", *[""] * (len(columns) - 1), signed(values.logit, places)]
     return [*columns, "contribution"], [*rows, total]
 
@@ -214,31 +219,14 @@ def headline(values: Summary) -> str:
     node, chosen = values.node, values.threshold
     known = {None: "Its label is not known.", node.predicted: "That is its label."}
     label = known.get(node.label) or f"Its label is {short(node.label)}."
-    name = chosen.class_ if chosen is not None else node.predicted
+    name = node.predicted if chosen is None else chosen.class_
     share = next((c.probability for c in values.classes if c.name == name), node.probability)
     how = f"with a probability of {percent(share)}"
     if chosen is not None:
-        level = percent(chosen.probability)
-        how = (
-            f"with a probability of {percent(share)} for {short(name)}, whose threshold is {level}"
-        )
-    who = f"Node {short(node.id)} of {short(dataset_name(values.dataset))}"
+        how += f" for {short(name)}, whose threshold is {percent(chosen.probability)}"
+    who = f"Node {short(node.id)} of {short(values.dataset)}"
     model = model_name(values.model.model)
     return f"{who} is predicted {short(node.predicted)} by {model}, {how}. {label}"
-
-
-def findings(values: Summary) -> list[str]:
-    """What is explained, what contributes most to it, and what would flip the prediction."""
-    places, what = decimals(values), quantity(values)
-    lines = [f"{what[0].upper()}{what[1:]} is {signed(values.logit, places)}."]
-    for by in HEADINGS:
-        addends = [part for part in parts(values, by) if part.kind == "one"]
-        if addends:
-            top = max(addends, key=lambda part: abs(part.contribution))
-            amount = signed(top.contribution, places)
-            lines.append(f"The strongest of the {by}: {top.name}, {amount}.")
-    lines += [flip_sentence(values.flips, values.node.predicted)] if values.flips else []
-    return lines + [line for line in [change_sentence(values)] if line]
 
 
 def exactness(values: Summary) -> str:
@@ -251,29 +239,17 @@ def exactness(values: Summary) -> str:
     )
 
 
-def flip_sentence(flips: Flips, predicted: str) -> str:
-    """How many removals change the prediction."""
-    edges, nodes = plural(len(flips.edges.found), "edge"), plural(len(flips.nodes.found), "node")
-    return (
-        f"{edges} and {nodes} were found that would, removed alone, change the prediction from "
-        f"{short(predicted)}."
-    )
-
-
-def flip_margin(values: Summary) -> str:
-    """What the margins of removals are."""
-    over = "the highest other class" if values.threshold is None else "the threshold"
-    return f"the lead of {short(values.node.predicted)} over {over}"
-
-
-def flip_coverage(flips: Flips, predicted: str, threshold: Threshold | None = None) -> str:
-    """How much was checked, and so what the answer is worth."""
-    edges, nodes = flips.edges, flips.nodes
+def flip_sentence(values: Summary) -> str:
+    """How many removals change the prediction, and how many were checked."""
+    flips = values.flips
+    assert flips is not None
+    edges, nodes, predicted = flips.edges, flips.nodes, short(values.node.predicted)
     text = (
-        f"{edges.checked:,} of {plural(edges.of, 'edge')} and {nodes.checked:,} of "
-        f"{plural(nodes.of, 'node')} within reach were removed, one at a time. As things are, "
-        f"{short(predicted)} leads by {number(flips.margin)}"
-        f"{'' if threshold is None else ' over the threshold'}."
+        f"{plural(len(edges.found), 'edge')} and {plural(len(nodes.found), 'node')} were found "
+        f"that would, removed alone, change the prediction from {predicted}. {edges.checked:,} of "
+        f"{plural(edges.of, 'edge')} and {nodes.checked:,} of {plural(nodes.of, 'node')} within "
+        f"reach were removed, one at a time. As things are, {predicted} leads by "
+        f"{number(flips.margin)}{'' if values.threshold is None else ' over the threshold'}."
     )
     if flips.exhaustive:
         return f"{text} The search is exhaustive: nothing else can have an effect."
@@ -285,8 +261,7 @@ def flip_coverage(flips: Flips, predicted: str, threshold: Threshold | None = No
 def change_sentence(values: Summary) -> str:
     """How many values of the node itself change the prediction."""
     changes = values.changes
-    if changes is None or not changes.checked:
-        return ""
+    assert changes is not None
     of = f"{len(changes.found):,} of {plural(changes.checked, 'value')} of node"
     name = short(values.node.predicted)
     return f"{of} {short(values.node.id)} would, changed alone, change the prediction from {name}."
@@ -305,11 +280,10 @@ def terminal_explanation(values: Summary) -> list[tuple[str, Table] | str]:
     ]
     if values.flips:
         table = flip_table(values.flips, decimals(values))
-        shown += [flip_sentence(values.flips, values.node.predicted)]
         shown += [("What would change the prediction", table)] if table[1] else []
-        shown += [flip_coverage(values.flips, values.node.predicted, values.threshold)]
-    if values.changes:
+        shown += [flip_sentence(values)]
+    if values.changes and values.changes.checked:
         table = change_table(values.changes)
-        shown += [line for line in [change_sentence(values)] if line]
+        shown += [change_sentence(values)]
         shown += [("Values that would change the prediction", table)] if table[1] else []
     return shown

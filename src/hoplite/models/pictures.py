@@ -14,9 +14,15 @@ from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
 from hoplite.plots.base import figure, finite, safe, stroke_of
-from hoplite.plots.filters import Series, coefficients, responses
-from hoplite.plots.panels import beside
-from hoplite.plots.predictions import confusion, predicted, reliabilities, reliability
+from hoplite.plots.drawings import (
+    Series,
+    beside,
+    coefficients,
+    confusion,
+    predicted,
+    reliability,
+    responses,
+)
 from hoplite.spectrum import spectral_density
 from hoplite.tasks import Evaluation, Task
 from hoplite.tasks.evaluation import binned
@@ -138,7 +144,8 @@ def reliability_figure(one: Judged) -> Figure:
     """Probabilities beside the share of right predictions; of several labels, of each alone."""
     if one.task.exclusive:
         found = one.figures
-        drawn = reliability(found.reliability)
+        names = "probability of the predicted class", "share that is right"
+        drawn = reliability({"model": found.reliability}, *names)
         title = f"Reliability: calibration error {found['calibration_error']:.3f} of {one.who}"
         return figure(drawn, title, height=440, showlegend=True)
     inside, chance = one.labels == 1, one.task.link(one.logits)
@@ -146,7 +153,7 @@ def reliability_figure(one: Judged) -> Figure:
     names = distinct([one.names[c] for c in often])
     bins = [binned(chance[:, c], inside[:, c]) for c in often]
     series = dict(zip(names, bins, strict=True))
-    drawn = reliabilities(series, "probability of the label", "share that has it")
+    drawn = reliability(series, "probability of the label", "share that has it")
     some = "the most frequent labels" if len(often) < len(one.names) else "each label"
     below = {"orientation": "h", "y": -0.2, "yanchor": "top"}  # narrow pages have no room beside it
     high = 440 + 12 * len(names)

@@ -113,50 +113,10 @@ def stroke_of(index: int, width: float = 2.0) -> dict[str, Any]:
     return {"color": colour, "width": width, "dash": DASHES[dash]}
 
 
-def line(
-    name: str,
-    x: Sequence[float | None],
-    y: Sequence[float | None],
-    stroke: dict[str, Any],
-    key: str,
-    mode: str = "lines",
-    **more: Any,
-) -> dict[str, Any]:
-    """A curve of the series ``key``."""
-    places = {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, "line": stroke}
-    return {**places, **more, "hovertemplate": "%{y:.3f}", "meta": {"series": key}}
-
-
-def band(x: list[Any], low: list[Any], high: list[Any], fill: str, key: str) -> dict[str, Any]:
-    """The area between two curves, as one closed outline."""
-    points = [(a, b, c) for a, b, c in zip(x, low, high, strict=True) if None not in (b, c)]
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [p[0] for p in points] + [p[0] for p in reversed(points)],
-        "y": [p[2] for p in points] + [p[1] for p in reversed(points)],
-        "fill": "toself",
-        "fillcolor": fill,
-        "line": {"width": 0, "color": "rgba(0,0,0,0)"},
-        "hoverinfo": "skip",
-        "meta": {"series": key, "role": "band"},
-    }
-
-
 def finite(values: Sequence[Any] | None) -> list[float | None]:
     """Numbers that a plot can hold: anything infinite, undefined or huge becomes a gap."""
     known = () if values is None else values
     return [float(v) if isinstance(v, int | float) and abs(v) < LARGEST else None for v in known]
-
-
-def spread(mean: list[float | None], std: list[float | None]) -> tuple[list, list]:
-    """mean - std and mean + std, with the gaps of both."""
-    std = std + [None] * (len(mean) - len(std))
-    pairs = list(zip(mean, std[: len(mean)], strict=True))
-    return (
-        [None if m is None or s is None else m - s for m, s in pairs],
-        [None if m is None or s is None else m + s for m, s in pairs],
-    )
 
 
 def thin(count: int, also: tuple[int, ...] = (), most: int = MOST_ROWS) -> list[int]:

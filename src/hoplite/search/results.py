@@ -27,7 +27,7 @@ from hoplite.graph import Graph
 from hoplite.models import all_settings, idle_settings, model_defaults
 from hoplite.models.trained import TrainedModel
 from hoplite.plots.base import figure
-from hoplite.plots.history import scores as plot_scores
+from hoplite.plots.drawings import scores as plot_scores
 from hoplite.search.trials import FinishedTrial
 from hoplite.tasks import Metric, Task, task_of
 from hoplite.tasks.base import title_of

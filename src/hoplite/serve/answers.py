@@ -20,10 +20,9 @@ from msgspec import structs
 
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.explain import Explainer
-from hoplite.explain.around import plain_float
-from hoplite.explain.cells import Cell, CellValue, find_cells
-from hoplite.explain.changes import own_slopes
+from hoplite.explain.changes import Cell, CellValue, find_cells, own_slopes
 from hoplite.explain.exact import label_text
+from hoplite.explain.rows import plain_float
 from hoplite.explain.summary import Changes, Summary, Threshold
 from hoplite.graph import Graph
 from hoplite.machine import VERSION

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoplite.plots.base import figure, finite, stroke_of
-from hoplite.plots.history import PARTS, curve, epochs
-from hoplite.plots.panels import beside
+from hoplite.plots.drawings import PARTS, beside, curve, epochs
 from hoplite.tasks import LOSS
 from hoplite.tasks.base import title_of
 

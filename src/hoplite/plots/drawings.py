@@ -1,0 +1,446 @@
+"""The drawings: bars, curves, filters, predictions, and several of them in one figure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from hoplite.formatting import short
+from hoplite.plots.base import Drawing, axis, finite, layout, peak, safe, stroke_of, thin
+
+NAME = 20  # characters of a name next to a bar, on an axis or in a legend
+FAINT = 0.45  # the opacity of bars that stand for many, or for none
+PARTS = {"train": ("training", "solid"), "val": ("validation", "dash"), "test": ("test", "dot")}
+GAP = 0.13  # of the width, between two panels
+RIGHT = 0.09  # more, where the left one has an axis at its right side
+BETWEEN = 84  # pixels, of the height: figures and title of an axis, and the next heading
+MARGINS = 56 + 44  # pixels: what a figure with a title has above and below
+MAX_FLAT = 4  # classes whose names lie below the matrix: of more, Plotly would leave some out
+MAX_COUNTS = 15  # classes up to which the cells have their counts in them
+MAX_POINTS = 5000
+
+Area = tuple[list[float], list[float]]  # of the whole: from left to right, from the bottom up
+Bin = Sequence[float]  # mean probability, share of right predictions, number of nodes
+
+
+def line(
+    name: str,
+    x: Sequence[float | None],
+    y: Sequence[float | None],
+    stroke: dict[str, Any],
+    key: str,
+    mode: str = "lines",
+    **more: Any,
+) -> dict[str, Any]:
+    """A curve of the series ``key``."""
+    places = {"type": "scatter", "mode": mode, "name": name, "x": x, "y": y, "line": stroke}
+    return {**places, **more, "hovertemplate": "%{y:.3f}", "meta": {"series": key}}
+
+
+def band(x: list[Any], low: list[Any], high: list[Any], fill: str, key: str) -> dict[str, Any]:
+    """The area between two curves, as one closed outline."""
+    points = [(a, b, c) for a, b, c in zip(x, low, high, strict=True) if None not in (b, c)]
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [p[0] for p in points] + [p[0] for p in reversed(points)],
+        "y": [p[2] for p in points] + [p[1] for p in reversed(points)],
+        "fill": "toself",
+        "fillcolor": fill,
+        "line": {"width": 0, "color": "rgba(0,0,0,0)"},
+        "hoverinfo": "skip",
+        "meta": {"series": key, "role": "band"},
+    }
+
+
+def spread(mean: list[float | None], std: list[float | None]) -> tuple[list, list]:
+    """mean - std and mean + std, with the gaps of both."""
+    std = std + [None] * (len(mean) - len(std))
+    pairs = list(zip(mean, std[: len(mean)], strict=True))
+    return (
+        [None if m is None or s is None else m - s for m, s in pairs],
+        [None if m is None or s is None else m + s for m, s in pairs],
+    )
+
+
+class Bar(NamedTuple):
+    """What a bar is called, its length, its colour, and its length as text."""
+
+    name: str
+    amount: float
+    tint: str
+    text: str
+
+
+def bars_height(bars: Sequence[Bar]) -> int:
+    """In pixels, of the bars of :func:`lying`, without its axis."""
+    return 26 * len(bars) + 14
+
+
+def _bar_trace(bars: Sequence[Bar]) -> dict[str, Any]:
+    """What upright and lying bars share."""
+    return {
+        "type": "bar",
+        "marker": {"color": [bar.tint for bar in bars]},
+        "customdata": [f"{safe(short(bar.name, 60))}: {bar.text}" for bar in bars],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+
+
+def tint(amount: float, faint: bool = False) -> str:
+    """The colour of an amount by its sign."""
+    name = "@push" if amount >= 0 else "@pull"
+    return f"{name}/{FAINT}" if faint else name
+
+
+def upright(bars: Sequence[Bar]) -> Drawing:
+    """Upright bars: hops are in order, and may be many."""
+    x = axis("hop", type="category", showgrid=False, tickangle=0)
+    look = layout(x, axis("contribution", zeroline=True), hovermode="closest", bargap=0.25)
+    names, amounts = [safe(bar.name) for bar in bars], [bar.amount for bar in bars]
+    return Drawing([{**_bar_trace(bars), "x": names, "y": amounts}], look)
+
+
+def lying(bars: Sequence[Bar], unit: str = "contribution", *, outside: bool = False) -> Drawing:
+    """Bars that lie, the first at the top, each with its name and its figure.
+
+    Figures ``outside`` of their bars can be read on any ground.
+    """
+    places, amounts = list(range(len(bars))), [bar.amount for bar in bars]
+    least, most = min([0.0, *amounts]), max([0.0, *amounts])
+    room = (0.3 if outside else 0.12) * (most - least or 1.0)
+    inside = ["@ink" if bar.tint.endswith(f"/{FAINT}") else "@card" for bar in bars]
+    data = {
+        **_bar_trace(bars),
+        "orientation": "h",
+        "x": amounts,
+        "y": places,
+        "text": [bar.text for bar in bars],
+        "textposition": "outside" if outside else "auto",
+        "textangle": 0,
+        "insidetextanchor": "end",
+        "insidetextfont": {"size": 11, "color": inside},
+        "outsidetextfont": {"size": 11, "color": "@muted"},
+        "cliponaxis": False,
+    }
+    ends = [least - room * (least < 0), most + room * (most > 0 or not least)]
+    names = [safe(short(bar.name, NAME)) for bar in bars]
+    ticks = {"range": [len(places) - 0.4, -0.6], "tickvals": places, "ticktext": names}
+    look = layout(
+        axis(unit, zeroline=True, range=ends, nticks=6),
+        axis("", **ticks, showgrid=False, zeroline=False),
+        hovermode="closest",
+        bargap=0.3,
+    )
+    return Drawing([data], look)
+
+
+@dataclass(frozen=True)
+class Series:
+    """One filter: a name that is escaped, its line, and its values with what they vary by."""
+
+    name: str
+    key: str
+    values: list[float | None]
+    stroke: dict[str, Any]
+    fill: str = ""  # the colour of the band of ``std``
+    std: list[float | None] = field(default_factory=list)
+    marker: dict[str, Any] = field(default_factory=dict)
+    error: dict[str, Any] | None = None
+
+
+def responses(
+    points: list[float | None],
+    series: Sequence[Series],
+    *,
+    title: str,
+    density: Sequence[float | None] = (),
+    scaled: bool = False,
+) -> Drawing:
+    """p(lambda) of every filter over the spectrum, and the ``density`` of the eigenvalues there.
+
+    ``scaled``: every response was divided by its largest absolute value, so the axis is known.
+    """
+    data: list[dict[str, Any]] = []
+    if density:
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": "density",
+                "x": points,
+                "y": list(density),
+                "yaxis": "y2",
+                "fill": "tozeroy",
+                "fillcolor": "@density/0.35",
+                "line": {"width": 1, "color": "@density"},
+                "hovertemplate": "%{y:.2f}",
+                "meta": {"series": "density"},
+            }
+        )
+    data += [band(points, *spread(s.values, s.std), s.fill, s.key) for s in series if s.fill]
+    data += [line(s.name, points, s.values, s.stroke, s.key) for s in series]
+    low = min([-0.08, *[1.12 * v for s in series for v in s.values if v is not None]])
+    look = layout(
+        axis("eigenvalue", zeroline=False),
+        axis(title, zeroline=True, **({"range": [low, 1.12]} if scaled else {})),
+        margin={"l": 48, "r": 52, "t": 12, "b": 44},
+    )
+    if density or scaled:
+        look["yaxis2"] = axis(
+            "density of eigenvalues",
+            overlaying="y",
+            side="right",
+            showgrid=False,
+            zeroline=False,
+            rangemode="tozero",
+            range=[0, 1.08 * peak(list(density)) or 1.0],
+            tickmode="auto",
+            nticks=4,
+        ) | {"tickfont": {"size": 10, "color": "@muted"}}
+    return Drawing(data, look)
+
+
+def coefficients(series: Sequence[Series]) -> Drawing:
+    """c_0 .. c_k of every filter."""
+    bands, lines = [], []
+    for one in series:
+        hops = list(range(len(one.values)))
+        if one.fill:
+            bands.append(band(hops, *spread(one.values, one.std), one.fill, one.key))
+        drawn = line(
+            one.name,
+            hops,
+            one.values,
+            one.stroke,
+            one.key,
+            mode="lines+markers",
+            marker={"size": 6 if len(hops) < 30 else 4, **one.marker},
+        )
+        if one.error is not None:
+            drawn["error_y"] = one.error
+        lines.append(drawn)
+    longest = max((len(one.values) for one in series), default=1)
+    look = layout(
+        axis("hop i", range=[-0.6, longest - 0.4], zeroline=False),
+        axis("coefficient of hop i", zeroline=True),
+    )
+    return Drawing([*bands, *lines], look)
+
+
+def curve(
+    name: str,
+    values: Sequence[float | None],
+    stroke: dict[str, Any],
+    key: str,
+    **more: Any,
+) -> dict[str, Any]:
+    """The values of the epochs 1, 2, ... as one line."""
+    return line(name, list(range(1, len(values) + 1)), list(values), stroke, key, **more)
+
+
+def epochs(
+    data: list[dict[str, Any]],
+    title: str,
+    *,
+    longest: int,
+    top: float | None = None,
+    best: int | None = None,
+) -> Drawing:
+    """Curves with the epoch ``best`` marked; the axes end at ``longest`` and at ``top``."""
+    options = {} if best is None else best_epoch(best, late=best > longest / 2)
+    y = axis(title) if top is None else axis(title, range=[0, top])
+    return Drawing(data, layout(axis("epoch", range=[0, longest + 1]), y, **options))
+
+
+def best_epoch(best: int, late: bool, colour: str = "@muted") -> dict[str, Any]:
+    """Of a layout: a vertical line at the epoch whose weights are kept, and its words."""
+    stroke = {"color": colour, "width": 1, "dash": "dashdot"}
+    ends = {"type": "line", "x0": best, "x1": best, "y0": 0, "y1": 1, "yref": "paper"}
+    words = {
+        "x": best,
+        "y": 1,
+        "yref": "paper",
+        "yanchor": "top",
+        "xanchor": "right" if late else "left",
+        "xshift": -4 if late else 4,
+        "text": f"best epoch {best}",
+        "showarrow": False,
+        "font": {"size": 11, "color": "@muted"},
+    }
+    return {"shapes": [{**ends, "line": stroke}], "annotations": [words]}
+
+
+def scores(
+    means: Sequence[float], stds: Sequence[float], told: Sequence[str], title: str
+) -> Drawing:
+    """A point per setting in the order of the ranking; ``told`` is what each is, escaped here."""
+    data: dict[str, Any] = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "settings",
+        "x": list(range(1, len(means) + 1)),
+        "y": finite(means),
+        "error_y": {"type": "data", "array": finite(stds), "color": "@hlgc/0.4", "width": 2},
+        "marker": {"color": ["@lgc", *["@hlgc"] * (len(means) - 1)], "size": 7},
+        "customdata": [safe(text) for text in told],
+        "hovertemplate": "%{customdata}: %{y:.4f}<extra></extra>",
+    }
+    look = layout(axis("place in the ranking"), axis(title), hovermode="closest")
+    return Drawing([data], look)
+
+
+def beside(drawings: Sequence[Drawing], headings: Sequence[str]) -> Drawing:
+    """One drawing of several that have an axis each, numbered from left to right."""
+    gap = GAP + RIGHT * any("yaxis2" in one.layout for one in drawings[:-1])
+    width = (1 - gap * (len(drawings) - 1)) / len(drawings)
+    starts = [i * (width + gap) for i in range(len(drawings))]
+    return _joined(drawings, headings, [([x, x + width], [0.0, 1.0]) for x in starts])
+
+
+def below(drawings: Sequence[Drawing], headings: Sequence[str], heights: Sequence[int]) -> Drawing:
+    """One drawing of several, from the top down, of these heights in pixels; it has its own."""
+    whole = sum(heights) + BETWEEN * (len(heights) - 1)
+    areas: list[Area] = []
+    top = whole
+    for height in heights:
+        areas.append(([0.0, 1.0], [(top - height) / whole, top / whole]))
+        top -= height + BETWEEN
+    made = _joined(drawings, headings, areas)
+    return Drawing(made.data, {**made.layout, "height": whole + MARGINS})
+
+
+def _joined(drawings: Sequence[Drawing], headings: Sequence[str], areas: Sequence[Area]) -> Drawing:
+    data: list[dict[str, Any]] = []
+    annotations: list[dict[str, Any]] = []
+    look = {
+        name: value
+        for name, value in drawings[0].layout.items()
+        if not re.match(r"[xy]axis|shapes|annotations", name)
+    }
+    shapes: list[dict[str, Any]] = []
+    for i, (drawing, heading, (wide, high)) in enumerate(
+        zip(drawings, headings, areas, strict=True)
+    ):
+        number = "" if i == 0 else str(i + 1)
+        own, right = drawing.layout, f"{len(drawings) + i + 1}"
+        for trace in drawing.data:  # some belong to an axis of their own at the right side
+            y = f"y{right}" if trace.get("yaxis") == "y2" else f"y{number}"
+            data.append({**trace, "xaxis": f"x{number}", "yaxis": y})
+        if "yaxis2" in own:
+            look[f"yaxis{right}"] = {
+                **own["yaxis2"], "overlaying": f"y{number}", "anchor": f"x{number}"
+            }  # fmt: skip
+        look[f"xaxis{number}"] = {**own["xaxis"], "domain": wide, "anchor": f"y{number}"}
+        look[f"yaxis{number}"] = {**own["yaxis"], "domain": high, "anchor": f"x{number}"}
+        place = {"xref": f"x{number}", "yref": f"y{number} domain"}
+        shapes += [{**shape, **place} for shape in own.get("shapes", ())]
+        annotations += [{**words, **place} for words in own.get("annotations", ())]
+        annotations.append(
+            {
+                "text": heading,
+                "x": sum(wide) / 2,
+                "y": high[1],
+                "xref": "paper",
+                "yref": "paper",
+                "yanchor": "bottom",
+                "showarrow": False,
+                "font": {"size": 13, "color": "@ink"},
+            }
+        )
+    return Drawing(data, {**look, "annotations": annotations, "shapes": shapes})
+
+
+def confusion(counts: Sequence[Sequence[int]], names: Sequence[str]) -> Drawing:
+    """Rows are classes, columns predictions; a cell is as dark as its share of its row."""
+    sums = [sum(row) for row in counts]
+    longer, places = [safe(short(name, 60)) for name in names], list(range(len(names)))
+    data: dict[str, Any] = {
+        "type": "heatmap",
+        "z": [[n / (total or 1) for n in row] for row, total in zip(counts, sums, strict=True)],
+        "x": places,
+        "y": places,
+        "zmin": 0,
+        "zmax": 1,
+        "xgap": 1,
+        "ygap": 1,
+        "colorscale": [[0, "@least"], [1, "@most"]],
+        "showscale": False,
+        "customdata": [
+            [
+                f"{count:,} of {total:,} {true} predicted as {predicted}"
+                for count, predicted in zip(row, longer, strict=True)
+            ]
+            for row, total, true in zip(counts, sums, longer, strict=True)
+        ],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+    if len(names) <= MAX_COUNTS:
+        data["text"] = [[f"{count:,}" for count in row] for row in counts]
+        data["texttemplate"] = "%{text}"
+    ticks = {
+        "tickvals": places,
+        "ticktext": [safe(short(name, NAME)) for name in names],
+        "showgrid": False,
+        "zeroline": False,
+    }
+    turned = {"tickangle": 90} if len(names) > MAX_FLAT else {}
+    x = axis("predicted class", **ticks, **turned)
+    look = layout(x, axis("class", **ticks, autorange="reversed"), hovermode="closest")
+    return Drawing([data], look)
+
+
+def reliability(series: Mapping[str, Sequence[Bin]], across: str, up: str) -> Drawing:
+    """A curve for each name; the axes are called ``across`` and ``up``.
+
+    A point per bin of probabilities is as large as its share of the nodes. Below the diagonal the
+    model is surer than it should be.
+    """
+    most = max((count for bins in series.values() for *_, count in bins), default=1.0)
+    data = [_diagonal("calibrated", [0, 1])]
+    for i, (name, bins) in enumerate(series.items()):
+        stroke, sizes = stroke_of(i), [6 + 14 * (n / most) ** 0.5 for *_, n in bins]
+        whose = f"{safe(short(name, 60))}, " if len(series) > 1 else ""
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": safe(short(name, NAME)),
+                "x": [sure for sure, *_ in bins],
+                "y": [right for _, right, _ in bins],
+                "line": stroke,
+                "marker": {"color": stroke["color"], "size": sizes},
+                "customdata": [f"{whose}{count:,.0f}" for *_, count in bins],
+                "hovertemplate": "%{customdata} nodes: probability %{x:.1%}, right %{y:.1%}"
+                "<extra></extra>",
+            }
+        )
+    ends = {"range": [-0.03, 1.03], "zeroline": False}
+    return Drawing(data, layout(axis(across, **ends), axis(up, **ends), hovermode="closest"))
+
+
+def predicted(true: Sequence[float], values: Sequence[float]) -> Drawing:
+    """A point per node, the predicted over the true value; right is the diagonal."""
+    shown = thin(len(true), most=MAX_POINTS)
+    points = {
+        "type": "scatter",
+        "mode": "markers",
+        "name": "nodes",
+        "x": [true[i] for i in shown],
+        "y": [values[i] for i in shown],
+        "marker": {"color": "@hlgc/0.6", "size": 7},
+        "hovertemplate": "predicted %{y:.4g}, true %{x:.4g}<extra></extra>",
+    }
+    x, y = axis("true value", zeroline=False), axis("predicted", zeroline=False)
+    ends = [min(*true, *values), max(*true, *values)]
+    return Drawing([_diagonal("right", ends), points], layout(x, y, hovermode="closest"))
+
+
+def _diagonal(name: str, ends: list[float]) -> dict[str, Any]:
+    return {
+        **{"type": "scatter", "mode": "lines", "name": name, "x": ends, "y": ends},
+        "line": {"color": "@muted", "width": 1, "dash": "dash"},
+        "hoverinfo": "skip",
+    }
