@@ -25,7 +25,7 @@ import atexit, contextlib, gc, io, json, os, signal, sys, threading, traceback
 import distributed.cli.dask_scheduler, distributed.cli.dask_worker
 import rich.markdown, typer.rich_utils
 import hoplite, hoplite.cli, hoplite.cluster, hoplite.explain, hoplite.predictions, benchmarks.suite
-import hoplite.search, hoplite.store, hoplite.serve.app, hoplite.serve.server
+import hoplite.search, hoplite.store, hoplite.serve.app
 from hoplite.engine import backend
 import torch  # which networks need
 

@@ -9,7 +9,7 @@ from tests.plots.conftest import NAMES, untidy
 
 from hoplite import Graph, SGCClassifier, Split, train
 from hoplite.explain import explain
-from hoplite.formatting import Description, Table
+from hoplite.formatting import MINUS, Description, Table
 
 
 @pytest.fixture(scope="module")
@@ -86,23 +86,28 @@ def test_a_result_stands_beside_the_baseline(result):
     assert printed(result).startswith("TrainingResult")
 
 
-def test_even_classes_are_not_listed():
-    rng = np.random.default_rng(0)
-    graph = Graph.from_edges(
-        rng.integers(0, 60, (120, 2)), rng.standard_normal((60, 3)), np.arange(60) % 2,
-        split=Split(range(20), range(20, 40), range(40, 60)),
-    )  # fmt: skip
-    result = train(graph, "sgc", hops=1, epochs=5)
-    assert len(result._describe().tables) == 1
-    alone = train(graph.with_split(Split(range(20), range(20, 40))), "sgc", hops=1, epochs=5)
-    assert "test" not in alone._describe().tables[0].columns
-
-
 def test_an_explanation(graph, result):
     found = explain(result.model, graph, graph.node_ids[3])
     assert "<u>" not in found._repr_html_()
     assert "<u>node 3</u>" in printed(found)
     assert "By feature" in printed(found)
+
+
+@pytest.mark.parametrize("hops", [3, 11, 30])
+def test_tables_of_an_explanation_add_up(graph, hops):
+    """However many hops there are: the weakest are one row together."""
+    model = train(graph, "lgc", hops=hops, epochs=10, bias=True).model
+    found = explain(model, graph, graph.node_ids[3])
+    for table in found._describe().tables:
+        *parts, total = table.first_rows
+        assert total[0] == "sum"
+        assert len(parts) < 12
+        numbers = [float(row[-1].replace(MINUS, "-")) for row in parts]
+        decimals = len(total[-1].split(".")[1])
+        whole = float(total[-1].replace(MINUS, "-"))
+        assert sum(numbers) == pytest.approx(whole, abs=12 * 10.0**-decimals)
+    shown = [row[0] for row in found._describe().tables[0].rows]
+    assert (f"the other {hops - 8}" in shown) == (hops > 9)
 
 
 def test_long_tables_and_names_are_cut():
@@ -111,18 +116,6 @@ def test_long_tables_and_names_are_cut():
         assert "and 28 more" in text
         assert "x" * 90 not in text
         assert "y" * 400 not in text
-
-
-def test_titles_and_deviations_do_not_break():
-    names = " ".join(["a name"] * 9)
-    cells = [[names, "0.912 ± 0.034", "0.765 ± 0.043"]]
-    tables = [Table(["figure", "x"], [["y", "1"]], "A title that is longer than its table is wide")]
-    shown = Description("t", {}, [*tables, Table(["figure", "validation", "test"], cells)])
-    out = io.StringIO()
-    Console(file=out, width=60).print(shown.rich())
-    for text in (tables[0].title, *cells[0][1:]):
-        assert text in out.getvalue()
-    assert max(map(len, out.getvalue().splitlines())) <= 60
 
 
 def test_marks_of_rich_are_text():

@@ -103,17 +103,6 @@ def looks():
             return page.evaluate("document.documentElement.scrollWidth - window.innerWidth")
 
         @staticmethod
-        def background(page):
-            return page.evaluate("getComputedStyle(document.body).backgroundColor")
-
-        @staticmethod
-        def toggle_tables(page):
-            """Open or close all of them with the keyboard."""
-            for summary in page.locator("summary").all():
-                summary.focus()
-                page.keyboard.press("Enter")
-
-        @staticmethod
         def weak(page):
             return page.evaluate(CONTRAST)
 

@@ -1,19 +1,17 @@
 """How far nodes are, and the ways there, against SciPy's shortest paths."""
 
-from decimal import Decimal
 from unittest.mock import patch
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.sparse.csgraph import dijkstra
 from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
 from hoplite import Graph, TrainedModel, model_config
 from hoplite.explain import explain
-from hoplite.explain.rows import GraphRows, nearest, plain_float
+from hoplite.explain.rows import GraphRows, nearest
 
 
 @pytest.mark.filterwarnings(UNTRAINED)
@@ -37,21 +35,6 @@ def test_distances_and_ways(graph, seed):
         np.testing.assert_array_equal(early[wanted], distance[wanted])
         none, _ = nearest(rows, node, steps, [])
         assert np.flatnonzero(none >= 0).tolist() == [node]
-
-
-@given(st.floats(width=32, allow_nan=False))
-def test_a_weight_is_told_as_short_as_it_can_be(weight):
-    told = plain_float(np.float32(weight))
-    assert np.float32(told) == np.float32(weight)
-    assert significant_digits(told) <= significant_digits(float(np.float32(weight)))
-
-
-def significant_digits(value):
-    """
-    >>> significant_digits(1e12), significant_digits(999999995904.0)
-    (1, 12)
-    """
-    return len(Decimal(repr(value)).normalize().as_tuple().digits)
 
 
 def test_weights_of_a_drawing_are_those_of_the_table():

@@ -1,7 +1,5 @@
 """Removals: the batch formula against graphs really built again, and the search for flips."""
 
-import json
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -227,21 +225,6 @@ def test_a_small_budget_finds_the_same():
     assert few.edges.found == every.edges.found
     assert few.nodes.found == every.nodes.found
     assert [one.node.id for one in few.nodes.found] == ["p31"]
-
-
-def test_progress_and_plain_values(graphs):
-    graph = graphs(dtype=np.float32, sparse=True)
-    trained = untrained(model_config("jacobiconv", 2), graph)
-    told = []
-    node = graph.node_ids[0]
-    found = flips(trained, graph, node, progress=lambda what, share: told.append((what, share)))
-    plain = found.to_dict()
-    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
-    assert list(plain) == ["edges", "nodes", "margin", "standardized"]
-    shares = [share for _, share in told]
-    assert shares == sorted(shares)
-    assert shares[-1] == 1
-    assert told[0] == ("removing edges", 0.0)
 
 
 @pytest.mark.parametrize("hops", [0, 3])

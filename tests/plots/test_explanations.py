@@ -8,7 +8,6 @@ import pytest
 
 from hoplite.errors import ConfigError
 from hoplite.explain import explain
-from hoplite.plots.base import COLOURS, safe, themed
 
 go = pytest.importorskip("plotly.graph_objects")
 
@@ -27,15 +26,6 @@ def test_every_panel_adds_up_to_the_logit(found, top):
         assert sum(amounts) == pytest.approx(found.logit, abs=1e-4)
     hops = figure.data[0]
     np.testing.assert_allclose(np.array(hops.y)[: len(found.by_hop)], found.by_hop)
-
-
-@pytest.mark.parametrize("by", ["hops", "nodes", "features"])
-def test_one_view(found, by):
-    (bars,) = found.plot(by).data
-    part = found.top(by)[0]
-    amounts = np.array(bars.x if bars.orientation == "h" else bars.y)
-    assert np.abs(amounts).max() >= abs(part.contribution) - 1e-9
-    assert np.isclose(amounts, part.contribution).any()
 
 
 def test_neighbourhood_and_classes(found):
@@ -77,14 +67,6 @@ def test_names_are_text_in_every_picture(graph, trained, found):
     for name in ("&lt;b&gt;bold", "&lt;img", "&lt;i&gt;age", "&lt;u&gt;node", "&lt;script&gt;"):
         assert name in seen
     assert "x" * 100 not in seen  # long names are cut
-
-
-def test_colours_are_resolved_and_names_are_not():
-    assert safe("<@ink>") == "&lt;@ink&gt;"
-    drawn = themed({"name": "@ink", "colorscale": [[0, "@least"], [1, "@most"]]})
-    assert drawn == {
-        "name": "@ink", "colorscale": [[0, COLOURS["least"]], [1, COLOURS["most"]]]
-    }  # fmt: skip
 
 
 def test_no_colour_is_left_as_a_name(trained, found):

@@ -37,12 +37,6 @@ def test_the_kept_epoch_and_the_stop_are_marked(trained):
     assert {shape.x0 for shape in figure.layout.shapes} == {run.best_epoch}
 
 
-def test_a_run_with_all_its_epochs_is_not_stopped(graph):
-    result = train(graph, "sgc", hops=1, epochs=4)
-    assert not result.best_run.stopped_early
-    assert not [t for t in result.plot_history().data if "stopped" in (t.name or "")]
-
-
 def test_the_monitor_is_drawn_even_if_only_validation_has_it(graph):
     result = train(graph, "sgc", hops=1, epochs=5, monitor="auc")
     (curve,) = (t for t in lines(result.plot_history()) if t.yaxis == "y2")

@@ -121,18 +121,6 @@ def test_confusion_and_reliability_are_those_of_scikit_learn(nodes, graph, train
     assert gap == pytest.approx(calibration_error(labels, proba))
 
 
-def test_a_result_draws_what_its_model_draws(graph, trained):
-    result = trained["jacobiconv"]
-    one, other = result.plot_confusion(), result.model.plot_confusion(graph)
-    assert one.data[0].text == other.data[0].text
-    assert one.layout.title.text == other.layout.title.text
-    assert (
-        result.plot_reliability("val").data[1].x
-        == result.model.plot_reliability(graph, "val").data[1].x
-    )
-    assert len(result.plot_filter(density=True).data) == len(result.plot_filter().data) + 1
-
-
 def test_classes_in_another_order_are_found_by_name(graph, trained):
     order = np.array([2, 0, 3, 1])
     labels = np.where(graph.labels < 0, -1, np.argsort(order)[graph.labels])

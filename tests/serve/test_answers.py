@@ -13,8 +13,7 @@ from tests.serve.conftest import AMOUNT, IDS, SCRIPT, TOWN, cells, trained
 import hoplite
 from hoplite import ConfigError, HopliteWarning
 from hoplite.explain import Explainer
-from hoplite.serve.answers import Answers
-from hoplite.serve.lookup import Names
+from hoplite.serve.answers import Answers, Names
 from hoplite.store import propagate
 
 CHANGES = [

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pytest
 from tests.commands import hoplite
-from tests.serve.conftest import AMOUNT, IDS, SCRIPT, apart, cells, serving
+from tests.serve.conftest import IDS, SCRIPT, apart, serving
 from tests.serve.test_answers import load, small
 
 from hoplite.explain import Explainer
@@ -23,7 +23,6 @@ from hoplite.explain.summary import Changes, Summary
 from hoplite.serve import schema
 from hoplite.serve.answers import Answers
 from hoplite.serve.app import HEADERS, make_app
-from hoplite.serve.server import listen
 
 CHANGE = {"age": 55.5, "town": "Bonn"}
 ANSWERS = {
@@ -42,26 +41,6 @@ ANSWERS = {
 def client(address):
     with httpx.Client(base_url=address, timeout=60) as made:
         yield made
-
-
-def test_a_body_does_not_wait_for_the_headers_to_be_confirmed():
-    """Nagle's algorithm, which asyncio turns off only for sockets that name their protocol."""
-
-    async def sent_at_once():
-        found = asyncio.get_running_loop().create_future()
-
-        def accepted(reader, writer):
-            own = writer.get_extra_info("socket")
-            found.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-            writer.close()
-
-        bound = listen("127.0.0.1", 0)
-        async with await asyncio.start_server(accepted, sock=bound):
-            _, writer = await asyncio.open_connection(*bound.getsockname())
-            assert await asyncio.wait_for(found, 10)
-            writer.close()
-
-    asyncio.run(sent_at_once())
 
 
 def test_fifty_requests_at_once_are_all_answered_as_the_library_does(address, model, tables):
@@ -106,20 +85,6 @@ def test_ids_are_any_text(client):
         assert [one["id"] for one in first] == [name]
     found = client.get("/api/nodes", params={"prefix": "<SCR"}).json()["nodes"]
     assert [one["id"] for one in found] == [SCRIPT]
-
-
-def test_features_are_described(client):
-    query = {"id": SCRIPT, "limit": 100}
-    found = client.get("/api/features", params=query).json()["features"]
-    kinds = {one["name"]: one["kind"] for one in found}
-    assert kinds == {
-        AMOUNT: "number", "age": "number", "member": "truth", "since": "date", "town": "text"
-    }  # fmt: skip
-    row = next(row for row in cells() if row["who"] == SCRIPT)
-    assert {one["name"] for one in found if one["value"] is None} == {
-        name for name in kinds if row[name] == ""
-    }
-    assert client.get("/api/features?prefix=age").json()["features"][0]["value"] is None
 
 
 def test_every_answer_is_as_described(client):

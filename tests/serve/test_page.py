@@ -121,31 +121,6 @@ def test_a_node_is_looked_up_with_the_keyboard(browser, address):
     browser(check)
 
 
-def test_the_page_begins_with_example_nodes(browser, address):
-    def check(chromium):
-        with opened(chromium, address, 390) as page:
-            page.goto(address)
-            page.wait_for_selector("html[data-ready=true]")
-            assert page.locator("#begin table").count() == 2
-            assert page.evaluate(CONTRAST) == []
-            name = page.locator("#begin a").first.inner_text()
-            page.locator("#begin a").first.click()
-            page.wait_for_selector("main:not([hidden])")
-            page.wait_for_selector("html[data-ready=true]")
-            assert page.inner_text("#node-id") == f"Node {name}"
-            assert not page.locator("#examples").is_visible()
-            page.fill("#wanted", "nobody")
-            page.keyboard.press("Enter")
-            page.wait_for_selector("#status.wrong")
-            page.wait_for_selector("#examples:not([hidden])")
-            page.fill("#wanted", "")
-            page.keyboard.press("Enter")  # an empty look-up leads to the start
-            page.wait_for_selector("#status:not(.wrong)")
-            assert page.evaluate("location.search") == ""
-
-    browser(check)
-
-
 def test_a_change_moves_the_answer_to_what_the_library_says(browser, address, model, changed):
     graph = changed(model, SCRIPT, {"age": "87.5", "town": "Oslo"})
     shares = model.predict_proba(graph)[list(graph.node_ids).index(SCRIPT)]
@@ -175,111 +150,6 @@ def test_a_change_moves_the_answer_to_what_the_library_says(browser, address, mo
             page.get_by_label("since", exact=True).fill("")  # it may be missing
             page.wait_for_function("() => !document.getElementById('reset').disabled")
             assert page.inner_text("#status") == ""
-
-    browser(check)
-
-
-TAKEN_BACK = """() => {
-    const field = [...document.querySelectorAll("#values input")]
-        .find((one) => one.dataset.name === "age");
-    field.value = "880";
-    field.dispatchEvent(new Event("input"));
-    document.getElementById("reset").click();
-}"""
-
-
-def test_answers_that_come_too_late_are_dropped(browser, address):
-    """A change that was taken back, and flips of a node that was left, are held on their way."""
-
-    def check(chromium):
-        with opened(chromium, address) as page:
-            held = []
-            go(page, address, SCRIPT)
-            before = page.inner_text("#changed-outputs")
-            page.route("**/api/change", lambda route: held.append(route))
-            with page.expect_request("**/api/change"):
-                page.get_by_label("age", exact=True).fill("870")
-            page.evaluate(TAKEN_BACK)
-            page.wait_for_timeout(300)
-            (change,) = held  # the second was never asked
-            with page.expect_response("**/api/change") as answer:
-                change.continue_()
-            answer.value.finished()
-            page.wait_for_timeout(50)
-            assert page.inner_text("#changed-outputs") == before
-            held.clear()
-            page.route("**/api/flips?*", lambda route: held.append(route))
-            page.route("**/api/explanation?*", lambda route: held.append(route))
-            with page.expect_request("**/api/explanation?*"):
-                page.fill("#wanted", IMAGE)
-                page.keyboard.press("Enter")
-            for place in ("#parts", "#drawing", "#flips-found"):
-                assert page.locator(place).evaluate("(one) => one.childElementCount") == 0
-            page.select_option("#class", index=1)
-            page.wait_for_timeout(50)
-            first, second = held
-            second.continue_()
-            page.wait_for_selector("#parts table")
-            shown = page.inner_text("#why-sum")
-            with page.expect_response("**/api/explanation?*"):
-                first.continue_()
-            page.wait_for_timeout(50)
-            assert page.inner_text("#why-sum") == shown  # of the class that was chosen last
-
-    browser(check)
-
-
-def test_what_is_no_number_or_no_date_is_not_sent(browser, address):
-    def check(chromium):
-        with opened(chromium, address) as page:
-            sent = []
-            page.on("request", lambda one: "/api/change" in one.url and sent.append(one))
-            go(page, address, SCRIPT)
-            before = page.inner_text("#changed-outputs")
-            age, since = (page.get_by_label(name, exact=True) for name in ("age", "since"))
-
-            def beside(field):
-                return field.locator("xpath=../small").inner_text()
-
-            for typed in ("-", "1e400", "-1e999", "4e"):
-                age.fill("")
-                page.wait_for_timeout(300)  # empty is missing, which is asked
-                sent.clear()
-                age.press_sequentially(typed)
-                page.wait_for_timeout(300)
-                assert [one for one in sent if one.post_data_json["features"]["age"] is None] == []
-                assert beside(age) == "no number"
-                assert age.get_attribute("aria-invalid") == "true"
-                assert page.inner_text("#status") == ""
-            sent.clear()
-            page.get_by_label("town", exact=True).select_option("Oslo")
-            page.wait_for_timeout(300)
-            assert sent == []  # nothing, until it is mended
-            with page.expect_request("**/api/change") as asked:
-                age.fill("41")
-            assert asked.value.post_data_json["features"] == {"age": 41, "town": "Oslo"}
-            assert beside(age) == ""
-            page.wait_for_function(
-                "(text) => document.getElementById('changed-outputs').innerText !== text",
-                arg=before,
-            )
-            since.fill("2020-02-01")
-            page.wait_for_timeout(300)
-            sent.clear()
-            since.press("Delete")  # its first part
-            page.wait_for_timeout(300)
-            assert (sent, beside(since)) == ([], "no date")
-            with page.expect_request("**/api/change") as asked:
-                for _ in range(2):
-                    since.press("ArrowRight")
-                    since.press("Delete")
-            assert asked.value.post_data_json["features"]["since"] is None  # all of it: a gap
-            assert beside(since) == ""
-            age.fill("")
-            age.press_sequentially("-")
-            page.get_by_role("button", name="As it was").click()
-            assert page.inner_text("#changed-outputs") == before
-            assert page.locator("#values small").all_inner_texts().count("") == 5
 
     browser(check)
 
@@ -325,25 +195,6 @@ def test_a_text_that_is_missing_is_no_gap(browser, tmp_path):
     with serving(tmp_path / "model", folder, log=log) as (told_, _):
         address = told_["address"].rstrip("/")
         browser(check)
-
-
-def test_why_follows_the_chosen_classes(browser, address):
-    def check(chromium):
-        with opened(chromium, address) as page:
-            go(page, address, SCRIPT)
-            for select in ("#class", "#against"):
-                before = page.inner_text("#parts")
-                names = page.locator(f"{select} option").evaluate_all(
-                    "(all) => all.map((one) => one.value)"
-                )
-                other = next(name for name in names if name != page.input_value(select))
-                page.select_option(select, other)
-                page.wait_for_function(
-                    "(text) => document.getElementById('parts').innerText !== text", arg=before
-                )
-                assert page.input_value(select) == other
-
-    browser(check)
 
 
 @pytest.mark.parametrize(

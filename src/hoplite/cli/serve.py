@@ -52,8 +52,7 @@ def serve(
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite.engine.backend import set_num_threads
     from hoplite.serve.answers import Answers
-    from hoplite.serve.app import is_loopback, make_app
-    from hoplite.serve.server import address, listen, run
+    from hoplite.serve.app import address, is_loopback, listen, make_app, run
 
     bound = listen(host, port)  # first, as all else takes longer
     with bound:

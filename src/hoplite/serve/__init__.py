@@ -1,10 +1,8 @@
 """A local page, and the same as JSON over HTTP: predictions, explanations, changes of one node.
 
-    answers   questions about the model's predictions, without HTTP
-    lookup    nodes and features by name; example nodes
+    answers   questions about the model's predictions, without HTTP; look-up of names
     schema    the types of requests and answers
-    app       FastAPI's routes, host check and limits
-    server    a socket, and uvicorn on it
+    app       FastAPI's routes, host check and limits; uvicorn that runs them
 
 The server only reads. ``hoplite serve`` starts it (see docs/serve.md).
 """
