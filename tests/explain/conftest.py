@@ -79,13 +79,6 @@ def opener(browser, pages):
     assert {url for url in asked if not url.startswith("data:")} <= files
 
 
-@pytest.fixture
-def visit(browser, pages):
-    """Open a page for one test."""
-    with opener(browser, pages) as open_page:
-        yield open_page
-
-
 @pytest.fixture(scope="module")
 def shown(browser, pages):
     """A page for all tests, as drawing it is dear: each leaves it as it was."""

@@ -214,3 +214,12 @@ def test_a_cell_holds_no_number_that_a_table_cannot():
     assert np.isfinite(paid.changed(np.zeros(1), 1e38)).all()
     with pytest.raises(ConfigError, match="paid is 1e\\+39, which is too large for the model"):
         paid.changed(np.zeros(1), 1e39)
+
+
+def test_the_text_missing_may_be_a_category():
+    own = np.array([1.0, 0.0])
+    town = Cell(0, 0, PreparedColumn("town", "text", values=("Ulm", "missing")))
+    assert town.changed(own, "missing").tolist() == [0.0, 1.0]
+    assert town.changed(own, None).tolist() == [0.0, 0.0]
+    plain = Cell(0, 0, PreparedColumn("town", "text", values=("Ulm", "Bonn")))
+    assert plain.changed(own, "missing").tolist() == [0.0, 0.0]

@@ -170,6 +170,8 @@ def check_neighbourhood(graph, found):
     assert {one["index"] for one in found["nodes"]["top"]} <= set(indices)
     expected = sp.triu(graph.adjacency[indices][:, indices], 1)
     assert len(drawn["edges"]) == expected.nnz
+    for x, y, weight in drawn["edges"]:
+        assert weight == pytest.approx(graph.adjacency[x, y])
     far = {one["index"]: one["distance"] for one in drawn["nodes"]}
     for one in drawn["nodes"][1:]:  # each one has a neighbour that is one step nearer
         near = graph.adjacency[[one["index"]]].indices
@@ -243,18 +245,11 @@ def test_ids_may_be_numbers_or_their_texts(graphs):
     [
         (12, {}, GraphError, "node is 12 but the graph has 12 nodes"),
         (-1, {}, GraphError, "pass an index from 0 to 11"),
-        ("one", {}, GraphError, "node is 'one'"),
         (True, {}, GraphError, "node is True"),
         (0, {"class_": "sheap"}, ConfigError, "Did you mean 'sheep'"),
         (0, {"class_": 3}, ConfigError, "class_ is 3 but the model has 3 classes"),
-        (0, {"class_": True}, ConfigError, "class_ is True"),
         (0, {"class_": "cow", "against": "crow"}, ConfigError, "against is 'crow'.*mean 'cow'"),
-        (
-            0,
-            {"class_": 1, "against": "cow"},
-            ConfigError,
-            "which is the explained class itself; name another",
-        ),
+        (0, {"class_": 1, "against": "cow"}, ConfigError, "is the explained class itself"),
     ],
 )
 def test_mistakes(graphs, node, options, error, sentence):
@@ -274,9 +269,6 @@ def test_more_mistakes(graphs):
     for index in (3, np.int64(3), "3", 12):
         with pytest.raises(GraphError, match="not the id of a node of the graph"):
             explain(trained, named, index)
-    predicted = explain(trained, graph, node).class_
-    with pytest.raises(ConfigError, match="which is the predicted class itself"):
-        explain(trained, graph, node, against=predicted)
     with pytest.raises(ConfigError, match="alone is True but against is given"):
         explain(trained, graph, node, "a", against="b", alone=True)
     two = TrainedModel(trained.config, {"theta": trained.weights["theta"][:, :2]}, 5, ("a", "b"))
@@ -288,10 +280,10 @@ def test_more_mistakes(graphs):
     with pytest.raises(ConfigError, match="Did you mean 'nodes'"):
         explain(trained, graph, node).top("node")
     gcn = TrainedModel(model_config("gcn"), {}, 5, ("a", "b", "c"))
-    with pytest.raises(ConfigError, match=r"a gcn is not linear, so .*; use sgc, egc, .* or dgc\."):
+    with pytest.raises(ConfigError, match=r"a gcn is not linear in .*; use sgc, egc, .* or dgc\."):
         explain(gcn, graph, node)
     spread = TrainedModel(model_config("labelprop"), {}, 5, ("a", "b", "c"))
-    with pytest.raises(ConfigError, match="a labelprop spreads labels, so there are no features"):
+    with pytest.raises(ConfigError, match="a labelprop is not linear"):
         explain(spread, graph, node)
     with pytest.raises(ModelFileError, match="trained on 5 features"):
         explain(trained, graph.with_features(np.ones((12, 4))), node)

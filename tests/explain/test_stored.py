@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.explain.test_explain import check_neighbourhood
 from tests.untidy import UNTRAINED, cut_store, folder
 from tests.untidy import graphs as untidy_graphs
 
@@ -53,27 +54,8 @@ def check_equal(stored, whole):
         assert [n["distance"] for n in one["nodes"]["top"]] == [
             n["distance"] for n in two["nodes"]["top"]
         ]
-    check_drawn(one["neighbourhood"], whole)
+    check_neighbourhood(whole.exact.data, one)
     assert one["node"]["label"] == two["node"]["label"]
-
-
-def check_drawn(drawn, whole):
-    """Every edge among the drawn nodes, and a way from the first to each of them."""
-    adjacency = whole.exact.data.adjacency.toarray()
-    nodes = [node["index"] for node in drawn["nodes"]]
-    linked = {frozenset(edge[:2]) for edge in drawn["edges"]}
-    expected = {frozenset((x, y)) for x in nodes for y in nodes if x != y and adjacency[x, y]}
-    assert linked == expected
-    far = {node["index"]: node["distance"] for node in drawn["nodes"]}
-    for node in nodes[1:]:
-        near = [far[other] for other in nodes if adjacency[node, other]]
-        assert min(near) == far[node] - 1
-    for x, y, weight in drawn["edges"]:
-        assert weight is None or weight == pytest.approx(adjacency[x, y])
-
-
-def isolated_node(graph):
-    return int(np.flatnonzero(np.diff(graph.adjacency.indptr) == 0)[0])
 
 
 @pytest.mark.filterwarnings(UNTRAINED)

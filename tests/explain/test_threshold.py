@@ -146,13 +146,6 @@ def test_tables_and_bars_have_the_threshold(people, models, by):
         assert sum(bar.amount for bar in contribution_bars(values, by)) == pytest.approx(total)
         _, rows = words.parts_table(values, by)
         assert [row[0] for row in rows[-3:]] == ["constant", "threshold", "sum"]
-        columns, rows = words.class_table(values)
-        assert (columns[-1], {row[0]: row[-1] != "" for row in rows}) == (
-            "threshold",
-            {"yes": True, "no": False},
-        )
-        told = words.headline(values)
-        assert f"whose threshold is {words.percent(model.task.threshold)}" in told
 
 
 def test_json_tells_it_last(people, models):

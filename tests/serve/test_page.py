@@ -9,9 +9,6 @@ from urllib.parse import quote
 import pytest
 from tests.explain.conftest import CONTRAST, HEADINGS, NAMELESS
 from tests.serve.conftest import IDS, IMAGE, SCRIPT, serving, trained
-from tests.serve.test_answers import load
-
-import hoplite
 
 NOT_THERE = "status of 404"  # which Chromium tells of a node that is not there
 LOOKS = list(itertools.product((1280, 390), ("light", "dark")))
@@ -154,49 +151,6 @@ def test_a_change_moves_the_answer_to_what_the_library_says(browser, address, mo
     browser(check)
 
 
-MISSING = """([name, gap]) => {
-    const field = [...document.querySelectorAll("#values select")]
-        .find((one) => one.dataset.name === name);
-    const same = [...field.options].filter((one) => /missing/.test(one.textContent));
-    same[gap ? same.length - 1 : 0].selected = true;
-    field.dispatchEvent(new Event("input"));
-}"""
-
-
-def test_a_text_that_is_missing_is_no_gap(browser, tmp_path):
-    """A category may have the very word."""
-    rows = [
-        "id,label,town,age", *(f"{i},{'ab'[i % 2]},{['', 'Ulm', 'missing'][i % 3]},{i}"
-        for i in range(30)),
-    ]  # fmt: skip
-    folder = tmp_path / "towns"
-    folder.mkdir()
-    (folder / "nodes.csv").write_text("\n".join(rows) + "\n")
-    edges = [f"{i},{(i * 7 + 3) % 30}" for i in range(30)]
-    (folder / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
-    graph = hoplite.load(folder)
-    hoplite.train(graph, "sgc", epochs=3, seeds=1).model.save(tmp_path / "model")
-    log = tmp_path / "log"
-    log.touch()
-
-    def check(chromium):
-        with opened(chromium, address) as page:
-            for node, gap, sent in (
-                ("1", False, "missing"),
-                ("1", True, None),
-                ("0", False, "missing"),
-                ("2", True, None),
-            ):
-                go(page, address, node)
-                with page.expect_request("**/api/change") as asked:
-                    page.evaluate(MISSING, ["town", gap])
-                assert asked.value.post_data_json["features"] == {"town": sent}
-
-    with serving(tmp_path / "model", folder, log=log) as (told_, _):
-        address = told_["address"].rstrip("/")
-        browser(check)
-
-
 @pytest.mark.parametrize(
     ("kind", "label", "options"),
     [
@@ -225,50 +179,5 @@ def test_other_models_and_tasks(browser, tables, tmp_path, kind, label, options)
             assert ("is not linear" in page.inner_text("#parts")) == (kind == "gcn")
 
     with serving(tmp_path / "model", tables, log=log) as (told_, _):
-        address = told_["address"].rstrip("/")
-        browser(check)
-
-
-def of_table(page, place, caption):
-    """The rows of the one table of ``place`` with this caption."""
-    shown = page.locator(f"{place} table").filter(has=page.locator("caption", has_text=caption))
-    return [
-        [cell.strip() for cell in row.locator("th, td").all_inner_texts()]
-        for row in shown.locator("tbody tr").all()
-    ]
-
-
-def test_a_threshold_is_shown(browser, moved, tmp_path):
-    folder, model = moved
-    graph = load(folder, model)
-    explainer = hoplite.explain.Explainer(model, graph)
-    rare, threshold = model.task.chosen_threshold
-    shares, predicted = model.predict_proba(graph)[:, rare], model.predict(graph)
-    chosen = [
-        next(v for v in range(graph.num_nodes) if predicted[v] == rare and shares[v] < 0.5),
-        next(v for v in range(graph.num_nodes) if predicted[v] != rare),
-    ]
-    log = tmp_path / "log"
-    log.touch()
-
-    def check(chromium):
-        with opened(chromium, address, 390, "dark") as page:
-            for v in chosen:
-                go(page, address, graph.node_ids[v])
-                why = explainer.explain_at(v)
-                assert told(shares[v]) in page.inner_text("#threshold")
-                assert told(threshold) in page.inner_text("#threshold")
-                assert f"Its lead over the threshold is {why.logit:.4g}: " in page.inner_text(
-                    "#why-sum"
-                ).replace("\u2212", "-")
-                for caption in ("By hop", "By node", "By feature, over all nodes within reach"):
-                    parts = of_table(page, "#parts", caption)
-                    assert [row[0] for row in parts[-2:]] == ["constant", "threshold"]
-                    amounts = [float(row[-1].replace("\u2212", "-")) for row in parts]
-                    assert sum(amounts) == pytest.approx(why.logit, abs=0.03)
-                assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-            assert page.evaluate(CONTRAST) == []
-
-    with serving(folder.parent / "model", folder, log=log) as (told_, _):
         address = told_["address"].rstrip("/")
         browser(check)

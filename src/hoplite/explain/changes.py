@@ -142,23 +142,16 @@ class Cell:
         return values.index(value if value in values else OTHER)
 
     def _number(self, value: CellValue) -> float:
-        column, wanted = self.column, "a number"
+        column, number, wanted = self.column, value, "a number"
         if column.truth:
-            wanted = "true or false"
-            known = {"true": 1.0, "false": 0.0}
-            value = known.get(value, value) if isinstance(value, str) else value
+            wanted, number = "true or false", {"true": 1.0, "false": 0.0}.get(str(value), value)
         elif column.kind == DATE:
             wanted = "a date such as 2020-02-29 or 29.02.2020"
-            if isinstance(value, str):
-                days = as_days(value)
-                if days is not None:
-                    return days
-        known = isinstance(value, int | float) and (column.truth or not isinstance(value, bool))
-        if not known or not math.isfinite(value):  # pyright: ignore[reportArgumentType]
+            number = as_days(value) if isinstance(value, str) else value
+        allowed = number in (0, 1) if column.truth else not isinstance(number, bool)
+        if not isinstance(number, int | float) or not math.isfinite(number) or not allowed:
             raise ConfigError(f"{self.name} is {value!r}; give {wanted}.")
-        if column.truth and value not in (0, 1):
-            raise ConfigError(f"{self.name} is {value!r}; give {wanted}.")
-        return float(value)  # pyright: ignore[reportArgumentType]
+        return float(number)
 
 
 def find_cells(

@@ -20,7 +20,7 @@ from hoplite.errors import ConfigError, GraphError, nearest_hint, some_of
 from hoplite.explain.rows import GraphRows, Rows, StoredRows
 from hoplite.graph import Graph
 from hoplite.labels import kind_of
-from hoplite.models import LabelModel, LinearModel, ModelConfig, Weights, build_model
+from hoplite.models import LinearModel, ModelConfig, Weights, build_model
 from hoplite.models.alignment import (
     aligned_columns,
     aligned_graph,
@@ -169,13 +169,10 @@ class ExactModel:
 
 def require_linear(config: ModelConfig) -> None:
     """ConfigError unless the outputs of such a model are sums over hops, nodes and features."""
-    if issubclass(config.kind, LinearModel):
-        return
-    why = "is not linear, so its outputs are not sums over hops, nodes and features"
-    if issubclass(config.kind, LabelModel):
-        why = "spreads labels, so there are no features to explain"
-    linear = names_of(lambda kind: issubclass(kind, LinearModel), "or")
-    raise ConfigError(f"a {config.model} {why}; use {linear}.")
+    if not issubclass(config.kind, LinearModel):
+        linear = names_of(lambda kind: issubclass(kind, LinearModel), "or")
+        why = "is not linear in the features, so its outputs are not sums over these"
+        raise ConfigError(f"a {config.model} {why}; use {linear}.")
 
 
 def node_index(data: NodeData, node: Any) -> int:

@@ -488,13 +488,12 @@ class Explanation(Described):
         return None if names is None else str(names[feature])
 
     def _name(self, kind: str, index: int) -> str:
-        names = {"nodes": self.exact.data.node_ids, "features": self.exact.feature_names}.get(kind)
-        if names is not None:
-            return str(names[index])
-        if kind == "hops":
-            hop, relation = self.hops[index]
-            return f"hop {hop}" if relation is None else f"hop {hop} {relation}"
-        return {"nodes": str(index)}.get(kind, f"feature {index}")
+        if kind == "nodes":
+            return str(node_id(self.exact.data, index))
+        if kind == "features":
+            return self._feature_name(index) or f"feature {index}"
+        hop, relation = self.hops[index]
+        return f"hop {hop} {relation or ''}".strip()
 
 
 class Around:
@@ -514,7 +513,7 @@ class Around:
         """The explained node, the top ones and those on the way to them; all edges among them."""
         chosen = {self._node: None}  # in the order in which they were found
         for one in self._top:
-            way = [node for node in self._way(one) if node not in chosen]
+            way = [node for node in [*self._way(one)][::-1] if node not in chosen]
             if len(chosen) + len(way) <= MAX_DRAWN:
                 chosen |= dict.fromkeys(way)
         nodes = np.sort([*chosen])
@@ -525,13 +524,11 @@ class Around:
             tuple(zip(*ends, map(plain_float, upper.data), strict=True)),
         )
 
-    def _way(self, node: int) -> list[int]:
-        """A shortest way from the explained node to ``node``."""
-        way = []
-        while node >= 0:  # what is before the first is negative
-            way.append(node)
+    def _way(self, node: int) -> Iterator[int]:
+        """A shortest way from ``node`` to the explained one."""
+        while node >= 0:
+            yield node
             node = int(self._before[node])
-        return way[::-1]
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:

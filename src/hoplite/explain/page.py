@@ -15,7 +15,7 @@ from hoplite.explain.text import HEADINGS, decimals, parts, percent, quantity, s
 from hoplite.files import atomic_write_text
 from hoplite.formatting import plural, signed
 from hoplite.plots.base import Drawing, figure, layout, safe
-from hoplite.plots.drawings import FAINT, MARGINS, Bar, bars_height, below, lying, tint, upright
+from hoplite.plots.drawings import FAINT, MARGINS, Bar, bars_height, lying, panels, tint, upright
 from hoplite.plots.page import PageFigure, render
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def explanation_figure(values: Summary, by: str | None = None) -> Figure:
             headings.append(HEADINGS[view])
     if by is not None:
         return figure(drawings[0], name, height=max(320, *heights) + MARGINS)
-    return figure(below(drawings, headings, heights), name)
+    return figure(panels(drawings, headings, heights), name)
 
 
 def neighbourhood(values: Summary) -> Drawing:

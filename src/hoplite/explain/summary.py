@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
-from msgspec import Meta
 
 T = TypeVar("T")
-
-EXPLAINED = (
-    "What is explained. With against: the logit of class less that of against, plus "
-    "threshold.contribution if a threshold was chosen, so that the predicted class is never behind."
-    " Without against: the logit of class alone; of numbers, the number in its units."
-)
-CONSTANT = "What is the same for every node: the bias, and the mean of standardised outputs."
 
 
 class _Value(msgspec.Struct, frozen=True):
@@ -200,7 +192,10 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     """An explanation with the largest contributions of each kind; nothing in it is NaN.
 
     logit = constant + threshold.contribution + the hops' contributions + residual, and the same
-    with those of all nodes, or of all features.
+    with those of all nodes, or of all features. With ``against`` the logit is that of the class
+    less that of ``against``, plus ``threshold.contribution``, so that the predicted class is never
+    behind; without, it is the logit of the class alone, or a number in its units. The constant is
+    the same for every node: the bias, and the mean of standardised outputs.
     """
 
     dataset: str
@@ -208,8 +203,8 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     node: ShownNode
     class_: str
     against: str | None
-    logit: Annotated[float, Meta(description=EXPLAINED)]
-    constant: Annotated[float, Meta(description=CONSTANT)]
+    logit: float
+    constant: float
     residual: float
     classes: tuple[ClassScore, ...]
     hops: tuple[HopPart, ...]

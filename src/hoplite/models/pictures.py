@@ -16,9 +16,9 @@ from hoplite.operators import find_operator
 from hoplite.plots.base import figure, finite, safe, stroke_of
 from hoplite.plots.drawings import (
     Series,
-    beside,
     coefficients,
     confusion,
+    panels,
     predicted,
     reliability,
     responses,
@@ -75,7 +75,7 @@ def filter_figure(model: TrainedModel, graph: Graph | None = None) -> Figure:
         trace |= {"showlegend": False, "legendgroup": trace["name"]}
     for trace in response.data:
         trace["legendgroup"] = trace["name"]
-    drawn = beside([response, hops], ["Response", "Coefficients"])
+    drawn = panels([response, hops], ["Response", "Coefficients"])
     title = f"{config.kind.title}: {config.size()}"
     return figure(drawn, title, showlegend=len(filters) > 1 or bool(density))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from hoplite.errors import require_extra
 from hoplite.formatting import short
 from hoplite.plots.base import Drawing, axis, finite, layout, peak, safe, stroke_of, thin
 
@@ -21,7 +21,6 @@ MAX_FLAT = 4  # classes whose names lie below the matrix: of more, Plotly would 
 MAX_COUNTS = 15  # classes up to which the cells have their counts in them
 MAX_POINTS = 5000
 
-Area = tuple[list[float], list[float]]  # of the whole: from left to right, from the bottom up
 Bin = Sequence[float]  # mean probability, share of right predictions, number of nodes
 
 
@@ -292,65 +291,37 @@ def scores(
     return Drawing([data], look)
 
 
-def beside(drawings: Sequence[Drawing], headings: Sequence[str]) -> Drawing:
-    """One drawing of several that have an axis each, numbered from left to right."""
-    gap = GAP + RIGHT * any("yaxis2" in one.layout for one in drawings[:-1])
-    width = (1 - gap * (len(drawings) - 1)) / len(drawings)
-    starts = [i * (width + gap) for i in range(len(drawings))]
-    return _joined(drawings, headings, [([x, x + width], [0.0, 1.0]) for x in starts])
+def panels(
+    drawings: Sequence[Drawing], headings: Sequence[str], heights: Sequence[int] = ()
+) -> Drawing:
+    """Several drawings below each other, of these ``heights`` in pixels; side by side without."""
+    require_extra("plot", "a picture", "plotly")
+    from plotly.subplots import make_subplots
 
-
-def below(drawings: Sequence[Drawing], headings: Sequence[str], heights: Sequence[int]) -> Drawing:
-    """One drawing of several, from the top down, of these heights in pixels; it has its own."""
-    whole = sum(heights) + BETWEEN * (len(heights) - 1)
-    areas: list[Area] = []
-    top = whole
-    for height in heights:
-        areas.append(([0.0, 1.0], [(top - height) / whole, top / whole]))
-        top -= height + BETWEEN
-    made = _joined(drawings, headings, areas)
-    return Drawing(made.data, {**made.layout, "height": whole + MARGINS})
-
-
-def _joined(drawings: Sequence[Drawing], headings: Sequence[str], areas: Sequence[Area]) -> Drawing:
-    data: list[dict[str, Any]] = []
-    annotations: list[dict[str, Any]] = []
-    look = {
-        name: value
-        for name, value in drawings[0].layout.items()
-        if not re.match(r"[xy]axis|shapes|annotations", name)
-    }
-    shapes: list[dict[str, Any]] = []
-    for i, (drawing, heading, (wide, high)) in enumerate(
-        zip(drawings, headings, areas, strict=True)
-    ):
-        number = "" if i == 0 else str(i + 1)
-        own, right = drawing.layout, f"{len(drawings) + i + 1}"
+    count, whole = len(drawings), sum(heights) + BETWEEN * (len(heights) - 1)
+    if heights:
+        cells = {"rows": count, "row_heights": [*heights], "vertical_spacing": BETWEEN / whole}
+    else:
+        gap = GAP + RIGHT * any("yaxis2" in one.layout for one in drawings[:-1])
+        cells = {"cols": count, "horizontal_spacing": gap}
+    look = make_subplots(subplot_titles=headings, **cells).to_plotly_json()["layout"]
+    words = [{**one, "font": {"size": 13, "color": "@ink"}} for one in look["annotations"]]
+    data, shapes = [], []
+    for i, drawing in enumerate(drawings, 1):
+        number, right, own = "" if i == 1 else str(i), str(count + i), drawing.layout
         for trace in drawing.data:  # some belong to an axis of their own at the right side
             y = f"y{right}" if trace.get("yaxis") == "y2" else f"y{number}"
             data.append({**trace, "xaxis": f"x{number}", "yaxis": y})
         if "yaxis2" in own:
-            look[f"yaxis{right}"] = {
-                **own["yaxis2"], "overlaying": f"y{number}", "anchor": f"x{number}"
-            }  # fmt: skip
-        look[f"xaxis{number}"] = {**own["xaxis"], "domain": wide, "anchor": f"y{number}"}
-        look[f"yaxis{number}"] = {**own["yaxis"], "domain": high, "anchor": f"x{number}"}
+            sides = {"overlaying": f"y{number}", "anchor": f"x{number}"}
+            look[f"yaxis{right}"] = {**own["yaxis2"], **sides}
+        for name in ("xaxis", "yaxis"):
+            look[f"{name}{number}"] |= own[name]
         place = {"xref": f"x{number}", "yref": f"y{number} domain"}
         shapes += [{**shape, **place} for shape in own.get("shapes", ())]
-        annotations += [{**words, **place} for words in own.get("annotations", ())]
-        annotations.append(
-            {
-                "text": heading,
-                "x": sum(wide) / 2,
-                "y": high[1],
-                "xref": "paper",
-                "yref": "paper",
-                "yanchor": "bottom",
-                "showarrow": False,
-                "font": {"size": 13, "color": "@ink"},
-            }
-        )
-    return Drawing(data, {**look, "annotations": annotations, "shapes": shapes})
+        words += [{**one, **place} for one in own.get("annotations", ())]
+    look = {**drawings[0].layout, **look, "annotations": words, "shapes": shapes}
+    return Drawing(data, look | ({"height": whole + MARGINS} if heights else {}))
 
 
 def confusion(counts: Sequence[Sequence[int]], names: Sequence[str]) -> Drawing:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hoplite.plots.base import figure, finite, stroke_of
-from hoplite.plots.drawings import PARTS, beside, curve, epochs
+from hoplite.plots.drawings import PARTS, curve, epochs, panels
 from hoplite.tasks import LOSS
 from hoplite.tasks.base import title_of
 
@@ -26,7 +26,7 @@ def history_figure(result: TrainingResult) -> Figure:
     """
     monitor = result.task.monitor(result.training_config.monitor)
     score = (result.task.score if monitor is LOSS else monitor).name
-    panels = []
+    drawings = []
     longest = max(run.epochs for run in result.runs)
     for figure_name in (LOSS.name, score):
         data: list[dict[str, Any]] = []
@@ -39,24 +39,16 @@ def history_figure(result: TrainingResult) -> Figure:
                 name = f"{told}, seed {run.seed}" if len(result.runs) > 1 else told
                 hidden = figure_name != LOSS.name
                 drawn = curve(name, values, stroke, f"seed {run.seed}", legendgroup=name)
-                data.append(drawn | {"showlegend": not hidden or not _has_loss(run, part)})
-                if part == _judge_of(run):
+                shown = not hidden or f"{part}_{LOSS.name}" not in run.history
+                data.append(drawn | {"showlegend": shown})
+                if part == ("val" if "val_loss" in run.history else "train"):
                     data += _marks(run, values, stroke["color"], figure_name)
         best = result.runs[0].best_epoch if len(result.runs) == 1 else 0
         title = title_of(figure_name)
-        panels.append(epochs(data, title, longest=longest, best=best or None))
-    drawn = beside(panels, ["Loss", title_of(score).capitalize()])
+        drawings.append(epochs(data, title, longest=longest, best=best or None))
+    drawn = panels(drawings, ["Loss", title_of(score).capitalize()])
     title = f"{result.model_config.kind.title} on {result.graph.name}: training by epoch"
     return figure(drawn, title, showlegend=True, hovermode="closest")
-
-
-def _has_loss(run: ScoredRun, part: str) -> bool:
-    return f"{part}_{LOSS.name}" in run.history
-
-
-def _judge_of(run: ScoredRun) -> str:
-    """The part whose curve has the marks: validation nodes, where there are some."""
-    return "val" if "val_loss" in run.history else "train"
 
 
 def _marks(
