@@ -145,7 +145,7 @@ def text(value):
         (
             2,
             ["club-model", "club", "--node", "p1", "--alone"],
-            "--alone is given but the model has",
+            "--alone explains one logit, but",
         ),
         (2, ["club-model", "club", "--node", "p1", "--add", "x"], "No such option: --add. See"),
         (1, ["lgc", "cora", "--node", "1", "--node", "-1"], "pass an index from 0"),

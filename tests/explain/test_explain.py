@@ -269,11 +269,13 @@ def test_more_mistakes(graphs):
     for index in (3, np.int64(3), "3", 12):
         with pytest.raises(GraphError, match="not the id of a node of the graph"):
             explain(trained, named, index)
-    with pytest.raises(ConfigError, match="alone is True but against is given"):
+    with pytest.raises(ConfigError, match="alone explains one logit, but against is given"):
         explain(trained, graph, node, "a", against="b", alone=True)
     two = TrainedModel(trained.config, {"theta": trained.weights["theta"][:, :2]}, 5, ("a", "b"))
     plain = Graph(graph.adjacency, graph.features)  # which has no third class
-    with pytest.raises(ConfigError, match="alone is True but the model has two classes"):
+    with pytest.raises(
+        ConfigError, match="alone explains one logit, but the model has two classes"
+    ):
         explain(two, plain, 0, alone=True)
     one = TrainedModel(trained.config, {"theta": trained.weights["theta"][:, :1]}, 5, ("a",))
     assert explain(one, plain, 0).against is None

@@ -110,19 +110,14 @@ class Explainer:
     def __init__(
         self, model: TrainedModel, data: NodeData | str, *, memory: str | int | None = None
     ) -> None:
-        self._exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
-
-    @property
-    def exact(self) -> ExactModel:
-        """The model on its data, set up."""
-        return self._exact
+        self.exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
 
     def explain(
         self, node: Any, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
         """The explanation of one node, by its id, as from :func:`explain`."""
-        self._exact.require_one_class()
-        index = node_index(self._exact.data, node)
+        self.exact.require_one_class()
+        index = node_index(self.exact.data, node)
         return self.explain_at(index, class_, against=against, alone=alone)
 
     def explain_at(
@@ -133,7 +128,7 @@ class Explainer:
         Of several labels it is that of one of them alone, of numbers that of the number itself, in
         its units: logit = constant + the sums, as always.
         """
-        exact, task = self._exact, self._exact.trained.task
+        exact, task = self.exact, self.exact.trained.task
         names = exact.trained.class_names
         reach, logits = exact.rows.reach(index), exact.logits_of(index)
         if against is not None:
@@ -170,26 +165,21 @@ class Explainer:
         self, logits: np.ndarray, class_: Any, against: Any, alone: bool
     ) -> tuple[int, int | None]:
         """The explained class, and the one that it is compared with."""
-        trained = self._exact.trained
+        trained = self.exact.trained
         names, task = trained.class_names, trained.task
         ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
         shown = ranking[0] if class_ is None else class_index("class_", names, class_)
         if alone:
             if task.exclusive and (against is not None or len(names) == 2):
                 why = "against is given" if len(names) > 2 else "the model has two classes"
-                raise ConfigError(
-                    f"alone is True but {why}, and then a difference of two logits is explained; "
-                    "leave it out."
-                )
+                raise ConfigError(f"explains one logit, but {why}; leave it out.", "alone")
             return shown, None
         if against is None:
             return shown, next((c for c in ranking if c != shown), None)
         other = class_index("against", names, against)
         if other == shown:
-            what = "predicted" if class_ is None else "explained"
-            raise ConfigError(
-                f"against is {names[shown]!r}, which is the {what} class itself; name another."
-            )
+            why = f"is {names[shown]!r}, which is the explained class itself; name another."
+            raise ConfigError(why, "against")
         return shown, other
 
     def _factors(self, signs: dict[int, float]) -> tuple[np.ndarray, np.ndarray]:
@@ -197,8 +187,8 @@ class Explainer:
 
         t = 1 with one Theta for all hops, and k + 1 with a Theta for each.
         """
-        c, maps = self._exact.coefficients[:, None], self._exact.maps
-        deviation = self._exact.scaling.deviation
+        c, maps = self.exact.coefficients[:, None], self.exact.maps
+        deviation = self.exact.scaling.deviation
         parts = [sign * maps[:, :, m] / deviation[m] for m, sign in signs.items()]
         columns = np.sum(parts, axis=0)  # (k + 1 or 1, d)
         return (c, columns.T) if len(maps) == 1 else (np.eye(len(c)), (c * columns).T)

@@ -24,6 +24,7 @@ scaled by E_x E_y, and E_x + E_y - 1 is taken instead.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -148,28 +149,29 @@ def _within_reach(exact: ExactModel, node: int) -> tuple[np.ndarray, Graph]:
     return nodes, exact.rows.ball(inside, nodes)
 
 
+@dataclass
 class _Search:
-    def __init__(
-        self,
-        field: Field,
-        named: Callable[[int], NodeName],
-        budget: int,
-        most: int,
-        report: Report,
-    ) -> None:
-        self._field, self._named, self._budget, self._most = field, named, budget, most
-        self._report, self._trained = report, field.exact.trained
-        self._decisions = self._decisions_on(field.graph, field.node)
+    """The removals of ``field`` that change the class of its node; ``named`` names a node."""
+
+    field: Field
+    named: Callable[[int], NodeName]
+    budget: int
+    most: int
+    report: Report
+
+    def __post_init__(self) -> None:
+        self._trained = self.field.exact.trained
+        self._decisions = self._decisions_on(self.field.graph, self.field.node)
         self._predicted = int(self._decisions.argmax())
 
     def _decisions_on(self, graph: Graph, node: int) -> np.ndarray:
         """What decides the class of the explained node, which is ``node`` of ``graph``: (m,)."""
-        name = self._named(self._field.node).id
-        return self._trained.task.decisions(self._field.exact.logits_on(graph, node, name))
+        name = self.named(self.field.node).id
+        return self._trained.task.decisions(self.field.exact.logits_on(graph, node, name))
 
     def run(self) -> Flips:
-        field, effects = self._field, (None, None)
-        if max(len(field.edges.source), len(field.nodes)) > self._budget:
+        field, effects = self.field, (None, None)
+        if max(len(field.edges.source), len(field.nodes)) > self.budget:
             second = int(np.argsort(-self._decisions, kind="stable")[1])
             effects = first_order_effects(field, self._predicted, second)
         edges = self._removals(
@@ -191,20 +193,20 @@ class _Search:
     ) -> Removals[Any]:
         """Those of the lowest margins whose class changes on the graph built again."""
         chosen, half = np.arange(count), 0.5 * (kind == "nodes")
-        if count > self._budget and effects is not None:
-            chosen = np.argsort(effects, kind="stable")[: self._budget]
+        if count > self.budget and effects is not None:
+            chosen = np.argsort(effects, kind="stable")[: self.budget]
         margins = np.empty(0)
-        self._report(f"removing {kind}", half)
+        self.report(f"removing {kind}", half)
         for logits in logits_without(chosen):
             scores = self._trained.task.decisions(logits)
             margins = np.append(margins, _margin(scores, self._predicted))
-            self._report(f"removing {kind}", half + 0.5 * len(margins) / len(chosen))
+            self.report(f"removing {kind}", half + 0.5 * len(margins) / len(chosen))
         near = NEAR * max(1.0, float(np.abs(self._decisions).max()))
         order = np.argsort(margins, kind="stable")
-        order = order[margins[order] < near][: NUM_TRIES * self._most]
+        order = order[margins[order] < near][: NUM_TRIES * self.most]
         flips: list[Any] = []
         for e in order.tolist():
-            if len(flips) == self._most:
+            if len(flips) == self.most:
                 break
             flip, graph, place = rebuilt(int(chosen[e]))
             decisions = self._decisions_on(graph, place)
@@ -213,27 +215,27 @@ class _Search:
                 margin = float(_margin(decisions, self._predicted))
                 flips.append(flip(self._trained.class_names[winner], margin))
         found = tuple(sorted(flips, key=lambda flip: flip.margin))
-        self._report(f"removing {kind}", half + 0.5)
+        self.report(f"removing {kind}", half + 0.5)
         return Removals(len(chosen), count, found)
 
     def _edge(self, chosen: int) -> tuple[Callable[[str, float], EdgeFlip], Graph, int]:
         """How the edge is named, the graph without it, and where the explained node is then."""
-        graph, edges = self._field.graph, self._field.edges
+        graph, edges = self.field.graph, self.field.edges
         x, y = int(edges.source[chosen]), int(edges.target[chosen])
         adjacency = sp.csr_array(graph.adjacency, copy=True)
         adjacency[x, y] = adjacency[y, x] = 0
-        flip = partial(EdgeFlip, self._named(x), self._named(y))
-        return flip, self._graph(adjacency, graph.features), self._field.node
+        flip = partial(EdgeFlip, self.named(x), self.named(y))
+        return flip, self._graph(adjacency, graph.features), self.field.node
 
     def _other_node(self, chosen: int) -> tuple[Callable[[str, float], NodeFlip], Graph, int]:
-        graph, gone = self._field.graph, int(self._field.nodes[chosen])
+        graph, gone = self.field.graph, int(self.field.nodes[chosen])
         kept = np.delete(np.arange(graph.num_nodes), gone)
         rest = self._graph(graph.adjacency[kept][:, kept], graph.features[kept])
-        place = self._field.node - (gone < self._field.node)
-        return partial(NodeFlip, self._named(gone)), rest, place
+        place = self.field.node - (gone < self.field.node)
+        return partial(NodeFlip, self.named(gone)), rest, place
 
     def _graph(self, adjacency: sp.csr_array, features: Any) -> Graph:
-        return Graph(adjacency, features).with_loop_weight(self._field.graph.loop_weight)
+        return Graph(adjacency, features).with_loop_weight(self.field.graph.loop_weight)
 
 
 def _margin(logits: np.ndarray, chosen: int) -> np.ndarray:
