@@ -43,13 +43,7 @@ from hoplite.models import address_of, find_model, split_options
 from hoplite.models.saved import CHOICE, check_target
 from hoplite.models.trained import TrainedModel
 from hoplite.progress import steps_bar, watched
-from hoplite.search.candidates import (
-    Candidate,
-    Finalist,
-    decide,
-    list_candidates,
-    possible,
-)
+from hoplite.search.candidates import Candidate, Finalist, decide, list_candidates
 from hoplite.search.executors import find_executor
 from hoplite.search.results import TOP, ConfigurationScores, format_spread
 from hoplite.search.run import check_split, full_options, open_file
@@ -247,7 +241,7 @@ def auto(
     out : path, optional
         Folder of the model; ``auto/search.sqlite`` in it has all trials. The same call continues.
     overwrite : bool, default False
-        Replace a model that is in ``out``, and a choice that is finished or of another call.
+        Replace a model that is in ``out``, and start the choice anew.
     candidates : path, optional
         A TOML file of what is tried, see docs/searching.md; by default Hoplite's own.
     progress : bool or callable
@@ -262,14 +256,55 @@ def auto(
     >>> result.trials, [one.rung for one in result.candidates]
     ('4/3/3', [2, 2, 2, 0])
     """
-    if out is not None:
-        resumed = (Path(out) / CHOICE / FILE).is_file()  # then the model is this call's own
+    if budget is not None and trials is not None:
+        raise ConfigError(f"is {budget!r} and trials is {trials!r}; give one of them.", "budget")
+    sizes = None if trials is None else list(parse_trials(trials))
+    seconds = parse_seconds(BUDGET if budget is None else budget) if trials is None else None
+    folder = None if out is None else Path(out) / CHOICE
+    if out is not None and folder is not None:
+        resumed = (folder / FILE).is_file()  # then the model is this call's own
         check_target(Path(out), overwrite=overwrite or resumed)
-    with watched(progress, steps_bar, "choosing a model") as report:
-        result = _choose(
-            data, budget, trials, as_seeds(seeds), None if out is None else Path(out) / CHOICE,
-            candidates, overwrite, report or (lambda *_: None), task, options,
-        )  # fmt: skip
+    list_candidates(candidates, options)  # mistakes are reported before any work
+    graph = open_data(data, task=task).in_memory()
+    check_split(graph)
+    listed, left_out = list_candidates(candidates, options, graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was given before
+        blind = graph.with_split(Split(graph.split.train, graph.split.val))
+    names = [f"{one.model} {one.options}" for one in listed]
+    call = {"trials": sizes, "seeds": as_seeds(seeds), "options": options, "candidates": names}
+    call = json.loads(json.dumps(call, default=str))
+    if overwrite and folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+    with (
+        watched(progress, steps_bar, "choosing a model") as report,
+        open_file(folder, blind) as file,
+    ):
+        plan = file.fact("plan", _Plan) or _Plan(call)
+        for name in call:
+            if plan.call.get(name) != call[name]:
+                raise SearchError(
+                    f"{folder} holds a choice with other settings: {name} differs. Give another "
+                    "folder, or overwrite it."
+                )
+        if sizes is not None:
+            plan.sizes, plan.rungs = [min(size, len(listed)) for size in sizes], len(SHARES)
+        halving = _Halving(blind, listed, file, plan, seconds, report)
+        chosen, why = halving.run()
+        final = halving.last_training(chosen)
+        halving.report(f"{chosen.model}, the chosen one", len(SHARES), 0)
+        result = AutoResult(
+            trained=train(graph, chosen.model, **final),
+            chosen=chosen,
+            candidates=halving.tried(chosen),
+            sizes=(plan.sizes[0], plan.sizes[1], plan.sizes[2]),
+            why=why,
+            monitor=halving.monitor,
+            budget=seconds,
+            seconds=halving.elapsed(),
+            budget_notes=plan.notes,
+            left_out=left_out,
+        )
     log.info("%s", result.why)
     if out is not None:
         kept = result.trained.summary() | {"auto": result.summary()}
@@ -289,82 +324,6 @@ class _Plan:
     final: dict[str, int] = field(default_factory=dict)  # seeds and epochs of the last training
 
 
-def _choose(
-    data: Any,
-    budget: str | float | None,
-    trials: int | str | None,
-    seeds: list[int],
-    folder: Path | None,
-    source: str | Path | None,
-    overwrite: bool,
-    report: Report,
-    task: str,
-    options: dict[str, Any],
-) -> AutoResult:
-    if budget is not None and trials is not None:
-        raise ConfigError(
-            f"budget is {budget!r} and trials is {trials!r}; give one of them: a time, or a number "
-            "of candidates."
-        )
-    sizes = None if trials is None else list(parse_trials(trials))
-    seconds = parse_seconds(BUDGET if budget is None else budget) if trials is None else None
-    listed, left_out = list_candidates(source, options)
-    graph = open_data(data, task=task).in_memory()
-    check_split(graph)
-    listed, impossible = possible(listed, graph)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was given before
-        blind = graph.with_split(Split(graph.split.train, graph.split.val))
-    names = [f"{one.model} {one.options}" for one in listed]
-    call = {"trials": sizes, "seeds": seeds, "options": options, "candidates": names}
-    call = json.loads(json.dumps(call, default=str))
-    with _opened(folder, blind, call, overwrite=overwrite) as file:
-        plan = file.fact("plan", _Plan) or _Plan(call)
-        halving = _Halving(blind, listed, file, plan, seconds, report)
-        if sizes is not None:
-            plan.sizes, plan.rungs = [min(size, len(listed)) for size in sizes], len(SHARES)
-        chosen, why = halving.run()
-        final = halving.last_training(chosen)
-        halving.report(f"{chosen.model}, the chosen one", len(SHARES), 0)
-        trained = train(graph, chosen.model, **final)
-        n0, n1, n2 = plan.sizes
-        return AutoResult(
-            trained=trained,
-            chosen=chosen,
-            candidates=halving.tried(chosen),
-            sizes=(n0, n1, n2),
-            why=why,
-            monitor=halving.monitor,
-            budget=seconds,
-            seconds=halving.elapsed(),
-            budget_notes=plan.notes,
-            left_out=left_out + impossible,
-        )
-
-
-def _opened(
-    folder: Path | None, graph: Graph, call: dict[str, Any], *, overwrite: bool
-) -> SearchFile:
-    """The file of this call; SearchError if another is there, unless it may go."""
-    try:
-        file = open_file(folder, graph)
-        plan = file.fact("plan", _Plan)
-        if plan is None or (plan.call == call and not (overwrite and plan.final)):
-            return file
-        file.close()
-        name = next((name for name in call if plan.call.get(name) != call[name]), "")
-        error = SearchError(
-            f"{folder} holds a choice with other settings: {name} differs. Give another folder, or "
-            "delete this one."
-        )
-    except SearchError as problem:
-        error = problem
-    if not overwrite or folder is None:
-        raise error
-    shutil.rmtree(folder)
-    return open_file(folder, graph)
-
-
 class _OutOfTimeError(Exception):
     """Ends a rung whose time is over."""
 
@@ -379,7 +338,7 @@ class _Halving:
         file: SearchFile,
         plan: _Plan,
         budget: float | None,
-        report: Report,
+        report: Report | None,
     ) -> None:
         self.graph, self.candidates, self.file, self.plan = graph, candidates, file, plan
         self.budget, self._report = budget, report
@@ -395,7 +354,9 @@ class _Halving:
     def report(self, what: str, rung: int, share: float) -> None:
         """Say what is being done; with a budget, the share is that of the time."""
         share = (rung + share) / (len(SHARES) + 1)
-        self._report(what, min(1.0, share if self.budget is None else self.elapsed() / self.budget))
+        share = share if self.budget is None else min(1.0, self.elapsed() / self.budget)
+        if self._report is not None:
+            self._report(what, share)
 
     def keep(self, note: str = "") -> None:
         """Write down what is decided, and the time."""
@@ -444,28 +405,21 @@ class _Halving:
 
     def _decided(self, finalists: list[Finalist]) -> tuple[Candidate, str]:
         chosen, best, margin = decide(finalists, self.graph, self.monitor)
-        what = title_of(self.monitor.name)
         of = f"{len(finalists)} finalists of {self.plan.sizes[0]} tried"
-        start = f"{chosen.candidate} was chosen: its validation {what} {self._score(chosen)} is"
+        what, score = title_of(self.monitor.name), self._score(chosen)
+        start = f"{chosen.candidate} was chosen: its validation {what} {score} is"
         if chosen is best:
             return chosen.candidate, f"{start} the best of {of}, and no simpler one is as good."
         learned, hops, _ = chosen.candidate.simplicity(self.graph)
         others, more, _ = best.candidate.simplicity(self.graph)
-        simpler = (
-            f"it learns {learned:,} numbers instead of {others:,}" if learned < others
-            else f"it has {hops} hops instead of {more}" if hops < more
-            else "it is earlier in the list of candidates"
-        )  # fmt: skip
         return chosen.candidate, (
-            f"{start} within {self._unit(margin)} of the best of {of} ({best.candidate}: "
-            f"{self._score(best)}), and it is the simpler one: {simpler}."
+            f"{start} within {margin:.3g} of the best of {of} ({best.candidate}: "
+            f"{self._score(best)}), and it is simpler: it learns {learned:,} numbers with {hops} "
+            f"hops, the best {others:,} with {more}."
         )
 
     def _score(self, one: Finalist) -> str:
-        return self._unit(self.monitor.rank(float(np.nanmean(one.result.scores))))
-
-    def _unit(self, value: float) -> str:
-        return f"{100 * value:.1f} %" if self.monitor.percent else f"{value:.3g}"
+        return f"{self.monitor.rank(float(np.nanmean(one.result.scores))):.3g}"
 
     def _train(self, rung: int, candidates: list[Candidate]) -> list[Finalist]:
         """Train candidates; those at the front of the list that had time, with their scores."""
