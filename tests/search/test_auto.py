@@ -106,20 +106,22 @@ def test_a_short_budget_shortens_and_says_so(graph, file, at, monkeypatch):
             assert twin.val == one.val
 
 
-def test_rung_one_without_time_never_was(graph, file, monkeypatch):
-    """Stopped in the middle of rung 1, the finalists are those of rung 0."""
+@pytest.mark.parametrize(
+    ("late", "sizes"), [((1, 0), "12/1/1"), ((1, 3), "12/3/2"), ((2, 0), "12/8/1")]
+)
+def test_a_rung_cut_short_gives_sizes_that_repeat_the_choice(graph, file, monkeypatch, late, sizes):
+    """In rung ``late[0]`` so many candidates had time."""
     before = halving._Halving._train
     monkeypatch.setattr(
         halving._Halving,
         "_train",
-        lambda self, rung, some: before(self, rung, some)[: 1 if rung == 1 else None],
+        lambda self, rung, some: before(self, rung, some)[: late[1] if rung == late[0] else None],
     )
     monkeypatch.setattr(halving, "default_sizes", lambda n: (n, 8, 2))
-    found = hoplite.auto(graph, budget="60s", candidates=file, **FEW)
-    assert found.trials == "12/2/2"
-    assert found.budget_notes == ["rung 1 had no time"]
+    found = hoplite.auto(graph, budget="1h", candidates=file, **FEW)
+    assert (found.trials, len(found.budget_notes)) == (sizes, 1)
     monkeypatch.undo()
-    assert hoplite.auto(graph, trials="12/2/2", candidates=file, **FEW).chosen == found.chosen
+    assert hoplite.auto(graph, trials=sizes, candidates=file, **FEW).chosen == found.chosen
 
 
 def test_test_labels_decide_nothing(graph, file, monkeypatch):
@@ -329,6 +331,8 @@ def test_wrong_arguments(graph, tmp_path):
         hoplite.auto(graph.with_split(Split(graph.split.train)), trials=3)
     with pytest.raises(ConfigError, match=r"hoplite\.auto"):
         hoplite.train(graph, "auto")
+    with pytest.raises(ConfigError, match="is 'auto'"):
+        hoplite.register_model(type("Mine", (hoplite.models.SGC,), {"name": "auto"}))
 
 
 def test_diverged_candidates_do_not_stop_the_others(graph, tmp_path):
@@ -381,14 +385,6 @@ def test_users_tables_with_gaps_and_relations(tmp_path):
     found = json.loads(directed.stdout)["auto"]
     assert found["chosen"] == "lgc"
     assert any(told.startswith("ppr: ") for told in found["left_out"])
-
-
-def test_a_model_cannot_take_its_name():
-    with pytest.raises(ConfigError, match="is 'auto'"):
-
-        @hoplite.register_model
-        class Mine(hoplite.models.SGC):
-            name = "auto"
 
 
 def test_the_classifier_follows_scikit_learn(graph, file):

@@ -67,8 +67,6 @@ class Candidate:
 
 
 def _format(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -6,7 +6,7 @@ Three rungs, of n0 >= n1 >= n2 candidates, in the order of :mod:`hoplite.search.
     rung 1    n1 candidates, one seed, 300 epochs   the n2 best go on
     rung 2    n2 finalists, all seeds, all epochs   the simplest of equals is chosen
 
-Rung 1 is left out if it would let everybody through. The chosen one is trained again, and only then
+A rung of one candidate is left out. The chosen one is trained again, and only then
 the test nodes are read: the rungs train on a graph whose split has none.
 
 The choice is a function of (n0, n1, n2), the seeds, the options and the graph, on any machine. With
@@ -95,13 +95,12 @@ def parse_trials(value: Any) -> Sizes:
     >>> parse_trials(48), parse_trials("48/16/2"), parse_trials(2)
     ((48, 16, 6), (48, 16, 2), (2, 2, 2))
     """
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}(/[0-9]{1,9}){0,2}", value)):
-        parts = [int(part) for part in str(value).split("/")]
-        if len(parts) == 1 and 1 <= parts[0] <= MAX_CONFIGURATIONS:
-            return default_sizes(parts[0])
-        if len(parts) == 3 and MAX_CONFIGURATIONS >= parts[0] >= parts[1] >= parts[2] >= 1:
-            return parts[0], parts[1], parts[2]
+    match = re.fullmatch(r"([0-9]{1,9})(?:/([0-9]{1,9})/([0-9]{1,9}))?", str(value))
+    if match is not None:
+        n0 = int(match[1])
+        n1, n2 = (int(match[2]), int(match[3])) if match[2] else default_sizes(n0)[1:]
+        if MAX_CONFIGURATIONS >= n0 >= n1 >= n2 >= 1:
+            return n0, n1, n2
     raise ConfigError(
         f"trials is {value!r}; give how many candidates to try, such as 48, or how many in each of "
         "the three rungs, such as 48/16/6, none more than before."
@@ -358,44 +357,35 @@ class _Halving:
         if self._report is not None:
             self._report(what, share)
 
-    def keep(self, note: str = "") -> None:
+    def keep(self) -> None:
         """Write down what is decided, and the time."""
-        self.plan.notes += [note] if note else []
         self.plan.spent = self.elapsed()
         self.file.keep_fact("plan", self.plan)
 
     def run(self) -> tuple[Candidate, str]:
         """Train the rungs; the chosen candidate and the sentence that says why."""
         plan, standing = self.plan, self.candidates
-        scored = self._train(0, standing[: plan.sizes[0]] if plan.sizes else standing)
-        if not plan.sizes:
-            plan.sizes = list(default_sizes(len(scored)))
-            tried = f"{len(scored)} of {len(standing)} candidates were tried"
-            self.keep(tried if len(scored) < len(standing) else "")
-        standing, plan.rungs = _ranked(scored), max(plan.rungs, 1)
-        n0, n1, n2 = plan.sizes
-        if n1 > n2:
-            scored = self._train(1, standing[:n1])
-            if n2 < len(scored) < n1:
-                plan.sizes = [n0, len(scored), n2]
-                self.keep(f"rung 1 had time for {len(scored)} candidates")
-            elif len(scored) < n1:
-                for one in scored:  # as if it had never been
-                    self.known[one.candidate.position].pop()
-                scored, plan.sizes = [], [n0, n2, n2]
-                self.keep("rung 1 had no time")
-            standing = _ranked(scored) or standing
-        plan.rungs = max(plan.rungs, 2)
-        n0, n1, n2 = plan.sizes
-        finalists = self._train(2, standing[:n2]) if n2 > 1 else []
-        if n2 > 1 and len(finalists) < n2:
-            left = max(1, len(finalists))
-            plan.sizes = [n0, left if n1 == n2 else n1, left]
-            self.keep(f"{left} of {plural(n2, 'finalist')} had time")
-        plan.rungs = len(SHARES)
-        self.keep()
+        finalists: list[Finalist] = []
+        for rung in range(len(SHARES)):
+            size = plan.sizes[rung] if plan.sizes else len(standing)
+            if rung and size == 1:
+                continue  # nobody is left to compare with
+            scored = self._train(rung, standing[:size])
+            if len(scored) < size:
+                left = f"{len(scored)} of {plural(size, 'candidate')}"
+                plan.notes.append(f"rung {rung} had time for {left}")
+            if not plan.sizes:
+                plan.sizes = list(default_sizes(len(scored)))
+            plan.sizes[rung:] = [min(n, max(1, len(scored))) for n in plan.sizes[rung:]]
+            plan.rungs = max(plan.rungs, rung + 1)
+            self.keep()
+            standing = [
+                one.candidate for one in sorted(scored, key=lambda one: one.order)
+            ] or standing
+            finalists = scored if rung == len(SHARES) - 1 else []
         if len(finalists) < 2:
-            return standing[0], f"{standing[0]} was chosen: the best of {plural(n0, 'candidate')}."
+            of = plural(plan.sizes[0], "candidate")
+            return standing[0], f"{standing[0]} was chosen: the best of {of}."
         if all(one.result.lost == len(one.result.val) for one in finalists):
             raise HopliteError(
                 "every finalist diverged, so there is nothing to choose; give a lower lr, or other "
@@ -470,10 +460,10 @@ class _Halving:
         If it is sure to take longer, there are fewer seeds, and then fewer epochs. They are kept
         first, so that the same call gives the same model, whatever happens.
         """
-        plan, training = self.plan, split_options(chosen.model, chosen.options)[1]
-        seeds, epochs = plan.call["seeds"], training.epochs
+        plan, epochs = self.plan, split_options(chosen.model, chosen.options)[1].epochs
+        seeds = plan.call["seeds"]
         if not plan.final:
-            plan.final, note = {"seeds": len(seeds), "epochs": epochs}, ""
+            whole = plan.final = {"seeds": len(seeds), "epochs": epochs}
             last = self.known[chosen.position][-1]
             if self.budget is not None and last.rung < 2:
                 seconds = max(last.result.seconds, 1e-9) / max(1, last.result.epochs)  # of an epoch
@@ -481,11 +471,12 @@ class _Halving:
                 fewer = min(len(seeds), max(1, affordable // epochs))
                 most = min(epochs, max(MIN_EPOCHS, affordable)) if fewer == 1 else epochs
                 plan.final = {"seeds": fewer, "epochs": most}
-                if plan.final != {"seeds": len(seeds), "epochs": epochs}:
-                    note = f"the chosen one has {plural(fewer, 'seed')} and at most {most} epochs"
-            self.keep(note)
-        final = plan.final
-        return chosen.options | {"epochs": final["epochs"], "seeds": seeds[: final["seeds"]]}
+                if plan.final != whole:
+                    short = f"{plural(fewer, 'seed')} and at most {most} epochs"
+                    plan.notes.append(f"the chosen one has {short}")
+            self.keep()
+        fewer = seeds[: plan.final["seeds"]]
+        return chosen.options | {"epochs": plan.final["epochs"], "seeds": fewer}
 
     def tried(self, chosen: Candidate) -> list[TriedCandidate]:
         """Every candidate that was tried, those that came furthest first, then the best."""
@@ -503,7 +494,3 @@ class _Halving:
             )
             for one in sorted(last, key=lambda one: (-one.rung, *one.order))
         ]
-
-
-def _ranked(scored: list[Finalist]) -> list[Candidate]:
-    return [one.candidate for one in sorted(scored, key=lambda one: one.order)]

@@ -325,7 +325,7 @@ class SearchResult(Described):
                 **spreads,
                 "val": self.val,
                 "test": self.test,
-                "minutes": self.minutes,
+                "minutes": sum(one.seconds for one in self.trials) / 60,
                 "score": self.task.score.name,  # what val and test are
                 "monitor": self.monitor.name,  # what configurations were compared by
                 "monitor_mean": self.monitored(self.best),
@@ -333,18 +333,13 @@ class SearchResult(Described):
             }
         )
 
-    @property
-    def minutes(self) -> float:
-        """Of training, all trials together."""
-        return sum(one.seconds for one in self.trials) / 60
-
     def __repr__(self) -> str:
         best = ", ".join(f"{name} {self.best.options[name]}" for name in self.varied)
         biased = ", biased" if self.protocol == "test" else ""
         return f"SearchResult({self.name} on {self.graph.name}, best: {best}{biased})"
 
     def _describe(self) -> Description:
-        varied, score, summary = self.varied, self.task.score, self.summary()
+        varied, what, summary = self.varied, title_of(self.task.score.name), self.summary()
         size = f"{plural(self.configurations, 'configuration')} x {plural(len(self.seeds), 'seed')}"
         columns, rows = [*varied, f"validation {self.monitor.title}"], []
         for one in self.ranking[:TOP]:
@@ -357,12 +352,6 @@ class SearchResult(Described):
             rows = [[title_of(k), *(number_text(p.get(k)) for p in parts)] for k in found["mean"]]
             title = f"The chosen one on the {found['nodes']} nodes"
             tables.append(Table(["", "mean", "std", "baseline"], rows, title))
-        what = title_of(score.name)
-        facts = {
-            "chosen": ", ".join(f"{name} {self.best.options.get(name)}" for name in varied),
-            f"validation {what}": format_spread(self.val),
-            f"test {what}": format_spread(self.test),
-        }
         notes = [
             f"Chosen by {self.protocol}, {title_of(self.monitor.name)}: test {what} "
             f"{format_spread(self.test)}, validation {format_spread(self.val)}"
@@ -376,7 +365,7 @@ class SearchResult(Described):
         if summary["diverged"]:
             notes.append(f"Diverged: {summary['diverged']:,} of {len(self.trials):,} trials.")
         notes += [f"The grid is cut: {self.cut}"] if self.cut else []
-        return Description("SearchResult", facts, tables, notes)
+        return Description("SearchResult", tables=tables, notes=notes)
 
 
 def _numbers(values: Sequence[float | None]) -> tuple[float, ...]:

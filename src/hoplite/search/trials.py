@@ -102,7 +102,7 @@ class _Kept:
     test_accuracy: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
-class SearchFile:
+class SearchFile(contextlib.AbstractContextManager):
     """The SQLite file of a search, or a database in memory if there is no ``folder``.
 
     ``facts`` are what all its trials have in common, such as the fingerprint of the data. A file
@@ -142,9 +142,6 @@ class SearchFile:
                     f"{self.path} is a search with another {name}: {known.get(name)!r} there, "
                     f"{value!r} here; give another folder, or delete this one."
                 )
-
-    def __enter__(self) -> SearchFile:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
