@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import math
 import signal
 import sqlite3
-import tomllib
-from importlib import resources
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +20,7 @@ from hoplite.errors import ConfigError, GraphError, GridError, SearchError
 from hoplite.graph import Graph, Split
 from hoplite.search import executors, halving
 from hoplite.search.candidates import Candidate, Finalist, decide, list_candidates
-from hoplite.search.halving import default_sizes, parse_seconds, parse_trials
+from hoplite.search.halving import parse_seconds, parse_trials
 from hoplite.search.results import ConfigurationScores
 from hoplite.search.trials import FILE
 from hoplite.tasks.base import Metric
@@ -71,21 +68,14 @@ def said(result: halving.AutoResult) -> dict:
     }
 
 
-def test_the_same_trials_give_the_same_choice(graph, file):
-    first, again = (hoplite.auto(graph, trials=9, candidates=file, **FEW) for _ in range(2))
-    assert said(first) == said(again)
-    assert first.trials == "9/3/3"
-    assert len(first.candidates) == 9
-    assert sorted({one.rung for one in first.candidates}) == [0, 2]  # rung 1 would let all through
-    assert [one.seeds for one in first.candidates] == [2] * 3 + [1] * 6
-    assert sum(one.chosen for one in first.candidates) == 1
-    assert first.model.config.model == first.chosen.model
-    assert first.test_accuracy == first.trained.test_accuracy
-    assert first.val_accuracy == first.trained.val_accuracy
-
-
 def test_every_rung_keeps_the_best_of_the_one_before(graph, file):
-    result = hoplite.auto(graph, trials="12/6/2", candidates=file, **FEW)
+    options = {"trials": "12/6/2", "candidates": file, **FEW}
+    result, again = (hoplite.auto(graph, **options) for _ in range(2))
+    assert said(result) == said(again)
+    assert [one.seeds for one in result.candidates] == [2] * 2 + [1] * 10
+    assert sum(one.chosen for one in result.candidates) == 1
+    assert result.model.config.model == result.chosen.model
+    assert result.test_accuracy == result.trained.test_accuracy
     rungs = [[one for one in result.candidates if one.rung == rung] for rung in range(3)]
     assert [len(rung) for rung in rungs] == [6, 4, 2]
     # 12 epochs are all there are, so rungs 0 and 1 gave the same scores: nobody was dropped that
@@ -95,15 +85,16 @@ def test_every_rung_keeps_the_best_of_the_one_before(graph, file):
 
 @pytest.mark.parametrize("at", [0.001, 0.03, 0.3, 9.0])
 def test_a_short_budget_shortens_and_says_so(graph, file, at, monkeypatch):
-    """A clock that runs by itself: every look at it costs the share ``at`` of the budget."""
-    looks = 0
+    """A clock that training drives: every trial costs the share ``at`` of the budget."""
+    done, before = [], executors.train_trial
+    monkeypatch.setattr(halving._Halving, "elapsed", lambda self: at * len(done) * 10)
 
-    def elapsed(self) -> float:
-        nonlocal looks
-        looks += 1
-        return at * looks * 10
+    def train_trial(*arguments, **options):
+        result = before(*arguments, **options)
+        done.append(result)
+        return result
 
-    monkeypatch.setattr(halving._Halving, "elapsed", elapsed)
+    monkeypatch.setattr(executors, "train_trial", train_trial)
     found = hoplite.auto(graph, budget=10, candidates=file, **FEW)
     assert found.budget_notes or at < 0.2
     again = hoplite.auto(graph, trials=found.trials, candidates=file, **FEW)
@@ -115,23 +106,32 @@ def test_a_short_budget_shortens_and_says_so(graph, file, at, monkeypatch):
             assert twin.val == one.val
 
 
-def test_rung_one_without_time_never_was(graph, file, monkeypatch):
-    """Stopped in the middle of rung 1, the finalists are those of rung 0."""
+@pytest.mark.parametrize(
+    ("late", "sizes"), [((1, 0), "12/1/1"), ((1, 3), "12/3/2"), ((2, 0), "12/8/1")]
+)
+def test_a_rung_cut_short_gives_sizes_that_repeat_the_choice(graph, file, monkeypatch, late, sizes):
+    """In rung ``late[0]`` so many candidates had time."""
     before = halving._Halving._train
     monkeypatch.setattr(
         halving._Halving,
         "_train",
-        lambda self, rung, some: before(self, rung, some)[: 1 if rung == 1 else None],
+        lambda self, rung, some: before(self, rung, some)[: late[1] if rung == late[0] else None],
     )
     monkeypatch.setattr(halving, "default_sizes", lambda n: (n, 8, 2))
-    found = hoplite.auto(graph, budget="60s", candidates=file, **FEW)
-    assert found.trials == "12/2/2"
-    assert found.budget_notes == ["rung 1 had no time"]
+    found = hoplite.auto(graph, budget="1h", candidates=file, **FEW)
+    assert (found.trials, len(found.budget_notes)) == (sizes, 1)
     monkeypatch.undo()
-    assert hoplite.auto(graph, trials="12/2/2", candidates=file, **FEW).chosen == found.chosen
+    assert hoplite.auto(graph, trials=sizes, candidates=file, **FEW).chosen == found.chosen
 
 
-def test_test_labels_decide_nothing(graph, file):
+def test_test_labels_decide_nothing(graph, file, monkeypatch):
+    seen, before = [], executors.train_trial
+
+    def watched(graph, *arguments, **options):
+        seen.append(graph.split.test.size)
+        return before(graph, *arguments, **options)
+
+    monkeypatch.setattr(executors, "train_trial", watched)
     rng, labels = np.random.default_rng(0), graph.labels.copy()
     test = graph.split.test
     labels[test] = rng.permutation(labels[test])
@@ -141,19 +141,7 @@ def test_test_labels_decide_nothing(graph, file):
     assert said(first) == said(again)
     none = graph.with_split(Split(graph.split.train, graph.split.val))
     assert said(hoplite.auto(none, trials=12, candidates=file, **FEW)) == said(first)
-
-
-def test_the_rungs_see_no_test_node(graph, file, monkeypatch):
-    seen = []
-    before = executors.train_trial
-
-    def watched(graph, *arguments, **options):
-        seen.append(graph.split.test.size)
-        return before(graph, *arguments, **options)
-
-    monkeypatch.setattr(executors, "train_trial", watched)
-    hoplite.auto(graph, trials=12, candidates=file, **FEW)
-    assert len(seen) > 12
+    assert len(seen) > 36
     assert not any(seen)
 
 
@@ -192,22 +180,15 @@ def test_the_simpler_of_equals(graph):
     learned = scored(1, "lgc", 4, 0.80, 0.80)
     blocks = scored(0, "blocks", 2, 0.80, 0.80)
     assert decide([learned, fixed, blocks], graph, accuracy)[0] is fixed
-    better = dataclasses.replace(
-        learned, result=ConfigurationScores(1, {}, (0.85, 0.85), (0.85, 0.85), 0.5)
-    )
+    better = scored(1, "lgc", 4, 0.85, 0.85)
     assert decide([better, fixed, blocks], graph, accuracy)[0] is better  # 2 nodes better
-    uneven = dataclasses.replace(
-        learned, result=ConfigurationScores(1, {}, (0.70, 1.0), (0.70, 1.0), 0.5)
-    )
+    uneven = scored(1, "lgc", 4, 0.70, 1.0)
     chosen, best, margin = decide([uneven, fixed], graph, accuracy)
     assert (chosen, best) == (fixed, uneven)
     assert margin == pytest.approx(math.sqrt(np.var([0.7, 1.0], ddof=1) / 2))
-    assert decide([scored(0, "ppr", 9, 0.8), scored(1, "ppr", 2, 0.8)], graph, accuracy)[
-        0
-    ].candidate.options == {"hops": 2}
-    lost = dataclasses.replace(
-        fixed, result=ConfigurationScores(7, {}, (0.9, math.nan), (0.9, math.nan), 0.5)
-    )
+    more, fewer = scored(0, "ppr", 9, 0.8), scored(1, "ppr", 2, 0.8)
+    assert decide([more, fewer], graph, accuracy)[0] is fewer
+    lost = scored(7, "ppr", 4, 0.9, math.nan)
     assert decide([lost, blocks], graph, accuracy)[0] is blocks  # a run without a result
     loss = Metric("loss", larger_is_better=False)  # without a node as a unit
     assert decide([learned, fixed], graph, loss)[0] is learned
@@ -308,28 +289,18 @@ def test_hoplites_own_candidates():
     assert [one.position for one in trials] == list(range(len(trials)))
     models = {one.model for one in trials}
     assert models >= {"sgc", "ppr", "s2gc", "heat", "lgc", "jacobiconv", "blocks"}
-    text = (resources.files("hoplite.search") / "grids" / "auto.toml").read_text()
-    names = {(one.model, one.listed) for one in trials}
-    assert names == {
-        (table["model"], tuple(key for key in table if key != "model"))
-        for table in tomllib.loads(text)["try"]
-    }
 
 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "give tables"),
-        ("x = 1", "give tables"),
         ("try = 3", "give tables"),
         ("[[try]]\nhops = 2", "table 1 has no model"),
         ("[[try]]\nmodel = 'pppr'", "model is 'pppr'"),
-        ("[[try]]\nmodel = 'auto'", "none itself"),
+        ("[[try]]\nmodel = 'auto'", "chooses among the models"),
         ("[[try]]\nmodel = 'ppr'\nhop = 2", "'hop' is not an option"),
-        ("[[try]]\nmodel = 'ppr'\nhops = []", "empty list"),
         ("[[try]]\nmodel = 'ppr'\nhops = -1", "hops is -1"),
         ("[[try]]\nmodel = 'ppr'\nlr = {low = 0.1, high = 1.0}", "distribution"),
-        ("[[try]]\nmodel = 'ppr'\nepochs = 'many'", "epochs is 'many'"),
         ("[[try", "not valid TOML"),
     ],
 )
@@ -341,29 +312,27 @@ def test_wrong_files_of_candidates(tmp_path, text, what):
 
 
 def test_wrong_arguments(graph, tmp_path):
-    for value in ("", "5x", "-3s", "0", 0, -1, math.nan, math.inf, True, None, "s", "1e5s", [3]):
+    for value in ("5x", "-3s", 0, math.nan, math.inf, True, None, "s", "1e5s", [3]):
         with pytest.raises(ConfigError, match="such as 60s, 5m or 1h"):
             parse_seconds(value)
-    for value in (0, -1, "", "a", "3/4/1", "3/2", "3/2/0", True, 2.5, None, "3/2/1/1", 10**9):
+    for value in (0, "", "3/4/1", "3/2", "3/2/0", True, 2.5, None, "3/2/1/1", 10**9):
         with pytest.raises(ConfigError, match="trials is"):
             parse_trials(value)
     for options, what in (
-        ({"budget": "3s", "trials": 3}, "give one of them"),
-        ({"trials": 3, "gate": "node"}, "none of the candidates has it"),
-        ({"trials": 3, "lrr": 1}, "'lrr' is not an option"),
-        ({"trials": 3, "lr": -1}, "lr is -1"),
-        ({"trials": 3, "seeds": 0}, "seeds is 0"),
-        ({"trials": 3, "candidates": tmp_path / "none.toml"}, "cannot be read"),
-        ({"trials": 3, "candidates": 7}, "candidates is a int"),
+        ({"budget": "3s"}, "give one of them"),
+        ({"gate": "node"}, "none of the candidates has it"),
+        ({"lr": -1}, "lr is -1"),
+        ({"candidates": tmp_path / "none.toml"}, "cannot be read"),
+        ({"candidates": 7}, "candidates is a int"),
     ):
         with pytest.raises(ConfigError, match=what):
-            hoplite.auto(graph, **options)
+            hoplite.auto(graph, trials=3, **options)
     with pytest.raises(GraphError, match="no val nodes"):
         hoplite.auto(graph.with_split(Split(graph.split.train)), trials=3)
     with pytest.raises(ConfigError, match=r"hoplite\.auto"):
         hoplite.train(graph, "auto")
-    assert default_sizes(1) == (1, 1, 1)
-    assert default_sizes(200) == (200, 67, 8)
+    with pytest.raises(ConfigError, match="is 'auto'"):
+        hoplite.register_model(type("Mine", (hoplite.models.SGC,), {"name": "auto"}))
 
 
 def test_diverged_candidates_do_not_stop_the_others(graph, tmp_path):
@@ -409,21 +378,13 @@ def test_users_tables_with_gaps_and_relations(tmp_path):
     words += ["--epochs", "10", "--class-weight", "balanced"]
     told = commands.hoplite(*words)
     assert told.returncode == 0, told.stderr
-    assert "Why: " in told.stdout
+    assert " was chosen: " in told.stdout
     assert "--trials 10/4/3 gives the same choice" in told.stdout
     directed = commands.hoplite(*words, "--directed", "--json")
     assert directed.returncode == 0, directed.stderr
     found = json.loads(directed.stdout)["auto"]
     assert found["chosen"] == "lgc"
     assert any(told.startswith("ppr: ") for told in found["left_out"])
-
-
-def test_a_model_cannot_take_its_name():
-    with pytest.raises(ConfigError, match="belongs to Hoplite"):
-
-        @hoplite.register_model
-        class Mine(hoplite.models.SGC):
-            name = "auto"
 
 
 def test_the_classifier_follows_scikit_learn(graph, file):
@@ -466,28 +427,27 @@ def test_the_classifier_equals_auto_with_the_same_validation(graph, file):
 
 
 def test_what_the_classifier_holds_out(graph, file):
-    seen = []
     model = hoplite.AutoClassifier(graph, 1, candidates=file, seeds=1, options={"epochs": 2})
     nodes = np.array([3, 1, 7, 9, 11, 13, 20, 22, 3])  # one twice, one class with a single node
     y = np.array([5, 5, 5, 5, 5, 2, 2, 9, 5])
-    train, val = model._parted(
-        hoplite.training.runs.NodeSet(nodes, np.unique(y, return_inverse=True)[1])
-    )
+    labels = np.unique(y, return_inverse=True)[1]
+    train, val = model._parted(hoplite.training.runs.NodeSet(nodes, labels))
     assert sorted([*train.nodes, *val.nodes]) == sorted(set(nodes.tolist()))
     assert set(train.labels) == {0, 1, 2}
-    assert 22 in train.nodes
     assert len(val) == 2  # a quarter of 5 and of 2, at least one
-    model.fit(nodes, y)
-    seen.append(model.model_.training["split"])
-    assert (seen[0]["train"], seen[0]["val"], seen[0]["test"]) == (6, 2, 0)
+    split = model.fit(nodes, y).model_.training["split"]
+    assert (split["train"], split["val"], split["test"]) == (6, 2, 0)
     with pytest.raises(GraphError, match="single node of every class"):
         model.fit([1, 2, 3], [0, 1, 2])
-    with pytest.raises(ConfigError, match="held_out is 1"):
-        clone(model).set_params(held_out=1).fit(nodes, y)
-    with pytest.raises(ConfigError, match="'seeds' is not an option"):
-        clone(model).set_params(options={"seeds": 3}).fit(nodes, y)
-    with pytest.raises(ConfigError, match="give one of them"):
-        clone(model).set_params(budget="3s").fit(nodes, y)
+    for wrong, message in (
+        ({"held_out": 1}, "held_out is 1"),
+        ({"options": {"seeds": 3}}, "'seeds' is not an option"),
+        ({"options": {"hop": 4}}, "'hop' is not an option.* 'hops'"),
+        ({"options": {3: 4}}, "3 is not an option"),
+        ({"options": []}, "options is a list"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            clone(model).set_params(**wrong).fit(nodes, y)
 
 
 def test_class_weights_go_by_the_values_of_y(graph, file):
@@ -503,9 +463,9 @@ def test_class_weights_go_by_the_values_of_y(graph, file):
 @pytest.mark.parametrize(
     ("first", "second", "what"),
     [
-        ("monitor = 'accuracy'", "monitor = 'loss'", "monitor differs"),
-        ("", "monitor = ['auto', 'auc']", "monitor differs"),
-        ("refit = true", "", "refit differs"),
+        ("monitor = 'accuracy'", "monitor = 'loss'", "monitor has several"),
+        ("", "monitor = ['auto', 'auc']", "monitor has several"),
+        ("refit = true", "", "refit has several"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(graph, tmp_path, first, second, what):
@@ -516,31 +476,6 @@ def test_what_cannot_be_compared_is_refused(graph, tmp_path, first, second, what
     given = {what.split()[0]: {"monitor": "auc", "refit": False}[what.split()[0]]}
     trials, _ = list_candidates(path, given)  # one for all: nothing differs
     assert all(one.options.items() >= given.items() for one in trials)
-
-
-@pytest.mark.parametrize(
-    ("options", "what"),
-    [
-        ({"anew": True}, "'anew' is not an option"),
-        ({"spent": 3}, "'spent' is not an option"),
-        ({"progress": None}, "'progress' is not an option"),
-        ({"graph": 3}, "'graph' is not an option"),
-        ({"task": "regression"}, "'task' is not an option"),
-        ({3: 4}, "3 is not an option"),
-        ({"hop": 4}, "'hop' is not an option.* 'hops'"),
-        ([1], "options is a list"),
-        ([], "options is a list"),
-        ("epochs", "options is a str"),
-    ],
-)
-def test_the_classifiers_options_are_settings(graph, file, options, what):
-    nodes = graph.split.train
-    model = hoplite.AutoClassifier(graph, 2, candidates=file, options=options)
-    with pytest.raises(ConfigError, match=what):
-        model.fit(nodes, graph.labels[nodes])
-    for name in ("spent", "anew"):  # which are the command line's
-        with pytest.raises(ConfigError, match=f"'{name}' is not an option"):
-            hoplite.auto(graph, trials=1, **{name: 1})
 
 
 class KilledError(BaseException):

@@ -18,16 +18,11 @@ from hoplite.search.space import parse_space, read_space
     ("text", "message"),
     [
         ("[cora]\nlr = \n", "not valid TOML.*line 2"),
-        ("[cora]\nlr = [0.1]\nlr = [0.2]\n", "not valid TOML.*line 3"),
-        ("[cora]\nlearning = [0.1]", r"\[cora\]: 'learning' is not an option"),
         ("[cora]\nhop = [2]", "'hop' is not an option.*Did you mean 'hops'"),
         ('[cora]\nmodel = ["lgc"]', "'model' is chosen for the whole search"),
         ("[cora]\nlr = []", "lr is an empty list"),
         ('[cora]\nlr = ["0.1"]', "lr is '0.1'; it must be a number"),
-        ("[cora]\nlr = [[0.1]]", r"lr is \[0\.1\]; it must be a number"),
         ("[cora]\nlr = nan", "lr is nan; it must be a number"),
-        ("[cora]\nlr = [0.1, -inf]", "lr is -inf"),
-        ("[cora]\nlr = true", "lr is True; it must be a number"),
         ("[cora]\nlr = 1979-05-27", "lr is datetime"),
         ("[cora]\nhops = [2.0]", "hops is 2.0; it must be a whole number"),
         (f"[cora]\nhops = 0x{'f' * 5000}", "hops is a very long value"),
@@ -42,19 +37,12 @@ from hoplite.search.space import parse_space, read_space
         ("lr = [0.1]", "'lr' is outside of a section"),
         ("lr = {low = 0.1, high = 1}", "'lr' is outside of a section"),
         ("[[cora]]\nlr = [0.1]", "'cora' is outside of a section"),
-        ("[cora]\n[CORA]", r"two sections \[cora\]"),
-        ("note = 3", "note is 3; it must be a text"),
         ("[cora.gcn]\ncut = true", r"\[cora.gcn\]: cut is True; it must be a text"),
         ("[cora]\nlr = {low = 0.1}", "distribution of lr: .*`high`"),
         ("[cora]\nlr = {low = 0.1, hi = 1}", "distribution of lr: .*`hi`"),
         ("[cora]\nlr = {low = 1, high = 0.1}", "low must be smaller"),
         ("[cora]\nlr = {low = 0, high = 0.1, log = true}", "larger than 0"),
-        ("[cora]\nlr = {low = 0.1, high = nan}", "distribution of lr"),
         ("[cora]\nlr = {low = 0.1, high = 1, log = 1}", "distribution of lr: Expected `bool`"),
-        (
-            "[cora]\nhops = {low = 1, high = 5, integer = false}",
-            "distribution of hops: it is a whole number",
-        ),
         ("[cora]\nhops = {low = 1.5, high = 5}", "low and high must be whole"),
         ("[cora]\nbias = {low = 0, high = 1}", "not a number; list its values"),
     ],
@@ -83,35 +71,23 @@ def test_files_that_cannot_be_read(tmp_path):
     ]:
         with pytest.raises(ConfigError, match=message):
             read_space(source)
+    (tmp_path / "mark.toml").write_bytes(b"\xef\xbb\xbf[any]\r\nlr = [0.1]\r\n")
+    assert read_space(tmp_path / "mark.toml").configurations("x", "sgc") == [{"lr": 0.1}]
     (tmp_path / "latin.toml").write_bytes(b"note = '\xe9'")
     with pytest.raises(ConfigError, match="UTF-8"):
         read_space(tmp_path / "latin.toml")
 
 
-def test_options_themselves_are_a_space(tmp_path):
+def test_options_themselves_are_a_space():
     """As the same below [any] of a file, and with the same errors."""
     given = {"hops": (2, 5), "lr": np.array([0.2, 0.1]), "dropout": [0.0], "weight_decay": 5e-4}
-    (tmp_path / "same.toml").write_text(
-        "[any]\nhops = [2, 5]\nlr = [0.2, 0.1]\ndropout = [0.0]\nweight_decay = 5e-4\n"
-    )
-    same = read_space(tmp_path / "same.toml")
+    text = "[any]\nhops = [2, 5]\nlr = [0.2, 0.1]\ndropout = [0.0]\nweight_decay = 5e-4\n"
     for model in ("sgc", "gcn"):
         found = read_space(given).configurations("any graph", model)
-        assert found == same.configurations("any graph", model)
-    drawn = {"lr": {"low": 1e-3, "high": 1.0, "log": True}}
-    assert 1e-3 <= read_space(drawn).sample("x", "sgc", 1, seed=0)[0]["lr"] <= 1
-    for wrong, message in [
-        ({"hopps": [2]}, "hopps"),
-        ({"hops": []}, "empty list"),
-        ({"lr": "fast"}, "lr"),
-    ]:
+        assert found == parse_space(text).configurations("any graph", model)
+    for wrong, message in [({"hopps": [2]}, "hopps"), ({"hops": []}, "empty"), ({"lr": "x"}, "lr")]:
         with pytest.raises(ConfigError, match=message):
             read_space(wrong)
-
-
-def test_a_byte_order_mark_is_no_mistake(tmp_path):
-    (tmp_path / "mark.toml").write_bytes(b"\xef\xbb\xbf[any]\r\nlr = [0.1]\r\n")
-    assert read_space(tmp_path / "mark.toml").configurations("x", "sgc") == [{"lr": 0.1}]
 
 
 marks = ["[", "]", "[[", "{", "}", "=", ",", ".", '"', "'", "#", "-", "\n", " "]

@@ -80,17 +80,6 @@ def test_what_is_recorded_first_stays_and_test_scores_are_added(tmp_path):
         assert plain.finished()[0].test_accuracy is None
 
 
-def test_another_call_adds_what_the_file_does_not_have(tmp_path):
-    with SearchFile(tmp_path, FACTS) as file:
-        queue = file.queue(TRIALS[1:3])
-        while claimed := queue.claim():
-            queue.record(claimed[0], finished(claimed[1]))
-        larger = file.queue(TRIALS)
-        assert larger.done() == 2
-        assert larger.claim()[1] == TRIALS[0]
-        assert file.queue(TRIALS[1:2]).finished() == [finished(TRIALS[1])]
-
-
 def test_threads_share_a_file_in_memory():
     trials = [Trial("sgc", {"lr": i}, 0) for i in range(200)]
     with SearchFile(None, FACTS) as file:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from hoplite.cli.console import print_json, print_line, print_table, search_bar
+from hoplite.cli.console import print_description, print_json, print_line, search_bar
 from hoplite.cli.options import (
     DatasetArgument,
     JsonOption,
@@ -22,16 +22,10 @@ from hoplite.cli.options import (
     table_options,
     with_settings,
 )
-from hoplite.errors import plural
 from hoplite.models.settings import DEFAULT_MODEL
-
-if TYPE_CHECKING:  # importing it takes time
-    from hoplite.search import SearchResult
-    from hoplite.tasks import Metric
 
 GRIDS = ("paper", "reduced", "quick", "published", "usual")
 PROTOCOLS = ("validation", "test")
-LARGE = 1000  # figures in units of the labels may be of any size
 
 
 @with_settings(defaults=False)
@@ -127,9 +121,9 @@ def search(
             progress=progress,
             **fixed,
         )
-    summary, tables = result.summary(), {"split_index": split_index, **reading}
+    reading |= {"split_seed": split_seed or None, "split_index": split_index}
     places = {
-        "command": train_command(dataset, model, result.best.options, seeds, split_seed, tables),
+        "command": train_command(dataset, model, result.best.options, seeds, reading),
         "out": str(out),
     }
     if protocol == "validation":
@@ -138,72 +132,9 @@ def search(
         write_table(result.table(), export)
         places["export"] = str(export)
     if json:
-        print_json(summary | places)
+        print_json(result.summary() | places)
         return
-    _print(result, summary)
+    print_description(result._describe())
     titles = {"command": "Again", "out": "Search", "saved": "Model", "export": "Trials"}
     for name, place in places.items():
         print_line(f"{titles[name]}: {place}")
-
-
-def _print(result: SearchResult, summary: dict[str, Any]) -> None:
-    """The best configurations, by the settings in which they differ, and the chosen one."""
-    from hoplite.search.results import TOP
-    from hoplite.tasks.base import title_of
-    from hoplite.training.scoring import PROTOCOL
-
-    varied, monitor, score = result.varied, result.monitor, result.task.score
-    columns, rows = [*varied, f"val {monitor.title}"], []
-    if summary["protocol"] == "test":
-        columns.append(f"test {score.title} (biased)")
-    for one in result.ranking[:TOP]:
-        figures = [monitor.shown(result.monitored(one))]
-        figures += [score.shown(one.test_mean)] if summary["protocol"] == "test" else []
-        rows.append([*[_format(one.options[name]) for name in varied], *figures])
-    size = plural(summary["configurations"], "configuration")
-    seeds = plural(len(summary["seeds"]), "seed")
-    if len(result.ranking) < summary["configurations"]:
-        size = f"{size}: one seed each, {seeds} for {len(result.ranking)}"
-    else:
-        size = f"{size} x {seeds}"
-    print_table(f"{summary['dataset']}: {summary['model']}, best of {size}", columns, rows)
-    on_test = _spread(score, summary["test_mean"], summary["test_std"])
-    on_val = _spread(score, summary["val_mean"], summary["val_std"])
-    biased = f" ({summary['biased']})" if summary["biased"] else ""
-    print_line(
-        f"Chosen by {summary['protocol']}, {title_of(monitor.name)}: test {title_of(score.name)} "
-        f"{on_test}, validation {on_val}{biased}"
-    )
-    if summary["config"].get("refit"):
-        print_line(f"The test figures are of models {PROTOCOL}, after the choice")
-    if (figures := summary["figures"]) is not None:
-        parts = [figures[part] for part in ("mean", "std", "baseline")]
-        rows = [
-            [title_of(name), *[_decimals(part.get(name)) for part in parts]]
-            for name in figures["mean"]
-        ]
-        title = f"{figures['nodes']} nodes, the chosen one"
-        print_table(title, ["", "mean", "std", "baseline"], rows)
-    if summary["diverged"]:
-        print_line(
-            f"Diverged: {summary['diverged']:,} of {summary['trials']:,} trials; a configuration "
-            "with one that has no finite result comes after all others"
-        )
-    if summary["cut"]:
-        print_line(f"The grid is cut: {summary['cut']}")
-
-
-def _format(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _spread(score: Metric, mean: float | None, std: float | None) -> str:
-    if mean is None or std is None:
-        return "not known"
-    if score.percent:
-        return f"{100 * mean:.1f} ± {100 * std:.2f} %"
-    return f"{mean:z.3f} ± {std:.3f}"
-
-
-def _decimals(value: float | None) -> str:
-    return "-" if value is None else f"{value:z.3f}" if abs(value) < LARGE else f"{value:.4g}"

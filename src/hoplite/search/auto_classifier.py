@@ -96,7 +96,7 @@ class AutoClassifier(NodeClassifier):
         options = dict(self.options or {})
         check_fixed(options)
         if "class_weight" in options:  # by values of y, and the model may call them otherwise
-            given, called = check_class_weight("class_weight", options["class_weight"]), {}
+            given = check_class_weight("class_weight", options["class_weight"])
             called = dict(zip(texts, names, strict=True)) if names else {}
             if not isinstance(given, str):
                 given = tuple((called.get(value, value), weight) for value, weight in given)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from hoplite.errors import ConfigError, GridError, nearest_hint
 from hoplite.graph import Graph
 from hoplite.models import Model, all_settings, build_model, find_model, split_options
 from hoplite.search.results import ConfigurationScores
-from hoplite.search.run import full_options
+from hoplite.search.run import check_comparable, full_options
 from hoplite.search.space import list_products, parse_toml, read_dimension, read_grid, read_text
 from hoplite.tasks import Metric, task_of
 
@@ -67,18 +67,19 @@ class Candidate:
 
 
 def _format(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def list_candidates(
-    source: str | Path | None = None, fixed: Mapping[str, Any] | None = None
+    source: str | Path | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    graph: Graph | None = None,
 ) -> tuple[list[Candidate], list[str]]:
     """The candidates of a file, by default Hoplite's own, in their order.
 
     ``fixed`` options replace the file's wherever the model has them. Candidates that they make
-    equal are tried once, and impossible ones are left out: the second value says why.
+    equal are tried once. Those that they, or the ``graph``, make impossible are left out: the
+    second value says why.
 
     >>> candidates, _ = list_candidates()
     >>> candidates[0].model, candidates[0].options["hops"]
@@ -96,28 +97,27 @@ def list_candidates(
                 "leave it out, or train a model that has it."
             )
     candidates: dict[str, Candidate] = {}
+    settings: list[dict[str, Any]] = []
     left_out: dict[str, ConfigError] = {}
     for model, listed in ((model, one) for model, table in tables for one in table):
+        try:
+            full_options(model, listed)
+        except ConfigError as error:
+            raise GridError(f"candidates {name}, {model}: {error}") from error
         own = find_model(model).settings()
         options = listed | {key: value for key, value in fixed.items() if key in own}
-        try:
-            key = f"{model} {full_options(model, options)}"
-        except ConfigError as error:
-            if not fixed or not _works(model, listed):
-                raise GridError(f"candidates {name}, {model}: {error}") from error
-            left_out.setdefault(f"{model}: {error}", error)
-            continue
         candidate = Candidate(len(candidates), model, options, tuple(listed))
-        candidates.setdefault(key, candidate)
+        try:
+            settings.append(full_options(model, options))
+            if graph is not None:
+                candidate.build(graph)
+        except ConfigError as error:
+            left_out.setdefault(f"{model}: {error}", error)
+        else:
+            candidates.setdefault(f"{model} {settings[-1]}", candidate)
     if not candidates:
         raise next(iter(left_out.values()))
-    for option in ("monitor", "refit"):
-        trainings = [split_options(one.model, one.options)[1] for one in candidates.values()]
-        if len({getattr(training, option) for training in trainings}) > 1:
-            raise GridError(
-                f"candidates {name}: {option} differs between tables, but validation nodes compare "
-                "only what has the same; give one for all."
-            )
+    check_comparable(settings)
     return list(candidates.values()), list(left_out)
 
 
@@ -128,30 +128,6 @@ def check_fixed(fixed: Mapping[str, Any]) -> None:
         if name not in known:
             raise ConfigError(f"{name!r} is not an option of train.{nearest_hint(name, known)}")
         known[name].metadata["check"](name, value)
-
-
-def possible(candidates: Sequence[Candidate], graph: Graph) -> tuple[list[Candidate], list[str]]:
-    """Those of ``candidates`` that can be on the graph, and why the others are left out."""
-    found: list[Candidate] = []
-    errors: dict[str, ConfigError] = {}
-    for candidate in candidates:
-        try:
-            candidate.build(graph)
-        except ConfigError as error:
-            errors[f"{candidate.model}: {error}"] = error
-        else:
-            found.append(replace(candidate, position=len(found)))
-    if not found:
-        raise next(iter(errors.values()))
-    return found, list(errors)
-
-
-def _works(model: str, options: Mapping[str, Any]) -> bool:
-    try:
-        split_options(model, options)
-    except ConfigError:
-        return False
-    return True
 
 
 def _parse(text: str, name: str) -> list[tuple[str, list[dict[str, Any]]]]:

@@ -256,6 +256,7 @@ class Dask:
                     for number, _ in claimed:
                         queue.release(number)
                 if not claimed:  # other processes have them
+                    watch()
                     time.sleep(POLL_SECONDS)
 
 

@@ -6,7 +6,7 @@ Three rungs, of n0 >= n1 >= n2 candidates, in the order of :mod:`hoplite.search.
     rung 1    n1 candidates, one seed, 300 epochs   the n2 best go on
     rung 2    n2 finalists, all seeds, all epochs   the simplest of equals is chosen
 
-Rung 1 is left out if it would let everybody through. The chosen one is trained again, and only then
+A rung of one candidate is left out. The chosen one is trained again, and only then
 the test nodes are read: the rungs train on a graph whose split has none.
 
 The choice is a function of (n0, n1, n2), the seeds, the options and the graph, on any machine. With
@@ -43,13 +43,7 @@ from hoplite.models import address_of, find_model, split_options
 from hoplite.models.saved import CHOICE, check_target
 from hoplite.models.trained import TrainedModel
 from hoplite.progress import steps_bar, watched
-from hoplite.search.candidates import (
-    Candidate,
-    Finalist,
-    decide,
-    list_candidates,
-    possible,
-)
+from hoplite.search.candidates import Candidate, Finalist, decide, list_candidates
 from hoplite.search.executors import find_executor
 from hoplite.search.results import TOP, ConfigurationScores, format_spread
 from hoplite.search.run import check_split, full_options, open_file
@@ -101,13 +95,12 @@ def parse_trials(value: Any) -> Sizes:
     >>> parse_trials(48), parse_trials("48/16/2"), parse_trials(2)
     ((48, 16, 6), (48, 16, 2), (2, 2, 2))
     """
-    whole = isinstance(value, int) and not isinstance(value, bool)
-    if whole or (isinstance(value, str) and re.fullmatch(r"[0-9]{1,9}(/[0-9]{1,9}){0,2}", value)):
-        parts = [int(part) for part in str(value).split("/")]
-        if len(parts) == 1 and 1 <= parts[0] <= MAX_CONFIGURATIONS:
-            return default_sizes(parts[0])
-        if len(parts) == 3 and MAX_CONFIGURATIONS >= parts[0] >= parts[1] >= parts[2] >= 1:
-            return parts[0], parts[1], parts[2]
+    match = re.fullmatch(r"([0-9]{1,9})(?:/([0-9]{1,9})/([0-9]{1,9}))?", str(value))
+    if match is not None:
+        n0 = int(match[1])
+        n1, n2 = (int(match[2]), int(match[3])) if match[2] else default_sizes(n0)[1:]
+        if MAX_CONFIGURATIONS >= n0 >= n1 >= n2 >= 1:
+            return n0, n1, n2
     raise ConfigError(
         f"trials is {value!r}; give how many candidates to try, such as 48, or how many in each of "
         "the three rungs, such as 48/16/6, none more than before."
@@ -247,7 +240,7 @@ def auto(
     out : path, optional
         Folder of the model; ``auto/search.sqlite`` in it has all trials. The same call continues.
     overwrite : bool, default False
-        Replace a model that is in ``out``, and a choice that is finished or of another call.
+        Replace a model that is in ``out``, and start the choice anew.
     candidates : path, optional
         A TOML file of what is tried, see docs/searching.md; by default Hoplite's own.
     progress : bool or callable
@@ -262,14 +255,55 @@ def auto(
     >>> result.trials, [one.rung for one in result.candidates]
     ('4/3/3', [2, 2, 2, 0])
     """
-    if out is not None:
-        resumed = (Path(out) / CHOICE / FILE).is_file()  # then the model is this call's own
+    if budget is not None and trials is not None:
+        raise ConfigError(f"is {budget!r} and trials is {trials!r}; give one of them.", "budget")
+    sizes = None if trials is None else list(parse_trials(trials))
+    seconds = parse_seconds(BUDGET if budget is None else budget) if trials is None else None
+    folder = None if out is None else Path(out) / CHOICE
+    if out is not None and folder is not None:
+        resumed = (folder / FILE).is_file()  # then the model is this call's own
         check_target(Path(out), overwrite=overwrite or resumed)
-    with watched(progress, steps_bar, "choosing a model") as report:
-        result = _choose(
-            data, budget, trials, as_seeds(seeds), None if out is None else Path(out) / CHOICE,
-            candidates, overwrite, report or (lambda *_: None), task, options,
-        )  # fmt: skip
+    list_candidates(candidates, options)  # mistakes are reported before any work
+    graph = open_data(data, task=task).in_memory()
+    check_split(graph)
+    listed, left_out = list_candidates(candidates, options, graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was given before
+        blind = graph.with_split(Split(graph.split.train, graph.split.val))
+    names = [f"{one.model} {one.options}" for one in listed]
+    call = {"trials": sizes, "seeds": as_seeds(seeds), "options": options, "candidates": names}
+    call = json.loads(json.dumps(call, default=str))
+    if overwrite and folder is not None:
+        shutil.rmtree(folder, ignore_errors=True)
+    with (
+        watched(progress, steps_bar, "choosing a model") as report,
+        open_file(folder, blind) as file,
+    ):
+        plan = file.fact("plan", _Plan) or _Plan(call)
+        for name in call:
+            if plan.call.get(name) != call[name]:
+                raise SearchError(
+                    f"{folder} holds a choice with other settings: {name} differs. Give another "
+                    "folder, or overwrite it."
+                )
+        if sizes is not None:
+            plan.sizes, plan.rungs = [min(size, len(listed)) for size in sizes], len(SHARES)
+        halving = _Halving(blind, listed, file, plan, seconds, report)
+        chosen, why = halving.run()
+        final = halving.last_training(chosen)
+        halving.report(f"{chosen.model}, the chosen one", len(SHARES), 0)
+        result = AutoResult(
+            trained=train(graph, chosen.model, **final),
+            chosen=chosen,
+            candidates=halving.tried(chosen),
+            sizes=(plan.sizes[0], plan.sizes[1], plan.sizes[2]),
+            why=why,
+            monitor=halving.monitor,
+            budget=seconds,
+            seconds=halving.elapsed(),
+            budget_notes=plan.notes,
+            left_out=left_out,
+        )
     log.info("%s", result.why)
     if out is not None:
         kept = result.trained.summary() | {"auto": result.summary()}
@@ -289,82 +323,6 @@ class _Plan:
     final: dict[str, int] = field(default_factory=dict)  # seeds and epochs of the last training
 
 
-def _choose(
-    data: Any,
-    budget: str | float | None,
-    trials: int | str | None,
-    seeds: list[int],
-    folder: Path | None,
-    source: str | Path | None,
-    overwrite: bool,
-    report: Report,
-    task: str,
-    options: dict[str, Any],
-) -> AutoResult:
-    if budget is not None and trials is not None:
-        raise ConfigError(
-            f"budget is {budget!r} and trials is {trials!r}; give one of them: a time, or a number "
-            "of candidates."
-        )
-    sizes = None if trials is None else list(parse_trials(trials))
-    seconds = parse_seconds(BUDGET if budget is None else budget) if trials is None else None
-    listed, left_out = list_candidates(source, options)
-    graph = open_data(data, task=task).in_memory()
-    check_split(graph)
-    listed, impossible = possible(listed, graph)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", HopliteWarning)  # of classes: it was given before
-        blind = graph.with_split(Split(graph.split.train, graph.split.val))
-    names = [f"{one.model} {one.options}" for one in listed]
-    call = {"trials": sizes, "seeds": seeds, "options": options, "candidates": names}
-    call = json.loads(json.dumps(call, default=str))
-    with _opened(folder, blind, call, overwrite=overwrite) as file:
-        plan = file.fact("plan", _Plan) or _Plan(call)
-        halving = _Halving(blind, listed, file, plan, seconds, report)
-        if sizes is not None:
-            plan.sizes, plan.rungs = [min(size, len(listed)) for size in sizes], len(SHARES)
-        chosen, why = halving.run()
-        final = halving.last_training(chosen)
-        halving.report(f"{chosen.model}, the chosen one", len(SHARES), 0)
-        trained = train(graph, chosen.model, **final)
-        n0, n1, n2 = plan.sizes
-        return AutoResult(
-            trained=trained,
-            chosen=chosen,
-            candidates=halving.tried(chosen),
-            sizes=(n0, n1, n2),
-            why=why,
-            monitor=halving.monitor,
-            budget=seconds,
-            seconds=halving.elapsed(),
-            budget_notes=plan.notes,
-            left_out=left_out + impossible,
-        )
-
-
-def _opened(
-    folder: Path | None, graph: Graph, call: dict[str, Any], *, overwrite: bool
-) -> SearchFile:
-    """The file of this call; SearchError if another is there, unless it may go."""
-    try:
-        file = open_file(folder, graph)
-        plan = file.fact("plan", _Plan)
-        if plan is None or (plan.call == call and not (overwrite and plan.final)):
-            return file
-        file.close()
-        name = next((name for name in call if plan.call.get(name) != call[name]), "")
-        error = SearchError(
-            f"{folder} holds a choice with other settings: {name} differs. Give another folder, or "
-            "delete this one."
-        )
-    except SearchError as problem:
-        error = problem
-    if not overwrite or folder is None:
-        raise error
-    shutil.rmtree(folder)
-    return open_file(folder, graph)
-
-
 class _OutOfTimeError(Exception):
     """Ends a rung whose time is over."""
 
@@ -379,7 +337,7 @@ class _Halving:
         file: SearchFile,
         plan: _Plan,
         budget: float | None,
-        report: Report,
+        report: Report | None,
     ) -> None:
         self.graph, self.candidates, self.file, self.plan = graph, candidates, file, plan
         self.budget, self._report = budget, report
@@ -395,46 +353,39 @@ class _Halving:
     def report(self, what: str, rung: int, share: float) -> None:
         """Say what is being done; with a budget, the share is that of the time."""
         share = (rung + share) / (len(SHARES) + 1)
-        self._report(what, min(1.0, share if self.budget is None else self.elapsed() / self.budget))
+        share = share if self.budget is None else min(1.0, self.elapsed() / self.budget)
+        if self._report is not None:
+            self._report(what, share)
 
-    def keep(self, note: str = "") -> None:
+    def keep(self) -> None:
         """Write down what is decided, and the time."""
-        self.plan.notes += [note] if note else []
         self.plan.spent = self.elapsed()
         self.file.keep_fact("plan", self.plan)
 
     def run(self) -> tuple[Candidate, str]:
         """Train the rungs; the chosen candidate and the sentence that says why."""
         plan, standing = self.plan, self.candidates
-        scored = self._train(0, standing[: plan.sizes[0]] if plan.sizes else standing)
-        if not plan.sizes:
-            plan.sizes = list(default_sizes(len(scored)))
-            tried = f"{len(scored)} of {len(standing)} candidates were tried"
-            self.keep(tried if len(scored) < len(standing) else "")
-        standing, plan.rungs = _ranked(scored), max(plan.rungs, 1)
-        n0, n1, n2 = plan.sizes
-        if n1 > n2:
-            scored = self._train(1, standing[:n1])
-            if n2 < len(scored) < n1:
-                plan.sizes = [n0, len(scored), n2]
-                self.keep(f"rung 1 had time for {len(scored)} candidates")
-            elif len(scored) < n1:
-                for one in scored:  # as if it had never been
-                    self.known[one.candidate.position].pop()
-                scored, plan.sizes = [], [n0, n2, n2]
-                self.keep("rung 1 had no time")
-            standing = _ranked(scored) or standing
-        plan.rungs = max(plan.rungs, 2)
-        n0, n1, n2 = plan.sizes
-        finalists = self._train(2, standing[:n2]) if n2 > 1 else []
-        if n2 > 1 and len(finalists) < n2:
-            left = max(1, len(finalists))
-            plan.sizes = [n0, left if n1 == n2 else n1, left]
-            self.keep(f"{left} of {plural(n2, 'finalist')} had time")
-        plan.rungs = len(SHARES)
-        self.keep()
+        finalists: list[Finalist] = []
+        for rung in range(len(SHARES)):
+            size = plan.sizes[rung] if plan.sizes else len(standing)
+            if rung and size == 1:
+                continue  # nobody is left to compare with
+            scored = self._train(rung, standing[:size])
+            if len(scored) < size:
+                left = f"{len(scored)} of {plural(size, 'candidate')}"
+                plan.notes.append(f"rung {rung} had time for {left}")
+            if not plan.sizes:
+                plan.sizes = list(default_sizes(len(scored)))
+            plan.sizes[rung:] = [min(n, max(1, len(scored))) for n in plan.sizes[rung:]]
+            plan.rungs = max(plan.rungs, rung + 1)
+            self.keep()
+            standing = [
+                one.candidate for one in sorted(scored, key=lambda one: one.order)
+            ] or standing
+            finalists = scored if rung == len(SHARES) - 1 else []
         if len(finalists) < 2:
-            return standing[0], f"{standing[0]} was chosen: the best of {plural(n0, 'candidate')}."
+            of = plural(plan.sizes[0], "candidate")
+            return standing[0], f"{standing[0]} was chosen: the best of {of}."
         if all(one.result.lost == len(one.result.val) for one in finalists):
             raise HopliteError(
                 "every finalist diverged, so there is nothing to choose; give a lower lr, or other "
@@ -444,28 +395,21 @@ class _Halving:
 
     def _decided(self, finalists: list[Finalist]) -> tuple[Candidate, str]:
         chosen, best, margin = decide(finalists, self.graph, self.monitor)
-        what = title_of(self.monitor.name)
         of = f"{len(finalists)} finalists of {self.plan.sizes[0]} tried"
-        start = f"{chosen.candidate} was chosen: its validation {what} {self._score(chosen)} is"
+        what, score = title_of(self.monitor.name), self._score(chosen)
+        start = f"{chosen.candidate} was chosen: its validation {what} {score} is"
         if chosen is best:
             return chosen.candidate, f"{start} the best of {of}, and no simpler one is as good."
         learned, hops, _ = chosen.candidate.simplicity(self.graph)
         others, more, _ = best.candidate.simplicity(self.graph)
-        simpler = (
-            f"it learns {learned:,} numbers instead of {others:,}" if learned < others
-            else f"it has {hops} hops instead of {more}" if hops < more
-            else "it is earlier in the list of candidates"
-        )  # fmt: skip
         return chosen.candidate, (
-            f"{start} within {self._unit(margin)} of the best of {of} ({best.candidate}: "
-            f"{self._score(best)}), and it is the simpler one: {simpler}."
+            f"{start} within {margin:.3g} of the best of {of} ({best.candidate}: "
+            f"{self._score(best)}), and it is simpler: it learns {learned:,} numbers with {hops} "
+            f"hops, the best {others:,} with {more}."
         )
 
     def _score(self, one: Finalist) -> str:
-        return self._unit(self.monitor.rank(float(np.nanmean(one.result.scores))))
-
-    def _unit(self, value: float) -> str:
-        return f"{100 * value:.1f} %" if self.monitor.percent else f"{value:.3g}"
+        return f"{self.monitor.rank(float(np.nanmean(one.result.scores))):.3g}"
 
     def _train(self, rung: int, candidates: list[Candidate]) -> list[Finalist]:
         """Train candidates; those at the front of the list that had time, with their scores."""
@@ -516,10 +460,10 @@ class _Halving:
         If it is sure to take longer, there are fewer seeds, and then fewer epochs. They are kept
         first, so that the same call gives the same model, whatever happens.
         """
-        plan, training = self.plan, split_options(chosen.model, chosen.options)[1]
-        seeds, epochs = plan.call["seeds"], training.epochs
+        plan, epochs = self.plan, split_options(chosen.model, chosen.options)[1].epochs
+        seeds = plan.call["seeds"]
         if not plan.final:
-            plan.final, note = {"seeds": len(seeds), "epochs": epochs}, ""
+            whole = plan.final = {"seeds": len(seeds), "epochs": epochs}
             last = self.known[chosen.position][-1]
             if self.budget is not None and last.rung < 2:
                 seconds = max(last.result.seconds, 1e-9) / max(1, last.result.epochs)  # of an epoch
@@ -527,11 +471,12 @@ class _Halving:
                 fewer = min(len(seeds), max(1, affordable // epochs))
                 most = min(epochs, max(MIN_EPOCHS, affordable)) if fewer == 1 else epochs
                 plan.final = {"seeds": fewer, "epochs": most}
-                if plan.final != {"seeds": len(seeds), "epochs": epochs}:
-                    note = f"the chosen one has {plural(fewer, 'seed')} and at most {most} epochs"
-            self.keep(note)
-        final = plan.final
-        return chosen.options | {"epochs": final["epochs"], "seeds": seeds[: final["seeds"]]}
+                if plan.final != whole:
+                    short = f"{plural(fewer, 'seed')} and at most {most} epochs"
+                    plan.notes.append(f"the chosen one has {short}")
+            self.keep()
+        fewer = seeds[: plan.final["seeds"]]
+        return chosen.options | {"epochs": plan.final["epochs"], "seeds": fewer}
 
     def tried(self, chosen: Candidate) -> list[TriedCandidate]:
         """Every candidate that was tried, those that came furthest first, then the best."""
@@ -549,7 +494,3 @@ class _Halving:
             )
             for one in sorted(last, key=lambda one: (-one.rung, *one.order))
         ]
-
-
-def _ranked(scored: list[Finalist]) -> list[Candidate]:
-    return [one.candidate for one in sorted(scored, key=lambda one: one.order)]

@@ -8,6 +8,7 @@ test        the configuration with the best mean test accuracy: an upper bound t
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import shlex
@@ -18,13 +19,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
-from hoplite.errors import ConfigError, HopliteError, IdleWarning, plural
+from hoplite.errors import HopliteError, IdleWarning, plural
 from hoplite.files import without_nan
 from hoplite.formatting import Described, Description, Table
+from hoplite.formatting import number as number_text
 from hoplite.graph import Graph
-from hoplite.models import all_settings, idle_settings, model_defaults
+from hoplite.models import model_defaults
 from hoplite.models.trained import TrainedModel
 from hoplite.plots.base import figure
 from hoplite.plots.drawings import scores as plot_scores
@@ -32,6 +35,7 @@ from hoplite.search.trials import FinishedTrial
 from hoplite.tasks import Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.results import TrainingResult, train
+from hoplite.training.scoring import PROTOCOL, number
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -132,6 +136,16 @@ def _known(value: float | None, otherwise: float = math.nan) -> float:
     return otherwise if value is None else value
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """What a saved model's training says of the search that chose it; None for NaN."""
+
+    of: dict[str, Any]
+    val: tuple[float | None, ...]
+    test: tuple[float | None, ...]
+    figures: dict[str, Any] | None
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class SearchResult(Described):
     """What a search found under one protocol.
@@ -147,6 +161,8 @@ class SearchResult(Described):
     ranking : list of ConfigurationScores
         Best first; of two stages those of the second.
     seeds : list of int
+    facts : dict
+        The data's fingerprint and Hoplite's version.
     cut : str or None
         What the grid says that was left out.
     folder : Path or None
@@ -159,6 +175,7 @@ class SearchResult(Described):
     trials: list[FinishedTrial]
     ranking: list[ConfigurationScores]
     seeds: list[int]
+    facts: dict[str, Any]
     cut: str | None = None
     folder: Path | None = None
 
@@ -170,20 +187,36 @@ class SearchResult(Described):
             model = self.trials[0].trial.model
             return train(self.graph, model, seeds=self.seeds, **self.best.options)
 
+    @cached_property
+    def _chosen(self) -> tuple[TrainedModel, _Kept]:
+        """The model and its scores: from the folder if it has them, otherwise trained."""
+        of = {"model": self.name, "options": self.best.options, "seeds": self.seeds, **self.facts}
+        if self.folder is not None and self.protocol == "validation":
+            with contextlib.suppress(HopliteError, ValueError):  # there is none, or a damaged one
+                model = TrainedModel.load(self.folder / MODEL)
+                kept = msgspec.convert(model.training.get("search"), _Kept)
+                if kept.of == of and len(kept.val) == len(kept.test) == len(self.seeds):
+                    return model, kept
+        val, test = (
+            tuple(number(run.scores[f"{part}_{self.task.score.name}"]) for run in self.trained.runs)
+            for part in ("val", "test")
+        )
+        figures = self.trained.figures()
+        kept = _Kept(of, val, test, None if figures is None else dataclasses.asdict(figures))
+        model = self.trained.model
+        training = model.training | {"search": dataclasses.asdict(kept)}
+        model = dataclasses.replace(model, training=training)
+        if self.folder is not None and self.protocol == "validation":
+            model.save(self.folder / MODEL, overwrite=True)
+        return model, kept
+
     @property
     def model(self) -> TrainedModel:
-        """The chosen configuration's model of the seed that is best on validation."""
-        return self.trained.model
+        """The chosen configuration's model of the seed that is best on validation.
 
-    def save_model(self) -> Path | None:
-        """Keep the model next to the search's file; where it is kept.
-
-        What was chosen on the test set is an upper bound and no model to use: None then.
+        It is kept next to the search's file, unless it was chosen on the test set.
         """
-        if self.protocol != "validation" or self.folder is None:
-            return None
-        self.model.save(self.folder / MODEL, overwrite=True)
-        return self.folder / MODEL
+        return self._chosen[0]
 
     @property
     def best(self) -> ConfigurationScores:
@@ -193,15 +226,12 @@ class SearchResult(Described):
     @property
     def val(self) -> tuple[float, ...]:
         """The chosen configuration's score on the validation nodes, a value per seed."""
-        return self.best.val if self.protocol == "test" else self._scores("val")
+        return self.best.val if self.protocol == "test" else _numbers(self._chosen[1].val)
 
     @property
     def test(self) -> tuple[float, ...]:
         """The chosen configuration's score on the test nodes, a value per seed."""
-        return self.best.test if self.protocol == "test" else self._scores("test")
-
-    def _scores(self, part: str) -> tuple[float, ...]:
-        return tuple(run.scores[f"{part}_{self.task.score.name}"] for run in self.trained.runs)
+        return self.best.test if self.protocol == "test" else _numbers(self._chosen[1].test)
 
     @property
     def test_accuracy(self) -> float:
@@ -233,8 +263,7 @@ class SearchResult(Described):
 
     def rows(self) -> list[dict[str, Any]]:
         """A row per trial, its options, seed and scores: ``pandas.DataFrame(result.rows())``."""
-        hidden = set() if self.protocol == "test" else {"test_accuracy"}
-        rows = [
+        return [
             {
                 **one.trial.options,
                 "seed": one.trial.seed,
@@ -242,12 +271,11 @@ class SearchResult(Described):
                 **dataclasses.asdict(one.scores),
                 "epochs": one.trial.options["epochs"],
                 "trained_epochs": one.scores.epochs,
-                "test_accuracy": one.test_accuracy,
+                **({"test_accuracy": one.test_accuracy} if self.protocol == "test" else {}),
                 "seconds": one.seconds,
             }
             for one in self.trials
         ]
-        return [{k: v for k, v in row.items() if k not in hidden} for row in rows]
 
     def table(self) -> pa.Table:
         """The :meth:`rows` as a PyArrow table."""
@@ -261,19 +289,14 @@ class SearchResult(Described):
         It needs the extra ``plot``.
         """
         values = [self.monitor.rank(np.array(one.scores)) for one in self.ranking]
-        labels = [
-            ", ".join(f"{name} {one.options[name]}" for name in self.varied) or "the one setting"
-            for one in self.ranking
-        ]
         drawing = plot_scores(
             [float(one.mean()) for one in values],
             [float(one.std()) for one in values],
-            labels,
+            [", ".join(f"{k} {one.options[k]}" for k in self.varied) for one in self.ranking],
             f"validation {title_of(self.monitor.name)}",
         )
-        title = f"{self.name} on {self.graph.name}: {plural(len(values), 'configuration')}"
         biased = ", in the order of the test set (biased)" if self.protocol == "test" else ""
-        return figure(drawing, title + biased)
+        return figure(drawing, f"{self.name} on {self.graph.name}{biased}")
 
     @property
     def configurations(self) -> int:
@@ -287,7 +310,6 @@ class SearchResult(Described):
             for part, values in (("val", self.val), ("test", self.test))
             for what, statistic in (("mean", np.mean), ("std", np.std))
         }
-        figures = self.trained.figures() if self.protocol == "validation" else None
         return without_nan(
             {
                 "protocol": self.protocol,
@@ -303,49 +325,51 @@ class SearchResult(Described):
                 **spreads,
                 "val": self.val,
                 "test": self.test,
-                "minutes": self.minutes,
+                "minutes": sum(one.seconds for one in self.trials) / 60,
                 "score": self.task.score.name,  # what val and test are
                 "monitor": self.monitor.name,  # what configurations were compared by
                 "monitor_mean": self.monitored(self.best),
-                "figures": None if figures is None else dataclasses.asdict(figures),
+                "figures": None if self.protocol == "test" else self._chosen[1].figures,
             }
         )
 
-    @property
-    def minutes(self) -> float:
-        """Of training, all trials together."""
-        return sum(one.seconds for one in self.trials) / 60
-
     def __repr__(self) -> str:
-        biased = "biased" if self.protocol == "test" else "best"
-        return (
-            f"SearchResult({self.name} on {self.graph.name}, "
-            f"{plural(len(self.ranking), 'configuration')}, {biased} validation "
-            f"{title_of(self.monitor.name)} {self.monitor.shown(self.monitored(self.best))})"
-        )
+        best = ", ".join(f"{name} {self.best.options[name]}" for name in self.varied)
+        biased = ", biased" if self.protocol == "test" else ""
+        return f"SearchResult({self.name} on {self.graph.name}, best: {best}{biased})"
 
     def _describe(self) -> Description:
-        metric, score = self.monitor, title_of(self.task.score.name)
-        varied = self.varied or list(self.best.options)[:4]
-        facts = {
-            "model": f"{self.name} on {self.graph.name}",
-            "searched": f"{plural(self.configurations, 'configuration')}, "
-            f"{plural(len(self.trials), 'trial')}, {self.minutes:.3g} minutes of training",
-            "chosen": ", ".join(f"{name} {self.best.options.get(name)}" for name in varied),
-            f"validation {score}": format_spread(self.val),
-            f"test {score}": format_spread(self.test),
-        }
-        rows = [
-            [
-                str(place),
-                *[str(one.options.get(name)) for name in varied],
-                metric.shown(self.monitored(one)),
-            ]
-            for place, one in enumerate(self.ranking[:TOP], 1)
+        varied, what, summary = self.varied, title_of(self.task.score.name), self.summary()
+        size = f"{plural(self.configurations, 'configuration')} x {plural(len(self.seeds), 'seed')}"
+        columns, rows = [*varied, f"validation {self.monitor.title}"], []
+        for one in self.ranking[:TOP]:
+            options = [str(one.options.get(name)) for name in varied]
+            rows.append([*options, self.monitor.shown(self.monitored(one))])
+        title = f"{self.graph.name}: {self.name}, best of {size}"
+        tables = [Table(columns, rows, title)]
+        if (found := summary["figures"]) is not None:
+            parts = [found[part] for part in ("mean", "std", "baseline")]
+            rows = [[title_of(k), *(number_text(p.get(k)) for p in parts)] for k in found["mean"]]
+            title = f"The chosen one on the {found['nodes']} nodes"
+            tables.append(Table(["", "mean", "std", "baseline"], rows, title))
+        notes = [
+            f"Chosen by {self.protocol}, {title_of(self.monitor.name)}: test {what} "
+            f"{format_spread(self.test)}, validation {format_spread(self.val)}"
         ]
-        table = Table(["place", *varied, f"validation {metric.title}"], rows, "The best settings")
-        notes = [f"The choice is {BIASED}."] if self.protocol == "test" else []
-        return Description("SearchResult", facts, [table], notes)
+        if self.protocol == "test":
+            notes.append(f"The choice is {BIASED}.")
+        if len(self.ranking) < self.configurations:
+            notes.append(f"All had one seed, and the {len(self.ranking)} best the others.")
+        if self.best.options.get("refit"):
+            notes.append(f"The test figures are of models {PROTOCOL}, after the choice.")
+        if summary["diverged"]:
+            notes.append(f"Diverged: {summary['diverged']:,} of {len(self.trials):,} trials.")
+        notes += [f"The grid is cut: {self.cut}"] if self.cut else []
+        return Description("SearchResult", tables=tables, notes=notes)
+
+
+def _numbers(values: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(map(_known, values))
 
 
 def format_spread(values: Sequence[float]) -> str:
@@ -361,41 +385,20 @@ def format_spread(values: Sequence[float]) -> str:
 
 
 def train_command(
-    dataset: str,
-    model: str,
-    options: Mapping[str, Any],
-    seeds: int,
-    split_seed: int = 0,
-    tables: Mapping[str, Any] | None = None,
+    dataset: str, model: str, options: Mapping[str, Any], seeds: int, reading: Mapping[str, Any]
 ) -> str:
     """The ``hoplite train`` command that repeats a configuration with the seeds 0, 1, ...
 
-    ``tables`` are the options by which the dataset was read, None where they were not given.
+    ``reading`` are the options by which the dataset was read, None where they were not given.
     """
-    try:
-        defaults = model_defaults(model)
-    except ConfigError:  # a model of somebody's own, that is not known here
-        defaults = {name: field.default for name, field in all_settings().items()}
-    idle = idle_settings(model)
-    always = {"hops", "hidden", "lr", "weight_decay", "dropout"}
-    words = ["hoplite", "train", dataset, "--model", model]
-    for name, value in options.items():
-        if name not in idle and (name in always or value != defaults.get(name)):
-            if isinstance(value, tuple | list):  # weights of classes
-                value = ",".join(f"{class_}={weight:g}" for class_, weight in value)
-            off = [f"--no-{name.replace('_', '-')}"]  # of a flag that is on by default
-            words += off if value is False else _option(name, value)
-    words += ["--split-seed", str(split_seed)] if split_seed else []
-    for name, value in (tables or {}).items():
-        words += [] if value is None else _option(name, value)
+    defaults, words = model_defaults(model), ["hoplite", "train", dataset, "--model", model]
+    changed = {name: value for name, value in options.items() if value != defaults.get(name)}
+    for name, value in (changed | dict(reading)).items():
+        flag = name.replace("_", "-")
+        if isinstance(value, tuple | list):  # weights of classes
+            value = ",".join(f"{class_}={weight:g}" for class_, weight in value)
+        if isinstance(value, bool):
+            words += [f"--{flag}"] * value or [f"--no-{flag}"] * (name in changed)
+        elif value is not None:
+            words += [f"--{flag}", str(value)]
     return shlex.join([*words, "--seeds", str(seeds)])
-
-
-def _option(name: str, value: Any) -> list[str]:
-    """The words that give ``value``: of a flag its name alone, or nothing.
-
-    >>> _option("split_index", 3), _option("directed", True), _option("directed", False)
-    (['--split-index', '3'], ['--directed'], [])
-    """
-    flag = f"--{name.replace('_', '-')}"
-    return [flag] * value if isinstance(value, bool) else [flag, str(value)]

@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.config import TrainingConfig
-from hoplite.errors import ConfigError, GraphError, check_choice, plural
+from hoplite.errors import ConfigError, GraphError, GridError, check_choice
 from hoplite.formatting import printable
 from hoplite.graph import Graph
 from hoplite.labels import AUTO
@@ -111,10 +111,7 @@ def search(
         configurations = space.sample(name, family.name, samples, sample_seed, options)
     configurations = _checked(graph, family.name, configurations, protocol)
     screen = space.screen(name, family.name, options)
-    log.info(
-        "searching %s of %s on %s", plural(len(configurations), "configuration"), family.name,
-        printable(name),
-    )  # fmt: skip
+    log.info("%d configurations of %s on %s", len(configurations), family.name, printable(name))
     address, test = address_of(family), protocol == "test"
 
     def product(chosen: list[dict[str, Any]], seeds: list[int]) -> list[Trial]:
@@ -140,10 +137,12 @@ def search(
         trials=[*first, *second],
         ranking=rank(second, len(seed_list), protocol),
         seeds=seed_list,
+        facts=file.facts,
         cut=space.cut(name, family.name, options),
         folder=None if out is None else Path(out),
     )
-    result.save_model()
+    if out is not None and not test:
+        _ = result.model  # trained and saved, unless it is there
     log.info("chose %s", result.best.options)
     return result
 
@@ -201,11 +200,7 @@ def _checked(
             "protocol is 'test', the paper's own way for classes, and these labels are for "
             f"{task.labels.task}; leave it out."
         )
-    for name in ("monitor", "refit"):
-        if len({one.get(name) for one in full}) > 1:
-            raise ConfigError(
-                f"{name} has several values, which validation nodes cannot compare; give one."
-            )
+    check_comparable(full)
     if protocol == "test" and full[0].get("refit"):
         raise ConfigError(
             "refit is True and protocol is 'test', which compares models that have learned from "
@@ -214,6 +209,15 @@ def _checked(
     if any(one.get("correct_smooth") for one in full):
         check_after(TrainingConfig(correct_smooth=True), task)
     return full
+
+
+def check_comparable(configurations: Sequence[Mapping[str, Any]]) -> None:
+    """GridError unless all full options have one monitor and one refit."""
+    for name in ("monitor", "refit"):
+        if len({one[name] for one in configurations if name in one}) > 1:
+            raise GridError(
+                f"{name} has several values, which validation nodes cannot compare; give one."
+            )
 
 
 def check_split(graph: Graph, *, test: bool = False) -> None:

@@ -34,6 +34,7 @@ from hoplite.models import MODELS, all_settings, find_model, idle_settings, spli
 PAPER_DATASETS = ("cora", "citeseer", "pubmed", "reddit")
 MAX_CONFIGURATIONS = 100_000
 MAX_BYTES = 1 << 17  # of a file: deep nesting takes its square in time
+MAX_INT = 2**53  # whole numbers below it are exact in a float
 MAX_REPEATS = 10_000  # draws in a row without a new configuration: there are no more
 BUILT_IN = ("paper", "reduced", "quick", "published", "usual")
 SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them
@@ -66,6 +67,14 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     high: float
     log: bool = False
     integer: bool = False
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.low < self.high < math.inf:
+            raise ValueError("low must be smaller than high, and both finite")
+        if self.log and self.low <= 0:
+            raise ValueError("only numbers larger than 0 have a logarithm")
+        if self.integer and self.low % 1 + self.high % 1:
+            raise ValueError("low and high must be whole numbers")
 
     @property
     def size(self) -> float:
@@ -106,7 +115,6 @@ class Space:
     """What a search tries, for each dataset and model; made by :func:`read_space`."""
 
     name: str
-    note: str
     sections: Mapping[str, Layer]
 
     def configurations(
@@ -138,11 +146,7 @@ class Space:
         check_number("seed", seed, 0, whole=True)
         generator = np.random.default_rng(int(seed))
         branches = self._branches(dataset, model, fixed)
-        dimensions = [dimension for branch in branches for dimension in branch.values()]
-        if (
-            all(isinstance(d, Choices) for d in dimensions)
-            and _size(branches) <= MAX_CONFIGURATIONS
-        ):
+        if _size(branches) <= MAX_CONFIGURATIONS and all(map(_is_listed, branches)):
             listed = list_products(branches, self.name)
             order = generator.permutation(len(listed))[:count]
             return self._checked(dataset, model, fixed, [listed[i] for i in order])
@@ -157,9 +161,7 @@ class Space:
 
     def cut(self, dataset: Dataset, model: str, fixed: Options | None = None) -> str | None:
         """What the file says was left out for this model and why; the innermost table's word."""
-        first = self._variants(dataset, model, fixed)[0]
-        notes = [layer.cut for layer in self._layers(dataset, model, first) if layer.cut]
-        return notes[-1] if notes else None
+        return self._innermost("cut", dataset, model, fixed)
 
     def screen(self, dataset: Dataset, model: str, fixed: Options | None = None) -> int | None:
         """How many configurations a first stage leaves; None if there is one stage.
@@ -168,16 +170,12 @@ class Space:
         >>> space.screen("cora", "hlgc", {"gate": "feature"}), space.screen("cora", "lgc")
         (4, None)
         """
-        sizes = {}
-        for variant in self._variants(dataset, model, fixed):
-            screens = [layer.screen for layer in self._layers(dataset, model, variant)]
-            sizes[variant] = next(filter(None, reversed(screens)), None)
-        if len(set(sizes.values())) > 1:
-            raise GridError(
-                f"space {self.name}: screen differs between the variants of {model} on {dataset}; "
-                "give them one screen, or search them one by one."
-            )
-        return next(iter(sizes.values()))
+        return self._innermost("screen", dataset, model, fixed)
+
+    def _innermost(self, name: str, dataset: Dataset, model: str, fixed: Options | None) -> Any:
+        """The innermost table's word; of several variants, the first's."""
+        layers = self._layers(dataset, model, self._variants(dataset, model, fixed)[0])
+        return next(filter(None, (getattr(layer, name) for layer in reversed(layers))), None)
 
     def _layers(self, dataset: Dataset, model: str, variant: str | None = None) -> list[Layer]:
         """The tables that hold for a model, outermost first."""
@@ -187,7 +185,7 @@ class Space:
             known = ", ".join(f"[{name}]" for name in self.sections) or "none"
             raise GridError(
                 f"space {self.name} has no section for {str(dataset)!r}; add [{names[1]}] or "
-                f"[any]. Its sections are: {known}.{nearest_hint(names[1], self.sections)}"
+                f"[any]. Its sections are: {known}."
             )
         layers = [self.sections[section]]
         for name in (model, variant):
@@ -247,21 +245,18 @@ def list_products(branches: Sequence[Mapping[str, Dimension]], where: str) -> li
     """Every configuration of the branches, the last option varying fastest."""
     for name, dimension in (pair for branch in branches for pair in branch.items()):
         if not isinstance(dimension, Choices):
-            raise GridError(
-                f"{where}: {name} is a distribution, which has no list of values; draw from it "
-                "with --samples, or list values."
-            )
-    size = _size(branches)
-    if size > MAX_CONFIGURATIONS:
-        raise GridError(
-            f"{where} has {size:,.0f} configurations, more than {MAX_CONFIGURATIONS:,}; draw from "
-            "them with --samples, or list less."
-        )
+            raise GridError(f"{where}: {name} is a distribution; draw from it with --samples.")
+    if (size := _size(branches)) > MAX_CONFIGURATIONS:
+        raise GridError(f"{where} has {size:,.0f} configurations; draw from them with --samples.")
     return [
         dict(zip(branch, values, strict=True))
         for branch in branches
         for values in itertools.product(*(d.values for d in branch.values()))  # pyright: ignore[reportAttributeAccessIssue]
     ]
+
+
+def _is_listed(branch: Branch) -> bool:
+    return all(isinstance(dimension, Choices) for dimension in branch.values())
 
 
 def _size(branches: Sequence[Mapping[str, Dimension]]) -> float:
@@ -285,13 +280,11 @@ def read_space(source: str | Path | Mapping[str, Any]) -> Space:
     [{'hops': 1, 'lr': 0.2}, {'hops': 2, 'lr': 0.2}]
     """
     if isinstance(source, Mapping):
+        sequences = (tuple, range, np.ndarray)
         listed = {
-            key: np.array(value).tolist()
-            if isinstance(value, tuple | range | np.ndarray)
-            else value
-            for key, value in source.items()
+            k: np.array(v).tolist() if isinstance(v, sequences) else v for k, v in source.items()
         }
-        return Space("grid", "", {"any": _read_layer(listed, "grid [any]", tuple(MODELS))})
+        return Space("grid", {"any": _read_layer(listed, "grid [any]", tuple(MODELS))})
     if source in BUILT_IN:
         return parse_space(read_grid(str(source)), str(source))
     return parse_space(read_text("space", source, f"give {', '.join(BUILT_IN)} or "), str(source))
@@ -332,9 +325,7 @@ def parse_space(text: str, name: str = "space") -> Space:
     [{'hops': 2}, {'hops': 5}]
     """
     tables = parse_toml(text, f"space {name}")
-    note = tables.pop("note", "")
-    if not isinstance(note, str):
-        raise GridError(f"space {name}: note is {_short(note)}; it must be a text.")
+    tables.pop("note", None)
     base = tables.pop("extends", None)
     if base not in (None, *BUILT_IN):
         raise GridError(
@@ -347,8 +338,6 @@ def parse_space(text: str, name: str = "space") -> Space:
                 f"space {name}: {key!r} is outside of a section; put it below [any] or below the "
                 "name of a dataset, such as [cora]."
             )
-        if key.lower() in sections:
-            raise GridError(f"space {name} has two sections [{key.lower()}]; join them.")
         sections[key.lower()] = _read_layer(table, f"space {name}, [{key}]", tuple(MODELS))
     for key, below in read_space(base).sections.items() if base else ():
         above = sections.get(key, Layer({}, None, None, {}))
@@ -358,7 +347,7 @@ def parse_space(text: str, name: str = "space") -> Space:
             above.screen or below.screen,
             {**below.inner, **above.inner},
         )
-    return Space(name, note, sections)
+    return Space(name, sections)
 
 
 def _read_layer(table: dict[str, Any], where: str, below: tuple[str, ...]) -> Layer:
@@ -403,42 +392,30 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
     Distribution(low=0.001, high=1.0, log=True, integer=False)
     """
     check_option(name, where)
-    number = type(all_settings()[name].default)
+    type_ = type(all_settings()[name].default)
     if isinstance(value, dict):
         try:
-            if number not in (int, float):
+            if type_ not in (int, float):
                 raise ValueError("it is not a number; list its values")
-            found = msgspec.convert({"integer": number is int, **value}, Distribution)
-            if not -math.inf < found.low < found.high < math.inf:
-                raise ValueError("low must be smaller than high, and both finite")
-            if found.log and found.low <= 0:
-                raise ValueError("only numbers larger than 0 have a logarithm")
-            if found.integer and found.low % 1 + found.high % 1:
-                raise ValueError("low and high must be whole numbers")
-            if number is int and not found.integer:
-                raise ValueError("it is a whole number; leave integer = false out")
+            return msgspec.convert(
+                {**value, **({"integer": True} if type_ is int else {})}, Distribution
+            )
         except (ValueError, RecursionError, OverflowError) as error:
             raise GridError(f"{where}: the distribution of {name}: {error}.") from error
-        return found
-    values = [
-        _read_value(name, one, where) for one in (value if isinstance(value, list) else [value])
-    ]
+    values = value if isinstance(value, list) else [value]
     if not values:
         raise GridError(f"{where}: {name} is an empty list; give it one value or more.")
-    return Choices(tuple(dict.fromkeys(values)))
+    return Choices(tuple(dict.fromkeys(_read_value(name, type_, one, where) for one in values)))
 
 
-def _read_value(name: str, value: Any, where: str) -> Any:
+def _read_value(name: str, type_: type, value: Any, where: str) -> Any:
     """``value`` as the option's type; a whole number will do for a number."""
-    kind = type(all_settings()[name].default)
-    if kind is float and type(value) is int and abs(value) < 2**53:
+    if type_ is float and type(value) is int and abs(value) < MAX_INT:
         value = float(value)
-    too_large = isinstance(value, int | float) and not abs(value) < (
-        2**53 if isinstance(value, int) else math.inf
-    )
-    if type(value) is not kind or too_large:
+    largest = MAX_INT if type_ is int else math.inf
+    if type(value) is not type_ or (type_ in (int, float) and not abs(value) < largest):
         names = {str: "a text", bool: "true or false", int: "a whole number", float: "a number"}
-        raise GridError(f"{where}: {name} is {_short(value)}; it must be {names[kind]}.")
+        raise GridError(f"{where}: {name} is {_short(value)}; it must be {names[type_]}.")
     return value
 
 

@@ -91,23 +91,18 @@ class FinishedTrial:
 
 @dataclass(frozen=True)
 class _Kept:
-    """The text of the column ``scores`` or ``test``; ``trial`` is a checksum of the trial's key."""
+    """The text of the column ``scores``, or of ``test``, which has the test accuracy alone.
+
+    ``trial`` is a checksum of the trial's key.
+    """
 
     trial: int
+    scores: Scores | None = None
+    seconds: Annotated[float, Meta(ge=0)] = 0.0
+    test_accuracy: Annotated[float, Meta(ge=0, le=1)] | None = None
 
 
-@dataclass(frozen=True)
-class _KeptScores(_Kept):
-    scores: Scores
-    seconds: Annotated[float, Meta(ge=0)]
-
-
-@dataclass(frozen=True)
-class _KeptTest(_Kept):
-    test_accuracy: Annotated[float, Meta(ge=0, le=1)] | None
-
-
-class SearchFile:
+class SearchFile(contextlib.AbstractContextManager):
     """The SQLite file of a search, or a database in memory if there is no ``folder``.
 
     ``facts`` are what all its trials have in common, such as the fingerprint of the data. A file
@@ -147,9 +142,6 @@ class SearchFile:
                     f"{self.path} is a search with another {name}: {known.get(name)!r} there, "
                     f"{value!r} here; give another folder, or delete this one."
                 )
-
-    def __enter__(self) -> SearchFile:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -259,13 +251,13 @@ class TrialQueue:
     def record(self, number: int, finished: FinishedTrial) -> None:
         """Keep what a trial gave; what another process recorded first stays."""
         key = _checksum(finished.trial)
-        scores = to_json(_KeptScores(key, finished.scores, finished.seconds), indent=None)
-        test = to_json(_KeptTest(key, finished.test_accuracy), indent=None) if self.test else None
+        scores = to_json(_Kept(key, finished.scores, finished.seconds), indent=None)
+        test = to_json(_Kept(key, test_accuracy=finished.test_accuracy), indent=None)
         with self.file.transaction() as db:
             db.execute(
                 "UPDATE trials SET status = ?, scores = ?, test = coalesce(?, test), seconds = ? "
                 f"WHERE id = ? AND NOT ({self._finished})",
-                (DONE, scores, test, finished.seconds, number),
+                (DONE, scores, test if self.test else None, finished.seconds, number),
             )
 
     def done(self, first: int | None = None) -> int:
@@ -288,17 +280,16 @@ class TrialQueue:
                 if scores is None or (self.test and test is None):
                     results.append(None)
                     continue
-                kept = _read(scores, _KeptScores, trial)
-                accuracy = _read(test, _KeptTest, trial).test_accuracy if self.test else None
+                kept = _read(scores, trial)
+                if kept.scores is None:
+                    raise ValueError("a trial has no scores")
+                accuracy = _read(test, trial).test_accuracy if self.test else None
                 results.append(FinishedTrial(trial, kept.scores, accuracy, kept.seconds))
         return results
 
 
-KeptContent = TypeVar("KeptContent", bound=_Kept)
-
-
-def _read(text: str, kind: type[KeptContent], trial: Trial) -> KeptContent:
-    kept = parse_json(text.encode(), kind)
+def _read(text: str, trial: Trial) -> _Kept:
+    kept = parse_json(text.encode(), _Kept)
     if kept.trial != _checksum(trial):
         raise ValueError("scores are those of another trial")
     return kept
