@@ -9,7 +9,7 @@ import pytest
 from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, TrainingConfig, memory, model_config
+from hoplite import ConfigError, TrainingConfig, machine, model_config
 from hoplite.engine import dense
 from hoplite.engine.backend import use_threads
 from hoplite.engine.evaluation import KeptHops, KeptRows
@@ -167,7 +167,7 @@ def test_memory_and_threads_change_no_bit(graph, store, model, batch, monkeypatc
     training = TrainingConfig(dropout=0, epochs=6, lr=0.05, batch=batch)
     found = []
     monkeypatch.setattr(memory, "used_memory", lambda: 10**8)
-    least = 10**8 + memory.RESERVE + stored.run_bytes(store, built, training, 81)
+    least = 10**8 + machine.RESERVE + stored.run_bytes(store, built, training, 81)
     least += 9 * stored.range_bytes(store, len(built.hops_read))
     for threads in (1, 2, 5):
         for limit in (least, least + 3 * ROW, least + 30 * ROW, 10**10):
