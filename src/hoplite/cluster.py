@@ -383,6 +383,7 @@ def _quiet() -> Iterator[None]:
     """Keep Dask's log off the terminal: workers that come and go are no news to the user."""
     import distributed  # noqa: F401 - its handlers exist from now on
 
+    logging.getLogger("asyncio").addFilter(_no_lost_connection)  # it stays: it is told when freed
     handlers = logging.getLogger("distributed").handlers
     before = [(handler, handler.level) for handler in handlers]
     try:
@@ -392,6 +393,13 @@ def _quiet() -> Iterator[None]:
     finally:
         for handler, level in before:
             handler.setLevel(level)
+
+
+def _no_lost_connection(record: logging.LogRecord) -> bool:
+    """False for an error that nobody waited for: a connection of Dask that was lost."""
+    from distributed.comm import CommClosedError
+
+    return not (record.exc_info and isinstance(record.exc_info[1], CommClosedError))
 
 
 @contextlib.contextmanager

@@ -81,10 +81,10 @@ def test_hops_larger_than_the_budget(tmp_path):
 @LINUX
 @pytest.mark.usefixtures("without_pandas")
 def test_an_operator_that_does_not_fit(stores, tmp_path):
-    """8 million entries, 64 MB, pass by in ranges of rows beside the panels."""
+    """11 million entries, 89 MB, pass by in ranges of rows beside the panels."""
     rng, budget = np.random.default_rng(0), 210 * 10**6
     graph = Graph.from_edges(
-        rng.integers(0, 9000, (4_000_000, 2)), rng.standard_normal((9000, 600), np.float32)
+        rng.integers(0, 9000, (6_000_000, 2)), rng.standard_normal((9000, 600), np.float32)
     )
     write_disk_graph(graph, tmp_path / "graph")
     options = ("--basis", "chebyshev")

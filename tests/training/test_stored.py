@@ -9,7 +9,7 @@ import pytest
 from tests.commands import hoplite as command
 
 import hoplite
-from hoplite import ConfigError, TrainingConfig, memory, model_config
+from hoplite import ConfigError, TrainingConfig, machine, model_config
 from hoplite.engine import dense
 from hoplite.engine.backend import use_threads
 from hoplite.engine.evaluation import KeptHops, KeptRows
@@ -166,8 +166,8 @@ def test_memory_and_threads_change_no_bit(graph, store, model, batch, monkeypatc
     built, sets = build(graph, model, bias=True), shuffled_sets(graph)
     training = TrainingConfig(dropout=0, epochs=6, lr=0.05, batch=batch)
     found = []
-    monkeypatch.setattr(memory, "used_memory", lambda: 10**8)
-    least = 10**8 + memory.RESERVE + stored.run_bytes(store, built, training, 81)
+    monkeypatch.setattr(machine, "used_memory", lambda: 10**8)
+    least = 10**8 + machine.RESERVE + stored.run_bytes(store, built, training, 81)
     least += 9 * stored.range_bytes(store, len(built.hops_read))
     for threads in (1, 2, 5):
         for limit in (least, least + 3 * ROW, least + 30 * ROW, 10**10):
@@ -313,7 +313,7 @@ def test_train_takes_a_store_or_its_path(graph, store, monkeypatch):
         ({"order": "weights-first"}, "a store holds hop features"),
         ({"memory": "100MB"}, "give --memory [0-9]+MB or more"),
         ({"memory": "much"}, "memory is 'much'"),
-        ({"batch": 8, "standardize": True}, "standardize needs the mean"),
+        ({"batch": 8, "standardize": True}, "standardize needs all nodes"),
         ({"batch": 8, "optimizer": "lbfgs"}, "optimizer is 'lbfgs'"),
         ({"batch": -1}, "batch is -1"),
         ({"batch": 8, "cluster": "local:1"}, "batch is 8 but a cluster takes all rows"),

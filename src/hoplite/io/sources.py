@@ -123,6 +123,7 @@ class Workspace:
             config["threads"] = max(1, min(threads, memory // THREAD_MEMORY))
         self.con: DuckDBPyConnection = duckdb.connect(":memory:", config=config)
         self.con.execute("SET TimeZone = 'UTC'")
+        self.con.execute("SET enable_progress_bar = false")  # which goes to standard output
         self._count = 0
 
     def __enter__(self) -> Workspace:
