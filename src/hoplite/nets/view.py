@@ -119,10 +119,6 @@ class TorchGraph:
         """X~ W: (n, w)."""
         return times(self.features, weight, dropout)
 
-    def propagate(self, signal: Tensor) -> Tensor:
-        """S times a signal: (n, w) -> (n, w)."""
-        return linear(signal, partial(spmm, self.matrix), partial(spmm, self.matrix.T))
-
     @cached_property
     def whole(self) -> WholeGraph:
         """The graph as networks of other libraries take it."""
@@ -255,7 +251,7 @@ class GraphView:
         """p_i(M) X~ at the rows, for every hop: (k + 1, rows, d); no gradient goes through them."""
         if dropout is None:
             return self._hop_features
-        graph, near = self.graph, self._near(self.graph.hops)
+        graph, near = self.graph, self.near(self.graph.hops)
         dense = near.features.dense(dropout)
         return torch.from_numpy(gather_hops(near.matrix, graph.basis, dense, graph.hops, near.rows))
 
@@ -286,7 +282,7 @@ class GraphView:
 
     def _propagated(self, weight: Tensor, dropout: Dropout | None, hops: int) -> Tensor:
         """The hops of X~ W up to ``hops``, at the rows."""
-        near, basis = self._near(hops), self.graph.basis
+        near, basis = self.near(hops), self.graph.basis
         return linear(
             times(near.features, weight, dropout),
             lambda signal: gather_hops(near.matrix, basis, signal, hops, near.rows),
@@ -298,11 +294,12 @@ class GraphView:
 
         Per column of W: slices rows d / WIDE_GAIN against nnz(X) + hops nnz(M), near the rows.
         """
-        near = self._near(hops)
+        near = self.near(hops)
         sparse = near.features.nnz + hops * near.matrix.nnz
         return slices * self.num_rows * near.features.shape[1] < WIDE_GAIN * sparse
 
-    def _near(self, hops: int) -> Near:
+    def near(self, hops: int) -> Near:
+        """What ``hops`` hops of the rows read."""
         if hops not in self._nears:
             self._nears[hops] = Near.of(self.graph, self.nodes, hops)
         return self._nears[hops]
@@ -329,6 +326,15 @@ class Near:
     matrix: SparseMatrix
     features: Features
     rows: np.ndarray | None  # None: all
+    nodes: np.ndarray | None = None  # of the graph; None: all
+
+    def propagate(self, signal: Tensor) -> Tensor:
+        """M times a signal: (nodes, w) -> (nodes, w)."""
+        return linear(signal, partial(spmm, self.matrix), partial(spmm, self.matrix.T))
+
+    def pick(self, signal: Tensor) -> Tensor:
+        """The view's rows of a signal."""
+        return signal if self.rows is None else signal.index_select(0, torch.from_numpy(self.rows))
 
     @classmethod
     def of(cls, graph: TorchGraph, rows: np.ndarray | None, hops: int) -> Near:
@@ -340,7 +346,7 @@ class Near:
             return cls(graph.matrix, graph.features, rows)
         nodes = np.flatnonzero(reached)
         places = np.searchsorted(nodes, rows)
-        return cls(graph.matrix.among(nodes), graph.features.rows(nodes), places)
+        return cls(graph.matrix.among(nodes), graph.features.rows(nodes), places, nodes)
 
 
 def times(features: Features, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
@@ -349,14 +355,19 @@ def times(features: Features, weight: Tensor, dropout: Dropout | None = None) ->
     return linear(weight, partial(features.times, dropout=dropout), adjoint)
 
 
-def drop(signal: Tensor, dropout: Dropout | None, layer: int) -> Tensor:
-    """A dense signal (n, w) with its entries dropped, by a mask of its layer (1, 2, ...)."""
+def drop(
+    signal: Tensor, dropout: Dropout | None, layer: int, nodes: np.ndarray | None = None
+) -> Tensor:
+    """A dense signal (n, w) with its entries dropped, by a mask of its layer (1, 2, ...).
+
+    It has the rows of ``nodes`` if they are given, and is dropped as on the whole graph.
+    """
     if dropout is None or not dropout.rate:
         return signal
     own = Dropout(dropout.rate, dropout.seed, dropout.step + (layer << 32))  # of_entries(layer)
 
     def masked(values: np.ndarray) -> np.ndarray:
-        return Features(values).dense(own)
+        return Features(values, nodes).dense(own)
 
     return linear(signal, masked, masked)  # it is its own adjoint
 
