@@ -23,8 +23,7 @@ from hoplite.engine.backend import set_num_threads, use_backend
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
 from hoplite.training import NodeSet, Run, train_runs
-from hoplite.training.batches import shuffled_batches
-from hoplite.training.sets import node_sets
+from hoplite.training.sets import node_sets, shuffled_batches
 
 BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 NONE = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))

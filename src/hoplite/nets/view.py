@@ -334,7 +334,7 @@ class Near:
 
     def pick(self, signal: Tensor) -> Tensor:
         """The view's rows of a signal."""
-        return signal if self.rows is None else signal.index_select(0, torch.from_numpy(self.rows))
+        return signal if self.rows is None else signal.index_select(0, torch.tensor(self.rows))
 
     @classmethod
     def of(cls, graph: TorchGraph, rows: np.ndarray | None, hops: int) -> Near:
