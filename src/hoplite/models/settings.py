@@ -123,7 +123,7 @@ class ModelConfig(Checked):
 
 
 # Names that no setting of a model may have: arguments of train and attributes of ModelConfig
-RESERVED = {"graph", "model", "seed", *ARGUMENTS, *TRAINING, *dir(ModelConfig)}
+RESERVED = {"graph", "model", "out", "seed", *ARGUMENTS, *TRAINING, *dir(ModelConfig)}
 RESERVED -= {"hops", "operator", "basis", "bias", "standardize"}
 
 

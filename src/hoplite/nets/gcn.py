@@ -59,10 +59,10 @@ class GCN(Network):
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
         from hoplite.nets.view import drop, times
 
-        near = view.near(2)  # both layers read no other node
-        hidden = near.propagate(times(near.features, weights["hidden_weight"], dropout))
-        hidden = drop(torch.relu(hidden + weights["hidden_bias"]), dropout, 1, near.nodes)
-        return near.pick(near.propagate(hidden @ weights["weight"]))
+        features, (first, second) = view.layers(2)
+        hidden = first(times(features, weights["hidden_weight"], dropout))
+        hidden = drop(torch.relu(hidden + weights["hidden_bias"]), dropout, 1, first.nodes)
+        return second(hidden @ weights["weight"])
 
     def signal_columns(self) -> int:
         return max(self.config.hidden, self.num_classes)

@@ -229,6 +229,7 @@ class GraphView:
         self._index = None if nodes is None else torch.tensor(nodes)
         self._hops_first = hops_first
         self._nears: dict[int, Near] = {}
+        self._layers: dict[int, tuple[Features, list[Layer]]] = {}
 
     @property
     def num_rows(self) -> int:
@@ -238,6 +239,25 @@ class GraphView:
     def pick(self, signal: Tensor) -> Tensor:
         """The view's rows of a signal on all nodes."""
         return signal if self._index is None else signal.index_select(0, self._index)
+
+    def layers(self, count: int) -> tuple[Features, list[Layer]]:
+        """X and S as a network of ``count`` layers reads them, the first layer first.
+
+        The last layer's outputs are needed at the rows alone, those of another one only at the
+        nodes that the next one reads.
+        """
+        if count not in self._layers:
+            matrix, nodes, found = self.graph.matrix, self.nodes, []
+            for _ in range(count):
+                targets, part = nodes, matrix
+                if targets is not None:
+                    rows = matrix.to_scipy()[targets]
+                    nodes = np.union1d(rows.indices, targets)
+                    part = SparseMatrix.from_scipy(sp.csr_array(rows[:, nodes]))
+                found.insert(0, Layer(part, targets))
+            features = self.graph.features if nodes is None else self.graph.features.rows(nodes)
+            self._layers[count] = features, found
+        return self._layers[count]
 
     def part(self, rows: np.ndarray) -> HopView:
         """The hop features of some of the rows, by their positions."""
@@ -251,7 +271,7 @@ class GraphView:
         """p_i(M) X~ at the rows, for every hop: (k + 1, rows, d); no gradient goes through them."""
         if dropout is None:
             return self._hop_features
-        graph, near = self.graph, self.near(self.graph.hops)
+        graph, near = self.graph, self._near(self.graph.hops)
         dense = near.features.dense(dropout)
         return torch.from_numpy(gather_hops(near.matrix, graph.basis, dense, graph.hops, near.rows))
 
@@ -282,7 +302,7 @@ class GraphView:
 
     def _propagated(self, weight: Tensor, dropout: Dropout | None, hops: int) -> Tensor:
         """The hops of X~ W up to ``hops``, at the rows."""
-        near, basis = self.near(hops), self.graph.basis
+        near, basis = self._near(hops), self.graph.basis
         return linear(
             times(near.features, weight, dropout),
             lambda signal: gather_hops(near.matrix, basis, signal, hops, near.rows),
@@ -294,12 +314,11 @@ class GraphView:
 
         Per column of W: slices rows d / WIDE_GAIN against nnz(X) + hops nnz(M), near the rows.
         """
-        near = self.near(hops)
+        near = self._near(hops)
         sparse = near.features.nnz + hops * near.matrix.nnz
         return slices * self.num_rows * near.features.shape[1] < WIDE_GAIN * sparse
 
-    def near(self, hops: int) -> Near:
-        """What ``hops`` hops of the rows read."""
+    def _near(self, hops: int) -> Near:
         if hops not in self._nears:
             self._nears[hops] = Near.of(self.graph, self.nodes, hops)
         return self._nears[hops]
@@ -317,6 +336,18 @@ RowView = HopView | GraphView
 
 
 @dataclass(frozen=True, eq=False)
+class Layer:
+    """S as one layer of a network reads it: (nodes, sources), whose sources are all it reads."""
+
+    matrix: SparseMatrix
+    nodes: np.ndarray | None  # None: all
+
+    def __call__(self, signal: Tensor) -> Tensor:
+        """S times a signal: (sources, w) -> (nodes, w)."""
+        return linear(signal, partial(spmm, self.matrix), partial(spmm, self.matrix.T))
+
+
+@dataclass(frozen=True, eq=False)
 class Near:
     """M and X of the nodes within some hops of a view's rows, and where these are among them.
 
@@ -326,15 +357,6 @@ class Near:
     matrix: SparseMatrix
     features: Features
     rows: np.ndarray | None  # None: all
-    nodes: np.ndarray | None = None  # of the graph; None: all
-
-    def propagate(self, signal: Tensor) -> Tensor:
-        """M times a signal: (nodes, w) -> (nodes, w)."""
-        return linear(signal, partial(spmm, self.matrix), partial(spmm, self.matrix.T))
-
-    def pick(self, signal: Tensor) -> Tensor:
-        """The view's rows of a signal."""
-        return signal if self.rows is None else signal.index_select(0, torch.tensor(self.rows))
 
     @classmethod
     def of(cls, graph: TorchGraph, rows: np.ndarray | None, hops: int) -> Near:
@@ -346,7 +368,7 @@ class Near:
             return cls(graph.matrix, graph.features, rows)
         nodes = np.flatnonzero(reached)
         places = np.searchsorted(nodes, rows)
-        return cls(graph.matrix.among(nodes), graph.features.rows(nodes), places, nodes)
+        return cls(graph.matrix.among(nodes), graph.features.rows(nodes), places)
 
 
 def times(features: Features, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
