@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {
     name: f"src/hoplite/{name}"
     for name in (
-        *("bases", "operators.py", "filters.py", "models", "propagation", "store", "training"),
+        *("bases.py", "operators.py", "engine", "models", "store", "training"),
         "search",
     )
 }

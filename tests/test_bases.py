@@ -14,10 +14,8 @@ from hoplite import (
 )
 from hoplite.bases import EXAMPLES, KNOWN, Jacobi, basis_choices, find_basis
 from hoplite.engine.propagation import Propagation
-from hoplite.operators import OPERATORS, SYMMETRIC
 from hoplite.store import propagate
 from hoplite.theory import FunctionClass
-from hoplite.theory.complexity import polynomial_norms
 
 ALL = pytest.mark.parametrize("text", EXAMPLES)
 GRID = np.cos(np.linspace(0, np.pi, 4001))
@@ -49,38 +47,12 @@ def test_a_table_has_a_step_for_each_hop(text):
 
 
 @ALL
-@pytest.mark.parametrize("operator", OPERATORS)
-def test_the_largest_values_are_bounds(text, operator):
-    basis = find_basis(text)
-    low, high = basis.mapped(*OPERATORS[operator].spectrum)
-    points = (high + low) / 2 + (high - low) / 2 * GRID
-    sizes = np.abs(basis.values(points, 30)).max(axis=0)
-    bounds = basis.largest(low, high, 30)
-    assert bounds.shape == (31,)
-    assert (sizes <= bounds * (1 + 1e-9)).all()
-    assert (bounds <= 1.5 * sizes + 1e-12).all()  # and not far above
-
-
-@ALL
-def test_norms_of_polynomials_are_bounds(graphs, dense, text):
-    graph = graphs()
-    for name in SYMMETRIC:
-        operator = OPERATORS[name]
-        whole = operator.matrix(graph)
-        one, two = polynomial_norms(operator, whole, find_basis(text), 7)
-        for i, matrix in enumerate(dense.basis(graph, name, text, 7)):
-            assert np.linalg.norm(matrix, 1) <= one[i] * (1 + 1e-9)
-            assert np.linalg.norm(matrix, 2) <= two[i] * (1 + 1e-9)
-
-
-@ALL
 def test_a_spectrum_is_mapped_to_the_domain(text):
     basis = find_basis(text)
     for low, high in [(-1.0, 1.0), (0.0, 2.0), (1.0, 7.0)]:
         middle, half = basis.mapping(low, high)
         ends = (low - middle) / half, (high - middle) / half
         assert ends == pytest.approx(basis.domain or (low, high))
-        assert ends == pytest.approx(basis.mapped(low, high))
 
 
 @ALL
@@ -108,16 +80,11 @@ SETTINGS = ["0,0", "-0.5,-0.5", "2,-0.7", "-0.7,3", "-0.4,-0.99", "-0.9,-0.6", "
 
 @pytest.mark.parametrize("settings", SETTINGS)
 def test_jacobi_at_other_settings(dense, settings):
-    """Both kinds of bounds: the largest value at an end, or (both below -1/2) between them."""
     basis = find_basis(f"jacobi:{settings}")
     values = basis.values(GRID, 30)
     for i in range(31):
         twin = dense.polynomial(f"jacobi:{settings}", i, GRID)
         np.testing.assert_allclose(values[:, i], twin, atol=1e-11 * np.abs(twin).max())
-    sizes, bounds = np.abs(values).max(axis=0), basis.largest(-1.0, 1.0, 30)
-    assert (sizes <= bounds * (1 + 1e-9)).all()
-    assert (bounds <= 1.1 * sizes).all()
-    assert basis.largest(-1.0, 1.0, 0).tolist() == [1.0]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ from tests.examples import examples
 from hoplite import Graph, spectral_density
 from hoplite.engine.backend import has_native, use_backend
 from hoplite.engine.sparse import SparseMatrix
+from hoplite.engine.spectrum import _moments, _quadrature
 from hoplite.operators import OPERATORS
-from hoplite.spectrum import _moments, _quadrature
 
 
 def smoothed(values, grid, ends, width):
@@ -113,7 +113,7 @@ def test_backends_agree(medium):
 
 def test_large_graphs_are_estimated(monkeypatch, medium):
     _, exact = spectral_density(medium)
-    monkeypatch.setattr("hoplite.spectrum.DENSE_NODES", 100)
-    monkeypatch.setattr("hoplite.spectrum.PROBED_ENTRIES", 100_000)
+    monkeypatch.setattr("hoplite.engine.spectrum.DENSE_NODES", 100)
+    monkeypatch.setattr("hoplite.engine.spectrum.PROBED_ENTRIES", 100_000)
     grid, estimate = spectral_density(medium)
     assert 0 < trapezoid(abs(exact - estimate), grid) < 0.03

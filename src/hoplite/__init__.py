@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hoplite import io
     from hoplite.config import TrainingConfig
     from hoplite.engine.backend import set_num_threads
+    from hoplite.engine.spectrum import frequency_response, spectral_density
     from hoplite.errors import (
         ConfigError,
         DatasetError,
@@ -49,7 +50,6 @@ if TYPE_CHECKING:
         SGCClassifier,
         SGCRegressor,
     )
-    from hoplite.filters import frequency_response
     from hoplite.graph import Graph, Split
     from hoplite.io import load
     from hoplite.models import ModelConfig, model_config, register_model
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from hoplite.preparation import Preparation, TableOptions
     from hoplite.search import auto, search
     from hoplite.search.auto_classifier import AutoClassifier
-    from hoplite.spectrum import spectral_density
     from hoplite.store import HopStore, open_data, propagate, update_store
     from hoplite.training import TrainingResult, train
 
@@ -109,7 +108,7 @@ _HOMES = {
     "TrainingConfig": "config",
     "TrainingResult": "training",
     "auto": "search",
-    "frequency_response": "filters",
+    "frequency_response": "engine.spectrum",
     "load": "io",
     "model_config": "models",
     "open_data": "store",
@@ -118,7 +117,7 @@ _HOMES = {
     "register_model": "models",
     "search": "search",
     "set_num_threads": "engine.backend",
-    "spectral_density": "spectrum",
+    "spectral_density": "engine.spectrum",
     "train": "training",
     "update_store": "store",
 }

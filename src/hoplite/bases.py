@@ -24,7 +24,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import ClassVar
 
 import numpy as np
 
@@ -33,7 +33,6 @@ from hoplite.errors import ConfigError, nearest_hint
 Step = tuple[float, float, float]  # a_i, b_i, g_i
 Product = Callable[[np.ndarray], np.ndarray]  # M times a signal
 MAX_JACOBI = 1000.0  # beyond, the polynomials of a few hops leave the range of numbers
-FINENESS = 8  # points for each degree; the bound is then at most 2 % above the largest value
 MANY = 3  # steps, from which on a title counts them
 ON = "..."  # behind the steps: the last one goes on
 ROUNDING = 2.0**-24  # of float32, in which most hop features are computed
@@ -44,9 +43,9 @@ MAX_OVERLAP = 0.01  # of a hop with one before it, where they should be orthogon
 class Basis(ABC):
     """Polynomials p_0, p_1, ... of an operator. Bases that are spelt alike are equal.
 
-    A new one is a frozen dataclass, whose fields are its settings, with a ``name``, a ``domain``,
-    :meth:`step` and :meth:`largest`; it is then known in every command, in stores, on clusters, in
-    bounds and in explanations.
+    A new one is a frozen dataclass, whose fields are its settings, with a ``name``, a ``domain``
+    and :meth:`step`; it is then known in every command, in stores, on clusters, in bounds and in
+    explanations.
     """
 
     name: ClassVar[str]
@@ -60,13 +59,6 @@ class Basis(ABC):
     def step(self, i: int) -> Step:
         """a_i, b_i and g_i: what leads from p_i, and p_{i-1} before it, to p_{i+1}."""
 
-    @abstractmethod
-    def largest(self, low: float, high: float, hops: int) -> np.ndarray:
-        """Upper bounds of ``|p_i|`` on [low, high], to rounding, i = 0 .. hops: (hops + 1,).
-
-        The interval lies in the domain, if there is one. infinity is a bound, too.
-        """
-
     def fitted(self, product: Product, blocks: Iterable[np.ndarray], hops: int) -> Basis:
         """The basis with numbers for ``hops`` hops; itself, unless it is one ``of_signal``.
 
@@ -79,18 +71,6 @@ class Basis(ABC):
         """Raise ConfigError if there is no step for each of them; most bases have all."""
         return
 
-    def growth(self, norm: float, hops: int) -> np.ndarray:
-        """Upper bounds of ``||p_i(M)||``, i = 0 .. hops, in any norm in which M has ``norm``.
-
-        t_0 = 1,    t_{i+1} = (|a_i| norm + |b_i|) t_i + |g_i| t_{i-1}
-        """
-        found, before = [1.0], 0.0
-        for a, b, g in self.steps(hops):
-            ahead = (abs(a) * norm + abs(b)) * found[-1] + (abs(g) * before if g else 0.0)
-            before = found[-1]
-            found.append(ahead)
-        return np.array(found)
-
     def mapping(self, low: float, high: float) -> tuple[float, float]:
         """middle and half with which (x - middle) / half takes [low, high] to the domain.
 
@@ -102,10 +82,6 @@ class Basis(ABC):
         first, last = self.domain
         half = (high - low) / (last - first)
         return low - first * half, half
-
-    def mapped(self, low: float, high: float) -> tuple[float, float]:
-        """Where the points [low, high] of a spectrum lie for this basis."""
-        return (low, high) if self.domain is None else self.domain
 
     def values(self, points: np.ndarray, hops: int) -> np.ndarray:
         """p_i at points of the domain: (p,) -> (p, hops + 1).
@@ -189,14 +165,6 @@ class Monomial(Basis):
     def step(self, i: int) -> Step:
         return 1.0, 0.0, 0.0
 
-    def growth(self, norm: float, hops: int) -> np.ndarray:
-        """norm^0 .. norm^k, infinity where it is too large for a number."""
-        with np.errstate(over="ignore"):
-            return norm ** np.arange(hops + 1.0)
-
-    def largest(self, low: float, high: float, hops: int) -> np.ndarray:
-        return self.growth(max(abs(low), abs(high)), hops)
-
 
 @dataclass(frozen=True)
 class Chebyshev(Basis):
@@ -212,9 +180,6 @@ class Chebyshev(Basis):
     def step(self, i: int) -> Step:
         return (2.0, 0.0, 1.0) if i else (1.0, 0.0, 0.0)
 
-    def largest(self, low: float, high: float, hops: int) -> np.ndarray:
-        return np.ones(hops + 1)
-
 
 @dataclass(frozen=True)
 class Legendre(Basis):
@@ -229,9 +194,6 @@ class Legendre(Basis):
 
     def step(self, i: int) -> Step:
         return (2 * i + 1) / (i + 1), 0.0, i / (i + 1)
-
-    def largest(self, low: float, high: float, hops: int) -> np.ndarray:
-        return np.ones(hops + 1)
 
 
 @dataclass(frozen=True)
@@ -277,28 +239,6 @@ class Jacobi(Basis):
             (s - 1) * (a - b) * (a + b - 2) / (below * before),
             2 * (i - 1 + a) * (i - 1 + b) * s / (below * before),
         )
-
-    def largest(self, low: float, high: float, hops: int) -> np.ndarray:
-        """On all of [-1, 1]. With n = i, q = max(a, b), and if q >= -1/2
-
-            |P_n(x)| <= (1 + q) (2 + q) .. (n + q) / n!        reached at an end
-
-        (Szegő, Orthogonal Polynomials, 7.32.1). Else |P_n(x)|^2 is at most
-
-            f(x) = P_n(x)^2 + (1 - x^2) P_n'(x)^2 / (n (n + a + b + 1))
-
-        whose slope is 2 (a - b + (a + b + 1) x) P_n'(x)^2 / (n (n + a + b + 1)): it rises up to
-        y = (b - a) / (a + b + 1) and falls behind it, so f(y) is the bound.
-        """
-        a, b, n = self.a, self.b, np.arange(1.0, hops + 1)
-        with np.errstate(over="ignore"):
-            if max(a, b) >= -0.5:
-                return np.concatenate([[1.0], np.cumprod((n + max(a, b)) / n)])
-        y = (b - a) / (a + b + 1)
-        values = self.values(np.array([y]), hops)[0]
-        slopes = (n + a + b + 1) / 2 * Jacobi(a + 1, b + 1).values(np.array([y]), hops)[0, :-1]
-        values[1:] = np.hypot(values[1:], slopes * np.sqrt((1 - y * y) / (n * (n + a + b + 1))))
-        return values
 
 
 @dataclass(frozen=True)
@@ -356,23 +296,6 @@ class Recurrence(Basis):
                 f"hops is {hops} but basis has the numbers of {len(self.numbers)} "
                 f"({self.title}); use fewer hops, or add steps (/{ON} repeats the last one)."
             )
-
-    def largest(self, low: float, high: float, hops: int) -> np.ndarray:
-        """From the values at N + 1 points cos(j pi / N) of the interval, N = 8 k, k the hops:
-
-            max |p| <= max_j |p(x_j)| / cos(pi i / (2 N))        p of degree i < N
-
-        (Ehlich and Zeller, Mathematische Zeitschrift 86, 1964).
-        """
-        count = FINENESS * max(hops, 1)
-        points = (low + high) / 2 + (high - low) / 2 * np.cos(np.pi * np.arange(count + 1) / count)
-        before, now, found = np.zeros_like(points), np.ones_like(points), [1.0]
-        with np.errstate(over="ignore", invalid="ignore"):
-            for i, (a, b, g) in enumerate(self.steps(hops), 1):
-                before, now = now, (a * points + b) * now - g * before
-                most = float(np.abs(now).max()) / math.cos(math.pi * i / (2 * count))
-                found.append(math.inf if math.isnan(most) else most)
-        return np.array(found)
 
     @property
     def title(self) -> str:
@@ -438,12 +361,6 @@ class Optimal(Basis):
         return Recurrence((*steps, *[(0.0, 0.0, 0.0)] * (max(hops, 1) - len(steps))))
 
     def step(self, i: int) -> Step:
-        self._refuse()
-
-    def largest(self, low: float, high: float, hops: int) -> np.ndarray:
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
         raise ConfigError(
             f"basis is {self.name!r}, which has no numbers before it is fitted to a graph in "
             "memory; train there, and take the basis of the trained model's configuration."

@@ -152,7 +152,7 @@ class TrainingConfig(Checked):
         Number of dropout masks in one step; the loss is their mean.
     consistency : float
         Factor of the penalty on differences between the predictions of the draws, over all nodes,
-        labelled or not; see :mod:`hoplite.training.consistency`.
+        labelled or not; see :func:`hoplite.training.objective.penalty`.
     sharpen : float
         Temperature of the mean prediction in that penalty; 0 for its largest class.
     confidence : float

@@ -20,7 +20,7 @@ from hoplite import (
     ModelFileError,
     TrainedModel,
 )
-from hoplite.models import all_settings, build_model, model_config
+from hoplite.models import MODELS, all_settings, build_model, model_config
 from hoplite.models.alignment import check_classes, labels_in
 from hoplite.nets.hlgc import GATES
 
@@ -214,6 +214,9 @@ def _edit_config(**changes):
         path = folder / "config.json"
         config = json.loads(path.read_text())
         settings = {"model", *all_settings()}
+        known = MODELS.get(str(changes.get("model", "lgc")), MODELS["lgc"])
+        own = {"model"} | {field.name for field in dataclasses.fields(known.Settings)}
+        config["model"] = {k: v for k, v in config["model"].items() if k in own}
         config["model"] |= {k: v for k, v in changes.items() if k in settings}
         config |= {k: v for k, v in changes.items() if k not in settings}
         del config["checksum"]  # as malice would
@@ -278,9 +281,9 @@ def _in_place_of(name, make):
         (_edit_config(num_features=65_000, model="hlgc", gate="node", hops=10**5), "do not fit"),
         (_edit_config(num_features=math.inf), "config.json is damaged"),
         (_edit_config(num_features="5"), r"got `str` - at `\$.num_features`"),
-        (_edit_config(model="gcn", hidden=10**9, hops=10), "hidden is 1000000000"),
-        (_edit_config(model="gcn", hidden=10**6, hops=10), "do not fit"),
-        (_edit_config(model="gat", hidden=10**4, heads=10**4, hops=10), "do not fit"),
+        (_edit_config(model="gcn", hidden=10**9), "hidden is 1000000000"),
+        (_edit_config(model="gcn", hidden=10**6), "do not fit"),
+        (_edit_config(model="gat", hidden=10**4, heads=10**4), "do not fit"),
         (_edit_config(hops=10**12), "hops is 1000000000000"),
         (_edit_config(hops=2.5), "hops is 2.5; it must be a whole number"),
         (_edit_config(hops="2"), "hops is '2'"),

@@ -15,7 +15,7 @@ from hoplite import (
     spectral_density,
     train,
 )
-from hoplite.filters import basis_values
+from hoplite.engine.spectrum import basis_values
 from hoplite.operators import find_operator
 from hoplite.tasks.evaluation import calibration_error
 

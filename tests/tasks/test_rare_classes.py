@@ -158,10 +158,10 @@ def test_what_weights_and_thresholds_must_be():
         train(graph, "sgc", threshold="f1", epochs=2)
     two = rare()
     alone = two.with_split(Split(two.split.train))
-    with pytest.raises(ConfigError, match="which validation nodes choose"):
+    with pytest.raises(ConfigError, match="requires a validation split"):
         train(alone, "sgc", threshold="f1", epochs=2)
     nodes = two.split.train
-    with pytest.raises(ConfigError, match="which validation nodes choose"):
+    with pytest.raises(ConfigError, match="requires a validation split"):
         SGCClassifier(two, threshold="f1", epochs=2).fit(nodes, two.labels[nodes])
     for wrong, sentence in (
         (np.ones(3), "shape"),

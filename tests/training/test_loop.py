@@ -7,7 +7,6 @@ test_gradients.py and test_reference.py; which epoch a monitor chooses is in tes
 import dataclasses
 import math
 import signal
-import sys
 import threading
 import time
 import warnings
@@ -24,8 +23,7 @@ from hoplite.engine.backend import set_num_threads, use_backend
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
 from hoplite.training import NodeSet, Run, train_runs
-from hoplite.training.batches import shuffled_batches
-from hoplite.training.sets import node_sets
+from hoplite.training.sets import node_sets, shuffled_batches
 
 BACKENDS = ["numpy"] + ["native"] * backend.has_native()
 NONE = NodeSet(np.empty(0, np.int64), np.empty(0, np.int64))
@@ -129,28 +127,6 @@ def test_a_signal_ends_a_training_of_several_seeds(cora):
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     assert not [one for one in threading.enumerate() if one.name.startswith("hoplite-run")]
-
-
-@pytest.mark.parametrize("options", [{}, {"dropout": 0.5}, {"consistency": 1.0, "dropout": 0.5}])
-def test_from_train_to_a_kernel_are_at_most_nine_frames(options):
-    depths, package = [], hoplite.__path__[0]
-
-    def watch(frame, event, _):
-        name, depth = frame.f_code.co_name, 0
-        if event != "call" or name not in ("polynomial", "polynomial_adjoint"):
-            return
-        while frame is not None:
-            depth += frame.f_code.co_filename.startswith(package)
-            frame = frame.f_back
-        depths.append(depth)
-
-    graph = scattered_graph()
-    sys.setprofile(watch)
-    try:
-        hoplite.train(graph, "lgc", hops=2, epochs=2, order="weights-first", **options)
-    finally:
-        sys.setprofile(None)
-    assert 0 < max(depths) <= 9
 
 
 # ---- epochs

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.training.consistency import penalty
+from hoplite.training.objective import penalty
 
 
 def judged(logits, sharpen, confidence):

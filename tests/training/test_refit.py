@@ -116,5 +116,5 @@ def test_empty_validation_is_none(graphs, option):
     graph = graphs(n=30, d=3)
     nodes = graph.split.train
     model = hoplite.LGCClassifier(graph, hops=1, epochs=2, **{option: True})
-    with pytest.raises(ConfigError, match=f"{option} is True"):
+    with pytest.raises(ConfigError, match=f"{option} requires a validation split"):
         model.fit(nodes, graph.labels[nodes], validation=([], []))

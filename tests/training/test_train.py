@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from tests.training.scattered import scattered_graph
 
 import hoplite
 from hoplite import Graph, GraphError, Split
@@ -33,21 +32,6 @@ def test_summary_is_plain_json(graphs):
     assert summary["split"]["train"] == 13
 
 
-def test_figures_over_runs():
-    graph = scattered_graph()
-    result = hoplite.train(graph, "sgc", seeds=[3, 1, 2], epochs=4, dropout=0, tie="first")
-    assert [run.seed for run in result.runs] == [3, 1, 2]
-    tests = [run.test_accuracy for run in result.runs]
-    assert result.test_accuracy == pytest.approx(np.mean(tests))
-    assert result.summary()["epochs_mean"] == 4
-    seconds = sum(run.seconds for run in result.runs)
-    assert result.ms_per_epoch == pytest.approx(1000 * seconds / 12)
-    best = max(result.runs, key=lambda run: run.val_accuracy)
-    assert result.model is best.model
-    assert repr(best) == f"ScoredRun(seed={best.seed}, test_accuracy={best.test_accuracy:.3f})"
-    assert "3 runs, accuracy: validation" in repr(result)
-
-
 def test_no_validation_and_no_test_nodes(graphs):
     graph = graphs(n=20, dtype=np.float32)
     graph = graph.with_split(Split(train=graph.split.train))
@@ -55,11 +39,6 @@ def test_no_validation_and_no_test_nodes(graphs):
     assert summary["test_accuracy_mean"] is None
     assert summary["runs"][0]["val_accuracy"] is None
     assert summary["runs"][0]["epochs"] == 3
-
-
-def test_float64_features_are_trained_in_their_precision(graphs):
-    result = hoplite.train(graphs(n=30, dtype=np.float64), hops=2, epochs=3)
-    assert np.isfinite(result.model.logits(graphs(n=30, dtype=np.float64))).all()
 
 
 def test_many_epochs_cost_no_memory_in_advance(graphs):

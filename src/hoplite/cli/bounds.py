@@ -30,7 +30,6 @@ TOLERANCE = 1e-6
 MEANINGS = {
     "most": "the largest value that any signs can give",
     "massart": "Massart's lemma, hop by hop",
-    "data_free": "from L, M and the norms of S alone",
     "chernoff": "every feature's own moments, all hops together",
     "hopwise": "every feature's own moments, hop by hop",
     "covering": "finitely many rates beta stand for all",

@@ -28,7 +28,7 @@ from hoplite.engine.polynomial import (
     scatter_hops,
 )
 from hoplite.engine.sparse import SparseMatrix, spmm
-from hoplite.errors import ConfigError, GraphError
+from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.machine import format_bytes
 from hoplite.operators import Operator, Operators, find_operator, listed
@@ -202,16 +202,6 @@ class Propagation:
             found = self.combine(block, repeated(coefficients, block))
             out[:, columns] = found if rows is None else found[rows]
         return out
-
-    def check_rows(self, nodes: np.ndarray | Sequence[int]) -> np.ndarray:
-        """The nodes as int64 indices; GraphError if the graph has not so many."""
-        rows, count = np.array(nodes, dtype=np.int64), self.num_nodes
-        if rows.size and (rows.min() < 0 or rows.max() >= count):
-            raise GraphError(
-                f"nodes go from {rows.min():,} to {rows.max():,} but the graph has {count:,} "
-                f"nodes; pass indices from 0 to {count - 1:,}."
-            )
-        return rows
 
     def _parts(self, values: np.ndarray) -> Iterator[np.ndarray]:
         """Values of every hop, (slices, ...), of each matrix: (k + 1, ...)."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hoplite.bases import Basis
 from hoplite.config import number_setting
 from hoplite.models.base import Weights, uniform
 from hoplite.models.linear import (
@@ -54,10 +53,10 @@ class LGC(LinearModel):
         return np.full(config.hops + 1, float(bound))
 
     @classmethod
-    def paper_growth(cls, bound: float, basis: Basis, norm: float, hops: int) -> float:
+    def paper_growth(cls, bound: float, norm: float, hops: int) -> float:
         """a sum_i ||S||_1^i."""
         with np.errstate(over="ignore"):
-            return bound * float(basis.growth(norm, hops).sum())
+            return bound * float((norm ** np.arange(hops + 1.0)).sum())
 
 
 class EGC(LinearModel):
@@ -112,7 +111,7 @@ class EGC(LinearModel):
         return np.cumprod(np.concatenate([[1.0], bound / np.arange(1, config.hops + 1)]))
 
     @classmethod
-    def paper_growth(cls, bound: float, basis: Basis, norm: float, hops: int) -> float:
+    def paper_growth(cls, bound: float, norm: float, hops: int) -> float:
         """exp(a ||S||_1); infinity where it is too large for a number."""
         return math.exp(bound * norm) if bound * norm < 700 else math.inf
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hoplite.bases import Basis, basis_choices, basis_words, find_basis
+from hoplite.bases import basis_choices, basis_words, find_basis
 from hoplite.config import MAX_HOPS, choice_setting, flag_setting, number_setting, setting
 from hoplite.engine.evaluation import Filter, FilterGradient, KeptHops, WeightsFirst
 from hoplite.engine.propagation import Propagation
@@ -220,7 +220,7 @@ class LinearModel(Model):
         return None if numbers is None else np.abs(numbers)
 
     @classmethod
-    def paper_growth(cls, bound: float, basis: Basis, norm: float, hops: int) -> float:
+    def paper_growth(cls, bound: float, norm: float, hops: int) -> float:
         """The factor of the paper's bound that grows with the operator's 1-norm.
 
         infinity where the paper has no theorem, which bounds nothing.

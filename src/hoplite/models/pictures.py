@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hoplite.engine.spectrum import RESPONSE_POINTS, frequency_response, spectral_density
 from hoplite.errors import ConfigError, GraphError, check_choice
-from hoplite.filters import RESPONSE_POINTS, frequency_response
 from hoplite.formatting import short
 from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
@@ -23,7 +23,6 @@ from hoplite.plots.drawings import (
     reliability,
     responses,
 )
-from hoplite.spectrum import spectral_density
 from hoplite.tasks import Evaluation, Task
 from hoplite.tasks.evaluation import binned
 

@@ -123,7 +123,7 @@ class ModelConfig(Checked):
 
 
 # Names that no setting of a model may have: arguments of train and attributes of ModelConfig
-RESERVED = {"graph", "model", "seed", *ARGUMENTS, *TRAINING, *dir(ModelConfig)}
+RESERVED = {"graph", "model", "out", "seed", *ARGUMENTS, *TRAINING, *dir(ModelConfig)}
 RESERVED -= {"hops", "operator", "basis", "bias", "standardize"}
 
 
@@ -172,16 +172,11 @@ def _register(model: Any) -> type[Model]:
     known = MODELS.get(name)
     if known is not None and (known.__module__, known.__qualname__) != place:
         raise ConfigError(f"the name {name!r} belongs to {known.__module__}; choose another.")
-    for option in model.defaults:
-        if option not in TRAINING or option in model.idle:
-            raise ConfigError(f"{name}'s defaults have {option!r}, not a setting of its training.")
     others = all_settings()
     for field in dataclasses.fields(settings):
         what = f"{name}'s setting {field.name!r}"
         if field.name in RESERVED:
             raise ConfigError(f"{what} is a name of Hoplite's own; choose another.")
-        if not field.metadata.get("check"):
-            raise ConfigError(f"{what} has no check; declare it with hoplite.config's functions.")
         if field.name in others and type(others[field.name].default) is not type(field.default):
             raise ConfigError(f"{what} has another type in other models; choose another name.")
     MODELS[name] = model

@@ -57,12 +57,12 @@ class GCN(Network):
         }
 
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
-        from hoplite.nets.view import drop
+        from hoplite.nets.view import drop, times
 
-        graph = view.graph
-        hidden = graph.propagate(graph.inputs(weights["hidden_weight"], dropout))
-        hidden = drop(torch.relu(hidden + weights["hidden_bias"]), dropout, 1)
-        return view.pick(graph.propagate(hidden @ weights["weight"]))
+        features, (first, second) = view.layers(2)
+        hidden = first(times(features, weights["hidden_weight"], dropout))
+        hidden = drop(torch.relu(hidden + weights["hidden_bias"]), dropout, 1, first.nodes)
+        return second(hidden @ weights["weight"])
 
     def signal_columns(self) -> int:
         return max(self.config.hidden, self.num_classes)

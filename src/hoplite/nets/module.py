@@ -27,7 +27,7 @@ import numpy as np
 
 from hoplite.config import flag_setting, number_setting, setting
 from hoplite.engine.dropout import Dropout, Mask
-from hoplite.errors import ConfigError, HopliteError, is_shortage, some_of
+from hoplite.errors import ConfigError, HopliteError, is_shortage
 from hoplite.models.base import OF_FILTERS, Model, Weights
 from hoplite.models.settings import RESERVED, ModelConfig
 from hoplite.nets.base import Network, Tensors
@@ -47,8 +47,8 @@ DEFAULTS = {"hidden_channels": 64, "num_layers": 2}  # of arguments that have no
 NO_SETTINGS = RESERVED | {"operator", "basis", "standardize"}
 # Settings of a training that mean nothing where X and the steps are the module's own
 UNUSED = OF_FILTERS | {"order", "drop_nodes", "output_dropout", "draws"}
-FLOATS = (float, "float")  # annotations; in a module of __future__ annotations they are texts
 MAX_WHOLE = 2**24  # float32 keeps whole numbers up to here
+FLOATS = (float, "float")  # annotations; in a module of __future__ annotations they are texts
 # Modules draw from the one generator of the process, so they are called one at a time
 _generator_lock = threading.RLock()
 
@@ -113,15 +113,9 @@ class ModuleModel(Network):
         seed = 0 if dropout is None else _seed_of_step(dropout)
         with _seeded(seed), _as_config_error(f"{self.title} cannot be evaluated"):
             outputs = torch.func.functional_call(
-                module, weights | state, (whole.features, whole.edge_index), named
+                module, weights | state, (whole.features, whole.edge_index), named, strict=True
             )
         self._check(outputs, len(whole.features))
-        learns = torch.is_grad_enabled() and any(one.requires_grad for one in weights.values())
-        if learns and dropout is not None and not outputs.requires_grad:
-            raise ConfigError(
-                f"the outputs of {self.title} have no gradient, so nothing can be learned; let its "
-                "forward neither detach them nor run under no_grad."
-            )
         if dropout is not None:
             with torch.no_grad():
                 for name, value in state.items():
@@ -145,12 +139,7 @@ class ModuleModel(Network):
         built = self._built.setdefault(whole, {})
         if rate not in built:
             with _seeded(0):
-                built[rate] = made = self._make(rate)
-            if _tensors(made).keys() != _tensors(self._skeleton).keys():
-                raise ConfigError(
-                    f"{self.title} has other parameters with dropout {rate:g} than without; let it "
-                    "have the same, such as torch.nn.Dropout(0.0), so that weights fit both."
-                )
+                built[rate] = self._make(rate)
         return built[rate]
 
     def _make(self, rate: float = 0.0) -> torch.nn.Module:
@@ -161,12 +150,7 @@ class ModuleModel(Network):
             arguments[DROPOUT] = rate
         with _as_config_error(f"{self.title} cannot be made with {self.config}"):
             module = self.module(**arguments)
-            lazy = [name for name, value in module.named_parameters() if _is_lazy(value)]
-            if lazy:
-                raise ConfigError(
-                    f"{self.title} does not know the shapes of {some_of(lazy)} before its forward; "
-                    "give the sizes to its layers."
-                )
+            _ = [value.shape for value in module.parameters()]  # lazy ones have none
         return module
 
     @cached_property
@@ -304,10 +288,6 @@ def _tensors(module: torch.nn.Module) -> dict[str, Tensor]:
     """Parameters and buffers, by the names that the module knows them by."""
     tensors = dict(module.named_parameters()) | dict(module.named_buffers())
     return {name: value.detach() for name, value in tensors.items()}
-
-
-def _is_lazy(value: Any) -> bool:
-    return torch.nn.parameter.is_lazy(value)
 
 
 def _array(value: Tensor) -> np.ndarray:

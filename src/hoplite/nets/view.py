@@ -119,10 +119,6 @@ class TorchGraph:
         """X~ W: (n, w)."""
         return times(self.features, weight, dropout)
 
-    def propagate(self, signal: Tensor) -> Tensor:
-        """S times a signal: (n, w) -> (n, w)."""
-        return linear(signal, partial(spmm, self.matrix), partial(spmm, self.matrix.T))
-
     @cached_property
     def whole(self) -> WholeGraph:
         """The graph as networks of other libraries take it."""
@@ -233,6 +229,7 @@ class GraphView:
         self._index = None if nodes is None else torch.tensor(nodes)
         self._hops_first = hops_first
         self._nears: dict[int, Near] = {}
+        self._layers: dict[int, tuple[Features, list[Layer]]] = {}
 
     @property
     def num_rows(self) -> int:
@@ -242,6 +239,25 @@ class GraphView:
     def pick(self, signal: Tensor) -> Tensor:
         """The view's rows of a signal on all nodes."""
         return signal if self._index is None else signal.index_select(0, self._index)
+
+    def layers(self, count: int) -> tuple[Features, list[Layer]]:
+        """X and S as a network of ``count`` layers reads them, the first layer first.
+
+        The last layer's outputs are needed at the rows alone, those of another one only at the
+        nodes that the next one reads.
+        """
+        if count not in self._layers:
+            matrix, nodes, found = self.graph.matrix, self.nodes, []
+            for _ in range(count):
+                targets, part = nodes, matrix
+                if targets is not None:
+                    rows = matrix.to_scipy()[targets]
+                    nodes = np.union1d(rows.indices, targets)
+                    part = SparseMatrix.from_scipy(sp.csr_array(rows[:, nodes]))
+                found.insert(0, Layer(part, targets))
+            features = self.graph.features if nodes is None else self.graph.features.rows(nodes)
+            self._layers[count] = features, found
+        return self._layers[count]
 
     def part(self, rows: np.ndarray) -> HopView:
         """The hop features of some of the rows, by their positions."""
@@ -320,6 +336,18 @@ RowView = HopView | GraphView
 
 
 @dataclass(frozen=True, eq=False)
+class Layer:
+    """S as one layer of a network reads it: (nodes, sources), whose sources are all it reads."""
+
+    matrix: SparseMatrix
+    nodes: np.ndarray | None  # None: all
+
+    def __call__(self, signal: Tensor) -> Tensor:
+        """S times a signal: (sources, w) -> (nodes, w)."""
+        return linear(signal, partial(spmm, self.matrix), partial(spmm, self.matrix.T))
+
+
+@dataclass(frozen=True, eq=False)
 class Near:
     """M and X of the nodes within some hops of a view's rows, and where these are among them.
 
@@ -349,14 +377,19 @@ def times(features: Features, weight: Tensor, dropout: Dropout | None = None) ->
     return linear(weight, partial(features.times, dropout=dropout), adjoint)
 
 
-def drop(signal: Tensor, dropout: Dropout | None, layer: int) -> Tensor:
-    """A dense signal (n, w) with its entries dropped, by a mask of its layer (1, 2, ...)."""
+def drop(
+    signal: Tensor, dropout: Dropout | None, layer: int, nodes: np.ndarray | None = None
+) -> Tensor:
+    """A dense signal (n, w) with its entries dropped, by a mask of its layer (1, 2, ...).
+
+    It has the rows of ``nodes`` if they are given, and is dropped as on the whole graph.
+    """
     if dropout is None or not dropout.rate:
         return signal
     own = Dropout(dropout.rate, dropout.seed, dropout.step + (layer << 32))  # of_entries(layer)
 
     def masked(values: np.ndarray) -> np.ndarray:
-        return Features(values).dense(own)
+        return Features(values, nodes).dense(own)
 
     return linear(signal, masked, masked)  # it is its own adjoint
 

@@ -17,9 +17,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
 
-from hoplite.bases import Basis
 from hoplite.config import check_number
-from hoplite.operators import Operator
 
 COVER = 16  # points per degree: the maximum of a polynomial is at most 0.5 % above theirs
 ROUNDING = 1e-12  # relative; sums of a few thousand terms are better than that
@@ -203,18 +201,6 @@ def one_norm(matrix: sp.csr_array) -> float:
     3.0
     """
     return float(abs(matrix).sum(axis=0).max()) if matrix.shape[1] else 0.0
-
-
-def polynomial_norms(
-    operator: Operator, matrix: sp.csr_array, basis: Basis, hops: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Upper bounds of ``||p_i(S)||_1`` and of ``||p_i(S)||_2``, i = 0 .. k: two arrays (k + 1,).
-
-    ``matrix`` is the operator's S of a graph.
-    The first follow from the recurrence, the second are the largest values on the spectrum.
-    """
-    one = basis.growth(one_norm(operator.in_basis(matrix, basis)), hops)
-    return one, basis.largest(*basis.mapped(*operator.spectrum), hops)
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from hoplite.theory.complexity import (
     massart_bound,
     most,
     one_norm,
-    polynomial_norms,
 )
 
 MAX_HOPS = 5000  # the bounds look at all pairs of hops
@@ -158,42 +157,8 @@ class FunctionClass:
         a, norm = float(self.coefficient_bound), self._operator_1_norm
         if not self._scale_of_weights * self._largest_feature:
             return 0.0  # also where the powers are infinite
-        growth = self.coefficients.paper_growth(a, self._basis, norm, self.hops)
+        growth = self.coefficients.paper_growth(a, norm, self.hops)
         return self._scale_of_weights * self._largest_feature / math.sqrt(self.size) * growth
-
-    def massart_bound(self) -> float:
-        """``b Lambda/L sum_i w_i max_f ||g_i[:, f]||_2 sqrt(2 ln 2d)``: Massart, hop by hop.
-
-        g_i = p_i(S) X on the nodes; w_i = a for lgc, a^i / i! for egc. It holds (see
-        docs/theory.md), but :meth:`bound` is never larger.
-        """
-        return self._scaled(massart_bound(self._columns))
-
-    def data_free_bound(self) -> float:
-        """A bound from L, M and norms of S alone: massart_bound with, in place of the norm of g_i,
-
-            ||g_i[:, f]||_2 <= M min( sqrt(L) ||p_i(S)||_1, sqrt(n) ||p_i(S)||_2 )
-
-        both norms bounded by those of S. infinity where it is too large for a number.
-        """
-        per_hop, count = self._hop_weights, self.graph.num_features * self.outputs
-        used = per_hop > 0
-        one, two = polynomial_norms(self._operator, self._matrix, self._basis, self.hops)
-        if not self._scale_of_weights:
-            return 0.0
-        with np.errstate(over="ignore"):
-            sizes = np.minimum(
-                math.sqrt(self.size) * one[used],
-                math.sqrt(self.graph.num_nodes) * two[used],
-            )
-            # nothing times an infinite norm is nothing
-            total = self._largest_feature and self._largest_feature * float(
-                np.sum(per_hop[used] * sizes)
-            )
-        if self.bias:
-            total += math.sqrt(self.size)
-            count += self.outputs
-        return self._scaled(total * math.sqrt(2 * math.log(2 * max(count, 1))))
 
     def bound(self) -> float:
         """The smallest of the bounds that hold: what the complexity can be at most."""
@@ -204,8 +169,7 @@ class FunctionClass:
         columns = self._columns
         found = {
             "most": self._scaled(most(columns)),
-            "massart": self.massart_bound(),
-            "data_free": self.data_free_bound(),
+            "massart": self._scaled(massart_bound(columns)),
             "chernoff": self._scaled(chernoff_bound(columns)),
             "hopwise": self._scaled(hopwise_bound(columns, self._blocks())),
         }

@@ -111,10 +111,19 @@ def fit(
         if quiet:
             stack.enter_context(warnings.catch_warnings())
             warnings.simplefilter("ignore", HopliteWarning)
-        shared = _set_up(data, config, runs[0].config, sets, task, names, class_texts, split,
-                         memory, cluster)  # fmt: skip
-        if isinstance(shared.source, HopRows):
-            stack.callback(shared.source.close)
+        training, texts = runs[0].config, class_texts or names
+        task = task.with_loss(training.loss).fitted(sets["train"].labels, len(names))
+        weighted = weighted_sets(sets, task, training, texts)
+        training.check_validated(len(sets.get("val", ())) > 0, "give the graph some")
+        task.check_calibrate(training.calibrate)
+        check_after(training, task, stored=data.stored is not None)
+        if data.stored is None:
+            config = config.fitted(data.in_memory())
+        model = build_model(config, data.num_features, len(names), data.relation_weights)
+        source = _source(data, model, config, training, memory, cluster)
+        if isinstance(source, HopRows):
+            stack.callback(source.close)
+        shared = Fitted(data, config, model, source, task, weighted, tuple(names), split)
         trained = {name: part for name, part in shared.sets.items() if name != "test"}
         if record_test and "test" in shared.sets:
             trained["test"] = shared.sets["test"]
@@ -123,33 +132,8 @@ def fit(
         )
         if not quiet:
             require_result(results)
-        again = _refit(shared, results, sets, class_texts or names, progress)
+        again = _refit(shared, results, sets, texts, progress)
         return [*map(scored_run, repeat(shared), results, again, repeat(score))]
-
-
-def _set_up(
-    data: NodeData,
-    config: ModelConfig,
-    training: TrainingConfig,
-    sets: Mapping[str, NodeSet],
-    task: Task,
-    names: Sequence[str],
-    class_texts: Sequence[str] | None,
-    split: Split | None,
-    memory: str | int | None,
-    cluster: str | None,
-) -> Fitted:
-    """Everything that comes before the first step, with all that can go wrong before it."""
-    task = task.with_loss(training.loss).fitted(sets["train"].labels, len(names))
-    weighted = weighted_sets(sets, task, training, class_texts or names)
-    training.check_validated(len(sets.get("val", ())) > 0, "give the graph some")
-    task.check_calibrate(training.calibrate)
-    check_after(training, task, stored=data.stored is not None)
-    if data.stored is None:
-        config = config.fitted(data.in_memory())
-    model = build_model(config, data.num_features, len(names), data.relation_weights)
-    source = _source(data, model, config, training, memory, cluster)
-    return Fitted(data, config, model, source, task, weighted, tuple(names), split)
 
 
 def _source(

@@ -15,7 +15,7 @@ from hoplite.config import MAX_SEED, TrainingConfig, check_number
 from hoplite.engine.orders import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
-from hoplite.formatting import Described, Description, printable
+from hoplite.formatting import Described, Description, Table, printable
 from hoplite.labels import AUTO, kind_of
 from hoplite.models import (
     HopBlocks,
@@ -47,7 +47,6 @@ from hoplite.training.pictures import history_figure
 from hoplite.training.runs import Run, TrainingProgress
 from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, number
 from hoplite.training.sets import checked_weights, node_sets
-from hoplite.training.shown import result_shown
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
@@ -55,6 +54,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("hoplite.training")
 
 MAX_RUNS = 100_000
+RARE_SHARE = 0.5  # a class with less than this part of its even share of the nodes is rare
+PART_TITLES = {"val": "validation", "test": "test"}
 
 
 class Spread(NamedTuple):
@@ -204,7 +205,7 @@ class TrainingResult(Described):
         )
 
     def _describe(self) -> Description:
-        return result_shown(self)
+        return _described(self)
 
     def plot_history(self) -> Figure:
         """Loss and score of every run by epoch; the kept epoch and an early stop are marked.
@@ -287,6 +288,57 @@ class TrainingResult(Described):
             "ms_per_epoch": self.ms_per_epoch,
             "runs": [run.summary() for run in self.runs],
         }
+
+
+def _described(result: TrainingResult) -> Description:
+    """Every figure beside the baseline's, over the runs; the classes where one of them is rare."""
+    spreads = {part: found for part in PART_TITLES if (found := result.metrics(part))}
+    parts = [*spreads]
+    last = parts[-1] if parts else "val"  # the test nodes, where there are some
+    baseline = result.baseline(last)
+    tables = []
+    if baseline is not None and parts:
+        columns = ["figure", *[PART_TITLES[part] for part in parts], "baseline"]
+        rows = [
+            [title_of(name), *[_spread(spreads[part][name], len(result.runs)) for part in parts],
+             f"{baseline[name]:z.3f}"]
+            for name in spreads[last]
+        ]  # fmt: skip
+        tables = [Table(columns, rows)]
+    run = result.best_run
+    facts = {
+        "model": f"{result.model_config.kind.title}, {result.model_config.size()}",
+        "graph": f"{result.graph.name}, {result.graph.num_nodes:,} nodes",
+        "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms an epoch",
+        "chosen": f"seed {run.seed}, epoch {run.best_epoch} of {run.epochs}",
+    }
+    diverged = sum(one.diverged for one in result.runs)
+    if diverged:
+        facts["diverged"] = plural(diverged, "run")
+    sentences = filter(None, (result.unvalidated(), result.shortfall()))
+    notes = [sentence[0].upper() + sentence[1:] for sentence in sentences]
+    return Description("TrainingResult", facts, [*tables, *_classes(result, last)], notes)
+
+
+def _classes(result: TrainingResult, part: str) -> list[Table]:
+    """Those of the chosen run, if one of them has far fewer nodes than the others."""
+    found = result.best_run.metrics(part)
+    if found is None or not found.classes:
+        return []
+    support = [one["support"] for one in found.classes.values()]
+    if min(support) >= RARE_SHARE * sum(support) / len(support):
+        return []
+    figures = ("precision", "recall", "f1")
+    rows = [
+        [name, *[f"{one[figure]:.3f}" for figure in figures], f"{one['support']:,.0f}"]
+        for name, one in sorted(found.classes.items(), key=lambda pair: pair[1]["support"])
+    ]
+    title = f"Classes of the {PART_TITLES[part]} nodes, the rarest first"
+    return [Table(["class", "precision", "recall", "F1", "nodes"], rows, title)]
+
+
+def _spread(spread: Spread, runs: int) -> str:
+    return f"{spread.mean:z.3f}" + (f" ± {spread.std:.3f}" if runs > 1 else "")
 
 
 def train(

@@ -29,11 +29,10 @@ from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
 from hoplite.models.settings import check_batch
 from hoplite.tasks import DEFAULT_TASK, Metric, Task, find_task
-from hoplite.training.batches import shuffled_batches
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
 from hoplite.training.optimizers import LBFGS, Adam
-from hoplite.training.sets import NodeSet
+from hoplite.training.sets import NodeSet, shuffled_batches
 
 LOWEST = -np.finfo(np.float64).max
 POLL_SECONDS = 0.1  # between two reports on runs in threads

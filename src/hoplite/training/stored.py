@@ -47,8 +47,8 @@ from hoplite.models.base import Weights
 from hoplite.models.linear import LinearModel
 from hoplite.node_data import StoredHops
 from hoplite.tasks import Task
-from hoplite.training.batches import WINDOW
 from hoplite.training.objective import Measured, Part
+from hoplite.training.sets import WINDOW
 
 SHARDS = 32  # groups of ranges that are summed by themselves: the most workers of a cluster
 COPIES = 3  # of a range that is worked on: its rows, and what an evaluation makes of them
