@@ -134,6 +134,23 @@ def test_lists_of_numbers_are_features(tmp_path, kind):
     assert np.asarray(graph.features).tolist() == [[8, 1, 2, 3, 1, 0], [9, 4, 5, 6, 0, 1]]
 
 
+@pytest.mark.parametrize(("unit", "second"), [("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)])
+def test_durations_are_seconds_and_halves_are_numbers(tmp_path, unit, second):
+    seconds = pa.array([4 * int(second), None, -int(second)], pa.duration(unit))
+    halves = pa.array(np.array([0.5, 2, 3], np.float16))
+    nodes = {"id": ["a", "b", "c"], "d": seconds, "h": halves}
+    write(tmp_path, nodes)
+    edges = pa.table({"source": ["a"], "target": ["b"]})
+    frame = pa.table(nodes)
+    graphs = [datasets.read_tables(tmp_path, scale="none")]
+    graphs += [datasets.from_frames(one, edges, scale="none") for one in (frame, frame.to_pandas())]
+    for graph in graphs:
+        assert graph.feature_names == ("d", "d=(missing)", "h")
+        assert graph.features.tolist() == [[4, 0, 0.5], [1.5, 1, 2], [-1, 0, 3]]
+    write(tmp_path, nodes | {"d": pa.array([[1], [2], [3]], pa.list_(pa.duration(unit)))})
+    assert "duration" in complaint(tmp_path)
+
+
 def test_sparse_lists_and_several_row_groups(tmp_path):
     rows = np.zeros((50, 40), np.float32)
     rows[np.arange(50), np.arange(50) % 40] = 1 + np.arange(50)
