@@ -137,6 +137,4 @@ def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Pa
 
 def _id_type(ids: Sequence[Any] | None) -> pa.DataType:
     """Numbers where all ids are numbers that fit, and otherwise text."""
-    if ids is None or (all_integers(ids) and all(-(2**63) <= name < 2**63 for name in ids)):
-        return pa.int64()
-    return pa.string()
+    return pa.int64() if ids is None or all_integers(ids) else pa.string()

@@ -272,15 +272,6 @@ def test_a_column_without_a_value(tmp_path: Path) -> None:
             hoplite.load(folder, id="who", label="kind", drop="key")
 
 
-def test_numbers_that_should_be_scaled(tmp_path: Path) -> None:
-    folder = write(tmp_path / "t", columns())
-    with pytest.warns(HopliteWarning, match="amount, debt, since of .* are not scaled"):
-        graph = hoplite.load(folder, id="who", label="kind", scale="none", drop="key")
-    np.testing.assert_array_equal(
-        column(graph, "amount"), columns()["amount"].to_numpy().astype(np.float32)
-    )
-
-
 def test_lists_with_gaps(tmp_path: Path) -> None:
     lists = [[1.0, 2.0], None, [3.0, None], [5.0, 8.0]]
     made = {
@@ -335,8 +326,7 @@ def test_a_transformer_that_keeps_the_names(tmp_path: Path) -> None:
     own = ColumnTransformer(
         [("n", StandardScaler(), ["amount"])], verbose_feature_names_out=False
     ).fit(parquet.read_table(folder / "nodes.parquet"))
-    with pytest.warns(HopliteWarning, match="are not scaled"):
-        raw = hoplite.load(folder, scale="none", **names)
+    raw = hoplite.load(folder, scale="none", **names)
     graphs = [hoplite.load(folder, prepare=own, **names), raw]
     assert graphs[0].feature_names == graphs[1].feature_names == ("amount",)
     for ours, theirs in (graphs, graphs[::-1]):

@@ -37,24 +37,6 @@ def complaint(folder):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [("lable", "label"), ("spilt", "split"), ("labels", "label"), ("Lable", "label")],
-)
-def test_a_special_column_of_nodes_that_is_misspelt(tmp_path, name, meant):
-    write(tmp_path, f"id,x,{name}\na,1,u\nb,2,v\n")
-    message = f"column '{name}' of .*nodes.csv is taken as a feature although .* '{meant}'; rename"
-    with pytest.warns(HopliteWarning, match=message):
-        graph = read_tables(tmp_path)
-    assert graph.feature_names == ("x", f"{name}=u", f"{name}=v")
-
-
-def test_a_special_column_of_edges_that_is_misspelt(tmp_path):
-    write(tmp_path, edges="source,target,wieght\na,b,1\n")
-    with pytest.warns(HopliteWarning, match=r"'wieght' of .*edges.csv is ignored .* 'weight'"):
-        read_tables(tmp_path)
-
-
 def test_white_space_around_text_does_not_count(tmp_path):
     nodes = "id,label,split,x,kind\n0 ,a, train ,1,u\n 1,a ,test,2, u\n2, ,  ,3, \n"
     graph = read_tables(write(tmp_path, nodes, "source,target,weight\n0, 1, 2\n1 ,2,3 \n"))

@@ -15,7 +15,7 @@ import weakref
 import zipfile
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Self
 
@@ -36,6 +36,7 @@ CSR_TYPES = {
     "values": (np.float32, np.float64),
 }
 CSR_ARRAYS = tuple(CSR_TYPES)
+PIECE = 1 << 22  # bytes
 
 
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
@@ -45,6 +46,22 @@ def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
     """
     with growing_npy(path, array.dtype, array.shape[1:]) as append:
         append(array)
+
+
+def file_crc32(path: Path) -> int:
+    """CRC-32 of a file."""
+    checksum = 0
+    with open_regular(path) as file:
+        while piece := file.read(PIECE):
+            checksum = zlib.crc32(piece, checksum)
+    return checksum
+
+
+def check_crc32(folder: Path, wanted: Mapping[str, int], *names: str) -> None:
+    """ValueError or OSError unless files have their ``wanted`` checksums."""
+    for name in names:
+        if file_crc32(folder / name) != wanted.get(name):
+            raise ValueError(f"{name} does not contain what was written to it")
 
 
 @contextlib.contextmanager

@@ -338,12 +338,3 @@ def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
             stacklevel=4,
         )
     return kind.moved(labels, names, data.class_names)
-
-
-def _joined(pieces: list[Edges]) -> Edges:
-    """One piece of many."""
-    none = np.empty(0, np.int64)
-    sources = np.concatenate([none, *(piece[0] for piece in pieces)])
-    targets = np.concatenate([none, *(piece[1] for piece in pieces)])
-    weights = [piece[2] for piece in pieces if piece[2] is not None]
-    return sources, targets, np.concatenate(weights) if weights else None

@@ -1,13 +1,14 @@
-"""ids.npy, next to a graph or hops on disk: the ids of the nodes as text, in order.
+"""The ids of nodes, next to a graph or hops on disk.
 
-It is one array of bytes: the texts in UTF-8, one after the other, then where each of them ends, as
-int64. So any range of ids is read without the others.
+    ids.npy        integers as int64, or text in UTF-8, one after the other,
+    id_ends.npy    and where each of the texts ends
+
+Any range of ids is read without the others.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,27 +17,21 @@ import numpy as np
 
 from hoplite.io.array_files import NpyRows, growing_npy
 
-IDS = "ids.npy"
+IDS, ID_ENDS = "ids.npy", "id_ends.npy"
 ROWS = 1 << 16  # ids worked on at a time
 
 
-class IdFile(Sequence[Any]):
-    """The ids of ``nodes`` nodes in a file, read when they are asked for, some rows at a time.
+class StoredIds(Sequence[Any]):
+    """The ids of ``nodes`` nodes in ``folder``, read when they are asked for, a range at a time.
 
-    ``integers`` says that they are numbers. What is wrong with the file, ``damaged`` turns into the
-    error that is raised.
+    What is wrong with the files, ``damaged`` turns into the error that is raised.
     """
 
     def __init__(
-        self,
-        path: str | os.PathLike[str],
-        nodes: int,
-        *,
-        integers: bool,
-        damaged: Callable[[Exception], Exception] = lambda error: ValueError(str(error)),
+        self, folder: Path, nodes: int, *, integers: bool, damaged: Callable[[Exception], Exception]
     ) -> None:
+        self._folder, self._nodes, self._damaged = folder, nodes, damaged
         self.integers = integers
-        self._path, self._nodes, self._damaged = Path(path), nodes, damaged
 
     def __len__(self) -> int:
         return self._nodes
@@ -48,31 +43,8 @@ class IdFile(Sequence[Any]):
         start, stop, step = place.indices(self._nodes)
         if step != 1:
             return [self[node] for node in range(start, stop, step)]
-        texts = self.text(start, stop)
         try:
-            return [int(text) for text in texts] if self.integers else texts
-        except ValueError as error:
-            raise self._damaged(error) from error
-
-    def text(self, start: int, stop: int) -> list[str]:
-        """The ids of the nodes from ``start`` to ``stop`` (excluded) as text."""
-        if start >= stop:
-            return []
-        try:
-            with NpyRows(self._path) as file:
-                size = len(file) - 8 * self._nodes
-                if size < 0 or file.dtype != np.uint8 or len(file.shape) != 1:
-                    raise ValueError(f"it does not contain {self._nodes:,} ids")
-                first = max(start - 1, 0)
-                ends = file.read(size + 8 * first, size + 8 * stop).view("<i8")
-                ends = ends if start else np.concatenate([[0], ends])
-                if (np.diff(ends) < 0).any() or ends[0] < 0 or ends[-1] > size:
-                    raise ValueError("its ids end outside of it")
-                if stop == self._nodes and ends[-1] != size:
-                    raise ValueError("it has another length than its ids")
-                content = file.read(int(ends[0]), int(ends[-1])).tobytes()
-            cuts = (ends - ends[0]).tolist()
-            return [content[a:b].decode() for a, b in itertools.pairwise(cuts)]
+            return self._read(start, max(start, stop))
         except (OSError, ValueError) as error:
             raise self._damaged(error) from error
 
@@ -80,47 +52,52 @@ class IdFile(Sequence[Any]):
         for start in range(0, self._nodes, ROWS):
             yield from self[start : start + ROWS]
 
-    def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
-        """The first node of this id; ValueError if there is none."""
-        last = self._nodes if stop is None else stop
-        found = next((i for i, name in enumerate(self) if name == value and start <= i < last), -1)
-        if found < 0:
-            raise ValueError(f"{value!r} is not an id")
-        return found
+    def _read(self, start: int, stop: int) -> list[Any]:
+        kind, shape = (np.int64, (self._nodes,)) if self.integers else (np.uint8, None)
+        with NpyRows(self._folder / IDS) as ids:
+            if ids.dtype != kind or (shape or ids.shape) != ids.shape:
+                raise ValueError(f"{IDS} has type {ids.dtype} and shape {ids.shape}")
+            if self.integers:
+                return ids.read(start, stop).tolist()
+            with NpyRows(self._folder / ID_ENDS) as file:
+                if (file.dtype, file.shape) != (np.int64, (self._nodes + 1,)):
+                    raise ValueError(f"{ID_ENDS} has type {file.dtype} and shape {file.shape}")
+                ends = file.read(start, stop + 1)
+            if (np.diff(ends) < 0).any():
+                raise ValueError(f"{ID_ENDS} decreases")
+            content = ids.read(int(ends[0]), int(ends[-1])).tobytes()
+        cuts = (ends - ends[0]).tolist()
+        return [content[a:b].decode() for a, b in itertools.pairwise(cuts)]
 
 
-def id_pieces(ids: Sequence[Any]) -> Iterator[list[str]]:
-    """The ids as text, :data:`ROWS` at a time."""
-    for start in range(0, len(ids), ROWS):
-        yield id_text(ids, start, start + ROWS)
+def write_ids(folder: Path, ids: Iterable[Any], *, integers: bool) -> list[str]:
+    """Write ``ids``, as numbers or as text, and return the names of the files."""
+    if integers:
+        with growing_npy(folder / IDS, np.int64) as append:
+            names = map(int, ids)
+            while some := list(itertools.islice(names, ROWS)):
+                append(np.array(some))
+        return [IDS]
+    with (
+        growing_npy(folder / IDS, np.uint8) as append,
+        growing_npy(folder / ID_ENDS, np.int64) as append_ends,
+    ):
+        append_ends(np.zeros(1, np.int64))
+        end, names = 0, map(str, ids)
+        while some := [name.encode() for name in itertools.islice(names, ROWS)]:
+            append(np.frombuffer(b"".join(some), np.uint8))
+            append_ends(end + np.cumsum([len(name) for name in some]))
+            end += sum(map(len, some))
+    return [IDS, ID_ENDS]
 
 
-def id_text(ids: Sequence[Any], start: int, stop: int) -> list[str]:
-    """The ids of the nodes from ``start`` to ``stop`` (excluded) as text."""
-    if isinstance(ids, IdFile):
-        return ids.text(start, min(stop, len(ids)))
-    return [str(name) for name in ids[start:stop]]
-
-
-def write_ids(path: str | os.PathLike[str], ids: Sequence[Any]) -> None:
-    """Write ``ids`` as the whole file ``path``."""
-    write_id_pieces(path, id_pieces(ids))
-
-
-def write_id_pieces(path: str | os.PathLike[str], pieces: Iterable[Sequence[Any]]) -> None:
-    """As :func:`write_ids`, of ids that come in pieces."""
-    with growing_npy(path, np.uint8, ()) as append:
-        ends, size = [np.empty(0, np.int64)], 0
-        for piece in pieces:
-            texts = [str(name).encode() for name in piece]
-            ends.append(size + np.cumsum([len(text) for text in texts], dtype=np.int64))
-            size = int(ends[-1][-1]) if len(texts) else size
-            append(np.frombuffer(b"".join(texts), np.uint8))
-        append(np.concatenate(ends).astype("<i8").view(np.uint8))
-
-
-def all_integers(ids: Sequence[Any]) -> bool:
-    """Whether the ids are numbers, so that text of theirs may be read as such again."""
-    if isinstance(ids, IdFile):
+def all_integers(ids: Iterable[Any]) -> bool:
+    """Whether the ids are whole numbers that fit 64 bits."""
+    if isinstance(ids, StoredIds):
         return ids.integers
-    return all(isinstance(name, int | np.integer) and not isinstance(name, bool) for name in ids)
+    return all(
+        isinstance(name, int | np.integer)
+        and not isinstance(name, bool)
+        and -(2**63) <= name < 2**63
+        for name in ids
+    )

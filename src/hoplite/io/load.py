@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from inspect import signature
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -40,7 +39,6 @@ from hoplite.structural import count_of_model, has_log_degree, with_log_degree, 
 # The registry: the first format that recognises a path reads it.
 FORMATS = (TABLES, REDDIT_FILES, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
 CALLED = {"split_seed": "seed", "split_index": "split"}  # names of the command line
-MAX_NEIGHBOURS = 1000  # files that an unknown name is compared with
 
 
 @dataclass(frozen=True)
@@ -191,13 +189,10 @@ def _load_path(
             "reddit is not shipped with Hoplite because of its size; get it with `hoplite datasets "
             f"--fetch reddit` (1.4 GB, to {reddit_folders()[0]}), or give a folder that holds it."
         )
-    neighbours = []
-    with contextlib.suppress(OSError, ValueError):
-        neighbours = [other.name for other in islice(path.parent.iterdir(), MAX_NEIGHBOURS)]
     raise DatasetError(
         f"dataset {shortened(source)!r} is unknown and no such path exists; it must be "
         f"{', '.join(NAMES)} or the path of a folder or file."
-        f"{nearest_hint(source, NAMES) or nearest_hint(path.name, neighbours)}"
+        f"{nearest_hint(source, NAMES)}"
     )
 
 
