@@ -15,8 +15,8 @@ import pyarrow.parquet
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS
+from hoplite.io.array_files import all_integers
 from hoplite.io.convert import converted
-from hoplite.io.ids import all_integers
 from hoplite.labels import distinct
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData

@@ -153,7 +153,7 @@ def test_command(bank, tmp_path):
     words = ("predict", place / "model", place / "old", "--add", place / "new", "--out")
     done = command(*words, tmp_path / "new.csv")
     assert done.returncode == 0, done.stderr
-    assert "--all writes those of" in done.stdout
+    assert "--all" in done.stdout
     assert command("predict", place / "model", place / "merged", "--out", tmp_path / "m.csv")
     expected, found = table(tmp_path / "m.csv"), table(tmp_path / "new.csv")
     assert list(found) == [name.strip() for name in nodes["id"].to_pylist()[n:]]

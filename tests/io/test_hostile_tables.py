@@ -206,13 +206,6 @@ def test_too_many_columns(tmp_path, reader, monkeypatch):
 
 
 @BOTH
-def test_a_wide_table_with_a_repeated_name(tmp_path, reader):
-    names = ["id", *(f"x{i}" for i in range(9000)), "x7"]
-    write(tmp_path / "t", ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n", "a,b\n")
-    assert "several columns 'x7'; rename all but one" in complaint(reader, tmp_path / "t")
-
-
-@BOTH
 @pytest.mark.parametrize("stem", ["nodes", "edges"])
 def test_a_pipe_or_a_device_in_place_of_a_table(tmp_path, reader, stem):
     for number, put in enumerate((os.mkfifo, lambda path: path.symlink_to("/dev/zero"))):

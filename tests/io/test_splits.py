@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoplite.errors import ConfigError
 from hoplite.graph import PARTS, Split
 from hoplite.io import even_split, stratified_split
 from hoplite.io.splits import read_split, write_split
@@ -37,18 +36,6 @@ def test_the_split_is_the_same_everywhere():
         [0, 5],
         [1, 7],
     ]
-
-
-def test_other_fractions_and_the_note():
-    split = stratified_split(np.zeros(10, int), 7, fractions=(0.5, 0.25, 0))
-    assert split.sizes() == {"train": 5, "val": 3, "test": 0}
-    assert (split.note, split.seed) == ("stratified 50/25/0", 7)
-
-
-@pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.8, 0.3, 0.1), (-0.1, 0.5, 0.5), (0, 0, 0)])
-def test_bad_fractions(fractions):
-    with pytest.raises(ConfigError, match="fractions is"):
-        stratified_split([0, 1], fractions=fractions)
 
 
 def test_even_splits_take_as_many_of_every_class():

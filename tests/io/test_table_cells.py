@@ -49,18 +49,6 @@ def test_white_space_around_text_does_not_count(tmp_path):
     assert graph.adjacency.toarray().tolist() == [[0, 2, 0], [2, 0, 3], [0, 3, 0]]
 
 
-def test_white_space_in_parquet(tmp_path):
-    nodes = {"id": ["a", " b"], "label": ["u", "u\t"], "x": [1, 2]}
-    graph = read_tables(write(tmp_path, nodes, {"source": ["a "], "target": ["b"]}))
-    assert (graph.node_ids, graph.class_names, graph.num_edges) == (("a", "b"), ("u",), 1)
-
-
-def test_numbers_with_a_plus_sign(tmp_path):
-    graph = read_tables(write(tmp_path, "id,x\na,+1\nb,-1\nc,+1\n"))
-    assert graph.feature_names == ("x",)
-    assert np.asarray(graph.features).tolist() == [[1], [-1], [1]]
-
-
 def test_test_nodes_without_a_label_are_left_out(tmp_path):
     nodes = "id,label,split,x\na,u,train,1\nb,v,train,2\nc,,test,3\nd,v,test,4\ne,,test,5\n"
     write(tmp_path, nodes)

@@ -129,11 +129,6 @@ def test_long_digit_strings_stay_text(tmp_path):
     assert graph.node_ids == (str(top),)
 
 
-def test_csv_ids_that_are_plain_integers_become_integers(tmp_path):
-    graph = read_tables(write(tmp_path, "id,x\n5,1\n-6,2\n", "source,target\n5,-6\n"))
-    assert graph.node_ids == (5, -6)
-
-
 def test_weights(tmp_path):
     edges = "source,target,weight,note\na,b, 2.5,x\nb,a,1,y\nb,c,1e-1,z\n"
     graph = read_tables(write(tmp_path, "id,x\na,1\nb,1\nc,1\n", edges))

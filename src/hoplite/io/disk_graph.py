@@ -36,16 +36,20 @@ from hoplite.files import read_json, write_json
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import (
     CSR_ARRAYS,
+    ID_ENDS,
+    IDS,
     Closing,
     CsrFiles,
     NpyRows,
+    StoredIds,
+    all_integers,
     check_crc32,
     file_crc32,
     growing_csr,
     growing_npy,
+    write_ids,
     write_npy,
 )
-from hoplite.io.ids import ID_ENDS, IDS, StoredIds, all_integers, write_ids
 from hoplite.io.splits import read_labels, read_split, write_split
 from hoplite.node_data import cached_property
 from hoplite.preparation import Preparation

@@ -32,9 +32,14 @@ from hoplite.io.reddit import REDDIT_FILES, find_reddit, load_reddit, reddit_fol
 from hoplite.io.sources import is_postgres, other_tables
 from hoplite.io.synthetic import REDDIT_SIZE, reddit_like
 from hoplite.io.tables import TABLES, read_tables
-from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
-from hoplite.structural import count_of_model, has_log_degree, with_log_degree, with_structural
+from hoplite.structural import (
+    count_of_model,
+    has_log_degree,
+    link_of_model,
+    with_log_degree,
+    with_structural,
+)
 
 # The registry: the first format that recognises a path reads it.
 FORMATS = (TABLES, REDDIT_FILES, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
@@ -93,7 +98,7 @@ def load(
         How many structural features to add, see
         :func:`hoplite.structural.structural_features`. By default a graph without features gets 32.
     link : bool, default False
-        Whether the rows of the adjacency are features, see :mod:`hoplite.link`.
+        Whether the rows of the adjacency are features, see :mod:`hoplite.structural`.
     prepare : TrainedModel or Preparation, optional
         Prepare the columns of tables, and other named columns, as those of its training were; it
         also determines ``structural``, ``link`` and the feature "log degree".

@@ -26,7 +26,7 @@ from hoplite.csr import index_type
 from hoplite.errors import ConfigError, DatasetError, HopliteWarning, nearest_hint
 from hoplite.files import remove_leftovers, to_json
 from hoplite.graph import Graph, Split
-from hoplite.io.array_files import growing_csr, growing_npy
+from hoplite.io.array_files import ROWS, growing_csr, growing_npy, write_ids
 from hoplite.io.columns import (
     GAP_WORDS,
     Features,
@@ -45,7 +45,6 @@ from hoplite.io.columns import (
 from hoplite.io.databases import open_tables
 from hoplite.io.disk_graph import FILE, DiskGraph, is_disk_graph, write_rest
 from hoplite.io.formats import Format
-from hoplite.io.ids import ROWS, write_ids
 from hoplite.io.sources import (
     STEMS,
     Table,

@@ -20,7 +20,7 @@ from hoplite.config import check_hops
 from hoplite.errors import HopliteWarning, StoreError, check_choice
 from hoplite.files import locked, remove_leftovers
 from hoplite.graph import Graph
-from hoplite.io.ids import all_integers
+from hoplite.io.array_files import all_integers
 from hoplite.machine import format_bytes, parse_bytes, peak_memory, release_memory, used_memory
 from hoplite.node_data import GraphData
 from hoplite.operators import find_operator

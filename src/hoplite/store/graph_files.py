@@ -4,7 +4,7 @@
                                             those of :mod:`hoplite.operators`, to the bit
     operator/weights.npy                    the adjacency's, unless all of them are 1
     labels.npy  split.npz
-    ids.npy  id_ends.npy                    see :mod:`hoplite.io.ids`
+    ids.npy  id_ends.npy                    see :mod:`hoplite.io.array_files`
     files.json                              written last: the CRC-32 of each of these files
 
 A and S have the same places except for the diagonal, of which S has all or none: A is read from
@@ -32,15 +32,17 @@ from hoplite.files import read_json, write_json
 from hoplite.graph import Split
 from hoplite.io.array_files import (
     CSR_ARRAYS,
+    ID_ENDS,
+    IDS,
     CsrFiles,
     NpyRows,
     check_crc32,
     file_crc32,
     growing_csr,
     growing_npy,
+    write_ids,
     write_npy,
 )
-from hoplite.io.ids import ID_ENDS, IDS, write_ids
 from hoplite.io.splits import write_split
 from hoplite.operators import find_operator
 from hoplite.store.manifest import Checksum, Count, Manifest
