@@ -343,7 +343,7 @@ def test_a_store_grows_and_predicts(bank, tmp_path):
     grown = hoplite.open_data(store)
     np.testing.assert_allclose(model.logits(grown), model.logits(expected), atol=1e-5)
     assert [*(grown.node_ids or ())] == [*(expected.node_ids or ())]
-    assert "is in" in command(*grow).stderr  # already
+    assert "already in" in command(*grow).stderr  # already
     for option in (("--hops", 2), ("--basis", "chebyshev"), ("--cluster", "local:1")):
         done = command(*grow, *option)
         assert done.returncode == 2

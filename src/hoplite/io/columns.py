@@ -432,23 +432,12 @@ class Features:
                 raise empty_column(name, self._table)
         filled = {name: count for name, count in gaps.items() if count}
         if filled and self._options.gaps == REFUSE:
-            shown = ", ".join(self._gap(*both) for both in filled.items())
+            shown = ", ".join(f"{name!r} ({count:,} rows)" for name, count in filled.items())
             raise DatasetError(
                 f"{self._table.label} has gaps: {shown}; fill them or remove the column, or let "
                 "--gaps fill do it."
             )
         return found
-
-    def _gap(self, name: str, count: int) -> str:
-        column = self._place[name]
-        test = f"{column} IS NULL OR isnan({column})"
-        if self._columns[name].kind == LIST:
-            bad = f"list_filter({column}, lambda v: v IS NULL OR isnan(v))"
-            test = f"{column} IS NULL OR len({bad}) > 0"
-        (node,) = self._work.one(f"SELECT id FROM cells WHERE {test} ORDER BY rowid LIMIT 1")
-        more = f" and {count - 1:,} more" if count > 1 else ""
-        what = self._columns[name].kind
-        return f"column {name!r} has no {what} for node {node!r}{more}"
 
     def _width(self, name: str) -> int:
         if self._columns[name].kind != LIST:

@@ -285,13 +285,29 @@ def from_networkx(
 
 
 def from_igraph(
-    graph: Any, *, structural: int | None = None, link: bool = False, **options: Any
+    graph: Any,
+    *,
+    id: str = "name",
+    structural: int | None = None,
+    link: bool = False,
+    **options: Any,
 ) -> Graph:
     """Convert an igraph graph, with the options of :func:`from_networkx`.
 
     ``id``, an attribute of its vertices, ``"name"`` by default, has the ``node_ids``.
     """
-    return with_structural(_igraph_graph(graph, **options), structural, link=link)
+    columns = {name: graph.vs[name] for name in graph.vs.attributes()}
+    nodes = columns.pop(id, range(graph.vcount()))
+    attributes = graph.es.attributes()
+    weight, typed = _edge_attributes(options, attributes, graph.is_directed())
+    weights, types = (
+        graph.es[name] if name in attributes else [None] * graph.ecount()
+        for name in (weight, typed)
+    )
+    ends = graph.get_edgelist()
+    table = [(u, v, w, t) for (u, v), w, t in zip(ends, weights, types, strict=True)]
+    made = _attributed_graph(nodes, columns, table, options | {"weight": weight})
+    return with_structural(made, structural, link=link)
 
 
 def _frames_graph(
@@ -371,20 +387,6 @@ def networkx_graph(graph: Any, **options: Any) -> Graph:
     columns = {name: [data.get(name) for data in graph.nodes.values()] for name in names}
     options |= {"weight": weight, "name": graph.name or "graph"}
     return _attributed_graph(number, columns, table, options)
-
-
-def _igraph_graph(graph: Any, *, id: str = "name", **options: Any) -> Graph:
-    columns = {name: graph.vs[name] for name in graph.vs.attributes()}
-    nodes = columns.pop(id, range(graph.vcount()))
-    attributes = graph.es.attributes()
-    weight, typed = _edge_attributes(options, attributes, graph.is_directed())
-    weights, types = (
-        graph.es[name] if name in attributes else [None] * graph.ecount()
-        for name in (weight, typed)
-    )
-    ends = graph.get_edgelist()
-    table = [(u, v, w, t) for (u, v), w, t in zip(ends, weights, types, strict=True)]
-    return _attributed_graph(nodes, columns, table, options | {"weight": weight})
 
 
 def _edge_attributes(
