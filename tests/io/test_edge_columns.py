@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import csv
-from tests.datasets.test_preparation import N, columns, write
+from tests.io.test_preparation import N, columns, write
 
 import hoplite
 from hoplite import DatasetError, Graph, TrainedModel
