@@ -128,9 +128,9 @@ def test_what_was_wrong_is_told(kept, tmp_path):
         np.save(folder / f"{part}.npy", array)
         with CsrFiles(folder) as files, pytest.raises(ValueError, match=phrase):
             _ = [files.read(start, stop) for start, stop in row_ranges(files, 10)]
-        with DiskGraph(folder) as graph, pytest.raises(DatasetError, match=phrase):
+        with DiskGraph(folder) as graph, pytest.raises(DatasetError, match=f"{part}.npy does not"):
             graph.adjacency_rows.read(0, graph.num_nodes)
-        with pytest.raises(DatasetError, match=phrase):
+        with pytest.raises(DatasetError, match=f"{part}.npy does not"):
             propagate(folder, tmp_path / "s", hops=1)
 
 

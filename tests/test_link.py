@@ -19,8 +19,7 @@ import hoplite
 from hoplite import Graph, Split
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, ModelFileError
 from hoplite.explain import Explainer, flips
-from hoplite.link import links_among, with_link
-from hoplite.structural import structural_count
+from hoplite.structural import links_among, structural_count, with_link
 
 GRAPHS = Path(__file__).parents[2] / "shared" / "data" / "graphs"
 

@@ -204,17 +204,6 @@ def test_probabilities_of_all_classes_and_the_split(graph, store, tmp_path):
     assert [one or None for one in text["split"].to_pylist()] == parts.tolist()
 
 
-def test_a_split_that_another_table_states_is_told(graph):
-    trained = hoplite.train(graph, "sgc", hops=1, epochs=2).model
-    parts = ["train", "train", "test", None]
-    columns = {"id": [*"pqrs"], "label": ["b", "née", "b", None], "split": parts}
-    columns |= {name: [0.5, 1.0, 2.0, 3.0] for name in graph.feature_names}
-    edges = pyarrow.table({"source": ["p"], "target": ["q"]})
-    other = hoplite.io.from_frames(pyarrow.table(columns), edges, scale="none")
-    assert other.split.note
-    assert predict_table(trained, other)["split"].to_pylist() == parts
-
-
 def test_a_split_that_was_drawn_is_told_if_it_is_that_of_the_training(graph):
     drawn = graph.with_split(hoplite.io.stratified_split(graph.labels, seed=1))
     trained = hoplite.train(drawn, "sgc", hops=1, epochs=2).model

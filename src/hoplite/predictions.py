@@ -15,8 +15,8 @@ import pyarrow.parquet
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS
+from hoplite.io.array_files import all_integers
 from hoplite.io.convert import converted
-from hoplite.io.ids import all_integers
 from hoplite.labels import distinct
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData
@@ -137,6 +137,4 @@ def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Pa
 
 def _id_type(ids: Sequence[Any] | None) -> pa.DataType:
     """Numbers where all ids are numbers that fit, and otherwise text."""
-    if ids is None or (all_integers(ids) and all(-(2**63) <= name < 2**63 for name in ids)):
-        return pa.int64()
-    return pa.string()
+    return pa.int64() if ids is None or all_integers(ids) else pa.string()

@@ -10,7 +10,7 @@ from pyarrow import csv
 from sklearn.base import clone
 
 import hoplite
-from hoplite import ConfigError, DatasetError, Graph, GraphError, HopliteWarning, LGCClassifier
+from hoplite import DatasetError, Graph, GraphError, HopliteWarning, LGCClassifier
 from hoplite.optional_deps import quiet
 from hoplite.predictions import predict_table
 from hoplite.structural import structural_features, structural_names
@@ -360,15 +360,3 @@ def test_structural_features(graphs):
     assert not found[degrees == 0].any()
     few = Graph.from_edges([(0, 1)], np.empty((2, 0)))
     assert structural_features(few, 4).shape == (2, 6)
-
-
-def test_options_of_columns_are_refused_in_one_sentence():
-    with pytest.raises(ConfigError, match="scale is given, which says how columns of nodes are re"):
-        hoplite.open_data(sp.eye_array(4, k=1), scale="log", structural=0)
-    assert hoplite.open_data(sp.eye_array(4, k=1), scale=None, structural=0).num_nodes == 4
-    graph = Graph.from_edges([(0, 1)], np.eye(2))
-    with pytest.raises(ConfigError, match="scale is given, which says how node and edge tables"):
-        hoplite.open_data(graph, scale="log")
-    with pytest.raises(ConfigError, match="structural is 3, but graph has its split and its feat"):
-        hoplite.open_data(graph, structural=3)
-    assert hoplite.open_data(graph, scale=None, seed=3) is graph

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hoplite import open_data
-from hoplite.errors import ConfigError, DatasetError
+from hoplite.errors import DatasetError
 from hoplite.graph import Graph
 from hoplite.io import available, load
 from hoplite.io.formats import EMBEDDED, Format
@@ -86,9 +86,6 @@ def test_unknown_names_suggest_the_nearest(tmp_path, monkeypatch):
         load("coraa")
     with pytest.raises(DatasetError, match="no such path exists"):
         load("")
-    (tmp_path / "data" / "shop2").mkdir(parents=True)
-    with pytest.raises(DatasetError, match=r"'data/shp2' is unknown .* Did you mean 'shop2'\?"):
-        load("data/shp2")
     with pytest.raises(DatasetError, match=r"or file\.$"):
         load("nowhere/shop2")
 
@@ -111,26 +108,12 @@ def test_paths_that_hold_no_dataset(tmp_path):
         load(tmp_path / "data.docx")
 
 
-@pytest.mark.parametrize("read", [load, open_data])
-@pytest.mark.parametrize("source", [None, 3, b"cora", ["cora"]])
-def test_sources_that_are_no_names_or_paths(source, read):
-    with pytest.raises(DatasetError, match=f"source has type {type(source).__name__}; give cora"):
-        read(source)
-
-
 @pytest.mark.parametrize("source", ["a" * 5000, "a/" * 5000, "a" * 300 + "/b", "a\0b"])
 @pytest.mark.parametrize("read", [load, open_data])
 def test_names_that_no_file_can_have(source, read):
     with pytest.raises(DatasetError, match=r"^dataset 'a.*' (cannot be read|is unknown)") as caught:
         read(source)
     assert len(str(caught.value)) < 500
-
-
-@pytest.mark.parametrize("source", ["cora", "x"])
-@pytest.mark.parametrize("seed", [1.5, -1, None, "1"])
-def test_bad_seeds(source, seed):
-    with pytest.raises(ConfigError, match=f"seed is {seed!r}; it must be a whole number"):
-        load(source, seed=seed)
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hoplite.errors import ConfigError
 from hoplite.graph import PARTS, Split
 from hoplite.io import even_split, stratified_split
-from hoplite.io.splits import read_split, split_crc32, write_split
+from hoplite.io.splits import read_split, write_split
 
 
 @given(
@@ -39,18 +38,6 @@ def test_the_split_is_the_same_everywhere():
     ]
 
 
-def test_other_fractions_and_the_note():
-    split = stratified_split(np.zeros(10, int), 7, fractions=(0.5, 0.25, 0))
-    assert split.sizes() == {"train": 5, "val": 3, "test": 0}
-    assert (split.note, split.seed) == ("stratified 50/25/0", 7)
-
-
-@pytest.mark.parametrize("fractions", [(0.5, 0.5), (0.8, 0.3, 0.1), (-0.1, 0.5, 0.5), (0, 0, 0)])
-def test_bad_fractions(fractions):
-    with pytest.raises(ConfigError, match="fractions is"):
-        stratified_split([0, 1], fractions=fractions)
-
-
 def test_even_splits_take_as_many_of_every_class():
     rng = np.random.default_rng(11)
     sizes = [3, 40, 7, 90, 1]
@@ -72,18 +59,16 @@ def test_files_keep_the_parts_and_the_seed(tmp_path, seed):
     labels, path = np.arange(30) % 3, tmp_path / "split.npz"
     split = Split([3, 1], [2], [29, 0], seed=seed)
     write_split(path, split)
-    again = read_split(path, labels, "mine", split_crc32(split))
+    again = read_split(path, labels, "mine")
     assert (again.note, again.seed) == ("mine", seed)
     for part in PARTS:
         np.testing.assert_array_equal(getattr(again, part), getattr(split, part))
     other = Split([3, 1], [2], [28, 0])
     write_split(path, other)
-    with pytest.raises(ValueError, match="does not fit its checksum"):
-        read_split(path, labels, "", split_crc32(split))
     with pytest.raises(ValueError, match="names node 28"):
-        read_split(path, labels[:20], "", None)
+        read_split(path, labels[:20], "")
     whole = path.read_bytes()
     for size in range(0, len(whole), 61):
         path.write_bytes(whole[:size])
         with pytest.raises(ValueError):  # noqa: PT011
-            read_split(path, labels, "", None)
+            read_split(path, labels, "")

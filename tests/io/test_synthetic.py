@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
-from hoplite.errors import ConfigError
 from hoplite.io import load, reddit_like, synthetic
 from hoplite.io.synthetic import edge_room
 
@@ -133,32 +132,6 @@ def test_classes_without_room_leave_their_edges_to_others():
     assert edge_room(np.bincount(graph.labels)).tolist() == [3] * 10 + [360]
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"nodes": 0}, "nodes is 0"),
-        ({"edges": -1}, "edges is -1"),
-        ({"edges": 2.5}, "edges is 2.5"),
-        ({"features": 0}, "features is 0"),
-        ({"classes": 0}, "classes is 0"),
-        ({"classes": 11}, "classes is 11 but there are 10 nodes"),
-        ({"edges": 40}, "edges is 40 but 10 nodes can have at most 23 here"),
-        ({"homophily": 1.5}, "homophily is 1.5"),
-        ({"exponent": 2}, "exponent is 2; it must be a number, larger than 2"),
-        ({"max_degree": 0}, "max_degree is 0"),
-        ({"separation": float("nan")}, "separation is nan"),
-        ({"misfits": -0.1}, "misfits is -0.1"),
-        ({"skew": -1}, "skew is -1"),
-        ({"split": (0.9, 0.2)}, r"split is \(0.9, 0.2\)"),
-        ({"split": (0.9,)}, r"split is \(0.9,\)"),
-        ({"seed": -1}, "seed is -1"),
-    ],
-)
-def test_wrong_arguments(changes, message):
-    with pytest.raises(ConfigError, match=message):
-        synthetic(**({"nodes": 10, "edges": 5, "features": 2, "classes": 2} | changes))
-
-
 def test_reddit_like_by_name():
     graph = load("reddit-like:0.005")
     assert graph.name == "reddit-like:0.005"
@@ -167,9 +140,3 @@ def test_reddit_like_by_name():
     assert graph.split.sizes() == {"train": 767, "val": 119, "test": 279}
     same(graph, reddit_like(0.005))
     assert (load("Reddit-Like:0.005", seed=1).adjacency != graph.adjacency).nnz
-
-
-@pytest.mark.parametrize("scale", ["0", "-1", "nan", "inf", "1e9", "0.004"])
-def test_scales_out_of_range(scale):
-    with pytest.raises(ConfigError, match="scale is"):
-        load(f"reddit-like:{scale}")

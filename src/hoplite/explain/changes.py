@@ -26,10 +26,9 @@ import scipy.sparse as sp
 from hoplite.errors import ConfigError, nearest_hint, some_of
 from hoplite.explain.exact import ExactModel
 from hoplite.explain.summary import Changes, ValueFlip
-from hoplite.link import links_among
 from hoplite.models.trained import TrainedModel
 from hoplite.preparation import DATE, LIST, MISSING_CELL, OTHER, PreparedColumn, as_days
-from hoplite.structural import NAMES, has_log_degree, structural_count
+from hoplite.structural import NAMES, has_log_degree, links_among, structural_count
 
 CellValue = float | str | bool | None
 MAX_NUMBER = float(np.finfo(np.float32).max)  # of a cell that a table may have

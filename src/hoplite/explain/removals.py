@@ -41,12 +41,12 @@ from hoplite.explain.exact import ExactModel, node_id, node_index
 from hoplite.explain.rows import NoRemovals, nearest
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
-from hoplite.link import links_among
 from hoplite.machine import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.operators import find_operator
 from hoplite.progress import steps_bar, watched
+from hoplite.structural import links_among
 
 Report = Callable[[str, float], None]
 NUM_TRIES = 4  # times as many candidates as are reported are rebuilt

@@ -1,7 +1,15 @@
 """Reading, converting and writing graphs: a name, a path or an object becomes a Graph."""
 
-from hoplite.io.attributes import from_frames, from_igraph, from_networkx, to_networkx
-from hoplite.io.convert import from_dgl, from_pyg, from_scipy, to_pyg
+from hoplite.io.convert import (
+    from_dgl,
+    from_frames,
+    from_igraph,
+    from_networkx,
+    from_pyg,
+    from_scipy,
+    to_networkx,
+    to_pyg,
+)
 from hoplite.io.disk_graph import DiskGraph, write_disk_graph
 from hoplite.io.edge_list import read_edge_list
 from hoplite.io.extend import extend

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.errors import DatasetError, HopliteWarning, nearest_hint, plural, some_of
+from hoplite.errors import DatasetError, HopliteWarning, nearest_hint, some_of
 from hoplite.io.sources import Table, Workspace
 from hoplite.preparation import (
     DATE,
@@ -35,7 +35,6 @@ BLOCK = 1 << 20  # cells of X worked on at a time
 SAMPLE = 1 << 21  # cells kept for the quartiles
 SPARSE_BELOW = 0.1  # share of non-zero cells below which X is CSR
 CONSTANT = 1e308  # the scale of what never changed: whatever comes later is 0 in X
-LARGE = 100  # a standard deviation from which numbers should be scaled
 MIN_KEYS, KEY_SHARE = 20, 0.9  # a text with so many values, hardly any repeated, is a key
 MAX_VALUES = 10_000  # of a text without a limit of categories
 SHOWN = 60  # letters of a value in a message
@@ -49,7 +48,6 @@ INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
 FLOATS = ("FLOAT", "DOUBLE", "DECIMAL")
 _ISO = r"^(\d{2})\.(\d{2})\.(\d{4})\b"
 _DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
-_ANY_DATE = r"^(\d{1,2}[./-]\d{1,2}[./-]\d{2,4}|\d{4}[./]\d{1,2}[./]\d{1,2})\b"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _BLANK = r"^[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]|[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]$"
 _TRUTHS = ("true", "false", "0", "1")
@@ -320,12 +318,8 @@ class NumberFit:
         self.centre = np.where(self._known > 0, self.centre, 0.0)
         self.scale = np.where((self._known > 0) & (self.scale > 0), self.scale, 1.0)
 
-    def gaps(self, place: slice) -> int:
-        """Gaps of the columns at ``place``, in that one which has most."""
-        return int((self._seen - self._known[place]).max())
-
     def prepared(
-        self, name: str, kind: str, place: slice, *, truth: bool = False, gaps: bool | None = None
+        self, name: str, kind: str, place: slice, *, truth: bool = False, gaps: bool = False
     ) -> PreparedColumn:
         """How the cells of the columns at ``place`` become features."""
         if not hasattr(self, "centre"):
@@ -348,8 +342,7 @@ class NumberFit:
                 scale=tuple(np.where(still, CONSTANT, by).tolist()),
                 log=scale == "log" and not binary,
             )
-        some = self.gaps(place) > 0 if gaps is None else gaps
-        return dataclasses.replace(found, fill=tuple(middle.tolist())) if some else found
+        return dataclasses.replace(found, fill=tuple(middle.tolist())) if gaps else found
 
 
 def block_rows(width: int) -> int:
@@ -424,7 +417,9 @@ class Features:
         width = sum(self._widths.values())
         fit = NumberFit(self._nodes, width, self._options.scale)
         gaps = dict.fromkeys(names, 0)
-        for _, cells in self._number_blocks(names):
+        rows = block_rows(width)
+        for start in range(0, self._nodes, rows):
+            cells = self._numbers(names, start, min(start + rows, self._nodes))
             fit.add(cells)
             for name, place in self._places(names):
                 gaps[name] += int(np.isnan(cells[:, place]).any(axis=1).sum())
@@ -437,29 +432,12 @@ class Features:
                 raise empty_column(name, self._table)
         filled = {name: count for name, count in gaps.items() if count}
         if filled and self._options.gaps == REFUSE:
-            shown = ", ".join(self._gap(*both) for both in filled.items())
+            shown = ", ".join(f"{name!r} ({count:,} rows)" for name, count in filled.items())
             raise DatasetError(
                 f"{self._table.label} has gaps: {shown}; fill them or remove the column, or let "
                 "--gaps fill do it."
             )
-        large = [name for name, place in self._places(names) if (fit.scale[place] > LARGE).any()]
-        if large and self._options.scale == "none" and self._options.categories is not None:
-            _warn(
-                f"{some_of(large)} of {self._table.label} have a standard deviation above {LARGE} "
-                "and are not scaled; use --scale standard, so that other columns count, too"
-            )
         return found
-
-    def _gap(self, name: str, count: int) -> str:
-        column = self._place[name]
-        test = f"{column} IS NULL OR isnan({column})"
-        if self._columns[name].kind == LIST:
-            bad = f"list_filter({column}, lambda v: v IS NULL OR isnan(v))"
-            test = f"{column} IS NULL OR len({bad}) > 0"
-        (node,) = self._work.one(f"SELECT id FROM cells WHERE {test} ORDER BY rowid LIMIT 1")
-        more = f" and {count - 1:,} more" if count > 1 else ""
-        what = self._columns[name].kind
-        return f"column {name!r} has no {what} for node {node!r}{more}"
 
     def _width(self, name: str) -> int:
         if self._columns[name].kind != LIST:
@@ -493,7 +471,7 @@ class Features:
             f"SELECT count(DISTINCT {column}), count({column}) FROM cells"
         )
         said = f"text column {name!r} of {label} has {many:,} different values in {filled:,} rows"
-        mistake = self._warn_about_typing(name, column, filled)
+        mistake = self._warn_about_typing(name, column)
         is_key = many >= MIN_KEYS and many >= KEY_SHARE * filled
         if not filled:
             raise empty_column(name, self._table)
@@ -502,8 +480,6 @@ class Features:
         if is_key and limit is not None:
             _warn(f"{said}; it is left out, as a title or a key is")
             return None
-        if is_key:
-            _warn(f"{said}; it becomes that many features, so remove it if it is a title or a key")
         other = limit is not None and many > limit
         if other and not mistake:
             _warn(
@@ -520,7 +496,7 @@ class Features:
         changes = limit is None or many > 1 or filled < self._nodes
         return found, changes
 
-    def _warn_about_typing(self, name: str, column: str, filled: int) -> bool:
+    def _warn_about_typing(self, name: str, column: str) -> bool:
         """One "1,5" makes a column of numbers a column of text, which deserves a warning."""
         text = f"({filled_sql(column, self._table)})"
         words = {"number": number_sql(text, comma=self._table.comma), "date": date_sql(text)}
@@ -541,49 +517,29 @@ class Features:
                 f"(node {node!r}); correct {'it' if bad == 1 else 'them'} if {what}s are meant"
             )
             return True
-        like = f"count_if(regexp_matches({column}, '{_ANY_DATE}')), min({column})"
-        count, first = self._work.one(f"SELECT {like} FROM cells")
-        if 2 * count > filled:
-            _warn(
-                f"the values of column {name!r} of {self._table.label} look like dates, such as "
-                f"{first[:SHOWN]!r}, but are taken as text; write YYYY-MM-DD if dates are meant"
-            )
-        return 2 * count > filled
+        return False
 
     def _warn_about_news(self) -> None:
         """Which rows have what the training had not."""
-        counts = {}
+        new, gaps = dict[str, int](), dict[str, int]()
         for name, one in self._prepared.items():
             column = self._place[name]
             if one.kind == TEXT and not one.other:
-                (count,) = self._work.one(
-                    f"SELECT count(*) FROM cells WHERE {column} IS NOT NULL "
-                    f"AND TRY_CAST({column} AS {self._enumeration(one.values)}) IS NULL"
-                )
-                counts[name] = count
+                kind = self._enumeration(one.values)
+                odd, found = f"{column} IS NOT NULL AND TRY_CAST({column} AS {kind}) IS NULL", new
             elif one.kind not in (TEXT, LIST) and not one.fill:
-                gap = f"{column} IS NULL OR isnan({column})"
-                counts[name] = self._work.one(f"SELECT count_if({gap}) FROM cells")[0]
-        new = {n: c for n, c in counts.items() if c and self._prepared[n].kind == TEXT}
-        gaps = {n: c for n, c in counts.items() if c and n not in new}
-        if new:
-            name = next(iter(new))
-            kind, column = self._enumeration(self._prepared[name].values), self._place[name]
-            value, node = self._work.one(
-                f"SELECT {column}, id FROM cells WHERE {column} IS NOT NULL "
-                f"AND TRY_CAST({column} AS {kind}) IS NULL ORDER BY rowid LIMIT 1"
-            )
-            _warn(
-                f"{plural(sum(new.values()), 'node')} have a value of {', '.join(sorted(new))} "
-                f"that the model does not know, such as {value[:SHOWN]!r} ({name} of node "
-                f"{node!r}); it counts as none"
-            )
-        if gaps:
-            shown = ", ".join(f"{name} ({count:,})" for name, count in sorted(gaps.items()))
-            _warn(
-                f"{self._table.label} has gaps that the training had not: {shown}; the centre of "
-                "the column stands for them"
-            )
+                odd, found = f"{column} IS NULL OR isnan({column})", gaps
+            else:
+                continue
+            if count := self._work.one(f"SELECT count_if({odd}) FROM cells")[0]:
+                found[name] = count
+        for names, what in (
+            (new, "values that the model does not know: {}; they count as none"),
+            (gaps, "gaps that the training had not: {}; the centre of the column stands for them"),
+        ):
+            if names:
+                shown = ", ".join(f"{name} ({count:,})" for name, count in sorted(names.items()))
+                _warn(f"{self._table.label} has {what.format(shown)}")
 
     def _enumeration(self, values: Sequence[str]) -> str:
         """A type of DuckDB whose codes are the places in ``values``."""
@@ -612,16 +568,8 @@ class Features:
             yield name, slice(start, start + self._widths[name])
             start += self._widths[name]
 
-    def _number_blocks(
-        self, names: list[str], rows: int = 0
-    ) -> Iterator[tuple[tuple[int, int], np.ndarray]]:
-        """The cells of columns of numbers, side by side: (rows, width), NaN for gaps."""
-        rows = rows or block_rows(sum(self._widths[name] for name in names))
-        for start in range(0, self._nodes, rows):
-            stop = min(start + rows, self._nodes)
-            yield (start, stop), self._numbers(names, start, stop)
-
     def _numbers(self, names: list[str], start: int, stop: int) -> np.ndarray:
+        """The cells of columns of numbers, side by side: (rows, width), NaN for gaps."""
         found = np.empty((stop - start, sum(self._widths[name] for name in names)))
         plain = [name for name in names if self._columns[name].kind != LIST]
         arrays = self._read([f"{self._place[name]}" for name in plain], start, stop)

@@ -42,6 +42,7 @@ from hoplite.io.sources import (
 from hoplite.preparation import TableOptions
 
 ROWS = 1 << 14  # of a sheet in a batch
+MICROSECONDS = {"s": "{} * 1000000", "ms": "{} * 1000", "us": "{}", "ns": "{} // 1000"}
 _LISTED = "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
 _LISTED_POSTGRES = (
     "SELECT table_schema, table_name FROM information_schema.tables "
@@ -136,24 +137,31 @@ def file_table(work: Workspace, path: Path) -> Table:
             read = f"read_json({place}, sample_size = -1, maximum_object_size = {MAX_LINE})"
             work.rows(f"CREATE TABLE {name} AS SELECT * FROM {read}")  # its types are found once
             return work.table(str(path), name)
-        schema = work.rows(f"SELECT name, num_children FROM parquet_schema({place})")
-        return work.table(str(path), f"read_parquet({place})", names=_top_level(schema))
+        work.rows(f"SELECT count(*) FROM parquet_schema({place})")  # which says what is wrong
+        return _parquet_table(work, path, place)
 
 
-def _top_level(schema: list[tuple[str, int | None]]) -> list[str]:
-    """The names of a Parquet file's columns, of which DuckDB renames some that look alike."""
-    found, at = [], 1
+def _parquet_table(work: Workspace, path: Path, place: str) -> Table:
+    """A Parquet file under its own names, of which DuckDB changes some that look alike.
 
-    def end(place: int) -> int:
-        after = place + 1
-        for _ in range(schema[place][1] or 0):
-            after = end(after)
-        return after
+    Arrow writes durations as integers and their unit into the schema, which DuckDB does not read.
+    """
+    import pyarrow as pa
+    from pyarrow.parquet import read_schema
 
-    while at < len(schema):
-        found.append(schema[at][0])
-        at = end(at)
-    return found
+    try:
+        schema = read_schema(path)
+    except pa.ArrowException as error:
+        raise DatasetError(f"{path} cannot be read: {str(error).splitlines()[0]}.") from error
+    names = [f"c{i}" for i in range(len(schema))]
+    cells = list(names)
+    for i, kind in enumerate(schema.types):
+        if pa.types.is_duration(kind):
+            cells[i] = f"to_microseconds({MICROSECONDS[kind.unit].format(names[i])}) AS {names[i]}"
+        elif "duration[" in str(kind):
+            raise DatasetError(f"column {schema.names[i]!r} of {path} has type {kind}; remove it.")
+    rows = f"(SELECT {', '.join(cells)} FROM read_parquet({place}) AS t({', '.join(names)}))"
+    return work.table(str(path), rows, names=schema.names)
 
 
 def _server_tables(work: Workspace, source: Any, asked: dict[str, str]) -> list[Table]:

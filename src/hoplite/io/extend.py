@@ -19,8 +19,8 @@ import scipy.sparse as sp
 
 from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
 from hoplite.graph import Graph, Split
+from hoplite.io.array_files import all_integers
 from hoplite.io.databases import open_tables
-from hoplite.io.ids import all_integers
 from hoplite.io.sources import (
     STEMS,
     Table,
@@ -32,11 +32,11 @@ from hoplite.io.sources import (
 )
 from hoplite.io.tables import NodeTable, check_tables, insert_ids, read_pairs, scratch_folder
 from hoplite.labels import kind_of, known_labels
-from hoplite.link import links_among
 from hoplite.node_data import NodeData
 from hoplite.preparation import DATE, LIST, TEXT, TIME, Preparation, chosen_preparation
 from hoplite.structural import (
     has_log_degree,
+    links_among,
     structural_count,
     structural_names,
     with_log_degree,
@@ -119,7 +119,7 @@ def extend(graph: Graph, new: Any, **options: Any) -> Graph:
     joined already stays as it is; a new weight of it is added to the one that it has. New nodes
     are in the split only if their table says so. The ``loop_weight`` stays, too.
 
-    >>> from hoplite.io.attributes import from_frames
+    >>> from hoplite.io.convert import from_frames
     >>> nodes = pa.table({"id": ["ann", "bob", "cem"], "age": [3, 1, 2]})
     >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})
     >>> club = from_frames(nodes, edges)
@@ -338,12 +338,3 @@ def _labels(table: NodeTable, data: NodeData) -> np.ndarray:
             stacklevel=4,
         )
     return kind.moved(labels, names, data.class_names)
-
-
-def _joined(pieces: list[Edges]) -> Edges:
-    """One piece of many."""
-    none = np.empty(0, np.int64)
-    sources = np.concatenate([none, *(piece[0] for piece in pieces)])
-    targets = np.concatenate([none, *(piece[1] for piece in pieces)])
-    weights = [piece[2] for piece in pieces if piece[2] is not None]
-    return sources, targets, np.concatenate(weights) if weights else None

@@ -11,7 +11,7 @@ from xml.parsers import expat
 from hoplite.errors import DatasetError, require_extra
 from hoplite.files import open_regular
 from hoplite.graph import Graph
-from hoplite.io.attributes import networkx_graph
+from hoplite.io.convert import networkx_graph
 from hoplite.io.formats import Format
 
 MAX_BYTES = 1 << 30  # NetworkX takes several times as much memory

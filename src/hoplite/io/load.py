@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
 from inspect import signature
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +32,18 @@ from hoplite.io.reddit import REDDIT_FILES, find_reddit, load_reddit, reddit_fol
 from hoplite.io.sources import is_postgres, other_tables
 from hoplite.io.synthetic import REDDIT_SIZE, reddit_like
 from hoplite.io.tables import TABLES, read_tables
-from hoplite.link import link_of_model
 from hoplite.preparation import TableOptions
-from hoplite.structural import count_of_model, has_log_degree, with_log_degree, with_structural
+from hoplite.structural import (
+    count_of_model,
+    has_log_degree,
+    link_of_model,
+    with_log_degree,
+    with_structural,
+)
 
 # The registry: the first format that recognises a path reads it.
 FORMATS = (TABLES, REDDIT_FILES, NPZ, GRAPHML, MATRIX_MARKET, EDGE_LIST)
 CALLED = {"split_seed": "seed", "split_index": "split"}  # names of the command line
-MAX_NEIGHBOURS = 1000  # files that an unknown name is compared with
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def load(
         How many structural features to add, see
         :func:`hoplite.structural.structural_features`. By default a graph without features gets 32.
     link : bool, default False
-        Whether the rows of the adjacency are features, see :mod:`hoplite.link`.
+        Whether the rows of the adjacency are features, see :mod:`hoplite.structural`.
     prepare : TrainedModel or Preparation, optional
         Prepare the columns of tables, and other named columns, as those of its training were; it
         also determines ``structural``, ``link`` and the feature "log degree".
@@ -191,13 +194,10 @@ def _load_path(
             "reddit is not shipped with Hoplite because of its size; get it with `hoplite datasets "
             f"--fetch reddit` (1.4 GB, to {reddit_folders()[0]}), or give a folder that holds it."
         )
-    neighbours = []
-    with contextlib.suppress(OSError, ValueError):
-        neighbours = [other.name for other in islice(path.parent.iterdir(), MAX_NEIGHBOURS)]
     raise DatasetError(
         f"dataset {shortened(source)!r} is unknown and no such path exists; it must be "
         f"{', '.join(NAMES)} or the path of a folder or file."
-        f"{nearest_hint(source, NAMES) or nearest_hint(path.name, neighbours)}"
+        f"{nearest_hint(source, NAMES)}"
     )
 
 

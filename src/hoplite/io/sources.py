@@ -427,6 +427,27 @@ def frame_table(work: Workspace, frame: Any, label: str, **facts: Any) -> Table:
     names = getattr(frame, "column_names", None)  # of Arrow, whose columns are arrays
     names = [str(name) for name in (getattr(frame, "columns", frame) if names is None else names)]
     name = work.name("frame")
+    if hasattr(frame, "combine_chunks"):
+        frame = _readable(frame)
     with work.clear_errors(label):
         work.con.register(name, frame)
         return work.table(label, name, names=names, **facts)
+
+
+def _readable(table: Any) -> Any:
+    """A table of Arrow without what DuckDB fails at: float16, and gaps in durations of pandas."""
+    import pyarrow as pa
+
+    def kind_of(kind: Any) -> Any:
+        if pa.types.is_float16(kind):
+            return pa.float32()
+        if pa.types.is_duration(kind):
+            return pa.duration("us")
+        lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
+        return pa.list_(kind_of(kind.value_type)) if lists else kind
+
+    for i, field in enumerate(table.schema):
+        if (kind := kind_of(field.type)) != field.type:
+            cells = table.column(i).cast(kind, safe=str(field.type) != "duration[ns]")
+            table = table.set_column(i, field.name, cells)
+    return table

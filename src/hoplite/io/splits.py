@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -157,10 +156,8 @@ def write_split(path: str | os.PathLike[str], split: Split) -> None:
         np.savez(file, seed=np.array(seeds, np.int64), **{p: getattr(split, p) for p in PARTS})
 
 
-def read_labels(
-    path: str | os.PathLike[str], nodes: int, classes: int, crc32: int | None
-) -> np.ndarray:
-    """The labels of every node; ``crc32`` is None if nobody noted it.
+def read_labels(path: str | os.PathLike[str], nodes: int, classes: int) -> np.ndarray:
+    """The labels of every node.
 
     As :mod:`hoplite.labels` says: int64 or float64 (nodes,), or int8 (nodes, classes).
     """
@@ -169,8 +166,6 @@ def read_labels(
         if file.dtype not in kinds.get(file.shape, ()):
             raise ValueError(f"{file.dtype} of shape {file.shape} are no labels of {nodes:,} nodes")
         labels = file.read(0, nodes)
-    if crc32 is not None and zlib.crc32(labels.data) != crc32:
-        raise ValueError("its content does not fit its checksum")
     kind = kind_of(labels)
     if kind is CLASSES and (labels.min(initial=-1) < -1 or labels.max(initial=-1) >= classes):
         raise ValueError(f"it names a class that is not one of {classes:,}")
@@ -179,28 +174,11 @@ def read_labels(
     return kind.checked(labels, ("",) * classes)
 
 
-def read_split(
-    path: str | os.PathLike[str], labels: np.ndarray, note: str, crc32: int | None
-) -> Split:
-    """The split of a graph with these labels, compared with its :func:`split_crc32`."""
+def read_split(path: str | os.PathLike[str], labels: np.ndarray, note: str) -> Split:
+    """The split of a graph with these labels."""
     with npz_arrays(path, 8 * len(labels) + MAX_HEADERS) as file:
         seeds = file.read("seed", "i", 1).tolist()
         parts = [file.read(part, "i", 1) for part in PARTS]
     split = Split(*parts, note=note, seed=seeds[0] if seeds else None)
-    if crc32 is not None and split_crc32(split) != crc32:
-        raise ValueError("its content does not fit its checksum")
     check_split(split, labels)
     return split
-
-
-def split_crc32(split: Split) -> int:
-    """CRC-32 of the numbers of the three parts and of how many there are.
-
-    >>> split_crc32(Split([0], [1])) == split_crc32(Split([0, 1]))
-    False
-    """
-    parts = [getattr(split, part) for part in PARTS]
-    checksum = zlib.crc32(repr([len(part) for part in parts]).encode())
-    for part in parts:
-        checksum = zlib.crc32(np.ascontiguousarray(part, np.int64).data, checksum)
-    return checksum

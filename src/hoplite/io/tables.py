@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import difflib
 import math
 import re
 import shutil
@@ -27,7 +26,7 @@ from hoplite.csr import index_type
 from hoplite.errors import ConfigError, DatasetError, HopliteWarning, nearest_hint
 from hoplite.files import remove_leftovers, to_json
 from hoplite.graph import Graph, Split
-from hoplite.io.array_files import growing_csr, growing_npy
+from hoplite.io.array_files import ROWS, growing_csr, growing_npy, write_ids
 from hoplite.io.columns import (
     GAP_WORDS,
     Features,
@@ -46,7 +45,6 @@ from hoplite.io.columns import (
 from hoplite.io.databases import open_tables
 from hoplite.io.disk_graph import FILE, DiskGraph, is_disk_graph, write_rest
 from hoplite.io.formats import Format
-from hoplite.io.ids import IDS, ROWS, id_pieces, write_id_pieces
 from hoplite.io.sources import (
     STEMS,
     Table,
@@ -65,8 +63,6 @@ SPLIT_WORDS = {"train": 0, "val": 1, "valid": 1, "validation": 1, "test": 2}
 # Distinct numbers that are taken as classes without a question: where there are two nodes for each,
 # and where there are not.
 MAX_WHOLE, MAX_FRACTIONS = (1000, 100), (20, 5)
-MANY_CLASSES = 100
-NEAR_MISS = 0.8
 NODE_BYTES = 64  # of memory per node during an import
 MIN_ROOM = 100 * 10**6
 DUCKDB_SHARE = 0.55  # of the memory of an import; NumPy's blocks take the rest
@@ -214,20 +210,17 @@ def check_tables(
     options = prepare.options
     needed = [options.id, *([options.label] if required else [])]
     named = {options.label: "label", options.id: "id"}
-    _check_columns(nodes, needed, (options.label, "split"), "taken as a feature", named)
-    _check_columns(
-        edges, [*options.edge_columns], [options.weight], "ignored", options.edge_columns
-    )
+    _check_columns(nodes, needed, (options.label, "split"), named)
+    _check_columns(edges, [*options.edge_columns], [options.weight], options.edge_columns)
 
 
 def _check_columns(
     table: Table,
     required: Sequence[str],
     optional: Sequence[str],
-    others: str,
     options: Mapping[str, str],
 ) -> None:
-    """Refuse missing columns and 'Label' for 'label'; warn of 'lable' if there is no 'label'."""
+    """Refuse missing columns, and 'Label' for 'label'."""
     names, label = table.names, table.label
     for name in names:
         meant = name.strip().lower()
@@ -242,14 +235,6 @@ def _check_columns(
             f"another column ({flags})."
             f"{max((nearest_hint(column, names) for column in missing), key=len)}"
         )
-    rest = {name.strip().lower(): name for name in names if name not in (*required, *optional)}
-    for column in optional:
-        near = [] if column in names else difflib.get_close_matches(column, rest, 1, NEAR_MISS)
-        if near:
-            _warn(
-                f"column {rest[near[0]]!r} of {label} is {others} although it looks like "
-                f"{column!r}; rename it if {column!r} is meant"
-            )
 
 
 def with_unused(prepare: Preparation, edges: Table) -> Preparation:
@@ -511,18 +496,13 @@ class NodeTable:
         return [text for (text,) in texts], np.ma.filled(codes["k"], -1)
 
     def _question(self, names: list[str], labelled: int) -> None:
-        what = "values" if any(math.isnan(as_number(name)) for name in names) else "numbers"
-        said = (
-            f"column {self._options.label!r} of {self._table.label} has {len(names):,} different "
-            f"{what} for {labelled:,} labelled nodes"
-        )
         if self._task == AUTO and is_measurement(names, labelled):
             raise DatasetError(
-                f"{said}; the task is regression if they are measurements, or classification if "
-                "each is a class: say which (--task, task= in Python)."
+                f"column {self._options.label!r} of {self._table.label} has {len(names):,} "
+                f"different numbers for {labelled:,} labelled nodes; the task is regression if "
+                "they are measurements, or classification if each is a class: say which (--task, "
+                "task= in Python)."
             )
-        if len(names) > MANY_CLASSES and labelled < 2 * len(names):
-            _warn(f"{said}; each becomes a class, so give another column if it is a key")
 
     def split(self, labels: np.ndarray, seed: int) -> Split:
         """The split of the table, a stratified one if it has none."""
@@ -628,9 +608,9 @@ def refuse_row(work: Workspace, table: Table, name: str, bad: str, advice: str) 
 def insert_ids(work: Workspace, ids: Sequence[Any]) -> None:
     """Make the table ``old_ids`` of the ids and numbers of nodes that are there already."""
     work.rows("CREATE TABLE old_ids (id VARCHAR, node INTEGER)")
-    for start, piece in zip(range(0, len(ids), ROWS), id_pieces(ids), strict=True):
-        numbers = np.arange(start, start + len(piece))
-        work.insert("old_ids", {"id": np.array(piece, object), "node": numbers})
+    for start in range(0, len(ids), ROWS):
+        piece = np.array([str(name) for name in ids[start : start + ROWS]], object)
+        work.insert("old_ids", {"id": piece, "node": np.arange(start, start + len(piece))})
 
 
 def read_pairs(work: Workspace, edges: Table, options: TableOptions, nodes: str) -> dict[str, Any]:
@@ -862,7 +842,8 @@ def import_tables(
             with growing_npy(out / "features.npy", np.float32, (len(features.names),)) as append:
                 for block in features.blocks():
                     append(block)
-            write_id_pieces(out / IDS, table.id_pieces())
+            ids = (name for piece in table.id_pieces() for name in piece)
+            write_ids(out, ids, integers=table.integer_ids)
             note(f"importing {source}: edges", 0.5)
             weighted = table.join_edges(edges)
             note(f"importing {source}: sorting edges", 0.75)
@@ -875,7 +856,7 @@ def import_tables(
             split,
             name=name,
             class_names=class_names,
-            feature_names=features.names,
+            feature_names=tuple(features.names),
             integer_ids=table.integer_ids,
             tables=stamp,
             preparation=features.preparation,

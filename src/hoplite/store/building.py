@@ -20,6 +20,7 @@ from hoplite.config import check_hops
 from hoplite.errors import HopliteWarning, StoreError, check_choice
 from hoplite.files import locked, remove_leftovers
 from hoplite.graph import Graph
+from hoplite.io.array_files import all_integers
 from hoplite.machine import format_bytes, parse_bytes, peak_memory, release_memory, used_memory
 from hoplite.node_data import GraphData
 from hoplite.operators import find_operator
@@ -237,7 +238,7 @@ def adopt_manifest(
         panels, rows = found.panels, found.rows_per_block
         widest = max((last - first for first, last in panels), default=1)
         check_room(sizes, widest, held, limit, taken=peak)
-    integers = all(_is_integer(name) for name in ids or ())
+    integers = all_integers(ids or ())
     try:
         manifest = Manifest(
             **wanted,
@@ -260,11 +261,6 @@ def adopt_manifest(
     if found != manifest:
         manifest.write(folder)
     return manifest
-
-
-def _is_integer(name: Any) -> bool:
-    whole = isinstance(name, int | np.integer) and not isinstance(name, bool)
-    return whole and -(2**63) <= int(name) < 2**63
 
 
 def prepare(store: HopStore, data: GraphData, budget: int, tell: Progress) -> None:

@@ -6,12 +6,12 @@ With n nodes, e entries of the adjacency (two per edge), d columns of X, k hops,
     X = 4 n d                hop 0                H = b n d        a later hop of b = 4 or 2 bytes
 
     files      S + X + k H
-    read       4 A + 2 X + (1 + passes) S      passes: p where S stays in memory, p k where not
+    read       5 A + 3 X + (1 + passes) S      passes: p where S stays in memory, p k where not
     written    S + X + k H
     flops      2 k (e + n) d
     gathered   k ((e + n) (4 d + 8) + 4 n d)   bytes, if no row of X were found in a cache
 
-A is also read for its digest, its degrees and its weights, S for its checksum. On a cluster the
+A is also read for its checksum, its degrees and its weights, X and S for theirs. On a cluster the
 reads of S and X by panels, and the writes of the hops, go through the network, and nothing else
 does. Docs: scale.md.
 """
@@ -70,7 +70,7 @@ def cost(
         files=operator + features + kept,
         panels=panels,
         passes=passes,
-        read=4 * adjacency + 2 * features + (1 + passes) * operator,
+        read=5 * adjacency + 3 * features + (1 + passes) * operator,
         written=operator + features + kept,
         shared=passes * operator + features + kept,
         flops=2 * hops * (entries + nodes) * columns,

@@ -4,8 +4,7 @@
                                             those of :mod:`hoplite.operators`, to the bit
     operator/weights.npy                    the adjacency's, unless all of them are 1
     labels.npy  split.npz
-    ids.npy                                 integer ids, or text in UTF-8, one after the other,
-    id_ends.npy                             and where each ends
+    ids.npy  id_ends.npy                    see :mod:`hoplite.io.array_files`
     files.json                              written last: the CRC-32 of each of these files
 
 A and S have the same places except for the diagonal, of which S has all or none: A is read from
@@ -14,9 +13,7 @@ both.
 
 from __future__ import annotations
 
-import itertools
-import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -31,14 +28,19 @@ from hoplite.csr import (
     index_type,
     row_ranges,
 )
-from hoplite.files import open_regular, read_json, write_json
+from hoplite.files import read_json, write_json
 from hoplite.graph import Split
 from hoplite.io.array_files import (
     CSR_ARRAYS,
+    ID_ENDS,
+    IDS,
     CsrFiles,
     NpyRows,
+    check_crc32,
+    file_crc32,
     growing_csr,
     growing_npy,
+    write_ids,
     write_npy,
 )
 from hoplite.io.splits import write_split
@@ -46,10 +48,9 @@ from hoplite.operators import find_operator
 from hoplite.store.manifest import Checksum, Count, Manifest
 
 OPERATOR, FILES = "operator", "files.json"
-LABELS, SPLIT, IDS, ID_ENDS = "labels.npy", "split.npz", "ids.npy", "id_ends.npy"
+LABELS, SPLIT = "labels.npy", "split.npz"
 WEIGHTS = f"{OPERATOR}/weights.npy"
 S_FILES = tuple(f"{OPERATOR}/{part}.npy" for part in CSR_ARRAYS)
-FILE_PIECE, ID_PIECE = 1 << 22, 1 << 16  # bytes, ids
 
 Damaged = Callable[[Exception], Exception]
 
@@ -66,9 +67,7 @@ class FileRecord:
 
     def check(self, data: Path, *names: str) -> None:
         """ValueError or OSError unless the files are what was written."""
-        for name in names:
-            if file_crc32(data / name) != self.crc32.get(name):
-                raise ValueError(f"{name} does not contain what was written to it")
+        check_crc32(data, self.crc32, *names)
 
     def check_operator(self, data: Path) -> None:
         """ValueError or OSError unless S and the edge weights are what was written."""
@@ -173,68 +172,5 @@ def write_nodes(
     """Write labels, split and, if the manifest has some, ids."""
     write_npy(data / LABELS, labels)
     write_split(data / SPLIT, split)
-    if manifest.ids == "integers":
-        write_npy(data / IDS, np.fromiter(map(int, ids), np.int64, manifest.nodes))
-    elif manifest.ids == "text":
-        with (
-            growing_npy(data / IDS, np.uint8) as append,
-            growing_npy(data / ID_ENDS, np.int64) as append_ends,
-        ):
-            append_ends(np.zeros(1, np.int64))
-            end, names = 0, map(str, ids)
-            while some := [name.encode() for name in itertools.islice(names, ID_PIECE)]:
-                append(np.frombuffer(b"".join(some), np.uint8))
-                append_ends(end + np.cumsum([len(name) for name in some]))
-                end += sum(map(len, some))
-
-
-class StoredIds(Sequence[Any]):
-    """The ids of ``nodes`` nodes, read when they are asked for, a range at a time."""
-
-    def __init__(self, data: Path, nodes: int, *, integers: bool, damaged: Damaged) -> None:
-        self._data, self._nodes, self._integers, self._damaged = data, nodes, integers, damaged
-
-    def __len__(self) -> int:
-        return self._nodes
-
-    def __getitem__(self, place: Any) -> Any:
-        if not isinstance(place, slice):
-            node = range(self._nodes)[place]
-            return self[node : node + 1][0]
-        start, stop, step = place.indices(self._nodes)
-        if step != 1:
-            return [self[node] for node in range(start, stop, step)]
-        try:
-            return self._read(start, max(start, stop))
-        except (OSError, ValueError) as error:
-            raise self._damaged(error) from error
-
-    def __iter__(self):
-        for start in range(0, self._nodes, ID_PIECE):
-            yield from self[start : start + ID_PIECE]
-
-    def _read(self, start: int, stop: int) -> list[Any]:
-        kind, shape = (np.int64, (self._nodes,)) if self._integers else (np.uint8, None)
-        with NpyRows(self._data / IDS) as ids:
-            if ids.dtype != kind or (shape or ids.shape) != ids.shape:
-                raise ValueError(f"{IDS} has type {ids.dtype} and shape {ids.shape}")
-            if self._integers:
-                return ids.read(start, stop).tolist()
-            with NpyRows(self._data / ID_ENDS) as file:
-                if (file.dtype, file.shape) != (np.int64, (self._nodes + 1,)):
-                    raise ValueError(f"{ID_ENDS} has type {file.dtype} and shape {file.shape}")
-                ends = file.read(start, stop + 1)
-            if (np.diff(ends) < 0).any():
-                raise ValueError(f"{ID_ENDS} decreases")
-            content = ids.read(int(ends[0]), int(ends[-1])).tobytes()
-        cuts = (ends - ends[0]).tolist()
-        return [content[a:b].decode() for a, b in itertools.pairwise(cuts)]
-
-
-def file_crc32(path: Path) -> int:
-    """CRC-32 of a file."""
-    checksum = 0
-    with open_regular(path) as file:
-        while piece := file.read(FILE_PIECE):
-            checksum = zlib.crc32(piece, checksum)
-    return checksum
+    if manifest.ids is not None:
+        write_ids(data, ids, integers=manifest.ids == "integers")

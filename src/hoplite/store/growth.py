@@ -45,7 +45,6 @@ from hoplite.errors import StoreError
 from hoplite.files import sync_folder
 from hoplite.io.array_files import CsrFiles
 from hoplite.io.extend import NewNodes, NewTables
-from hoplite.link import links_among
 from hoplite.machine import parse_bytes, release_memory, used_memory
 from hoplite.progress import steps_bar, watched
 from hoplite.store.blocks import Blocks, PanelRecord
@@ -55,7 +54,7 @@ from hoplite.store.layout import RESERVE, Sizes, check_room, prepared_entries
 from hoplite.store.manifest import GRAPH
 from hoplite.store.panel import run_panel
 from hoplite.store.store import HopStore
-from hoplite.structural import has_log_degree, structural_count
+from hoplite.structural import has_log_degree, links_among, structural_count
 
 READ, OPERATOR_MADE, FEATURES_MADE = 0.2, 0.4, 0.5  # share of the work that is done by then
 MAX_SHARE = 0.5  # of the rows; if more of them change, all are computed

@@ -16,20 +16,18 @@ import numpy as np
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, StoreError
 from hoplite.graph import Graph, Split
+from hoplite.io.array_files import ID_ENDS, IDS, StoredIds
 from hoplite.io.splits import read_labels, read_split
 from hoplite.node_data import cached_property
 from hoplite.store.blocks import Blocks, DamagedBlock
 from hoplite.store.graph_files import (
     FILES,
-    ID_ENDS,
-    IDS,
     LABELS,
     OPERATOR,
     SPLIT,
     WEIGHTS,
     FileRecord,
     StoredAdjacency,
-    StoredIds,
     StoredOperator,
     read_record,
 )
@@ -146,7 +144,7 @@ class HopStore:
         """The class of every node, -1 where unknown."""
         with self._sound(LABELS):
             self._record.check(self.data, LABELS)
-            return read_labels(self.data / LABELS, self.num_nodes, self.num_classes, None)
+            return read_labels(self.data / LABELS, self.num_nodes, self.num_classes)
 
     @cached_property
     def split(self) -> Split:
@@ -154,7 +152,7 @@ class HopStore:
         labels = self.labels
         with self._sound(SPLIT):
             self._record.check(self.data, SPLIT)
-            return read_split(self.data / SPLIT, labels, self.manifest.split_note, None)
+            return read_split(self.data / SPLIT, labels, self.manifest.split_note)
 
     def row_blocks(self) -> list[tuple[int, int]]:
         """The row ranges (start, stop) of the blocks; reading along them is fastest."""

@@ -175,16 +175,6 @@ def test_classes_stay_classes(tmp_path, reader, labels):
 
 
 @BOTH
-def test_names_as_labels_are_told(tmp_path, reader):
-    ids = [f"n{i}" for i in range(150)]
-    nodes = {"id": ids, "label": [f"name {i}" for i in ids], "x": np.ones(150)}
-    nodes["split"] = ["train"] * 150
-    write(tmp_path / "t", nodes, {"source": ["n0"], "target": ["n1"]})
-    with pytest.warns(HopliteWarning, match="'label' of .* has 150 different values for 150 lab"):
-        assert len(reader(tmp_path / "t")[3]) == 150
-
-
-@BOTH
 @pytest.mark.parametrize("column", ["id", "label", "split", "town"])
 def test_text_that_is_not_utf_8(tmp_path, reader, column):
     good = pa.array(["aaaa", "bbbb"])
@@ -213,13 +203,6 @@ def test_too_many_columns(tmp_path, reader, monkeypatch):
     assert found in complaint(reader, tmp_path / "t")
     write(tmp_path / "t", {f"x{i}": [1] for i in range(51)}, {"source": [1], "target": [1]})
     assert found in complaint(reader, tmp_path / "t")
-
-
-@BOTH
-def test_a_wide_table_with_a_repeated_name(tmp_path, reader):
-    names = ["id", *(f"x{i}" for i in range(9000)), "x7"]
-    write(tmp_path / "t", ",".join(names) + "\n" + ",".join(["1"] * len(names)) + "\n", "a,b\n")
-    assert "several columns 'x7'; rename all but one" in complaint(reader, tmp_path / "t")
 
 
 @BOTH

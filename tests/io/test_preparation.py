@@ -21,12 +21,9 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, RobustScal
 import hoplite
 from hoplite import ConfigError, DatasetError, Graph, HopliteWarning, ModelFileError
 from hoplite.explain import explain
-from hoplite.io.disk_graph import write_disk_graph
 from hoplite.io.npz import read_npz, write_npz
-from hoplite.models.alignment import aligned_graph
-from hoplite.preparation import MISSING, OTHER, SCALES, squeezed
+from hoplite.preparation import MISSING, OTHER, squeezed
 from hoplite.store import opening
-from hoplite.structural import with_structural
 
 N = 120
 SCALERS = {
@@ -225,43 +222,6 @@ def test_columns_are_chosen(tmp_path: Path) -> None:
     assert again.feature_names == graph.feature_names
 
 
-@pytest.mark.parametrize(
-    ("options", "kind", "complaint"),
-    [
-        ({"label": "knid"}, DatasetError, r"no column 'knid' .*Did you mean 'kind'\?"),
-        ({"id": "whom"}, DatasetError, r"no column 'whom' .*Did you mean 'who'\?"),
-        ({"drop": ["twon"]}, DatasetError, r"drop has 'twon'.*Did you mean 'town'\?"),
-        ({"only": ["kind"]}, DatasetError, "only has 'kind', which is no feature column"),
-        ({"only": ["key"]}, DatasetError, "no feature column left"),
-        ({"only": ["a"], "drop": ["b"]}, ConfigError, "drop and only are both given"),
-        ({"gaps": "mean"}, ConfigError, "gaps is 'mean'; it must be one of fill, refuse"),
-        ({"categories": 1}, ConfigError, "categories is 1; give a whole number from 2 on"),
-        ({"scales": "none"}, ConfigError, "'scales' is no option of tables"),
-        ({"prepare": 3}, ConfigError, "prepare is a int"),
-    ],
-)
-@pytest.mark.filterwarnings("ignore:text column:hoplite.HopliteWarning")
-def test_complaints_about_options(
-    tmp_path: Path, options: dict, kind: type[Exception], complaint: str
-) -> None:
-    folder = write(tmp_path / "t", columns())
-    with pytest.raises(kind, match=complaint):
-        hoplite.load(folder, **{"id": "who", "label": "kind"} | options)
-
-
-def test_options_are_for_tables(tmp_path: Path) -> None:
-    hoplite.propagate("cora", tmp_path / "s", hops=1)
-    for source in ("cora", tmp_path / "s"):
-        with pytest.raises(ConfigError, match="scale is given, which says how node and edge"):
-            hoplite.open_data(source, scale="none")
-    for option in ("split", "structural"):
-        with pytest.raises(ConfigError, match=f"{option} is 0, but .* has its split and its"):
-            hoplite.open_data(tmp_path / "s", **{option: 0})
-    write_disk_graph(hoplite.load("cora"), tmp_path / "g")
-    with pytest.raises(ConfigError, match="structural is 4, but"):
-        hoplite.open_data(tmp_path / "g", structural=4)
-
-
 def test_a_column_without_a_value(tmp_path: Path) -> None:
     for kind in ("csv", "parquet"):
         made = columns() | {"nothing": pa.array([None] * N, pa.float64())}
@@ -270,15 +230,6 @@ def test_a_column_without_a_value(tmp_path: Path) -> None:
             DatasetError, match=r"'nothing' of .* is empty; fill it or leave it out"
         ):
             hoplite.load(folder, id="who", label="kind", drop="key")
-
-
-def test_numbers_that_should_be_scaled(tmp_path: Path) -> None:
-    folder = write(tmp_path / "t", columns())
-    with pytest.warns(HopliteWarning, match="amount, debt, since of .* are not scaled"):
-        graph = hoplite.load(folder, id="who", label="kind", scale="none", drop="key")
-    np.testing.assert_array_equal(
-        column(graph, "amount"), columns()["amount"].to_numpy().astype(np.float32)
-    )
 
 
 def test_lists_with_gaps(tmp_path: Path) -> None:
@@ -335,8 +286,7 @@ def test_a_transformer_that_keeps_the_names(tmp_path: Path) -> None:
     own = ColumnTransformer(
         [("n", StandardScaler(), ["amount"])], verbose_feature_names_out=False
     ).fit(parquet.read_table(folder / "nodes.parquet"))
-    with pytest.warns(HopliteWarning, match="are not scaled"):
-        raw = hoplite.load(folder, scale="none", **names)
+    raw = hoplite.load(folder, scale="none", **names)
     graphs = [hoplite.load(folder, prepare=own, **names), raw]
     assert graphs[0].feature_names == graphs[1].feature_names == ("amount",)
     for ours, theirs in (graphs, graphs[::-1]):
@@ -431,14 +381,6 @@ def test_npz_keeps_the_preparation(tmp_path: Path) -> None:
     assert read_npz(tmp_path / "n.npz").preparation is None
 
 
-def test_other_features_were_not_prepared(tmp_path: Path) -> None:
-    graph = read(write(tmp_path / "t", columns()))
-    assert graph.with_features(graph.features * 2, graph.feature_names).preparation is None
-    assert with_structural(graph, 2).preparation == graph.preparation
-    names = (graph.feature_names or ())[::-1]
-    assert aligned_graph(graph, len(names), names).preparation == graph.preparation
-
-
 def test_other_words_and_fillings_are_another_preparation(tmp_path: Path) -> None:
     """The same names, but a rare word is one of the others for one and new for the other."""
     towns = ["Ulm", "Ulm", "Bonn", "Bonn", "Rome", "Oslo"] * 20
@@ -457,7 +399,3 @@ def test_other_words_and_fillings_are_another_preparation(tmp_path: Path) -> Non
             other = hoplite.load(folder, **options)
         with pytest.raises(ModelFileError, match=f"column '{name}' was prepared otherwise"):
             model.predict(other)
-
-
-def test_every_scale_has_a_judge() -> None:
-    assert {*SCALERS, "none"} == set(SCALES)

@@ -37,24 +37,6 @@ def complaint(folder):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"),
-    [("lable", "label"), ("spilt", "split"), ("labels", "label"), ("Lable", "label")],
-)
-def test_a_special_column_of_nodes_that_is_misspelt(tmp_path, name, meant):
-    write(tmp_path, f"id,x,{name}\na,1,u\nb,2,v\n")
-    message = f"column '{name}' of .*nodes.csv is taken as a feature although .* '{meant}'; rename"
-    with pytest.warns(HopliteWarning, match=message):
-        graph = read_tables(tmp_path)
-    assert graph.feature_names == ("x", f"{name}=u", f"{name}=v")
-
-
-def test_a_special_column_of_edges_that_is_misspelt(tmp_path):
-    write(tmp_path, edges="source,target,wieght\na,b,1\n")
-    with pytest.warns(HopliteWarning, match=r"'wieght' of .*edges.csv is ignored .* 'weight'"):
-        read_tables(tmp_path)
-
-
 def test_white_space_around_text_does_not_count(tmp_path):
     nodes = "id,label,split,x,kind\n0 ,a, train ,1,u\n 1,a ,test,2, u\n2, ,  ,3, \n"
     graph = read_tables(write(tmp_path, nodes, "source,target,weight\n0, 1, 2\n1 ,2,3 \n"))
@@ -65,18 +47,6 @@ def test_white_space_around_text_does_not_count(tmp_path):
     assert graph.feature_names == ("x", "kind=u")
     assert np.asarray(graph.features).tolist() == [[1, 1], [2, 1], [3, 0]]
     assert graph.adjacency.toarray().tolist() == [[0, 2, 0], [2, 0, 3], [0, 3, 0]]
-
-
-def test_white_space_in_parquet(tmp_path):
-    nodes = {"id": ["a", " b"], "label": ["u", "u\t"], "x": [1, 2]}
-    graph = read_tables(write(tmp_path, nodes, {"source": ["a "], "target": ["b"]}))
-    assert (graph.node_ids, graph.class_names, graph.num_edges) == (("a", "b"), ("u",), 1)
-
-
-def test_numbers_with_a_plus_sign(tmp_path):
-    graph = read_tables(write(tmp_path, "id,x\na,+1\nb,-1\nc,+1\n"))
-    assert graph.feature_names == ("x",)
-    assert np.asarray(graph.features).tolist() == [[1], [-1], [1]]
 
 
 def test_test_nodes_without_a_label_are_left_out(tmp_path):
@@ -132,6 +102,23 @@ def test_lists_of_numbers_are_features(tmp_path, kind):
     graph = read_tables(tmp_path)
     assert graph.feature_names == ("x", "e[0]", "e[1]", "e[2]", "t=u", "t=v")
     assert np.asarray(graph.features).tolist() == [[8, 1, 2, 3, 1, 0], [9, 4, 5, 6, 0, 1]]
+
+
+@pytest.mark.parametrize(("unit", "second"), [("s", 1), ("ms", 1e3), ("us", 1e6), ("ns", 1e9)])
+def test_durations_are_seconds_and_halves_are_numbers(tmp_path, unit, second):
+    seconds = pa.array([4 * int(second), None, -int(second)], pa.duration(unit))
+    halves = pa.array(np.array([0.5, 2, 3], np.float16))
+    nodes = {"id": ["a", "b", "c"], "d": seconds, "h": halves}
+    write(tmp_path, nodes)
+    edges = pa.table({"source": ["a"], "target": ["b"]})
+    frame = pa.table(nodes)
+    graphs = [datasets.read_tables(tmp_path, scale="none")]
+    graphs += [datasets.from_frames(one, edges, scale="none") for one in (frame, frame.to_pandas())]
+    for graph in graphs:
+        assert graph.feature_names == ("d", "d=(missing)", "h")
+        assert graph.features.tolist() == [[4, 0, 0.5], [1.5, 1, 2], [-1, 0, 3]]
+    write(tmp_path, nodes | {"d": pa.array([[1], [2], [3]], pa.list_(pa.duration(unit)))})
+    assert "duration" in complaint(tmp_path)
 
 
 def test_sparse_lists_and_several_row_groups(tmp_path):

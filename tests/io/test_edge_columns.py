@@ -10,12 +10,11 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import csv
-from tests.datasets.test_preparation import N, columns, write
+from tests.io.test_preparation import N, columns, write
 
 import hoplite
 from hoplite import DatasetError, Graph, TrainedModel
 from hoplite.errors import ConfigError
-from hoplite.preparation import TableOptions
 from hoplite.store import opening
 
 NAMES = {"source": "payer", "target": "payee", "weight": "euros"}
@@ -101,11 +100,6 @@ def test_names_given_to_frames_are_remembered(tmp_path):
     for given in ((nodes, edges), written(tmp_path / "shop", nodes, edges)):
         found = hoplite.open_data(given, prepare=model)
         np.testing.assert_allclose(model.predict_proba(found), wanted, atol=1e-6)
-
-
-def test_a_column_has_one_role():
-    with pytest.raises(ConfigError, match="type is 'payer'; give each a column of its own"):
-        TableOptions(source="payer", type="payer")
 
 
 def renamed(folder: Path, names: dict[str, str] = NAMES, **more: Any) -> Path:
