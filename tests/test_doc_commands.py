@@ -28,8 +28,8 @@ import pytest
 from packaging.requirements import Requirement
 from tests import commands
 from tests.blocks import DOCS, PAGES, ROOT, blocks, files_of, help_examples, is_built, name_of
-from tests.datasets.test_fetch import Server
 from tests.doc_tables import write_graphs, write_tables
+from tests.io.test_fetch import Server
 
 from hoplite.cli import app
 from hoplite.models import MODELS, LabelModel

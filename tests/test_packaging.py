@@ -78,13 +78,13 @@ def test_metadata(sdist):
         (member,) = [m for m in archive.getmembers() if m.name.endswith("/PKG-INFO")]
         told = message_from_bytes(archive.extractfile(member).read())
     assert (told["Name"], told["Version"]) == ("hoplite-graph", VERSION)
-    extras = {"torch", "plot", "serve", "convert", "export", "cluster", "all"}
+    extras = {"torch", "plot", "serve", "convert", "databases", "export", "cluster", "all"}
     assert extras <= set(told.get_all("Provides-Extra"))
     needs = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
     names = {re.match(r"[\w-]+", line)[0] for line in needs}
     assert names == {
         "numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "pyarrow", "typer",
-        "rich", "msgspec", "psutil", "filelock", "ml_dtypes",
+        "rich", "msgspec", "psutil", "filelock", "ml_dtypes", "duckdb", "pooch",
     }  # fmt: skip
     assert PROJECT["project"]["scripts"] == {"hoplite": "hoplite.__main__:main"}
     for extra in extras:
