@@ -60,7 +60,7 @@ def test_the_sdist_has_what_builds_and_nothing_else(script, sdist):
 def test_a_wheel_of_more_or_less_is_told(script):
     names = [str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*")]
     good = [
-        name for name in names if re.search(r"\.(py|pyi|typed|npz|toml|json|html|css|js)$", name)
+        name for name in names if re.search(r"\.(py|pyi|typed|npz|toml|json|html|css|js|svg)$", name)
     ]
     good += [
         "hoplite/_native.cpython-311-x86_64-linux-gnu.so",
