@@ -9,7 +9,7 @@ import sys
 import pytest
 from tests.plots.conftest import untidy
 
-from hoplite import ConfigError, auto, propagate, search, train, update_store
+from hoplite import auto, propagate, search, train
 from hoplite.explain import explain, flips
 from hoplite.predictions import predict_table
 from hoplite.progress import search_bar, steps_bar, watched
@@ -92,13 +92,6 @@ def test_functions_are_called_as_before(graph):
     assert table.num_rows == graph.num_nodes
 
 
-def test_anything_else_is_refused(graph):
-    with pytest.raises(ConfigError, match="progress is 'yes'; give True"):
-        train(graph, "sgc", epochs=1, progress="yes")
-    with pytest.raises(ConfigError, match="progress is 3"), watched(3, steps_bar, "x"):
-        pass
-
-
 def test_an_error_ends_the_bar(graph, terminal):
     def work():
         with watched(True, steps_bar, "work") as report:
@@ -124,18 +117,6 @@ def test_the_log_tells_what_was_done(graph, caplog, tmp_path):
     for name in ("hoplite.training", "hoplite.search", "hoplite.store"):
         assert told.count((name, logging.INFO)) >= 2
     assert all(record.name.startswith("hoplite.") for record in caplog.records)
-
-
-def test_an_update_is_told(graph, caplog, tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    propagate(graph, tmp_path / "store", hops=1)
-    nodes = pa.table({"id": ["new"], **{name: [1.0] for name in graph.feature_names}})
-    edges = pa.table({"source": ["new"], "target": [graph.node_ids[0]], "weight": [1.0]})
-    seen = []
-    with caplog.at_level(logging.INFO, logger="hoplite.store"):
-        update_store((nodes, edges), tmp_path / "store", progress=lambda *told: seen.append(told))
-    assert seen
-    assert "has 141 nodes now, 140 before" in caplog.text
 
 
 def test_nobody_hears_the_log_unless_it_is_asked_for():
