@@ -82,7 +82,7 @@ class Basis(ABC):
     def growth(self, norm: float, hops: int) -> np.ndarray:
         """Upper bounds of ``||p_i(M)||``, i = 0 .. hops, in any norm in which M has ``norm``.
 
-        t_0 = 1,    t_{i+1} = (|a_i| norm + |b_i|) t_i + |g_i| t_{i-1}
+            t_0 = 1,    t_{i+1} = (|a_i| norm + |b_i|) t_i + |g_i| t_{i-1}
         """
         found, before = [1.0], 0.0
         for a, b, g in self.steps(hops):
@@ -283,7 +283,7 @@ class Jacobi(Basis):
 
             |P_n(x)| <= (1 + q) (2 + q) .. (n + q) / n!        reached at an end
 
-        (Szegő, Orthogonal Polynomials, 7.32.1). Else |P_n(x)|^2 is at most
+        (Szegő, Orthogonal Polynomials, 7.32.1). Else ``|P_n(x)|^2`` is at most
 
             f(x) = P_n(x)^2 + (1 - x^2) P_n'(x)^2 / (n (n + a + b + 1))
 
