@@ -80,7 +80,9 @@ class Basis(ABC):
         return
 
     def growth(self, norm: float, hops: int) -> np.ndarray:
-        """Upper bounds of ``||p_i(M)||``, i = 0 .. hops, in any norm in which M has ``norm``.
+        """Upper bounds of ``||p_i(M)||``, i = 0 .. hops.
+
+        In any norm in which M has ``norm`` they are
 
             t_0 = 1,    t_{i+1} = (|a_i| norm + |b_i|) t_i + |g_i| t_{i-1}
         """
