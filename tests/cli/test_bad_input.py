@@ -79,7 +79,7 @@ TRAINING = {
     "one class": (column("label", lambda i: "x" if i % 2 else ""), [], "'x'", "two classes"),
     "no label": (column("label", lambda i: ""), [], "no labels to learn from", "--label"),
     "empty label": (column("no", lambda i: ""), ["--label", "no"], "column 'no'", "no labels"),
-    "no id": (None, ["--id", "key"], "no column 'key'", "(--id, id= in Python)"),
+    "no id": (None, ["--id", "key"], "no column 'key'", "(--id)"),
     "all missing": (column("gap", lambda i: ""), [], "column 'gap'", "is empty; fill it or leave"),
     "only a key": (only_key, [], "no feature column left", "add numbers"),
     "weight nan": (weight("nan"), [], "'weight'", "'nan' in data row 8; give a finite number"),
