@@ -38,7 +38,7 @@ for name, results in found.items():
 # Correct and Smooth carries the error at the labelled nodes to the others, then smooths. The
 # validation nodes decide how far, and whether at all; so it is never used against the evidence.
 for name, results in found.items():
-    print(f"{name}: {results['words, then labels'].model.after.told()}")
+    print(f"{name}: {results['words, then labels'].model.correct_smooth.describe()}")
 
 # %%
 figure = go.Figure()

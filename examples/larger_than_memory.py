@@ -64,9 +64,8 @@ print(f"{store}: largest difference of a logit to the grown graph {difference:.0
 # %%
 # What is in the folder, by megabytes:
 parts = {
-    part.name: sum(file.stat().st_size for file in part.rglob("*") if file.is_file())
-    / 1e6
-    for part in [folder / "operator", *sorted((folder / "hops").iterdir())]
+    part.name: sum(file.stat().st_size for file in part.iterdir()) / 1e6
+    for part in [*folder.glob("*/operator"), *sorted(folder.glob("*/hops/*"))]
 }
 figure = go.Figure(go.Bar(x=list(parts.values()), y=list(parts), orientation="h"))
 figure.update_layout(xaxis_title="megabytes")

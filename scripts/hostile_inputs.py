@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import networkx
 import numpy as np
 import pyarrow as pa
+import scipy.io
 import scipy.sparse as sp
 from numpy.random import Generator
 from pyarrow import csv, parquet
@@ -82,19 +84,12 @@ def make_graph_files(folder: Path, rng: Generator) -> None:
         edges=ends,
         **{f"{part}_masks": parts == i for i, part in enumerate(("train", "val", "test"))},
     )
-    key = '<key id="{0}" for="node" attr.name="{0}" attr.type="{1}"/>'
-    keys = key.format("label", "string") + key.format("x", "double")
-    nodes = [
-        f'<node id="{i}"><data key="label">c{c}</data><data key="x">{rng.normal()}</data></node>'
-        for i, c in enumerate(labels)
-    ]
-    edges = [f'<edge source="{u}" target="{v}"/>' for u, v in ends]
-    body = "\n".join([*nodes, *edges])
-    (folder / "graph.graphml").write_text(f"<graphml>{keys}<graph>{body}</graph></graphml>")
+    graph = networkx.Graph(ends.tolist())
+    graph.add_nodes_from((i, {"label": f"c{c}", "x": rng.normal()}) for i, c in enumerate(labels))
+    networkx.write_graphml(graph, folder / "graph.graphml")
     lines = "\n".join(f"{u + 1} {v + 1} {rng.random():.3f}" for u, v in ends)
     (folder / "links.txt").write_text(f"# source target weight\n{lines}\n")
-    head = f"%%MatrixMarket matrix coordinate real general\n{NODES} {NODES} {len(ends)}"
-    (folder / "matrix.mtx").write_text(f"{head}\n{lines}\n")
+    scipy.io.mmwrite(folder / "matrix.mtx", sp.random(NODES, NODES, 0.05, "coo", rng=rng))
     table = pa.table({"id": np.arange(1, NODES + 1), "label": labels, "x": rng.normal(size=NODES)})
     for name in ("links", "matrix"):
         csv.write_csv(table, folder / f"{name}.nodes.csv")

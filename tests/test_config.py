@@ -4,11 +4,9 @@ import dataclasses
 
 import pytest
 from tests import pyg
-from tests.commands import hoplite
 
 from hoplite import (
     ConfigError,
-    HopliteWarning,
     HyperLGCClassifier,
     ModelConfig,
     model_config,
@@ -103,14 +101,6 @@ def test_a_setting_that_is_not_idle_changes_the_model(graphs, model):
         assert abs(other - first).max() > 1e-6, name
 
 
-@pytest.mark.parametrize("option", [["--hops", 3], ["--bias"], ["--order", "weights-first"]])
-@pytest.mark.parametrize("model", ["gcn", "gat"])
-def test_the_command_line_refuses_what_would_be_ignored(option, model):
-    process = hoplite("train", "cora", "--model", model, *option, "--epochs", 1)
-    assert process.returncode == 2
-    assert f"{model} has no {option[0][2:]}; leave it out, or use sgc" in process.stderr
-
-
 def test_a_dataset_may_have_settings_for_some_models_only():
     space = parse_space("[any]\nhops = [2, 3]\nbias = true\norder = 'hops-first'\nhidden = [4, 8]")
     assert [len(space.configurations("x", model)) for model in ("lgc", "gcn")] == [2, 2]
@@ -176,21 +166,3 @@ def test_settings_that_exclude_each_other(options):
 def test_a_number_beyond_all_floats_is_told():
     with pytest.raises(ConfigError, match="lr is 1000"):
         TrainingConfig(lr=10**400)
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"sharpen": 0.2}, "sharpen has no effect without consistency"),
-        ({"confidence": 0.9}, "confidence has no effect"),
-        ({"draws": 3, "dropout": 0.0}, "draws has no effect"),
-    ],
-)
-def test_settings_without_effect_are_told(options, sentence):
-    with pytest.warns(HopliteWarning, match=sentence):
-        train("cora", "ppr", epochs=1, **options)
-
-
-def test_settings_with_an_effect_are_not_told():
-    said = {"consistency": 0.5, "sharpen": 0.2, "confidence": 0.5, "draws": 2}
-    train("cora", "ppr", epochs=1, **said)  # warnings are errors

@@ -44,23 +44,3 @@ def test_every_text_is_there():
     }
     assert shown >= {*TEXTS}
     assert {*vars(test_doc_commands)} >= {*TEXTS.values()}
-
-
-@pytest.mark.parametrize(
-    ("language", "text"),
-    [
-        ("", "hoplite train cora"),
-        ("", "export A=1"),
-        ("", "a: 1, b: 2"),
-        ("", "python -c 'x = 1'"),
-        ("toml", "a = 1"),
-        ("toml", "# a.toml\na = 1"),
-        ("python", "# a.py\na = 1"),
-        ("text", "said"),
-        ("json", "{}"),
-        ("console", "$ hoplite"),
-    ],
-)
-def test_a_block_that_nobody_runs_is_found(language, text):
-    block = Block("page.md", 1, language, text)
-    assert wrong(block, Block("page.md", 0, "", "x = 1"), [block])

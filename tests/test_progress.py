@@ -9,7 +9,7 @@ import sys
 import pytest
 from tests.plots.conftest import untidy
 
-from hoplite import ConfigError, auto, propagate, search, train, update_store
+from hoplite import auto, propagate, search, train
 from hoplite.explain import explain, flips
 from hoplite.predictions import predict_table
 from hoplite.progress import search_bar, steps_bar, watched
@@ -43,7 +43,7 @@ def test_training_searching_choosing_and_storing_have_bars(graph, terminal, tmp_
         assert "sgc, 1 seed" in terminal.getvalue()
         assert "epoch 5" in terminal.getvalue()
         search(graph, "sgc", out=tmp_path / "found", progress=True, **options)
-        assert "2 of 2 trials done" in terminal.getvalue()
+        assert "2 of 2 runs done" in terminal.getvalue()
         auto(graph, trials=2, seeds=1, progress=True)
         assert "the chosen one" in terminal.getvalue()
         store = propagate(graph, tmp_path / "store", hops=1, progress=True)
@@ -92,13 +92,6 @@ def test_functions_are_called_as_before(graph):
     assert table.num_rows == graph.num_nodes
 
 
-def test_anything_else_is_refused(graph):
-    with pytest.raises(ConfigError, match="progress is 'yes'; give True"):
-        train(graph, "sgc", epochs=1, progress="yes")
-    with pytest.raises(ConfigError, match="progress is 3"), watched(3, steps_bar, "x"):
-        pass
-
-
 def test_an_error_ends_the_bar(graph, terminal):
     def work():
         with watched(True, steps_bar, "work") as report:
@@ -115,7 +108,7 @@ def test_an_error_ends_the_bar(graph, terminal):
 
 def test_the_log_tells_what_was_done(graph, caplog, tmp_path):
     with caplog.at_level(logging.DEBUG, logger="hoplite"):
-        result = train(graph, "sgc", hops=1, epochs=50, patience=50)
+        result = train(graph, "sgc", hops=1, epochs=5)
         (tmp_path / "mine.toml").write_text("[any]\nlr = [0.01, 0.1]\n")
         search(graph, "sgc", grid=tmp_path / "mine.toml", seeds=1, epochs=2, out=tmp_path / "found")
         propagate(graph, tmp_path / "store", hops=1)
@@ -123,23 +116,7 @@ def test_the_log_tells_what_was_done(graph, caplog, tmp_path):
     told = [(record.name, record.levelno) for record in caplog.records]
     for name in ("hoplite.training", "hoplite.search", "hoplite.store"):
         assert told.count((name, logging.INFO)) >= 2
-    epochs = [record for record in caplog.records if ", epoch " in record.getMessage()]
-    assert 5 <= len([one for one in epochs if "of 50:" in one.getMessage()]) <= 12
     assert all(record.name.startswith("hoplite.") for record in caplog.records)
-    assert "validation accuracy" in caplog.text
-    assert "test accuracy" not in caplog.text
-
-
-def test_an_update_is_told(graph, caplog, tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    propagate(graph, tmp_path / "store", hops=1)
-    nodes = pa.table({"id": ["new"], **{name: [1.0] for name in graph.feature_names}})
-    edges = pa.table({"source": ["new"], "target": [graph.node_ids[0]], "weight": [1.0]})
-    seen = []
-    with caplog.at_level(logging.INFO, logger="hoplite.store"):
-        update_store((nodes, edges), tmp_path / "store", progress=lambda *told: seen.append(told))
-    assert seen
-    assert "has 141 nodes now, 140 before" in caplog.text
 
 
 def test_nobody_hears_the_log_unless_it_is_asked_for():

@@ -54,7 +54,6 @@ MODULES = (
     "structural",
     "link",
     "serve.answers",
-    "lab.results",
 )
 
 

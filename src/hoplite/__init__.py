@@ -3,7 +3,7 @@
 Names are imported at their first use, so that ``import hoplite`` and ``hoplite --help`` do not wait
 for torch and scikit-learn.
 
-What is done is told to ``logging`` under the name ``hoplite``, silently unless somebody listens.
+The log has the name ``hoplite``, and is silent unless you configure ``logging``.
 """
 
 import logging
@@ -66,61 +66,23 @@ if TYPE_CHECKING:
 
 logging.getLogger("hoplite").addHandler(logging.NullHandler())
 
-_HOMES = {
-    "AutoClassifier": "search.auto_classifier",
-    "ConfigError": "errors",
-    "DGCClassifier": "estimators",
-    "DGCRegressor": "estimators",
-    "DatasetError": "errors",
-    "EGCClassifier": "estimators",
-    "EGCRegressor": "estimators",
-    "Graph": "graph",
-    "GraphError": "errors",
-    "HeatClassifier": "estimators",
-    "HeatRegressor": "estimators",
-    "HopBlocksClassifier": "estimators",
-    "HopBlocksRegressor": "estimators",
-    "HopFeatures": "estimators",
-    "HopStore": "store",
-    "HopliteError": "errors",
-    "HopliteWarning": "errors",
-    "HyperLGCClassifier": "estimators",
-    "HyperLGCRegressor": "estimators",
-    "JacobiConvClassifier": "estimators",
-    "JacobiConvRegressor": "estimators",
-    "LGCClassifier": "estimators",
-    "LGCRegressor": "estimators",
-    "LabelPropagationClassifier": "estimators",
-    "ModelConfig": "models",
-    "ModelFileError": "errors",
-    "NodeData": "node_data",
-    "PPRClassifier": "estimators",
-    "PPRRegressor": "estimators",
-    "Preparation": "preparation",
-    "S2GCClassifier": "estimators",
-    "S2GCRegressor": "estimators",
-    "SGCClassifier": "estimators",
-    "SGCRegressor": "estimators",
-    "Split": "graph",
-    "StoreError": "errors",
-    "TableOptions": "preparation",
-    "TrainedModel": "models.trained",
-    "TrainingConfig": "config",
-    "TrainingResult": "training",
-    "auto": "search",
-    "frequency_response": "engine.spectrum",
-    "load": "io",
-    "model_config": "models",
-    "open_data": "store",
-    "predict_table": "predictions",
-    "propagate": "store",
-    "register_model": "models",
-    "search": "search",
-    "set_num_threads": "engine.backend",
-    "spectral_density": "engine.spectrum",
-    "train": "training",
-    "update_store": "store",
+_NAMES = {
+    "config": ("TrainingConfig",),
+    "engine.backend": ("set_num_threads",),
+    "engine.spectrum": ("frequency_response", "spectral_density"),
+    "graph": ("Graph", "Split"),
+    "io": ("load",),
+    "models": ("ModelConfig", "model_config", "register_model"),
+    "models.trained": ("TrainedModel",),
+    "node_data": ("NodeData",),
+    "predictions": ("predict_table",),
+    "preparation": ("Preparation", "TableOptions"),
+    "search": ("auto", "search"),
+    "search.auto_classifier": ("AutoClassifier",),
+    "store": ("HopStore", "open_data", "propagate", "update_store"),
+    "training": ("TrainingResult", "train"),
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names}
 
 
 if not TYPE_CHECKING:  # to a checker, a name that is not imported above is none
@@ -130,9 +92,10 @@ if not TYPE_CHECKING:  # to a checker, a name that is not imported above is none
             return import_module("hoplite.io")
         if name == "__version__":
             return import_module("hoplite.machine").VERSION
-        if name not in _HOMES:
+        if name not in __all__:
             raise AttributeError(f"module 'hoplite' has no attribute {name!r}")
-        value = getattr(import_module(f"hoplite.{_HOMES[name]}"), name)
+        others = "errors" if name.endswith(("Error", "Warning")) else "estimators"
+        value = getattr(import_module(f"hoplite.{_HOMES.get(name, others)}"), name)
         globals()[name] = value
         return value
 

@@ -19,6 +19,9 @@ import numpy as np
 
 from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint
 
+EMBEDDED = ("cora", "citeseer", "pubmed")
+REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
+NAMES = (*EMBEDDED, REDDIT, REDDIT_LIKE)  # of datasets
 OPTIMIZERS = ("adam", "lbfgs")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
 LOSSES = ("auto", "squared", "huber")

@@ -175,11 +175,8 @@ def usable_cores() -> int:
 def core_limit(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float | None:
     """Cores' worth of time that a container allows, None if there is no limit."""
     limits = []
-    for folder in _control_groups("cpu", root, own):
-        quota, _, period = _read(folder / "cpu.max").partition(" ")  # version 2, then 1
-        if not quota:
-            quota = _read(folder / "cpu.cfs_quota_us")
-            period = _read(folder / "cpu.cfs_period_us")
+    for folder in _control_groups(root, own):
+        quota, _, period = _read(folder / "cpu.max").partition(" ")
         if quota.isdigit() and period.isdigit() and int(period):
             limits.append(int(quota) / int(period))
     return min(limits, default=None)
@@ -187,23 +184,16 @@ def core_limit(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> float | None:
 
 def memory_limit(root: Path = CGROUPS, own: Path = OWN_CGROUPS) -> int | None:
     """Bytes of memory that a container allows, None if there is no limit below the machine's."""
-    files = ("memory.max", "memory.limit_in_bytes")  # version 2 and 1
-    folders = _control_groups("memory", root, own)
-    texts = [_read(folder / name) for folder in folders for name in files]
+    texts = [_read(folder / "memory.max") for folder in _control_groups(root, own)]
     limit = min((int(text) for text in texts if text.isdigit()), default=None)
     return limit if limit is not None and limit < psutil.virtual_memory().total else None
 
 
-def _control_groups(controller: str, root: Path, own: Path) -> list[Path]:
-    """The folders of this process's control groups, each with those above it."""
-    folders: list[Path] = []
-    for line in _read(own).splitlines():
-        number, names, path = line.split(":", 2)
-        if controller in names.split(",") or number == "0":
-            base = root / names if names else root
-            place = base / path.lstrip("/")
-            folders += [p for p in (place, *place.parents) if p == base or base in p.parents]
-    return folders
+def _control_groups(root: Path, own: Path) -> list[Path]:
+    """The folders of this process's control group (version 2) and of those above it."""
+    match = re.search("^0::/(.*)$", _read(own), re.MULTILINE)
+    place = root / match[1] if match else root
+    return [folder for folder in (place, *place.parents) if folder.is_relative_to(root)]
 
 
 def _read(path: Path) -> str:

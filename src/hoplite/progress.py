@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from hoplite.errors import ConfigError
 from hoplite.formatting import printable
@@ -21,30 +21,6 @@ REDRAW_SECONDS = 0.2  # between two states of a bar in a notebook
 
 Steps = Callable[[str, float], None]  # takes what is being done, and the share that is done
 Report = TypeVar("Report", bound=Callable[..., None])
-
-
-class TrainingState(Protocol):
-    """As :class:`hoplite.training.runs.TrainingProgress`."""
-
-    @property
-    def done(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def val_score(self) -> float: ...
-
-
-class SearchState(Protocol):
-    """As :class:`hoplite.search.SearchProgress`."""
-
-    @property
-    def done(self) -> int: ...
-    @property
-    def total(self) -> int: ...
-    @property
-    def share(self) -> float: ...
 
 
 @contextlib.contextmanager
@@ -69,11 +45,11 @@ def watched(
 
 
 @contextlib.contextmanager
-def training_bar(title: str) -> Iterator[Callable[[TrainingState], None]]:
-    """A bar over seeds and epochs; yields the function to report to."""
+def training_bar(title: str) -> Iterator[Callable[[Any], None]]:
+    """A bar over seeds and epochs; yields the function that takes a ``TrainingProgress``."""
     with steps_bar(title) as report:
 
-        def report_training(state: TrainingState) -> None:
+        def report_training(state: Any) -> None:
             known = state.val_score == state.val_score
             score = f", validation {state.val_score:z.3f}" if known else ""
             report(f"{title}, epoch {state.epoch}{score}", state.done / state.total)
@@ -82,8 +58,8 @@ def training_bar(title: str) -> Iterator[Callable[[TrainingState], None]]:
 
 
 @contextlib.contextmanager
-def search_bar(title: str) -> Iterator[Callable[[SearchState], None]]:
-    """A bar over the runs of a search; yields the function to report to."""
+def search_bar(title: str) -> Iterator[Callable[[Any], None]]:
+    """A bar over the runs of a search; yields the function that takes a ``SearchProgress``."""
     with steps_bar(title) as report:
         yield lambda s: report(f"{title}, {s.done:,} of {s.total:,} runs done", s.share)
 

@@ -1,6 +1,5 @@
 """Every benchmark at a tiny size: what it reports, and what happens without the peers."""
 
-import dataclasses
 import json
 import sys
 import types
@@ -78,15 +77,6 @@ def test_spmm(monkeypatch):
     assert any("GFLOP/s" in note for note in outcome.notes)
 
 
-def test_spmm_without_scipy_and_peak(monkeypatch, alone):
-    monkeypatch.setattr(product, "peak_share", lambda *arguments: None)
-    outcome = product.run_size(CONTEXT, product.Size(300, 4000, 8, Effort(1), with_scipy=False))
-    assert [figure.peer for figure in outcome.figures] == [product.TORCH]
-    text = " ".join(outcome.notes)
-    for part in ("SciPy, which has one thread", "does not report"):
-        assert part in text
-
-
 def test_peak_memory_of_a_product():
     matrix = power_law_matrix(20_000, 400_000)
     share = peak_share(matrix, 64, 2)
@@ -129,23 +119,6 @@ def test_epoch(context):
         ("cora, sgc", epoch.ROWS): ">= 2x",
     }
     assert all("an epoch gathers" in note for note in outcome.notes)
-
-
-def test_plain_torch_has_the_threads_that_suit_it(context, alone, monkeypatch):
-    """It takes as many seconds as it has threads, so that one is better."""
-    monkeypatch.setattr(epoch, "peer_epoch", lambda peer: lambda: float(torch.get_num_threads()))
-    cases = (epoch.Case("cora", "lgc", 2), epoch.Case("cora", "lgc", 3, threads=2))
-    best, fixed = epoch.run_cases(context, cases, 2, Effort(1)).figures
-    assert (best.peer, best.theirs) == ("plain torch (1 thread)", 1e3)
-    assert (fixed.peer, fixed.theirs) == ("plain torch", 2e3)
-
-
-def test_epoch_with_one_thread(small, context, alone):
-    outcome = epoch.run_cases(dataclasses.replace(context, threads=1), CASES, 4, Effort(2))
-    cases = [(figure.case, figure.peer) for figure in outcome.figures]
-    assert len(set(cases)) == len(cases)
-    goals = {figure.goal.text for figure in outcome.figures if figure.goal}
-    assert {"<= 3 ms", ">= 3.5x"} <= goals
 
 
 def test_epoch_without_pyg(context, alone):
@@ -206,11 +179,6 @@ def test_plain_torch_is_the_same_model(graph, seed, data):
 
     sizes = {"hidden": 4} if model == "gcn" else {"hops": hops}
     check_same_model(peer, graph, model_config(model, **sizes), named)
-
-
-def test_nothing_can_be_dropped_from_kept_hops():
-    assert peers.plain("blocks", 0.5) == {}
-    assert list(peers.plain("blocks", 0.0)) == ["plain torch, hops kept"]
 
 
 @pytest.mark.filterwarnings(untidy.UNTRAINED)
@@ -288,55 +256,6 @@ def test_products_are_the_same_while_they_are_counted(small):
         assert gathers.epoch_tally(trainer) is None
 
 
-def test_many(context, monkeypatch):
-    threads, train = [], Trainer.train
-
-    def watched(trainer, epochs, seeds=1):
-        threads.append((seeds, get_num_threads()))
-        return train(trainer, 3, seeds)
-
-    monkeypatch.setattr(Trainer, "train", watched)
-    (figure,) = epoch.many(context, hops=2).figures
-    assert figure.case.startswith("two runs of lgc at once, 2 hops")
-    assert (figure.peer, figure.goal.text) == ("one run, 1 thread", ">= 1.8x")
-    assert set(threads) == {(1, 1), (2, 2)}
-
-
-def test_hyper(context, monkeypatch):
-    gates = (("cora", "class", 3, 1e6), ("cora", "node", 2, 0), ("citeseer", "feature", 2, 0))
-    monkeypatch.setattr(epoch, "QUICK_GATES", gates)
-    assert [figure.passed for figure in epoch.hyper(context).figures] == [True, False, False]
-
-
-def test_family(context, monkeypatch):
-    """An epoch of LGC takes 1 ms a hop, and another 3 or 6 times as long."""
-    trained = []
-
-    class Fake:
-        def __init__(self, graph, model, **options):
-            trained.append((model, options))
-            self.model, self.options = model, options
-
-        def epoch(self, epochs):
-            times = {("lgc", 1): 1, ("ppr", 3): 6}
-            return times.get((self.model, self.options.get("draws", 1)), 3) * self.options["hops"]
-
-    monkeypatch.setattr(epoch, "Trainer", Fake)
-    monkeypatch.setattr(epoch, "run_cases", lambda *arguments: epoch.Outcome([]))
-    figures = {figure.case: figure for figure in epoch.family(context).figures}
-    hops = {"sgc": 10, "egc": 10, "jacobiconv": 10, "blocks": 10}
-    hops |= {"s2gc": 16, "ppr": 10, "heat": 10, "dgc": 100}
-    cases = {f"cora, {name}, {k} hops" for name, k in hops.items()}
-    drawn = {f"cora, {name}, 10 hops, consistency of 3 draws" for name in ("ppr", "lgc")}
-    assert figures.keys() == cases | drawn
-    ratios = {case: round(1 / figure.ratio) for case, figure in figures.items()}
-    last = "cora, ppr, 10 hops, consistency of 3 draws"
-    assert ratios == {case: 6 if case == last else 3 for case in figures}
-    passed = {case for case, figure in figures.items() if figure.passed}
-    assert passed == {"cora, jacobiconv, 10 hops", "cora, lgc, 10 hops, consistency of 3 draws"}
-    assert ("lgc", {"hops": 10, "dropout": 0.0}) in trained
-
-
 def test_paper_times(context):
     *cells, count = paper_times.run(context).figures
     assert len(cells) == 15
@@ -371,14 +290,3 @@ def test_grid(monkeypatch, tmp_path):
     assert whole.case == "15 runs of lgc by `hoplite search`"
     assert (whole.unit, whole.goal.text) == ("s", "<= 140 s")
     assert alone.ours == pytest.approx(1e3 * whole.ours / 15)
-
-
-def test_scaling(monkeypatch):
-    whole = power_law_matrix
-    monkeypatch.setattr(product, "power_law_matrix", lambda n, count: whole(n // 50, count // 250))
-    monkeypatch.setattr(product, "Effort", lambda rounds, seconds: Effort(2))
-    outcome = product.scaling(CONTEXT)
-    slopes = {f.case: f for f in outcome.figures if f.case.startswith("slope over")}
-    assert len(outcome.figures) == 2 + 4 + len(slopes) == 8
-    assert all(figure.goal is not None for figure in slopes.values())
-    assert outcome.figures[0].case.startswith("200 nodes, ")

@@ -120,15 +120,6 @@ def test_power_law_graph():
     assert (np.diff(sparse.indptr) == 0).any()
 
 
-def test_machine_facts():
-    facts = machine.describe(1, floats=2**18)
-    assert facts.threads == 1
-    assert facts.bandwidth_gb_s > 0
-    assert {"python", "torch", "scipy", "hoplite"} <= facts.versions.keys()
-    assert 0 <= facts.busy_before <= 1
-    assert facts.memory_gb > 0
-
-
 def fake(context):
     figures = [
         Figure("fast", 2.0, "ms", "peer", 8.0, 4.0, Goal.ratio_at_least(3)),
@@ -185,40 +176,3 @@ def test_the_command(quiet, monkeypatch, tmp_path, capsys):
     assert "no quick size" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main(["--only", "three"])
-
-
-def test_every_goal_of_the_full_run():
-    """The goals of the benchmark table are those that were set."""
-    from benchmarks import epoch, product
-
-    goals = {
-        (case.title(case.threads or 2), peer): least
-        for case in (*epoch.CASES, epoch.BLOCKS)
-        for peer, least in case.ratios.items()
-    }
-    assert goals == {
-        ("cora, lgc, 20 hops, 1 thread", epoch.TORCH): 3.5,
-        ("cora, lgc, 20 hops, 2 threads", "TAGConv K=20"): 100,
-        ("cora, sgc, 2 hops, no dropout, 2 threads", epoch.ROWS): 2,
-        ("cora, gcn, 2 threads", epoch.TORCH): 0.95,
-        ("pubmed, sgc, 2 hops, no dropout, 2 threads", epoch.ROWS): 4,
-        ("pubmed, sgc, 10 hops, no dropout, 2 threads", epoch.ROWS): 1,
-        ("pubmed, egc, 20 hops, 2 threads", epoch.TORCH): 3.5,
-        ("pubmed, lgc, 20 hops, 2 threads", epoch.TORCH): 3.5,
-        ("pubmed, gcn, 2 threads", epoch.TORCH): 0.95,
-        ("cora, blocks, 2 hops, no dropout, 2 threads", epoch.SIGN): 2,
-    }
-    limits = {(case.dataset, case.model): case.ms for case in epoch.CASES if case.ms}
-    assert limits == {
-        ("cora", "dgc"): 1.76,
-        ("pubmed", "sgc"): 5,
-        ("pubmed", "egc"): 4.5,
-        ("pubmed", "lgc"): 4.5,
-    }
-    assert (product.FULL.speedup, product.REDDIT.speedup, product.REDDIT.roofline) == (
-        3,
-        3.82,
-        0.85,
-    )
-    assert len(suite.BENCHMARKS) == 11
-    assert len(suite.LARGE) == 6

@@ -79,7 +79,7 @@ TRAINING = {
     "one class": (column("label", lambda i: "x" if i % 2 else ""), [], "'x'", "two classes"),
     "no label": (column("label", lambda i: ""), [], "no labels to learn from", "--label"),
     "empty label": (column("no", lambda i: ""), ["--label", "no"], "column 'no'", "no labels"),
-    "no id": (None, ["--id", "key"], "no column 'key'", "(--id, id= in Python)"),
+    "no id": (None, ["--id", "key"], "no column 'key'", "(--id)"),
     "all missing": (column("gap", lambda i: ""), [], "column 'gap'", "is empty; fill it or leave"),
     "only a key": (only_key, [], "no feature column left", "add numbers"),
     "weight nan": (weight("nan"), [], "'weight'", "'nan' in data row 8; give a finite number"),
@@ -165,36 +165,3 @@ def test_what_can_be_worked_with_draws_a_warning(model: Path, tmp_path: Path) ->
     done = hoplite("predict", model, "new", "--out", "labels.csv", cwd=tmp_path)
     assert done.returncode == 0
     assert "40 nodes have a value of kind that the model does not know" in done.stderr
-
-
-SETTINGS = {
-    "lgc --basis jacobi:-1,1": "both must be larger than -1",
-    "lgc --basis jacobi:a": "write it as jacobi:A,B, such as",
-    "lgc --basis recurrence:1,0": "write it as recurrence:A,B,G/",
-    "lgc --basis recurrence:nan,0,0": "finite numbers",
-    "lgc --basis recurrence:1,0,0 --hops 3": "hops is 3 but basis has the numbers of 1",
-    "lgc --basis optimal:3": "write it as optimal, which has no settings",
-    "sgc --basis optimal": "sgc has no basis",
-    "dgc --time -1": "time is -1.0; it must be a number, 0 or larger",
-    "heat --time -1": "time is -1.0; it must be a number, 0 or larger",
-    "ppr --alpha 2": "alpha is 2.0; it must be a number, 0 or larger and at most 1",
-}
-
-
-@pytest.mark.parametrize("words", SETTINGS)
-def test_settings_of_models(words: str, tmp_path: Path) -> None:
-    done = hoplite("train", "cora", "--model", *words.split(), "--out", "model", cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    (told,) = done.stderr.splitlines()
-    assert told.startswith("error: ")
-    assert SETTINGS[words] in told
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_optimal_basis_is_not_for_stores(tmp_path: Path) -> None:
-    words = ["--hops", 2, "--basis", "optimal", "--out", "store"]
-    done = hoplite("propagate", "cora", *words, cwd=tmp_path)
-    assert done.returncode == 2, done.stderr
-    (told,) = done.stderr.splitlines()
-    assert "has no numbers before it is fitted to a graph in memory" in told
-    assert not list(tmp_path.iterdir())

@@ -105,7 +105,7 @@ def write(path: Path, text: str) -> None:
 def test_limits_of_containers(tmp_path):
     root, own = tmp_path / "cgroup", tmp_path / "own"
     assert machine.memory_limit(root, own) is None
-    own.write_text("0::/a/b\n")  # version 2
+    own.write_text("0::/a/b\n")
     write(root / "a" / "b" / "memory.max", "max\n")
     write(root / "a" / "b" / "cpu.max", "max 100000\n")
     assert (machine.memory_limit(root, own), machine.core_limit(root, own)) == (None, None)
@@ -113,10 +113,3 @@ def test_limits_of_containers(tmp_path):
     write(root / "a" / "cpu.max", "150000 100000\n")
     write(tmp_path / "memory.max", "1\n")  # but nothing outside the groups
     assert (machine.memory_limit(root, own), machine.core_limit(root, own)) == (1000000, 1.5)
-    own.write_text("4:memory:/x\n3:cpu,cpuacct:/x\n0::/\n")  # version 1
-    write(root / "memory" / "x" / "memory.limit_in_bytes", "2000000\n")
-    write(root / "memory" / "memory.limit_in_bytes", f"{2**63 - 4096}\n")
-    write(root / "cpu,cpuacct" / "x" / "cpu.cfs_quota_us", "50000\n")
-    write(root / "cpu,cpuacct" / "x" / "cpu.cfs_period_us", "100000\n")
-    write(root / "cpu,cpuacct" / "cpu.cfs_quota_us", "-1\n")
-    assert (machine.memory_limit(root, own), machine.core_limit(root, own)) == (2000000, 0.5)

@@ -114,30 +114,6 @@ def test_hostile_names_are_only_text(tables, tmp_path, monkeypatch):
     assert values.isascii()
 
 
-@pytest.mark.parametrize("width", [80, 100, 200])
-def test_titles_and_deviations_do_not_break(monkeypatch, width):
-    out = io.StringIO()
-    monkeypatch.setattr(console, "_out", Console(file=out, width=width, force_terminal=False))
-    title = "a title that is longer than its table, " + "and wider than the terminal " * 5
-    console.print_table(title, ["label", "nodes"], [["a", "1"]])
-    spread = [f"{40 + i}.4 ± 12.{i}" for i in range(4)]
-    columns = ["seed", "val accuracy %", "test accuracy %", "balanced accuracy %"]
-    columns += ["average precision %", "best epoch"]
-    console.print_table("x", columns, [["7", *["68.4"] * 4, "3"], ["mean ± std", *spread, "of 3"]])
-    console.print_table("", ["nothing", "at all"], [])
-    lines = out.getvalue().splitlines()
-    assert lines[0].rstrip() == title.rstrip()
-    (line,) = [line for line in lines if "mean" in line]
-    assert all(f" {cell} " in line for cell in ["mean ± std", *spread])
-    assert all(len(line) <= width for line in lines[1:])
-
-
-def test_no_score_is_minus_zero():
-    """R2 of a baseline is often a little less than nothing."""
-    score = console.format_score
-    assert (score(-0.0004), score(-0.0006), score(float("nan"))) == ("0.000", "-0.001", "-")
-
-
 names = st.one_of(
     st.sampled_from(HOSTILE),
     st.text(st.characters(categories=["Cc", "Cf", "Cs", "Zl", "Zp", "Lu", "So", "Mn"])),

@@ -11,7 +11,6 @@ import sys
 import time
 import warnings
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +18,9 @@ import pytest
 from tests.experiments.conftest import write_graph
 
 import hoplite
-from experiments import trainings as runner
 from experiments.__main__ import main
 from experiments.linear import columns, linear_table, protocol_words
-from experiments.linear_report import headline, linear_report, settings
+from experiments.linear_report import linear_report, settings
 from experiments.methods import parse_methods, read_methods
 from experiments.problems import PROBLEMS, chosen_problems
 from experiments.report import markdown, page
@@ -186,13 +184,6 @@ def test_equal_scores_are_told_apart_by_the_loss():
     assert ranked == [second, first, lost]
 
 
-def test_another_version_trains_anew(monkeypatch):
-    one = Training("cora-public", "lgc", {"hops": 1}, (0,))
-    key = one.key(None)
-    monkeypatch.setattr(runner.hoplite, "__version__", "9.9", raising=False)
-    assert one.key(None) != key
-
-
 def test_problems_without_a_file_are_named(graph_files, methods, tmp_path):
     call = {"graphs": graph_files, "methods": methods, "models": ["features"], "workers": 1}
     table = linear_table(tmp_path / "out", datasets=["texas", "cornell"], **call)
@@ -202,13 +193,6 @@ def test_problems_without_a_file_are_named(graph_files, methods, tmp_path):
         linear_table(tmp_path / "none", datasets=["cornell"], **call)
     with pytest.raises(ConfigError, match="not a folder"):
         linear_table(tmp_path / "none", graphs=tmp_path / "nowhere")
-
-
-def test_directed_settings_need_their_file(graph_files, tmp_path):
-    problem = PROBLEMS["texas"]
-    assert problem.path(graph_files, {"directed": True}) is None
-    assert problem.path(graph_files, {"directed": False}) == graph_files / "texas.npz"
-    assert PROBLEMS["cora-60"].path(None, {}) == Path("cora")
 
 
 @pytest.mark.parametrize("name", ["cora-60", "cora-even"])
@@ -229,22 +213,6 @@ def test_the_page_and_the_text_have_every_figure(finished):
         assert shown in html
     assert "GCN (not linear)" in text
     assert settings(table.figure("lgc", "texas")).startswith("hops = ")
-
-
-def test_the_headline_counts_what_is_reached(finished):
-    table, _ = finished
-
-    def counted(linear: float, other: float) -> str:
-        figures = [
-            replace(one, test_mean=other if one.method == "gcn" else linear)
-            for one in table.figures
-            if one.problem == "texas"
-        ]
-        published = {"texas": {"reach": 80.0}}
-        return headline(replace(table, figures=figures), published)
-
-    assert "In 1 of 1 columns" in counted(0.7996, 0.1)  # the same, as it is shown
-    assert "In 0 of 1 columns" in counted(0.7994, 0.99)
 
 
 def test_the_committed_methods_are_sound():

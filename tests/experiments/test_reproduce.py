@@ -19,10 +19,10 @@ from benchmarks.measure import Effort
 from experiments import imbalanced, paper, reproduce
 from experiments.__main__ import main
 from experiments.gates import gated_coefficients, hop_coefficients
-from experiments.paper_report import Cell, best_gates, claim, paper_report
-from experiments.report import Report, Section, Table, markdown, page, plain
+from experiments.paper_report import Cell, best_gates, paper_report
+from experiments.report import markdown, page
 from experiments.reproduce import Job, aligned, full_jobs, quick_jobs
-from experiments.results import Difference, OnSplits, Results, load_results
+from experiments.results import Results, load_results
 from experiments.trainings import Training
 from hoplite import ConfigError, HopliteError
 from hoplite.engine.propagation import Propagation
@@ -210,25 +210,6 @@ def test_the_row_of_hlgc_is_chosen_by_its_protocol():
     assert best_gates(results, "validation")["hlgc", "cora"].entry.gate == entries[1].gate
 
 
-def on_cora(gate: str, low: float, high: float) -> OnSplits:
-    ends = {"low": low, "high": high, "low_all": low, "high_all": high}
-    difference = Difference(to="lgc", splits=20, pairs=3, mean=(low + high) / 2, **ends)
-    return OnSplits(dataset="cora", model="hlgc", gate=gate, test=[0.8], difference=difference)
-
-
-@pytest.mark.parametrize(
-    ("entries", "verdict"),
-    [
-        ([], ""),
-        ([on_cora("node", -0.01, 0.01)], "is not borne out: no gate above LGC on Cora"),
-        ([on_cora("node", 0.01, 0.02)], "holds: node gate above LGC on Cora"),
-        ([on_cora("node", 0.01, 0.02), on_cora("class", -0.2, -0.1)], "class gate below"),
-    ],
-)
-def test_the_claim_is_judged_by_the_intervals_of_all_pairs(entries, verdict):
-    assert verdict in claim(Results(comparison=entries))
-
-
 def test_hostile_text_is_only_text():
     """Wherever a file can hold text, on the page and in Markdown."""
     results = committed()
@@ -247,15 +228,6 @@ def test_hostile_text_is_only_text():
     assert "&lt;/script&gt;" in html
     text = re.sub("`.*`", "", markdown(paper_report(hostile)))  # a code span is text anyway
     assert not re.search("<(script|img)", text)
-
-
-def test_markdown_shows_a_table_as_it_is():
-    table = Table("A | b", ["m", "x"], [["a*b", "1\npaper 2"]])
-    report = Report("T", "H", ["f"], [Section("s", "S", tables=[table])], "run `it`", "today")
-    text = markdown(report)
-    assert "| a\\*b | **1**<br>paper 2 |" in text
-    assert "`` run `it` ``" in text
-    assert plain("[x](y)") == "\\[x\\](y)"
 
 
 def test_imbalanced(tmp_path, monkeypatch):

@@ -103,21 +103,3 @@ def test_every_block_is_executed(shown, doctests):
         if not run:
             wrong.append(f"{page} ({language}): {text}")
     assert not wrong, "\n".join(wrong)
-
-
-def test_all_kinds_are_there(shown):
-    """So that nothing is overlooked because the site is built otherwise."""
-    kinds = {
-        (page.parts[0] if len(page.parts) > 1 else "", language) for page, _, language, _ in shown
-    }
-    folders = {"", "api", "cli", "concepts", "gallery", "project", "tutorials"}
-    assert {folder for folder, _ in kinds} >= folders
-    assert {language for _, language in kinds} >= {
-        "bash",
-        "python",
-        "toml",
-        "text",
-        "none",
-        "Python",
-    }
-    assert sum("doctest" in around for _, around, _, _ in shown) > 80

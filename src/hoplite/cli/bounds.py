@@ -161,23 +161,23 @@ def _truncation(chosen: FunctionClass) -> dict[str, Any]:
 
 
 def _print(values: dict[str, Any]) -> None:
-    estimate = values["estimate"]
-    paper = values["paper_bound"]
-    rows = [["the complexity itself", f"{estimate['value']:.4g}", _how(estimate)]]
+    estimate, paper = values["estimate"], values["paper_bound"]
+    interval = f"{estimate['low']:.4g} to {estimate['high']:.4g}, {estimate['draws']:,} draws"
+    how = f"{100 * estimate['confidence']:g} %: {interval}"
+    how = "exact: all signs" if estimate["exact"] else how
+    rows = [["the complexity itself", f"{estimate['value']:.4g}", how]]
     for name, value in sorted(values["bounds"].items(), key=lambda pair: pair[1] or float("inf")):
         rows.append([f"bound: {name.replace('_', ' ')}", _figure(value), MEANINGS[name]])
     kind: Any = MODELS[values["model"]]  # a LinearModel
-    theorem = kind.facts.theorem
-    if theorem and (paper is not None or find_basis(values["basis"]).powers):
+    basis = find_basis(values["basis"])
+    if kind.facts.theorem and (paper is not None or basis.powers):
         low = paper is not None and paper < estimate["low"]
         note = "too low here: it does not hold" if low else "as stated; it need not hold"
-        rows.append([f"the paper's theorem {theorem}", _figure(paper), note])
-    of = f"{values['operator']}, {find_basis(values['basis']).title}"
-    limit = f"a = {values['coefficient_bound']:.4g}"
-    if kind.constants(kind.Settings()) is not None:
-        limit = ", ".join(f"{name} {values[name]}" for name in ("alpha", "time") if name in values)
+        rows.append([f"the paper's theorem {kind.facts.theorem}", _figure(paper), note])
+    fixed = ", ".join(f"{name} {values[name]}" for name in ("alpha", "time") if name in values)
     title = (
-        f"{values['dataset']}: {values['model']}, {values['hops']} hops, {of}, {limit}, "
+        f"{values['dataset']}: {values['model']}, {values['hops']} hops, {values['operator']}, "
+        f"{basis.title}, {fixed or 'a = ' + format(values['coefficient_bound'], '.4g')}, "
         f"b = {values['weight_bound']:.4g}, {values['nodes']:,} nodes"
     )
     print_table(title, ["Rademacher complexity", "value", ""], rows)
@@ -197,10 +197,3 @@ def _print(values: dict[str, Any]) -> None:
 
 def _figure(value: float | None) -> str:
     return "infinite" if value is None else f"{value:.4g}"
-
-
-def _how(estimate: dict[str, Any]) -> str:
-    if estimate["exact"]:
-        return "exact: all signs"
-    sure = f"{100 * estimate['confidence']:g} %"
-    return f"{sure}: {estimate['low']:.4g} to {estimate['high']:.4g}, {estimate['draws']:,} draws"

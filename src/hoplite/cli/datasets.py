@@ -10,8 +10,8 @@ import typer
 
 from hoplite.cli.console import print_json, print_line, print_table, steps_bar
 from hoplite.cli.options import JsonOption, complete
+from hoplite.config import REDDIT
 from hoplite.errors import ConfigError
-from hoplite.io.formats import REDDIT
 
 
 def datasets(

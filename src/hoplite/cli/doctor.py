@@ -23,7 +23,7 @@ from hoplite.errors import HopliteError, is_shortage
 from hoplite.machine import format_bytes
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "duckdb", "pyarrow", "safetensors", "torch")
-FOR_DEVELOPERS = ("dev", "docs", "mutation", "test")  # extras
+FOR_DEVELOPERS = ("dev", "docs", "test")  # extras
 SIZES = ("memory", "available_memory", "memory_limit", "free_disk")
 MAX_DIFFERENCE = 1e-5  # of a product of float32 whose sums have another order
 MIN_ACCURACY = 0.5  # of Cora's training nodes after a few epochs; by chance it is 0.14

@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from hoplite.config import TABLE_FORMATS
+from hoplite.config import NAMES, TABLE_FORMATS
 from hoplite.errors import ConfigError, HopliteError, check_choice
-from hoplite.io.formats import NAMES
 from hoplite.models import (
     MODELS,
     all_settings,

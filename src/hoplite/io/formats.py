@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hoplite.config import EMBEDDED, NAMES, REDDIT, REDDIT_LIKE  # noqa: F401 - of this room
 from hoplite.errors import ConfigError
 from hoplite.graph import Graph
 from hoplite.preparation import TableOptions
 
-EMBEDDED = ("cora", "citeseer", "pubmed")
-REDDIT = "reddit"
-REDDIT_LIKE = "reddit-like"
-NAMES = (*EMBEDDED, REDDIT, REDDIT_LIKE)
 MAX_SHOWN = 200  # letters of a name
 
 

@@ -75,7 +75,7 @@ def update_store(
     Parameters
     ----------
     new : folder of node and edge tables, or a pair (nodes, edges) of frames
-        As :meth:`hoplite.Graph.extended` takes them; it is held in memory. The columns are prepared
+        As :func:`hoplite.io.extend` takes them; it is held in memory. The columns are prepared
         as those of the store were. Tables that were added already are left alone.
     out : path
         The folder of a complete store. It is the old one until the new one is complete; stopped or
