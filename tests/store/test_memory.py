@@ -10,9 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from hoplite import Graph
-from hoplite.errors import ConfigError
 from hoplite.io.disk_graph import write_disk_graph
-from hoplite.machine import parse_bytes
 from hoplite.store import HopStore
 
 MEASURED = """
@@ -93,12 +91,3 @@ def test_an_operator_that_does_not_fit(stores, tmp_path):
     assert entries < graph.adjacency.nnz
     expected = stores.in_memory(graph, basis="chebyshev", hops=2)
     assert np.array_equal(HopStore.open(tmp_path / "float32").read(0, 9000), expected)
-
-
-@pytest.mark.parametrize("text", ["", "4", "4XB", "-1GB", "0GB", "1e3MB", "4 GB 2", None, True, -5])
-def test_amounts(text):
-    if text == "4":
-        assert parse_bytes(text) == 4
-        return
-    with pytest.raises(ConfigError, match="give an amount such as 600MB"):
-        parse_bytes(text)

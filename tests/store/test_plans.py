@@ -11,7 +11,7 @@ import pytest
 from hoplite import Graph, HopliteWarning
 from hoplite.engine.backend import has_native
 from hoplite.errors import ConfigError
-from hoplite.machine import format_bytes, parse_bytes, peak_memory, used_memory
+from hoplite.machine import format_bytes, parse_bytes, used_memory
 from hoplite.store import opening, panel, propagate
 from hoplite.store.blocks import decode, encode
 from hoplite.store.cost import Cost, cost
@@ -59,8 +59,9 @@ def test_amounts_that_are_read(text, count):
     assert parse_bytes(text) == count
 
 
-def test_amounts_out_of_range():
-    for amount in (0, "0.5B", "99999999TB", f"{2**63}B", 2.5):
+def test_amounts_that_are_refused():
+    wrong = ("", "4XB", "-1GB", "0GB", "1e3MB", "4 GB 2", None, True, -5)
+    for amount in (0, "0.5B", "99999999TB", f"{2**63}B", 2.5, *wrong):
         with pytest.raises(ConfigError, match=r"size is .*; give an amount"):
             parse_bytes(amount, "size")
     assert parse_bytes("9000000TB") == 9 * 10**18
@@ -84,10 +85,6 @@ def test_used_memory_is_that_of_the_process():
     block[:: mmap.PAGESIZE] = b"x" * (64 * MB // mmap.PAGESIZE)
     assert used_memory() - before > 32 * MB
     block.close()
-
-
-def test_the_peak_is_at_least_what_is_used():
-    assert used_memory() <= peak_memory() < 10**11
 
 
 @needs_native
@@ -129,18 +126,6 @@ def test_an_operator_that_does_not_fit_goes_by_in_ranges(graphs, tmp_path, monke
     assert len(read) > 3
     assert [start for start, _ in read[1:]] == [0, *(stop for _, stop in read[1:-1])]
     assert read[-1][1] == 12
-
-
-def test_progress_rises_to_the_end(graphs, tmp_path):
-    told = []
-    propagate(graphs(n=12), tmp_path / "s", hops=3, progress=lambda *given: told.append(given))
-    shares = [share for _, share in told]
-    assert shares == sorted(shares)
-    assert shares[0] >= 0
-    assert shares[-1] == 1
-    assert [what.split(": ")[-1] for what, _ in told[-3:]] == [
-        f"hop {hop} of panel 1/1" for hop in (1, 2, 3)
-    ]
 
 
 def test_bfloat16_is_rounded_as_torch_rounds():
