@@ -98,7 +98,7 @@ def test_costs_by_hand():
         files=operator + features + kept,
         panels=1,
         passes=1,
-        read=4 * adjacency + 2 * features + 2 * operator,
+        read=5 * adjacency + 3 * features + 2 * operator,
         written=operator + features + kept,
         shared=operator + features + kept,
         flops=2 * k * (e + n) * d,
