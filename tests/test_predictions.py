@@ -11,7 +11,7 @@ from tests.commands import hoplite as command
 
 import hoplite
 from hoplite import ConfigError, Graph, ModelFileError, Split, StoreError
-from hoplite.machine import used_memory
+from hoplite.machine import RESERVE, used_memory
 from hoplite.models import from_store
 from hoplite.predictions import predict_table, predictions, write_batches
 
@@ -132,7 +132,7 @@ def test_the_command_writes_in_batches_and_within_the_memory(graph, store, tmp_p
     expected = predict_table(trained, graph)
     assert table["id"] == expected["id"]
     assert table["predicted"] == expected["predicted"]
-    budget = used_memory() + from_store.RESERVE + 10**6
+    budget = used_memory() + RESERVE + 10**6
     schema, batches = predictions(trained, store, memory=budget)
     write_batches(schema, batches, tmp_path / "p.csv")
     text = pyarrow.csv.read_csv(tmp_path / "p.csv")
@@ -222,7 +222,7 @@ def test_no_file_is_lost(graph, tmp_path):
     words = ["predict", tmp_path / "model", tmp_path / "graph.npz", "--out", out]
     done = command(*words, "--proba")
     assert done.returncode == 1
-    assert "p.csv is there already; replace it with --overwrite" in done.stderr
+    assert "p.csv already exists; use --overwrite" in done.stderr
     assert out.read_text() == "mine"
     done = command(*words, "--proba", "--sets", 0.8, "--overwrite", "--json")
     assert done.returncode == 0, done.stderr

@@ -375,7 +375,7 @@ def test_scipy_arcs_go_from_rows_to_columns() -> None:
     opened = hoplite.open_data(sp.csr_array(dense), directed=True, structural=1)
     assert list(opened.relation_weights) == ["out", "in"]
     assert len(hoplite.io.from_scipy(dense, features, directed=False).relations) == 0
-    with pytest.raises(ConfigError, match="'directed' says how data are read, not trained; give"):
+    with pytest.raises(ConfigError, match="directed is an option for reading data"):
         hoplite.train(graph, "lgc", hops=1, directed=True)
     with pytest.raises(ConfigError, match="type is given"):
         hoplite.open_data(sp.csr_array(dense), type="kind", structural=1)

@@ -416,13 +416,16 @@ class Features:
             self._widths[name] = self._width(name)
         width = sum(self._widths.values())
         fit = NumberFit(self._nodes, width, self._options.scale)
-        gaps = dict.fromkeys(names, 0)
+        gaps, first = dict.fromkeys(names, 0), dict[str, int]()
         rows = block_rows(width)
         for start in range(0, self._nodes, rows):
             cells = self._numbers(names, start, min(start + rows, self._nodes))
             fit.add(cells)
             for name, place in self._places(names):
-                gaps[name] += int(np.isnan(cells[:, place]).any(axis=1).sum())
+                empty = np.flatnonzero(np.isnan(cells[:, place]).any(axis=1)).tolist()
+                gaps[name] += len(empty)
+                if empty:
+                    first.setdefault(name, start + empty[0])
         fit.finish()
         found = {}
         for name, place in self._places(names):
@@ -433,9 +436,11 @@ class Features:
         filled = {name: count for name, count in gaps.items() if count}
         if filled and self._options.gaps == REFUSE:
             shown = ", ".join(f"{name!r} ({count:,} rows)" for name, count in filled.items())
+            row = first[next(iter(filled))]
+            (node,) = self._work.one(f"SELECT id FROM cells WHERE rowid = {row}")
             raise DatasetError(
-                f"{self._table.label} has gaps: {shown}; fill them or remove the column, or let "
-                "--gaps fill do it."
+                f"{self._table.label} has gaps: {shown}, first of node {node!r}; fill them "
+                "or remove the column, or let --gaps fill do it."
             )
         return found
 
