@@ -39,7 +39,7 @@ MODULES = (
     "theory",
     "io",
     "predictions",
-    "filters",
+    "engine.spectrum",
     "operators",
     "bases",
     "models",
@@ -52,7 +52,6 @@ MODULES = (
     "cluster",
     "relations",
     "structural",
-    "link",
     "serve.answers",
 )
 
@@ -167,6 +166,8 @@ def pages() -> dict[str, str]:
         text = [*title(home.__name__), f".. automodule:: {home.__name__}", "   :no-members:", ""]
         for name in module_names(module):
             text += entry(name, home.__name__)
+        if home.__name__ in found:  # a function has the name of its module
+            text += entry(module)
         found[home.__name__] = "\n".join(text)
     index += ["", ".. toctree::", "   :hidden:", ""]
     index += [f"   {page}" for page in sorted(found)]
