@@ -164,10 +164,10 @@ def pages() -> dict[str, str]:
         home = import_module(f"hoplite.{module}")
         index += [f"   * - :doc:`hoplite.{module}`", f"     - {first_sentence(home)}"]
         text = [*title(home.__name__), f".. automodule:: {home.__name__}", "   :no-members:", ""]
+        if home.__name__ in found:  # a function has the name of its module, and its place
+            text[-1:] = ["   :no-index:", "", *entry(module)]
         for name in module_names(module):
             text += entry(name, home.__name__)
-        if home.__name__ in found:  # a function has the name of its module
-            text += entry(module)
         found[home.__name__] = "\n".join(text)
     index += ["", ".. toctree::", "   :hidden:", ""]
     index += [f"   {page}" for page in sorted(found)]
