@@ -39,7 +39,7 @@ MODULES = (
     "theory",
     "io",
     "predictions",
-    "filters",
+    "engine.spectrum",
     "operators",
     "bases",
     "models",
@@ -52,7 +52,6 @@ MODULES = (
     "cluster",
     "relations",
     "structural",
-    "link",
     "serve.answers",
 )
 
@@ -165,6 +164,8 @@ def pages() -> dict[str, str]:
         home = import_module(f"hoplite.{module}")
         index += [f"   * - :doc:`hoplite.{module}`", f"     - {first_sentence(home)}"]
         text = [*title(home.__name__), f".. automodule:: {home.__name__}", "   :no-members:", ""]
+        if home.__name__ in found:  # a function has the name of its module, and its place
+            text[-1:] = ["   :no-index:", "", *entry(module)]
         for name in module_names(module):
             text += entry(name, home.__name__)
         found[home.__name__] = "\n".join(text)

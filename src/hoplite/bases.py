@@ -326,7 +326,7 @@ class Optimal(Basis):
         """The numbers of ``hops`` steps, with the inner product <V, W> = sum of V_uf W_uf:
 
             V_0 = X / ||X||,        W = M V_i - g V_{i-1} - b V_i,    b = <M V_i, V_i>
-            V_{i+1} = W / ||W||     a_i = 1 / ||W||,  b_i = -b / ||W||,  g_i = g / ||W||
+            V_{i+1} = W / ||W||     a_i = 1 / ||W||,  b_i = - b / ||W||,  g_i = g / ||W||
 
         and g = ||W|| for the next step. Where W is 0, all polynomials of the features are
         combinations of p_0 .. p_i; near there a recurrence magnifies its rounding. So where, in
