@@ -225,7 +225,9 @@ def cost_model(context: Context) -> Outcome:
         with DiskGraph(folder) as graph:
             nodes, entries = graph.num_nodes, graph.adjacency_rows.entries
             sizes = nodes, entries, graph.num_features
-            expected = cost(*sizes, hops, memory, longest_row=graph.longest_row)
+            rows = graph.adjacency_rows
+            longest = int(np.diff(rows.indptr(0, rows.rows)).max())
+            expected = cost(*sizes, hops, memory, longest_row=longest)
         found = _store(context, folder, hops, memory)
         files = sum(path.stat().st_size for path in out.rglob("*") if path.is_file())
         shutil.rmtree(out)

@@ -397,7 +397,7 @@ def _quiet() -> Iterator[None]:
 
 def _no_lost_connection(record: logging.LogRecord) -> bool:
     """False for an error that nobody waited for: a connection of Dask that was lost."""
-    from distributed.comm import CommClosedError
+    from distributed.comm.core import CommClosedError
 
     return not (record.exc_info and isinstance(record.exc_info[1], CommClosedError))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -155,7 +155,7 @@ def spelled_sql(table: Table, name: str, kind: str, *, truth: bool) -> str:
 
 
 def spelled_cells(
-    work: Workspace, table: Table, ways: dict[str, Sequence[tuple[str, bool]]]
+    work: Workspace, table: Table, ways: Mapping[str, Sequence[tuple[str, bool]]]
 ) -> dict[str, Cells]:
     """The columns whose cells all spell numbers, dates or times, in the first way that fits.
 
@@ -485,19 +485,19 @@ class Features:
         if is_key and limit is not None:
             _warn(f"{said}; it is left out, as a title or a key is")
             return None
-        other = limit is not None and many > limit
-        if other and not mistake:
+        kept = limit - 1 if limit is not None and many > limit else None
+        if kept is not None and not mistake:
             _warn(
-                f"{said}; the {limit - 1:,} most frequent become features and all others "
+                f"{said}; the {kept:,} most frequent become features and all others "
                 f"{f'{name}={OTHER}'!r}, so give more categories if they matter"
             )
-        most = f"LIMIT {limit - 1}" if other else ""
+        most = "" if kept is None else f"LIMIT {kept}"
         rows = self._work.rows(
             f"SELECT {column} AS v FROM cells WHERE v IS NOT NULL GROUP BY v "
             f"ORDER BY count(*) DESC, v DESC {most}"
         )
-        values = sorted(value for (value,) in rows if not (other and value == OTHER))
-        found = PreparedColumn(name, TEXT, values=tuple(values), other=other)
+        values = sorted(value for (value,) in rows if kept is None or value != OTHER)
+        found = PreparedColumn(name, TEXT, values=tuple(values), other=kept is not None)
         changes = limit is None or many > 1 or filled < self._nodes
         return found, changes
 

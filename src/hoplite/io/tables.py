@@ -137,11 +137,11 @@ def tables_graph(
     """
     chosen, required = read_preparation(prepare, options), options.get("label") is not None
     with scratch_folder() as scratch, Workspace(scratch) as work:
-        pair = [
+        own, links = (
             frame_table(work, frame, stem)
             for frame, stem in zip((nodes, edges), STEMS, strict=True)
-        ]
-        return graph_of(work, *pair, chosen, seed, name, prepare, required=required)
+        )
+        return graph_of(work, own, links, chosen, seed, name, prepare, required=required)
 
 
 def read_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
