@@ -287,6 +287,6 @@ def test_grid(monkeypatch, tmp_path):
     context = Context(threads=1, folder=tmp_path)
     outcome = command.grid(context, "paper", "--samples", "3", "--epochs", "2")
     whole, alone = outcome.figures
-    assert whole.case == "15 runs of lgc by `hoplite search`"
+    assert whole.case == "15 trials of lgc by `hoplite search`"
     assert (whole.unit, whole.goal.text) == ("s", "<= 140 s")
     assert alone.ours == pytest.approx(1e3 * whole.ours / 15)

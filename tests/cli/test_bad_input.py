@@ -164,4 +164,4 @@ def test_what_can_be_worked_with_draws_a_warning(model: Path, tmp_path: Path) ->
     tables(tmp_path / "new", column("kind", lambda i: "zz"))
     done = hoplite("predict", model, "new", "--out", "labels.csv", cwd=tmp_path)
     assert done.returncode == 0
-    assert "40 nodes have a value of kind that the model does not know" in done.stderr
+    assert "values that the model does not know: kind (40)" in done.stderr

@@ -27,7 +27,6 @@ class Mine(SGC):
     @dataclass(frozen=True)
     class Settings(SGC.Settings):
         damping: float = number_setting(0.5, "Damping of a hop.", 0, 1)
-        out: int = number_setting(3, "A name that is an option of the command already.")
 """
 
 

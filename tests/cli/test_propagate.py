@@ -73,7 +73,7 @@ def test_half_precision_prints_what_it_loses(tmp_path):
 
 def test_large_tables_are_imported_and_it_says_so(club, tmp_path):
     words = ("propagate", club, "--hops", 2, "--out", tmp_path / "a", "--memory")
-    refused = alone(*words, "205MB")
+    refused = alone(*words, "110MB")
     (least,) = re.findall(r"--memory (\d+MB) or more", " ".join(refused.stderr.split()))
     small = alone(*words, least)
     assert small.returncode == 0, small.stderr

@@ -305,7 +305,7 @@ def test_a_search_that_is_stopped_leaves_no_process_and_loses_nothing(tmp_path, 
 def finished(folder: Path) -> int:
     """How many trials a search's file has, if there is one."""
     with contextlib.suppress(sqlite3.Error):
-        uri = f"file:{folder / FILE}?mode=ro"
+        uri = f"file:{folder / FILE}?mode=rw"  # a killed writer leaves a journal to roll back
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=60)) as db:
             return db.execute("SELECT count(*) FROM trials WHERE status = 'done'").fetchone()[0]
     return 0

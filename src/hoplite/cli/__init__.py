@@ -54,6 +54,11 @@ def _options(
     """Linear graph convolutions: classify the nodes of a graph in seconds, on a CPU."""
 
 
+class _Interrupted(KeyboardInterrupt):
+    """A signal; Python ends by SIGINT, whatever the exit code, if it sees a plain KeyboardInterrupt
+    leave source that is executed, as that of a dataclass is."""
+
+
 def main() -> None:
     """Run the command line; exit code 0, 1 (failed, one sentence) or 2 (wrong usage).
 
@@ -66,7 +71,7 @@ def main() -> None:
     def interrupt(number: int, frame: Any) -> None:
         received.append(number)
         if len(received) == 1:
-            raise KeyboardInterrupt
+            raise _Interrupted
 
     for name in ("SIGINT", "SIGTERM", "SIGHUP"):
         number = getattr(signal, name, None)  # Windows has no SIGHUP; nohup ignores it

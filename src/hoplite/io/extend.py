@@ -119,6 +119,7 @@ def extend(graph: Graph, new: Any, **options: Any) -> Graph:
     joined already stays as it is; a new weight of it is added to the one that it has. New nodes
     are in the split only if their table says so. The ``loop_weight`` stays, too.
 
+    >>> import pyarrow as pa
     >>> from hoplite.io.convert import from_frames
     >>> nodes = pa.table({"id": ["ann", "bob", "cem"], "age": [3, 1, 2]})
     >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})

@@ -123,7 +123,8 @@ class Workspace:
             config["threads"] = max(1, min(threads, memory // THREAD_MEMORY))
         self.con: DuckDBPyConnection = duckdb.connect(":memory:", config=config)
         self.con.execute("SET TimeZone = 'UTC'")
-        self.con.execute("SET enable_progress_bar = false")  # which goes to standard output
+        with contextlib.suppress(duckdb.Error):  # in a notebook without widgets there is none
+            self.con.execute("SET enable_progress_bar = false")  # which goes to standard output
         self._count = 0
 
     def __enter__(self) -> Workspace:

@@ -147,8 +147,9 @@ class SearchFile(contextlib.AbstractContextManager):
         self.close()
 
     def close(self) -> None:
-        """Close the connection."""
-        self._db.close()
+        """Close the connection, once no other thread uses it."""
+        with self._lock:
+            self._db.close()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
