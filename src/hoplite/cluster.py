@@ -383,7 +383,7 @@ def _quiet() -> Iterator[None]:
     """Keep Dask's log off the terminal: workers that come and go are no news to the user."""
     import distributed  # noqa: F401 - its handlers exist from now on
 
-    logging.getLogger("asyncio").addFilter(_no_lost_connection)  # it stays: it is told when freed
+    logging.getLogger("asyncio").addFilter(_no_lost_connection)  # it logs late, so keep it
     handlers = logging.getLogger("distributed").handlers
     before = [(handler, handler.level) for handler in handlers]
     try:

@@ -83,7 +83,7 @@ class Cell:
         """The features (d,) of a node that had ``own``, with another value of the cell.
 
         Numbers are those of the table, before they are scaled; a date is "2020-02-29" or any other
-        that tables may have, what is true or false may be told so, and None, or "missing", is a
+        that tables may have, booleans may be given as such, and None, or "missing", is a
         gap. ConfigError if the cell cannot have the value.
 
         >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
@@ -115,7 +115,7 @@ class Cell:
     def outside(self, value: CellValue, side: str = "equal") -> bool:
         """Whether ``value``, "above" it or "below" it, lies outside of what the training saw.
 
-        False where that is not known. Values are told with six digits, and times as their day.
+        False where that is not known. Values have six digits, and times are shown as their day.
 
         >>> age = PreparedColumn("age", "number", low=(18.0,), high=(90.0,))
         >>> [Cell(0, 0, age).outside(3.0, side) for side in ("above", "below", "equal")]

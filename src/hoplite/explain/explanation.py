@@ -487,14 +487,14 @@ class Explanation(Described):
 
 
 class Around:
-    """What is told of ``top``, the nodes that count most at ``node``, and of those on the way."""
+    """Descriptions of ``top``, the nodes that count most at ``node``, and of those on the way."""
 
     def __init__(self, exact: ExactModel, node: int, top: Sequence[int]) -> None:
         self._exact, self._node, self._top = exact, node, top
         self._distance, self._before = nearest(exact.rows, node, exact.trained.config.hops, top)
 
     def part(self, node: int, contribution: float) -> NodePart:
-        """What is told of one of them."""
+        """The description of one of them."""
         far, data = int(self._distance[node]), self._exact.data
         distance = None if far < 0 else far
         return NodePart(node, node_id(data, node), label_text(data, node), distance, contribution)

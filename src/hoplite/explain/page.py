@@ -156,7 +156,7 @@ def neighbourhood(values: Summary) -> Drawing:
     places = positions(nodes, edges)
     points = [places[node.index] for node in nodes]
     largest, digits = strongest(values) or 1.0, decimals(values)
-    # roots, so that the area of a node is its contribution, and weak colours are told apart
+    # roots, so that the area of a node is its contribution, and weak colours can be distinguished
     roots = [math.sqrt(abs(node.contribution) / largest) for node in nodes]
     sizes = [max(SMALLEST, LARGEST * root) for root in roots]
     named = {0, *sorted(range(len(nodes)), key=lambda i: -roots[i])[:NUM_NAMED]}

@@ -45,7 +45,7 @@ ROWS = 1 << 16  # ids worked on at a time
 def write_npy(path: str | os.PathLike[str], array: np.ndarray) -> None:
     """``array`` as the whole file ``path``, or nothing.
 
-    Unlike ``np.save``, a full disk is told as such.
+    Unlike ``np.save``, a full disk raises an error that says so.
     """
     with growing_npy(path, array.dtype, array.shape[1:]) as append:
         append(array)
