@@ -68,7 +68,7 @@ for kind, parts in (
     print(
         f"{kind}: {why.constant:+.4f} {parts.sum():+.4f} = {why.constant + parts.sum():.4f}"
     )
-print(f"the model's own lead: {why.logit:.4f}, so the residual is {why.residual:.0e}")
+print(f"the model's own lead: {why.margin:.4f}, so the residual is {why.residual:.0e}")
 
 # %%
 # What would change the decision? A value of the person itself, at exactly this number:

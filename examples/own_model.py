@@ -67,7 +67,7 @@ print("coefficients:", result.model.coefficients_.round(3))
 # %%
 # Its explanations are exact, without a line for them.
 why = explain(result.model, graph, 1701)
-print(f"{why.class_}: {why.by_hop.sum():.4f} from the hops, {why.logit:.4f} in all")
+print(f"{why.class_}: {why.by_hop.sum():.4f} from the hops, {why.margin:.4f} in all")
 
 # %%
 # So are its pictures.

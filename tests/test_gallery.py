@@ -102,11 +102,11 @@ def explain_a_decision(ran: Ran) -> None:
     why, model, person = ran["why"], ran["result"].model, ran["person"]
     place = ran["graph"].node_ids.index(person)
     lead = np.sort(model.logits(ran["graph"])[place])
-    assert why.logit == pytest.approx(lead[1] - lead[0], abs=1e-5)
+    assert why.margin == pytest.approx(lead[1] - lead[0], abs=1e-5)
     for kind in ("hops", "people", "columns"):
         constant, parts, total = numbers(ran.line(f"{kind}: ").replace("+", ""))
         assert constant + parts == pytest.approx(total, abs=2e-4)
-        assert total == pytest.approx(why.logit, abs=1e-4)
+        assert total == pytest.approx(why.margin, abs=1e-4)
 
     def decided(people: Any, links: Any) -> str:
         graph = hoplite.io.from_frames(people, links, prepare=model)
@@ -256,7 +256,7 @@ def own_model(ran: Ran) -> None:
     by_hand = [share, *((1 - share) * model.config.damping ** np.arange(1, 6))]
     assert c == pytest.approx(by_hand, rel=1e-5)
     why = ran["why"]
-    assert why.by_hop.sum() + why.constant == pytest.approx(why.logit, abs=1e-4)
+    assert why.by_hop.sum() + why.constant == pytest.approx(why.margin, abs=1e-4)
     values = [numbers(ran.line(f"damping {q}: "))[0] for q in (0.2, 0.5, 0.8)]
     assert max(values) == values[-1]  # as the text says
 

@@ -61,7 +61,7 @@ def test_json(folder):
     assert values["out"] is None
     assert values["node"]["index"] == 17
     assert values["class"] == values["node"]["predicted"] == values["classes"][0]["name"]
-    logit = pytest.approx(values["logit"], abs=1e-4)
+    logit = pytest.approx(values["margin"], abs=1e-4)
     assert values["constant"] + sum(hop["contribution"] for hop in values["hops"]) == logit
     for by in ("nodes", "features"):
         assert len(values[by]["top"]) == 4

@@ -55,7 +55,7 @@ def isolated_node(graph):
 def check_sums(found, logit, tolerance):
     """Everything adds up to the logit, and every pair to its two singles."""
     scale = abs(logit) + np.abs(found.hop_node).sum() + abs(found.constant)
-    assert found.logit == pytest.approx(logit, abs=tolerance * scale)
+    assert found.margin == pytest.approx(logit, abs=tolerance * scale)
     assert abs(found.residual) <= tolerance * scale
     singles = {"hop": found.by_hop, "node": found.by_node, "feature": found.by_feature}
     for values in singles.values():
@@ -141,7 +141,7 @@ def test_dictionary_of_cora(cora, trained_on_cora):
     found = explain(trained_on_cora, cora, 0).to_dict(top=6)
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert list(found) == [
-        *("dataset", "model", "node", "class", "against", "logit", "constant", "residual"),
+        *("dataset", "model", "node", "class", "against", "margin", "constant", "residual"),
         *("classes", "hops", "nodes", "features", "node_features", "neighbourhood", "flips"),
         *("changes", "threshold"),
     ]
@@ -149,7 +149,7 @@ def test_dictionary_of_cora(cora, trained_on_cora):
     assert found["model"] == model
     assert found["node"]["predicted"] == found["class"] == found["classes"][0]["name"]
     assert sum(one["probability"] for one in found["classes"]) == pytest.approx(1)
-    total = found["logit"] - found["constant"] - found["residual"]
+    total = found["margin"] - found["constant"] - found["residual"]
     assert sum(hop["contribution"] for hop in found["hops"]) == pytest.approx(total)
     for kind in ("nodes", "features"):
         part = found[kind]

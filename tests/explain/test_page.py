@@ -70,7 +70,7 @@ def example():
         node=ShownNode(0, 1701, NAMES[0], NAMES[0], 0.7),
         class_=NAMES[0],
         against=None,
-        logit=2.0,
+        margin=2.0,
         constant=0.25,
         residual=-2e-7,
         classes=tuple(map(ClassScore, NAMES, (2.0, 1.0, -0.8), (0.7, 0.2575, 0.0425))),
@@ -89,7 +89,7 @@ def alone():
     node = NodePart(0, 1701, None, 0, 0.0)
     return msgspec.structs.replace(
         example(),
-        logit=0.0,
+        margin=0.0,
         constant=0.0,
         hops=(HopPart(0, 1.0, 0.0),),
         nodes=Strongest((), 0, 0.0),

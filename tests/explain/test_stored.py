@@ -38,8 +38,8 @@ def untrained(config, graph, seed=0, names=None):
 
 def check_equal(stored, whole):
     """All parts of two explanations of one node, to the rounding of float32."""
-    scale = 1e-5 * (abs(whole.logit) + np.abs(whole.hop_node).sum() + abs(whole.constant) + 1e-3)
-    for part in ("logits", "logit", "constant", "by_hop", "by_node", "by_feature"):
+    scale = 1e-5 * (abs(whole.margin) + np.abs(whole.hop_node).sum() + abs(whole.constant) + 1e-3)
+    for part in ("logits", "margin", "constant", "by_hop", "by_node", "by_feature"):
         np.testing.assert_allclose(getattr(stored, part), getattr(whole, part), atol=scale)
     for part in ("reach", "hop_node", "hop_feature", "coefficients"):
         np.testing.assert_allclose(getattr(stored, part), getattr(whole, part), atol=1e-5 + scale)

@@ -81,7 +81,7 @@ def test_the_parts_are_the_margin_of_the_decision(
         for parts in (found.by_hop, found.by_node, found.by_feature):
             total = found.constant + found.threshold_part + parts.sum()
             assert total == pytest.approx(lead + part, **near)
-        assert found.logit == pytest.approx(lead + part, abs=1e-5 * scale)
+        assert found.margin == pytest.approx(lead + part, abs=1e-5 * scale)
         assert abs(found.residual) < 1e-5 * scale
     ahead = 1 / (1 + np.exp(-(logits[node, rare] - logits[node, 1 - rare]) / temperature))
     if abs(ahead - threshold) > 1e-4:
@@ -142,7 +142,7 @@ def test_tables_and_bars_have_the_threshold(people, models, by):
         addends = words.parts(values, by)
         assert [part.name for part in addends[-2:]] == ["constant", "threshold"]
         total = sum(part.contribution for part in addends)
-        assert total == pytest.approx(values.logit, abs=1e-5)
+        assert total == pytest.approx(values.margin, abs=1e-5)
         assert sum(bar.amount for bar in contribution_bars(values, by)) == pytest.approx(total)
         _, rows = words.parts_table(values, by)
         assert [row[0] for row in rows[-3:]] == ["constant", "threshold", "sum"]
@@ -160,9 +160,9 @@ def test_json_tells_it_last(people, models):
     logits = {one["name"]: one["logit"] for one in told["classes"]}
     odds = np.log(threshold / (1 - threshold))
     assert part["contribution"] == pytest.approx(-odds)
-    assert told["logit"] == pytest.approx(logits["yes"] - logits["no"] - odds)
-    assert told["logit"] > 0 > logits["yes"] - logits["no"]
+    assert told["margin"] == pytest.approx(logits["yes"] - logits["no"] - odds)
+    assert told["margin"] > 0 > logits["yes"] - logits["no"]
     total = told["constant"] + part["contribution"] + told["residual"]
     total += sum(hop["contribution"] for hop in told["hops"])
-    assert told["logit"] == pytest.approx(total)
+    assert told["margin"] == pytest.approx(total)
     assert msgspec.convert(told, Summary) == values

@@ -128,7 +128,7 @@ def test_trained_saved_stored_and_explained(graphs, tmp_path, model):
     assert read.config == orders[0].config
     np.testing.assert_array_equal(read.logits(graph), orders[0].logits(graph))
     found = explain(read, graph, graph.node_ids[5])
-    assert found.by_hop.sum() + found.constant == pytest.approx(found.logit, abs=1e-6)
+    assert found.by_hop.sum() + found.constant == pytest.approx(found.margin, abs=1e-6)
 
 
 def test_many_steps_cost_few_hops():

@@ -23,7 +23,7 @@ def test_every_panel_adds_up_to_the_logit(found, top):
     assert len(figure.data) == 3
     for bars in figure.data:
         amounts = bars.x if bars.orientation == "h" else bars.y
-        assert sum(amounts) == pytest.approx(found.logit, abs=1e-4)
+        assert sum(amounts) == pytest.approx(found.margin, abs=1e-4)
     hops = figure.data[0]
     np.testing.assert_allclose(np.array(hops.y)[: len(found.by_hop)], found.by_hop)
 

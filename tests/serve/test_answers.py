@@ -144,12 +144,12 @@ def test_every_kind_of_model(tables, changed, kind, label, options, explained):
     for node in IDS:
         told = answers.explanation(node)
         parts = told.constant + sum(hop.contribution for hop in told.hops)
-        assert parts == pytest.approx(told.logit, rel=1e-3, abs=1e-3)
+        assert parts == pytest.approx(told.margin, rel=1e-3, abs=1e-3)
         by_node = sum(one.contribution for one in told.nodes.top) + told.nodes.rest
-        assert told.constant + by_node == pytest.approx(told.logit, rel=1e-3, abs=1e-3)
+        assert told.constant + by_node == pytest.approx(told.margin, rel=1e-3, abs=1e-3)
     if not model.task.has_classes:  # in units of the number itself
         predicted = answers.node(IDS[-1]).prediction.predicted
-        assert told.logit == pytest.approx(predicted, rel=1e-5)
+        assert told.margin == pytest.approx(predicted, rel=1e-5)
 
 
 def test_a_hop_store(tables, tmp_path):
@@ -166,7 +166,7 @@ def test_a_hop_store(tables, tmp_path):
         change = {"age": 60, "town": "Oslo"}
         after = [values(one.change(node, change).after) for one in (stored, whole)]
         np.testing.assert_allclose(*after, rtol=1e-4)
-        logits = [one.explanation(node).logit for one in (stored, whole)]
+        logits = [one.explanation(node).margin for one in (stored, whole)]
         assert logits[0] == pytest.approx(logits[1], rel=1e-3, abs=1e-5)
     gated = trained(tables, "hlgc", gate="node")
     stored = Answers(gated, hoplite.open_data(tmp_path / "store"))
@@ -287,7 +287,7 @@ def test_a_chosen_threshold_is_told_wherever_it_acts(moved, answers):
         assert why.class_ == found["predicted"]
         sign = 1 if why.class_ == SCRIPT else -1
         lead = sign * (logits[v, rare] - logits[v, 1 - rare] - odds)
-        assert why.logit == pytest.approx(lead, abs=1e-4)
+        assert why.margin == pytest.approx(lead, abs=1e-4)
         assert msgspec.to_builtins(why.threshold) == wanted | {"contribution": -sign * odds}
     after = made.change(IDS[0], {AMOUNT: 3.5}).after
     assert msgspec.to_builtins(after.threshold) == wanted

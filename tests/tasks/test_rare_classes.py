@@ -138,8 +138,8 @@ def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
     why = explain(model, graph, node)
     assert why.class_ == names[predicted[node]]
     assert why.summary().node.predicted == names[predicted[node]]
-    assert why.logit == pytest.approx(flips(model, graph, node).margin)
-    assert why.logit >= 0  # the lead counts from the threshold
+    assert why.margin == pytest.approx(flips(model, graph, node).margin)
+    assert why.margin >= 0  # the lead counts from the threshold
     assert abs(why.residual) < 1e-5
     parts = [(part, graph.labels[part]) for part in (graph.split.train, val)]
     fitted = LGCClassifier(graph, threshold=by, **options).fit(*parts[0], validation=parts[1])

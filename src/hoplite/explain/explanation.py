@@ -97,7 +97,7 @@ def explain(
     >>> weights = {"theta": np.array([[1.0, 2.0]]), "alpha": np.array([1.0, 10.0])}
     >>> config = model_config("lgc", hops=1, operator="adjacency")
     >>> found = explain(TrainedModel(config, weights, 1, ("cat", "dog")), graph, 0)
-    >>> found.class_, found.logit, found.by_hop.tolist(), found.by_node.tolist()
+    >>> found.class_, found.margin, found.by_hop.tolist(), found.by_node.tolist()
     ('dog', 31.0, [1.0, 30.0], [1.0, 30.0])
     """
     explainer = Explainer(model, data, memory=memory)
@@ -126,7 +126,7 @@ class Explainer:
         """The explanation of the node with this index.
 
         Of several labels it is that of one of them alone, of numbers that of the number itself, in
-        its units: logit = constant + the sums, as always.
+        its units: margin = constant + the sums, as always.
         """
         exact, task = self.exact, self.exact.trained.task
         names = exact.trained.class_names
@@ -152,7 +152,7 @@ class Explainer:
             class_=names[shown],
             against=None if other is None else names[other],
             logits=logits,
-            logit=lead if threshold is None else lead + threshold.contribution,
+            margin=lead if threshold is None else lead + threshold.contribution,
             constant=float(sum(sign * shift[c] for c, sign in signs.items())),
             coefficients=exact.coefficients,
             reach=reach,
@@ -207,7 +207,7 @@ class Part:
 class Explanation(Described):
     """Why ``node`` has the logit it has, exactly; made by :func:`hoplite.explain.explain`.
 
-        logit = logits[class_] - logits[against] + threshold_part
+        margin = logits[class_] - logits[against] + threshold_part
               = constant + threshold_part + by_hop.sum() + residual
         by_hop.sum() = by_node.sum() = by_feature.sum() = sum_{i, u, f} R[i, u] X[u, f] W[i, f]
 
@@ -221,7 +221,7 @@ class Explanation(Described):
     node : index of the explained node v
     class_, against : the names of the class and of the one it is compared with, None if with none
     logits : (m,), the model's own, of every class
-    logit : ``logit(class_) - logit(against)`` and the threshold part, which together are the lead;
+    margin : ``logit(class_) - logit(against)`` and the threshold part, which together are the lead;
         or the logit of the class alone (of numbers, the number in its units)
     constant : what is the same for every node: bias, the mean of a standardised model
     coefficients : (k + 1,), one per hop
@@ -236,7 +236,7 @@ class Explanation(Described):
     class_: str
     against: str | None
     logits: np.ndarray
-    logit: float
+    margin: float
     constant: float
     coefficients: np.ndarray
     reach: np.ndarray
@@ -303,8 +303,8 @@ class Explanation(Described):
 
     @property
     def residual(self) -> float:
-        """The logit minus the constant and all contributions: rounding, nothing else."""
-        return self.logit - self.constant - self.threshold_part - float(self.by_hop.sum())
+        """The margin minus the constant and all contributions: rounding, nothing else."""
+        return self.margin - self.constant - self.threshold_part - float(self.by_hop.sum())
 
     def top(self, kind: str, count: int = 10) -> list[Part]:
         """The ``count`` largest contributions in absolute value, none of them 0.
@@ -347,7 +347,7 @@ class Explanation(Described):
             ),
             class_=self.class_,
             against=self.against,
-            logit=self.logit,
+            margin=self.margin,
             constant=self.constant,
             residual=self.residual,
             classes=tuple(
@@ -409,7 +409,7 @@ class Explanation(Described):
     def __repr__(self) -> str:
         versus = "" if self.against is None else f" against {self.against!r}"
         name = self._name("nodes", self.node)
-        return f"Explanation(node {name}, class {self.class_!r}{versus}: logit {self.logit:.4g})"
+        return f"Explanation(node {name}, class {self.class_!r}{versus}: margin {self.margin:.4g})"
 
     def _describe(self) -> Description:
         values = self.summary(5)

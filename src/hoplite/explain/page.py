@@ -55,7 +55,7 @@ def contribution_figure(values: Summary, by: str) -> PageFigure:
     bars = contribution_bars(values, by)
     drawn = upright(bars) if by == "hops" else lying(bars)
     height = "22rem" if by == "hops" else f"{bars_height(bars) + AXIS_HEIGHT}px"
-    total = f"All together are {quantity(values)}, {signed(values.logit, decimals(values))}."
+    total = f"All together are {quantity(values)}, {signed(values.margin, decimals(values))}."
     table = text.parts_table(values, by)
     return PageFigure(
         f"by-{by}", HEADINGS[by], total, drawn.data, drawn.layout, *table, height=height
@@ -134,7 +134,7 @@ def explanation_figure(values: Summary, by: str | None = None) -> Figure:
         bars = class_bars(values)
         drawn = lying(bars, class_axis(values), outside=True)
         return figure(drawn, title(values), height=bars_height(bars) + AXIS_HEIGHT)
-    name = f"{title(values)}: {quantity(values)} is {signed(values.logit, decimals(values))}"
+    name = f"{title(values)}: {quantity(values)} is {signed(values.margin, decimals(values))}"
     drawings, heights, headings = [], [], []
     for view in HEADINGS if by is None else (by,):
         bars = contribution_bars(values, view)

@@ -191,8 +191,8 @@ class Changes(_Value, frozen=True):
 class Summary(_Value, frozen=True, rename={"class_": "class"}):
     """An explanation with the largest contributions of each kind; nothing in it is NaN.
 
-    logit = constant + threshold.contribution + the hops' contributions + residual, and the same
-    with those of all nodes, or of all features. With ``against`` the logit is that of the class
+    margin = constant + threshold.contribution + the hops' contributions + residual, and the same
+    with those of all nodes, or of all features. With ``against`` the margin is that of the class
     less that of ``against``, plus ``threshold.contribution``, so that the predicted class is never
     behind; without, it is the logit of the class alone, or a number in its units. The constant is
     the same for every node: the bias, and the mean of standardised outputs.
@@ -203,7 +203,7 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     node: ShownNode
     class_: str
     against: str | None
-    logit: float
+    margin: float
     constant: float
     residual: float
     classes: tuple[ClassScore, ...]

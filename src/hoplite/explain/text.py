@@ -60,7 +60,7 @@ def cell(value: float | str | None) -> str:
 
 def decimals(values: Summary) -> int:
     """Decimals for all the numbers of an explanation, so that they can be added up by eye."""
-    largest = max(abs(values.logit), *(abs(hop.contribution) for hop in values.hops))
+    largest = max(abs(values.margin), *(abs(hop.contribution) for hop in values.hops))
     return min(12, max(2, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
 
 
@@ -127,7 +127,7 @@ def parts_table(values: Summary, by: str, *, brief: bool = False) -> Table:
         kept = [part for part in ones if part not in weakest]
         addends = [*kept, rest, *addends[len(ones) :]]
     rows = [[p.name, *p.cells, signed(p.contribution, places)] for p in addends]
-    total = ["sum", *[""] * (len(columns) - 1), signed(values.logit, places)]
+    total = ["sum", *[""] * (len(columns) - 1), signed(values.margin, places)]
     return [*columns, "contribution"], [*rows, total]
 
 
@@ -232,7 +232,7 @@ def headline(values: Summary) -> str:
 def exactness(values: Summary) -> str:
     """That the parts add up, and how well: the residual is against the model's own arithmetic."""
     summed = listing([f"the {plural(len(values.hops), 'hop')}", *fixed(values)])
-    total = f"{quantity(values)}, {signed(values.logit, decimals(values))}"
+    total = f"{quantity(values)}, {signed(values.margin, decimals(values))}"
     return (
         f"The contributions of {summed} add up to {total} (residual {abs(values.residual):.0e}); "
         "so do those of the nodes, and of the features."

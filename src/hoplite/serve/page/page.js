@@ -197,9 +197,9 @@ function showWhy(found) {
   const parts = "what each hop adds, or each node, or each feature";
   const fixed = [...(found.constant ? [`${rounded(found.constant)} for every node`] : []), ...(border ? [`${rounded(added)} for the threshold of ${chance(border.probability)}`] : [])];
   const sum = fixed.length
-    ? `${what} ${rounded(found.logit)}: ${fixed.join(", ")}, and ${rounded(found.logit - found.constant - added)}, the sum of ${parts}.`
-    : `${what} ${rounded(found.logit)}, the sum of ${parts}.`;
-  const apart = border ? ` Without the threshold it is ${rounded(found.logit - added)}, the one logit less the other.` : "";
+    ? `${what} ${rounded(found.margin)}: ${fixed.join(", ")}, and ${rounded(found.margin - found.constant - added)}, the sum of ${parts}.`
+    : `${what} ${rounded(found.margin)}, the sum of ${parts}.`;
+  const apart = border ? ` Without the threshold it is ${rounded(found.margin - added)}, the one logit less the other.` : "";
   $("why-sum").textContent = sum + apart;
   const same = [...(found.constant ? [["constant", found.constant]] : []), ...(border ? [["threshold", added]] : [])];
   const hops = found.hops.map((hop) => ({ name: hop.relation ? `hop ${hop.hop}, ${hop.relation}` : `hop ${hop.hop}`, amount: hop.contribution }));
