@@ -99,7 +99,7 @@ for told, model in (
 
 # %%
 # The table for those who look into it, the likeliest frauds first:
-table = hoplite.predict_table(result.model, graph, proba=True).to_pandas()
+table = pd.DataFrame(hoplite.predict_table(result.model, graph, proba=True))
 print(table.sort_values("p_yes", ascending=False).head(5).to_string(index=False))
 scratch.cleanup()
 

@@ -166,7 +166,7 @@ def test_a_saved_model_predicts_on_its_own_graph(tmp_path, shown, classes):
         predicted = names[predicted.astype(int)]
     back = TrainedModel.load(model.model_.save(tmp_path / "model"))
     table = predict_table(back, graph)
-    assert table["predicted"].to_pylist() == predicted.tolist()
+    assert table["predicted"].tolist() == predicted.tolist()
     assert len(set(predicted)) > 1  # the test could fail
     assert set(back.class_names) == {graph.class_names[c] for c in classes}
     assert explain(back, graph, graph.node_ids[7]).exact.rows.data is graph

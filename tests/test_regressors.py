@@ -123,8 +123,8 @@ def test_weights_masks_and_a_saved_model(valued, tmp_path):
     read = TrainedModel.load(folder)
     np.testing.assert_array_equal(read.predict(graph)[test], model.predict(test))
     table = predict_table(read, graph)
-    assert table.column_names == ["id", "predicted"]
-    np.testing.assert_allclose(table["predicted"].to_numpy(), read.predict(graph))
+    assert list(table) == ["id", "predicted"]
+    np.testing.assert_allclose(table["predicted"], read.predict(graph))
     labelled = graph.with_labels(np.arange(90) % 3, class_names=["a", "b", "c"])
     np.testing.assert_array_equal(read.predict(labelled), read.predict(graph))
     with pytest.raises(ConfigError, match="the model is one of regression"):

@@ -3,26 +3,35 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet
 
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.files import atomic_write
 from hoplite.graph import PARTS
 from hoplite.io.array_files import all_integers
 from hoplite.io.convert import converted
+from hoplite.io.sources import Workspace, literal, quoted
+from hoplite.io.tables import scratch_folder
 from hoplite.labels import distinct
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData
 from hoplite.progress import Steps, steps_bar, watched
 
 ROWS = 1 << 16  # of the table at a time
+WRITER_MEMORY = 64 * 10**6  # bytes of DuckDB, which writes the table
+SQL_TYPES = {
+    "object": "VARCHAR",
+    "bool": "BOOLEAN",
+    "int64": "BIGINT",
+    "float32": "FLOAT",
+    "float64": "DOUBLE",
+}
+Columns = dict[str, np.ndarray]  # of a table, or of some of its rows; text is of type object
 
 
 def predictions(
@@ -34,14 +43,14 @@ def predictions(
     coverage: float | None = None,
     by_class: bool = False,
     progress: bool | Steps | None = False,
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """A table with a row for every node, in their order, a batch at a time.
+) -> Iterator[Columns]:
+    """A table with a row for every node, in their order, some rows at a time.
 
     - ``id``: the data's node ids, or 0 .. n-1.
     - What the task tells: ``predicted`` and, of classes, its ``probability``.
     - With a ``coverage``, such as 0.9: the prediction ``set``, as ``a|b``, and its ``set_size``; of
       numbers ``low`` and ``high``. See :meth:`TrainedModel.prediction_sets`, also ``by_class``.
-    - ``split``, where the data states one or has that of the training: train, val, test or null.
+    - ``split``, where the data states one or has that of the training: train, val, test or None.
     - With ``proba`` the probability of every class, see :func:`class_columns`.
 
     ``memory`` is for hop stores: the peak of this process, such as ``"700MB"``. ``progress`` is
@@ -53,44 +62,38 @@ def predictions(
         raise ConfigError("requires classes, but the model predicts numbers.", "proba")
     pieces = model.logit_rows(data, memory=memory)
     first = next(pieces)
-    kind, ids = _id_type(data.node_ids), data.node_ids
-    parts, names = _split_parts(model, data), class_columns(model.class_names)
+    ids, names = data.node_ids, class_columns(model.class_names)
+    parts, whole = _split_parts(model, data), ids is None or all_integers(ids)
 
-    def columns(start: int, logits: np.ndarray) -> dict[str, Any]:
-        told = model.task.columns(logits, model.class_names)
+    def columns(nodes: range, logits: np.ndarray) -> Columns:
+        own = nodes if ids is None else ids[nodes.start : nodes.stop]
+        found = {"id": np.array(own, np.int64) if whole else np.array([*map(str, own)], object)}
+        found |= model.task.columns(logits, model.class_names)
         if most is not None:
-            told |= model.task.set_columns(logits, model.class_names, most)
+            found |= model.task.set_columns(logits, model.class_names, most)
         if parts is not None:
-            told["split"] = pa.array([*PARTS, None]).take(
-                pa.array(parts[start : start + len(logits)])
-            )
+            found["split"] = np.array([*PARTS, None])[parts[nodes.start : nodes.stop]]
         if proba:
-            told |= dict(zip(names, model.task.link(logits).T, strict=True))
-        return told
+            found |= dict(zip(names, model.task.link(logits).T, strict=True))
+        return found
 
-    told = columns(0, first[1][:1])
-    schema = pa.schema({"id": kind} | {name: pa.array(one).type for name, one in told.items()})
-
-    def batches() -> Iterator[pa.RecordBatch]:
+    def batches() -> Iterator[Columns]:
         with watched(progress, steps_bar, f"predict {data.name}") as report:
             for start, logits in itertools.chain([first], pieces):
                 for low in range(0, len(logits), ROWS):
                     part = logits[low : low + ROWS]
                     nodes = range(start + low, start + low + len(part))
-                    chosen = nodes if ids is None else ids[nodes.start : nodes.stop]
-                    names = pa.array(map(str, chosen) if kind == pa.string() else chosen, kind)
-                    told = columns(nodes.start, part)
-                    yield pa.RecordBatch.from_pydict({"id": names, **told}, schema)
+                    yield columns(nodes, part)
                     if report is not None:
                         report(f"predict {data.name}", nodes.stop / data.num_nodes)
 
-    return schema, batches()
+    return batches()
 
 
-def predict_table(model: TrainedModel, data: NodeData, **options: Any) -> pa.Table:
-    """All of the :func:`predictions`, in memory."""
-    schema, batches = predictions(model, data, **options)
-    return pa.Table.from_batches(batches, schema)
+def predict_table(model: TrainedModel, data: NodeData, **options: Any) -> Columns:
+    """All of the :func:`predictions`, in memory: ``pandas.DataFrame(table)`` takes it."""
+    batches = list(predictions(model, data, **options))
+    return {name: np.concatenate([batch[name] for batch in batches]) for name in batches[0]}
 
 
 def class_columns(names: Sequence[str]) -> list[str]:
@@ -117,24 +120,25 @@ def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
     return found
 
 
-def write_table(table: pa.Table, path: Path) -> None:
-    """Write ``table`` as CSV or Parquet, by the ending of ``path``, completely or not at all."""
-    write_batches(table.schema, table.to_batches(), path)
-
-
-def write_batches(schema: pa.Schema, batches: Iterable[pa.RecordBatch], path: Path) -> None:
-    """As :func:`write_table`, of rows that come a batch at a time."""
-    is_csv = path.suffix.lower() == ".csv"
-    kind: Any = pyarrow.csv.CSVWriter if is_csv else pyarrow.parquet.ParquetWriter
+def write_table(batches: Iterable[Columns], path: Path) -> None:
+    """Write rows, some at a time, as CSV or Parquet by the ending of ``path``, all or nothing."""
+    form = "CSV, HEADER" if path.suffix.lower() == ".csv" else "PARQUET"
+    chosen = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as file, kind(file, schema) as writer:
+        with scratch_folder() as scratch, Workspace(scratch, WRITER_MEMORY) as work:
             for batch in batches:
-                writer.write_batch(batch)
+                if not chosen:
+                    work.keep_on_disk(len(batch))
+                    types = (SQL_TYPES[str(column.dtype)] for column in batch.values())
+                    columns = ", ".join(f"c{i} {sql}" for i, sql in enumerate(types))
+                    work.rows(f"CREATE TABLE written ({columns})")
+                    chosen = ", ".join(f"c{i} AS {quoted(name)}" for i, name in enumerate(batch))
+                work.insert("written", {f"c{i}": cells for i, cells in enumerate(batch.values())})
+            place = work.scratch / "table"
+            rows = f"(SELECT {chosen} FROM written)"
+            work.rows(f"COPY {rows} TO {literal(str(place))} (FORMAT {form})")
+            with place.open("rb") as made, atomic_write(path) as file:
+                shutil.copyfileobj(made, file)
     except OSError as error:
         raise HopliteError(f"cannot write {path}: {error.strerror or error}.") from error
-
-
-def _id_type(ids: Sequence[Any] | None) -> pa.DataType:
-    """Numbers where all ids are numbers that fit, and otherwise text."""
-    return pa.int64() if ids is None or all_integers(ids) else pa.string()

@@ -296,8 +296,8 @@ def test_one_line_to_a_model(graphs, tmp_path):
     for given in (hoplite.io.to_pyg(graph), club, pair):
         result = hoplite.train(given, "sgc", hops=1, epochs=3)
         table = predict_table(result.model, given)
-        assert table["predicted"].to_pylist() == predict_table(
-            result.model, result.graph)["predicted"].to_pylist()  # fmt: skip
+        assert table["predicted"].tolist() == predict_table(
+            result.model, result.graph)["predicted"].tolist()  # fmt: skip
         data = hoplite.open_data(given)
         mask = data.labels >= 0
         y = np.array(data.class_names)[data.labels]

@@ -135,7 +135,7 @@ def test_train_on_a_database_file(tmp_path, frames):
     assert done.returncode == 0, done.stderr
     done = run("predict", "model", "bank.duckdb", "--out", "p.csv", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (tmp_path / "p.csv").read_text().startswith('"id","predicted"')
+    assert (tmp_path / "p.csv").read_text().startswith("id,predicted")
 
 
 @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])

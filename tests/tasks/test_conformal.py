@@ -100,8 +100,8 @@ def test_sets_are_kept_with_a_model_and_come_from_stores(tmp_path):
         ]
         for data in (graph, store):
             table = predict_table(model, data, coverage=coverage)
-            assert table["set"].to_pylist() == texts
-            assert table["set_size"].to_pylist() == found.sum(axis=1).tolist()
+            assert table["set"].tolist() == texts
+            assert table["set_size"].tolist() == found.sum(axis=1).tolist()
     assert model.prediction_sets(graph, 0.999).all()  # more than so few nodes can tell
     for wrong in (0, 1, 1.5, float("nan"), "0.9"):
         with pytest.raises(ConfigError, match="coverage is"):
@@ -136,7 +136,7 @@ def test_every_class_is_covered_if_asked(tmp_path):
             np.testing.assert_array_equal(found[clear, c], (chance[:, c] >= least)[clear])
             assert found[nodes, c].mean() >= coverage
         table = predict_table(model, graph, coverage=coverage, by_class=True)
-        assert table["set_size"].to_pylist() == found.sum(axis=1).tolist()
+        assert table["set_size"].tolist() == found.sum(axis=1).tolist()
     assert model.prediction_sets(graph, 0.99, by_class=True)[:, 1].all()  # too few of them
     values = graph.with_labels(rng.standard_normal(400)).with_split(big)
     numbers = hoplite.train(values, "sgc", hops=0, epochs=2).model
@@ -155,7 +155,7 @@ def test_too_few_nodes_for_a_coverage_are_told():
         warnings.simplefilter("error")
         assert not model.prediction_sets(graph, 0.9).all()
     with pytest.warns(HopliteWarning, match="cover 91 % need 11 validation nodes, so a set holds"):
-        assert predict_table(model, graph, coverage=0.91)["set_size"].to_numpy().min() > 1
+        assert predict_table(model, graph, coverage=0.91)["set_size"].min() > 1
     with pytest.warns(HopliteWarning, match="need 9 validation nodes of every class"):
         sets = model.prediction_sets(graph, 0.9, by_class=True)
     assert sets.all(axis=0).tolist() == [False, True, True]

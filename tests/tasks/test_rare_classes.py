@@ -129,12 +129,12 @@ def test_a_threshold_is_kept_and_used_everywhere(tmp_path, by):
     )
     table = predict_table(model, graph)
     names = np.array(graph.class_names)
-    assert table["predicted"].to_pylist() == names[predicted].tolist()
+    assert table["predicted"].tolist() == names[predicted].tolist()
     changed = np.flatnonzero(predicted != model.logits(graph).argmax(axis=1))
     assert changed.size
     node = int(changed[0])
     probability = model.predict_proba(graph)[node, predicted[node]]
-    assert table["probability"][node].as_py() == pytest.approx(probability)
+    assert table["probability"][node] == pytest.approx(probability)
     why = explain(model, graph, node)
     assert why.class_ == names[predicted[node]]
     assert why.summary().node.predicted == names[predicted[node]]

@@ -55,7 +55,7 @@ def test_a_saved_model_knows_its_task(tmp_path):
     assert read.task == model.task
     shares = np.bincount(graph.labels[graph.split.train], minlength=graph.num_classes)
     assert read.task.shares == pytest.approx(shares / shares.sum())
-    assert predict_table(read, graph).column_names == ["id", "predicted", "probability", "split"]
+    assert list(predict_table(read, graph)) == ["id", "predicted", "probability", "split"]
     read.training["task_state"] = {"shares": "many"}
     with pytest.raises(ModelFileError, match="the model's task is damaged"):
         read.predict(graph)

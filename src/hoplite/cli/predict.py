@@ -30,9 +30,9 @@ from hoplite.errors import ConfigError, plural
 
 if TYPE_CHECKING:
     import numpy as np
-    import pyarrow as pa
 
     from hoplite import TrainedModel
+    from hoplite.predictions import Columns
 
 
 @with_tables(reading=True)
@@ -90,7 +90,7 @@ def predict(
         raise ConfigError("requires --sets, such as --sets 0.9.", "by_class")
     check_new(out, overwrite=overwrite)
     from hoplite import open_data  # only now, as importing it takes time
-    from hoplite.predictions import predictions, write_batches
+    from hoplite.predictions import predictions, write_table
     from hoplite.store.opening import open_extended
 
     model = load_model(model_dir, own_class)
@@ -102,19 +102,19 @@ def predict(
         data, new = open_extended(dataset, add, **options)
     tally = Tally(classes=model.task.has_classes)
     with steps_bar(f"predict {data.name}") as report:
-        schema, batches = predictions(
+        batches = predictions(
             model, data, memory=memory, proba=proba, coverage=sets, by_class=by_class
         )
         if new is not None and not every:
             batches = rows_of(new, batches)
 
-        def counted() -> Iterator[pa.RecordBatch]:
+        def counted() -> Iterator[Columns]:
             for batch in batches:
                 tally.add(batch, model)
                 report(f"predict {data.name}", tally.rows / max(data.num_nodes, 1))
                 yield batch
 
-        write_batches(schema, counted(), out)
+        write_table(counted(), out)
     summary: dict[str, Any] = {"out": str(out), "nodes": tally.rows, "predicted": tally.summary()}
     if new is not None:
         from hoplite.io.extend import isolated
@@ -149,13 +149,14 @@ def predict(
         print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
 
 
-def rows_of(nodes: np.ndarray, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def rows_of(nodes: np.ndarray, batches: Iterator[Columns]) -> Iterator[Columns]:
     """Of the rows of all nodes, in their order, those of ``nodes``, which are sorted."""
     start = 0
     for batch in batches:
-        low, high = nodes.searchsorted([start, start + len(batch)])
-        yield batch.take(nodes[low:high] - start)
-        start += len(batch)
+        stop = start + len(batch["id"])
+        low, high = nodes.searchsorted([start, stop])
+        yield {name: values[nodes[low:high] - start] for name, values in batch.items()}
+        start = stop
 
 
 class Tally:
@@ -166,17 +167,17 @@ class Tally:
         self.counts, self.set_sizes = Counter[str](), Counter[int]()
         self._total, self._least, self._largest = 0.0, math.inf, -math.inf
 
-    def add(self, batch: pa.RecordBatch, model: TrainedModel) -> None:
-        self.rows += len(batch)
+    def add(self, batch: Columns, model: TrainedModel) -> None:
+        values = batch["predicted"]
+        self.rows += len(values)
         if self.classes:
-            self.counts.update(model.task.tallied(batch["predicted"].to_pylist()))
-        elif len(batch):
-            values = batch["predicted"].to_numpy()
+            self.counts.update(model.task.tallied(values.tolist()))
+        elif len(values):
             self._total += float(values.sum(dtype="float64"))
             self._least = min(self._least, float(values.min()))
             self._largest = max(self._largest, float(values.max()))
-        if "set_size" in batch.schema.names:
-            self.set_sizes.update(batch["set_size"].to_pylist())
+        if "set_size" in batch:
+            self.set_sizes.update(batch["set_size"].tolist())
 
     def summary(self) -> dict[str, float]:
         if self.classes:

@@ -129,7 +129,7 @@ def search(
     if protocol == "validation":
         places["saved"] = str(out / "model")
     if export is not None:
-        write_table(result.table(), export)
+        write_table([result.table()], export)
         places["export"] = str(export)
     if json:
         print_json(result.summary() | places)

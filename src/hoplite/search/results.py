@@ -38,7 +38,6 @@ from hoplite.training.results import TrainingResult, train
 from hoplite.training.scoring import PROTOCOL, number
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from plotly.graph_objects import Figure
 
 MODEL = "model"  # the folder of the chosen model, next to the search's file
@@ -277,11 +276,20 @@ class SearchResult(Described):
             for one in self.trials
         ]
 
-    def table(self) -> pa.Table:
-        """The :meth:`rows` as a PyArrow table."""
-        import pyarrow as pa
-
-        return pa.Table.from_pylist(self.rows())
+    def table(self) -> dict[str, np.ndarray]:
+        """The columns of :meth:`rows`; numbers that are missing are NaN, other values text."""
+        rows = self.rows()
+        found = {}
+        for name in rows[0]:
+            values = [row.get(name) for row in rows]
+            if not all(value is None or isinstance(value, int | float) for value in values):
+                values = [None if value is None else str(value) for value in values]
+                found[name] = np.array(values, object)
+            elif None in values:
+                found[name] = np.array(values, np.float64)
+            else:
+                found[name] = np.array(values)
+        return found
 
     def plot(self) -> Figure:
         """Mean and deviation of the validation score of every configuration, best first.

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
-import pyarrow as pa
 from msgspec import Meta
 
 from hoplite.config import ClassWeights
@@ -180,8 +179,8 @@ class Multiclass(Task):
         inside = self.sets(logits, most)
         shown = np.array(set_names(names), object)
         kinds, which = np.unique(inside, axis=0, return_inverse=True)
-        texts = pa.array([JOINT.join(shown[kind]) for kind in kinds], pa.string())
-        return {"set": texts.take(pa.array(which.ravel())), "set_size": inside.sum(axis=1)}
+        texts = np.array([JOINT.join(shown[kind]) for kind in kinds], object)
+        return {"set": texts[which.ravel()], "set_size": inside.sum(axis=1)}
 
     @property
     def chosen_threshold(self) -> tuple[int, float] | None:
@@ -234,7 +233,7 @@ class Multiclass(Task):
         probabilities = self.link(logits)
         winners = self.predict(logits)
         return {
-            "predicted": pa.array(names).take(pa.array(winners)),
+            "predicted": np.array(names, object)[winners],
             "probability": probabilities[np.arange(len(winners)), winners],
         }
 

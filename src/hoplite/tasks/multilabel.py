@@ -116,7 +116,8 @@ class Multilabel(Task):
 
     def columns(self, logits: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
         """``predicted``, the labels joined by ``|``, which alone is none, as in a label column."""
-        return {"predicted": [SETS.text(row, names) for row in self.predict(logits)]}
+        texts = [SETS.text(row, names) for row in self.predict(logits)]
+        return {"predicted": np.array(texts, object)}
 
     def tallied(self, predicted: Sequence[str]) -> list[str]:
         return [name for row in predicted for name in row.split(JOINT) if name]
