@@ -20,10 +20,11 @@
     template <class V>                                                                            \
     void unpack_rows(int64_t, const int64_t*, const V*, int64_t, int64_t, V*);                    \
     template <class V, class I>                                                                   \
-    void keep_elements(const FeatureRows<V, I>&, int64_t, int64_t, bool, uint32_t*, int64_t,      \
-                       const Kept<V>&);                                                           \
-    template <class V>                                                                            \
-    void times_rows(const TimesTile<V>&);                                                         \
+    void drop_elements(const FeatureRows<V, I>&, int64_t, int64_t, V*);                           \
+    template <class V, class I>                                                                   \
+    void times_rows(const ElementRows<V, I>&, const TimesTile<V>&);                               \
+    template <class V, class I>                                                                   \
+    void add_rows(const ElementRows<V, I>&, const V*, int64_t, int64_t, V*);                      \
     template <class V>                                                                            \
     void drop_range(const KeepRule&, V, const V*, uint64_t, int64_t, V*);                         \
     template <class V>                                                                            \
@@ -32,8 +33,9 @@
     void adam(const AdamStep<V>&, const V*, V*, V*, V*, int64_t);                                 \
     template <class V, class I>                                                                   \
     Kernels<V, I> table() {                                                                       \
-        return {spmm_rows<V, I>, hop_slices<V>, weigh_rows<V>, pack_rows<V>,  unpack_rows<V>, \
-                keep_elements<V, I>, times_rows<V>, drop_range<V>, add_scaled<V>, adam<V>};       \
+        return {spmm_rows<V, I>, hop_slices<V>,        weigh_rows<V>,    pack_rows<V>,            \
+                unpack_rows<V>,  drop_elements<V, I>,  times_rows<V, I>, add_rows<V, I>,          \
+                drop_range<V>,   add_scaled<V>,        adam<V>};                                  \
     }                                                                                             \
     }
 

@@ -1,8 +1,10 @@
 // Features times a dense matrix, with input dropout.
 //
-// The sparse matrix is taken in blocks of rows: those of its elements that are kept go into a small
-// buffer, and are multiplied from there while it is in cache. What is dropped costs no product. The
-// dense matrix is packed into slabs of a cache line a row.
+// The sparse matrix is taken in blocks of rows. The elements of a block, 0 where they are dropped,
+// go into a small buffer, and are multiplied from there while it is in cache. The dense matrix is
+// taken in slabs of a cache line a row. The product with the transpose goes over the same rows, so
+// that there is one matrix to read: each part of the rows adds to a slab of its own, and the slabs
+// are added in order. The parts depend on the matrix alone.
 #include "features.h"
 
 #include <algorithm>
@@ -17,138 +19,133 @@ namespace hoplite {
 
 namespace {
 
-constexpr int64_t block_nonzeros = 8192;  // the buffers of a block fit in the L2 cache
-constexpr int64_t slack = 32;             // elements that vectors may read or write past the end
-constexpr int64_t packed_rows = 1024;     // per task
-
-template <class V, class I>
-bool beyond_32_bits(const CsrView<V, I>& s, const TimesArguments<V>& args) {
-    const int64_t n = args.transposed ? s.columns : s.rows;
-    const int64_t d = args.transposed ? s.rows : s.columns;
-    if (n == 0 || d == 0) return false;
-    uint64_t most = uint64_t(n - 1);
-    if (args.row_numbers) {
-        most = 0;
-        for (int64_t row = 0; row < n; ++row)
-            most = std::max(most, uint64_t(args.row_numbers[row]));
-    }
-    return most >= (uint64_t(1) << 32) / uint64_t(d);
-}
+constexpr int64_t block_nonzeros = 4096;  // the buffer of a block fits in the L1 cache
+constexpr int64_t part_nonzeros = int64_t(1) << 15, max_parts = 16;
+constexpr int64_t packed_rows = 1024;  // per task
 
 // One call of `times`: blocks of rows of the matrix, slabs of columns of the dense one.
 template <class V, class I>
 class Product {
   public:
     Product(const CsrView<V, I>& s, const TimesArguments<V>& args, int threads)
-        : s_(s), args_(args),
-          team_(threads, (s.nnz + s.rows) * (args.width + 8)), threads_(team_.threads),
-          slabs_((args.width + widest - 1) / widest),
-          slab_size_((s.columns + 1) * packed_stride<V>(std::min(args.width, widest))),
+        : s_(s), args_(args), team_(threads, (s.nnz + s.rows) * (args.width + 8)),
+          threads_(team_.threads), slabs_((args.width + widest - 1) / widest),
+          slab_size_(s.columns * packed_stride<V>(std::min(args.width, widest))),
           cuts_(balanced_cuts(s, std::min(s.rows, s.nnz / block_nonzeros + 1))),
           blocks_(int64_t(cuts_.size()) - 1),
-          need_high_(args.rule.threshold != 0 && beyond_32_bits(s, args)) {
-        for (int64_t block = 0; block < blocks_; ++block) {
-            most_rows_ = std::max(most_rows_, cuts_[block + 1] - cuts_[block]);
-            room_size_ = std::max(room_size_, begin(block + 1) - begin(block) + slack);
-        }
+          drops_(args.rule.threshold != 0 || args.scale != V(1)) {
+        for (int64_t block = 0; block < blocks_; ++block)
+            largest_ = std::max(largest_, begin(block + 1) - begin(block) + drop_slack);
     }
 
-    // With one slab a block is multiplied as soon as it is made; with more, all are made first, and
-    // each slab stays in the caches while all blocks pass over it.
-    void run() {
-        const int64_t buffers = slabs_ == 1 ? threads_ : blocks_;
-        Room room(bytes(buffers));
+    // out = X~ dense
+    void times() {
+        Room room(Room::bytes<V>(slabs_ * slab_size_) + dropped_bytes());
         packed_ = room.take<V>(slabs_ * slab_size_);
-        for (int64_t i = 0; i < buffers; ++i)
-            kept_.push_back({room.take<int64_t>(most_rows_ + 1), room.take<int32_t>(room_size_),
-                             room.take<V>(room_size_)});
-        for (int i = 0; i < threads_; ++i) words_.push_back(room.take<uint32_t>(3 * room_size_));
+        dropped_ = room.take<V>(dropped_size());
         pack();
-        std::vector<Pass> passes{{args_.rule, args_.scale, args_.out}};
-        if (args_.whole) passes.push_back({KeepRule{0, 0, 0}, V(1), args_.whole});
-        if (slabs_ == 1) {
-            parallel_for(blocks_, threads_, [&](int64_t block, int worker) {
-                for (const Pass& pass : passes) {
-                    keep(pass, block, worker, kept_[worker]);
-                    multiply(pass, block, 0, kept_[worker]);
-                }
-            });
-            return;
-        }
-        for (const Pass& pass : passes) {
-            parallel_for(blocks_, threads_, [&](int64_t block, int worker) {
-                keep(pass, block, worker, kept_[block]);
-            });
-            parallel_for(blocks_ * slabs_, threads_, [&](int64_t task, int) {
-                multiply(pass, task % blocks_, task / blocks_, kept_[task % blocks_]);
-            });
-        }
+        drop_all();
+        parallel_for(blocks_ * slabs_, threads_, [&](int64_t task, int worker) {
+            const int64_t block = task % blocks_, column = task / blocks_ * widest;
+            const int64_t to = cuts_[block] * args_.out_row + column;
+            TimesTile<V> tile{};
+            tile.x = packed_ + task / blocks_ * slab_size_;
+            tile.y = args_.out + to, tile.y_stride = args_.out_row;
+            tile.width = std::min(widest, args_.width - column);
+            if (args_.whole)
+                tile.other_values = s_.values + begin(block), tile.other_y = args_.whole + to;
+            kernels<V, I>().times_rows(elements(block, worker), tile);
+        });
+    }
+
+    // out = X~^T dense
+    void transposed_times() {
+        const int64_t parts = std::clamp(
+            std::min(s_.nnz / part_nonzeros, s_.nnz / (4 * s_.columns + 1)), int64_t(1),
+            std::min(max_parts, blocks_));
+        const int64_t sums = parts * slab_size_;
+        Room room(Room::bytes<V>(slabs_ * sums) + dropped_bytes());
+        packed_ = room.take<V>(slabs_ * sums);
+        dropped_ = room.take<V>(dropped_size());
+        drop_all();
+        parallel_for(parts * slabs_, threads_, [&](int64_t task, int worker) {
+            const int64_t part = task % parts, column = task / parts * widest;
+            V* const sum = packed_ + task * slab_size_;
+            std::fill_n(sum, slab_size_, V(0));
+            for (int64_t b = blocks_ * part / parts; b < blocks_ * (part + 1) / parts; ++b)
+                kernels<V, I>().add_rows(elements(b, worker),
+                                         args_.dense + cuts_[b] * args_.dense_row + column,
+                                         args_.dense_row, std::min(widest, args_.width - column),
+                                         sum);
+        });
+        const int64_t pieces = s_.columns / packed_rows + 1;
+        parallel_for(pieces * slabs_, threads_, [&](int64_t task, int) {
+            const int64_t slab = task / pieces, first = task % pieces * packed_rows;
+            add_parts(slab, parts, first, std::min(first + packed_rows, s_.columns));
+        });
     }
 
   private:
     static constexpr int64_t widest = cache_line / sizeof(V);
 
-    // What is kept, and where the product goes.
-    struct Pass {
-        KeepRule rule;
-        V scale;
-        V* out;
-    };
-
     int64_t begin(int64_t block) const { return s_.indptr[cuts_[block]]; }
 
-    std::size_t bytes(int64_t buffers) const {
-        const std::size_t kept = Room::bytes<int64_t>(most_rows_ + 1) +
-                                 Room::bytes<int32_t>(room_size_) + Room::bytes<V>(room_size_);
-        return Room::bytes<V>(slabs_ * slab_size_) + std::size_t(buffers) * kept +
-               std::size_t(threads_) * Room::bytes<uint32_t>(3 * room_size_);
+    // With one slab a block's elements are dropped just before they are multiplied; with more, all
+    // of them at first.
+    int64_t dropped_size() const {
+        return !drops_ ? 0 : slabs_ == 1 ? threads_ * largest_ : s_.nnz + blocks_ * drop_slack;
+    }
+    std::size_t dropped_bytes() const { return Room::bytes<V>(dropped_size()); }
+
+    V* dropped(int64_t block, int worker) const {
+        return dropped_ + (slabs_ == 1 ? worker * largest_ : begin(block) + block * drop_slack);
     }
 
-    // Slab i holds columns [i * widest, ...) of the dense matrix and, at the end, a row of zeros.
+    void drop(int64_t block, V* out) const {
+        const FeatureRows<V, I> rows{s_.indptr, s_.indices,        s_.values,   s_.nnz,
+                                     s_.columns, args_.row_numbers, args_.rule, args_.scale};
+        kernels<V, I>().drop_elements(rows, cuts_[block], cuts_[block + 1], out);
+    }
+
+    void drop_all() const {
+        if (!drops_ || slabs_ == 1) return;
+        parallel_for(blocks_, threads_,
+                     [&](int64_t block, int worker) { drop(block, dropped(block, worker)); });
+    }
+
+    ElementRows<V, I> elements(int64_t block, int worker) const {
+        const int64_t first = begin(block);
+        ElementRows<V, I> rows{cuts_[block + 1] - cuts_[block], s_.indptr + cuts_[block], first,
+                               s_.indices + first, s_.values + first};
+        if (drops_) rows.values = dropped(block, worker);
+        if (drops_ && slabs_ == 1) drop(block, dropped(block, worker));
+        return rows;
+    }
+
+    // Slab i holds columns [i * widest, ...) of the dense matrix.
     void pack() {
         const int64_t pieces = s_.columns / packed_rows + 1;
         parallel_for(pieces * slabs_, threads_, [&](int64_t task, int) {
             const int64_t slab = task / pieces, column = slab * widest;
             const int64_t used = std::min(widest, args_.width - column);
             const int64_t first = task % pieces * packed_rows;
-            const int64_t count = std::min(packed_rows, s_.columns - first);
             V* const to = packed_ + slab * slab_size_ + first * packed_stride<V>(used);
             const V* const from = args_.dense + first * args_.dense_row + column;
-            kernels<V, I>().pack_rows(count, nullptr, from, args_.dense_row, used, to);
-            if (first + count == s_.columns)
-                std::fill_n(to + count * packed_stride<V>(used), packed_stride<V>(used), V(0));
+            kernels<V, I>().pack_rows(std::min(packed_rows, s_.columns - first), nullptr, from,
+                                      args_.dense_row, used, to);
         });
     }
 
-    // Whether all of a block is kept as it is, so that it needs no copy. The last one does: a few
-    // elements behind it are read.
-    bool as_is(const Pass& pass, int64_t block) const {
-        return sizeof(I) == sizeof(int32_t) && pass.rule.threshold == 0 && pass.scale == V(1) &&
-               begin(block + 1) + slack <= s_.nnz;
-    }
-
-    void keep(const Pass& pass, int64_t block, int worker, const Kept<V>& kept) const {
-        if (as_is(pass, block)) return;
-        const int64_t d = args_.transposed ? s_.rows : s_.columns;
-        const FeatureRows<V, I> rows{s_.indptr,         s_.indices, s_.values,  args_.transposed, d,
-                                     args_.row_numbers, pass.rule, pass.scale};
-        kernels<V, I>().keep_elements(rows, cuts_[block], cuts_[block + 1], need_high_,
-                                      words_[worker], room_size_, kept);
-    }
-
-    void multiply(const Pass& pass, int64_t block, int64_t slab, const Kept<V>& kept) const {
-        const int64_t column = slab * widest;
-        TimesTile<V> tile{};
-        tile.rows = cuts_[block + 1] - cuts_[block];
-        tile.starts = kept.starts, tile.columns = kept.columns, tile.values = kept.values;
-        if (as_is(pass, block)) {
-            tile.starts = s_.indptr + cuts_[block], tile.values = s_.values;
-            tile.columns = reinterpret_cast<const int32_t*>(s_.indices);
-        }
-        tile.x = packed_ + slab * slab_size_, tile.zero_row = s_.columns;
-        tile.y = pass.out + cuts_[block] * args_.out_row + column, tile.y_stride = args_.out_row;
-        tile.width = std::min(widest, args_.width - column);
-        kernels<V, I>().times_rows(tile);
+    // Rows [first, stop) of a slab of the result.
+    void add_parts(int64_t slab, int64_t parts, int64_t first, int64_t stop) const {
+        const int64_t column = slab * widest, used = std::min(widest, args_.width - column);
+        const int64_t stride = packed_stride<V>(used);
+        V* const total = packed_ + slab * parts * slab_size_;
+        for (int64_t part = 1; part < parts; ++part)
+            kernels<V, I>().add_scaled(V(1), total + part * slab_size_ + first * stride,
+                                       total + first * stride, (stop - first) * stride);
+        for (int64_t row = first; row < stop; ++row)
+            std::copy_n(total + row * stride, used, args_.out + row * args_.out_row + column);
     }
 
     const CsrView<V, I>& s_;
@@ -158,21 +155,26 @@ class Product {
     const int64_t slabs_, slab_size_;
     const std::vector<int64_t> cuts_;
     const int64_t blocks_;
-    const bool need_high_;
-    int64_t most_rows_ = 0, room_size_ = 0;  // of a block
-    V* packed_ = nullptr;
-    std::vector<Kept<V>> kept_;
-    std::vector<uint32_t*> words_;           // per worker
+    const bool drops_;
+    int64_t largest_ = 0;  // elements of a block
+    V *packed_ = nullptr, *dropped_ = nullptr;
 };
 
 }  // namespace
 
 template <class V, class I>
 void times(const CsrView<V, I>& s, const TimesArguments<V>& args, int threads) {
-    if (s.rows == 0 || args.width == 0) return;
+    const int64_t out_rows = args.transposed ? s.columns : s.rows;
+    if (out_rows == 0 || args.width == 0) return;
+    if (s.rows == 0) {
+        for (int64_t row = 0; row < out_rows; ++row)
+            std::fill_n(args.out + row * args.out_row, args.width, V(0));
+        return;
+    }
     if (s.columns >= std::numeric_limits<int32_t>::max())
         throw std::invalid_argument("the sparse matrix has too many columns");
-    Product<V, I>(s, args, threads).run();
+    Product<V, I> product(s, args, threads);
+    args.transposed ? product.transposed_times() : product.times();
 }
 
 template <class V>

@@ -8,11 +8,11 @@ namespace hoplite {
 // With X the n x d feature matrix and X~ = X * keep * scale (keep(row, f) hashes
 // row_number * d + f, where row_number = row_numbers[row], or row if that is null):
 //
-//   out = X~ dense     the matrix is X, n x d; dense is d x width, out n x width
-//   out = X~^T dense   transposed: the matrix is X^T, d x n; dense is n x width, out d x width
+//   out = X~ dense     dense is d x width, out n x width
+//   out = X~^T dense   transposed: dense is n x width, out d x width
 //
-// Columns of dense and out lie together, rows are so many elements apart. With `whole`, X dense is
-// written there, too: X is read once for both.
+// Columns of dense and out lie together, rows are so many elements apart. With `whole`, not
+// transposed, X dense is written there, too: X is read once for both.
 template <class V>
 struct TimesArguments {
     bool transposed;

@@ -9,6 +9,7 @@ constexpr int64_t prefetch_min_bytes = int64_t(512) << 10;  // operands beyond t
 constexpr int max_tile_bytes = 256;  // a tile's accumulators must fit in the vector registers
 
 constexpr int max_packed_bytes = 64;
+constexpr int64_t drop_slack = 16;
 
 // Elements of a packed row of so many columns: 16, 32 or 64 bytes.
 template <class V>
@@ -72,38 +73,37 @@ struct KeepRule {
     uint32_t key0, key1, threshold;
 };
 
-// A sparse matrix, X (n x d) or, transposed, X^T (d x n), and which of its elements are kept.
+// Rows of a sparse n x d matrix X, and which of its elements are kept: row * d + column is hashed.
 template <class V, class I>
 struct FeatureRows {
     const int64_t* indptr;
     const I* indices;
     const V* values;
-    bool transposed;
-    int64_t d;
-    const int64_t* numbers;  // row of X -> the row number that is hashed, or null for itself
+    int64_t nnz, d;
+    const int64_t* numbers;  // the number of each row that is hashed, or null for its own
     KeepRule rule;
     V scale;                 // of what is kept
 };
 
-// The kept elements of a block of rows, one after another; row r of the block has
-// [starts[r], starts[r + 1]).
-template <class V>
-struct Kept {
-    int64_t* starts;
-    int32_t* columns;
-    V* values;
+// Some rows of X; row r has the elements starts[r] - first to starts[r + 1] - first of `columns` and
+// `values`.
+template <class V, class I>
+struct ElementRows {
+    int64_t count;
+    const int64_t* starts;
+    int64_t first;
+    const I* columns;
+    const V* values;
 };
 
-// These rows times a dense matrix of up to max_packed_bytes a row, packed.
+// Their product with a packed dense matrix of up to max_packed_bytes a row: y = rows x. With other
+// values of the same elements, also their product with x.
 template <class V>
 struct TimesTile {
-    int64_t rows;
-    const int64_t* starts;  // as in Kept; three elements behind the last are read as well
-    const int32_t* columns;
-    const V* values;
     const V* x;
-    int64_t zero_row;  // a row of X that holds zeros
     V* y;
+    const V* other_values;  // or null
+    V* other_y;             // rows as those of y
     int64_t y_stride, width;
 };
 
@@ -130,11 +130,13 @@ struct Kernels {
                       int64_t width, V* tile);
     void (*unpack_rows)(int64_t count, const int64_t* order, const V* tile, int64_t width,
                         int64_t apart, V* matrix);
-    // The kept elements of rows [begin, end), times scale. `room` has three arrays of room_size
-    // words. They and those of `kept` need 32 elements more than there are nonzeros.
-    void (*keep_elements)(const FeatureRows<V, I>& x, int64_t begin, int64_t end, bool need_high,
-                          uint32_t* room, int64_t room_size, const Kept<V>& kept);
-    void (*times_rows)(const TimesTile<V>& tile);
+    // The elements of rows [begin, end), times scale where they are kept and 0 elsewhere. Up to
+    // drop_slack elements behind them are written, too.
+    void (*drop_elements)(const FeatureRows<V, I>& x, int64_t begin, int64_t end, V* out);
+    void (*times_rows)(const ElementRows<V, I>& rows, const TimesTile<V>& tile);
+    // x += rows' y, x packed and as wide as y: the product with the transpose.
+    void (*add_rows)(const ElementRows<V, I>& rows, const V* y, int64_t y_stride, int64_t width,
+                     V* x);
     // out[k] = keep(first + k) ? scale * values[k] : 0
     void (*drop_range)(const KeepRule& rule, V scale, const V* values, uint64_t first,
                        int64_t count, V* out);

@@ -195,14 +195,16 @@ class Csr {
             [&](const auto& s) {
                 using V = std::decay_t<decltype(*s.values)>;
                 dense.require_rows();
-                dense.require_shape(s.columns, dense.shape(1));
-                out.require_rows();
-                out.require_shape(s.rows, dense.shape(1));
-                whole.require_rows();
-                whole.require_shape(s.rows, dense.shape(1));
+                if (transposed && both)
+                    throw std::invalid_argument("whole goes with the product that is not transposed");
+                dense.require_shape(transposed ? s.rows : s.columns, dense.shape(1));
+                for (const Array* result : {&out, &whole}) {
+                    result->require_rows();
+                    result->require_shape(transposed ? s.columns : s.rows, dense.shape(1));
+                }
                 if (whole.row_stride() != out.row_stride())
                     throw std::invalid_argument("out and whole must have rows equally far apart");
-                numbers.require(transposed ? s.columns : s.rows);
+                numbers.require(s.rows);
                 const TimesArguments<V> arguments{transposed,
                                                   dense.read<V>(),
                                                   dense.row_stride(),

@@ -208,9 +208,8 @@ class Features:
         if not isinstance(store, SparseMatrix):
             self._multiply_dense(store, dense, mask, out, transposed)
         elif uses_native():
-            oriented = store.T if transposed else store
             rule = NOTHING_DROPPED if mask is None else mask.rule
-            oriented.handle.times(
+            store.handle.times(
                 transposed, dense, out, self._row_numbers, *rule, None, get_num_threads()
             )
         else:
