@@ -58,28 +58,28 @@ def test_a_graph_tells_its_sizes(graph):
 def test_graphs_of_numbers_of_several_labels_and_of_nothing():
     labels = np.array([0.5, np.nan, 2.5])
     numbers = Graph.from_edges([(0, 1)], np.eye(3), labels, split=Split(train=[0, 2]))
-    text = numbers._describe().text()
-    assert "regression, 2 nodes of 3" in text
-    assert "mean         1.5    1.5" in text
+    shown = numbers._describe()
+    assert shown.facts["labels"] == "regression, 2 nodes of 3"
+    assert ["mean", "1.5", "1.5"] in shown.tables[0].rows
     several = Graph.from_edges([(0, 1)], np.eye(2), np.array([[1, 1], [0, 1]], np.int8))
     assert "1" in several._describe().tables[0].rows[0]
     assert several._describe().tables[0].rows[1][1] == "2"
     bare = Graph.from_edges([], np.zeros((0, 2)))
-    assert "nodes     0" in bare._describe().text()
+    assert bare._describe().facts["nodes"] == "0"
     assert bare._repr_html_()
     arcs = Graph.from_edges([(0, 1)], np.eye(2), directed=True)
-    assert "out, in" in arcs._describe().text()
+    assert arcs._describe().facts["relations"] == "out, in"
 
 
 def test_a_result_stands_beside_the_baseline(result):
-    text = result._describe().text()
+    scores, classes = result._describe().tables
     spread, least = result.metrics("test")["accuracy"], result.baseline("test")["accuracy"]
-    line = next(line for line in text.splitlines() if line.strip().startswith("accuracy"))
-    assert f"{spread.mean:.3f} ± {spread.std:.3f}" in line
-    assert line.endswith(f"{least:.3f}")
+    (row,) = (row for row in scores.rows if row[0] == "accuracy")
+    assert row[-2:] == [f"{spread.mean:.3f} ± {spread.std:.3f}", f"{least:.3f}"]
     found = result.best_run.test_metrics
     rarest = min(found.classes, key=lambda name: found.classes[name]["support"])
-    assert f"{found.classes[rarest]['recall']:.3f}" in text.split("the rarest first")[1]
+    assert "the rarest first" in classes.title
+    assert f"{found.classes[rarest]['recall']:.3f}" in classes.rows[0]
     for name in NAMES[:2]:
         assert name not in result._repr_html_()
         assert name in printed(result)
@@ -112,7 +112,7 @@ def test_tables_of_an_explanation_add_up(graph, hops):
 
 def test_long_tables_and_names_are_cut():
     shown = Description("t", {"fact": "y" * 900}, [Table(["a", "b"], [["x" * 500, "1"]] * 40)])
-    for text in (shown.html(), shown.text(), printed(shown.rich())):
+    for text in (shown.html(), printed(shown.rich())):
         assert "and 28 more" in text
         assert "x" * 90 not in text
         assert "y" * 400 not in text

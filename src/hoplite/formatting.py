@@ -102,27 +102,14 @@ class Table:
 class Description:
     """What an object shows of itself: a title, facts with their names, tables, and notes.
 
-    >>> pets = Description("Pets", {"nodes": "3"}, [Table(["class", "nodes"], [["<b>", "2"]])])
-    >>> print(pets.text())
-    Pets
-      nodes  3
-      class  nodes
-      <b>        2
+    >>> "<bdi>a &amp; b</bdi>" in Description("a & b").html()
+    True
     """
 
     title: str
     facts: dict[str, str] = field(default_factory=dict)
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
-
-    def text(self) -> str:
-        """Plain text, in columns."""
-        lines = [printable(self.title)]
-        lines += _aligned([[name, _fact(value)] for name, value in self.facts.items()], left=2)
-        for table in self.tables:
-            lines += [f"  {_cell(table.title)}"] if table.title else []
-            lines += _aligned([[_cell(c) for c in table.columns], *table.first_rows], left=1)
-        return "\n".join([*lines, *(f"  {printable(note)}" for note in self.notes)])
 
     def html(self) -> str:
         """HTML without colours, for light and dark pages."""
@@ -202,16 +189,3 @@ def _html_rows(rows: Sequence[Sequence[str]], align: str) -> str:
     ]
     pairs = zip(rows, cells, strict=True)
     return "".join(f"<tr>{_th(_cell(row[0]), 'row')}{rest}</tr>" for row, rest in pairs)
-
-
-def _aligned(rows: list[list[str]], left: int) -> list[str]:
-    """Rows as lines of columns; the first ``left`` columns are aligned to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  "
-        + "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
