@@ -12,7 +12,7 @@ from tests.commands import hoplite as command
 import hoplite
 from hoplite import ConfigError, Graph, ModelFileError, Split, StoreError
 from hoplite.machine import RESERVE, used_memory
-from hoplite.models import from_store
+from hoplite.models import trained as trained_module
 from hoplite.predictions import predict_table, predictions, write_table
 
 N = 211
@@ -64,8 +64,8 @@ def types(table):
 )
 @pytest.mark.parametrize("rows", [1, 17, 10_000])
 def test_a_store_predicts_what_the_graph_does(graph, store, monkeypatch, model, options, rows):
-    monkeypatch.setattr(from_store, "MIN_ROWS", 1)
-    monkeypatch.setattr(from_store, "PIECE_BYTES", rows)  # in bytes: one row; or plenty
+    monkeypatch.setattr(trained_module, "MIN_ROWS", 1)
+    monkeypatch.setattr(trained_module, "PIECE_BYTES", rows)  # in bytes: one row; or plenty
     trained = hoplite.train(graph, model, epochs=4, **options).model
     expected, found = predict_table(trained, graph), predict_table(trained, store)
     assert found["id"].tolist() == list(graph.node_ids)

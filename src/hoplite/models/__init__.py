@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from hoplite.config import choice_setting, flag_setting, number_setting
 from hoplite.models.base import Model, Weights, build_model
-from hoplite.models.blocks import HopBlocks
 from hoplite.models.fixed import DGC, PPR, S2GC, SGC, Heat
 from hoplite.models.labelprop import LabelModel, LabelPropagation
-from hoplite.models.learned import EGC, LGC, JacobiConv
+from hoplite.models.learned import EGC, LGC, HopBlocks, JacobiConv
 from hoplite.models.linear import LinearModel, PolynomialSettings
 from hoplite.models.settings import (
     MODELS,

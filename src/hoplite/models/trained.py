@@ -14,10 +14,12 @@ import numpy as np
 
 from hoplite.engine.backend import one_blas_thread
 from hoplite.engine.propagation import Propagation, part_names
+from hoplite.engine.standardize import Moments, Standardized
 from hoplite.errors import ConfigError, HopliteError, HopliteWarning
 from hoplite.graph import Graph, Split
 from hoplite.io.convert import converted
 from hoplite.labels import distinct
+from hoplite.machine import free_memory
 from hoplite.models import ModelConfig, Weights, build_model, pictures
 from hoplite.models.alignment import (
     LEFT_OUT,
@@ -28,14 +30,14 @@ from hoplite.models.alignment import (
     check_prepared,
     check_relations,
     check_stored,
+    in_columns,
 )
 from hoplite.models.correct_smooth import CorrectSmooth
 from hoplite.models.export import hop_arrays, hop_module, write_onnx
-from hoplite.models.from_store import stored_logits
 from hoplite.models.labelprop import LabelModel
 from hoplite.models.linear import LinearModel
 from hoplite.models.saved import ModelFile, Shapes, read_folder, write_folder
-from hoplite.node_data import NodeData
+from hoplite.node_data import NodeData, StoredHops
 from hoplite.preparation import Preparation
 from hoplite.tasks import DEFAULT_TASK, Conformal, Task, find_task
 from hoplite.tasks.conformal import nodes_needed
@@ -52,6 +54,9 @@ SAVED = (
     *("num_features", "class_names", "feature_names", "training", "preparation", "loop_weight"),
     *("relations", "node_index", "correct_smooth"),
 )
+PIECE_BYTES = 16 * 10**6  # of hop features at a time
+COPIES = 12  # of them at the same time: as read, in the model's order, and what a model makes
+MIN_ROWS = 16
 MAX_IDLE = 1 << 16  # a setting that the model does not use may be this much above its weights
 
 
@@ -195,7 +200,7 @@ class TrainedModel:
             self.refuse_correct_smooth("predictions from a hop store, which has no edges")
             check_relations((), self.relations)
             columns = aligned_columns(stored, self.num_features, self.feature_names)
-            rows = stored_logits(self._model(), self.weights, stored, columns, memory)
+            rows = _stored_logits(self._model(), self.weights, stored, columns, memory)
             for first, part in rows:
                 yield first, _checked(part, first)
         elif memory is not None:
@@ -429,3 +434,54 @@ def _shapes(found: ModelFile, there: Shapes) -> Shapes | None:
         return model.expected(there, 0 if found.node_index is None else found.node_index.count)
     except ConfigError:  # too large for any memory
         return None
+
+
+def _stored_logits(
+    model: Any,
+    weights: Weights,
+    stored: StoredHops,
+    columns: np.ndarray | None,
+    memory: str | int | None = None,
+) -> Iterator[tuple[int, np.ndarray]]:
+    """The first node of every piece of rows, and the logits of the piece: (rows, m).
+
+    ``columns`` are those of :func:`aligned_columns`. ``memory`` is the peak of the whole process,
+    such as ``"700MB"``.
+
+    A node's filtered signal follows from its own hop features. Standardisation needs the mean and
+    the deviation of the signal over all nodes, so there the store is read twice:
+
+        mean = sum_r v_r / n,  std^2 = sum_r (v_r - mean)^2 / n
+
+    merged from the sums of the pieces in double precision.
+    """
+    wanted = model.hops_read
+    step = _rows_at_a_time(
+        model, len(wanted) * max(stored.num_features, model.num_features), memory
+    )
+    weights = {name: value.astype(np.float32) for name, value in weights.items()}
+
+    def pieces() -> Iterator[tuple[int, np.ndarray]]:
+        for start in range(0, max(stored.num_nodes, 1), step):
+            found = stored.read(start, min(start + step, stored.num_nodes), wanted)
+            found = found if columns is None else in_columns(found, columns)
+            yield start, model.signal_from_hops(weights, found)
+
+    scale = None
+    if model.config.standardize:
+        moments = Moments(0, np.zeros(model.num_classes), np.zeros(model.num_classes))
+        for _, signal in pieces():
+            moments = moments.merged(Moments.of(signal))
+        scale = Standardized.from_moments(moments, np.dtype(np.float32))
+    for start, signal in pieces():
+        logits = signal if scale is None else scale.apply(signal)
+        yield start, logits + weights["bias"] if "bias" in weights else logits
+
+
+def _rows_at_a_time(model: Any, numbers: int, memory: str | int | None) -> int:
+    """Rows of a piece; ConfigError, with the least that works, if ``memory`` is too little."""
+    row_bytes = 4 * (numbers + 4 * model.num_classes)
+    size, least = PIECE_BYTES, MIN_ROWS * COPIES * row_bytes
+    if memory is not None:
+        size = min(size, (free_memory(memory, least, "this prediction") + least) // COPIES)
+    return max(MIN_ROWS, size // row_bytes)

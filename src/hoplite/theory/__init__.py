@@ -3,10 +3,9 @@
 The statements with their proofs are in ``docs/theory.md``.
 """
 
-from hoplite.theory.complexity import Estimate
+from hoplite.theory.complexity import Estimate, hops_for, spectral_norm, truncation_error
 from hoplite.theory.function_class import FunctionClass
 from hoplite.theory.generalization import Generalization, generalization, norms
-from hoplite.theory.truncation import hops_for, spectral_norm, truncation_error
 
 __all__ = [
     "Estimate",

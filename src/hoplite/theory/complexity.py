@@ -3,7 +3,7 @@
 g_i: (L, d) is the i-th hop's features on the nodes, already times the largest coefficient, so the
 sum is the supremum over all coefficients. h_f(eps) below is the sum for one feature. Here are upper
 bounds of it, with proofs in docs/theory.md under the functions' names, and the value itself: the
-mean over signs, drawn or all of them.
+mean over signs, drawn or all of them. At the end: what is lost when EGC's series is cut.
 """
 
 from __future__ import annotations
@@ -16,11 +16,16 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import minimize_scalar
+from scipy.special import logsumexp
 
-from hoplite.config import check_number
+from hoplite.config import MAX_HOPS, check_hops, check_number
+from hoplite.errors import ConfigError
+from hoplite.graph import Graph
+from hoplite.operators import find_operator
 
 COVER = 16  # points per degree: the maximum of a polynomial is at most 0.5 % above theirs
 ROUNDING = 1e-12  # relative; sums of a few thousand terms are better than that
+SERIES_ROUNDING = 1e-9  # relative, to stay above the truncation error however it is rounded
 DRAWS = 2000
 MAX_EXACT_BITS = 20
 CHUNK_ELEMENTS = 2**24  # numbers in a temporary array
@@ -94,18 +99,12 @@ def hopwise_bound(columns: Columns, blocks: Iterable[np.ndarray]) -> float:
     used = chosen > 0
     if not used.any():
         return 0.0
-    sums, tops = np.zeros(int(used.sum())), np.zeros(int(used.sum()))
+    logarithms = np.full(int(used.sum()), -np.inf)
     for block in blocks:
-        parts = np.stack(
-            [
-                _ln_cosh(s * hop).sum(axis=0)
-                for s, hop in zip(chosen[used], block[used], strict=True)
-            ]
-        )
-        higher = np.maximum(tops, parts.max(axis=1, initial=0.0))
-        sums = sums * np.exp(tops - higher) + np.exp(parts - higher[:, None]).sum(axis=1)
-        tops = higher
-    logarithms = math.log(2 * columns.copies) + tops + np.log(sums)
+        pairs = zip(chosen[used], block[used], strict=True)
+        parts = np.stack([_ln_cosh(s * hop).sum(axis=0) for s, hop in pairs])
+        logarithms = np.logaddexp(logarithms, logsumexp(parts, axis=1))
+    logarithms += math.log(2 * columns.copies)
     return float((logarithms / chosen[used]).sum()) * (1 + ROUNDING)
 
 
@@ -172,10 +171,7 @@ def _smallest(logarithms: Callable[[float], np.ndarray], columns: Columns, width
     if width <= 0:
         return 0.0
     s = _best(logarithms, np.array([width]))
-    terms = logarithms(s)
-    top = float(terms.max())
-    total = math.log(columns.copies) + top + math.log(np.exp(terms - top).sum())
-    return total / s * (1 + ROUNDING)
+    return (math.log(columns.copies) + float(logsumexp(logarithms(s)))) / s * (1 + ROUNDING)
 
 
 def _best(logarithms: Callable[[float], np.ndarray], squares: np.ndarray) -> float:
@@ -186,9 +182,7 @@ def _best(logarithms: Callable[[float], np.ndarray], squares: np.ndarray) -> flo
 
     def value(exponent: float) -> float:
         s = math.exp(exponent) / math.sqrt(width)
-        terms = logarithms(s)
-        top = float(terms.max())
-        return (math.log(2) + top + math.log(np.exp(terms - top).sum())) / s
+        return (math.log(2) + float(logsumexp(logarithms(s)))) / s
 
     found = minimize_scalar(value, bounds=(-7.0, 5.0), method="bounded")
     return math.exp(float(found.x)) / math.sqrt(width)
@@ -325,3 +319,81 @@ def _half_width(
         2 * float(sample.var(ddof=1)) * logarithm / n
     ) + 7 * largest * logarithm / (3 * (n - 1))
     return min(by_flips, by_sample)
+
+
+def truncation_error(beta: float, norm: float, hops: int, signal_norm: float = 1.0) -> float:
+    """An upper bound of ``||exp(beta S) Z - sum_{i<=k} beta^i/i! S^i Z||_2`` (the paper's):
+
+        x^(k+1) / (k+1)! * ||Z||_2 / (1 - x / (k+2)),    x = |beta| norm < k + 2
+
+    Parameters
+    ----------
+    beta : float
+        The diffusion rate.
+    norm : float
+        ``||S||_2`` or more, see :func:`spectral_norm`.
+    hops : int
+        k.
+    signal_norm : float
+        ``||Z||_2`` or more, Z = X Theta.
+
+    >>> round(truncation_error(1.0, 1.0, 3), 4)  # 1/4! / (1 - 1/5)
+    0.0521
+    """
+    check_number("beta", beta, -math.inf)
+    check_number("norm", norm, 0)
+    check_number("signal_norm", signal_norm, 0)
+    hops = check_hops(hops)
+    x = abs(float(beta)) * float(norm)
+    if hops + 2 <= x:
+        raise ConfigError(
+            f"hops is {hops} but the bound needs hops + 2 > |beta| norm = {x:g}; "
+            f"use at least {max(math.floor(x) - 1, 0):.6g} hops."
+        )
+    if x == 0 or signal_norm == 0:
+        return 0.0
+    logarithm = (hops + 1) * math.log(x) - math.lgamma(hops + 2) - math.log1p(-x / (hops + 2))
+    logarithm += math.log(signal_norm)
+    return math.exp(logarithm) * (1 + SERIES_ROUNDING) if logarithm < 709 else math.inf
+
+
+def hops_for(tolerance: float, beta: float, norm: float = 1.0, signal_norm: float = 1.0) -> int:
+    """The fewest hops k for which :func:`truncation_error` is at most ``tolerance``.
+
+    >>> hops_for(1e-6, beta=1.0), hops_for(1e-6, beta=1.0, norm=2.0)
+    (9, 13)
+    """
+    check_number("tolerance", tolerance, 0, open_ends="l")
+    check_number("beta", beta, -math.inf)
+    check_number("norm", norm, 0)
+    x = abs(float(beta)) * float(norm)
+    # From x - 2 on the error falls with every hop, so the first that fits can be bisected.
+    if x >= MAX_HOPS or truncation_error(beta, norm, MAX_HOPS, signal_norm) > tolerance:
+        raise ConfigError(
+            f"|beta| norm is {x:g}, for which {MAX_HOPS:,} hops do not reach the tolerance "
+            f"{tolerance:g}; use a smaller beta."
+        )
+    low, high = max(0, math.floor(x) - 1), MAX_HOPS
+    while low < high:
+        middle = (low + high) // 2
+        if truncation_error(beta, norm, middle, signal_norm) <= tolerance:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def spectral_norm(graph: Graph, operator: str = "renormalized") -> float:
+    """``||S||_2`` or more, never less: 1 for renormalized and adjacency, 2 for laplacian.
+
+    With D the degrees, D^-1/2 A D^-1/2 is similar to D^-1 A, whose absolute row sums are 1 (or 0
+    at an isolated node), so no eigenvalue exceeds 1 in absolute value; one that belongs to the
+    vector sqrt(d) is 1. The same holds for A + I. L = I - D^-1/2 A D^-1/2 then has its eigenvalues
+    in [0, 2]; 2 is one exactly if some component with an edge is bipartite. Without any edge
+    adjacency is 0 and laplacian is the identity.
+
+    >>> path = Graph.from_edges([(0, 1)], features=[[1.0], [2.0]])
+    >>> spectral_norm(path), spectral_norm(path, "laplacian")
+    (1.0, 2.0)
+    """
+    return find_operator(operator).norm(graph)
