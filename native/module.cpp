@@ -418,6 +418,7 @@ int64_t count_right_any(nb::handle logits_, nb::handle targets_) {
 NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);  // what lives until the interpreter ends is not a leak
     using nb::arg;
+    module.attr("INTERFACE") = 2;  // hoplite/engine/backend.py compares it: one more at every change
     nb::class_<Basis>(module, "Basis").def(nb::init<nb::handle>(), arg("table"));
     nb::class_<Csr>(module, "Csr")
         .def(nb::init<nb::handle, nb::handle, nb::handle, int64_t>(), arg("indptr"),

@@ -14,11 +14,14 @@ from types import ModuleType
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
 
+INTERFACE = 2  # of the functions in native/module.cpp
 native: ModuleType | None
 try:
     from hoplite import _native as native
 except ImportError:  # built without a compiler (HOPLITE_NO_NATIVE=1)
     native = None
+if native is not None and getattr(native, "INTERFACE", 1) != INTERFACE:
+    raise ImportError("hoplite._native is of other sources; build it again: pip install -e .")
 
 MAX_THREADS = 1024
 _backend: ContextVar[str] = ContextVar("hoplite_backend", default="auto")
