@@ -160,7 +160,8 @@ class Csr {
         with_slices(signal, [&](auto slices, int64_t n, int64_t width) {
             using V = typename decltype(slices)::Value;
             require(gradient, n, width);
-            require(signal, n, width);
+            signal.require_rows();
+            signal.require_shape(n, width);
             require(scales, basis.terms(), width);
             require(out, n, width);
             require(dots, basis.terms(), width);
@@ -168,8 +169,8 @@ class Csr {
             V* const to = out.write<V>();
             double* const sums = dots.write<double>();
             const nb::gil_scoped_release release;
-            hoplite::polynomial_adjoint(slices(), basis.steps, width, of, from, factors, to, sums,
-                                        threads);
+            hoplite::polynomial_adjoint(slices(), basis.steps, width, of, from, signal.row_stride(),
+                                        factors, to, sums, threads);
         });
     }
 
@@ -314,6 +315,18 @@ void with_type(const char* name, const Array& array, F&& f) {
         refuse(name, "must be float32 or float64");
 }
 
+// Gives the GIL to others while there is work for some microseconds; getting it back may take longer
+// than a small kernel.
+class Release {
+  public:
+    explicit Release(int64_t work) {
+        if (work >= int64_t(1) << 16) release_.emplace();
+    }
+
+  private:
+    std::optional<nb::gil_scoped_release> release_;
+};
+
 void drop_dense_any(nb::handle x_, nb::handle out_, nb::handle row_numbers, uint32_t key0,
                     uint32_t key1, uint32_t threshold, double scale, int threads) {
     const Array x("x", x_), out("out", out_);
@@ -352,7 +365,7 @@ void adam_any(nb::handle gradient_, nb::handle weight_, nb::handle mean_, nb::ha
         const AdamStep<V> numbers{V(lr / mean_left), V(decay), V(1 / std::sqrt(square_left))};
         const V* const g = gradient.read<V>();
         V *const w = weight.write<V>(), *const m = mean.write<V>(), *const v = square.write<V>();
-        const nb::gil_scoped_release release;
+        const Release release(size * 4);
         constexpr int64_t piece = int64_t(1) << 14;
         const int useful = useful_threads(threads, size * 4);  // divisions and a root each
         parallel_for((size + piece - 1) / piece, useful, [&](int64_t task, int) {
@@ -390,7 +403,7 @@ double softmax_any(nb::handle logits_, nb::handle targets_, nb::handle weights_,
         const V* const each = weights.read<V>();
         V* const out = gradient ? gradient->write<V>() : nullptr;
         const int64_t* const classes = targets.read<int64_t>();
-        const nb::gil_scoped_release release;
+        const Release release(rows * width * 8);
         total = softmax_cross_entropy(rows, width, z, classes, each, V(scale), out, threads);
     });
     return total;
@@ -407,7 +420,7 @@ int64_t count_right_any(nb::handle logits_, nb::handle targets_) {
         using V = decltype(zero);
         const V* const z = logits.read<V>();
         const int64_t* const classes = targets.read<int64_t>();
-        const nb::gil_scoped_release release;
+        const Release release(rows * width);
         right = count_right(rows, width, z, classes);
     });
     return right;
@@ -418,7 +431,7 @@ int64_t count_right_any(nb::handle logits_, nb::handle targets_) {
 NB_MODULE(_native, module) {
     nb::set_leak_warnings(false);  // what lives until the interpreter ends is not a leak
     using nb::arg;
-    module.attr("INTERFACE") = 2;  // hoplite/engine/backend.py compares it: one more at every change
+    module.attr("INTERFACE") = 3;  // hoplite/engine/backend.py compares it: one more at every change
     nb::class_<Basis>(module, "Basis").def(nb::init<nb::handle>(), arg("table"));
     nb::class_<Csr>(module, "Csr")
         .def(nb::init<nb::handle, nb::handle, nb::handle, int64_t>(), arg("indptr"),

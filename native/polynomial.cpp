@@ -90,9 +90,10 @@ class Tiles {
         multiply(tile, stage, part, basis_[i], i + 1 < hops() ? basis_[i + 1].g : 0, z, a);
     }
 
-    void pack(const Tile<V>& tile, const Part& part, const V* matrix, V* packed) const {
+    void pack(const Tile<V>& tile, const Part& part, const V* matrix, int64_t row,
+              V* packed) const {
         kernels<V, int32_t>().pack_rows(part.end - part.begin, s_.order.data() + part.begin,
-                                        matrix + tile.first, width_, tile.used,
+                                        matrix + tile.first, row, tile.used,
                                         packed + part.begin * tile.stride);
     }
 
@@ -203,7 +204,7 @@ void polynomial(const Sliced<V>& s, const Recurrence& basis, int64_t width, cons
     const auto step = [&](const Tile<V>& tile, int64_t stage, const Part& part) {
         V* const packed = tile.buffers[2];
         if (stage == 0) {
-            tiles.pack(tile, part, signal, packed);
+            tiles.pack(tile, part, signal, width, packed);
             const V* const scale = tile.scales + hops * tile.stride;
             for (int64_t row = part.begin; row < part.end; ++row)
                 for (int64_t k = row * tile.stride, j = 0; j < tile.stride; ++j)
@@ -218,8 +219,8 @@ void polynomial(const Sliced<V>& s, const Recurrence& basis, int64_t width, cons
 
 template <class V>
 void polynomial_adjoint(const Sliced<V>& s, const Recurrence& basis, int64_t width,
-                        const V* gradient, const V* signal, const V* scales, V* out, double* dots,
-                        int threads) {
+                        const V* gradient, const V* signal, int64_t signal_row, const V* scales,
+                        V* out, double* dots, int threads) {
     Tiles<V> tiles(s, basis, width, scales, 4, true);
     const int64_t hops = tiles.hops(), parts = s.parts();
     std::fill_n(dots, (hops + 1) * width, 0.0);
@@ -228,8 +229,8 @@ void polynomial_adjoint(const Sliced<V>& s, const Recurrence& basis, int64_t wid
         V *const other = tile.buffers[2], *const total = tile.buffers[3];
         const int64_t stride = tile.stride, first = part.begin * stride;
         if (stage == 0) {
-            tiles.pack(tile, part, gradient, tile.now(0));
-            tiles.pack(tile, part, signal, other);
+            tiles.pack(tile, part, gradient, width, tile.now(0));
+            tiles.pack(tile, part, signal, signal_row, other);
             std::fill_n(total + first, (part.end - part.begin) * stride, V(0));
         } else {
             tiles.next_hop(tile, stage, part);
@@ -256,7 +257,7 @@ void gather_hops(const Sliced<V>& s, const Recurrence& basis, int64_t width, con
     Tiles<V> tiles(s, basis, width, nullptr, 2, false);
     const auto step = [&](const Tile<V>& tile, int64_t stage, const Part& part) {
         if (stage == 0)
-            tiles.pack(tile, part, signal, tile.now(0));
+            tiles.pack(tile, part, signal, width, tile.now(0));
         else
             tiles.next_hop(tile, stage, part);
         const V* const now = tile.now(stage);
@@ -295,7 +296,7 @@ void scatter_hops(const Sliced<V>& s, const Recurrence& basis, int64_t width, co
     template void polynomial(const Sliced<V>&, const Recurrence&, int64_t, const V*, const V*,   \
                              V*, int);                                                            \
     template void polynomial_adjoint(const Sliced<V>&, const Recurrence&, int64_t, const V*,      \
-                                     const V*, const V*, V*, double*, int);                       \
+                                     const V*, int64_t, const V*, V*, double*, int);              \
     template void gather_hops(const Sliced<V>&, const Recurrence&, int64_t, const int64_t*,       \
                               int64_t, const V*, V*, int);                                        \
     template void scatter_hops(const Sliced<V>&, const Recurrence&, int64_t, const int64_t*,      \

@@ -17,7 +17,7 @@ struct Step {
 using Recurrence = std::vector<Step>;  // one for each hop
 
 // All matrices are row-major and contiguous: signal, gradient and out n x width, scales
-// (hops + 1) x width.
+// (hops + 1) x width. Rows of the adjoint's signal are signal_row elements apart.
 
 // out = sum_i p_i(S) (signal diag(scales_i))
 template <class V>
@@ -27,8 +27,8 @@ void polynomial(const Sliced<V>& s, const Recurrence& basis, int64_t width, cons
 // With U_i = p_i(S) gradient: out = sum_i U_i diag(scales_i), dots_i = column sums of U_i * signal.
 template <class V>
 void polynomial_adjoint(const Sliced<V>& s, const Recurrence& basis, int64_t width,
-                        const V* gradient, const V* signal, const V* scales, V* out, double* dots,
-                        int threads);
+                        const V* gradient, const V* signal, int64_t signal_row, const V* scales,
+                        V* out, double* dots, int threads);
 
 // The hops themselves at some rows, and back: hops is (hops + 1) x count x width. `rows` are the
 // numbers of the rows, or null for all in order.

@@ -51,10 +51,13 @@ int64_t count_right(int64_t rows, int64_t width, const V* logits, const int64_t*
     int64_t right = 0;
     for (int64_t row = 0; row < rows; ++row) {
         const V* const z = logits + row * width;
-        int64_t best = 0;
-        for (int64_t c = 1; c < width && z[best] == z[best]; ++c)
-            if (z[c] > z[best] || z[c] != z[c]) best = c;
-        right += best == targets[row];
+        const int64_t target = targets[row];
+        const V own = z[target];
+        bool wins = true;  // without branches, which would often be mispredicted
+        for (int64_t c = 0; c < target; ++c) wins &= z[c] < own || own != own;
+        for (int64_t c = 0; c < target; ++c) wins &= z[c] == z[c];
+        for (int64_t c = target + 1; c < width; ++c) wins &= z[c] <= own || own != own;
+        right += wins;
     }
     return right;
 }

@@ -14,7 +14,7 @@ from types import ModuleType
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
 
-INTERFACE = 2  # of the functions in native/module.cpp
+INTERFACE = 3  # of the functions in native/module.cpp
 native: ModuleType | None
 try:
     from hoplite import _native as native

@@ -31,9 +31,13 @@ def row_ranges(rows: int, columns: int) -> list[slice]:
 
 def each_range(work: Callable[[slice], Result], rows: int, columns: int) -> Iterator[Result]:
     """``work`` of every range of rows, on the engine's threads; the results in order."""
+    if rows * columns <= RANGE_NUMBERS:
+        with one_blas_thread:
+            yield work(slice(0, rows))
+        return
     ranges, threads = row_ranges(rows, columns), get_num_threads()
     with one_blas_thread:
-        if threads == 1 or len(ranges) == 1:
+        if threads == 1:
             yield from map(work, ranges)
             return
         pool = thread_pool(threads)

@@ -130,12 +130,8 @@ class WeightsFirst(Order):
         source.features.drop_outputs(both[:, :m], dropout)
         scales = filter.scales(m, source.dtype)
         found = self._pick(source.combine(both, np.concatenate([scales, scales], axis=1)))
-        signal = np.ascontiguousarray(both[:, :m])
-        dropped = Evaluation(
-            np.ascontiguousarray(found[:, :m]),
-            partial(self._gradient, filter, signal, scales, dropout),
-        )
-        return dropped, np.ascontiguousarray(found[:, m:])
+        gradient = partial(self._gradient, filter, both[:, :m], scales, dropout)
+        return Evaluation(found[:, :m], gradient), found[:, m:]
 
     def _gradient(
         self,

@@ -128,18 +128,19 @@ def polynomial_adjoint(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The gradients of :func:`polynomial` by its signal, (n, w), and its scales, (k + 1, w).
 
-    ``matrix`` is the transpose of its M. The second are sums in float64.
+    ``matrix`` is the transpose of its M. The second are sums in float64. ``signal`` may be some
+    columns of a wider array.
     """
-    basis = _check(matrix, basis, signal, scales=scales)
-    check_operand("gradient", gradient, matrix.dtype, signal.shape)
+    basis = _check(matrix, basis, gradient, scales=scales)
+    check_operand("signal", signal, matrix.dtype, gradient.shape, contiguous=False)
     to_scales = np.empty(scales.shape, np.float64)
     if not _in_tiles(matrix):
-        to_signal = np.zeros_like(signal)
+        to_signal = np.zeros_like(gradient)
         for i, hop in enumerate(iterate(matrix, basis, gradient, scales.shape[0] - 1)):
             to_signal += hop * scales[i]
             to_scales[i] = np.einsum("nw,nw->w", hop, signal, dtype=np.float64)
         return to_signal, to_scales
-    to_signal = np.empty_like(signal)
+    to_signal = np.empty_like(gradient)
     table = _native_basis(basis, scales.shape[0] - 1)
     matrix.handle.polynomial_adjoint(
         table, gradient, signal, scales, to_signal, to_scales, get_num_threads()

@@ -124,27 +124,24 @@ class Propagation:
 
         Scales of the last hops may be left out where there is one operator; they count as 0.
         """
-        if len(self.matrices) == 1:
-            return polynomial(self.matrices[0], self.basis, signal, scales)
         return self._combine(self.matrices, signal, scales)
 
     def _combine(
         self, matrices: list[SparseMatrix], signal: np.ndarray, scales: np.ndarray
     ) -> np.ndarray:
         parts = zip(matrices, self._parts(scales), strict=True)
-        sums = [polynomial(matrix, self.basis, signal, own) for matrix, own in parts]
-        return sums[0] if len(sums) == 1 else np.sum(sums, axis=0)
+        return _total([polynomial(matrix, self.basis, signal, own) for matrix, own in parts])
 
     def combine_adjoint(
         self, gradient: np.ndarray, signal: np.ndarray, scales: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The gradients of :meth:`combine` by its signal, (n, w), and its scales, (slices, w)."""
-        total, by_scale = np.zeros_like(signal), []
-        for matrix, own in zip(self.matrices, self._parts(scales), strict=True):
-            part, dots = polynomial_adjoint(matrix.T, self.basis, gradient, signal, own)
-            total = part if len(self.matrices) == 1 else total + part
-            by_scale.append(dots)
-        return total, self._joined(by_scale)
+        parts = zip(self.matrices, self._parts(scales), strict=True)
+        sums, dots = zip(
+            *(polynomial_adjoint(m.T, self.basis, gradient, signal, own) for m, own in parts),
+            strict=True,
+        )
+        return _total(sums), self._joined(dots)
 
     def combine_transposed(self, signal: np.ndarray, scales: np.ndarray) -> np.ndarray:
         """sum_i c_i p_i(M') Z, the adjoint of :meth:`combine` by its signal alone."""
@@ -159,8 +156,7 @@ class Propagation:
     def sum_blocks(self, signals: np.ndarray) -> np.ndarray:
         """sum_i p_i(M) Z_i: (slices, n, w) -> (n, w)."""
         parts = zip(self.matrices, self._parts(signals), strict=True)
-        sums = [scatter_hops(m, self.basis, np.ascontiguousarray(own)) for m, own in parts]
-        return sums[0] if len(sums) == 1 else np.sum(sums, axis=0)
+        return _total([scatter_hops(m, self.basis, np.ascontiguousarray(own)) for m, own in parts])
 
     def sum_blocks_adjoint(self, gradient: np.ndarray) -> np.ndarray:
         """U_i = p_i(M') G, the gradient of :meth:`sum_blocks`: (n, w) -> (slices, n, w)."""
@@ -218,6 +214,10 @@ class Propagation:
         if len(parts) == 1:
             return parts[0]
         return np.concatenate([parts[0], *(hops[1:] for hops in parts[1:])])
+
+
+def _total(parts: Sequence[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
 
 
 def repeated(coefficients: np.ndarray, signal: np.ndarray) -> np.ndarray:

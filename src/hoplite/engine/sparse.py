@@ -153,8 +153,10 @@ def spmm(
     return out
 
 
-def check_operand(name: str, given: Any, dtype: np.dtype, shape: tuple[int, ...]) -> None:
-    """Raise a clear error unless ``given`` is a contiguous array of this type and shape."""
+def check_operand(
+    name: str, given: Any, dtype: np.dtype, shape: tuple[int, ...], contiguous: bool = True
+) -> None:
+    """Raise a clear error unless ``given`` is a (contiguous) array of this type and shape."""
     if not isinstance(given, np.ndarray):
         raise GraphError(f"{name} is a {type(given).__name__}; pass a NumPy array.")
     if given.shape != shape:
@@ -164,5 +166,5 @@ def check_operand(name: str, given: Any, dtype: np.dtype, shape: tuple[int, ...]
         raise ConfigError(
             f"{name} is {given.dtype} but the matrix is {dtype}; convert one of them first."
         )
-    if not given.flags.c_contiguous:
+    if contiguous and not given.flags.c_contiguous:
         raise ConfigError(f"{name} is not contiguous; pass np.ascontiguousarray({name}).")

@@ -49,7 +49,7 @@ class NetworkObjective(GradientObjective):
             self._tensors[name].requires_grad_()
         self._train = self._rows(self._train_nodes, learns=True)
         if problem.scored:
-            nodes = None if self._standardize else np.concatenate(problem.scored_nodes)
+            nodes = None if self._standardize else np.concatenate([*problem.scored.values()])
             self._scored = self._rows(nodes, learns=False)
 
     def weights(self) -> Weights:

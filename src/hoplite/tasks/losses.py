@@ -76,7 +76,7 @@ def softmax_cross_entropy(
         total = native.softmax_cross_entropy(
             logits, targets, each, 1 / count, gradient, get_num_threads()
         )
-        return _divided(total, count)
+        return total / count
     total = 0.0
     with np.errstate(all="ignore"):
         for block in row_blocks(*logits.shape):

@@ -108,7 +108,7 @@ class Orders:
         self._constants = model.coefficients({}) if model.is_fixed else None
         self._one_map = len(model.shapes()["theta"]) == 2
         self.everywhere = model.config.standardize
-        train, scored = problem.train.nodes, problem.scored_nodes
+        train, scored = problem.train.nodes, [*problem.scored.values()]
         nodes = None if self.everywhere or config.consistency else train
         self.together: Order | None = None
         self._first = 0  # the first scored row

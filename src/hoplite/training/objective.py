@@ -6,6 +6,8 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,25 +73,24 @@ class Problem:
         """The training nodes."""
         return self.parts["train"]
 
-    @property
-    def scored(self) -> list[str]:
-        """The parts that are scored in every epoch."""
-        return [name for name in self.parts if name != "train"]
-
-    @property
-    def scored_nodes(self) -> list[np.ndarray]:
-        """The nodes of each of them."""
-        return [self.parts[name].nodes for name in self.scored]
+    @cached_property
+    def scored(self) -> dict[str, np.ndarray]:
+        """The nodes of the parts that are scored in every epoch."""
+        return {name: part.nodes for name, part in self.parts.items() if name != "train"}
 
     def cut(self, logits: np.ndarray, *, everywhere: bool) -> dict[str, np.ndarray]:
         """The outputs of each scored part, from all nodes' or theirs in a row."""
-        nodes = self.scored_nodes
-        parts = (
-            [logits[part] for part in nodes]
-            if everywhere
-            else np.split(logits, np.cumsum([len(part) for part in nodes])[:-1])
-        )
-        return dict(zip(self.scored, parts, strict=True))
+        parts: dict[str, Any] = self.scored if everywhere else self._ranges
+        return {name: logits[rows] for name, rows in parts.items()}
+
+    @cached_property
+    def _ranges(self) -> dict[str, slice]:
+        """Where the scored parts are, one after another."""
+        stops = accumulate(len(nodes) for nodes in self.scored.values())
+        return {
+            name: slice(stop - len(nodes), stop)
+            for (name, nodes), stop in zip(self.scored.items(), stops, strict=True)
+        }
 
     def shared(self, key: Hashable, make: Callable[[], Any]) -> Any:
         """What runs share, made by the first that needs it."""
@@ -157,8 +158,7 @@ class LabelObjective(Objective):
         return self.measure(self._logits[train.nodes], train), {}
 
     def outputs(self, next_step: int | None) -> dict[str, np.ndarray]:
-        parts = self.problem.parts
-        return {name: self._logits[parts[name].nodes] for name in self.problem.scored}
+        return self.problem.cut(self._logits, everywhere=True)
 
     def weights(self) -> Weights:
         return dict(self._weights)
@@ -220,42 +220,50 @@ class GradientObjective(Objective):
         return None
 
     def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
-        config, task, part, rows = self._config, self.problem.task, self.problem.train, slice(None)
         if batch is not None:
-            part, outputs = part.at(batch), [self.finished(self.batch_signal(batch))]
-        elif (from_files := self.gradient_from_files()) is not None:
+            output = self.finished(self.batch_signal(batch))
+            return self._gradient(output, self.problem.train.at(batch), slice(None))
+        if (from_files := self.gradient_from_files()) is not None:
             return from_files
-        else:
-            rows, outputs = self._train_rows, [] if self.ahead is None else [self.ahead]
-            self.ahead = None
-        apart, outer, draws = 0.0, None, []
-        if config.consistency and batch is None:
-            outputs.clear()
-            for draw in range(config.draws):
-                outputs.append(self.finished(self.training_signal(self.dropout(draw, step))))
-            apart, outer = penalty(
-                np.stack([output.logits for output in outputs]), config.sharpen, config.confidence
-            )
-        for draw in range(1 if batch is not None else config.draws):
-            if draw < len(outputs):
-                output = outputs[draw]
-            else:
-                output = self.finished(self.training_signal(self.dropout(draw, step)))
-            own = output.logits[rows]
-            loss, gradient = task.loss_and_gradient(own, part.targets, part.weights)
-            if not isinstance(rows, slice):
-                spread = np.zeros_like(output.logits)
-                np.add.at(spread, rows, gradient)  # a node may be listed twice
-                gradient = spread
-            if outer is not None:  # the mean divides by draws
-                gradient = (config.consistency * config.draws) * outer[draw] + gradient
-            by_bias = {"bias": gradient.sum(axis=0)} if self.adds_bias else {}
-            if output.scale is not None:
-                gradient = output.scale.by_signal(gradient, output.signal.values)
-            by_weight = output.signal.gradient(gradient) | by_bias
-            draws.append((Measured(loss, task.tally(own, part.targets)), by_weight))
-        measured, gradients = draws[0] if len(draws) == 1 else _mean(draws)
-        return measured._replace(loss=measured.loss + config.consistency * apart), gradients
+        config, part, rows = self._config, self.problem.train, self._train_rows
+        first, self.ahead = self.ahead, None
+        if config.draws == 1 and not config.consistency:
+            return self._gradient(first or self._draw(0, step), part, rows)
+        if not config.consistency:
+            draws = range(config.draws)
+            return _mean([self._gradient(self._draw(draw, step), part, rows) for draw in draws])
+        outputs = [self._draw(draw, step) for draw in range(config.draws)]
+        logits = np.stack([output.logits for output in outputs])
+        apart, outer = penalty(logits, config.sharpen, config.confidence)
+        outer *= config.consistency * config.draws  # the mean divides by draws
+        pairs = zip(outputs, outer, strict=True)
+        measured, gradients = _mean([self._gradient(one, part, rows, own) for one, own in pairs])
+        return Measured(measured.loss + config.consistency * apart, measured.tally), gradients
+
+    def _draw(self, draw: int, step: int) -> Output:
+        return self.finished(self.training_signal(self.dropout(draw, step)))
+
+    def _gradient(
+        self,
+        output: Output,
+        part: Part,
+        rows: np.ndarray | slice,
+        outer: np.ndarray | None = None,
+    ) -> tuple[Measured, Weights]:
+        """The loss of ``rows`` of an output and its gradient; ``outer`` is added to dLoss/dH."""
+        task, own = self.problem.task, output.logits[rows]
+        loss, gradient = task.loss_and_gradient(own, part.targets, part.weights)
+        measured = Measured(loss, task.tally(own, part.targets))
+        if not isinstance(rows, slice):
+            spread = np.zeros_like(output.logits)
+            np.add.at(spread, rows, gradient)  # a node may be listed twice
+            gradient = spread
+        if outer is not None:
+            gradient = outer + gradient
+        by_bias = {"bias": gradient.sum(axis=0)} if self.adds_bias else {}
+        if output.scale is not None:
+            gradient = output.scale.by_signal(gradient, output.signal.values)
+        return measured, output.signal.gradient(gradient) | by_bias
 
     def finished(self, signal: Signal) -> Output:
         """The outputs of a signal."""

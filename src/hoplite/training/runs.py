@@ -103,8 +103,11 @@ class _State:
         self.curves: dict[str, list[float]] = {
             f"{part}_{name}": [] for part in problem.parts for name in task.curves
         }
-        if "val" in problem.parts:
-            self.curves.setdefault(f"val_{self.monitor.name}", [])
+        self.validated = "val" in problem.parts
+        self.monitored = f"val_{self.monitor.name}"
+        self.computes_monitor = self.validated and self.monitored not in self.curves
+        if self.computes_monitor:
+            self.curves[self.monitored] = []
         self.best = objective.weights()
         self.best_epoch, self.best_rank, self.best_loss = -1, -math.inf, math.inf
         self.epochs, self.diverged, self.running = 0, False, True
@@ -120,34 +123,34 @@ class _State:
         """Add an epoch to the curves of the scored parts."""
         for part, logits in outputs.items():
             self.record(part, self.objective.measure(logits, self.problem.parts[part]))
-        if "val" in outputs and self.monitor.name not in self.problem.task.curves:
+        if self.computes_monitor:
             logits, value = outputs["val"], math.nan
             if self.val_labels is not None and np.isfinite(logits).all():
                 value = self.problem.task.figure(self.monitor.name, self.val_labels, logits)
-            self.curves[f"val_{self.monitor.name}"].append(value)
+            self.curves[self.monitored].append(value)
 
     def choose(self, epoch: int, epochs: int) -> None:
         """Keep the weights if the epoch is the best so far, and decide whether to go on."""
-        config, validated = self.run.config, "val" in self.problem.parts
+        config, curves = self.run.config, self.curves
         self.epochs = epoch + 1
-        losses = [self.curves["train_loss"][-1]]
-        losses += [self.curves["val_loss"][-1]] if validated else []
-        self.diverged = not (
-            all(map(math.isfinite, losses))
-            and all(_all_finite(value) for value in self.objective.params.values())
-        )
         rank, loss = float(epoch), 0.0  # without validation nodes the last epoch counts
-        if validated:
-            rank = float(self.monitor.rank(self.curves[f"val_{self.monitor.name}"][-1]))
+        if self.validated:
+            rank, loss = (
+                float(self.monitor.rank(curves[self.monitored][-1])),
+                curves["val_loss"][-1],
+            )
             rank = LOWEST if math.isnan(rank) else rank  # what means nothing is equal everywhere
-            loss = losses[-1]
+        self.diverged = not (
+            math.isfinite(curves["train_loss"][-1] + loss)
+            and all(map(_all_finite, self.objective.params.values()))
+        )
         better = rank > self.best_rank
         if config.tie != "first":
             better |= rank == self.best_rank and loss < self.best_loss
         if better and not self.diverged:
             self.best, self.best_rank, self.best_loss = self.objective.weights(), rank, loss
             self.best_epoch = epoch
-        patient = not validated or epoch - self.best_epoch < config.patience
+        patient = not self.validated or epoch - self.best_epoch < config.patience
         last = min(self.run.last or epochs, epochs)
         self.running = not self.diverged and patient and epoch + 1 < last
 
@@ -196,14 +199,14 @@ def train_run(
             state.record("train", evaluated[0])
         else:
             assert adam is not None
-            for batch in shuffled_batches(len(state.problem.train), config.batch, run.seed, epoch):
+            for batch in shuffled_batches(len(problem.train), config.batch, run.seed, epoch):
                 measured, gradients = objective.gradient(steps, batch)
                 adam.step(gradients)
-                share = 1.0 if batch is None else len(batch) / len(state.problem.train)
+                share = 1.0 if batch is None else len(batch) / len(problem.train)
                 evaluated.append(Measured(share * measured.loss, measured.tally))
                 steps += 1
-            tally = sum((measured.tally for measured in evaluated[1:]), evaluated[0].tally)
-            state.record("train", Measured(sum(one.loss for one in evaluated), tally))
+            losses, tallies = zip(*evaluated, strict=True)
+            state.record("train", Measured(sum(losses), sum(tallies[1:], tallies[0])))
         last = epoch + 1 >= min(run.last or epochs, epochs)
         state.record_outputs(objective.outputs(None if last else epoch + 1))
         state.choose(epoch, epochs)
@@ -329,7 +332,7 @@ def _progress(states: Sequence[_State], runs: int, epochs: int) -> TrainingProgr
     states = list(states)
     done = sum(state.epochs if state.running else epochs for state in states)
     known = [float(s.monitor.rank(s.best_rank)) for s in states if s.best_epoch >= 0]
-    validated = bool(states) and "val" in states[0].problem.parts
+    validated = bool(states) and states[0].validated
     value = float(np.mean(known)) if validated and known else math.nan
     running = runs - sum(not state.running for state in states)
     farthest = max((state.epochs for state in states), default=0)
