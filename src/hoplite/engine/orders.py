@@ -87,8 +87,12 @@ class Plan:
         )
 
 
-def make_plan(sizes: Sizes, order: str = "auto", memory: int | None = None) -> Plan:
+def make_plan(
+    sizes: Sizes, order: str = "auto", memory: int | None = None, *, like_store: bool = False
+) -> Plan:
     """Choose the order for ``sizes``; ``memory`` (bytes) defaults to half of what is free.
+
+    With ``like_store``, hops first wherever they fit, as training from a hop store does.
 
     >>> cora = Sizes(2708, 1433, 7, 13264, 49216, hops=20, kept_hops=21, rows=640)
     >>> make_plan(cora).order
@@ -108,6 +112,8 @@ def make_plan(sizes: Sizes, order: str = "auto", memory: int | None = None) -> P
     available = free_memory() // 2 if memory is None else memory
     if sizes.hops_first_bytes() > available:
         return Plan("weights-first", "the hop features do not fit in memory", sizes)
+    if like_store:
+        return Plan("hops-first", "line searches need the rounding of a hop store", sizes)
     if sizes.hops_first_work() < sizes.weights_first_work():
         return Plan("hops-first", "it needs less work", sizes)
     return Plan("weights-first", "it needs less work", sizes)

@@ -30,7 +30,7 @@ from hoplite.engine.propagation import Propagation
 from hoplite.models.base import Model, Weights
 from hoplite.models.linear import LinearModel
 from hoplite.training.objective import GradientObjective, Measured, Problem, Signal
-from hoplite.training.stored import StoredOrder
+from hoplite.training.stored import RangeOrder
 
 SHARED_COLUMNS = 16  # that training and validation may have together in one pass: a cache line
 
@@ -74,9 +74,9 @@ class LinearObjective(GradientObjective):
         self.ahead = self.finished(signal)
         return orders.cut(self.finished(signal._replace(values=clean)).logits)
 
-    def gradient_from_files(self) -> tuple[Measured, Weights] | None:
+    def gradient_by_ranges(self) -> tuple[Measured, Weights] | None:
         order = self._orders.train
-        if not isinstance(order, StoredOrder) or self._trains_everywhere:
+        if not isinstance(order, RangeOrder) or self._trains_everywhere:
             return None
         filter, bias = self.model.filter(self.params), self.params.get("bias")
         measured, by_bias, by_filter = order.loss_and_gradient(
@@ -146,6 +146,8 @@ class Orders:
             return partial(source.order, model, nodes)
         plan = plan_order(model, source, self._config, nodes, learns=learns)
         if plan.order == "hops-first":
+            if self._config.optimizer == "lbfgs":
+                return partial(RangeOrder.in_memory, source, model, nodes)
             if constants is not None:
                 return partial(KeptRows.of_filter, source, nodes, constants)
             make: Callable[..., Order] = KeptHops.of if self._one_map else KeptRows.of_hops
@@ -191,4 +193,5 @@ def plan_order(
         passes=2 if learns else 1,
         itemsize=features.dtype.itemsize,
     )
-    return make_plan(sizes, "hops-first" if config.batch else config.order)
+    order = "hops-first" if config.batch else config.order
+    return make_plan(sizes, order, like_store=config.optimizer == "lbfgs" and not config.drops)

@@ -215,16 +215,16 @@ class GradientObjective(Objective):
     def batch_signal(self, batch: np.ndarray) -> Signal:
         """The signal of some training nodes, by their positions."""
 
-    def gradient_from_files(self) -> tuple[Measured, Weights] | None:
-        """Loss and gradient of the training nodes in one pass over files; None if in memory."""
+    def gradient_by_ranges(self) -> tuple[Measured, Weights] | None:
+        """Loss and gradient in one pass over ranges of training nodes; None if not so cut."""
         return None
 
     def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
         if batch is not None:
             output = self.finished(self.batch_signal(batch))
             return self._gradient(output, self.problem.train.at(batch), slice(None))
-        if (from_files := self.gradient_from_files()) is not None:
-            return from_files
+        if (by_ranges := self.gradient_by_ranges()) is not None:
+            return by_ranges
         config, part, rows = self._config, self.problem.train, self._train_rows
         first, self.ahead = self.ahead, None
         if config.draws == 1 and not config.consistency:

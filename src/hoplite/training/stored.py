@@ -6,7 +6,8 @@ A node's outputs follow from its own hop features P_i, so with the rows cut into
 
 and a step reads every range once: the loss of a range and its gradient are known as soon as its
 outputs are. A range has about 2^20 numbers, whatever the memory, the threads or the workers of a
-cluster, and sums are taken in the order of the ranges, so all of them give the same bits.
+cluster, and sums are taken in the order of the ranges, so all of them give the same bits. Line
+searches amplify rounding, so L-BFGS takes the same sums of a graph in memory, if its rows fit.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ import numpy as np
 from hoplite.bases import find_basis
 from hoplite.config import NEED_FEATURES, TrainingConfig
 from hoplite.engine.backend import get_num_threads, one_blas_thread, thread_pool, use_threads
-from hoplite.engine.dense import RANGE_NUMBERS, row_ranges
+from hoplite.engine.dense import RANGE_NUMBERS, each_range, row_ranges
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.evaluation import (
     Evaluation,
@@ -40,6 +41,7 @@ from hoplite.engine.evaluation import (
     side_by_side,
 )
 from hoplite.engine.features import Features
+from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError
 from hoplite.machine import free_memory, parse_bytes, release_memory
 from hoplite.models.alignment import check_stored
@@ -100,11 +102,17 @@ class RowForm(NamedTuple):
         """
         if self.mix is None:
             return side_by_side(hops) if self.flat else hops
-        mixed = hops[0] * np.float32(self.mix[0])
+        mixed = hops[0] * hops.dtype.type(self.mix[0])
         for hop, coefficient in zip(hops[1:], self.mix[1:], strict=True):
-            hop *= np.float32(coefficient)
+            hop *= hops.dtype.type(coefficient)
             mixed += hop
         return mixed
+
+    def put(self, rows: np.ndarray, columns: slice, hops: np.ndarray) -> None:
+        """Fill some columns of what is kept of ``rows`` from theirs, (hops, rows, w)."""
+        whole = rows.reshape(len(rows), len(self.hops), -1) if self.flat else rows
+        found = self.of_hops(hops)
+        whole[..., columns] = found.reshape(*whole.shape[:-1], -1)
 
 
 class Job(ABC):
@@ -191,8 +199,10 @@ def _arrays(gradient: FilterGradient) -> Sums:
     return (maps,) if coefficients is None else (maps, coefficients)
 
 
-def _filter_gradient(maps: np.ndarray, *coefficients: np.ndarray) -> FilterGradient:
-    return FilterGradient(maps.astype(np.float32), *coefficients)
+def _filter_gradient(
+    dtype: np.dtype, maps: np.ndarray, *coefficients: np.ndarray
+) -> FilterGradient:
+    return FilterGradient(maps.astype(dtype), *coefficients)
 
 
 class Shelf:
@@ -232,17 +242,24 @@ class Shelf:
         return self.store.rows(nodes, hops)
 
 
-class StoredRows:
-    """The rows of some nodes of a store, cut into ranges and groups of these."""
+class RowRanges(ABC):
+    """Rows of hop features, cut into ranges and groups of these.
 
-    def __init__(self, shelf: Shelf, nodes: np.ndarray, form: RowForm) -> None:
-        self._shelf, self._nodes, self._form = shelf, nodes, form
-        self.ranges = row_ranges(len(nodes), len(form.hops) * shelf.store.num_features)
-        self._kept: dict[int, np.ndarray] = {}
-        self.kept_bytes = 0
+    Parameters
+    ----------
+    rows : int
+    form : RowForm
+        What is kept of them.
+    columns : int
+        d, the number of features.
+    """
+
+    def __init__(self, rows: int, form: RowForm, columns: int) -> None:
+        self._count, self._form, self._columns = rows, form, columns
+        self.ranges = row_ranges(rows, len(form.hops) * columns)
 
     def __len__(self) -> int:
-        return len(self._nodes)
+        return self._count
 
     @property
     def shards(self) -> list[range]:
@@ -262,10 +279,52 @@ class StoredRows:
         for shard in shards:
             yield job.combine(itertools.islice(results, len(shard)))
 
+    @abstractmethod
     def each(
         self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
     ) -> Iterator[Result]:
         """``work`` of the ranges and their rows, on the engine's threads; the results in order."""
+
+    def _shape(self, rows: int) -> tuple[int, ...]:
+        return self._form.shape(rows, self._columns)
+
+
+class MemoryRows(RowRanges):
+    """The rows of ``nodes`` of a graph in memory, the same numbers as in a store of it."""
+
+    def __init__(self, source: Propagation, nodes: np.ndarray, form: RowForm) -> None:
+        super().__init__(len(nodes), form, source.features.shape[1])
+        sizes = (part.stop - part.start for part in self.ranges)
+        self._kept = [np.empty(self._shape(size), source.dtype) for size in sizes]
+        for columns, block in source.feature_blocks():
+            hops = source.gather(block, nodes)[list(form.hops)]
+            for part, rows in zip(self.ranges, self._kept, strict=True):
+                form.put(rows, columns, hops[:, part])
+
+    def each(
+        self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
+    ) -> Iterator[Result]:
+        numbers = range(len(self.ranges)) if numbers is None else numbers
+
+        def run(part: slice) -> Result:
+            with use_threads(1):
+                return work(self.ranges[numbers[part.start]], self._kept[numbers[part.start]])
+
+        return each_range(run, len(numbers), RANGE_NUMBERS)
+
+
+class StoredRows(RowRanges):
+    """The rows of some nodes of a store."""
+
+    def __init__(self, shelf: Shelf, nodes: np.ndarray, form: RowForm) -> None:
+        super().__init__(len(nodes), form, shelf.store.num_features)
+        self._shelf, self._nodes = shelf, nodes
+        self._kept: dict[int, np.ndarray] = {}
+        self.kept_bytes = 0
+
+    def each(
+        self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
+    ) -> Iterator[Result]:
         numbers = range(len(self.ranges)) if numbers is None else numbers
         threads = min(get_num_threads(), self._shelf.at_once - 2)
 
@@ -325,9 +384,6 @@ class StoredRows:
         part = self.ranges[number]
         return self._shelf.fits(4 * int(np.prod(self._shape(part.stop - part.start))))
 
-    def _shape(self, rows: int) -> tuple[int, ...]:
-        return self._form.shape(rows, self._shelf.store.num_features)
-
     def _read(self, nodes: np.ndarray) -> np.ndarray:
         return self._form.of_hops(self._shelf.read(nodes, self._form.hops))
 
@@ -337,35 +393,41 @@ def as_order(rows: np.ndarray) -> Order:
     return KeptHops(rows) if rows.ndim == 3 else KeptRows(Features(rows))
 
 
-class StoredOrder(Order):
-    """The rows of ``nodes``, in any order, as a linear model trains on them.
+class RangeOrder(Order):
+    """The rows of ``nodes``, in any order, of which a linear model trains on sums over ranges.
 
     Parameters
     ----------
-    rows : StoredRows
+    rows : RowRanges
         Of the same nodes, sorted.
     nodes : ndarray
-    batch : int
-        Rows of a mini-batch, 0 without.
     """
 
-    def __init__(self, rows: StoredRows, nodes: np.ndarray, batch: int = 0) -> None:
-        self._rows, self._batch = rows, batch
-        self._sorting = sorting(nodes)
-        self._window: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+    def __init__(self, rows: RowRanges, nodes: np.ndarray) -> None:
+        self._rows, self._sorting = rows, sorting(nodes)
+
+    @classmethod
+    def in_memory(
+        cls, source: Propagation, model: LinearModel, nodes: np.ndarray | None
+    ) -> RangeOrder:
+        """Of a graph in memory: the same sums, to the bit, as from a store of it."""
+        nodes = np.arange(source.num_nodes) if nodes is None else nodes
+        return cls(MemoryRows(source, np.sort(nodes), RowForm.of(model)), nodes)
 
     def evaluate(
         self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
     ) -> Evaluation:
         if dropout is not None:
-            raise ConfigError("hop features in a store cannot be dropped; set dropout to 0.")
+            raise ConfigError("kept hop features cannot be dropped; set dropout to 0.")
         values = self._as_asked(*self._run(Outputs(filter)))
 
         def gradient(given: np.ndarray) -> FilterGradient:
             if len(given) < len(self._rows):
                 rest = np.zeros((len(self._rows) - len(given), given.shape[1]), given.dtype)
                 given = np.concatenate([given, rest])
-            return _filter_gradient(*self._run(GradientSums(filter, self._sorted(given))))
+            return _filter_gradient(
+                filter.maps.dtype, *self._run(GradientSums(filter, self._sorted(given)))
+            )
 
         return Evaluation(values[:count], gradient)
 
@@ -377,20 +439,8 @@ class StoredOrder(Order):
         targets = self._sorted(part.targets)
         job = LossSums(filter, bias, task, targets, weights, len(part))
         loss, tally, by_bias, *by_filter = self._run(job)
-        measured = Measured(float(loss), tally)
-        return measured, by_bias.astype(np.float32), _filter_gradient(*by_filter)
-
-    def part(self, rows: np.ndarray) -> Order:
-        """A mini-batch; the segments that it is drawn from are read once for all of theirs."""
-        size = min(self._batch or len(rows), len(self._rows))
-        segments = np.unique(rows // size)
-        if self._window is None or not np.isin(segments, self._window[0]).all():
-            self._window = None  # whose memory is needed
-            near = (segments[:, None] * size + np.arange(size)).ravel()
-            near = np.sort(self._places[near[near < len(self._rows)]])
-            self._window = segments, near, self._rows.pick(near)
-        _, near, found = self._window
-        return as_order(found.take(np.searchsorted(near, self._places[rows]), axis=-2))
+        measured, dtype = Measured(float(loss), tally), filter.maps.dtype
+        return measured, by_bias.astype(dtype), _filter_gradient(dtype, *by_filter)
 
     def _run(self, job: Job) -> Sums:
         """The job's result for all rows, sorted."""
@@ -405,6 +455,37 @@ class StoredOrder(Order):
         found = np.empty_like(values)
         found[self._sorting] = values
         return found
+
+
+class StoredOrder(RangeOrder):
+    """The same of a store, from which mini-batches are drawn.
+
+    Parameters
+    ----------
+    rows : StoredRows
+    nodes : ndarray
+    batch : int
+        Rows of a mini-batch, 0 without.
+    """
+
+    _rows: StoredRows
+
+    def __init__(self, rows: StoredRows, nodes: np.ndarray, batch: int = 0) -> None:
+        super().__init__(rows, nodes)
+        self._batch = batch
+        self._window: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
+
+    def part(self, rows: np.ndarray) -> Order:
+        """A mini-batch; the segments that it is drawn from are read once for all of theirs."""
+        size = min(self._batch or len(rows), len(self._rows))
+        segments = np.unique(rows // size)
+        if self._window is None or not np.isin(segments, self._window[0]).all():
+            self._window = None  # whose memory is needed
+            near = (segments[:, None] * size + np.arange(size)).ravel()
+            near = np.sort(self._places[near[near < len(self._rows)]])
+            self._window = segments, near, self._rows.pick(near)
+        _, near, found = self._window
+        return as_order(found.take(np.searchsorted(near, self._places[rows]), axis=-2))
 
     @cached_property
     def _places(self) -> np.ndarray:
