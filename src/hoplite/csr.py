@@ -431,27 +431,6 @@ class Fingerprint:
     longest_row: int  # entries of it
 
 
-class AdjacencyDigest:
-    """SHA-256 of a square CSR matrix of ``nodes`` rows that come in pieces, in order."""
-
-    def __init__(self, nodes: int) -> None:
-        self._nodes, self._kind = nodes, ""
-        self._parts = [hashlib.sha256() for _ in range(3)]
-        self.longest_row = 0
-
-    def add(self, rows: CsrPiece) -> None:
-        lengths = np.diff(rows.indptr)
-        self.longest_row = max(self.longest_row, int(lengths.max(initial=0)))
-        self._kind = rows.values.dtype.str
-        indices = rows.indices.astype(index_type(self._nodes), copy=False)
-        for part, array in zip(self._parts, (lengths, indices, rows.values), strict=True):
-            part.update(np.ascontiguousarray(array).data)
-
-    def digest(self) -> str:
-        text = f"{self._nodes} {self._kind} " + " ".join(part.hexdigest() for part in self._parts)
-        return hashlib.sha256(text.encode()).hexdigest()
-
-
 def adjacency_digest(matrix: CsrRows) -> tuple[str, int]:
     """SHA-256 of a square CSR matrix, and the entries of its longest row.
 
@@ -459,10 +438,17 @@ def adjacency_digest(matrix: CsrRows) -> tuple[str, int]:
     >>> adjacency_digest(CsrMemory(edge)) == adjacency_digest(CsrMemory(edge.copy()))
     True
     """
-    found = AdjacencyDigest(matrix.rows)
+    digests = [hashlib.sha256() for _ in CSR]
+    longest, value_type = 0, ""
     for start, stop in row_ranges(matrix, PIECE):
-        found.add(matrix.read(start, stop))
-    return found.digest(), found.longest_row
+        rows = matrix.read(start, stop)
+        lengths, value_type = np.diff(rows.indptr), rows.values.dtype.str
+        longest = max(longest, int(lengths.max(initial=0)))
+        indices = rows.indices.astype(index_type(matrix.rows), copy=False)
+        for digest, array in zip(digests, (lengths, indices, rows.values), strict=True):
+            digest.update(np.ascontiguousarray(array).data)
+    text = " ".join([f"{matrix.rows} {value_type}", *(digest.hexdigest() for digest in digests)])
+    return hashlib.sha256(text.encode()).hexdigest(), longest
 
 
 def mean_weight(matrix: CsrRows) -> float:
@@ -482,22 +468,9 @@ def mean_weight(matrix: CsrRows) -> float:
     return float(sums.sum() / matrix.entries) if matrix.entries else 1.0
 
 
-class FeaturesDigest:
-    """SHA-256 of dense float32 rows that come in pieces, in order."""
-
-    def __init__(self, columns: int) -> None:
-        self._sum = hashlib.sha256(f"{columns} float32 ".encode())
-
-    def add(self, rows: np.ndarray) -> None:
-        self._sum.update(np.ascontiguousarray(rows, np.float32).data)
-
-    def digest(self) -> str:
-        return self._sum.hexdigest()
-
-
 def features_digest(pieces: Iterable[np.ndarray], columns: int) -> str:
     """SHA-256 of dense float32 rows, whatever the pieces they come in."""
-    found = FeaturesDigest(columns)
-    for piece in pieces:
-        found.add(piece)
-    return found.digest()
+    digest = hashlib.sha256(f"{columns} float32 ".encode())
+    for rows in pieces:
+        digest.update(np.ascontiguousarray(rows, np.float32).data)
+    return digest.hexdigest()

@@ -34,9 +34,9 @@ import scipy.sparse as sp
 from hoplite.bases import find_basis
 from hoplite.csr import (
     CsrRows,
-    FeaturesDigest,
     PatchedRows,
     adjacency_digest,
+    features_digest,
     rows_of,
 )
 from hoplite.engine.polynomial import next_hop
@@ -199,11 +199,8 @@ class _Update:
 
     def _features_digest(self) -> str:
         """SHA-256 of X with the new rows; the old ones are checked on the way."""
-        store, found = self._store, FeaturesDigest(self._old.columns)
-        for start, stop in self._old.row_blocks:
-            found.add(store.feature_rows(start, stop))
-        found.add(self._new.features)
-        return found.digest()
+        blocks = (self._store.feature_rows(*block) for block in self._old.row_blocks)
+        return features_digest(itertools.chain(blocks, [self._new.features]), self._old.columns)
 
     def _balls(self, radius: int) -> Iterator[np.ndarray]:
         """B_0 = T, B_1, .. B_radius, sorted."""

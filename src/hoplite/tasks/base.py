@@ -142,9 +142,24 @@ class Task(ABC):
         (n,), or (n, m) where each output has a loss of its own; ``seen`` are the labels of the
         training nodes.
         """
-        if given != "none":
+        if given == "none":
+            return None
+        if not self.has_classes:
             raise ConfigError(f"class_weight is given, but {self.name} has no classes; leave it.")
-        return None
+        if isinstance(given, str):
+            return self.balanced_weights(seen, labels, len(names))
+        weights, places = np.ones(len(names)), {name: c for c, name in enumerate(names)}
+        for name, weight in given:
+            weights[places[check_choice("the class of class_weight", name, names)]] = weight
+        return self.named_weights(weights, labels)
+
+    def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+        """:meth:`node_weights` of ``class_weight="balanced"``, if there are classes."""
+        raise NotImplementedError
+
+    def named_weights(self, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        """:meth:`node_weights` of a weight for each class (m,), if there are classes."""
+        raise NotImplementedError
 
     def tuned(self, threshold: str, labels: np.ndarray, logits: np.ndarray) -> Self:
         """The task with what is chosen on validation nodes: where a class begins."""

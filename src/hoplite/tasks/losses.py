@@ -31,6 +31,7 @@ Logits that are not finite give a loss that is not finite, without a warning; on
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import numpy as np
 
@@ -128,41 +129,31 @@ def sigmoid_cross_entropy(
     return _divided(total, labels * count)
 
 
-def squared_error(
+def _limited_error(
     logits: np.ndarray,
     targets: np.ndarray,
     weights: np.ndarray | None,
     count: float,
     gradient: np.ndarray | None = None,
+    *,
+    limit: float,
+    factor: float,
 ) -> float:
-    """(z - t)^2 of one output; targets are values (rows,)."""
+    """factor c (d - c/2) of one output, c = d = z - t limited to [-limit, limit]."""
     with np.errstate(all="ignore"):
         errors = logits[:, 0] - targets.astype(logits.dtype, copy=False)
-        weighted = errors * _row_weights(weights, slice(None), logits.dtype)
-        total = float((errors * weighted).sum(dtype=np.float64))
-        if gradient is not None:
-            np.multiply(weighted, logits.dtype.type(2) / count, out=gradient[:, 0])
-    return _divided(total, count)
-
-
-def huber(
-    logits: np.ndarray,
-    targets: np.ndarray,
-    weights: np.ndarray | None,
-    count: float,
-    gradient: np.ndarray | None = None,
-) -> float:
-    """(z - t)^2 / 2 up to a distance of 1, and the distance less 1/2 beyond."""
-    with np.errstate(all="ignore"):
-        errors = logits[:, 0] - targets.astype(logits.dtype, copy=False)
-        limited = np.clip(errors, -1, 1)
+        limited = np.clip(errors, -limit, limit)
         weighted = limited * _row_weights(weights, slice(None), logits.dtype)
         errors -= limited / 2
         errors *= weighted
-        total = float(errors.sum(dtype=np.float64))
+        total = factor * float(errors.sum(dtype=np.float64))
         if gradient is not None:
-            np.multiply(weighted, logits.dtype.type(1) / count, out=gradient[:, 0])
+            np.multiply(weighted, logits.dtype.type(factor) / count, out=gradient[:, 0])
     return _divided(total, count)
+
+
+squared_error = partial(_limited_error, limit=np.inf, factor=2.0)
+huber = partial(_limited_error, limit=1.0, factor=1.0)
 
 
 def count_right(logits: np.ndarray, targets: np.ndarray) -> int:

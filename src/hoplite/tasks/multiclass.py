@@ -10,8 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 from msgspec import Meta
 
-from hoplite.config import ClassWeights
-from hoplite.errors import ConfigError, GraphError, check_choice
+from hoplite.errors import ConfigError, GraphError
 from hoplite.labels import JOINT
 from hoplite.tasks.base import LOSS, Metric, Task
 from hoplite.tasks.conformal import NEAR, set_names
@@ -105,26 +104,15 @@ class Multiclass(Task):
             raise GraphError(f"label {outside} is not in 0 .. {outputs - 1}.")
         return np.array(labels, np.int64)
 
-    def node_weights(
-        self,
-        given: str | ClassWeights,
-        seen: np.ndarray,
-        labels: np.ndarray,
-        names: Sequence[str],
-    ) -> np.ndarray | None:
-        """``"balanced"``: n / (m n_c) for n_c of n training nodes; 1 for classes not named."""
-        if given == "none":
-            return None
-        found = np.ones(len(names))
-        if isinstance(given, str):
-            present, counts = np.unique(seen, return_counts=True)
-            found[present] = len(seen) / (len(present) * counts)
-            return found[labels]
-        for name, weight in given:
-            found[list(names).index(check_choice("the class of class_weight", name, names))] = (
-                weight
-            )
-        return found[labels]
+    def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+        """n / (m n_c) for n_c of n training nodes."""
+        weights = np.ones(classes)
+        present, counts = np.unique(seen, return_counts=True)
+        weights[present] = len(seen) / (len(present) * counts)
+        return weights[labels]
+
+    def named_weights(self, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return weights[labels]
 
     def tuned(self, threshold: str, labels: np.ndarray, logits: np.ndarray) -> Self:
         """The threshold of the highest balanced accuracy, or F1 of the positive class.

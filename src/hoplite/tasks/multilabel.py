@@ -9,8 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from hoplite.config import ClassWeights
-from hoplite.errors import GraphError, check_choice
+from hoplite.errors import GraphError
 from hoplite.labels import JOINT, SETS
 from hoplite.tasks.base import LOSS, Metric, Task
 from hoplite.tasks.evaluation import CURVES, Evaluation, evaluate_labels, mean_curve
@@ -70,25 +69,14 @@ class Multilabel(Task):
             raise GraphError("labels hold what is neither 0 nor 1; leave those nodes out.")
         return np.array(labels, np.int64)
 
-    def node_weights(
-        self,
-        given: str | ClassWeights,
-        seen: np.ndarray,
-        labels: np.ndarray,
-        names: Sequence[str],
-    ) -> np.ndarray | None:
-        if given == "none":
-            return None
-        present, absent = np.ones(len(names)), np.ones(len(names))
-        if isinstance(given, str):
-            counts = (seen == 1).sum(axis=0)
-            present = len(seen) / (2 * np.maximum(counts, 1))
-            absent = len(seen) / (2 * np.maximum(len(seen) - counts, 1))
-        else:
-            for name, weight in given:
-                place = list(names).index(check_choice("the class of class_weight", name, names))
-                present[place] = weight
+    def balanced_weights(self, seen: np.ndarray, labels: np.ndarray, classes: int) -> np.ndarray:
+        counts = (seen == 1).sum(axis=0)
+        present = len(seen) / (2 * np.maximum(counts, 1))
+        absent = len(seen) / (2 * np.maximum(len(seen) - counts, 1))
         return np.where(labels == 1, present, absent)
+
+    def named_weights(self, weights: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return np.where(labels == 1, weights, 1.0)
 
     @property
     def loss_function(self) -> Callable[..., float]:
