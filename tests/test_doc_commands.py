@@ -99,7 +99,7 @@ class Programs:
         log.write_text("")
         given = [*words, *(() if "--port" in words else ("--port", "0"))]
         self.server = commands.start(*given, log=log, env={"BROWSER": "echo opened %s"})
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while not (found := re.search(r"http://[\d.:]+/", log.read_text(encoding="utf-8"))):
             assert self.server.poll() is None, log.read_text(encoding="utf-8")
             assert time.monotonic() < deadline
@@ -116,7 +116,7 @@ class Programs:
     def curl(self, words: list[str]) -> str:
         words = [word.replace("http://127.0.0.1:8000/", self.address) for word in words]
         command = ["curl", "--silent", "--show-error", "--fail-with-body", *words]
-        text = self.ended(subprocess.run(command, capture_output=True, text=True, timeout=60))
+        text = self.ended(subprocess.run(command, capture_output=True, text=True, timeout=600))
         assert isinstance(json.loads(text), dict)
         return text
 

@@ -75,7 +75,7 @@ def test_train_predict_explain_search_and_serve(bare):
         for _ in range(100):
             try:
                 url = found[0].rstrip("/") + "/api/model"
-                with urllib.request.urlopen(url, timeout=30) as answer:
+                with urllib.request.urlopen(url, timeout=300) as answer:
                     assert json.load(answer)
                 break
             except OSError:
@@ -84,7 +84,7 @@ def test_train_predict_explain_search_and_serve(bare):
             raise AssertionError("the server did not answer")
     finally:
         server.terminate()
-        server.communicate(timeout=30)
+        server.communicate(timeout=600)
 
 
 @pytest.mark.parametrize("model", ["hlgc", "gcn", "gat"])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from tests import untidy
+from tests import pyg, untidy
 from tests.commands import run_module
 from torch.nn.functional import cross_entropy
 
@@ -181,11 +181,15 @@ def test_plain_torch_is_the_same_model(graph, seed, data):
     check_same_model(peer, graph, model_config(model, **sizes), named)
 
 
+@pytest.fixture(scope="module")
+def geometric():
+    """PyTorch Geometric, imported before hypothesis draws its first example."""
+    return pyg.layers()
+
+
 @pytest.mark.filterwarnings(untidy.UNTRAINED)
 @given(graph=untidy.graphs(), seed=untidy.SEEDS, hops=st.integers(0, 4))
-def test_sign_is_the_same_model_as_hop_blocks(graph, seed, hops):
-    if peers.find("torch_geometric.nn") is None:
-        pytest.skip("PyTorch Geometric is not installed")
+def test_sign_is_the_same_model_as_hop_blocks(geometric, graph, seed, hops):
     ((name, build),) = peers.layers("blocks", 0.0, hops=hops).items()
     assert name == f"SIGN K={hops}"
     torch.manual_seed(seed)

@@ -294,7 +294,7 @@ def test_a_search_that_is_stopped_leaves_no_process_and_loses_nothing(tmp_path, 
     text, errors = process.communicate()
     assert (process.returncode, text) == (130 if number == signal.SIGINT else -9, "")
     assert "Traceback" not in errors
-    assert not psutil.wait_procs(children, timeout=60)[1]
+    assert not psutil.wait_procs(children, timeout=600)[1]
     assert finished(tmp_path) >= done
     with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as db:
         running = db.execute("SELECT count(*) FROM trials WHERE status = 'running'").fetchone()
@@ -306,7 +306,7 @@ def finished(folder: Path) -> int:
     """How many trials a search's file has, if there is one."""
     with contextlib.suppress(sqlite3.Error):
         uri = f"file:{folder / FILE}?mode=rw"  # a killed writer leaves a journal to roll back
-        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=60)) as db:
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=600)) as db:
             return db.execute("SELECT count(*) FROM trials WHERE status = 'done'").fetchone()[0]
     return 0
 

@@ -141,7 +141,7 @@ def serving(*words: Any, log: Path, **options: Any) -> Iterator[tuple[dict[str, 
     """`hoplite serve WORDS` in a process: what it prints, and the process, which is ended."""
     process = start("serve", *words, "--port", 0, "--json", log=log, **options)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + 600
         while "}" not in log.read_text(encoding="utf-8"):
             assert process.poll() is None, log.read_text(encoding="utf-8")
             assert time.monotonic() < deadline

@@ -8,7 +8,6 @@ import dataclasses
 import math
 import signal
 import threading
-import time
 import warnings
 
 import numpy as np
@@ -102,10 +101,8 @@ def test_an_interrupt_ends_a_training_of_several_seeds(cora, threads):
         if state.epoch >= 3:
             raise KeyboardInterrupt
 
-    began = time.perf_counter()
     with pytest.raises(KeyboardInterrupt):
         hoplite.train(cora, "lgc", seeds=6, epochs=10**6, patience=10**6, progress=interrupt)
-    assert time.perf_counter() - began < 60  # epochs take milliseconds
     assert states[-1].done < 6 * 10**5
     assert not [one for one in threading.enumerate() if one.name.startswith("hoplite-run")]
 
