@@ -92,7 +92,7 @@ BLOCKS = Case("cora", "blocks", 2, dropout=0, ratios={SIGN: 2.0}, set_up_ratios=
 
 def run(context: Context) -> Outcome:
     """Time every case, ours in turn with the peers."""
-    epochs, effort = (50, Effort(3, 2)) if context.quick else (300, Effort(7, 60))
+    epochs, effort = (50, Effort(3, 2)) if context.quick else (300, Effort(7, 10))
     return run_cases(context, QUICK_CASES if context.quick else CASES, epochs, effort)
 
 
@@ -198,7 +198,7 @@ def peer_epoch(peer: peers.Peer) -> Callable[[], float]:
 
 def many(context: Context, hops: int = 20) -> Outcome:
     """Two runs at once against one run on one thread, per run and epoch."""
-    epochs, effort = (50, Effort(3, 5)) if context.quick else (500, Effort(9, 120))
+    epochs, effort = (50, Effort(3, 5)) if context.quick else (500, Effort(9, 20))
     one, two = "one run, 1 thread", "two runs"
     trainer = Trainer(context.load("cora"), "lgc", hops=hops)
     alone = timed(lambda: trainer.train(epochs))
@@ -242,7 +242,7 @@ def hyper(context: Context, hops: int = 10) -> Outcome:
                 lambda trainer=trainer: trainer.epoch(1),
             )
         )
-    samples = context.race(contestants, Effort(3, 4) if context.quick else Effort(5, 240))
+    samples = context.race(contestants, Effort(3, 4) if context.quick else Effort(5, 25))
     return Outcome([samples.figure(case, case, goal=goal) for case, goal in goals.items()])
 
 
@@ -255,7 +255,7 @@ def family(context: Context) -> Outcome:
     A goal of ``>= 0.5x`` says: at most twice LGC's epoch. A filter per class, and DropNode with
     consistency of three draws, may take five times as long.
     """
-    epochs, effort = (10, Effort(3, 3)) if context.quick else (100, Effort(15, 120))
+    epochs, effort = (10, Effort(3, 3)) if context.quick else (100, Effort(15, 30))
     graph = context.load("cora")
     models = [
         name

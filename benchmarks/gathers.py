@@ -22,10 +22,7 @@ Shape = tuple[int, int, int]  # rows, columns and entries, by which a matrix is 
 
 @dataclass
 class Tally:
-    """The products of an epoch: how often each matrix was passed over, by the signal's width.
-
-    A pass over X under dropout counts by the share of its entries that is kept.
-    """
+    """The products of an epoch: how often each matrix was passed over, by the signal's width."""
 
     passes: dict[tuple[Shape, int], float] = field(default_factory=dict)
 
@@ -72,11 +69,7 @@ class _Counted:
 # Width of the gathered rows, and passes over the matrix, from the arguments of each kernel.
 COUNTS: dict[str, Callable[..., tuple[int, float]]] = {
     "spmm": lambda signal, *_: (signal.shape[1], 1.0),
-    # with a second output, of what is not dropped, every entry of X is gathered once for both
-    "times": lambda transposed, dense, out, numbers, key0, key1, threshold, scale, whole, *_: (
-        dense.shape[1],
-        1 / scale if whole is None else 1.0,
-    ),
+    "times": lambda transposed, dense, *_: (dense.shape[1], 1.0),
     "polynomial": lambda table, signal, scales, *_: (signal.shape[1], len(scales) - 1.0),
     "polynomial_adjoint": lambda table, gradient, signal, scales, *_: (
         signal.shape[1],

@@ -21,7 +21,7 @@ FASTER = 14  # cells, of 15
 
 def run(context: Context, datasets: tuple[str, ...] = paper.DATASETS) -> Outcome:
     """Time all models on each dataset in turn."""
-    epochs, slow, effort = (20, 5, Effort(2, 4)) if context.quick else (200, 50, Effort(7, 300))
+    epochs, slow, effort = (20, 5, Effort(2, 4)) if context.quick else (200, 50, Effort(7, 12))
     figures: list[Figure] = []
     for dataset in datasets:
         context.report(dataset)

@@ -79,8 +79,8 @@ class Size:
 
 
 QUICK = Size(20_000, 1_000_000, 64, Effort(7, 5))
-FULL = Size(233_000, 20_000_000, 128, Effort(9, 120), 3, 1.15)
-REDDIT = Size(233_000, 115_000_000, 602, Effort(5, 300), 3.82, 1.15, 0.85, with_scipy=False)
+FULL = Size(233_000, 20_000_000, 128, Effort(9, 25), 3, 1.15)
+REDDIT = Size(233_000, 115_000_000, 602, Effort(3, 60), 3.82, 1.15, 0.85, with_scipy=False)
 
 
 def spmm(context: Context) -> Outcome:
@@ -266,7 +266,7 @@ def scaling(context: Context) -> Outcome:
     }
     points = {point.name: point for part in series.values() for point in part}
     contestants = [Contestant(name, point.sample()) for name, point in points.items()]
-    effort = Effort(15, 4) if context.quick else Effort(15, 180)
+    effort = Effort(15, 4) if context.quick else Effort(15, 25)
     samples, figures = context.race(contestants, effort, threads=1), []
     for title, part in series.items():
         seconds = [samples.fastest(point.name) for point in part]

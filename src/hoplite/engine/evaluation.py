@@ -109,14 +109,19 @@ class WeightsFirst(Order):
     def evaluate(
         self, filter: Filter, dropout: Dropout | None = None, count: int | None = None
     ) -> Evaluation:
+        source, maps = self._source, filter.maps
+        if filter.coefficients is None:  # Z_0 .. Z_k side by side
+            maps = np.ascontiguousarray(maps.swapaxes(0, 1)).reshape(maps.shape[1], -1)
+        signal = source.features.drop_outputs(source.features.times(maps, dropout), dropout)
         if filter.coefficients is None:
-            return self._evaluate_blocks(filter, dropout)
-        source = self._source
-        signal = source.features.times(filter.maps, dropout)
-        signal = source.features.drop_outputs(signal, dropout)
-        scales = filter.scales(signal.shape[1], signal.dtype)
-        values = self._pick(source.combine(signal, scales))
-        return Evaluation(values, partial(self._gradient, filter, signal, scales, dropout))
+            blocks = signal.reshape(len(signal), *filter.maps.shape[::2]).swapaxes(0, 1)
+            values = source.sum_blocks(np.ascontiguousarray(blocks))
+            gradient = partial(self._blocks_gradient, filter, dropout)
+        else:
+            scales = filter.scales(signal.shape[1], signal.dtype)
+            values = source.combine(signal, scales)
+            gradient = partial(self._gradient, filter, signal, scales, dropout)
+        return Evaluation(self._pick(values), gradient)
 
     def evaluate_twice(self, filter: Filter, dropout: Dropout) -> tuple[Evaluation, np.ndarray]:
         """The evaluation under dropout, and the signal without it, in one pass over M.
@@ -126,7 +131,7 @@ class WeightsFirst(Order):
         """
         source, m = self._source, filter.maps.shape[1]
         both = np.empty((source.num_nodes, 2 * m), source.dtype)
-        source.features.times_twice(filter.maps, dropout, both)
+        source.features.times(filter.maps, dropout, both[:, :m], both[:, m:])
         source.features.drop_outputs(both[:, :m], dropout)
         scales = filter.scales(m, source.dtype)
         found = self._pick(source.combine(both, np.concatenate([scales, scales], axis=1)))
@@ -151,21 +156,15 @@ class WeightsFirst(Order):
         by_signal = source.features.drop_outputs(by_signal, dropout)
         return FilterGradient(source.features.transposed_times(by_signal, dropout), by_scale)
 
-    def _evaluate_blocks(self, filter: Filter, dropout: Dropout | None) -> Evaluation:
+    def _blocks_gradient(
+        self, filter: Filter, dropout: Dropout | None, gradient: np.ndarray
+    ) -> FilterGradient:
         source, (hops, d, m) = self._source, filter.maps.shape
-        flat = np.ascontiguousarray(filter.maps.transpose(1, 0, 2)).reshape(d, hops * m)
-        signal = source.features.drop_outputs(source.features.times(flat, dropout), dropout)
-        signals = np.ascontiguousarray(signal.reshape(-1, hops, m).transpose(1, 0, 2))
-        values = self._pick(source.sum_blocks(signals))
-
-        def gradient(given: np.ndarray) -> FilterGradient:
-            by_hop = source.sum_blocks_adjoint(self._spread(given))
-            wide = np.ascontiguousarray(by_hop.transpose(1, 0, 2)).reshape(-1, hops * m)
-            wide = source.features.drop_outputs(wide, dropout)
-            by_map = source.features.transposed_times(wide, dropout)
-            return FilterGradient(np.ascontiguousarray(by_map.reshape(d, hops, m).swapaxes(0, 1)))
-
-        return Evaluation(values, gradient)
+        by_hop = source.sum_blocks_adjoint(self._spread(gradient))
+        wide = np.ascontiguousarray(by_hop.swapaxes(0, 1)).reshape(-1, hops * m)
+        wide = source.features.drop_outputs(wide, dropout)
+        by_map = source.features.transposed_times(wide, dropout)
+        return FilterGradient(np.ascontiguousarray(by_map.reshape(d, hops, m).swapaxes(0, 1)))
 
     def _pick(self, signal: np.ndarray) -> np.ndarray:
         return signal if self._rows is None else signal[self._rows]

@@ -90,57 +90,63 @@ class Features:
         return Features(store[chosen], numbers)
 
     def times(
-        self, theta: np.ndarray, dropout: Dropout | None = None, out: np.ndarray | None = None
+        self,
+        theta: np.ndarray,
+        dropout: Dropout | None = None,
+        out: np.ndarray | None = None,
+        whole: np.ndarray | None = None,
     ) -> np.ndarray:
         """X~ Theta: (d, m) -> (n, m), X~ with the entries and the nodes of ``dropout`` dropped.
 
             out[v, :] = sum_f  keep(v, f) / (1 - rate)  X[v, f]  Theta[f, :]
 
-        The dropped matrix is never stored as a whole. ``out`` may be some columns of a wider array.
+        The dropped matrix is never stored as a whole. ``whole`` receives X Theta, too: a sparse X
+        is read once for both. Both may be some columns of a wider array.
         """
-        self._check("theta", theta, (self.shape[1],))
-        if out is None:
-            out = np.empty((self.shape[0], theta.shape[1]), self.dtype)
-        self._multiply(theta, None if dropout is None else dropout.of_entries(), out, False)
-        if dropout is not None and dropout.of_nodes is not None:
-            out *= self._row_factors(dropout.of_nodes)
-        return out
+        self._check("theta", theta, self.shape[1])
+        result = np.empty((self.shape[0], theta.shape[1]), self.dtype) if out is None else out
+        mask = None if dropout is None else dropout.of_entries()
+        if not self._multiply(False, theta, result, mask, whole):
+            if whole is not None:
+                self.times(theta, None, whole)
 
-    def times_twice(self, theta: np.ndarray, dropout: Dropout, out: np.ndarray) -> np.ndarray:
-        """[X~ Theta | X Theta] into ``out``, (n, 2 m); a sparse X is read once for both."""
-        m = theta.shape[1]
-        entries, store = dropout.of_entries(), self._storage
-        if entries is None or not isinstance(store, SparseMatrix) or not uses_native():
-            self.times(theta, dropout, out[:, :m])
-            self.times(theta, None, out[:, m:])
-            return out
-        store.handle.times(
-            False, theta, out[:, :m], self._row_numbers, *entries.rule, out[:, m:],
-            get_num_threads(),
-        )  # fmt: skip
-        if dropout.of_nodes is not None:
-            out[:, :m] *= self._row_factors(dropout.of_nodes)
-        return out
+            def work(part: slice) -> None:
+                result[part] = self._rows(part, mask) @ theta
+
+            for _ in each_range(work, self.shape[0], self._per_row):
+                pass
+        if dropout is not None and dropout.of_nodes is not None:
+            result *= self._row_factors(dropout.of_nodes)
+        return result
 
     def transposed_times(self, signal: np.ndarray, dropout: Dropout | None = None) -> np.ndarray:
         """X~' times a signal: (n, m) -> (d, m), with what :meth:`times` drops."""
-        self._check("signal", signal, (self.shape[0],))
+        self._check("signal", signal, self.shape[0])
         if dropout is not None and dropout.of_nodes is not None:
             signal = signal * self._row_factors(dropout.of_nodes)
         out = np.empty((self.shape[1], signal.shape[1]), self.dtype)
-        self._multiply(signal, None if dropout is None else dropout.of_entries(), out, True)
+        mask = None if dropout is None else dropout.of_entries()
+        if not self._multiply(True, signal, out, mask):
+            out[...] = 0
+
+            def work(part: slice) -> np.ndarray:
+                return self._rows(part, mask).T @ signal[part]
+
+            for total in each_range(work, self.shape[0], self._per_row):
+                out += total
         return out
 
     def drop_outputs(self, signal: np.ndarray, dropout: Dropout | None) -> np.ndarray:
         """A signal (n, m) with its own entries dropped, in place; this is its own adjoint."""
         if dropout is not None and dropout.of_outputs is not None:
             whole = Features(np.ascontiguousarray(signal), self._row_numbers)
-            signal[...] = whole._dropped(dropout.of_outputs)
+            signal[...] = whole._rows(slice(None), dropout.of_outputs)
         return signal
 
     def dense(self, dropout: Dropout | None = None) -> np.ndarray:
         """X~ as a dense n x d array (X itself if it is dense and nothing is dropped)."""
-        found = self._dropped(None if dropout is None else dropout.of_entries())
+        rows = self._rows(slice(None), None if dropout is None else dropout.of_entries())
+        found = rows if isinstance(rows, np.ndarray) else rows.toarray()
         if dropout is None or dropout.of_nodes is None:
             return found
         return found * self._row_factors(dropout.of_nodes)
@@ -165,87 +171,49 @@ class Features:
         """What each row is multiplied with, 0 or 1 / (1 - rate): (n, 1)."""
         return (mask.keeps(self._numbers) * mask.scale).astype(self.dtype)[:, None]
 
-    def _dropped(self, mask: Mask | None) -> np.ndarray:
-        store = self._storage
-        if isinstance(store, SparseMatrix):
-            matrix = store.to_scipy()
-            if mask is not None:
-                matrix = sp.csr_array(
-                    (self._dropped_values(mask), matrix.indices, matrix.indptr), matrix.shape
-                )
-            return matrix.toarray()
-        return store if mask is None else self._dropped_rows(mask, slice(0, self.shape[0]))
-
-    def _dropped_rows(self, mask: Mask, rows: slice) -> np.ndarray:
-        """Some rows of a dense X with entries dropped."""
-        assert isinstance(self._storage, np.ndarray)
-        part, numbers = self._storage[rows], self._row_numbers
-        if numbers is None:
-            numbers = np.arange(rows.start, rows.stop) if rows.start else None
-        else:
-            numbers = numbers[rows]
-        if uses_native() and native is not None:
-            out = np.empty_like(part)
-            native.drop_dense(part, out, numbers, *mask.rule, get_num_threads())
-            return out
-        numbers = np.arange(len(part)) if numbers is None else numbers
-        elements = numbers[:, None] * self.shape[1] + np.arange(self.shape[1])
-        return part * (mask.keeps(elements) * mask.scale).astype(self.dtype)
-
-    def _dropped_values(self, mask: Mask) -> np.ndarray:
-        """The stored values of a sparse X with entries dropped, in stored order."""
-        assert isinstance(self._storage, SparseMatrix)
-        matrix = self._storage.to_scipy()
-        rows = np.repeat(self._numbers, np.diff(matrix.indptr))
-        kept = mask.keeps(rows * self.shape[1] + matrix.indices)
-        return matrix.data * (kept * mask.scale).astype(self.dtype)
-
     def _multiply(
-        self, dense: np.ndarray, mask: Mask | None, out: np.ndarray, transposed: bool
-    ) -> None:
-        """out = X~ dense, or X~' dense."""
-        store = self._storage
-        if not isinstance(store, SparseMatrix):
-            self._multiply_dense(store, dense, mask, out, transposed)
-        elif uses_native():
-            rule = NOTHING_DROPPED if mask is None else mask.rule
-            store.handle.times(
-                transposed, dense, out, self._row_numbers, *rule, None, get_num_threads()
-            )
-        else:
-            matrix = store.to_scipy()
-            if mask is not None:
-                values = self._dropped_values(mask)
-                matrix = sp.csr_array((values, matrix.indices, matrix.indptr), matrix.shape)
-            out[...] = (matrix.T if transposed else matrix) @ dense
-
-    def _multiply_dense(
         self,
-        store: np.ndarray,
-        dense: np.ndarray,
-        mask: Mask | None,
-        out: np.ndarray,
         transposed: bool,
-    ) -> None:
-        def rows(part: slice) -> np.ndarray:
-            return store[part] if mask is None else self._dropped_rows(mask, part)
+        dense: np.ndarray,
+        out: np.ndarray,
+        mask: Mask | None,
+        whole: np.ndarray | None = None,
+    ) -> bool:
+        """out = X~ dense, or X~' dense, by the C++ core; False if that does not compute it."""
+        if not isinstance(self._storage, SparseMatrix) or not uses_native():
+            return False
+        rule = NOTHING_DROPPED if mask is None else mask.rule
+        self._storage.handle.times(
+            transposed, dense, out, self._row_numbers, *rule, whole, get_num_threads()
+        )
+        return True
 
-        if transposed:
-            out[...] = 0
-            for total in each_range(lambda part: rows(part).T @ dense[part], *self.shape):
-                out += total
-            return
+    @property
+    def _per_row(self) -> int:
+        """Stored elements of a row, on average."""
+        return self.nnz // max(self.shape[0], 1)
 
-        def work(part: slice) -> None:
-            np.matmul(rows(part), dense, out=out[part])
+    def _rows(self, part: slice, mask: Mask | None) -> Any:
+        """Some rows of X~, as they are stored."""
+        rows: Any = self.matrix()[part]
+        if mask is None:
+            return rows
+        numbers, d = self._numbers[part], self.shape[1]
+        if self.is_sparse:
+            elements = np.repeat(numbers, np.diff(rows.indptr)) * d + rows.indices
+            values = rows.data * (mask.keeps(elements) * mask.scale).astype(self.dtype)
+            return sp.csr_array((values, rows.indices, rows.indptr), rows.shape)
+        if uses_native() and native is not None:
+            out = np.empty_like(rows)
+            native.drop_dense(rows, out, numbers, *mask.rule, get_num_threads())
+            return out
+        elements = numbers[:, None] * d + np.arange(d)
+        return rows * (mask.keeps(elements) * mask.scale).astype(self.dtype)
 
-        for _ in each_range(work, *self.shape):
-            pass
-
-    def _check(self, name: str, given: np.ndarray, first: tuple[int]) -> None:
-        if given.ndim != 2 or given.shape[:1] != first:
-            raise GraphError(f"{name} has shape {given.shape}; pass {first[0]:,} rows.")
-        if given.dtype != self.dtype:
+    def _check(self, name: str, operand: np.ndarray, rows: int) -> None:
+        if operand.ndim != 2 or operand.shape[0] != rows:
+            raise GraphError(f"{name} has shape {operand.shape}; pass {rows:,} rows.")
+        if operand.dtype != self.dtype:
             raise ConfigError(
-                f"{name} is {given.dtype} but X is {self.dtype}; convert one of them."
+                f"{name} is {operand.dtype} but X is {self.dtype}; convert one of them."
             )

@@ -10,7 +10,8 @@ All channels of a relation come before the next relation.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import repeat
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -124,45 +125,42 @@ class Propagation:
 
         Scales of the last hops may be left out where there is one operator; they count as 0.
         """
-        return self._combine(self.matrices, signal, scales)
-
-    def _combine(
-        self, matrices: list[SparseMatrix], signal: np.ndarray, scales: np.ndarray
-    ) -> np.ndarray:
-        parts = zip(matrices, self._parts(scales), strict=True)
-        return _total([polynomial(matrix, self.basis, signal, own) for matrix, own in parts])
+        hops = self._parts(scales)
+        return _total([*map(polynomial, self.matrices, repeat(self.basis), repeat(signal), hops)])
 
     def combine_adjoint(
         self, gradient: np.ndarray, signal: np.ndarray, scales: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """The gradients of :meth:`combine` by its signal, (n, w), and its scales, (slices, w)."""
-        parts = zip(self.matrices, self._parts(scales), strict=True)
-        sums, dots = zip(
-            *(polynomial_adjoint(m.T, self.basis, gradient, signal, own) for m, own in parts),
-            strict=True,
-        )
+        fixed = (repeat(self.basis), repeat(gradient), repeat(signal))
+        parts = map(polynomial_adjoint, self._transposed, *fixed, self._parts(scales))
+        sums, dots = zip(*parts, strict=True)
         return _total(sums), self._joined(dots)
 
     def combine_transposed(self, signal: np.ndarray, scales: np.ndarray) -> np.ndarray:
         """sum_i c_i p_i(M') Z, the adjoint of :meth:`combine` by its signal alone."""
-        return self._combine([matrix.T for matrix in self.matrices], signal, scales)
+        hops = self._parts(scales)
+        fixed = (repeat(self.basis), repeat(signal))
+        return _total([*map(polynomial, self._transposed, *fixed, hops)])
 
     def gather(self, signal: np.ndarray, rows: np.ndarray | None = None) -> np.ndarray:
         """Every hop of a signal at ``rows`` (all if None): (n, w) -> (slices, rows, w)."""
-        return self._joined(
-            [gather_hops(m, self.basis, signal, self.hops, rows) for m in self.matrices]
-        )
+        fixed = (repeat(self.basis), repeat(signal), repeat(self.hops), repeat(rows))
+        return self._joined([*map(gather_hops, self.matrices, *fixed)])
 
     def sum_blocks(self, signals: np.ndarray) -> np.ndarray:
         """sum_i p_i(M) Z_i: (slices, n, w) -> (n, w)."""
-        parts = zip(self.matrices, self._parts(signals), strict=True)
-        return _total([scatter_hops(m, self.basis, np.ascontiguousarray(own)) for m, own in parts])
+        parts = map(np.ascontiguousarray, self._parts(signals))
+        return _total([*map(scatter_hops, self.matrices, repeat(self.basis), parts)])
 
     def sum_blocks_adjoint(self, gradient: np.ndarray) -> np.ndarray:
         """U_i = p_i(M') G, the gradient of :meth:`sum_blocks`: (n, w) -> (slices, n, w)."""
-        return self._joined(
-            [gather_hops(m.T, self.basis, gradient, self.hops) for m in self.matrices]
-        )
+        fixed = (repeat(self.basis), repeat(gradient), repeat(self.hops))
+        return self._joined([*map(gather_hops, self._transposed, *fixed)])
+
+    @property
+    def _transposed(self) -> list[SparseMatrix]:
+        return [matrix.T for matrix in self.matrices]
 
     def reach(self, nodes: np.ndarray | Sequence[int]) -> np.ndarray:
         """The rows ``nodes`` of every p_i(M): (slices, nodes, n)."""
@@ -171,20 +169,13 @@ class Propagation:
         hops = [[*iterate(m.T, self.basis, unit, self.hops)] for m in self.matrices]
         return self._joined([np.stack([hop.T for hop in of_matrix]) for of_matrix in hops])
 
-    def feature_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """X a block of columns at a time, dense."""
-        columns = self.features.shape[1]
-        for start in range(0, columns, BLOCK_COLUMNS):
-            stop = min(start + BLOCK_COLUMNS, columns)
-            yield slice(start, stop), self.features.dense_columns(start, stop)
-
     def hop_features(self, rows: np.ndarray | None = None) -> np.ndarray:
         """Every hop of X at ``rows`` (all if None): (slices, rows, d)."""
         if rows is None and not self.features.is_sparse:
             return self.gather(self.features.dense())
         count = self.num_nodes if rows is None else len(rows)
         out = np.empty((self.slices, count, self.features.shape[1]), self.dtype)
-        for columns, block in self.feature_blocks():
+        for columns, block in feature_blocks(self.features):
             out[:, :, columns] = self.gather(block, rows)
         return out
 
@@ -194,7 +185,7 @@ class Propagation:
         """sum_i c_i p_i(M) X at ``rows`` (all if None): (rows, d)."""
         count = self.num_nodes if rows is None else len(rows)
         out = np.empty((count, self.features.shape[1]), self.dtype)
-        for columns, block in self.feature_blocks():
+        for columns, block in feature_blocks(self.features):
             found = self.combine(block, repeated(coefficients, block))
             out[:, columns] = found if rows is None else found[rows]
         return out
@@ -216,8 +207,9 @@ class Propagation:
         return np.concatenate([parts[0], *(hops[1:] for hops in parts[1:])])
 
 
-def _total(parts: Sequence[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.sum(parts, axis=0)
+def _total(parts: Iterable[np.ndarray]) -> np.ndarray:
+    first, *others = parts
+    return sum(others, first)
 
 
 def repeated(coefficients: np.ndarray, signal: np.ndarray) -> np.ndarray:
@@ -225,6 +217,14 @@ def repeated(coefficients: np.ndarray, signal: np.ndarray) -> np.ndarray:
     wide = np.empty((len(coefficients), signal.shape[1]), signal.dtype)
     wide[...] = np.asarray(coefficients)[:, None]
     return wide
+
+
+def feature_blocks(features: Features) -> Iterator[tuple[slice, np.ndarray]]:
+    """X a block of columns at a time, dense."""
+    columns = features.shape[1]
+    for start in range(0, columns, BLOCK_COLUMNS):
+        stop = min(start + BLOCK_COLUMNS, columns)
+        yield slice(start, stop), features.dense_columns(start, stop)
 
 
 def part_names(relations: Collection[str], operators: Sequence[str]) -> list[str]:
@@ -260,14 +260,11 @@ def nodes_near(matrix: SparseMatrix, rows: np.ndarray, hops: int) -> np.ndarray:
 def _matrices(
     graph: Graph, operator: Operators, basis: Basis, dtype: np.dtype
 ) -> list[SparseMatrix]:
-    channels = [find_operator(one) for one in listed(operator)]
+    channels, make = [find_operator(one) for one in listed(operator)], SparseMatrix.from_scipy
     if not graph.relations:
-        return [
-            SparseMatrix.from_scipy(one.matrix(graph, dtype, basis), symmetric=one.symmetric)
-            for one in channels
-        ]
+        return [make(one.matrix(graph, dtype, basis), symmetric=one.symmetric) for one in channels]
     return [
-        SparseMatrix.from_scipy(
+        make(
             one.relation_matrix(relation, dtype, basis),
             symmetric=relation.turned is None and one.symmetric,
         )
@@ -317,8 +314,4 @@ def _fit(graph: Graph, operator: Operator, basis: Basis, hops: int) -> Basis:
     def product(block: np.ndarray) -> np.ndarray:
         return spmm(matrix, block)
 
-    def blocks() -> Iterator[np.ndarray]:
-        for start in range(0, columns, BLOCK_COLUMNS):
-            yield features.dense_columns(start, min(start + BLOCK_COLUMNS, columns))
-
-    return basis.fitted(product, blocks(), hops)
+    return basis.fitted(product, (block for _, block in feature_blocks(features)), hops)

@@ -121,34 +121,27 @@ def spmm(
     the C++ core).
     """
     X = np.ascontiguousarray(X)
-    rows = (S.shape[0], X.shape[1] if X.ndim == 2 else 0)
-    check_operand("X", X, S.dtype, (S.shape[1], rows[1]))
-    if Z is not None:
-        check_operand("Z", Z, S.dtype, rows)
-        if column_scale is None:
-            column_scale = np.ones(rows[1], S.dtype)
-        check_operand("column_scale", column_scale, S.dtype, rows[1:])
-    elif column_scale is not None:
+    shape = (S.shape[0], X.shape[1] if X.ndim == 2 else 0)
+    if Z is None and column_scale is not None:
         raise ConfigError("column_scale was given without Z, which it multiplies; pass both.")
-    for name, value in (("W", W), ("U", U)):
+    if Z is not None and column_scale is None:
+        column_scale = np.ones(shape[1], S.dtype)
+    out = np.empty(shape, S.dtype) if out is None else out
+    check_operand("X", X, S.dtype, (S.shape[1], shape[1]))
+    if column_scale is not None:
+        check_operand("column_scale", column_scale, S.dtype, shape[1:])
+    for name, value in (("Z", Z), ("W", W), ("U", U), ("out", out)):
         if value is not None:
-            check_operand(name, value, S.dtype, rows)
-    if out is None:
-        out = np.empty(rows, S.dtype)
-    else:
-        check_operand("out", out, S.dtype, rows)
+            check_operand(name, value, S.dtype, shape)
     if uses_native():
         S.handle.spmm(X, out, scale, Z, column_scale, W, w_scale, U, u_scale, get_num_threads())
         return out
-    Y = S.to_scipy() @ X
-    if scale != 1.0:
-        Y *= S.dtype.type(scale)
+    Y = S.to_scipy() @ X * S.dtype.type(scale)
     if Z is not None and column_scale is not None:
         Y += Z * column_scale
-    if W is not None:
-        Y += S.dtype.type(w_scale) * W
-    if U is not None:
-        Y += S.dtype.type(u_scale) * U
+    for value, factor in ((W, w_scale), (U, u_scale)):
+        if value is not None:
+            Y += S.dtype.type(factor) * value
     out[...] = Y
     return out
 

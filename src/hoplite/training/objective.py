@@ -220,50 +220,40 @@ class GradientObjective(Objective):
         return None
 
     def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
+        config, task, part, rows = self._config, self.problem.task, self.problem.train, slice(None)
+        outputs, outer, apart, results = [], None, 0.0, []
         if batch is not None:
-            output = self.finished(self.batch_signal(batch))
-            return self._gradient(output, self.problem.train.at(batch), slice(None))
-        if (by_ranges := self.gradient_by_ranges()) is not None:
+            part, outputs = part.at(batch), [self.finished(self.batch_signal(batch))]
+        elif (by_ranges := self.gradient_by_ranges()) is not None:
             return by_ranges
-        config, part, rows = self._config, self.problem.train, self._train_rows
-        first, self.ahead = self.ahead, None
-        if config.draws == 1 and not config.consistency:
-            return self._gradient(first or self._draw(0, step), part, rows)
-        if not config.consistency:
-            draws = range(config.draws)
-            return _mean([self._gradient(self._draw(draw, step), part, rows) for draw in draws])
-        outputs = [self._draw(draw, step) for draw in range(config.draws)]
-        logits = np.stack([output.logits for output in outputs])
-        apart, outer = penalty(logits, config.sharpen, config.confidence)
-        outer *= config.consistency * config.draws  # the mean divides by draws
-        pairs = zip(outputs, outer, strict=True)
-        measured, gradients = _mean([self._gradient(one, part, rows, own) for one, own in pairs])
+        else:
+            rows, outputs = self._train_rows, [] if self.ahead is None else [self.ahead]
+            self.ahead = None
+        if config.consistency and batch is None:
+            for draw in range(config.draws):
+                outputs.append(self.finished(self.training_signal(self.dropout(draw, step))))
+            logits = np.stack([output.logits for output in outputs])
+            apart, outer = penalty(logits, config.sharpen, config.confidence)
+            outer *= config.consistency * config.draws  # the mean divides by draws
+        for draw in range(1 if batch is not None else config.draws):
+            if draw == len(outputs):
+                outputs.append(self.finished(self.training_signal(self.dropout(draw, step))))
+            output = outputs[draw]
+            own = output.logits[rows]
+            loss, gradient = task.loss_and_gradient(own, part.targets, part.weights)
+            measured = Measured(loss, task.tally(own, part.targets))
+            if not isinstance(rows, slice):
+                spread = np.zeros_like(output.logits)
+                np.add.at(spread, rows, gradient)  # a node may be listed twice
+                gradient = spread
+            if outer is not None:
+                gradient = outer[draw] + gradient
+            by_bias = {"bias": gradient.sum(axis=0)} if self.adds_bias else {}
+            if output.scale is not None:
+                gradient = output.scale.by_signal(gradient, output.signal.values)
+            results.append((measured, output.signal.gradient(gradient) | by_bias))
+        measured, gradients = results[0] if len(results) == 1 else _mean(results)
         return Measured(measured.loss + config.consistency * apart, measured.tally), gradients
-
-    def _draw(self, draw: int, step: int) -> Output:
-        return self.finished(self.training_signal(self.dropout(draw, step)))
-
-    def _gradient(
-        self,
-        output: Output,
-        part: Part,
-        rows: np.ndarray | slice,
-        outer: np.ndarray | None = None,
-    ) -> tuple[Measured, Weights]:
-        """The loss of ``rows`` of an output and its gradient; ``outer`` is added to dLoss/dH."""
-        task, own = self.problem.task, output.logits[rows]
-        loss, gradient = task.loss_and_gradient(own, part.targets, part.weights)
-        measured = Measured(loss, task.tally(own, part.targets))
-        if not isinstance(rows, slice):
-            spread = np.zeros_like(output.logits)
-            np.add.at(spread, rows, gradient)  # a node may be listed twice
-            gradient = spread
-        if outer is not None:
-            gradient = outer + gradient
-        by_bias = {"bias": gradient.sum(axis=0)} if self.adds_bias else {}
-        if output.scale is not None:
-            gradient = output.scale.by_signal(gradient, output.signal.values)
-        return measured, output.signal.gradient(gradient) | by_bias
 
     def finished(self, signal: Signal) -> Output:
         """The outputs of a signal."""

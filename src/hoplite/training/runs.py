@@ -205,8 +205,8 @@ def train_run(
                 share = 1.0 if batch is None else len(batch) / len(problem.train)
                 evaluated.append(Measured(share * measured.loss, measured.tally))
                 steps += 1
-            losses, tallies = zip(*evaluated, strict=True)
-            state.record("train", Measured(sum(losses), sum(tallies[1:], tallies[0])))
+            tally = sum((one.tally for one in evaluated[1:]), evaluated[0].tally)
+            state.record("train", Measured(sum(one.loss for one in evaluated), tally))
         last = epoch + 1 >= min(run.last or epochs, epochs)
         state.record_outputs(objective.outputs(None if last else epoch + 1))
         state.choose(epoch, epochs)
