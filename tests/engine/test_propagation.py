@@ -109,7 +109,7 @@ def test_wide_features_in_blocks(graphs, dense, monkeypatch, sparse, nodes):
     graph = graphs(17, 23, sparse=sparse)
     monkeypatch.setattr(propagation, "BLOCK_COLUMNS", 7)
     source = Propagation(graph, "laplacian", "chebyshev", hops=3)
-    blocks = [(part.start, part.stop) for part, _ in propagation.feature_blocks(source.features)]
+    blocks = [(part.start, part.stop) for part, _ in source.feature_blocks()]
     assert blocks == [(0, 7), (7, 14), (14, 21), (21, 23)]
     expected = np.stack(dense.basis(graph, "laplacian", "chebyshev", 3)) @ dense.features(graph)
     rows = None if nodes is None else np.array(nodes)

@@ -169,13 +169,17 @@ class Propagation:
         hops = [[*iterate(m.T, self.basis, unit, self.hops)] for m in self.matrices]
         return self._joined([np.stack([hop.T for hop in of_matrix]) for of_matrix in hops])
 
+    def feature_blocks(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """X a block of columns at a time, dense."""
+        return feature_blocks(self.features)
+
     def hop_features(self, rows: np.ndarray | None = None) -> np.ndarray:
         """Every hop of X at ``rows`` (all if None): (slices, rows, d)."""
         if rows is None and not self.features.is_sparse:
             return self.gather(self.features.dense())
         count = self.num_nodes if rows is None else len(rows)
         out = np.empty((self.slices, count, self.features.shape[1]), self.dtype)
-        for columns, block in feature_blocks(self.features):
+        for columns, block in self.feature_blocks():
             out[:, :, columns] = self.gather(block, rows)
         return out
 
@@ -185,7 +189,7 @@ class Propagation:
         """sum_i c_i p_i(M) X at ``rows`` (all if None): (rows, d)."""
         count = self.num_nodes if rows is None else len(rows)
         out = np.empty((count, self.features.shape[1]), self.dtype)
-        for columns, block in feature_blocks(self.features):
+        for columns, block in self.feature_blocks():
             found = self.combine(block, repeated(coefficients, block))
             out[:, columns] = found if rows is None else found[rows]
         return out
