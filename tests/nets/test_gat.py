@@ -11,6 +11,7 @@ from hoplite import Graph, TrainedModel, train
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.propagation import Propagation
 from hoplite.models import build_model, model_config
+from hoplite.nets.attention import Attention
 from hoplite.nets.view import TorchGraph
 
 CONFIG = model_config("gat", hidden=4, heads=3)
@@ -63,10 +64,10 @@ def test_equals_two_gatconv_layers(graphs, sparse, dtype):
 def test_edges_are_those_of_the_graph_for_every_operator():
     graph = Graph.from_edges([(0, 1), (1, 1), (1, 2)], np.eye(4))
     for operator in ("renormalized", "adjacency", "laplacian"):
-        edges = TorchGraph.of(Propagation(graph, operator)).edges
-        assert edges.T.tolist() == [
-            [0, 0], [1, 0], [0, 1], [1, 1], [2, 1], [1, 2], [2, 2], [3, 3]
-        ]  # fmt: skip
+        edges = Attention.whole(TorchGraph.of(Propagation(graph, operator)))
+        expected = [[1, 1, 0, 0], [1, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]]
+        np.testing.assert_array_equal(edges.toarray() + expected > 0, expected)
+        np.testing.assert_array_equal(edges.data, np.arange(8))
 
 
 @pytest.mark.parametrize("dropout", [None, Dropout(0.4, 3, 7)])
@@ -90,7 +91,7 @@ def test_dropout_of_inputs_hidden_units_and_attention(graphs):
     model, source = build(graph), Propagation(graph)
     w, dropout = weights_of(model), Dropout(0.4, 3, 7)
     scale = dropout.of_entries().scale
-    sources, targets = TorchGraph.of(source).edges
+    targets, sources = Attention.whole(TorchGraph.of(source)).tocoo().coords
 
     def kept(layer, *shape):
         mask = dropout.of_entries(layer).keeps(np.arange(np.prod(shape)).reshape(shape))

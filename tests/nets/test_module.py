@@ -345,3 +345,15 @@ class Empty(Plain):
 def test_a_module_must_have_something_to_learn(graphs, optimizer):
     with pytest.raises(ConfigError, match="no weight that can be learned"):
         train(graphs(), Empty, optimizer=optimizer, epochs=2)
+
+
+def test_outputs_without_a_gradient_are_an_error(graphs):
+    class Detached(nn.Linear):
+        def __init__(self, in_channels, out_channels):
+            super().__init__(in_channels, out_channels)
+
+        def forward(self, x, edge_index):
+            return super().forward(x).detach()
+
+    with pytest.raises(ConfigError, match="outputs of Detached have no gradient"):
+        train(graphs(n=30, d=4), Detached, epochs=2)

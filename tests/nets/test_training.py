@@ -201,7 +201,7 @@ def test_threads_of_torch_are_as_before():
     with ThreadPoolExecutor(4) as pool:
         assert set(pool.map(work, range(50))) == {1}
     assert torch.get_num_threads() == before
-    with use_threads(3), torch_threads(views.SHARED_NUMBERS):
+    with use_threads(3), torch_threads(views.SHARED_WORK):
         assert torch.get_num_threads() == 3
     assert torch.get_num_threads() == before
 

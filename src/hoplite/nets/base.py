@@ -60,8 +60,8 @@ class Network(Model):
         self.require_torch()
         from hoplite.nets.view import TorchGraph, torch_threads
 
-        view = TorchGraph.of(source).view()
-        with torch.no_grad(), torch_threads(source.num_nodes * self.signal_columns()):
+        view, nodes = TorchGraph.of(source).view(), source.num_nodes
+        with torch.no_grad(), torch_threads(self.dense_work(nodes, nodes)):
             values = self.forward(as_tensors(weights, source.dtype), view, None)
         return self.finished(weights, values.numpy())
 
@@ -73,6 +73,13 @@ class Network(Model):
         from hoplite.nets.training import NetworkObjective
 
         return NetworkObjective(self, problem, config, seed)
+
+    def dense_work(self, rows: int, nodes: int) -> int:
+        """About how many multiply-adds PyTorch's own operations take at ``rows`` of ``nodes``.
+
+        The engine's kernels, which have their own threads, do not count.
+        """
+        return rows * self.signal_columns() * self.num_classes
 
     def require_torch(self) -> None:
         """HopliteError without PyTorch; it says how to install it."""
@@ -103,7 +110,8 @@ class RowNetwork(Network):
         self.require_torch()
         from hoplite.nets.view import HopView, torch_threads
 
-        with torch.no_grad(), torch_threads(hops[0].size):
+        rows = hops.shape[1]
+        with torch.no_grad(), torch_threads(self.dense_work(rows, rows)):
             tensors = as_tensors(weights, hops.dtype)
             return self.forward(tensors, HopView(hops), None).numpy()
 

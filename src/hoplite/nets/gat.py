@@ -8,6 +8,7 @@ is dropout(X) W1_h, or H W2 (Velickovic et al.). Edge weights are not used; ever
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from hoplite.engine.dropout import Dropout
+    from hoplite.nets.attention import Attention
     from hoplite.nets.view import GraphView
 else:
     from hoplite.optional_deps import torch
 
-SLOPE = 0.2  # of LeakyReLU below 0
+Product = Callable[["Tensor"], "Tensor"]
 
 
 class GAT(Network):
@@ -59,22 +61,24 @@ class GAT(Network):
         }
 
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
-        from hoplite.nets.view import drop
+        from hoplite.nets.attention import Attention
+        from hoplite.nets.view import drop, times
 
-        def attend(signal: Tensor, source: Tensor, target: Tensor, layer: int) -> Tensor:
-            """The sums of a signal (n, heads, c) by its attention, whose weights are (heads, c)."""
-            scores = (signal * target).sum(dim=2).index_select(0, sums.target)
-            scores = scores + (signal * source).sum(dim=2).index_select(0, sums.source)
-            attention = sums.softmax(torch.nn.functional.leaky_relu(scores, SLOPE))
-            return sums(signal, drop(attention, dropout, layer))
+        def attend(layer: Attention, inputs: Product, prefix: str, mask: int) -> Tensor:
+            """The sums of inputs W (sources, h, c) by their attention: (nodes, h c)."""
+            source, target = weights[f"{prefix}source"], weights[f"{prefix}target"]
+            weight = weights[f"{prefix}weight"]
+            heads = weight.view(-1, *source.shape)
+            # (inputs W) s = inputs (W s), which has fewer columns
+            scores = inputs((heads * source).sum(dim=2)), inputs((heads * target).sum(dim=2))
+            signal = inputs(weight).view(-1, *source.shape)
+            return layer(signal, scores, dropout, mask).flatten(1)
 
-        w, sums = weights, view.graph.edge_sums
-        signal = view.graph.inputs(w["hidden_weight"], dropout)
-        signal = signal.view(-1, self.config.heads, self.config.hidden)
-        hidden = attend(signal, w["hidden_source"], w["hidden_target"], 2)
-        hidden = torch.nn.functional.elu(hidden.flatten(1) + w["hidden_bias"])
-        signal = (drop(hidden, dropout, 1) @ w["weight"]).unsqueeze(1)
-        return view.pick(attend(signal, w["source"], w["target"], 3).squeeze(1))
+        features, (first, second) = view.layers(2, Attention)
+        hidden = attend(first, lambda weight: times(features, weight, dropout), "hidden_", 2)
+        hidden = torch.nn.functional.elu(hidden + weights["hidden_bias"])
+        hidden = drop(hidden, dropout, 1, first.nodes)
+        return attend(second, lambda weight: hidden @ weight, "", 3)
 
     def signal_columns(self) -> int:
         return max(self.config.heads * self.config.hidden, self.num_classes)

@@ -57,9 +57,9 @@ class GCN(Network):
         }
 
     def forward(self, weights: Tensors, view: GraphView, dropout: Dropout | None) -> Tensor:
-        from hoplite.nets.view import drop, times
+        from hoplite.nets.view import Convolution, drop, times
 
-        features, (first, second) = view.layers(2)
+        features, (first, second) = view.layers(2, Convolution)
         hidden = first(times(features, weights["hidden_weight"], dropout))
         hidden = drop(torch.relu(hidden + weights["hidden_bias"]), dropout, 1, first.nodes)
         return second(hidden @ weights["weight"])

@@ -75,6 +75,9 @@ class HyperLGC(RowNetwork):
     def signal_columns(self) -> int:
         return self.gate.signal_columns()
 
+    def dense_work(self, rows: int, nodes: int) -> int:
+        return rows * (self.config.hops + 1) * self.gate.row_work()
+
 
 class Gate(ABC):
     """A gate with its weights."""
@@ -94,6 +97,10 @@ class Gate(ABC):
         """Columns of the widest signal."""
         return self.num_features
 
+    @abstractmethod
+    def row_work(self) -> int:
+        """Multiply-adds of a row and hop."""
+
     def _linear(
         self, inputs: int, outputs: int, rng: np.random.Generator | None
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -109,8 +116,13 @@ class Gate(ABC):
 class NodeGate(Gate):
     """One sigmoid gate per node and hop, from that hop's features."""
 
+    @property
+    def _hidden(self) -> int:
+        """h, the hidden units of a gate."""
+        return max(self.num_features // 2, 1)
+
     def initial(self, rng: np.random.Generator | None) -> Weights:
-        d, hidden, hops = self.num_features, max(self.num_features // 2, 1), self.config.hops
+        d, hidden, hops = self.num_features, self._hidden, self.config.hops
         return {
             "alpha": start_coefficients(self.config, rng),
             "gate_hidden": uniform((hops + 1, d, hidden), d, rng),
@@ -128,6 +140,9 @@ class NodeGate(Gate):
             total = total + (alpha * gate).unsqueeze(1) * (hop @ theta)
         assert not isinstance(total, int)  # there is a hop 0
         return total
+
+    def row_work(self) -> int:
+        return self.num_features * (self._hidden + self.num_classes)
 
 
 class ClassGate(Gate):
@@ -153,6 +168,9 @@ class ClassGate(Gate):
     def signal_columns(self) -> int:
         return self.num_classes
 
+    def row_work(self) -> int:
+        return self.num_classes * self.num_classes
+
 
 class FeatureGate(Gate):
     """One linear gate per node and feature, from the hop before and the logits so far.
@@ -176,6 +194,9 @@ class FeatureGate(Gate):
         rows = max(1, CACHED_NUMBERS // self.num_features)
         pieces = zip(hops.split(rows, dim=1), before.split(rows, dim=1), strict=True)
         return torch.cat([self._summed(weights, *piece) for piece in pieces])
+
+    def row_work(self) -> int:
+        return self.num_features * 2 * self.num_classes
 
     def _summed(self, weights: Tensors, hops: Tensor, before: Tensor) -> Tensor:
         """H_k (rows, m) from P_i (k + 1, rows, d) and P_i W_d (k, rows, d)."""

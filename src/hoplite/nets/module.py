@@ -125,6 +125,9 @@ class ModuleModel(Network):
     def signal_columns(self) -> int:
         return max(self.num_features, self.num_classes)
 
+    def dense_work(self, rows: int, nodes: int) -> int:
+        return super().dense_work(nodes, nodes)  # whichever rows are read
+
     def _check(self, outputs: Any, nodes: int) -> None:
         is_tensor = isinstance(outputs, torch.Tensor)
         shape = tuple(outputs.shape) if is_tensor else type(outputs).__name__

@@ -49,14 +49,15 @@ class NetworkObjective(GradientObjective):
             self._tensors[name].requires_grad_()
         self._train = self._rows(self._train_nodes, learns=True)
         if problem.scored:
-            nodes = None if self._standardize else np.concatenate([*problem.scored.values()])
-            self._scored = self._rows(nodes, learns=False)
+            everywhere, scored = self._standardize, [*problem.scored.values()]
+            self._scored_nodes = None if everywhere else np.concatenate(scored)
+            self._scored = self._rows(self._scored_nodes, learns=False)
 
     def weights(self) -> Weights:
         return super().weights() | {name: value.copy() for name, value in self._buffers.items()}
 
     def gradient(self, step: int, batch: np.ndarray | None = None) -> tuple[Measured, Weights]:
-        with self._threads():
+        with self._threads(self._train_nodes if batch is None else batch):
             return super().gradient(step, batch)
 
     def training_signal(self, dropout: Dropout | None) -> Signal:
@@ -68,7 +69,7 @@ class NetworkObjective(GradientObjective):
     def outputs(self, next_step: int | None) -> dict[str, np.ndarray]:
         if not self.problem.scored:
             return {}
-        with self._threads(), torch.no_grad():
+        with self._threads(self._scored_nodes), torch.no_grad():
             logits = self.finished(self._scored.evaluate(self._forward, None)).logits
         return self.problem.cut(logits, everywhere=self._standardize)
 
@@ -79,6 +80,11 @@ class NetworkObjective(GradientObjective):
     def _forward(self, view: RowView, dropout: Dropout | None) -> tuple[Tensor, Tensors]:
         """The signal at a view's rows, and the weights that it is differentiated by."""
         values = self.model.forward(self._tensors, view, dropout)  # pyright: ignore
+        if torch.is_grad_enabled() and not values.requires_grad:
+            raise ConfigError(
+                f"the outputs of {self.model.title} have no gradient, so it cannot be trained; its "
+                "forward must compute them from its parameters, without detach() or no_grad()."
+            )
         return values, {name: self._tensors[name] for name in self.params}
 
     def _rows(self, nodes: np.ndarray | None, *, learns: bool) -> _Rows:
@@ -93,8 +99,11 @@ class NetworkObjective(GradientObjective):
         graph = TorchGraph.of(problem.source)
         return _GraphRows(problem.shared(key, lambda: graph.view(nodes, hops_first=hops_first)))
 
-    def _threads(self) -> Any:
-        return torch_threads(self.problem.source.num_nodes * self.model.signal_columns())
+    def _threads(self, nodes: np.ndarray | None) -> Any:
+        """Within the block, the threads that the evaluation at ``nodes`` is worth."""
+        everywhere = self.problem.source.num_nodes
+        rows = everywhere if nodes is None else len(nodes)
+        return torch_threads(self.model.dense_work(rows, everywhere))
 
 
 Forward = Callable[[RowView, Dropout | None], tuple[Tensor, Tensors]]
@@ -176,8 +185,6 @@ class _StoredRows(_Rows):
 def _backward(values: Tensor, weights: Tensors, outer: np.ndarray) -> Weights:
     """The gradient by the weights from that by a signal; 0 for those that have no part in it."""
     zeros = {name: np.zeros(value.shape, outer.dtype) for name, value in weights.items()}
-    if not values.requires_grad:
-        return zeros
     # as an argument of grad, the outer gradient would make torch import SymPy, which takes a second
     inner = (values * torch.from_numpy(np.ascontiguousarray(outer))).sum()
     gradients = torch.autograd.grad(inner, [*weights.values()], allow_unused=True)

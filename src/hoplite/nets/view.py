@@ -7,8 +7,7 @@ dropout leaves of X, and W weights (d, w):
     hop_features   p_i(M) X~ for every i, constant             (k + 1, rows, d)
     hop_outputs    p_i(M) X~ W for every i                     (k + 1, rows, w)
     hop_output     p_i(M) X~ W for one i                       (rows, w)
-
-Networks that read the whole graph in every step find its operations in :class:`TorchGraph`.
+    layers         the parts of S, or of another matrix, that each of several layers reads
 """
 
 from __future__ import annotations
@@ -16,11 +15,12 @@ from __future__ import annotations
 import copy
 import threading
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -36,11 +36,12 @@ from hoplite.engine.propagation import MAX_NEAR, Propagation, nodes_near
 from hoplite.engine.sparse import SparseMatrix, spmm
 
 WIDE_GAIN = 8  # a multiply-add of wide dense products costs so many times less than of sparse ones
-SHARED_NUMBERS = 1 << 20  # of a signal, from which on several threads are worth their start
+SHARED_WORK = 1 << 24  # multiply-adds from which on several threads are worth their start
 
 Map = Callable[[np.ndarray], np.ndarray]
 _graphs: WeakKeyDictionary[Propagation, TorchGraph] = WeakKeyDictionary()
 _lock = threading.Lock()
+L = TypeVar("L", bound="Layer")
 
 
 class HopView:
@@ -101,25 +102,6 @@ class TorchGraph:
         return GraphView(self, nodes, hops_first)
 
     @cached_property
-    def edges(self) -> Tensor:
-        """Source and target of every edge, both ways, and a loop per node: (2, e), by target."""
-        entries, loops = self.matrix.to_scipy().tocoo(), np.arange(self.num_nodes)
-        apart = entries.row != entries.col  # whether S stores a diagonal depends on the operator
-        sources = np.concatenate([entries.col[apart], loops])
-        targets = np.concatenate([entries.row[apart], loops])
-        order = np.lexsort((sources, targets))
-        return torch.from_numpy(np.stack([sources, targets])[:, order].astype(np.int64))
-
-    @cached_property
-    def edge_sums(self) -> EdgeSums:
-        """Sums along these edges."""
-        return EdgeSums(self.edges)
-
-    def inputs(self, weight: Tensor, dropout: Dropout | None = None) -> Tensor:
-        """X~ W: (n, w)."""
-        return times(self.features, weight, dropout)
-
-    @cached_property
     def whole(self) -> WholeGraph:
         """The graph as networks of other libraries take it."""
         return WholeGraph.of(self.source.adjacency, self.features)
@@ -152,75 +134,6 @@ class WholeGraph:
         return cls(as_tensor(features.dense()), torch.from_numpy(ends), weights)
 
 
-class EdgeSums:
-    """Sums along edges whose weights are computed anew each time, like attention.
-
-        out[t, h, :] = sum over edges e into t  w[e, h] z[source(e), h, :]
-
-    for h heads at once: one product with a sparse matrix of (targets h) x (sources h), in which the
-    heads stand side by side, instead of a message of every edge in memory. The edges (2, e) are
-    source and target, sorted by target; at least one leads into every target.
-
-    >>> sums = EdgeSums(torch.tensor([[0, 1, 1], [0, 0, 1]]))
-    >>> sums(torch.tensor([[[1.0]], [[3.0]]]), torch.tensor([[1.0], [2.0], [4.0]])).flatten()
-    tensor([ 7., 12.])
-    """
-
-    def __init__(self, ends: Tensor) -> None:
-        self.source, self.target = ends
-        self.num_targets = int(self.target[-1]) + 1
-        self._patterns: dict[int, tuple[np.ndarray, np.ndarray, np.ndarray]] = {}
-
-    def __call__(self, signal: Tensor, weights: Tensor) -> Tensor:
-        """(sources, h, c) and (e, h) -> (targets, h, c), differentiable in both."""
-        return _EdgeSums.apply(signal, weights, self)  # pyright: ignore[reportReturnType]
-
-    def softmax(self, scores: Tensor) -> Tensor:
-        """exp(s_e) over the sum of its target's edges: (e, h) -> (e, h)."""
-        shape = (self.num_targets, scores.shape[1])
-        into = self.target.unsqueeze(1).expand_as(scores)
-        fixed = scores.detach()
-        zeros = fixed.new_zeros(shape)
-        largest = zeros.scatter_reduce(0, into, fixed, "amax", include_self=False)
-        raised = (scores - largest.index_select(0, self.target)).exp()
-        total = raised.new_zeros(shape).index_add(0, self.target, raised)
-        return raised / total.index_select(0, self.target)
-
-    def matrix(self, weights: Tensor, sources: int) -> SparseMatrix:
-        """The matrix of these weights, (targets h) x (sources h)."""
-        heads = weights.shape[1]
-        if heads not in self._patterns:
-            source, target, head = self.source.numpy(), self.target.numpy(), np.arange(heads)
-            order = (target[:, None] * heads + head).ravel().argsort(kind="stable")
-            indices = (source[:, None] * heads + head).ravel()[order]
-            indptr = np.concatenate([[0], np.repeat(np.bincount(target), heads).cumsum()])
-            self._patterns[heads] = indptr, indices, order
-        indptr, indices, order = self._patterns[heads]
-        values = as_array(weights).reshape(-1)[order]
-        shape = (len(indptr) - 1, sources * heads)
-        return SparseMatrix(sp.csr_array((values, indices, indptr), shape=shape), symmetric=False)
-
-
-class _EdgeSums(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, signal: Tensor, weights: Tensor, sums: EdgeSums) -> Tensor:
-        ctx.save_for_backward(signal, weights)
-        ctx.sums = sums
-        sources, heads, columns = signal.shape
-        flat = as_array(signal).reshape(sources * heads, columns)
-        totals = spmm(sums.matrix(weights, sources), flat)
-        return torch.from_numpy(totals).view(-1, heads, columns)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> Any:
-        signal, weights = ctx.saved_tensors
-        source, target = ctx.sums.source, ctx.sums.target
-        along = gradients[0].index_select(0, target)  # (e, h, c)
-        to_weights = (along * signal.index_select(0, source)).sum(dim=2)
-        along = along * weights.unsqueeze(2)
-        return torch.zeros_like(signal).index_add_(0, source, along), to_weights, None
-
-
 class GraphView:
     """Some nodes of a graph; all if ``nodes`` is None."""
 
@@ -229,7 +142,7 @@ class GraphView:
         self._index = None if nodes is None else torch.tensor(nodes)
         self._hops_first = hops_first
         self._nears: dict[int, Near] = {}
-        self._layers: dict[int, tuple[Features, list[Layer]]] = {}
+        self._layers: dict[Any, tuple[Features, list[Any]]] = {}
 
     @property
     def num_rows(self) -> int:
@@ -240,24 +153,24 @@ class GraphView:
         """The view's rows of a signal on all nodes."""
         return signal if self._index is None else signal.index_select(0, self._index)
 
-    def layers(self, count: int) -> tuple[Features, list[Layer]]:
-        """X and S as a network of ``count`` layers reads them, the first layer first.
+    def layers(self, count: int, make: type[L]) -> tuple[Features, list[L]]:
+        """X and the graph as a network of ``count`` layers reads them, the first layer first.
 
-        The last layer's outputs are needed at the rows alone, those of another one only at the
-        nodes that the next one reads.
+        The outputs of the last layer are needed at the view's rows alone, those of another one only
+        at the nodes that the next one reads.
         """
-        if count not in self._layers:
-            matrix, nodes, found = self.graph.matrix, self.nodes, []
+        if (count, make) not in self._layers:
+            matrix, nodes, layers = make.whole(self.graph), self.nodes, []
             for _ in range(count):
                 targets, part = nodes, matrix
                 if targets is not None:
-                    rows = matrix.to_scipy()[targets]
+                    rows = matrix[targets]
                     nodes = np.union1d(rows.indices, targets)
-                    part = SparseMatrix.from_scipy(sp.csr_array(rows[:, nodes]))
-                found.insert(0, Layer(part, targets))
+                    part = sp.csr_array(rows[:, nodes])
+                layers.insert(0, make(part, self.graph.features.dtype, targets, nodes))
             features = self.graph.features if nodes is None else self.graph.features.rows(nodes)
-            self._layers[count] = features, found
-        return self._layers[count]
+            self._layers[count, make] = features, layers
+        return self._layers[count, make]
 
     def part(self, rows: np.ndarray) -> HopView:
         """The hop features of some of the rows, by their positions."""
@@ -335,16 +248,49 @@ class GraphView:
 RowView = HopView | GraphView
 
 
-@dataclass(frozen=True, eq=False)
-class Layer:
-    """S as one layer of a network reads it: (nodes, sources), whose sources are all it reads."""
+class Layer(ABC):
+    """What one layer of a network reads of a matrix: some rows and columns.
 
-    matrix: SparseMatrix
-    nodes: np.ndarray | None  # None: all
+    Parameters
+    ----------
+    part : csr_array of shape (nodes, sources)
+    dtype : dtype
+        Of the signals.
+    nodes : array, optional
+        Where the layer's outputs are needed; all nodes if None.
+    sources : array, optional
+        The nodes that it reads, in rising order, ``nodes`` among them; all nodes if None.
+    """
+
+    def __init__(
+        self,
+        part: sp.csr_array,
+        dtype: np.dtype,
+        nodes: np.ndarray | None = None,
+        sources: np.ndarray | None = None,
+    ) -> None:
+        self.part, self.dtype, self.nodes, self.sources = part, dtype, nodes, sources
+
+    @staticmethod
+    @abstractmethod
+    def whole(graph: TorchGraph) -> sp.csr_array:
+        """The matrix of all nodes: n x n."""
+
+
+class Convolution(Layer):
+    """S."""
+
+    @staticmethod
+    def whole(graph: TorchGraph) -> sp.csr_array:
+        return graph.matrix.to_scipy()
 
     def __call__(self, signal: Tensor) -> Tensor:
         """S times a signal: (sources, w) -> (nodes, w)."""
-        return linear(signal, partial(spmm, self.matrix), partial(spmm, self.matrix.T))
+        return linear(signal, partial(spmm, self._matrix), partial(spmm, self._matrix.T))
+
+    @cached_property
+    def _matrix(self) -> SparseMatrix:
+        return SparseMatrix.from_scipy(self.part)
 
 
 @dataclass(frozen=True, eq=False)
@@ -436,14 +382,15 @@ class _TorchThreads:
         self._lock, self._blocks, self._before = threading.Lock(), 0, 1
 
     @contextmanager
-    def __call__(self, numbers: int) -> Iterator[None]:
+    def __call__(self, work: int) -> Iterator[None]:
         """Within the block, few threads for short operations.
 
-        Signals of few ``numbers`` are not worth a second thread, whoever else trains, so a run on a
-        small graph gives the same bits alone or among others. Larger ones take the engine's
-        threads, of which runs at the same time have a share each.
+        Little ``work``, in multiply-adds, is not worth a second thread, whoever else trains, so a
+        small run gives the same bits alone or among others; and threads that wait for each other
+        after every short operation cost most where other programs run. More work takes the
+        engine's threads, of which runs at the same time have a share each.
         """
-        threads = 1 if numbers < SHARED_NUMBERS else get_num_threads()
+        threads = 1 if work < SHARED_WORK else get_num_threads()
         with self._lock:
             if not self._blocks:
                 self._before = torch.get_num_threads()
