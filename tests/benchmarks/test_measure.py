@@ -17,9 +17,8 @@ from benchmarks.measure import (
     Samples,
     race,
     timed,
-    using_threads,
 )
-from benchmarks.product import Traffic, fitted_slope, power_law_matrix
+from benchmarks.product import power_law_matrix
 from hoplite.engine.backend import get_num_threads
 
 
@@ -83,27 +82,6 @@ def test_goals(goal, passed):
 
 def test_a_ratio_goal_without_a_peer_is_open():
     assert Figure("case", 3.0, "ms", goal=Goal.ratio_at_least(5)).passed is None
-
-
-def test_traffic_counts_bytes():
-    traffic = Traffic(nodes=100, nonzeros=1000, columns=8)
-    csr = 8 * 101 + 8 * 1000
-    assert traffic.compulsory == csr + 2 * 100 * 8 * 4
-    assert traffic.gather == csr + 1000 * 8 * 4 + 100 * 8 * 4
-
-
-def test_slope_of_a_square_law():
-    assert fitted_slope([1, 3, 9], [2, 18, 162]) == pytest.approx(2.0)
-
-
-def test_threads_are_given_back():
-    before = get_num_threads()
-    with using_threads(before + 1):
-        assert get_num_threads() == before + 1
-    assert get_num_threads() == before
-    with pytest.raises(ZeroDivisionError), using_threads(before + 1):
-        raise ZeroDivisionError
-    assert get_num_threads() == before
 
 
 def test_power_law_graph():

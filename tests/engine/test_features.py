@@ -71,10 +71,11 @@ def test_products_equal_the_definition(name, storage, dtype, dropout):
             out, back = both_products(features, theta, signal, chosen)
             assert_close(out, whole @ theta)
             assert_close(back, whole.T @ signal)
-            wide = np.full((31, 2 * m), 9, dtype)  # into some columns of a wider array
-            features.times(theta, chosen, out=wide[:, m:])
-        assert np.array_equal(wide[:, m:], out)
-        assert (wide[:, :m] == 9).all()
+            wide = np.full((31, 2 * m + 1), 9, dtype)  # both in columns of a wider array
+            features.times(theta, chosen, wide[:, m : 2 * m], wide[:, :m])
+            assert np.array_equal(wide[:, :m], features.times(theta))
+        assert np.array_equal(wide[:, m : 2 * m], out)
+        assert (wide[:, -1] == 9).all()
     with use_backend(name):
         assert_close(features.dense(chosen), whole)
 

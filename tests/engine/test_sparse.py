@@ -74,26 +74,11 @@ def assert_close(found, wanted):
     np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("index", [np.int32, np.int64])
-def test_every_form_equals_dense_algebra(name, form, dtype, index):
-    matrix = random_csr(37, 23, dtype=dtype, index=index)
-    S = SparseMatrix(matrix, symmetric=False)  # from_scipy narrows indices
-    assert S.to_scipy().indices.dtype == index
-    for w in (0, 1, 2, 3, 7, 8, 17, 64, 70, 130):
-        X, *others = operands(37, 23, w, dtype)
-        arguments = FORMS[form](*others)
-        with use_backend(name):
-            assert_close(spmm(S, X, **arguments), dense_answer(matrix, X, **arguments))
-
-
 @examples(60)
 @given(
     n=st.integers(0, 12),
     m=st.integers(0, 12),
-    w=st.integers(0, 20),
+    w=st.integers(0, 20) | st.sampled_from([64, 70, 130]),
     density=st.floats(0, 1),
     dtype=st.sampled_from([np.float32, np.float64]),
     index=st.sampled_from([np.int32, np.int64]),
@@ -161,17 +146,6 @@ def test_large_products_have_the_same_bits_on_any_number_of_threads(degree):
     np.testing.assert_allclose(answers[0], wanted, rtol=1e-4, atol=1e-3)
     some = [0, 63, 64, 229]
     assert np.array_equal(spmm(S, X[:, some]), spmm(S, X)[:, some])
-
-
-@pytest.mark.parametrize("name", BACKENDS)
-def test_empty_things(name):
-    with use_backend(name):
-        for n, m in ((0, 0), (0, 5), (5, 0), (4, 3)):
-            S = SparseMatrix.from_scipy(sp.csr_array((n, m), dtype=np.float32))
-            for w in (0, 1, 9):
-                X, Z = np.ones((m, w), np.float32), np.ones((n, w), np.float32)
-                assert np.array_equal(spmm(S, X), np.zeros((n, w)))
-                assert np.array_equal(spmm(S, X, Z=Z), Z)
 
 
 @pytest.mark.parametrize("name", BACKENDS)
