@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -73,31 +72,15 @@ class NodeEstimator(BaseEstimator):
         cls.__doc__ = f"{cls.__doc__ or model.title}\n\n    {cls.__base__.__doc__}"
         if "__init__" in vars(cls):
             return
-        keyword = Parameter.POSITIONAL_OR_KEYWORD
         settings = [*dataclasses.fields(model.Settings), *dataclasses.fields(TrainingConfig)]
-        names = model.settings() - cls.lacking
-        defaults = {f.name: f.default for f in settings} | model.defaults
-        own = {f.name: defaults[f.name] for f in settings if f.name in names} | {"seed": 0}
-        places = [name for name in PLACES if name in own]
-        named = [name for name in own if name not in PLACES]
-        signature = Signature(
-            [
-                Parameter("self", keyword),
-                Parameter("graph", keyword),
-                *[Parameter(name, keyword, default=own[name]) for name in places],
-                *[Parameter(name, Parameter.KEYWORD_ONLY, default=own[name]) for name in named],
-            ]
-        )
-
-        def __init__(self: NodeEstimator, *values: Any, **named: Any) -> None:
-            given = signature.bind(self, *values, **named)
-            given.apply_defaults()
-            for name, value in given.arguments.items():
-                if name != "self":
-                    setattr(self, name, value)
-
-        __init__.__signature__ = signature  # pyright: ignore[reportFunctionMemberAccess]
-        cls.__init__ = __init__
+        defaults = {one.name: one.default for one in settings} | model.defaults | {"seed": 0}
+        names = [name for name in defaults if name in {*model.settings(), "seed"} - cls.lacking]
+        arguments: list[Any] = [("graph", Any)]
+        for name in sorted(names, key=lambda name: [*PLACES, name].index(name)):
+            named = name not in PLACES
+            arguments.append((name, Any, dataclasses.field(default=defaults[name], kw_only=named)))
+        same: Any = dataclasses.make_dataclass(cls.__name__, arguments)
+        cls.__init__ = same.__init__
 
     if TYPE_CHECKING:
 

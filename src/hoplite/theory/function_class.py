@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.bases import Basis, find_basis
+from hoplite.bases import find_basis
 from hoplite.config import check_flag, check_number
 from hoplite.engine.orders import free_memory
 from hoplite.engine.polynomial import gather_hops
@@ -21,7 +21,7 @@ from hoplite.errors import ConfigError
 from hoplite.graph import Graph, as_node_indices
 from hoplite.io import load
 from hoplite.models import MODELS, LinearModel, Model, ModelConfig, find_model, model_config
-from hoplite.operators import Operator, find_operator
+from hoplite.operators import find_operator
 from hoplite.theory.complexity import (
     DRAWS,
     Columns,
@@ -103,7 +103,7 @@ class FunctionClass:
             object.__setattr__(self, "hops", kind.Settings().hops)
         config = self.config
         object.__setattr__(self, "model", config.model)  # also of package.module:Class
-        self._operator.require_symmetric("the bounds need")
+        find_operator(self.operator).require_symmetric("the bounds need")
         for name in ("coefficient_bound", "weight_bound", "lipschitz"):
             check_number(name, getattr(self, name), 0, LARGEST)
         check_number("hops", self.hops, 0, MAX_HOPS, whole=True)
@@ -114,12 +114,9 @@ class FunctionClass:
         config = config.fitted(self.graph)
         object.__setattr__(self, "basis", config.basis)
         object.__setattr__(self, "config", config)
-        train = self.graph.split.train
-        chosen = (
-            (train if train.size else range(self.graph.num_nodes))
-            if self.nodes is None
-            else self.nodes
-        )
+        chosen, train = self.nodes, self.graph.split.train
+        if chosen is None:
+            chosen = train if train.size else np.arange(self.graph.num_nodes)
         nodes = as_node_indices(chosen, "nodes")
         if not nodes.size or nodes[0] < 0 or nodes[-1] >= self.graph.num_nodes:
             span = f" from {nodes[0]:,} to {nodes[-1]:,}" if nodes.size else ""
@@ -149,16 +146,16 @@ class FunctionClass:
         it is too large for a number.
         """
         one = not self.bias and self.outputs == 1
-        if self.coefficients.facts.theorem is None or not self._basis.powers or not one:
+        if self.coefficients.facts.theorem is None or not find_basis(self.basis).powers or not one:
             raise ConfigError(
                 "the paper states its bounds for one output of lgc and egc without a bias, on "
                 "powers of the operator; use bound() instead."
             )
         a, norm = float(self.coefficient_bound), self._operator_1_norm
-        if not self._scale_of_weights * self._largest_feature:
+        if not self._scale * self._largest_feature:
             return 0.0  # also where the powers are infinite
         growth = self.coefficients.paper_growth(a, norm, self.hops)
-        return self._scale_of_weights * self._largest_feature / math.sqrt(self.size) * growth
+        return self._scale * self._largest_feature * math.sqrt(self.size) * growth
 
     def bound(self) -> float:
         """The smallest of the bounds that hold: what the complexity can be at most."""
@@ -168,14 +165,14 @@ class FunctionClass:
         """Every bound that holds, by name; each is explained in docs/theory.md."""
         columns = self._columns
         found = {
-            "most": self._scaled(most(columns)),
-            "massart": self._scaled(massart_bound(columns)),
-            "chernoff": self._scaled(chernoff_bound(columns)),
-            "hopwise": self._scaled(hopwise_bound(columns, self._blocks())),
+            "most": most(columns),
+            "massart": massart_bound(columns),
+            "chernoff": chernoff_bound(columns),
+            "hopwise": hopwise_bound(columns, self._blocks()),
         }
         if self.coefficients.facts.exponential:
-            found["covering"] = self._scaled(covering_bound(columns))
-        return found
+            found["covering"] = covering_bound(columns)
+        return {name: self._scale * value for name, value in found.items()}
 
     # ---- the complexity itself
 
@@ -193,7 +190,6 @@ class FunctionClass:
         (but for a common factor). With an activation it is Lambda times the complexity before it,
         which that after it cannot exceed.
         """
-        scale = self._scale_of_weights / self.size
         result = estimate(
             self._blocks,
             self.size,
@@ -205,7 +201,7 @@ class FunctionClass:
             confidence=confidence,
             progress=progress,
         )
-        return result.scaled(scale)
+        return result.scaled(self._scale)
 
     def summary(self, found: Estimate) -> dict[str, Any]:
         """Plain JSON values: the class, its bounds and the estimate ``found``; null is infinite."""
@@ -263,28 +259,14 @@ class FunctionClass:
         return found
 
     @property
-    def _scale_of_weights(self) -> float:
-        return float(self.weight_bound) * float(self.lipschitz)
-
-    def _scaled(self, value: float) -> float:
-        return self._scale_of_weights / self.size * value
-
-    @property
-    def _basis(self) -> Basis:
-        return find_basis(self.basis)
+    def _scale(self) -> float:
+        """b Lambda / L, by which the complexity exceeds the expectation over signs."""
+        return float(self.weight_bound) * float(self.lipschitz) / self.size
 
     @cached_property
     def _propagation(self) -> Propagation:
         # in float64: rounding must not carry the complexity over a bound
         return Propagation(self.graph, self.operator, self.basis, self.hops, dtype=np.float64)
-
-    @cached_property
-    def _matrix(self) -> sp.csr_array:
-        return self._operator.matrix(self.graph, np.float64)
-
-    @property
-    def _operator(self) -> Operator:
-        return find_operator(self.operator)
 
     @cached_property
     def _columns(self) -> Columns:
@@ -339,7 +321,7 @@ class FunctionClass:
 
     @cached_property
     def _operator_1_norm(self) -> float:
-        return one_norm(self._matrix)
+        return one_norm(find_operator(self.operator).matrix(self.graph, np.float64))
 
 
 def other_settings(config: ModelConfig) -> dict[str, Any]:
