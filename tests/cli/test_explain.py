@@ -43,6 +43,8 @@ def test_tables_and_page(folder):
         "By node",
         "By feature",
         "the other",
+        "nodes at hop 2",
+        "A probability is the softmax of the logits.",
         LINE,
     ):
         assert part in text
@@ -60,14 +62,14 @@ def test_json(folder):
     assert set(values) == {*Summary.__struct_encode_fields__, "out"}
     assert values["out"] is None
     assert values["node"]["index"] == 17
-    assert values["class"] == values["node"]["predicted"] == values["classes"][0]["name"]
+    assert values["class"] == values["node"]["predicted"] == values["classes"]["top"][0]["name"]
     logit = pytest.approx(values["margin"], abs=1e-4)
     assert values["constant"] + sum(hop["contribution"] for hop in values["hops"]) == logit
     for by in ("nodes", "features"):
         assert len(values[by]["top"]) == 4
         shown = sum(part["contribution"] for part in values[by]["top"])
         assert values["constant"] + shown + values[by]["rest"] == logit
-    assert len(values["node_features"]["top"]) == 4
+    assert len(values["node_features"]) == len(values["classes"]["top"]) == 4
     for kind in ("edges", "nodes"):
         part = values["flips"][kind]
         assert part["checked"] == min(30, part["of"])
@@ -81,7 +83,7 @@ def test_ids_and_names_of_tables(folder):
 
 
 def test_several_nodes(folder):
-    options = ["--node", "p3", "--node", "p8", "--out", "why.html"]
+    options = ["--node", "p3", "p8", "--out", "why.html"]
     told = succeeded("explain", "club-model", "club", *options, cwd=folder)
     for place, node in ((1, "p3"), (2, "p8")):
         assert f"Node {node} of club is predicted " in told
@@ -90,9 +92,13 @@ def test_several_nodes(folder):
         assert f"<h1>Why node {node} is predicted " in page
         assert "By a value of the node itself" in page
     values = json.loads(
-        succeeded("explain", "club-model", "club", *options[:4], "--json", cwd=folder)
+        succeeded("explain", "club-model", "club", *options[:3], "--json", cwd=folder)
     )["explanations"]
     assert [one["node"]["id"] for one in values] == ["p3", "p8"]
+    again = ["--node", "p3", "--node", "p8", "--json"]
+    assert json.loads(succeeded("explain", "club-model", "club", *again, cwd=folder)) == {
+        "explanations": values
+    }
     alone = succeeded("explain", "club-model", "club", *options[:2], "--json", cwd=folder)
     assert json.loads(alone) == values[0]
     assert values[0]["against"] == "red"

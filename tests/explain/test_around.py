@@ -1,40 +1,46 @@
 """How far nodes are, and the ways there, against SciPy's shortest paths."""
 
-from unittest.mock import patch
+from itertools import pairwise
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from scipy.sparse.csgraph import dijkstra
+from tests.explain.test_explain import untrained
 from tests.untidy import SEEDS, UNTRAINED
 from tests.untidy import graphs as untidy_graphs
 
 from hoplite import Graph, TrainedModel, model_config
-from hoplite.explain import explain
-from hoplite.explain.rows import GraphRows, nearest
+from hoplite.bases import EXAMPLES
+from hoplite.explain import Explainer, explain
+from hoplite.operators import OPERATORS
 
 
 @pytest.mark.filterwarnings(UNTRAINED)
 @settings(max_examples=40, deadline=None)
 @given(untidy_graphs(), SEEDS)
-def test_distances_and_ways(graph, seed):
+def test_distances_ways_and_groups(graph, seed):
     rng = np.random.default_rng(seed)
-    rows = GraphRows(graph, model_config("sgc", 2))
-    node, steps = int(rng.integers(graph.num_nodes)), int(rng.integers(0, 6))
-    true = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=steps)
+    node, hops = int(rng.integers(graph.num_nodes)), int(rng.integers(0, 6))
+    operator, basis = rng.choice(sorted(OPERATORS)), rng.choice(EXAMPLES)
+    trained = untrained(model_config("lgc", hops, operator, basis), graph, seed, graph.class_names)
+    found = Explainer(trained, graph).explain_at(node)
+    true = dijkstra(graph.adjacency, unweighted=True, indices=node, limit=hops)
     true = np.where(np.isfinite(true), true, -1)
-    with patch("hoplite.explain.rows.MAX_FRONTIER", int(rng.integers(1, 9))):
-        distance, before = nearest(rows, node, steps)
-        np.testing.assert_array_equal(distance, true)
-        assert before[node] == -1
-        for u in np.flatnonzero(distance > 0):
-            assert distance[before[u]] == distance[u] - 1
-            assert graph.adjacency[int(before[u]), int(u)] != 0
-        wanted = rng.choice(graph.num_nodes, 4, replace=False)
-        early, _ = nearest(rows, node, steps, wanted)
-        np.testing.assert_array_equal(early[wanted], distance[wanted])
-        none, _ = nearest(rows, node, steps, [])
-        assert np.flatnonzero(none >= 0).tolist() == [node]
+    np.testing.assert_array_equal(found.distances, true)
+    for u in np.flatnonzero(true >= 0).tolist():
+        way = found._way(u)
+        assert (way[0], way[-1], len(way)) == (node, u, true[u] + 1)
+        assert all(graph.adjacency[a, b] != 0 for a, b in pairwise(way))
+    nodes = found.summary(2, brief=True).nodes
+    hidden = np.delete(np.arange(graph.num_nodes), [part.index for part in nodes.top])
+    assert {(one.hop, one.count) for one in nodes.groups} == {
+        (hop, np.count_nonzero(found.by_node[hidden][true[hidden] == hop]))
+        for hop in np.unique(true[hidden][found.by_node[hidden] != 0])
+    }
+    for one in nodes.groups:
+        total = found.by_node[hidden][true[hidden] == one.hop].sum()
+        assert one.contribution == pytest.approx(total, abs=1e-12)
 
 
 def test_weights_of_a_drawing_are_those_of_the_table():

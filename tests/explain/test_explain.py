@@ -124,7 +124,7 @@ def test_pairs_in_many_blocks(graphs, monkeypatch):
     graph = graphs(sparse=True)
     trained = untrained(model_config("lgc", 2), graph)
     whole = explain(trained, graph, graph.node_ids[1])
-    monkeypatch.setattr("hoplite.explain.rows.BLOCK_ENTRIES", 4)
+    monkeypatch.setattr("hoplite.explain.exact.BLOCK_ENTRIES", 4)
     blocks = explain(trained, graph, graph.node_ids[1])
     np.testing.assert_array_equal(blocks.node_feature.toarray(), whole.node_feature.toarray())
     assert blocks.top("node_features", 7) == whole.top("node_features", 7)
@@ -146,9 +146,12 @@ def test_dictionary_of_cora(cora, trained_on_cora):
         *("changes", "threshold"),
     ]
     model = {"model": "lgc", "hops": 10, "operator": "renormalized", "basis": "monomial"}
-    assert found["model"] == model
-    assert found["node"]["predicted"] == found["class"] == found["classes"][0]["name"]
-    assert sum(one["probability"] for one in found["classes"]) == pytest.approx(1)
+    assert found["model"] == model | {"task": "classification", "temperature": 1.0}
+    classes = found["classes"]
+    assert found["node"]["predicted"] == found["class"] == classes["top"][0]["name"]
+    shown = [one["probability"] for one in classes["top"]]
+    assert (len(shown), classes["others"]) == (6, 1)
+    assert sum(shown) + classes["rest"] == pytest.approx(1)
     total = found["margin"] - found["constant"] - found["residual"]
     assert sum(hop["contribution"] for hop in found["hops"]) == pytest.approx(total)
     for kind in ("nodes", "features"):
@@ -158,7 +161,10 @@ def test_dictionary_of_cora(cora, trained_on_cora):
         assert shown == sorted(shown, key=abs, reverse=True)
         assert sum(shown) + part["rest"] == pytest.approx(total)
         assert part["others"] > 0
-    assert len(found["node_features"]["top"]) == 6
+    groups = found["nodes"]["groups"]
+    assert sum(group["count"] for group in groups) == found["nodes"]["others"]
+    assert sum(group["contribution"] for group in groups) == pytest.approx(found["nodes"]["rest"])
+    assert len(found["node_features"]) == 6
     check_neighbourhood(cora, found)
 
 
@@ -213,7 +219,7 @@ def test_dictionary_of_an_isolated_node(graphs):
     explanation = explain(trained, graph, graph.node_ids[node], "b")
     found = explanation.to_dict()
     assert found["nodes"] == {"top": [], "others": 0, "rest": 0.0}
-    assert found["node_features"]["top"] == []
+    assert found["node_features"] == []
     assert explanation.node_feature.shape == (12, 5)
     assert [one["index"] for one in found["neighbourhood"]["nodes"]] == [node]
 

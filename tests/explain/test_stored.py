@@ -14,8 +14,7 @@ from tests.untidy import graphs as untidy_graphs
 
 from hoplite import ConfigError, Graph, StoreError, TrainedModel, propagate
 from hoplite.bases import EXAMPLES
-from hoplite.explain import explain, flips
-from hoplite.explain.rows import NoRemovals
+from hoplite.explain import NoRemovals, explain, flips
 from hoplite.models import build_model, model_config
 from hoplite.operators import SYMMETRIC
 
@@ -82,7 +81,7 @@ def test_any_store_explains_as_its_graph(graph, case, operator, hops, rows, colu
         wanted = explain(trained, graph, node)
         classes = {"class_": wanted.class_, "against": wanted.against}
         check_equal(explain(trained, store, node, **classes), wanted)
-        with patch.multiple("hoplite.explain.rows", BLOCK_ENTRIES=9, LEAST_NUMBERS=9):
+        with patch.multiple("hoplite.explain.exact", BLOCK_ENTRIES=9, LEAST_NUMBERS=9):
             check_equal(explain(trained, store, node, **classes), wanted)
 
 
@@ -156,7 +155,7 @@ def test_flips_of_a_store(graphs, tmp_path):
                 ]
             json.dumps(one, allow_nan=False)
     assert seen > 10
-    with pytest.raises(NoRemovals, match=r"within reach takes .* give more --memory"):
+    with pytest.raises(StoreError, match="give more --memory"):
         flips(trained, store, graph.node_ids[0], memory="1MB")
 
 

@@ -9,8 +9,7 @@ from tests import untidy
 
 from hoplite import Graph, TrainedModel, load, model_config, train
 from hoplite.explain import Explainer, Summary, explain
-from hoplite.explain import text as words
-from hoplite.explain.page import contribution_bars
+from hoplite.explain.rendering import addends, contribution_bars, margin_table
 from hoplite.models import build_model
 
 
@@ -139,12 +138,12 @@ def test_tables_and_bars_have_the_threshold(people, models, by):
     _, model = models
     for node in kinds(model, people):
         values = explain(model, people, node).summary(2)
-        addends = words.parts(values, by)
-        assert [part.name for part in addends[-2:]] == ["constant", "threshold"]
-        total = sum(part.contribution for part in addends)
+        parts = addends(values, by)
+        assert [part.name for part in parts[-2:]] == ["constant", "threshold"]
+        total = sum(part.contribution for part in parts)
         assert total == pytest.approx(values.margin, abs=1e-5)
         assert sum(bar.amount for bar in contribution_bars(values, by)) == pytest.approx(total)
-        _, rows = words.parts_table(values, by)
+        rows = margin_table(values, by).rows
         assert [row[0] for row in rows[-3:]] == ["constant", "threshold", "sum"]
 
 
@@ -157,7 +156,7 @@ def test_json_tells_it_last(people, models):
     _, threshold = model.task.chosen_threshold
     part = told["threshold"]
     assert part == {"class": "yes", "probability": threshold, "contribution": part["contribution"]}
-    logits = {one["name"]: one["logit"] for one in told["classes"]}
+    logits = {one["name"]: one["logit"] for one in told["classes"]["top"]}
     odds = np.log(threshold / (1 - threshold))
     assert part["contribution"] == pytest.approx(-odds)
     assert told["margin"] == pytest.approx(logits["yes"] - logits["no"] - odds)

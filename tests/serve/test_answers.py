@@ -46,7 +46,10 @@ def answers(model, tables):
 
 
 def values(prediction):
-    return [output.value for output in prediction.outputs]
+    return [
+        output.value if output.probability is None else output.probability
+        for output in prediction.outputs
+    ]
 
 
 def test_predictions_are_the_models_own(answers, model, tables):
@@ -281,7 +284,7 @@ def test_a_chosen_threshold_is_told_wherever_it_acts(moved, answers):
     for v, name in enumerate(graph.node_ids):
         found = msgspec.to_builtins(made.node(name))["prediction"]
         assert found["threshold"] == wanted
-        share = found["outputs"][rare]["value"]
+        share = found["outputs"][rare]["probability"]
         assert (found["predicted"] == SCRIPT) == (share > threshold)
         why = made.explanation(name)
         assert why.class_ == found["predicted"]

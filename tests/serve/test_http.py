@@ -62,7 +62,7 @@ def test_fifty_requests_at_once_are_all_answered_as_the_library_does(address, mo
     for place, name in enumerate(names):
         node, why, change = answers[3 * place : 3 * place + 3]
         told = msgspec.json.decode(node.content, type=schema.NodeAnswer)
-        shares = [output.value for output in told.prediction.outputs]
+        shares = [output.probability for output in told.prediction.outputs]
         np.testing.assert_allclose(shares, wanted[place], rtol=1e-5)
         found = msgspec.json.decode(why.content, type=Summary)
         mine = explainer.explain(name).summary()
@@ -71,7 +71,7 @@ def test_fifty_requests_at_once_are_all_answered_as_the_library_does(address, mo
             assert one.contribution == pytest.approx(other.contribution, rel=1e-9, abs=1e-12)
         moved = msgspec.json.decode(change.content, type=schema.ChangeAnswer)
         assert moved.id == name
-        before = [output.value for output in moved.before.outputs]
+        before = [output.probability for output in moved.before.outputs]
         np.testing.assert_allclose(before, wanted[place], rtol=1e-5)
 
 

@@ -36,10 +36,11 @@ def explain(
     dataset: DatasetArgument,
     node: Annotated[
         list[str],
-        typer.Option(
-            help="Id of the node, or its index if the data has no ids; give it again for more."
-        ),
+        typer.Option(help="Id of a node, or its index if the data has no ids; several: A B C."),
     ],
+    more_nodes: Annotated[
+        list[str] | None, typer.Argument(metavar="[NODE]...", help="More nodes to explain.")
+    ] = None,
     class_: Annotated[
         str | None, typer.Option("--class", help="Class to explain; the predicted one if left out.")
     ] = None,
@@ -53,7 +54,9 @@ def explain(
     alone: Annotated[
         bool, typer.Option("--alone", help="Explain the logit of the class, not its lead.")
     ] = False,
-    top: Annotated[int, typer.Option(min=1, help="Nodes, features and pairs to list.")] = 10,
+    top: Annotated[
+        int, typer.Option(min=1, help="Classes, nodes, features and pairs to list.")
+    ] = 10,
     flips: Annotated[
         bool, typer.Option(help="Search edges and nodes whose removal changes the prediction.")
     ] = True,
@@ -76,20 +79,22 @@ def explain(
 ) -> None:
     """Explain predictions for nodes of DATASET: exact sums over hops, nodes and features.
 
-    What is explained is the lead of the predicted class over the runner-up, and what would change
-    it: an edge, a node or a value of the node itself. DATASET may be a hop store, which is read
+    What is explained is the lead of the predicted class over the runner-up (of several labels the
+    logit of one, of numbers the value), and what would change it: an edge, a node or a value of
+    the node itself. DATASET may be a hop store, which is read
     piece by piece.
     """
+    nodes = [*node, *(more_nodes or ())]
     if out is not None:
-        for place in range(len(node)):
-            check_page(_page(out, place, len(node)), overwrite=overwrite)
+        for place in range(len(nodes)):
+            check_page(_page(out, place, len(nodes)), overwrite=overwrite)
         from hoplite.plots.page import check_libraries
 
         check_libraries()
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite.explain import Explainer
     from hoplite.explain.exact import class_index
-    from hoplite.explain.text import terminal_explanation
+    from hoplite.explain.rendering import terminal_explanation
 
     model = load_model(model_dir, own_class)
     for option, value in (("--class", class_), ("--against", against)):
@@ -97,31 +102,30 @@ def explain(
             class_index(option, model.class_names, value)
     data = open_data(dataset, seed=split_seed, prepare=model, **table_options(tables))
     explainer = Explainer(model, data, memory=memory)
-    found = [explainer.explain(one, class_, against=against, alone=alone) for one in node]
+    found = [explainer.explain(one, class_, against=against, alone=alone) for one in nodes]
     shown = []
-    for place, (name, explanation) in enumerate(zip(node, found, strict=True)):
+    for place, (name, explanation) in enumerate(zip(nodes, found, strict=True)):
         removals = None
-        if flips and model.num_classes > 1:
+        if flips and model.task.exclusive and model.num_classes > 1:
             removals = _searched(model, data, name, budget=budget, memory=memory)
         values = explanation.summary(top=top, flips=removals)
-        page = None if out is None else _page(out, place, len(node))
+        page = None if out is None else _page(out, place, len(nodes))
         if page is not None:
             _write(values, page)
         shown.append((values, page))
     if json:
-        told = [
+        results = [
             {**values.to_dict(), "out": None if page is None else str(page)}
             for values, page in shown
         ]
-        print_json(told[0] if len(told) == 1 else {"explanations": told})
+        print_json(results[0] if len(results) == 1 else {"explanations": results})
         return
     for values, page in shown:
         for part in terminal_explanation(values):
             if isinstance(part, str):
                 print_line(part)
             else:
-                title, (columns, rows) = part
-                print_table(title, columns, rows)
+                print_table(part.title, list(part.columns), [list(row) for row in part.rows])
         if page is not None:
             print_line(f"Page: {page}")
 
@@ -134,18 +138,17 @@ def _page(out: Path, place: int, pages: int) -> Path:
 def _searched(model: TrainedModel, data: NodeData, node: str, **options: Any) -> Flips | None:
     from hoplite.explain import NoRemovals
     from hoplite.explain import flips as search
-    from hoplite.explain.text import MAX_FLIPS
 
     try:
         with steps_bar("removals") as report:
-            return search(model, data, node, most=MAX_FLIPS, progress=report, **options)
+            return search(model, data, node, progress=report, **options)
     except NoRemovals as error:
         print_note(f"Removals were not searched: {error}")
         return None
 
 
 def _write(values: Summary, page: Path) -> None:
-    from hoplite.explain.page import write_explanation
+    from hoplite.explain.rendering import write_explanation
 
     try:
         write_explanation(values, page, command=shlex.join(["hoplite", *sys.argv[1:]]))

@@ -1,8 +1,8 @@
 """Why a prediction is what it is, exactly, and what would change it (see docs/explain.md)."""
 
+from hoplite.explain.exact import NoRemovals
 from hoplite.explain.explanation import Explainer, Explanation, explain
 from hoplite.explain.removals import flips
-from hoplite.explain.rows import NoRemovals
 from hoplite.explain.summary import Flips, Summary
 
 __all__ = ["Explainer", "Explanation", "Flips", "NoRemovals", "Summary", "explain", "flips"]

@@ -202,7 +202,7 @@ def value_changes(
     cells = find_cells(exact.trained, exact.feature_names, features)
     found = _Changed(
         exact.trained.class_names,
-        own_features(exact, node),
+        exact.rows.row(node),
         exact.trained.task.decisions(logits),
         slopes,
         exact.rows.dtype == np.float64,
@@ -229,12 +229,6 @@ def own_slopes(exact: ExactModel, node: int, reach: np.ndarray) -> np.ndarray | 
     if len(exact.maps) == 1:
         return back.sum() * exact.maps[0]
     return np.tensordot(back, exact.maps, 1)
-
-
-def own_features(exact: ExactModel, node: int) -> np.ndarray:
-    """X[v]: (d,)."""
-    ((_, row),) = exact.rows.features(np.array([node]))
-    return sp.csr_array(row).toarray()[0]
 
 
 def _flags(exact: ExactModel, reach: np.ndarray, cells: Sequence[Cell]) -> np.ndarray:

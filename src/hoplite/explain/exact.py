@@ -4,22 +4,37 @@
 
 with R_i the row v of p_i(S): all R_i come from k products of S transposed with one column. Most
 models have one Theta for all hops; JacobiConv and hop blocks have one for each, and c_i = 1.
+
+What is read of a graph, in memory or from a hop store in bounded memory, is in float64:
+
+    S   k products with one column: the rows v of p_0(S) .. p_k(S)
+    X   the rows of some nodes, some at a time
+    A   the edges of some nodes
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
+import scipy.sparse as sp
 
+from hoplite.bases import find_basis
+from hoplite.csr import row_ranges
+from hoplite.engine.evaluation import WeightsFirst
+from hoplite.engine.polynomial import next_hop
 from hoplite.engine.propagation import Propagation
+from hoplite.engine.sparse import SparseMatrix
 from hoplite.engine.standardize import Moments, Standardized
-from hoplite.errors import ConfigError, GraphError, nearest_hint, some_of
-from hoplite.explain.rows import GraphRows, Rows, StoredRows
+from hoplite.errors import ConfigError, GraphError, StoreError, nearest_hint, some_of
+from hoplite.explain.summary import Output
 from hoplite.graph import Graph
 from hoplite.labels import kind_of
+from hoplite.machine import format_bytes, release_memory, used_memory
 from hoplite.models import LinearModel, ModelConfig, Weights, build_model
 from hoplite.models.alignment import (
     aligned_columns,
@@ -28,13 +43,230 @@ from hoplite.models.alignment import (
     check_prepared,
     check_relations,
     check_stored,
+    in_columns,
 )
 from hoplite.models.base import names_of
 from hoplite.models.trained import TrainedModel
-from hoplite.node_data import NodeData
+from hoplite.node_data import NodeData, StoredHops
 from hoplite.store import open_data
+from hoplite.tasks.base import Task
 
 MAX_COMPARED = 10_000  # ids that a wrong one is compared with
+BLOCK_ENTRIES = 1 << 22  # numbers of X that are worked on at a time
+ENTRY_BYTES = 64  # what the work on a number, or on an entry of S, may take
+LEAST_NUMBERS = 1 << 12  # that are worked on at a time, however little memory is left
+RESERVE = 32 * 10**6  # of the budget, for what is not counted
+
+
+class NoRemovals(StoreError):
+    """What a removal changes cannot be computed from a store; all else can."""
+
+
+class Rows(ABC):
+    """The data that a model is explained on; ``dtype`` is the number type of its predictions."""
+
+    data: Any
+    dtype: np.dtype
+
+    @abstractmethod
+    def reach(self, node: int) -> np.ndarray:
+        """The rows ``node`` of p_0(S) .. p_k(S), (k + 1, n); of P operators (1 + P k, n)."""
+
+    @abstractmethod
+    def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
+        """Sorted ``nodes``, some at a time, with their rows of X in float64, dense or sparse.
+
+        ``copies`` is how many numbers the caller makes of each.
+        """
+
+    @abstractmethod
+    def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
+        """p_i(S) X of the ``hops`` at a node, (hops, 1, d), if they are stored; None if not."""
+
+    @abstractmethod
+    def signals(self, model: LinearModel, weights: Weights) -> Iterator[np.ndarray]:
+        """The model's signal of all nodes, before standardisation and bias: pieces (rows, m)."""
+
+    @abstractmethod
+    def graph_features(self, nodes: np.ndarray) -> Any:
+        """The rows of X of sorted ``nodes`` as a graph has them."""
+
+    def row(self, node: int) -> np.ndarray:
+        """X[v]: (d,)."""
+        ((_, row),) = self.features(np.array([node]))
+        return sp.csr_array(row).toarray()[0]
+
+    def edges(self, nodes: np.ndarray) -> sp.csr_array:
+        """The rows of A of sorted ``nodes``."""
+        rows = self.data.adjacency_rows
+        parts = [rows.read(start, stop).to_scipy(rows.rows) for start, stop in _runs(nodes)]
+        return sp.vstack(parts, "csr") if parts else sp.csr_array((0, rows.rows))
+
+    def ball(self, inside: np.ndarray) -> tuple[np.ndarray, Graph]:
+        """Sorted nodes ``inside`` and their neighbours, and the graph of all edges of the former.
+
+        Its features are in the model's order. NoRemovals if it does not fit in memory.
+        """
+        found = self.edges(inside).tocoo()
+        nodes = np.union1d(inside, found.col)
+        ends = np.searchsorted(nodes, inside[found.row]), np.searchsorted(nodes, found.col)
+        half = sp.csr_array((found.data, ends), shape=(len(nodes), len(nodes)))
+        graph = Graph(half.maximum(half.T), self.graph_features(nodes))  # A is symmetric
+        return nodes, graph.with_loop_weight(self.data.loop_weight)
+
+
+class GraphRows(Rows):
+    """A graph in memory, with its features in the model's order."""
+
+    def __init__(self, graph: Graph, config: ModelConfig) -> None:
+        self.data, self.dtype = graph, graph.features.dtype
+        self._config = config
+
+    @cached_property
+    def _propagation(self) -> Propagation:
+        return Propagation.of(self.data, self._config, np.float64)
+
+    @cached_property
+    def _features(self) -> Any:
+        return self.data.features.astype(np.float64)
+
+    def reach(self, node: int) -> np.ndarray:
+        return self._propagation.reach([node])[:, 0]
+
+    def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
+        matrix, n = self._features, self.data.num_nodes
+        entries = matrix.nnz if sp.issparse(matrix) else matrix.size
+        step = max(BLOCK_ENTRIES // (max(entries // max(n, 1), 1) * copies), 1)
+        for start in range(0, len(nodes), step):
+            part = nodes[start : start + step]
+            yield part, matrix if len(part) == n else matrix[part]
+
+    def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
+        return None
+
+    def signals(self, model: LinearModel, weights: Weights) -> Iterator[np.ndarray]:
+        yield WeightsFirst(self._propagation).evaluate(model.filter(weights)).values
+
+    def graph_features(self, nodes: np.ndarray) -> Any:
+        return self.data.features[nodes]
+
+
+class StoredRows(Rows):
+    """A hop store; whatever is read of it, the process stays within ``memory`` bytes, if given."""
+
+    def __init__(
+        self, store: StoredHops, config: ModelConfig, columns: np.ndarray | None, memory: int | None
+    ) -> None:
+        self.data, self.dtype = store, np.dtype(np.float32)
+        self._basis, self._hops, self._memory = find_basis(config.basis), config.hops, memory
+        self._columns = columns
+
+    def reach(self, node: int) -> np.ndarray:
+        n, k = self.data.num_nodes, self._hops
+        # R itself, what is computed of it, and what numpy makes of that for a moment
+        self._require(8 * n * (3 * k + 12), "explaining a node")
+        hops = np.zeros((k + 1, n, 1))
+        hops[0, node] = 1
+        matrix, most = self.data.operator_rows, self._numbers()
+        for i, step in enumerate(self._basis.steps(k)):
+            now, before, ahead = hops[i], hops[max(i - 1, 0)], hops[i + 1]
+            for start, stop in row_ranges(matrix, most):
+                rows = matrix.read(start, stop).to_scipy(n).astype(np.float64)
+                part, some = slice(start, stop), SparseMatrix(rows, symmetric=False)
+                next_hop(some, step, now, before[part], own=now[part], out=ahead[part])
+        return hops[:, :, 0]
+
+    def features(self, nodes: np.ndarray, copies: int = 1) -> Iterator[tuple[np.ndarray, Any]]:
+        step = max(self._numbers() // max(self.data.num_features * copies, 1), 1)
+        for start in range(0, len(nodes), step):
+            part = nodes[start : start + step]
+            first, stop = int(part[0]), int(part[-1]) + 1
+            if stop - first == len(part):
+                rows = self.data.read(first, stop, [0])
+            else:
+                rows = self.data.rows(part, [0])
+            yield part, self._aligned(rows[0])
+
+    def stored_hops(self, node: int, hops: list[int]) -> np.ndarray | None:
+        return self._aligned(self.data.rows([node], hops))
+
+    def signals(self, model: LinearModel, weights: Weights) -> Iterator[np.ndarray]:
+        hops, n = model.hops_read, self.data.num_nodes
+        step = max(self._numbers() // max(4 * self.data.num_features * len(hops), 1), 1)
+        for start in range(0, n, step):
+            rows = self.data.read(start, min(start + step, n), hops)
+            yield model.signal_from_hops(weights, self._aligned(rows))
+
+    def ball(self, inside: np.ndarray) -> tuple[np.ndarray, Graph]:
+        ranges = [self.data.adjacency_rows.indptr(*run) for run in _runs(inside)]
+        entries = sum(int(ends[-1] - ends[0]) for ends in ranges)
+        self._require(
+            2 * ENTRY_BYTES * entries, "removing edges and nodes within reach", NoRemovals
+        )
+        return super().ball(inside)
+
+    def graph_features(self, nodes: np.ndarray) -> Any:
+        width = self.data.num_features if self._columns is None else len(self._columns)
+        needed = 32 * len(nodes) * (width + 8)
+        self._require(needed, f"removing any of the {len(nodes):,} nodes within reach", NoRemovals)
+        return np.concatenate([rows.astype(np.float32) for _, rows in self.features(nodes)])
+
+    def _aligned(self, rows: np.ndarray) -> np.ndarray:
+        """Rows of features, in float64, in the model's order; zeros where the store has none."""
+        rows = rows.astype(np.float64)
+        return rows if self._columns is None else in_columns(rows, self._columns)
+
+    def _numbers(self) -> int:
+        """How many numbers can be worked on at a time."""
+        return max(min(self._room // (2 * ENTRY_BYTES), BLOCK_ENTRIES), LEAST_NUMBERS)
+
+    @property
+    def _room(self) -> int:
+        if self._memory is None:
+            return 2 * ENTRY_BYTES * BLOCK_ENTRIES
+        return self._memory - RESERVE - used_memory()
+
+    def _require(self, needed: int, what: str, error: type[StoreError] = StoreError) -> None:
+        """StoreError unless so many bytes fit beside what the process holds already."""
+        if self._memory is None:
+            return
+        release_memory()
+        if needed > self._room:
+            least = used_memory() + RESERVE + needed
+            raise error(
+                f"{what} takes {format_bytes(needed)} more, so at least {format_bytes(least)} of "
+                f"memory, and {format_bytes(self._memory)} are allowed; give more --memory."
+            )
+
+
+def _runs(nodes: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Sorted nodes as ranges (start, stop) without gaps.
+
+    >>> list(_runs(np.array([0, 1, 2, 7, 8])))
+    [(0, 3), (7, 9)]
+    """
+    cuts = np.flatnonzero(np.diff(nodes) > 1) + 1
+    for first, last in pairwise([0, *cuts.tolist(), len(nodes)]):
+        if first < last:
+            yield int(nodes[first]), int(nodes[last - 1]) + 1
+
+
+def open_rows(trained: TrainedModel, data: NodeData, memory: int | None = None) -> Rows:
+    """The rows of ``data``, whose features are in the order of the model, which they must fit."""
+    config = trained.config
+    if data.stored is None:
+        graph = aligned_graph(
+            data.in_memory(),
+            trained.num_features,
+            trained.feature_names,
+            trained.loop_weight,
+            trained.relations,
+        )
+        return GraphRows(graph, config)
+    check_stored(data.stored, config, trained.loop_weight)
+    check_relations((), trained.relations)
+    columns = aligned_columns(data, trained.num_features, trained.feature_names)
+    return StoredRows(data.stored, config, columns, memory)
 
 
 class ExactModel:
@@ -60,21 +292,7 @@ class ExactModel:
         if trained.task.has_classes:
             check_classes(data, trained.class_names, trained.left_out_classes)
         check_prepared(data, trained.preparation)
-        self.rows: Rows
-        if data.stored is None:
-            graph = aligned_graph(
-                data.in_memory(),
-                trained.num_features,
-                trained.feature_names,
-                trained.loop_weight,
-                trained.relations,
-            )
-            self.rows = GraphRows(graph, config)
-        else:
-            check_stored(data.stored, config, trained.loop_weight)
-            check_relations((), trained.relations)
-            columns = aligned_columns(data, trained.num_features, trained.feature_names)
-            self.rows = StoredRows(data.stored, config, columns, memory)
+        self.rows = open_rows(trained, data, memory)
         self.trained, self.data = trained, self.rows.data
         self.model: LinearModel = build_model(
             config, trained.num_features, trained.num_classes, trained.relations
@@ -90,11 +308,11 @@ class ExactModel:
         return names and (self.trained.feature_names or names)
 
     def require_one_class(self) -> None:
-        """ConfigError unless the nodes have one class each, whose lead can be explained."""
+        """ConfigError unless the nodes have one class each, which others can be compared with."""
         if not self.trained.task.exclusive:
+            task = self.trained.task.labels.task
             raise ConfigError(
-                f"the model is one of {self.trained.task.labels.task}, and explanations are of "
-                "nodes with one class each; take the weights of the model itself, which is linear."
+                f"the task is {task}; only nodes with one class each can be compared."
             )
 
     @cached_property
@@ -214,6 +432,13 @@ def node_id(data: NodeData, node: int) -> str | int:
     return int(found) if whole else str(found)
 
 
+def outputs_of(task: Task, names: Sequence[str], logits: np.ndarray) -> list[Output]:
+    """The outputs of one node, in the order of the model's classes, from its logits (m,)."""
+    field = "probability" if task.has_classes else "value"
+    triples = zip(names, logits.tolist(), task.link(logits[None])[0].tolist(), strict=True)
+    return [Output(name, logit, **{field: value}) for name, logit, value in triples]
+
+
 def label_text(data: NodeData, node: int) -> str | None:
     """The name of the true class of a node, or its number; None if it is not known."""
     kind, label = kind_of(data.labels), data.labels[node : node + 1]
@@ -236,3 +461,12 @@ def class_index(argument: str, names: Sequence[str], value: Any) -> int:
             f"to {len(names) - 1}, or a name: {some_of(names, 10)}.{hint}"
         )
     return names.index(value)
+
+
+def plain_float(value: Any) -> float:
+    """The shortest decimal that is the same number of its type, as a table would have it.
+
+    >>> float(np.float32(74.28)), plain_float(np.float32(74.28))
+    (74.27999877929688, 74.28)
+    """
+    return float(str(value))

@@ -28,37 +28,44 @@ import scipy.sparse as sp
 
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, check_choice
-from hoplite.explain.changes import own_features, value_changes
-from hoplite.explain.exact import ExactModel, class_index, label_text, node_id, node_index
-from hoplite.explain.page import VIEWS, explanation_figure
-from hoplite.explain.rows import nearest, plain_float
+from hoplite.explain.changes import value_changes
+from hoplite.explain.exact import (
+    ExactModel,
+    class_index,
+    label_text,
+    node_id,
+    node_index,
+    outputs_of,
+    plain_float,
+)
+from hoplite.explain.rendering import VIEWS, describe, explanation_figure
 from hoplite.explain.summary import (
     Changes,
-    ClassScore,
     FeaturePart,
     Flips,
     HopPart,
     Neighbourhood,
+    NodeGroup,
     NodePart,
+    Output,
     PairPart,
     ShownModel,
     ShownNode,
     Strongest,
-    StrongestPairs,
     Summary,
     ThresholdPart,
 )
-from hoplite.explain.text import HEADINGS, exactness, headline, parts, parts_table, title
-from hoplite.formatting import Described, Description, Table
+from hoplite.formatting import Described, Description
 from hoplite.machine import parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
+from hoplite.tasks.base import Task
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MAX_DRAWN = 40  # nodes of the neighbourhood
-KINDS = ("hops", "nodes", "features", "node_features")
+PARTS = ("hops", "nodes", "features", "node_features")
 
 
 def explain(
@@ -81,10 +88,11 @@ def explain(
         What to predict on, which must fit the model as for a prediction.
     node : its id, one of ``data.node_ids``; its index only if the data has no ids
         Of an index i the id is ``data.node_ids[i]``.
-    class_ : name or index of a class; the predicted one if None
+    class_ : name or index of a class or label; the predicted one, or the strongest, if None
     against : name or index of a second class; the strongest other one if None
         What is explained is ``logit(class_) - logit(against)``: why the one, not the other. A
-        chosen threshold adds its log-odds, so that the predicted class is never behind.
+        chosen threshold adds its log-odds, so that the predicted class is never behind. Only for
+        nodes with one class each: of several labels one is explained alone, of numbers the value.
     alone : explain ``logit(class_)`` instead, of models with more than two classes; of two, only
         the difference means anything
     memory : such as "700MB", for a hop store: most that the process takes; StoreError if it needs
@@ -96,8 +104,8 @@ def explain(
     >>> graph = Graph.from_edges([(0, 1)], features=[[1.0], [3.0]])
     >>> weights = {"theta": np.array([[1.0, 2.0]]), "alpha": np.array([1.0, 10.0])}
     >>> config = model_config("lgc", hops=1, operator="adjacency")
-    >>> found = explain(TrainedModel(config, weights, 1, ("cat", "dog")), graph, 0)
-    >>> found.class_, found.margin, found.by_hop.tolist(), found.by_node.tolist()
+    >>> why = explain(TrainedModel(config, weights, 1, ("cat", "dog")), graph, 0)
+    >>> why.class_, why.margin, why.by_hop.tolist(), why.by_node.tolist()
     ('dog', 31.0, [1.0, 30.0], [1.0, 30.0])
     """
     explainer = Explainer(model, data, memory=memory)
@@ -116,50 +124,18 @@ class Explainer:
         self, node: Any, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
         """The explanation of one node, by its id, as from :func:`explain`."""
-        self.exact.require_one_class()
         index = node_index(self.exact.data, node)
         return self.explain_at(index, class_, against=against, alone=alone)
 
     def explain_at(
         self, index: int, class_: Any = None, *, against: Any = None, alone: bool = False
     ) -> Explanation:
-        """The explanation of the node with this index.
-
-        Of several labels it is that of one of them alone, of numbers that of the number itself, in
-        its units: margin = constant + the sums, as always.
-        """
-        exact, task = self.exact, self.exact.trained.task
-        names = exact.trained.class_names
-        reach, logits = exact.rows.reach(index), exact.logits_of(index)
+        """The explanation of the node with this index."""
         if against is not None:
-            exact.require_one_class()
-        shown, other = self._classes(logits, class_, against, alone or not task.exclusive)
-        signs = {shown: 1.0} if other is None else {shown: 1.0, other: -1.0}
-        hop_factor, feature_factor = self._factors(signs)
-        mean, deviation = exact.scaling
-        shift, own, threshold = exact.bias - mean / deviation, logits, None
-        if other is not None and (chosen := task.chosen_threshold) is not None:
-            moved = task.decisions(np.zeros(len(names)))
-            part = float(sum(sign * moved[c] for c, sign in signs.items()))
-            threshold = ThresholdPart(names[chosen[0]], chosen[1], part)
-        if not task.exclusive:  # numbers are in their units
-            feature_factor, shift = task.rescaled(feature_factor, shift)
-            own = task.rescaled(np.empty(0), own)[1]
-        lead = float(sum(sign * own[c] for c, sign in signs.items()))
-        return Explanation(
-            exact=exact,
-            node=index,
-            class_=names[shown],
-            against=None if other is None else names[other],
-            logits=logits,
-            margin=lead if threshold is None else lead + threshold.contribution,
-            constant=float(sum(sign * shift[c] for c, sign in signs.items())),
-            coefficients=exact.coefficients,
-            reach=reach,
-            hop_factor=hop_factor,
-            feature_factor=feature_factor,
-            threshold=threshold,
-        )
+            self.exact.require_one_class()
+        reach, logits = self.exact.rows.reach(index), self.exact.logits_of(index)
+        classes = self._classes(logits, class_, against, alone)
+        return Explanation(self.exact, index, *classes, logits, reach)
 
     def _classes(
         self, logits: np.ndarray, class_: Any, against: Any, alone: bool
@@ -168,86 +144,103 @@ class Explainer:
         trained = self.exact.trained
         names, task = trained.class_names, trained.task
         ranking = np.argsort(-task.decisions(logits), kind="stable").tolist()
-        shown = ranking[0] if class_ is None else class_index("class_", names, class_)
+        target = ranking[0] if class_ is None else class_index("class_", names, class_)
+        if not task.exclusive:
+            return target, None
         if alone:
-            if task.exclusive and (against is not None or len(names) == 2):
+            if against is not None or len(names) == 2:
                 why = "against is given" if len(names) > 2 else "the model has two classes"
                 raise ConfigError(f"explains one logit, but {why}; leave it out.", "alone")
-            return shown, None
+            return target, None
         if against is None:
-            return shown, next((c for c in ranking if c != shown), None)
-        other = class_index("against", names, against)
-        if other == shown:
-            why = f"is {names[shown]!r}, which is the explained class itself; name another."
+            return target, next((c for c in ranking if c != target), None)
+        rival = class_index("against", names, against)
+        if rival == target:
+            why = f"is {names[target]!r}, which is the explained class itself; name another."
             raise ConfigError(why, "against")
-        return shown, other
-
-    def _factors(self, signs: dict[int, float]) -> tuple[np.ndarray, np.ndarray]:
-        """W (k + 1, d) as a product C Theta^T of two factors: C (k + 1, t) and Theta (d, t).
-
-        t = 1 with one Theta for all hops, and k + 1 with a Theta for each.
-        """
-        c, maps = self.exact.coefficients[:, None], self.exact.maps
-        deviation = self.exact.scaling.deviation
-        parts = [sign * maps[:, :, m] / deviation[m] for m, sign in signs.items()]
-        columns = np.sum(parts, axis=0)  # (k + 1 or 1, d)
-        return (c, columns.T) if len(maps) == 1 else (np.eye(len(c)), (c * columns).T)
-
-
-@dataclass(frozen=True)
-class Part:
-    """One contribution: of a hop, node or feature, or of a pair with index (node, feature)."""
-
-    index: Any
-    name: str
-    contribution: float
+        return target, rival
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Explanation(Described):
-    """Why ``node`` has the logit it has, exactly; made by :func:`hoplite.explain.explain`.
+    """Why ``node`` has the margin it has, exactly; made by :func:`hoplite.explain.explain`.
 
-        margin = logits[class_] - logits[against] + threshold_part
-              = constant + threshold_part + by_hop.sum() + residual
+        margin = logits[target] - logits[rival] + threshold_part
+               = constant + threshold_part + by_hop.sum() + residual
         by_hop.sum() = by_node.sum() = by_feature.sum() = sum_{i, u, f} R[i, u] X[u, f] W[i, f]
 
-    All in float64, and each of these sums one number; ``logits[against]`` is 0 if there is none.
+    All in float64, and each of these sums one number; ``logits[rival]`` is 0 if there is none.
     The residual is what the model's own forward pass rounded away. ``threshold_part`` is 0 without
     a chosen threshold t of some class; else -T log(t / (1 - t)) where that is ``class_``, and
     +T log(t / (1 - t)) where it is ``against``, with the temperature T.
 
     Parameters
     ----------
-    node : index of the explained node v
-    class_, against : the names of the class and of the one it is compared with, None if with none
-    logits : (m,), the model's own, of every class
-    margin : ``logit(class_) - logit(against)`` and the threshold part, which together are the lead;
-        or the logit of the class alone (of numbers, the number in its units)
-    constant : what is the same for every node: bias, the mean of a standardised model
-    coefficients : (k + 1,), one per hop
-    reach : R, (k + 1, n), the rows v of p_0(S) .. p_k(S)
-    hop_factor, feature_factor : C (k + 1, t) and Theta (d, t) with W = C Theta^T
-    threshold : the chosen one: its ``class_``, ``probability`` and ``contribution`` to the lead;
-        None if there is none
+    exact : ExactModel
+    node : int
+        Index of the explained node v.
+    target : int
+        Index of the explained class; :attr:`class_` is its name.
+    rival : int or None
+        Index of the class it is compared with, None if with none; :attr:`against` is its name.
+    logits : array of shape (m,)
+        The model's own, of every class.
+    reach : array of shape (k + 1, n)
+        R, the rows v of p_0(S) .. p_k(S).
     """
 
     exact: ExactModel
     node: int
-    class_: str
-    against: str | None
+    target: int
+    rival: int | None
     logits: np.ndarray
-    margin: float
-    constant: float
-    coefficients: np.ndarray
     reach: np.ndarray
-    hop_factor: np.ndarray
-    feature_factor: np.ndarray
-    threshold: ThresholdPart | None = None
+
+    @property
+    def _task(self) -> Task:
+        return self.exact.trained.task
+
+    @property
+    def class_(self) -> str:
+        """The name of the explained class."""
+        return self.exact.trained.class_names[self.target]
+
+    @property
+    def against(self) -> str | None:
+        """The name of the class that it is compared with, if it is with one."""
+        return None if self.rival is None else self.exact.trained.class_names[self.rival]
+
+    @property
+    def coefficients(self) -> np.ndarray:
+        """c_i of every hop: (k + 1,)."""
+        return self.exact.coefficients
+
+    @cached_property
+    def threshold(self) -> ThresholdPart | None:
+        """The chosen threshold: its class, probability and contribution to the margin."""
+        chosen = self._task.chosen_threshold
+        if self.rival is None or chosen is None:
+            return None
+        part = self._contrast @ self._task.decisions(np.zeros_like(self.logits))
+        return ThresholdPart(self.exact.trained.class_names[chosen[0]], chosen[1], float(part))
 
     @property
     def threshold_part(self) -> float:
-        """What a chosen threshold adds to the lead; 0 if there is none."""
+        """What a chosen threshold adds to the margin; 0 if there is none."""
         return 0.0 if self.threshold is None else self.threshold.contribution
+
+    @cached_property
+    def margin(self) -> float:
+        """The lead of the class, or its logit alone; of numbers, the number in its units."""
+        own = self.logits
+        if not self._task.exclusive:
+            own = self._task.rescaled(np.empty(0), own)[1]
+        return float(self._contrast @ own) + self.threshold_part
+
+    @property
+    def constant(self) -> float:
+        """What is the same for every node: the bias, and the mean of a standardised model."""
+        return self._factors[2]
 
     @property
     def hops(self) -> list[tuple[int, str | None]]:
@@ -259,9 +252,21 @@ class Explanation(Described):
         return [(0, None), *((i, name) for name in names for i in range(1, steps + 1))]
 
     @cached_property
+    def distances(self) -> np.ndarray:
+        """The first hop that reaches each node, (n,), which is its distance; -1 if none does.
+
+        p_i has the degree i, and weights are positive: p_i(S)[v, u] is not 0 where i is the number
+        of steps from v to u, and 0 for all smaller i.
+        """
+        distance, steps = np.full(self.reach.shape[1], -1), [hop for hop, _ in self.hops]
+        for i in np.argsort(steps)[::-1]:
+            distance[self.reach[i] != 0] = steps[i]
+        return distance
+
+    @cached_property
     def by_hop(self) -> np.ndarray:
         """What hop i gives: (k + 1,); with relations one for each of :attr:`hops`."""
-        return (self.hop_factor * (self.reach @ self._signal)).sum(axis=1)
+        return (self._factors[0] * (self.reach @ self._signal)).sum(axis=1)
 
     @cached_property
     def by_node(self) -> np.ndarray:
@@ -271,34 +276,34 @@ class Explanation(Described):
     @cached_property
     def by_feature(self) -> np.ndarray:
         """What feature f gives, wherever it is: (d,)."""
-        total = np.zeros_like(self.feature_factor)
+        theta = self._factors[1]
+        total = np.zeros_like(theta)
         for nodes, rows in self._rows():
             total += rows.T @ self._weights[nodes]
-        return (self.feature_factor * total).sum(axis=1)
+        return (theta * total).sum(axis=1)
 
     @cached_property
     def hop_node(self) -> np.ndarray:
         """R[i, u] (X W^T)[u, i]: (k + 1, n)."""
-        return self.reach * (self.hop_factor @ self._signal.T)
+        return self.reach * (self._factors[0] @ self._signal.T)
 
     @cached_property
     def hop_feature(self) -> np.ndarray:
         """(R X)[i, f] W[i, f]: (k + 1, d)."""
-        hops = np.zeros((len(self.feature_factor), len(self.reach)))  # (R X)^T
+        c, theta, _ = self._factors
+        hops = np.zeros((len(theta), len(c)))  # (R X)^T
         for nodes, rows in self._rows():
             hops += rows.T @ self.reach[:, nodes].T
-        return hops.T * (self.hop_factor @ self.feature_factor.T)
+        return hops.T * (c @ theta.T)
 
     @cached_property
     def node_feature(self) -> sp.csr_array:
         """X[u, f] sum_i R[i, u] W[i, f]: (n, d), zero where X is."""
         blocks = [*self._pair_blocks()]
-        shape = len(self.by_node), len(self.feature_factor)
+        shape = len(self.by_node), len(self._factors[1])
         if not blocks:
             return sp.csr_array(shape)
-        rows = np.concatenate([nodes[block.coords[0]] for nodes, block in blocks])
-        columns = np.concatenate([block.coords[1] for _, block in blocks])
-        values = np.concatenate([block.data for _, block in blocks])
+        rows, columns, values = (np.concatenate(part) for part in zip(*blocks, strict=True))
         return sp.csr_array((values, (rows, columns)), shape=shape)
 
     @property
@@ -306,73 +311,64 @@ class Explanation(Described):
         """The margin minus the constant and all contributions: rounding, nothing else."""
         return self.margin - self.constant - self.threshold_part - float(self.by_hop.sum())
 
-    def top(self, kind: str, count: int = 10) -> list[Part]:
+    def top(self, by: str, count: int = 10) -> list[Any]:
         """The ``count`` largest contributions in absolute value, none of them 0.
 
-        ``kind`` is "hops", "nodes", "features", or "node_features" for the pairs of the two.
+        ``by`` is "hops", "nodes", "features", or "node_features" for the pairs of the two. Each has
+        a ``name`` and a ``contribution``.
         """
-        check_choice("kind", kind, KINDS)
+        check_choice("by", by, PARTS)
         check_number("count", count, 0, whole=True)
-        if not count:
-            return []
-        if kind == "node_features":
+        if by == "node_features":
             return self._top_pairs(count)
-        values = {"hops": self.by_hop, "nodes": self.by_node, "features": self.by_feature}[kind]
-        return [
-            Part(int(i), self._name(kind, int(i)), float(values[i])) for i in largest(values, count)
-        ]
+        values, part = {
+            "hops": (self.by_hop, self._hop_part),
+            "nodes": (self.by_node, self._node_part),
+            "features": (self.by_feature, self._feature_part),
+        }[by]
+        return [part(i) for i in largest(values, count).tolist()]
 
     def summary(self, top: int = 10, flips: Flips | None = None, *, brief: bool = False) -> Summary:
-        """Everything worth showing, with the ``top`` of each kind.
+        """Everything worth showing, with the ``top`` classes, nodes, features and pairs.
 
         ``flips`` is what :func:`hoplite.explain.flips` found for the same node, if it was asked.
         A ``brief`` one is without pairs and changes, which take most of the time.
         """
         check_number("top", top, 0, whole=True)
-        exact, v = self.exact, self.node
-        data, config, names = exact.data, exact.trained.config, exact.trained.class_names
-        task = exact.trained.task
-        probabilities = task.link(self.logits).tolist()
-        ranking = np.argsort(-task.decisions(self.logits), kind="stable").tolist()
-        predicted = names[ranking[0]]
-        if not task.exclusive:
-            predicted = str(task.columns(self.logits[None], names)["predicted"][0])
+        data, trained = self.exact.data, self.exact.trained
+        config, task = trained.config, trained.task
+        predicted = task.columns(self.logits[None], trained.class_names)
         nodes, features = self.top("nodes", top), self.top("features", top)
-        around = Around(exact, v, [part.index for part in nodes])
+        chance = float(predicted["probability"][0]) if task.exclusive else None
+        name = predicted["predicted"][0]
         return Summary(
             dataset=data.name,
-            model=ShownModel(config.model, config.hops, config.operator, config.basis),
+            model=ShownModel(
+                config.model,
+                config.hops,
+                config.operator,
+                config.basis,
+                task.labels.task,
+                getattr(task, "temperature", 1.0),
+            ),
             node=ShownNode(
-                v, node_id(data, v), label_text(data, v), predicted, probabilities[ranking[0]]
+                self.node,
+                node_id(data, self.node),
+                label_text(data, self.node),
+                str(name) if task.has_classes else float(name),
+                chance,
             ),
             class_=self.class_,
             against=self.against,
             margin=self.margin,
             constant=self.constant,
             residual=self.residual,
-            classes=tuple(
-                ClassScore(names[c], float(self.logits[c]), probabilities[c]) for c in ranking
-            ),
-            hops=tuple(
-                HopPart(hop, coefficient, contribution, relation)
-                for (hop, relation), coefficient, contribution in zip(
-                    self.hops, self.coefficients.tolist(), self.by_hop.tolist(), strict=True
-                )
-            ),
-            nodes=Strongest(
-                tuple(around.part(part.index, part.contribution) for part in nodes),
-                *_rest(self.by_node, nodes),
-            ),
-            features=Strongest(
-                tuple(self._feature_part(part) for part in features),
-                *_rest(self.by_feature, features),
-            ),
-            node_features=StrongestPairs(
-                tuple(
-                    self._pair_part(part) for part in self.top("node_features", 0 if brief else top)
-                )
-            ),
-            neighbourhood=around.drawn(self.by_node),
+            classes=self._strongest_classes(top),
+            hops=tuple(self._hop_part(i) for i in range(len(self.hops))),
+            nodes=self._strongest(self.by_node, nodes, self.distances),
+            features=self._strongest(self.by_feature, features),
+            node_features=tuple(self.top("node_features", 0 if brief else top)),
+            neighbourhood=self._neighbourhood([part.index for part in nodes]),
             flips=flips,
             changes=None if brief else self.changes([part.index for part in features]),
             threshold=self.threshold,
@@ -385,16 +381,16 @@ class Explanation(Described):
         that contribute most if None. See :mod:`hoplite.explain.changes`; None for standardised
         models, whose logits are not linear in X, and without one class for each node.
         """
-        if not self.exact.trained.task.exclusive:
+        if not self._task.exclusive:
             return None
         if features is None:
             features = [part.index for part in self.top("features")]
         return value_changes(self.exact, self.node, self.reach, self.logits, features)
 
     def plot(self, by: str | None = None, *, top: int = 10) -> Figure:
-        """What makes the logit: bars of hops, of nodes and of features, below each other.
+        """What makes the margin: bars of hops, of nodes and of features, below each other.
 
-        Each of them adds up to the logit, with the ``top`` parts and all others together. ``by``
+        Each of them adds up to the margin, with the ``top`` parts and all others together. ``by``
         names one view: "hops", "nodes", "features", "neighbourhood", the nodes that count on rings
         by their distance, or "classes", all probabilities. It needs the extra ``plot``.
         """
@@ -408,25 +404,46 @@ class Explanation(Described):
 
     def __repr__(self) -> str:
         versus = "" if self.against is None else f" against {self.against!r}"
-        name = self._name("nodes", self.node)
+        name = node_id(self.exact.data, self.node)
         return f"Explanation(node {name}, class {self.class_!r}{versus}: margin {self.margin:.4g})"
 
     def _describe(self) -> Description:
-        values = self.summary(5)
-        tables = [
-            Table(*parts_table(values, by, brief=True), heading)
-            for by, heading in HEADINGS.items()
-            if parts(values, by)
-        ]
-        return Description(title(values), {}, tables, [headline(values), exactness(values)])
+        return describe(self.summary(5))
+
+    @cached_property
+    def _contrast(self) -> np.ndarray:
+        """1 for the explained class and -1 for the one that it is compared with: (m,)."""
+        signs = np.zeros(len(self.logits))
+        signs[self.target] = 1
+        if self.rival is not None:
+            signs[self.rival] = -1
+        return signs
+
+    @cached_property
+    def _factors(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """W (k + 1, d) as a product C Theta^T, C (k + 1, t) and Theta (d, t); and the constant.
+
+        t = 1 with one Theta for all hops, and k + 1 with a Theta for each.
+        """
+        exact, c = self.exact, self.coefficients[:, None]
+        mean, deviation = exact.scaling
+        columns = exact.maps @ (self._contrast / deviation)  # (k + 1 or 1, d)
+        shift = exact.bias - mean / deviation
+        if not self._task.exclusive:  # numbers are in their units
+            columns, shift = self._task.rescaled(columns, shift)
+        constant = float(self._contrast @ shift)
+        if len(columns) == 1:
+            return c, columns.T, constant
+        return np.eye(len(c)), (c * columns).T, constant
 
     @cached_property
     def _signal(self) -> np.ndarray:
-        """X Theta at the nodes within reach, what counts nowhere elsewhere: (n, t)."""
-        found = np.zeros((self.reach.shape[1], self.feature_factor.shape[1]))
+        """X Theta at the nodes within reach, 0 elsewhere: (n, t)."""
+        theta = self._factors[1]
+        signal = np.zeros((self.reach.shape[1], theta.shape[1]))
         for nodes, rows in self._rows():
-            found[nodes] = rows @ self.feature_factor
-        return found
+            signal[nodes] = rows @ theta
+        return signal
 
     def _rows(self) -> Iterator[tuple[Any, Any]]:
         """Rows of X of the nodes within reach, with these nodes."""
@@ -435,90 +452,100 @@ class Explanation(Described):
     @cached_property
     def _weights(self) -> np.ndarray:
         """R^T C, the weight of every node: (n, t)."""
-        return self.reach.T @ self.hop_factor
+        return self.reach.T @ self._factors[0]
 
-    def _pair_blocks(self) -> Iterator[tuple[np.ndarray, sp.coo_array]]:
-        """The nodes of a block of rows that matter, and the contributions of their features."""
-        weights, theta = self._weights, self.feature_factor
+    def _pair_blocks(self) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Nodes, their features and the contributions of these, a block of rows at a time."""
+        weights, theta = self._weights, self._factors[1]
         nodes = np.flatnonzero(weights.any(axis=1))
         for part, rows in self.exact.rows.features(nodes, copies=theta.shape[1]):
             block = sp.csr_array(rows).tocoo()
-            row, column = block.coords
-            block.data = block.data * np.einsum(
-                "et,et->e", weights[part].take(row, axis=0), theta.take(column, axis=0)
-            )
-            yield part, block
+            row, column = part[block.coords[0]], block.coords[1]
+            shares = np.einsum("et,et->e", weights[row], theta[column])
+            yield row, column, block.data * shares
 
-    def _top_pairs(self, count: int) -> list[Part]:
-        best: list[Part] = []
-        for nodes, block in self._pair_blocks():
-            row, column = block.coords
-            for e in largest(block.data, count):
-                pair = int(nodes[row[e]]), int(column[e])
-                name = f"{self._name('nodes', pair[0])}, {self._name('features', pair[1])}"
-                best.append(Part(pair, name, float(block.data[e])))
-        return sorted(best, key=lambda part: -abs(part.contribution))[:count]
+    def _top_pairs(self, count: int) -> list[PairPart]:
+        best: list[tuple[float, int, int]] = []
+        for nodes, features, values in self._pair_blocks() if count else ():
+            e = largest(values, count)
+            best += zip(values[e].tolist(), nodes[e].tolist(), features[e].tolist(), strict=True)
+        best.sort(key=lambda pair: -abs(pair[0]))
+        pairs = []
+        for value, u, f in best[:count]:
+            names = u, node_id(self.exact.data, u), f, self._feature_name(f)
+            pairs.append(PairPart(*names, value, self._cell(u, f)))
+        return pairs
 
-    def _feature_part(self, part: Part) -> FeaturePart:
-        value, name = self._cell(self.node, part.index), self._feature_name(part.index)
-        return FeaturePart(part.index, name, value, part.contribution)
+    def _hop_part(self, i: int) -> HopPart:
+        hop, relation = self.hops[i]
+        return HopPart(hop, float(self.coefficients[i]), float(self.by_hop[i]), relation)
 
-    def _pair_part(self, part: Part) -> PairPart:
-        node, feature = part.index
-        id_, name = node_id(self.exact.data, node), self._feature_name(feature)
-        return PairPart(node, id_, feature, name, part.contribution, self._cell(node, feature))
+    def _node_part(self, u: int) -> NodePart:
+        data, far = self.exact.data, int(self.distances[u])
+        names = u, node_id(data, u), label_text(data, u)
+        return NodePart(*names, None if far < 0 else far, float(self.by_node[u]))
+
+    def _feature_part(self, f: int) -> FeaturePart:
+        value = self._cell(self.node, f)
+        return FeaturePart(f, self._feature_name(f), value, float(self.by_feature[f]))
 
     def _cell(self, node: int, feature: int) -> float | str:
         """A feature of a node, as it stands in a table if it came from one."""
-        own, preparation = own_features(self.exact, node), self.exact.trained.preparation
+        own, preparation = self.exact.rows.row(node), self.exact.trained.preparation
         return float(own[feature]) if preparation is None else preparation.original(own)[feature]
 
-    def _feature_name(self, feature: int) -> str | None:
+    def _feature_name(self, feature: int) -> str:
         names = self.exact.feature_names
-        return None if names is None else str(names[feature])
+        return f"feature {feature}" if names is None else str(names[feature])
 
-    def _name(self, kind: str, index: int) -> str:
-        if kind == "nodes":
-            return str(node_id(self.exact.data, index))
-        if kind == "features":
-            return self._feature_name(index) or f"feature {index}"
-        hop, relation = self.hops[index]
-        return f"hop {hop} {relation or ''}".strip()
+    def _strongest_classes(self, top: int) -> Strongest[Output]:
+        """The first of the ranking, and the compared ones wherever they are in it."""
+        outputs = outputs_of(self._task, self.exact.trained.class_names, self.logits)
+        ranking = np.argsort(-self._task.decisions(self.logits), kind="stable").tolist()
+        shown = {*ranking[:top], self.target, self.rival}
+        hidden = [outputs[c].probability or 0.0 for c in ranking if c not in shown]
+        first = tuple(outputs[c] for c in ranking if c in shown)
+        return Strongest(first, len(hidden), sum(hidden))
 
+    @staticmethod
+    def _strongest(
+        values: np.ndarray, parts: Sequence[Any], distances: np.ndarray | None = None
+    ) -> Strongest[Any]:
+        """The ``parts`` of ``values``, and the others together; of nodes by their distance, too."""
+        hidden = values.copy()
+        hidden[[part.index for part in parts]] = 0
+        others = np.flatnonzero(hidden)
+        groups: list[NodeGroup] = []
+        if distances is not None:
+            far = distances[others]
+            sums = np.bincount(far, hidden[others])
+            counted = enumerate(zip(np.bincount(far).tolist(), sums.tolist(), strict=True))
+            groups = [NodeGroup(hop, count, total) for hop, (count, total) in counted if count]
+        return Strongest(tuple(parts), len(others), float(hidden.sum()), tuple(groups))
 
-class Around:
-    """Descriptions of ``top``, the nodes that count most at ``node``, and of those on the way."""
-
-    def __init__(self, exact: ExactModel, node: int, top: Sequence[int]) -> None:
-        self._exact, self._node, self._top = exact, node, top
-        self._distance, self._before = nearest(exact.rows, node, exact.trained.config.hops, top)
-
-    def part(self, node: int, contribution: float) -> NodePart:
-        """The description of one of them."""
-        far, data = int(self._distance[node]), self._exact.data
-        distance = None if far < 0 else far
-        return NodePart(node, node_id(data, node), label_text(data, node), distance, contribution)
-
-    def drawn(self, contributions: np.ndarray) -> Neighbourhood:
+    def _neighbourhood(self, top: Sequence[int]) -> Neighbourhood:
         """The explained node, the top ones and those on the way to them; all edges among them."""
-        chosen = {self._node: None}  # in the order in which they were found
-        for one in self._top:
-            way = [node for node in [*self._way(one)][::-1] if node not in chosen]
+        chosen = {self.node: None}  # in the order in which they were found
+        for node in top:
+            way = [u for u in self._way(node) if u not in chosen]
             if len(chosen) + len(way) <= MAX_DRAWN:
                 chosen |= dict.fromkeys(way)
         nodes = np.sort([*chosen])
-        upper = sp.triu(self._exact.rows.edges(nodes)[:, nodes], 1).tocoo()
+        upper = sp.triu(self.exact.rows.edges(nodes)[:, nodes], 1).tocoo()
         ends = nodes[upper.row].tolist(), nodes[upper.col].tolist()
         return Neighbourhood(
-            tuple(self.part(node, float(contributions[node])) for node in chosen),
+            tuple(self._node_part(u) for u in chosen),
             tuple(zip(*ends, map(plain_float, upper.data), strict=True)),
         )
 
-    def _way(self, node: int) -> Iterator[int]:
-        """A shortest way from ``node`` to the explained one."""
-        while node >= 0:
-            yield node
-            node = int(self._before[node])
+    def _way(self, node: int) -> list[int]:
+        """A shortest way from the explained node to ``node``."""
+        way = [node]
+        while self.distances[way[-1]] > 0:
+            near = self.exact.rows.edges(np.array(way[-1:])).indices
+            near = near[self.distances[near] >= 0]
+            way.append(int(near[self.distances[near].argmin()]))
+        return way[::-1]
 
 
 def largest(values: np.ndarray, count: int) -> np.ndarray:
@@ -532,9 +559,3 @@ def largest(values: np.ndarray, count: int) -> np.ndarray:
     least = np.partition(positive, -count)[-count] if 0 < count < len(positive) else 0.0
     chosen = np.flatnonzero(size >= least if least else size)
     return chosen[np.argsort(-size[chosen], kind="stable")][:count]
-
-
-def _rest(values: np.ndarray, shown: list[Part]) -> tuple[int, float]:
-    """How many contributions other than 0 are not shown, and their sum."""
-    hidden = np.delete(values, np.array([part.index for part in shown], dtype=np.int64))
-    return int(np.count_nonzero(hidden)), float(hidden.sum())

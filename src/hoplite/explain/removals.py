@@ -37,8 +37,7 @@ from hoplite.config import check_number
 from hoplite.engine.dense import transposed_product
 from hoplite.engine.sparse import SparseMatrix, spmm
 from hoplite.errors import ConfigError
-from hoplite.explain.exact import ExactModel, node_id, node_index
-from hoplite.explain.rows import NoRemovals, nearest
+from hoplite.explain.exact import ExactModel, NoRemovals, node_id, node_index
 from hoplite.explain.summary import EdgeFlip, Flips, NodeFlip, NodeName, Removals
 from hoplite.graph import Graph
 from hoplite.machine import parse_bytes
@@ -98,10 +97,10 @@ def flips(
     """
     check_number("budget", budget, 1, whole=True)
     check_number("most", most, 1, whole=True)
-    if model.num_classes < 2:
-        raise ConfigError("the model knows one class only, so no removal changes a prediction.")
     exact = ExactModel(model, data, None if memory is None else parse_bytes(memory))
     exact.require_one_class()
+    if model.num_classes < 2:
+        raise ConfigError("the model knows one class only, so no removal changes a prediction.")
     index = node_index(exact.data, node)
     if model.parts_:
         raise NoRemovals(
@@ -142,11 +141,8 @@ def _within_reach(exact: ExactModel, node: int) -> tuple[np.ndarray, Graph]:
                 "all, and only the graph in memory tells how; give the dataset itself."
             )
         return np.arange(exact.data.num_nodes), exact.data.in_memory()
-    hops = exact.model.hops_read[-1]
-    distance, _ = nearest(exact.rows, node, hops + 1)
-    inside = np.flatnonzero((distance >= 0) & (distance <= hops))
-    nodes = np.flatnonzero(distance >= 0)
-    return nodes, exact.rows.ball(inside, nodes)
+    reach = exact.rows.reach(node)[: exact.model.hops_read[-1] + 1]
+    return exact.rows.ball(np.flatnonzero(reach.any(axis=0)))
 
 
 @dataclass

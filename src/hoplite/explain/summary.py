@@ -6,6 +6,8 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from hoplite.formatting import plural
+
 T = TypeVar("T")
 
 
@@ -18,26 +20,43 @@ class _Value(msgspec.Struct, frozen=True):
 
 
 class ShownModel(_Value, frozen=True):
+    """The model: probabilities are the softmax of the logits divided by ``temperature``.
+
+    That is 1 unless the model is calibrated. ``task`` is "classification", "multilabel", whose
+    probabilities are sigmoids, or "regression".
+    """
+
     model: str
     hops: int
     operator: str
     basis: str
+    task: str
+    temperature: float
 
 
-class ShownNode(_Value, frozen=True):
-    """The explained node; ``label`` is the name of its true class, if that is known."""
+class ShownNode(_Value, frozen=True, omit_defaults=True):
+    """The explained node; ``label`` is the name of its true class, if that is known.
+
+    ``predicted`` is a class with its ``probability``, several labels as "a|b", or a number.
+    """
 
     index: int
     id: str | int
     label: str | None
-    predicted: str
-    probability: float
+    predicted: str | float
+    probability: float | None = None
 
 
-class ClassScore(_Value, frozen=True):
+class Output(_Value, frozen=True, omit_defaults=True):
+    """One output of the model: the ``probability`` of a class, or the ``value`` of a number.
+
+    ``logit`` is the model's own, to which no threshold is added.
+    """
+
     name: str
     logit: float
-    probability: float
+    probability: float | None = None
+    value: float | None = None
 
 
 class Threshold(_Value, frozen=True, rename={"class_": "class"}):
@@ -61,15 +80,43 @@ class HopPart(_Value, frozen=True, omit_defaults=True):
     contribution: float
     relation: str | None = None  # None for hop 0, which is the same for all, or without relations
 
+    @property
+    def name(self) -> str:
+        """
+        >>> HopPart(2, 0.5, 1.0, "out").name
+        'hop 2 out'
+        """
+        return f"hop {self.hop} {self.relation or ''}".strip()
+
 
 class NodePart(_Value, frozen=True):
-    """What a node adds; its distance is in steps, None if it is not connected or not known."""
+    """What a node adds; ``distance`` is the first hop that reaches it, None if none does."""
 
     index: int
     id: str | int
     label: str | None
     distance: int | None
     contribution: float
+
+    @property
+    def name(self) -> str:
+        return str(self.id)
+
+
+class NodeGroup(_Value, frozen=True):
+    """What the ``count`` nodes that are first reached at a hop, and are not listed, add together.
+
+    >>> NodeGroup(2, 6540, 0.1).name
+    '6,540 nodes at hop 2'
+    """
+
+    hop: int
+    count: int
+    contribution: float
+
+    @property
+    def name(self) -> str:
+        return f"{plural(self.count, 'node')} at hop {self.hop}"
 
 
 class FeaturePart(_Value, frozen=True):
@@ -79,7 +126,7 @@ class FeaturePart(_Value, frozen=True):
     """
 
     index: int
-    name: str | None
+    name: str
     value: float | str
     contribution: float
 
@@ -90,21 +137,21 @@ class PairPart(_Value, frozen=True):
     node: int
     id: str | int
     feature: int
-    name: str | None
+    name: str
     contribution: float
-    value: float | str | None = None
+    value: float | str
 
 
-class Strongest(_Value, Generic[T], frozen=True):
-    """The largest contributions, how many others are not 0, and the sum of these."""
+class Strongest(_Value, Generic[T], frozen=True, omit_defaults=True):
+    """The largest contributions, how many others are not 0, and the sum of these.
+
+    Of nodes the others are also in ``groups``; of classes the numbers are probabilities.
+    """
 
     top: tuple[T, ...]
     others: int
     rest: float
-
-
-class StrongestPairs(_Value, frozen=True):
-    top: tuple[PairPart, ...]
+    groups: tuple[NodeGroup, ...] = ()
 
 
 class Neighbourhood(_Value, frozen=True):
@@ -189,13 +236,13 @@ class Changes(_Value, frozen=True):
 
 
 class Summary(_Value, frozen=True, rename={"class_": "class"}):
-    """An explanation with the largest contributions of each kind; nothing in it is NaN.
+    """An explanation with the largest contributions of each type; nothing in it is NaN.
 
     margin = constant + threshold.contribution + the hops' contributions + residual, and the same
-    with those of all nodes, or of all features. With ``against`` the margin is that of the class
-    less that of ``against``, plus ``threshold.contribution``, so that the predicted class is never
-    behind; without, it is the logit of the class alone, or a number in its units. The constant is
-    the same for every node: the bias, and the mean of standardised outputs.
+    with those of all nodes, or of all features. With ``against`` the margin is the logit of the
+    class less that of ``against``, plus ``threshold.contribution``, so that the predicted class is
+    never behind; without, it is the logit of the class alone, or a number in its units. The
+    constant is the same for every node: the bias, and the mean of standardised outputs.
     """
 
     dataset: str
@@ -206,17 +253,12 @@ class Summary(_Value, frozen=True, rename={"class_": "class"}):
     margin: float
     constant: float
     residual: float
-    classes: tuple[ClassScore, ...]
+    classes: Strongest[Output]
     hops: tuple[HopPart, ...]
     nodes: Strongest[NodePart]
     features: Strongest[FeaturePart]
-    node_features: StrongestPairs
+    node_features: tuple[PairPart, ...]
     neighbourhood: Neighbourhood
     flips: Flips | None = None
     changes: Changes | None = None
     threshold: ThresholdPart | None = None
-
-    @property
-    def threshold_part(self) -> float:
-        """What a chosen threshold adds to the lead; 0 if there is none."""
-        return 0.0 if self.threshold is None else self.threshold.contribution

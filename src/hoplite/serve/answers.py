@@ -22,13 +22,10 @@ from msgspec import structs
 from hoplite.errors import ConfigError, HopliteError
 from hoplite.explain import Explainer
 from hoplite.explain.changes import Cell, CellValue, find_cells, own_slopes
-from hoplite.explain.exact import label_text
-from hoplite.explain.rows import plain_float
+from hoplite.explain.exact import label_text, open_rows, outputs_of, plain_float
 from hoplite.explain.summary import Changes, Summary, Threshold
 from hoplite.formatting import short
-from hoplite.graph import Graph
-from hoplite.machine import VERSION
-from hoplite.models.alignment import aligned_columns, aligned_graph, in_columns
+from hoplite.machine import VERSION, parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
 from hoplite.preparation import DATE
@@ -165,19 +162,8 @@ class Answers:
         self._model, self._task = model, model.task
         chosen, names = model.task.chosen_threshold, model.class_names
         self._threshold = chosen and Threshold(names[chosen[0]], chosen[1])
-        self._graph: Graph | None = None
-        self._columns: np.ndarray | None = None  # of a store's features, in the model's order
-        if data.stored is None:
-            data = self._graph = aligned_graph(
-                data.in_memory(),
-                model.num_features,
-                model.feature_names,
-                model.loop_weight,
-                model.relations,
-            )
-        else:
-            self._columns = aligned_columns(data, model.num_features, model.feature_names)
-        self._data = data
+        self._rows = open_rows(model, data, None if memory is None else parse_bytes(memory))
+        self._data = data = self._rows.data
         self._ids = Names(range(data.num_nodes) if data.node_ids is None else data.node_ids)
         if not self._ids.unique:
             raise ConfigError(f"two nodes of {data.name} have ids with the same text.")
@@ -199,7 +185,7 @@ class Answers:
             self._no_explanation = str(error)
         self._linear = self._explainer is not None and not model.config.standardize
         self._no_change = None
-        if not self._linear and self._graph is None:
+        if not self._linear and data.stored is not None:
             self._no_change = (
                 "the model's outputs are not linear in a node's features, and a hop store has no "
                 "edges to compute them again; serve the dataset itself."
@@ -246,7 +232,7 @@ class Answers:
         matches = self._cell_names.search(prefix, limit)
         if node is None:
             return schema.FoundFeatures([self._features[place] for place in matches])
-        own = self._row(self._index(node))
+        own = self._rows.row(self._index(node))
         return schema.FoundFeatures([self._feature_at(place, own) for place in matches])
 
     def node(self, node: str) -> schema.NodeAnswer:
@@ -276,7 +262,7 @@ class Answers:
     def change(self, node: str, features: Mapping[str, CellValue]) -> schema.ChangeAnswer:
         """The prediction if some values of the node were others."""
         v = self._index(node)
-        before = after = self._row(v)
+        before = after = self._rows.row(v)
         changed = []
         for name, value in features.items():
             place = self._cell_names.index(name)
@@ -302,8 +288,7 @@ class Answers:
             exact = self._explainer.exact
             slopes = own_slopes(exact, v, exact.rows.reach(v))
             return self._logits[v] + (after - before) @ slopes
-        assert self._graph is not None
-        graph = self._graph
+        graph = self._data
         rows = _with_row(graph.features, v, after)
         other = graph.with_features(rows, graph.feature_names, preparation=graph.preparation)
         return self._model.logits(other)[v]
@@ -319,13 +304,8 @@ class Answers:
             raise UnknownNode(f"{node!r} is not the id of a node; type how an id begins.")
         return index
 
-    def _row(self, v: int) -> np.ndarray:
-        """X[v] in float64, in the model's order: (d,)."""
-        row = sp.csr_array(self._data.feature_rows(v, v + 1)).toarray()[0].astype(np.float64)
-        return row if self._columns is None else in_columns(row, self._columns)
-
     def _own_features(self, v: int) -> schema.NodeFeatures:
-        own, places = self._row(v), list(range(len(self._cells)))
+        own, places = self._rows.row(v), list(range(len(self._cells)))
         if len(places) > MAX_FEATURES:  # the words of a text, say: those that it has
             nonzero = self._cell_of[np.flatnonzero(own)]
             places = list(dict.fromkeys(nonzero[nonzero >= 0].tolist()))[:MAX_FEATURES]
@@ -336,8 +316,7 @@ class Answers:
         return structs.replace(self._features[place], value=self._cells[place].value(own))
 
     def _neighbours(self, v: int) -> schema.Neighbours:
-        rows: Any = self._data.adjacency_rows
-        row = rows.read(v, v + 1).to_scipy(rows.rows)
+        row = self._rows.edges(np.array([v]))
         others = row.indices != v
         near, weights = row.indices[others], row.data[others]
         order = np.argsort(-np.abs(weights), kind="stable")[:MAX_NEIGHBOURS]
@@ -359,10 +338,9 @@ class Answers:
         return str(predicted) if self._task.has_classes else float(predicted)
 
     def _prediction(self, logits: np.ndarray) -> schema.Prediction:
-        names, values = self._model.class_names, self._task.link(logits[None])[0]
-        triples = zip(names, logits.tolist(), values.tolist(), strict=True)
+        names = self._model.class_names
         predicted = self._task.columns(logits[None], names)["predicted"][0]
-        outputs = [schema.Output(*triple) for triple in triples]
+        outputs = outputs_of(self._task, names, logits)
         return schema.Prediction(self._value(predicted), outputs, self._threshold)
 
 

@@ -26,8 +26,8 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hoplite.errors import HopliteError, is_shortage
+from hoplite.explain.rendering import percent
 from hoplite.explain.summary import Changes, Summary
-from hoplite.explain.text import percent
 from hoplite.machine import VERSION
 from hoplite.serve import schema
 from hoplite.serve.answers import Answers, UnknownNode

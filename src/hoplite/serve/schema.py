@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
 
-from hoplite.explain.summary import Threshold
+from hoplite.explain.summary import Output, Threshold
 
 MAX_BODY = 1 << 16  # bytes of a request
 
@@ -57,22 +57,11 @@ class Failure(BaseModel):
     error: str
 
 
-class Output(msgspec.Struct, frozen=True):
-    """One output of the model: ``value`` is the probability of a class, or the number itself.
-
-    ``logit`` is the model's own, to which no threshold is added.
-    """
-
-    name: str
-    logit: float
-    value: float
-
-
 class Prediction(msgspec.Struct, frozen=True):
     """The prediction of a node; the outputs are in the order of the model's classes.
 
-    ``predicted`` is the output with the largest value. If a ``threshold`` was chosen, it is that
-    class where its value is above the threshold, and the other class elsewhere.
+    ``predicted`` is the most probable class. If a ``threshold`` was chosen, it is that class where
+    its probability is above the threshold, and the other class elsewhere. A number is the value.
     """
 
     predicted: str | float

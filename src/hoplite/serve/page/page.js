@@ -41,7 +41,8 @@ const number = (value) => plain(Number(value.toPrecision(6)).toString());
 const told = (value) => (typeof value === "number" ? number(value) : value === null ? "missing" : value === "" ? "(empty)" : value);
 const short = (text, most = 40) => (String(text).length > most ? `${String(text).slice(0, most - 1)}\u2026` : String(text));
 const chance = (share, digits = 1) => (digits === 1 && share > 0 && share < 0.0005 ? "under 0.1 %" : digits === 1 && share >= 0.9995 && share < 1 ? "over 99.9 %" : `${(100 * share).toFixed(digits)} %`);
-const valueOf = (output) => (numbers ? number(output.value) : percent(output.value));
+const amountOf = (output) => output.probability ?? output.value;
+const valueOf = (output) => (numbers ? number(output.value) : percent(output.probability));
 const linkTo = (id) => `?id=${encodeURIComponent(id)}`;
 
 async function ask(path, parameters, body) {
@@ -132,13 +133,13 @@ function contributions(caption, head, parts, rest, others, fixed) {
 /* ---- the prediction ---- */
 
 function strongest(outputs) {
-  return [...outputs].sort((a, b) => b.value - a.value).slice(0, MOST_OUTPUTS);
+  return [...outputs].sort((a, b) => amountOf(b) - amountOf(a)).slice(0, MOST_OUTPUTS);
 }
 
 // The class of a prediction, and by which threshold, in as many digits as tell the two apart.
 function decided({ predicted, outputs, threshold }) {
   if (!threshold) return told(predicted === "|" ? "none" : predicted);
-  const { value } = outputs.find((output) => output.name === threshold.class);
+  const { probability: value } = outputs.find((output) => output.name === threshold.class);
   const inside = predicted === threshold.class;
   const level = threshold.probability;
   const tied = value === level || value > level !== inside;
@@ -157,7 +158,7 @@ function showPrediction(node) {
   $("node-id").textContent = `Node ${told(node.id)}`;
   $("predicted").textContent = numbers ? number(prediction.predicted) : prediction.predicted === "|" ? "none" : prediction.predicted;
   $("label").textContent = node.label === null ? "Its own label is not known." : `Its own label is ${numbers ? number(Number(node.label)) : node.label}.`;
-  const rows = strongest(prediction.outputs).map((output) => ({ cells: [output.name, { bar: [bar(output.value)] }, valueOf(output)] }));
+  const rows = strongest(prediction.outputs).map((output) => ({ cells: [output.name, { bar: [bar(amountOf(output))] }, valueOf(output)] }));
   show("outputs", ...(numbers ? [] : [table(task === "multilabel" ? "Each label" : "Each class", ["", "", { number: "probability" }], rows)]));
 }
 
@@ -200,17 +201,19 @@ function showWhy(found) {
     ? `${what} ${rounded(found.margin)}: ${fixed.join(", ")}, and ${rounded(found.margin - found.constant - added)}, the sum of ${parts}.`
     : `${what} ${rounded(found.margin)}, the sum of ${parts}.`;
   const apart = border ? ` Without the threshold it is ${rounded(found.margin - added)}, the one logit less the other.` : "";
-  $("why-sum").textContent = sum + apart;
+  const { temperature } = found.model;
+  const calibrated = temperature === 1 ? "" : ` Probabilities are those of the logits divided by the temperature ${rounded(temperature)}.`;
+  $("why-sum").textContent = sum + apart + calibrated;
   const same = [...(found.constant ? [["constant", found.constant]] : []), ...(border ? [["threshold", added]] : [])];
   const hops = found.hops.map((hop) => ({ name: hop.relation ? `hop ${hop.hop}, ${hop.relation}` : `hop ${hop.hop}`, amount: hop.contribution }));
   const nodes = found.nodes.top.map((node) => ({ name: nodeLink(node.id), amount: node.contribution }));
-  const features = found.features.top.map((one) => {
-    const name = one.name ?? `feature ${one.index}`;
-    return { name: made("span", { title: `at this node: ${told(one.value)}` }, short(name, 60)), amount: one.contribution };
-  });
+  const groups = (found.nodes.groups ?? []).map(({ hop, count, contribution }) => [`${count.toLocaleString("en")} node${count === 1 ? "" : "s"} at hop ${hop}`, contribution]);
+  const features = found.features.top.map((one) => ({
+    name: made("span", { title: `at this node: ${told(one.value)}` }, short(one.name, 60)), amount: one.contribution,
+  }));
   show("parts",
     contributions("By hop", "hop", hops, 0, 0, same),
-    contributions("By node", "node", nodes, found.nodes.rest, found.nodes.others, same),
+    contributions("By node", "node", nodes, 0, 0, [...groups, ...same]),
     contributions("By feature, over all nodes within reach", "feature", features, found.features.rest, found.features.others, same));
   draw(found.neighbourhood.nodes.map((node) => ({ ...node, key: node.index })), found.neighbourhood.edges);
   const [more, less] = numbers ? ["raises it", "lowers it"] : ["for it", "against it"];
@@ -350,7 +353,7 @@ function showChanged({ before, after }) {
   const rows = strongest(after.outputs).map((output) => {
     const was = had.get(output.name);
     const border = after.threshold ? [output.name === after.threshold.class ? chance(after.threshold.probability) : ""] : [];
-    return { cells: [output.name, { bar: numbers ? [] : [bar(was.value, "before"), bar(output.value)] }, valueOf(was), valueOf(output), ...border] };
+    return { cells: [output.name, { bar: numbers ? [] : [bar(was.probability, "before"), bar(output.probability)] }, valueOf(was), valueOf(output), ...border] };
   });
   const heads = ["", "", { number: "was" }, { number: "is" }, ...(after.threshold ? [{ number: "threshold" }] : [])];
   show("changed-outputs", table(`Then it is ${decided(after)}`, heads, rows));

@@ -1,0 +1,523 @@
+"""An explanation for people: sentences and tables, pictures, and one HTML page."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from hoplite.explain.summary import NodePart, Summary, ValueFlip
+from hoplite.files import atomic_write_text
+from hoplite.formatting import (
+    NOTHING,
+    Description,
+    Table,
+    listing,
+    number,
+    plural,
+    short,
+    signed,
+)
+from hoplite.models import MODELS
+from hoplite.plots.base import Drawing, figure, layout, safe
+from hoplite.plots.drawings import FAINT, MARGINS, Bar, bars_height, lying, panels, tint, upright
+from hoplite.plots.page import render
+
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
+HEADINGS = {
+    "hops": "By hop",
+    "nodes": "By node",
+    "features": "By feature, over all nodes within reach",
+}
+VIEWS = (*HEADINGS, "neighbourhood", "classes")
+AXIS_HEIGHT = 56  # pixels of the axis below lying bars
+HOPS_HEIGHT = 180  # pixels of upright bars
+SMALLEST, LARGEST = 9.0, 34.0  # diameters of nodes in pixels
+NUM_NAMED = 6  # nodes that contribute most, with their names next to them
+
+
+@dataclass(frozen=True)
+class Addend:
+    """One of the numbers that add up to the margin: a hop, node or feature, several nodes together,
+    the rest, the constant, the threshold; ``cells`` is what a table has after the name.
+    """
+
+    name: str
+    contribution: float
+    cells: tuple[str, ...] = ()
+    single: bool = True
+
+
+def addends(values: Summary, by: str) -> list[Addend]:
+    """The numbers that add up to the margin, ``by`` "hops", "nodes" or "features"."""
+    if by == "hops":
+        rows = [
+            Addend(hop.name.removeprefix("hop "), hop.contribution, (number(hop.coefficient),))
+            for hop in values.hops
+        ]
+    elif by == "nodes":
+        rows = [_node(part) for part in values.nodes.top]
+        rows += [Addend(g.name, g.contribution, single=False) for g in values.nodes.groups]
+    else:
+        rows = [
+            Addend(short(part.name), part.contribution, (cell(part.value),))
+            for part in values.features.top
+        ]
+        if values.features.others:
+            name = f"the other {values.features.others:,}"
+            rows.append(Addend(name, values.features.rest, single=False))
+    return rows + fixed(values)
+
+
+def fixed(values: Summary) -> list[Addend]:
+    """What belongs to no hop, node or feature: the constant, the threshold."""
+    rows = []
+    if values.constant:
+        rows.append(Addend("constant", values.constant, single=False))
+    if values.threshold is not None:
+        rows.append(Addend("threshold", values.threshold.contribution, single=False))
+    return rows
+
+
+def _node(part: NodePart) -> Addend:
+    label = NOTHING if part.label is None else short(part.label)
+    distance = NOTHING if part.distance is None else str(part.distance)
+    return Addend(short(part.id), part.contribution, (label, distance))
+
+
+def cell(value: float | str | None) -> str:
+    """A value of a node: a text as it is, a number with six digits.
+
+    >>> cell(0.1234567), cell("2020-02-29"), cell(None) == NOTHING
+    ('0.123457', '2020-02-29', True)
+    """
+    return short(value) if isinstance(value, str) else number(value, 6)
+
+
+def decimals(values: Summary) -> int:
+    """Decimals for all the numbers of an explanation, so that they can be added up by eye."""
+    largest = max(abs(values.margin), *(abs(hop.contribution) for hop in values.hops))
+    return min(12, max(2, 3 - math.floor(math.log10(largest)))) if largest > 0 else 3
+
+
+def percent(share: float) -> str:
+    """A probability; only what is certain is 0 or 100.
+
+    >>> percent(0.8734), percent(0.99997), percent(0.0)
+    ('87.3 %', 'over 99.9 %', '0.0 %')
+    """
+    if 0 < share < 0.0005:
+        return "under 0.1 %"
+    return "over 99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
+
+
+def margin_table(values: Summary, by: str) -> Table:
+    """:func:`addends` as a table that ends with the sum."""
+    columns = {
+        "hops": ["hop", "coefficient"],
+        "nodes": ["node", "label", "distance"],
+        "features": ["feature", "value at the node"],
+    }[by]
+    parts = [*addends(values, by), Addend("sum", values.margin)]
+    return _contributions(values, columns, parts, HEADINGS[by])
+
+
+def _contributions(
+    values: Summary, columns: list[str], parts: Sequence[Addend], title: str = ""
+) -> Table:
+    rows = []
+    for part in parts:
+        blank = [""] * (len(columns) - 1 - len(part.cells))
+        amount = signed(part.contribution, decimals(values))
+        rows.append([part.name, *part.cells, *blank, amount])
+    return Table([*columns, "contribution"], rows, title)
+
+
+def neighbourhood_table(values: Summary) -> Table:
+    """The drawn nodes."""
+    parts = [_node(part) for part in values.neighbourhood.nodes]
+    return _contributions(values, ["node", "label", "distance"], parts)
+
+
+def pair_table(values: Summary) -> Table:
+    """The strongest pairs of a node and one of its features."""
+    parts = [
+        Addend(short(pair.id), pair.contribution, (short(pair.name), cell(pair.value)))
+        for pair in values.node_features
+    ]
+    return _contributions(values, ["node", "feature", "value there"], parts, "By node and feature")
+
+
+def class_table(values: Summary) -> Table:
+    """The classes, and the threshold if one was chosen; of numbers, the value."""
+    places, chosen, classes = decimals(values), values.threshold, values.classes
+    if values.model.task == "regression":
+        rows = [
+            [short(one.name), signed(one.logit, places), cell(one.value)] for one in classes.top
+        ]
+        return Table(["output", "logit", "value"], rows, "Output")
+    rows = [
+        [short(one.name), signed(one.logit, places), percent(one.probability or 0.0)]
+        for one in classes.top
+    ]
+    if classes.others:
+        total = percent(classes.rest) if values.model.task == "classification" else ""
+        rows.append([f"the other {classes.others:,}", "", total])
+    columns = ["class", "logit", "probability"]
+    if chosen is not None:
+        columns.append("threshold")
+        for row, one in zip(rows, classes.top, strict=True):
+            row.append(percent(chosen.probability) if one.name == chosen.class_ else "")
+    return Table(columns, rows, "Classes")
+
+
+def flip_table(values: Summary) -> Table:
+    """The removals that change the prediction, and the margin of its class then."""
+    assert values.flips is not None
+    rows = []
+    for edge in values.flips.edges.found:
+        name = f"edge {short(edge.source.id)} {NOTHING} {short(edge.target.id)}"
+        rows.append([name, short(edge.becomes), signed(edge.margin, decimals(values))])
+    for flip in values.flips.nodes.found:
+        name = f"node {short(flip.node.id)}"
+        rows.append([name, short(flip.becomes), signed(flip.margin, decimals(values))])
+    return Table(["remove", "becomes", "margin"], rows, "What would change the prediction")
+
+
+def change_table(values: Summary) -> Table:
+    """The values of the node that, changed alone, change its prediction."""
+    assert values.changes is not None
+    rows = [
+        [short(flip.name), cell(flip.value), _wanted(flip), short(flip.becomes)]
+        for flip in values.changes.found
+    ]
+    columns = ["value of the node", "is", "would be", "becomes"]
+    return Table(columns, rows, "Values that would change the prediction")
+
+
+def _wanted(flip: ValueFlip) -> str:
+    """
+    >>> _wanted(ValueFlip(0, "age", 41.0, -3.0, "below", "red", outside=True))
+    '-3 or less (outside the range seen in training)'
+    """
+    date = isinstance(flip.to, str)
+    more = {"above": ("or more", "or later"), "below": ("or less", "or earlier"), "equal": ("", "")}
+    value = short(flip.to) if isinstance(flip.to, str) else f"{flip.to:.15g}"
+    outside = " (outside the range seen in training)" if flip.outside else ""
+    return f"{value} {more[flip.side][date]}".rstrip() + outside
+
+
+def model_name(values: Summary) -> str:
+    name = values.model.model
+    return MODELS[name].title if name in MODELS else name
+
+
+def quantity(values: Summary) -> str:
+    """What is explained: a value, a logit, or the lead of a class over another or the threshold."""
+    name = short(values.class_)
+    if values.model.task == "regression":
+        return "the predicted value"
+    if values.against is None:
+        return f"the logit of {name}"
+    over = short(values.against) if values.threshold is None else "the threshold"
+    return f"the lead of {name} over {over}"
+
+
+def total(values: Summary) -> str:
+    """:func:`quantity` and the number it is."""
+    return f"{quantity(values)}, {signed(values.margin, decimals(values))}"
+
+
+def title(values: Summary) -> str:
+    """The question that is answered: "Why node 7 is predicted red and not blue"."""
+    name, predicted = short(values.class_, 40), values.node.predicted
+    node = f"Why node {short(values.node.id, 40)}"
+    if values.model.task == "regression":
+        return f"{node} is predicted {cell(predicted)}"
+    if values.model.task == "multilabel":
+        return f"{node} {'has' if values.margin > 0 else 'could have'} the label {name}"
+    versus = "" if values.against is None else f" and not {short(values.against, 40)}"
+    return f"{node} {'is predicted' if values.class_ == predicted else 'could be'} {name}{versus}"
+
+
+def headline(values: Summary) -> str:
+    """The prediction in a sentence, with its probability and whether it is right."""
+    node, chosen = values.node, values.threshold
+    known = {None: "Its label is not known.", node.predicted: "That is its label."}
+    label = known.get(node.label) or f"Its label is {short(node.label)}."
+    how, share = "", node.probability
+    if chosen is not None:
+        share = next(c.probability for c in values.classes.top if c.name == chosen.class_)
+    if share is not None:
+        how = f", with a probability of {percent(share)}"
+    if chosen is not None:
+        how += f" for {short(chosen.class_)}, whose threshold is {percent(chosen.probability)}"
+    who = f"Node {short(node.id)} of {short(values.dataset)}"
+    name = "no label" if node.predicted == "|" else cell(node.predicted)
+    return f"{who} is predicted {name} by {model_name(values)}{how}. {label}"
+
+
+def link_sentence(values: Summary) -> str:
+    """How the logits become probabilities, or the number."""
+    if values.model.task == "regression":
+        return "The value is the logit times the spread of the training values, plus their mean."
+    link = (
+        "softmax of the logits" if values.model.task == "classification" else "sigmoid of a logit"
+    )
+    if values.model.temperature == 1:
+        return f"A probability is the {link}."
+    return f"A probability is the {link} divided by the temperature {values.model.temperature:.4g}."
+
+
+def exactness(values: Summary) -> str:
+    """That the parts add up, and how well: the residual is against the model's own arithmetic."""
+    names = [f"the {part.name}" for part in fixed(values)]
+    summed = listing([f"the {plural(len(values.hops), 'hop')}", *names])
+    return (
+        f"The contributions of {summed} add up to {total(values)} (residual "
+        f"{abs(values.residual):.0e}); so do those of the nodes, and of the features."
+    )
+
+
+def flip_sentence(values: Summary) -> str:
+    """How many removals change the prediction, and how many were checked."""
+    flips = values.flips
+    assert flips is not None
+    edges, nodes, predicted = flips.edges, flips.nodes, short(values.node.predicted)
+    text = (
+        f"{plural(len(edges.found), 'edge')} and {plural(len(nodes.found), 'node')} were found "
+        f"that would, removed alone, change the prediction from {predicted}. {edges.checked:,} of "
+        f"{plural(edges.of, 'edge')} and {nodes.checked:,} of {plural(nodes.of, 'node')} within "
+        f"reach were removed, one at a time. As things are, {predicted} leads by "
+        f"{number(flips.margin)}{'' if values.threshold is None else ' over the threshold'}."
+    )
+    if flips.exhaustive:
+        return f"{text} The search is exhaustive: nothing else can have an effect."
+    if flips.standardized:
+        return f"{text} The search held the mean and spread of the outputs, so it may miss some."
+    return f"{text} They have the largest estimated effect; a larger --budget checks more."
+
+
+def change_sentence(values: Summary) -> str:
+    """How many values of the node itself change the prediction."""
+    changes = values.changes
+    assert changes is not None
+    of = f"{len(changes.found):,} of {plural(changes.checked, 'value')} of node"
+    name = short(values.node.predicted)
+    return f"{of} {short(values.node.id)} would, changed alone, change the prediction from {name}."
+
+
+def terminal_explanation(values: Summary) -> list[Table | str]:
+    """What the terminal shows, in order: tables with their titles, and sentences."""
+    parts: list[Table | str] = [
+        headline(values),
+        class_table(values),
+        link_sentence(values),
+        margin_table(values, "hops"),
+        exactness(values),
+        margin_table(values, "nodes"),
+        margin_table(values, "features"),
+        pair_table(values),
+    ]
+    if values.flips:
+        parts += [flip_table(values), flip_sentence(values)]
+    if values.changes and values.changes.checked:
+        parts += [change_sentence(values), change_table(values)]
+    return [part for part in parts if isinstance(part, str) or part.rows]
+
+
+def describe(values: Summary) -> Description:
+    """What a notebook shows."""
+    tables = [margin_table(values, by) for by in HEADINGS if addends(values, by)]
+    return Description(title(values), {}, tables, [headline(values), exactness(values)])
+
+
+def write_explanation(values: Summary, out: str | os.PathLike[str], *, command: str = "") -> None:
+    """Write :func:`explanation_page` as the file ``out``, completely or not at all."""
+    atomic_write_text(out, explanation_page(values, command=command))
+
+
+def explanation_page(values: Summary, *, command: str = "") -> str:
+    """The whole page of what ``Explanation.summary`` returned; ``command`` makes it again.
+
+    Everything from ``values`` is escaped: names are only ever text.
+    """
+    template = files("hoplite.explain").joinpath("templates", "explanation.html")
+    nodes, edges = values.neighbourhood.nodes, values.neighbourhood.edges
+    return render(
+        template.read_text(encoding="utf-8"),
+        {},
+        command=command,
+        values=values,
+        places=positions(nodes, edges),
+        strongest=strongest(values),
+        text=globals(),
+    )
+
+
+def explanation_figure(values: Summary, by: str | None = None) -> Figure:
+    """The picture of one of ``VIEWS``; hops, nodes and features below each other if None."""
+    if by == "neighbourhood":
+        return figure(neighbourhood(values), title(values), height=560)
+    if by == "classes":
+        bars = class_bars(values)
+        drawn = lying(bars, class_axis(values), outside=True)
+        return figure(drawn, title(values), height=bars_height(bars) + AXIS_HEIGHT)
+    name = f"{title(values)}: {quantity(values)} is {signed(values.margin, decimals(values))}"
+    views = {view: contribution_bars(values, view) for view in HEADINGS if by in (None, view)}
+    views = {view: bars for view, bars in views.items() if bars or by}
+    drawings, heights = [], []
+    for view, bars in views.items():
+        drawings.append(upright(bars) if view == "hops" else lying(bars, outside=True))
+        heights.append(HOPS_HEIGHT if view == "hops" else bars_height(bars))
+    if by is not None:
+        return figure(drawings[0], name, height=max(320, *heights) + MARGINS)
+    return figure(panels(drawings, [HEADINGS[view] for view in views], heights), name)
+
+
+def contribution_bars(values: Summary, by: str) -> list[Bar]:
+    """A bar per part of the margin, ``by`` "hops", "nodes" or "features"; they add up to it."""
+    digits, bars = decimals(values), []
+    for part in addends(values, by):
+        amount = part.contribution
+        bars.append(Bar(part.name, amount, tint(amount, not part.single), signed(amount, digits)))
+    return bars
+
+
+def class_bars(values: Summary) -> list[Bar]:
+    """The probability of every class in percent, or the value."""
+    tints = {values.against: "@pull", values.class_: "@push"}
+    bars = []
+    for one in values.classes.top:
+        colour, share = tints.get(one.name, "@other"), one.probability
+        if share is None:
+            bars.append(Bar(one.name, one.value or 0.0, colour, cell(one.value)))
+        else:
+            bars.append(Bar(one.name, 100 * share, colour, percent(share)))
+    if values.classes.others and values.model.task == "classification":
+        name, rest = f"the other {values.classes.others:,}", values.classes.rest
+        bars.append(Bar(name, 100 * rest, f"@other/{FAINT}", percent(rest)))
+    return bars
+
+
+def class_axis(values: Summary) -> str:
+    """The title of the axis of :func:`class_bars`, with a chosen threshold."""
+    chosen = values.threshold
+    if values.model.task == "regression":
+        return "value"
+    if chosen is None:
+        return "probability, %"
+    return f"probability, % (threshold of {short(chosen.class_)}: {percent(chosen.probability)})"
+
+
+def neighbourhood(values: Summary) -> Drawing:
+    """The nodes that a prediction rests on, on rings by their distance.
+
+    The area of a node is the size of its contribution, the colour its sign and size.
+    """
+    nodes, edges = values.neighbourhood.nodes, values.neighbourhood.edges
+    places = positions(nodes, edges)
+    points = [places[node.index] for node in nodes]
+    largest = strongest(values) or 1.0
+    # roots, so that the area of a node is its contribution, and weak colours can be distinguished
+    roots = [math.sqrt(abs(node.contribution) / largest) for node in nodes]
+    tints = [
+        math.copysign(root, node.contribution) for root, node in zip(roots, nodes, strict=True)
+    ]
+    named = {0, *sorted(range(len(nodes)), key=lambda i: -roots[i])[:NUM_NAMED]}
+    rings = sorted({round(math.hypot(*point)) for point in points} - {0})
+    lines = {
+        "type": "scatter",
+        "mode": "lines",
+        "x": [x for a, b, _ in edges for x in (places[a][0], places[b][0], None)],
+        "y": [y for a, b, _ in edges for y in (places[a][1], places[b][1], None)],
+        "line": {"color": "@axis", "width": 1},
+        "hoverinfo": "skip",
+    }
+    circles = {
+        "type": "scatter",
+        "mode": "markers+text",
+        "x": [x for x, _ in points],
+        "y": [y for _, y in points],
+        "marker": {
+            "size": [max(SMALLEST, LARGEST * root) for root in roots],
+            "color": tints,
+            "colorscale": [[0, "@pull"], [0.5, "@zero"], [1, "@push"]],
+            "cmin": -1,
+            "cmax": 1,
+            "opacity": 1,
+            "line": {"color": "@muted", "width": [3, *[1] * (len(nodes) - 1)]},
+        },
+        "text": [safe(short(node.id, 14)) * (i in named) for i, node in enumerate(nodes)],
+        "textposition": ["top center" if y >= 0 else "bottom center" for _, y in points],
+        "textfont": {"size": 11, "color": "@ink"},
+        "cliponaxis": False,
+        "customdata": [safe(about_node(values, node)) for node in nodes],
+        "hovertemplate": "%{customdata}<extra></extra>",
+    }
+    reach = (rings[-1] if rings else 0) + 0.45
+    hidden = {"visible": False, "fixedrange": True, "range": [-reach, reach]}
+    look = layout(
+        hidden,
+        {**hidden, "scaleanchor": "x"},
+        shapes=[
+            {
+                **{"type": "circle", "layer": "below", "x0": -r, "y0": -r, "x1": r, "y1": r},
+                "line": {"color": "@axis/0.6", "width": 1, "dash": "dot"},
+            }
+            for r in rings
+        ],
+        margin={"l": 8, "r": 8, "t": 8, "b": 8},
+        hovermode="closest",
+    )
+    return Drawing([lines, circles] if edges else [circles], look)
+
+
+def about_node(values: Summary, node: NodePart) -> str:
+    """A drawn node in a line: its id, label, distance and contribution."""
+    label = "label unknown" if node.label is None else short(node.label, 60)
+    far = "not connected" if node.distance is None else f"{plural(node.distance, 'step')} away"
+    amount = signed(node.contribution, decimals(values))
+    return f"{short(node.id, 60)}, {label}, {far}: contribution {amount}"
+
+
+def strongest(values: Summary) -> float:
+    """The largest absolute contribution in the drawing: the ends of its colours."""
+    return max((abs(n.contribution) for n in values.neighbourhood.nodes), default=0.0)
+
+
+def positions(
+    nodes: Sequence[NodePart], edges: Sequence[tuple[int, int, float]]
+) -> dict[int, tuple[float, float]]:
+    """A place for every node: the first in the middle, the others on the ring of their distance.
+
+    They are spread evenly over the ring, in the order of the neighbours that lead to them, and
+    leave its top free. What is not connected has a ring of its own, outside.
+
+    >>> nodes = [NodePart(i, i, None, i, 0.0) for i in range(3)]
+    >>> positions(nodes, [(0, 1, 1.0), (1, 2, 1.0)])
+    {0: (0.0, 0.0), 1: (0.0, -1.0), 2: (0.0, -2.0)}
+    """
+    outside = 1 + max((node.distance or 0 for node in nodes), default=0)
+    rings, near, angles = defaultdict(list), defaultdict(list), {nodes[0].index: 0.0}
+    for a, b, _ in edges:
+        near[a].append(b)
+        near[b].append(a)
+    for node in nodes[1:]:
+        rings[outside if node.distance is None else node.distance].append(node)
+    places = {nodes[0].index: (0.0, 0.0)}
+    for radius, ring in sorted(rings.items()):
+        closer = {n.index: [angles[u] for u in near[n.index] if u in angles] for n in ring}
+        ring.sort(key=lambda n: (min(closer[n.index], default=0.0), -n.contribution))
+        for i, node in enumerate(ring):
+            turn = 2 * math.pi * (i + 0.5) / len(ring)
+            angles[node.index] = turn
+            x, y = round(radius * math.sin(turn), 4), round(radius * math.cos(turn), 4)
+            places[node.index] = (x + 0.0, y + 0.0)  # a zero without sign
+    return places
