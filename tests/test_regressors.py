@@ -15,7 +15,6 @@ from tests.commands import hoplite
 from tests.untidy import SEEDS
 
 from hoplite import (
-    ConfigError,
     EGCRegressor,
     Graph,
     HopFeatures,
@@ -127,8 +126,8 @@ def test_weights_masks_and_a_saved_model(valued, tmp_path):
     np.testing.assert_allclose(table["predicted"], read.predict(graph))
     labelled = graph.with_labels(np.arange(90) % 3, class_names=["a", "b", "c"])
     np.testing.assert_array_equal(read.predict(labelled), read.predict(graph))
-    with pytest.raises(ConfigError, match="the model is one of regression"):
-        explain(read, graph, "n3")
+    place = list(graph.node_ids).index("n3")
+    assert explain(read, graph, "n3").margin == pytest.approx(read.predict(graph)[place])
     write_npz(tmp_path / "graph.npz", graph)
     words = ["predict", folder, tmp_path / "graph.npz", "--out", tmp_path / "p.csv", "--json"]
     done = hoplite(*words)

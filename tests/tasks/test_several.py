@@ -20,7 +20,6 @@ from hoplite import (
     train,
 )
 from hoplite.engine.propagation import Propagation
-from hoplite.explain import explain
 from hoplite.tasks import find_task
 from hoplite.tasks.evaluation import evaluate_labels
 
@@ -158,7 +157,6 @@ def test_what_several_labels_do_not_have(tagged, tmp_path):
     saved = TrainedModel.load(model.save(tmp_path / "m"))
     np.testing.assert_array_equal(saved.predict(tagged), model.predict(tagged))
     for refused in (
-        lambda: explain(saved, tagged, "n0"),
         lambda: train(tagged, "sgc", threshold="f1"),
         lambda: train(tagged, "sgc", calibrate=True),
         lambda: saved.prediction_sets(tagged),

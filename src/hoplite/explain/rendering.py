@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from hoplite.explain.summary import NodePart, Summary, ValueFlip
 from hoplite.files import atomic_write_text
 from hoplite.formatting import (
+    MAX_ROWS,
     NOTHING,
     Description,
     Table,
@@ -117,14 +118,21 @@ def percent(share: float) -> str:
     return "over 99.9 %" if 0.9995 <= share < 1 else f"{100 * share:.1f} %"
 
 
-def margin_table(values: Summary, by: str) -> Table:
-    """:func:`addends` as a table that ends with the sum."""
+def margin_table(values: Summary, by: str, max_rows: int | None = None) -> Table:
+    """:func:`addends` as a table that ends with the sum; of many, the weakest are one row."""
     columns = {
         "hops": ["hop", "coefficient"],
         "nodes": ["node", "label", "distance"],
         "features": ["feature", "value at the node"],
     }[by]
     parts = [*addends(values, by), Addend("sum", values.margin)]
+    if max_rows is not None and len(parts) > max_rows:
+        last = len(parts) - 1 - len(fixed(values))
+        weakest = sorted(parts[:last], key=lambda part: abs(part.contribution))
+        weakest = weakest[: len(parts) - max_rows + 1]
+        rest = sum(part.contribution for part in weakest)
+        parts.insert(last, Addend(f"the other {len(weakest):,}", rest))
+        parts = [part for part in parts if part not in weakest]
     return _contributions(values, columns, parts, HEADINGS[by])
 
 
@@ -334,7 +342,7 @@ def terminal_explanation(values: Summary) -> list[Table | str]:
 
 def describe(values: Summary) -> Description:
     """What a notebook shows."""
-    tables = [margin_table(values, by) for by in HEADINGS if addends(values, by)]
+    tables = [margin_table(values, by, MAX_ROWS) for by in HEADINGS if addends(values, by)]
     return Description(title(values), {}, tables, [headline(values), exactness(values)])
 
 
