@@ -38,7 +38,7 @@ BUILT = (".so", ".pyd")
 MAX_SDIST = 8_000_000  # bytes, of which the three datasets are 3 million
 SHIPPED = re.compile(
     r"hoplite/("
-    r"(.+/)?[a-z0-9_]+\.py|py\.typed|_native\.pyi"
+    r"(.+/)?[a-z0-9_]+\.py|py\.typed|(__init__|_native)\.pyi"
     r"|_native\.[a-z0-9_.-]+\.(so|pyd)"
     r"|io/data/(cora|citeseer|pubmed)\.npz"
     r"|search/grids/[a-z]+\.toml"

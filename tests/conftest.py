@@ -24,6 +24,11 @@ load_hypothesis_profile()  # before any test is collected
 BROWSERS = Path(__file__).parent.parent / "docs" / "_ext" / "browsers.py"
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests of the site first: one worker builds it, and no other comes to wait for it."""
+    items.sort(key=lambda item: "site" not in item.path.parts)
+
+
 @pytest.fixture(scope="session")
 def chromium_options() -> dict[str, Any]:
     """How Playwright starts the Chromium that is installed."""

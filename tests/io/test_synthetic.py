@@ -85,7 +85,7 @@ def test_homophily_is_what_was_asked_for(seed, asked):
 
 
 @given(seed=st.integers(0, 2**32), exponent=st.sampled_from([2.2, 2.5, 3.0, 3.5]))
-@examples(8)
+@examples(4)
 def test_degrees_are_heavy_tailed(seed, exponent):
     graph = synthetic(20_000, 200_000, 1, 2, exponent=exponent, max_degree=2000, seed=seed)
     found = np.sort(degrees(graph))[::-1]
@@ -133,10 +133,9 @@ def test_classes_without_room_leave_their_edges_to_others():
 
 
 def test_reddit_like_by_name():
-    graph = load("reddit-like:0.005")
+    graph = load("Reddit-Like:0.005", seed=1)
     assert graph.name == "reddit-like:0.005"
     sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
     assert sizes == (1165, 286_540, 602, 41)
     assert graph.split.sizes() == {"train": 767, "val": 119, "test": 279}
-    same(graph, reddit_like(0.005))
-    assert (load("Reddit-Like:0.005", seed=1).adjacency != graph.adjacency).nnz
+    same(graph, reddit_like(0.005, seed=1))

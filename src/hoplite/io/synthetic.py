@@ -124,7 +124,7 @@ def reddit_like(scale: float = 1.0, *, seed: int = 0) -> Graph:
     than at full size. There, smoothing models get every node right but the 6 % of misfits, so the
     graph is for measuring time and memory and does not rank models.
 
-    >>> reddit_like(0.005)
+    >>> reddit_like(0.005)  # doctest: +SKIP
     Graph(nodes=1165, edges=286540, features=602, classes=41)
     """
     # Below the least scale half of all pairs would be edges.
