@@ -80,8 +80,9 @@ def factors(mask: Any, n: int, d: int, numbers: np.ndarray | None) -> np.ndarray
 
 def times(r: Random) -> None:
     n, d, m = r.nodes(), r.size(70), r.size(90)
-    transposed, both = r.chance(0.5), r.chance(0.5)
-    matrix, exact, absolute = r.csr(d, n) if transposed else r.csr(n, d)
+    transposed = r.chance(0.5)
+    both = not transposed and r.chance(0.5)
+    matrix, exact, absolute = r.csr(n, d)
     mask, numbers = mask_of(r), row_numbers(r, n)
     dense = r.columns(n if transposed else d, m)
     rows = d if transposed else n
@@ -100,10 +101,9 @@ def times(r: Random) -> None:
     r.call(call, wide)
     out, whole = parts(wide)
     kept = factors(mask, n, d, numbers)
-    kept = kept.T if transposed else kept
-    x = dense.astype(float)
-    size = (absolute.toarray() * kept) @ abs(x)
-    r.compare(out, (exact.toarray() * kept) @ x, size, n + d)
+    x, dropped, size = dense.astype(float), exact.toarray() * kept, absolute.toarray() * kept
+    dropped, size = (dropped.T, size.T) if transposed else (dropped, size)
+    r.compare(out, dropped @ x, size @ abs(x), n + d)
     if whole is not None:
         r.compare(whole, exact @ x, absolute @ abs(x), n + d)
 
