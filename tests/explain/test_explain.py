@@ -41,11 +41,12 @@ def untrained(config, graph, seed=0, classes=("a", "b", "c"), names=None):
     rng = np.random.default_rng(seed)
     weights = model.initial(rng)
     if "bias" in weights:
-        weights["bias"] += np.array([0.5, -1.0, 2.0])
+        weights["bias"] += np.linspace(-0.5, 0.5, len(classes))
     for name in ("class_filter", "decay"):  # which start alike for all classes and hops
         if name in weights:
             weights[name] += rng.normal(size=weights[name].shape)
-    return TrainedModel(config, weights, graph.num_features, tuple(classes), names)
+    facts = {"loop_weight": graph.loop_weight}  # as a trained model has it
+    return TrainedModel(config, weights, graph.num_features, tuple(classes), names, **facts)
 
 
 def isolated_node(graph):

@@ -5,32 +5,15 @@ import pytest
 import scipy.sparse as sp
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.explain.test_explain import CASES, untrained
 
 from hoplite import ConfigError, Graph, GraphError, TrainedModel, train
-from hoplite.bases import EXAMPLES
 from hoplite.explain import flips
 from hoplite.explain.exact import ExactModel
 from hoplite.explain.removals import Field, first_order_effects
 from hoplite.explain.summary import NodeName, Removals
-from hoplite.models import build_model, model_config
+from hoplite.models import model_config
 from hoplite.operators import SYMMETRIC
-
-CASES = [
-    ("sgc", "monomial"),
-    ("egc", "monomial"),
-    *[("lgc", basis) for basis in EXAMPLES],
-    ("blocks", EXAMPLES[-1]),
-    ("jacobiconv", EXAMPLES[-1]),
-]
-
-
-def untrained(config, graph, seed=0, classes=("a", "b", "c")):
-    model = build_model(config, graph.num_features, len(classes))
-    weights = model.initial(np.random.default_rng(seed))
-    if "bias" in weights:
-        weights["bias"] += np.linspace(-0.1, 0.1, len(classes))
-    facts = {"loop_weight": graph.loop_weight}  # as a trained model has it
-    return TrainedModel(config, weights, graph.num_features, tuple(classes), **facts)
 
 
 def field_of(trained, graph, node):

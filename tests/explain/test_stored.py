@@ -9,13 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.explain.test_explain import check_neighbourhood
+from tests.explain.test_explain import untrained as random_model
 from tests.untidy import UNTRAINED, cut_store, folder
 from tests.untidy import graphs as untidy_graphs
 
-from hoplite import ConfigError, Graph, StoreError, TrainedModel, propagate
+from hoplite import ConfigError, Graph, StoreError, propagate
 from hoplite.bases import EXAMPLES
 from hoplite.explain import NoRemovals, explain, flips
-from hoplite.models import build_model, model_config
+from hoplite.models import model_config
 from hoplite.operators import SYMMETRIC
 
 CASES = [
@@ -27,12 +28,7 @@ CASES = [
 
 
 def untrained(config, graph, seed=0, names=None):
-    classes = tuple(graph.class_names)
-    model = build_model(config, graph.num_features, len(classes))
-    weights = model.initial(np.random.default_rng(seed))
-    if "bias" in weights:
-        weights["bias"] += np.linspace(-0.5, 0.5, len(classes))
-    return TrainedModel(config, weights, graph.num_features, classes, names)
+    return random_model(config, graph, seed, graph.class_names, names)
 
 
 def check_equal(stored, whole):

@@ -1,4 +1,4 @@
-"""The pictures of a trained model: filters, confusion matrix, reliability, predicted numbers."""
+"""The pictures of a model: filters, confusion matrix, reliability, numbers, and its training."""
 
 from __future__ import annotations
 
@@ -14,16 +14,20 @@ from hoplite.graph import PARTS, Graph, as_node_indices
 from hoplite.labels import UNKNOWN_LABEL, distinct, kind_of, known_labels
 from hoplite.operators import find_operator
 from hoplite.plots.base import figure, finite, safe, stroke_of
+from hoplite.plots.drawings import PARTS as CURVES
 from hoplite.plots.drawings import (
     Series,
     coefficients,
     confusion,
+    curve,
+    epochs,
     panels,
     predicted,
     reliability,
     responses,
 )
-from hoplite.tasks import Evaluation, Task
+from hoplite.tasks import LOSS, Evaluation, Task
+from hoplite.tasks.base import title_of
 from hoplite.tasks.evaluation import binned
 
 if TYPE_CHECKING:
@@ -31,6 +35,8 @@ if TYPE_CHECKING:
 
     from hoplite.models.trained import TrainedModel
     from hoplite.node_data import NodeData
+    from hoplite.training.results import TrainingResult
+    from hoplite.training.scoring import ScoredRun
 
 ALL = "all"  # every node with a label
 MOST_LABELS = 12  # of several at once that have a curve each
@@ -191,3 +197,60 @@ def _labels_for(model: TrainedModel, data: NodeData) -> np.ndarray:
             )
         return labels
     return kind.moved(labels, names, model.class_names)
+
+
+def history_figure(result: TrainingResult) -> Figure:
+    """Two panels, the losses and the score, with a colour for every run.
+
+    The score is what chose the epoch, or the task's where that was the loss. A diamond is the epoch
+    whose weights are kept, a cross the last one where the training stopped before all were done.
+    """
+    monitor = result.task.monitor(result.training_config.monitor)
+    score = (result.task.score if monitor is LOSS else monitor).name
+    drawings = []
+    longest = max(run.epochs for run in result.runs)
+    for figure_name in (LOSS.name, score):
+        data: list[dict[str, Any]] = []
+        for index, run in enumerate(result.runs):
+            for part, (about, dash) in CURVES.items():
+                values = finite(np.asarray(run.history.get(f"{part}_{figure_name}", ())).tolist())
+                if not any(value is not None for value in values):
+                    continue
+                stroke = {**stroke_of(index), "dash": dash}
+                name = f"{about}, seed {run.seed}" if len(result.runs) > 1 else about
+                drawn = curve(name, values, stroke, f"seed {run.seed}", legendgroup=name)
+                shown = figure_name == LOSS.name or f"{part}_{LOSS.name}" not in run.history
+                data.append(drawn | {"showlegend": shown})
+                if part == ("val" if "val_loss" in run.history else "train"):
+                    data += _marks(run, values, stroke["color"], figure_name)
+        best = result.runs[0].best_epoch if len(result.runs) == 1 else 0
+        title = title_of(figure_name)
+        drawings.append(epochs(data, title, longest=longest, best=best or None))
+    drawn = panels(drawings, ["Loss", title_of(score).capitalize()])
+    title = f"{result.model_config.kind.title} on {result.graph.name}: training by epoch"
+    return figure(drawn, title, showlegend=True, hovermode="closest")
+
+
+def _marks(
+    run: ScoredRun, values: list[float | None], colour: str, what: str
+) -> list[dict[str, Any]]:
+    """The kept epoch, and the last one if the run stopped early; of a curve of the history."""
+    marks = []
+    if run.best_epoch:
+        marks.append(("diamond", run.best_epoch, f"best epoch {run.best_epoch}"))
+    if run.stopped_early:
+        marks.append(("x", run.epochs, f"stopped after epoch {run.epochs}"))
+    return [
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": [epoch],
+            "y": [values[epoch - 1]],
+            "marker": {"symbol": symbol, "size": 9, "color": colour},
+            "showlegend": False,
+            "hovertemplate": f"{name}, seed {run.seed}: %{{y:.3f}}<extra></extra>",
+            "meta": {"role": what},
+        }
+        for symbol, epoch, name in marks
+    ]

@@ -31,6 +31,7 @@ from hoplite.models.pictures import (
     Judged,
     check_picture,
     confusion_figure,
+    history_figure,
     predicted_figure,
     reliability_figure,
 )
@@ -43,7 +44,6 @@ from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.fit import fit
 from hoplite.training.linear import plan_order
-from hoplite.training.pictures import history_figure
 from hoplite.training.runs import Run, TrainingProgress
 from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, number
 from hoplite.training.sets import checked_weights, node_sets
