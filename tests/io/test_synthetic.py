@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -132,10 +134,17 @@ def test_classes_without_room_leave_their_edges_to_others():
     assert edge_room(np.bincount(graph.labels)).tolist() == [3] * 10 + [360]
 
 
-def test_reddit_like_by_name():
+def test_reddit_like_by_name(monkeypatch):
+    calls = []
+
+    def record(scale, *, seed):
+        calls.append((scale, seed))
+        return reddit_like(scale, seed=seed)
+
+    monkeypatch.setattr(sys.modules["hoplite.io.load"], "reddit_like", record)
     graph = load("Reddit-Like:0.005", seed=1)
+    assert calls == [(0.005, 1)]
     assert graph.name == "reddit-like:0.005"
     sizes = (graph.num_nodes, graph.num_edges, graph.num_features, graph.num_classes)
     assert sizes == (1165, 286_540, 602, 41)
     assert graph.split.sizes() == {"train": 767, "val": 119, "test": 279}
-    same(graph, reddit_like(0.005, seed=1))
