@@ -21,7 +21,8 @@ namespace {
 
 constexpr int64_t block_nonzeros = 4096;  // the buffer of a block fits in the L1 cache
 constexpr int64_t part_nonzeros = int64_t(1) << 15, max_parts = 16;
-constexpr int64_t packed_rows = 1024;  // per task
+constexpr int64_t max_sums = int64_t(1) << 22;  // numbers, of slabs that are summed together
+constexpr int64_t packed_rows = 1024;           // per task
 
 // One call of `times`: blocks of rows of the matrix, slabs of columns of the dense one.
 template <class V, class I>
@@ -64,12 +65,22 @@ class Product {
             std::min(s_.nnz / part_nonzeros, s_.nnz / (4 * s_.columns + 1)), int64_t(1),
             std::min(max_parts, blocks_));
         const int64_t sums = parts * slab_size_;
-        Room room(Room::bytes<V>(slabs_ * sums) + dropped_bytes());
-        packed_ = room.take<V>(slabs_ * sums);
+        const int64_t together = std::clamp(max_sums / sums, int64_t(1), slabs_);
+        Room room(Room::bytes<V>(together * sums) + dropped_bytes());
+        packed_ = room.take<V>(together * sums);
         dropped_ = room.take<V>(dropped_size());
         drop_all();
-        parallel_for(parts * slabs_, threads_, [&](int64_t task, int worker) {
-            const int64_t part = task % parts, column = task / parts * widest;
+        for (int64_t slab = 0; slab < slabs_; slab += together)
+            add_slabs(slab, std::min(together, slabs_ - slab), parts);
+    }
+
+  private:
+    static constexpr int64_t widest = cache_line / sizeof(V);
+
+    // Some slabs of X~^T dense.
+    void add_slabs(int64_t first_slab, int64_t slabs, int64_t parts) {
+        parallel_for(parts * slabs, threads_, [&](int64_t task, int worker) {
+            const int64_t part = task % parts, column = (first_slab + task / parts) * widest;
             V* const sum = packed_ + task * slab_size_;
             std::fill_n(sum, slab_size_, V(0));
             for (int64_t b = blocks_ * part / parts; b < blocks_ * (part + 1) / parts; ++b)
@@ -79,14 +90,12 @@ class Product {
                                          sum);
         });
         const int64_t pieces = s_.columns / packed_rows + 1;
-        parallel_for(pieces * slabs_, threads_, [&](int64_t task, int) {
+        parallel_for(pieces * slabs, threads_, [&](int64_t task, int) {
             const int64_t slab = task / pieces, first = task % pieces * packed_rows;
-            add_parts(slab, parts, first, std::min(first + packed_rows, s_.columns));
+            add_parts(packed_ + slab * parts * slab_size_, parts, (first_slab + slab) * widest,
+                      first, std::min(first + packed_rows, s_.columns));
         });
     }
-
-  private:
-    static constexpr int64_t widest = cache_line / sizeof(V);
 
     int64_t begin(int64_t block) const { return s_.indptr[cuts_[block]]; }
 
@@ -136,11 +145,10 @@ class Product {
         });
     }
 
-    // Rows [first, stop) of a slab of the result.
-    void add_parts(int64_t slab, int64_t parts, int64_t first, int64_t stop) const {
-        const int64_t column = slab * widest, used = std::min(widest, args_.width - column);
+    // Rows [first, stop) of the result from `column` on, the sum of the parts that begin at `total`.
+    void add_parts(V* total, int64_t parts, int64_t column, int64_t first, int64_t stop) const {
+        const int64_t used = std::min(widest, args_.width - column);
         const int64_t stride = packed_stride<V>(used);
-        V* const total = packed_ + slab * parts * slab_size_;
         for (int64_t part = 1; part < parts; ++part)
             kernels<V, I>().add_scaled(V(1), total + part * slab_size_ + first * stride,
                                        total + first * stride, (stop - first) * stride);

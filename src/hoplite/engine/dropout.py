@@ -13,7 +13,7 @@ Three things may be dropped, each kept one scaled by 1 / (1 - rate), so that exp
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -67,7 +67,7 @@ class Mask:
         word = _splitmix(_splitmix(self.seed & _LONG) ^ (self.step & _LONG))
         return word & _WORD, word >> 32
 
-    @property
+    @cached_property
     def rule(self) -> tuple[int, int, int, float]:
         """key0, key1, threshold and scale, as the C++ core takes them."""
         return *self.keys, self.threshold, self.scale
@@ -111,7 +111,13 @@ class Dropout:
         return self._mask(self.outputs, OUTPUTS)
 
     def _mask(self, rate: float, layer: int) -> Mask | None:
-        return Mask(rate, self.seed, self.step + (layer << 32)) if rate else None
+        return _mask(rate, self.seed, self.step + (layer << 32)) if rate else None
+
+
+@lru_cache(maxsize=64)
+def _mask(rate: float, seed: int, step: int) -> Mask:
+    """A mask with its keys, which a step forward and back both need."""
+    return Mask(rate, seed, step)
 
 
 def _mix(x: np.ndarray) -> np.ndarray:

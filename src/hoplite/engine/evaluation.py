@@ -58,13 +58,6 @@ class Filter:
     coefficients: np.ndarray | None
     fixed: bool = False
 
-    def scales(self, columns: int, dtype: np.dtype) -> np.ndarray:
-        """The coefficients of every column of a signal: (hops, columns)."""
-        assert self.coefficients is not None
-        wide = np.empty((len(self.coefficients), columns), dtype)
-        wide[...] = self.coefficients if self.by_class else self.coefficients[:, None]
-        return wide
-
     @property
     def by_class(self) -> bool:
         """Whether every class has coefficients of its own."""
@@ -118,7 +111,7 @@ class WeightsFirst(Order):
             values = source.sum_blocks(np.ascontiguousarray(blocks))
             gradient = partial(self._blocks_gradient, filter, dropout)
         else:
-            scales = filter.scales(signal.shape[1], signal.dtype)
+            scales = repeated(filter.coefficients, signal)
             values = source.combine(signal, scales)
             gradient = partial(self._gradient, filter, signal, scales, dropout)
         return Evaluation(self._pick(values), gradient)
@@ -133,7 +126,8 @@ class WeightsFirst(Order):
         both = np.empty((source.num_nodes, 2 * m), source.dtype)
         source.features.times(filter.maps, dropout, both[:, :m], both[:, m:])
         source.features.drop_outputs(both[:, :m], dropout)
-        scales = filter.scales(m, source.dtype)
+        assert filter.coefficients is not None
+        scales = repeated(filter.coefficients, both[:, :m])
         found = self._pick(source.combine(both, np.concatenate([scales, scales], axis=1)))
         gradient = partial(self._gradient, filter, both[:, :m], scales, dropout)
         return Evaluation(found[:, :m], gradient), found[:, m:]

@@ -217,9 +217,12 @@ def _total(parts: Iterable[np.ndarray]) -> np.ndarray:
 
 
 def repeated(coefficients: np.ndarray, signal: np.ndarray) -> np.ndarray:
-    """Coefficients (hops,) for every column of a signal (n, w): (hops, w), of its type."""
+    """Coefficients (hops,) for every column of a signal (n, w): (hops, w), of its type.
+
+    Those of classes, (hops, w), are as they are.
+    """
     wide = np.empty((len(coefficients), signal.shape[1]), signal.dtype)
-    wide[...] = np.asarray(coefficients)[:, None]
+    wide[...] = coefficients if np.ndim(coefficients) == 2 else np.asarray(coefficients)[:, None]
     return wide
 
 
