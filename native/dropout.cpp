@@ -5,28 +5,27 @@
 
 namespace hoplite::HOPLITE_ARCH {
 
-constexpr int word_lanes = vector_bytes / 4;
-using Words = Vector<uint32_t, word_lanes>;
-
 template <class V, class I>
 inline V kept_value(const FeatureRows<V, I>& x, uint64_t element, V value) {
     const uint32_t high = fold(uint32_t(element >> 32) * high_word_factor);
     return keep(x.rule, fold(uint32_t(element)), high) ? value * x.scale : V(0);
 }
 
-template <class I>
+template <class Words, int Lanes, class I>
 inline Words load_columns(const I* from) {
-    if constexpr (sizeof(I) == sizeof(uint32_t)) return load<Words, word_lanes>(from);
+    if constexpr (sizeof(I) == sizeof(uint32_t)) return load<Words, Lanes>(from);
     Words columns;
-    for (int j = 0; j < word_lanes; ++j) columns[j] = uint32_t(from[j]);
+    for (int j = 0; j < Lanes; ++j) columns[j] = uint32_t(from[j]);
     return columns;
 }
 
 template <class V, class I>
 void drop_elements(const FeatureRows<V, I>& rows, int64_t begin, int64_t end, V* out) {
-    static_assert(word_lanes <= drop_slack);
-    using Values = Vector<V, word_lanes>;
-    using Chosen = Vector<std::conditional_t<sizeof(V) == 4, int32_t, int64_t>, word_lanes>;
+    constexpr int lanes = vector_bytes / int(sizeof(V));
+    static_assert(lanes <= drop_slack);
+    using Words = Vector<uint32_t, lanes>;
+    using Values = Vector<V, lanes>;
+    using Chosen = Vector<std::conditional_t<sizeof(V) == 4, int32_t, int64_t>, lanes>;
     const FeatureRows<V, I> x = rows;  // a copy: the stores cannot change it
     const Words key0 = fold(x.rule.key0) - Words{}, key1 = fold(x.rule.key1) - Words{};
     const Words threshold = x.rule.threshold - Words{};
@@ -41,11 +40,11 @@ void drop_elements(const FeatureRows<V, I>& rows, int64_t begin, int64_t end, V*
         int64_t k = x.indptr[row];
         // The last vector may run over into the next row, which comes later.
         if (start + uint64_t(x.d) >> 32 == high_word)
-            for (; k < stop && k + word_lanes <= x.nnz; k += word_lanes) {
-                const Words low = fold(first + load_columns(x.indices + k));
+            for (; k < stop && k + lanes <= x.nnz; k += lanes) {
+                const Words low = fold(first + load_columns<Words, lanes>(x.indices + k));
                 const auto kept = hash(low, high, key0, key1) >= threshold;
-                const Values values = load<Values, word_lanes>(x.values + k) * scale;
-                store<word_lanes>(out + k, __builtin_convertvector(kept, Chosen) ? values : Values{});
+                const Values values = load<Values, lanes>(x.values + k) * scale;
+                store<lanes>(out + k, __builtin_convertvector(kept, Chosen) ? values : Values{});
             }
         for (; k < stop; ++k) out[k] = kept_value(x, start + uint64_t(x.indices[k]), x.values[k]);
     }
