@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests import pyg, untidy
 from tests.commands import run_module
+from tests.examples import examples
 from torch.nn.functional import cross_entropy
 
 from benchmarks import child, command, epoch, gathers, paper_times, peers, product
@@ -161,6 +162,7 @@ def check_same_model(peer, graph, config, given):
 
 @pytest.mark.filterwarnings(untidy.UNTRAINED)
 @given(graph=untidy.graphs(), seed=untidy.SEEDS, data=st.data())
+@examples(50)
 def test_plain_torch_is_the_same_model(graph, seed, data):
     model, hops = data.draw(st.sampled_from(sorted(peers.PLAIN))), data.draw(st.integers(1, 5))
     rates = [0.0] if model == "blocks" else [0.0, 1e-9]  # with dropout, but of nothing
@@ -189,6 +191,7 @@ def geometric():
 
 @pytest.mark.filterwarnings(untidy.UNTRAINED)
 @given(graph=untidy.graphs(), seed=untidy.SEEDS, hops=st.integers(0, 4))
+@examples(30)
 def test_sign_is_the_same_model_as_hop_blocks(geometric, graph, seed, hops):
     ((name, build),) = peers.layers("blocks", 0.0, hops=hops).items()
     assert name == f"SIGN K={hops}"
