@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib.resources import files
 from typing import Any
 
 from hoplite.errors import require_extra
-
-TEMPLATES = files("hoplite.plots").joinpath("templates")
 
 
 @dataclass(frozen=True)
@@ -71,30 +67,15 @@ def render(source: str, plots: Mapping[str, Sequence[PageFigure]], **values: Any
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False, "separators": (",", ":")}
     specs = [
         {"id": figure.id, "data": figure.data, "layout": figure.layout}
         for group in plots.values()
         for figure in group
     ]
+    plotly = Markup(get_plotlyjs() if specs else "")  # 4.7 MB
     written = environment.from_string(source).render(
-        css=Markup(TEMPLATES.joinpath("page.css").read_text(encoding="utf-8")),
-        js=Markup(TEMPLATES.joinpath("page.js").read_text(encoding="utf-8")),
-        plotly=Markup(get_plotlyjs() if specs else ""),  # 4.7 MB
-        plots=plots,
-        specs=Markup(script_json(specs)),
-        **values,
+        plotly=plotly, plots=plots, specs=specs, **values
     )
     # a file's name may contain bytes that are not UTF-8; they are shown by their numbers
     return written.encode("utf-8", "backslashreplace").decode("utf-8")
-
-
-def script_json(value: Any) -> str:
-    """JSON that can stand inside a script element, whatever text it holds.
-
-    >>> script_json(["</script>"])
-    '["\\\\u003c/script\\\\u003e"]'
-    """
-    written = json.dumps(value, allow_nan=False, separators=(",", ":"))
-    for character in "<>&":
-        written = written.replace(character, f"\\u{ord(character):04x}")
-    return written
