@@ -17,7 +17,7 @@ import itertools
 import math
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -38,22 +38,6 @@ MAX_INT = 2**53  # whole numbers below it are exact in a float
 MAX_REPEATS = 10_000  # draws in a row without a new configuration: there are no more
 BUILT_IN = ("paper", "reduced", "quick", "published", "usual")
 SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them
-
-
-@dataclass(frozen=True)
-class Choices:
-    """One of ``values``, each as likely as the others."""
-
-    values: tuple[Any, ...]
-
-    @property
-    def size(self) -> float:
-        """Number of different values."""
-        return float(len(self.values))
-
-    def draw(self, generator: np.random.Generator) -> Any:
-        """One value at random."""
-        return self.values[int(generator.integers(len(self.values)))]
 
 
 class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -93,21 +77,12 @@ class Distribution(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return math.floor(value) if self.integer else value
 
 
-Dimension = Choices | Distribution
-Branch = dict[str, Dimension]  # options to dimensions; a space has one, or one for each gate
+Dimension = tuple[Any, ...] | Distribution  # values of which each is as likely, or a distribution
+# A table of a file, checked: options to dimensions, "cut" and "screen", and tables of its own
+Section = dict[str, Any]
 Dataset = str | Path
 Options = Mapping[str, Any]
 Configurations = list[dict[str, Any]]
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One table of a space file: its dimensions, its note of what was cut, and its own tables."""
-
-    dimensions: Mapping[str, Dimension]
-    cut: str | None
-    screen: int | None
-    inner: Mapping[str, Layer]
 
 
 @dataclass(frozen=True)
@@ -115,7 +90,7 @@ class Space:
     """What a search tries, for each dataset and model; made by :func:`read_space`."""
 
     name: str
-    sections: Mapping[str, Layer]
+    sections: Mapping[str, Section]
 
     def configurations(
         self, dataset: Dataset, model: str, fixed: Options | None = None
@@ -131,9 +106,8 @@ class Space:
         >>> space.configurations("cora", "lgc", {"hops": 3})[0]
         {'lr': 0.2, 'weight_decay': 0.005, 'dropout': 0.0, 'hops': 3}
         """
-        branches = self._branches(dataset, model, fixed)
-        where = f"space {self.name}"
-        return self._checked(dataset, model, fixed, list_products(branches, where))
+        products = list_products(self._branches(dataset, model, fixed), f"space {self.name}")
+        return self._checked(dataset, model, fixed, products)
 
     def sample(
         self, dataset: Dataset, model: str, count: int, seed: int, fixed: Options | None = None
@@ -146,22 +120,22 @@ class Space:
         check_number("seed", seed, 0, whole=True)
         generator = np.random.default_rng(int(seed))
         branches = self._branches(dataset, model, fixed)
-        if _size(branches) <= MAX_CONFIGURATIONS and all(map(_is_listed, branches)):
-            listed = list_products(branches, self.name)
-            order = generator.permutation(len(listed))[:count]
-            return self._checked(dataset, model, fixed, [listed[i] for i in order])
+        if _size(branches) <= MAX_CONFIGURATIONS and not any(map(_distributions, branches)):
+            products = list_products(branches, self.name)
+            order = generator.permutation(len(products))[:count]
+            return self._checked(dataset, model, fixed, [products[i] for i in order])
         drawn: dict[str, dict[str, Any]] = {}
         repeats = 0
         while len(drawn) < count and repeats < MAX_REPEATS:
             branch = branches[int(generator.integers(len(branches)))]
-            config = {name: dimension.draw(generator) for name, dimension in branch.items()}
+            config = {name: _draw(dimension, generator) for name, dimension in branch.items()}
             repeats = repeats + 1 if repr(config) in drawn else 0
             drawn[repr(config)] = config
         return self._checked(dataset, model, fixed, list(drawn.values()))
 
     def cut(self, dataset: Dataset, model: str, fixed: Options | None = None) -> str | None:
-        """What the file says was left out for this model and why; the innermost table's word."""
-        return self._innermost("cut", dataset, model, fixed)
+        """What the innermost table of this model says was left out, and why."""
+        return self._tables(dataset, model, fixed)[0].get("cut")
 
     def screen(self, dataset: Dataset, model: str, fixed: Options | None = None) -> int | None:
         """How many configurations a first stage leaves; None if there is one stage.
@@ -170,59 +144,40 @@ class Space:
         >>> space.screen("cora", "hlgc", {"gate": "feature"}), space.screen("cora", "lgc")
         (4, None)
         """
-        return self._innermost("screen", dataset, model, fixed)
+        return self._tables(dataset, model, fixed)[0].get("screen")
 
-    def _innermost(self, name: str, dataset: Dataset, model: str, fixed: Options | None) -> Any:
-        """The innermost table's word; of several variants, the first's."""
-        layers = self._layers(dataset, model, self._variants(dataset, model, fixed)[0])
-        return next(filter(None, (getattr(layer, name) for layer in reversed(layers))), None)
-
-    def _layers(self, dataset: Dataset, model: str, variant: str | None = None) -> list[Layer]:
-        """The tables that hold for a model, outermost first."""
+    def _section(self, dataset: Dataset) -> Section:
         names = [str(dataset).lower(), Path(dataset).absolute().name.lower().removesuffix(".npz")]
-        section = next((name for name in [*names, "any"] if name in self.sections), None)
-        if section is None:
-            known = ", ".join(f"[{name}]" for name in self.sections) or "none"
-            raise GridError(
-                f"space {self.name} has no section for {str(dataset)!r}; add [{names[1]}] or "
-                f"[any]. Its sections are: {known}."
-            )
-        layers = [self.sections[section]]
-        for name in (model, variant):
-            if name is not None and name in layers[-1].inner:
-                layers.append(layers[-1].inner[name])
-        return layers
+        for name in (*names, "any"):
+            if name in self.sections:
+                return self.sections[name]
+        known = ", ".join(f"[{name}]" for name in self.sections) or "none"
+        raise GridError(
+            f"space {self.name} has no section for {str(dataset)!r}; add [{names[1]}] or "
+            f"[any]. Its sections are: {known}."
+        )
 
-    def _variants(self, dataset: Dataset, model: str, fixed: Options | None) -> list[str | None]:
-        """The variants that a model is tried with: the fixed one, the file's, or the default."""
-        family = find_model(model)
-        name = family.variant
-        if name is None:
-            return [None]
-        if fixed and name in fixed:
-            return [check_choice(name, fixed[name], family.variants())]
-        layers = self._layers(dataset, model)
-        listed = [layer.dimensions[name] for layer in layers if name in layer.dimensions]
-        if not listed or not isinstance(listed[-1], Choices):
-            return [getattr(family.Settings, name)]
-        return [check_choice(name, value, family.variants()) for value in listed[-1].values]
+    def _tables(self, dataset: Dataset, model: str, fixed: Options | None) -> list[Section]:
+        """The merged tables of a model: one, or one for each of the variants that are tried."""
+        family, outer = find_model(model), self._section(dataset)
+        idle, inner = idle_settings(model) & (SHARED | family.idle), outer.get(model, {})
+        for name in fixed or {}:
+            check_option(name, "the fixed options")
+        options = {name: (value,) for name, value in (fixed or {}).items()}
+        merged = {k: v for k, v in outer.items() if k not in idle} | inner | options
+        tables, variant = [merged], family.variant
+        if variant is not None:
+            values = merged.get(variant)
+            values = values if isinstance(values, tuple) else (getattr(family.Settings, variant),)
+            for value in values:
+                check_choice(variant, value, family.variants())
+            tables = [merged | inner.get(v, {}) | options | {variant: (v,)} for v in values]
+        return [{k: v for k, v in one.items() if not isinstance(v, dict)} for one in tables]
 
-    def _branches(self, dataset: Dataset, model: str, fixed: Options | None) -> list[Branch]:
+    def _branches(self, dataset: Dataset, model: str, fixed: Options | None) -> list[Section]:
         """The dimensions of a model: one dictionary, or one for each variant that is tried."""
-        branches, family = [], find_model(model)
-        for variant in self._variants(dataset, model, fixed):
-            outer, *inner = self._layers(dataset, model, variant)
-            idle = idle_settings(model) & (SHARED | family.idle)
-            branch = {k: v for k, v in outer.dimensions.items() if k not in idle}
-            for layer in inner:
-                branch.update(layer.dimensions)
-            if variant is not None:
-                branch[str(family.variant)] = Choices((variant,))
-            for name, value in (fixed or {}).items():
-                check_option(name, "the fixed options")
-                branch[name] = Choices((value,))
-            branches.append(branch)
-        return branches
+        tables = self._tables(dataset, model, fixed)
+        return [{k: v for k, v in one.items() if k not in ("cut", "screen")} for one in tables]
 
     def _checked(
         self, dataset: Dataset, model: str, fixed: Options | None, configurations: Configurations
@@ -241,26 +196,34 @@ class Space:
         return configurations
 
 
-def list_products(branches: Sequence[Mapping[str, Dimension]], where: str) -> list[dict[str, Any]]:
+def list_products(branches: Sequence[Mapping[str, Any]], where: str) -> Configurations:
     """Every configuration of the branches, the last option varying fastest."""
-    for name, dimension in (pair for branch in branches for pair in branch.items()):
-        if not isinstance(dimension, Choices):
-            raise GridError(f"{where}: {name} is a distribution; draw from it with --samples.")
+    for name in itertools.chain(*map(_distributions, branches)):
+        raise GridError(f"{where}: {name} is a distribution; draw from it with --samples.")
     if (size := _size(branches)) > MAX_CONFIGURATIONS:
         raise GridError(f"{where} has {size:,.0f} configurations; draw from them with --samples.")
     return [
         dict(zip(branch, values, strict=True))
         for branch in branches
-        for values in itertools.product(*(d.values for d in branch.values()))  # pyright: ignore[reportAttributeAccessIssue]
+        for values in itertools.product(*branch.values())
     ]
 
 
-def _is_listed(branch: Branch) -> bool:
-    return all(isinstance(dimension, Choices) for dimension in branch.values())
+def _distributions(branch: Mapping[str, Dimension]) -> list[str]:
+    return [name for name, dimension in branch.items() if isinstance(dimension, Distribution)]
 
 
 def _size(branches: Sequence[Mapping[str, Dimension]]) -> float:
-    return sum(math.prod(d.size for d in branch.values()) for branch in branches)
+    return sum(
+        math.prod(d.size if isinstance(d, Distribution) else len(d) for d in branch.values())
+        for branch in branches
+    )
+
+
+def _draw(dimension: Dimension, generator: np.random.Generator) -> Any:
+    if isinstance(dimension, Distribution):
+        return dimension.draw(generator)
+    return dimension[int(generator.integers(len(dimension)))]
 
 
 def default_space(dataset: str | Path) -> str:
@@ -284,7 +247,7 @@ def read_space(source: str | Path | Mapping[str, Any]) -> Space:
         listed = {
             k: np.array(v).tolist() if isinstance(v, sequences) else v for k, v in source.items()
         }
-        return Space("grid", {"any": _read_layer(listed, "grid [any]", tuple(MODELS))})
+        return Space("grid", {"any": _read_section(listed, "grid [any]", MODELS)})
     if source in BUILT_IN:
         return parse_space(read_grid(str(source)), str(source))
     return parse_space(read_text("space", source, f"give {', '.join(BUILT_IN)} or "), str(source))
@@ -332,48 +295,39 @@ def parse_space(text: str, name: str = "space") -> Space:
         raise GridError(
             f"space {name}: extends is {_short(base)}; it must be one of {', '.join(BUILT_IN)}."
         )
-    sections: dict[str, Layer] = {}
+    sections: dict[str, Section] = dict(read_space(base).sections) if base else {}
     for key, table in tables.items():
         if not isinstance(table, dict) or (key in all_settings() and {"low", "high"} & set(table)):
             raise GridError(
                 f"space {name}: {key!r} is outside of a section; put it below [any] or below the "
                 "name of a dataset, such as [cora]."
             )
-        sections[key.lower()] = _read_layer(table, f"space {name}, [{key}]", tuple(MODELS))
-    for key, below in read_space(base).sections.items() if base else ():
-        above = sections.get(key, Layer({}, None, None, {}))
-        sections[key] = Layer(
-            {**below.dimensions, **above.dimensions},
-            above.cut or below.cut,
-            above.screen or below.screen,
-            {**below.inner, **above.inner},
-        )
+        own = _read_section(table, f"space {name}, [{key}]", MODELS)
+        sections[key.lower()] = sections.get(key.lower(), {}) | own
     return Space(name, sections)
 
 
-def _read_layer(table: dict[str, Any], where: str, below: tuple[str, ...]) -> Layer:
-    """One table; ``below`` are the names that its own tables may have."""
-    dimensions: dict[str, Dimension] = {}
-    inner: dict[str, Layer] = {}
-    cut, screen = table.get("cut"), table.get("screen")
-    if not isinstance(cut, str | None):
-        raise GridError(f"{where}: cut is {_short(cut)}; it must be a text.")
-    if screen is not None and (type(screen) is not int or screen < 1):
-        raise GridError(f"{where}: screen is {_short(screen)}; it must be a number from 1 on.")
+def _read_section(table: dict[str, Any], where: str, below: Collection[str]) -> Section:
+    """One table, checked; ``below`` are the names that its own tables may have."""
+    section: Section = {}
     for key, value in table.items():
+        if key == "cut" and not isinstance(value, str):
+            raise GridError(f"{where}: cut is {_short(value)}; it must be a text.")
+        if key == "screen" and (type(value) is not int or value < 1):
+            raise GridError(f"{where}: screen is {_short(value)}; it must be a number from 1 on.")
         if key in ("cut", "screen"):
-            continue
-        if key in below and isinstance(value, dict):
+            section[key] = value
+        elif key in below and isinstance(value, dict):
             variants = MODELS[key].variants() if key in MODELS else ()
-            inner[key] = _read_layer(value, f"{where[:-1]}.{key}]", variants)
+            section[key] = _read_section(value, f"{where[:-1]}.{key}]", variants)
         elif isinstance(value, dict) and key not in all_settings():
             raise GridError(
                 f"{where} has a table {key!r}; the tables that it may have are: "
                 f"{', '.join(below) or 'none'}.{nearest_hint(key, [*below, *all_settings()])}"
             )
         else:
-            dimensions[key] = read_dimension(key, value, where)
-    return Layer(dimensions, cut, screen, inner)
+            section[key] = read_dimension(key, value, where)
+    return section
 
 
 def check_option(name: str, where: str) -> None:
@@ -388,7 +342,7 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
     """The dimension that ``value``, of a TOML file, stands for.
 
     >>> read_dimension("hops", [2, 5], "[cora]")
-    Choices(values=(2, 5))
+    (2, 5)
     >>> read_dimension("lr", {"low": 0.001, "high": 1, "log": True}, "[cora]")
     Distribution(low=0.001, high=1.0, log=True, integer=False)
     """
@@ -406,7 +360,7 @@ def read_dimension(name: str, value: Any, where: str) -> Dimension:
     values = value if isinstance(value, list) else [value]
     if not values:
         raise GridError(f"{where}: {name} is an empty list; give it one value or more.")
-    return Choices(tuple(dict.fromkeys(_read_value(name, type_, one, where) for one in values)))
+    return tuple(dict.fromkeys(_read_value(name, type_, one, where) for one in values))
 
 
 def _read_value(name: str, type_: type, value: Any, where: str) -> Any:
