@@ -28,6 +28,9 @@ LOSSES = ("auto", "squared", "huber")
 TIES = ("loss", "first")
 THRESHOLDS = ("half", "balanced", "f1")
 ORDERS = ("auto", "weights-first", "hops-first")
+GRIDS = ("paper", "reduced", "quick", "published", "usual")  # spaces that come with Hoplite
+PROTOCOLS = ("validation", "test")  # by which a search chooses
+EXECUTORS = ("threads", "processes")  # the workers of a search
 # options that need X itself in every step; hop features do not suffice
 NEED_FEATURES = ("dropout", "drop_nodes", "output_dropout", "consistency")
 NEED_VALIDATION = ("threshold", "calibrate", "correct_smooth", "refit")

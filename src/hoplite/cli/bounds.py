@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Option
 
 from hoplite.bases import find_basis
-from hoplite.cli.console import print_json, print_line, print_table, steps_bar
-from hoplite.cli.options import (
-    DatasetArgument,
-    JsonOption,
-    SplitIndexOption,
-    SplitSeedOption,
-    StructuralOption,
-    complete,
-    table_options,
-    with_settings,
-)
+from hoplite.cli import console, options
 from hoplite.errors import ConfigError
 from hoplite.models import MODELS, model_config
+from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:  # importing it takes time
     from hoplite.theory import FunctionClass
@@ -36,48 +27,36 @@ MEANINGS = {
 }
 
 
-@with_settings(only=("hops", "operator", "basis", "alpha", "time"))
+@options.with_settings(only=("hops", "operator", "basis", "alpha", "time"))
 def bounds(
-    dataset: DatasetArgument,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="sgc, egc, lgc, s2gc, ppr, heat or dgc.  [default: lgc]",
-            autocompletion=complete(MODELS),
-        ),
-    ] = None,
-    coefficient_bound: Annotated[
-        float | None,
-        typer.Option(
-            help="a: the largest |alpha_i|, or |beta| for egc.  [default: 1, or the trained "
-            "model's own]"
-        ),
-    ] = None,
-    weight_bound: Annotated[
-        float | None,
-        typer.Option(
-            help="b: the largest l1 norm of Theta.  [default: 1, or the trained model's own, of "
-            "one class]"
-        ),
-    ] = None,
-    lipschitz: Annotated[float, typer.Option(help="Lipschitz constant of the activation.")] = 1.0,
-    draws: Annotated[int, typer.Option(help="Draws of the estimate.")] = 2000,
-    confidence: Annotated[
-        float, typer.Option(help="Of the interval, and of the statement about a model.")
-    ] = 0.95,
-    seed: Annotated[int, typer.Option(help="Seed of the draws.")] = 0,
-    trained: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MODEL_DIR",
-            help="A model that `hoplite train --out` wrote: its own class, and what its norms "
-            "promise about the test error.",
-        ),
-    ] = None,
-    split_seed: SplitSeedOption = 0,
-    split_index: SplitIndexOption = None,
-    structural: StructuralOption = None,
-    json: JsonOption = False,
+    dataset: options.Dataset,
+    model: str | None = Option(
+        None,
+        help="sgc, egc, lgc, s2gc, ppr, heat or dgc.",
+        show_default="lgc",
+        autocompletion=options.complete(MODELS),
+    ),
+    coefficient_bound: float | None = Option(
+        None,
+        help="a: the largest |alpha_i|, or |beta| for egc.",
+        show_default="1, or the trained model's own",
+    ),
+    weight_bound: float | None = Option(
+        None,
+        help="b: the largest l1 norm of Theta.",
+        show_default="1, or the trained model's own, of one class",
+    ),
+    lipschitz: float = Option(1.0, help="Lipschitz constant of the activation."),
+    draws: int = Option(2000, help="Draws of the estimate."),
+    confidence: float = Option(0.95, help="Of the interval, and of the statement about a model."),
+    draw_seed: int = Option(0, "--seed", help="Seed of the draws."),
+    trained: Path | None = Option(
+        None,
+        metavar="MODEL_DIR",
+        help="A model that `hoplite train --out` wrote: its own class, and what its norms promise "
+        "about the test error.",
+    ),
+    json: options.Json = False,
     **settings: Any,
 ) -> None:
     """Rademacher complexity of a model on DATASET's training nodes: the paper's bound, one that
@@ -85,8 +64,7 @@ def bounds(
 
     Example: hoplite bounds cora --model lgc --hops 10
     """
-    tables = table_options(settings)
-    given = {name: value for name, value in settings.items() if value is not None}
+    reading, given = options.take_reading(settings), options.without_none(settings)
     given |= {} if model is None else {"model": model}
     if trained is not None and given:
         raise ConfigError("cannot be combined with --trained.", min(given))
@@ -98,15 +76,7 @@ def bounds(
 
     own_coefficient, own_weight = 1.0, 1.0
     fitted = None if trained is None else TrainedModel.load(trained)
-    data = open_data(
-        dataset,
-        seed=split_seed,
-        split=split_index,
-        structural=structural,
-        prepare=fitted,
-        **tables,
-    )
-    graph = data.in_memory()
+    graph = open_data(dataset, prepare=fitted, **reading).in_memory()
     if fitted is not None:
         own_coefficient, weights = norms(fitted)
         extra = abs(fitted.weights["bias"]).tolist() if "bias" in fitted.weights else [0.0]
@@ -128,7 +98,7 @@ def bounds(
     with steps_bar(f"{graph.name} {chosen.model}") as progress:
         estimate = chosen.estimate(
             draws,
-            seed=seed,
+            seed=draw_seed,
             confidence=confidence,
             progress=lambda share: progress("drawing signs", share),
         )
@@ -137,14 +107,14 @@ def bounds(
         values["truncation"] = _truncation(chosen)
     statement = None
     if fitted is not None:
-        statement = generalization(fitted, graph, delta=1 - confidence, draws=draws, seed=seed)
+        statement = generalization(fitted, graph, delta=1 - confidence, draws=draws, seed=draw_seed)
         values["generalization"] = dataclasses.asdict(statement)
     if json:
-        print_json(values)
+        console.print_json(values)
         return
     _print(values)
     if statement is not None:
-        print_line(statement.sentence())
+        console.print_line(statement.sentence())
 
 
 def _truncation(chosen: FunctionClass) -> dict[str, Any]:
@@ -180,15 +150,15 @@ def _print(values: dict[str, Any]) -> None:
         f"{basis.title}, {fixed or 'a = ' + format(values['coefficient_bound'], '.4g')}, "
         f"b = {values['weight_bound']:.4g}, {values['nodes']:,} nodes"
     )
-    print_table(title, ["Rademacher complexity", "value", ""], rows)
+    console.print_table(title, ["Rademacher complexity", "value", ""], rows)
     ratio = values["bound"] / estimate["value"] if estimate["value"] else 1.0
-    print_line(
+    console.print_line(
         f"The smallest bound that holds is {values['bound']:.4g}, {ratio:.1f} times the estimate."
     )
     if "truncation" in values:
         cut = values["truncation"]
         lost = f"at most {cut['error']:.2g}" if cut["error"] is not None else "an unknown part"
-        print_line(
+        console.print_line(
             f"Cut after {values['hops']} hops, exp(beta S) loses {lost} of ||X Theta|| at "
             f"|beta| = {values['coefficient_bound']:.3g}; "
             f"{cut['hops_needed'] or 'no number of'} hops lose at most {cut['tolerance']:g}."

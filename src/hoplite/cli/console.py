@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,7 @@ from rich.text import Text
 from hoplite.errors import HopliteWarning
 from hoplite.files import without_nan
 from hoplite.formatting import Description, printable
-from hoplite.progress import search_bar as search_bar
-from hoplite.progress import steps_bar as steps_bar
-from hoplite.progress import training_bar as training_bar
 
-LARGE = 1000  # scores in units of the labels may have any size
 _out = Console()
 
 
@@ -42,7 +39,7 @@ def print_json(values: dict[str, Any]) -> None:
     print(json.dumps(without_nan(values), indent=2, allow_nan=False), flush=True)
 
 
-def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output; the first column is text, the others are figures."""
     if title:  # a line of its own, which may be longer than the table is wide
         _out.print(Text(printable(title), "table.title"), soft_wrap=True)
@@ -59,7 +56,7 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 def print_description(description: Description) -> None:
     """The tables and notes of an object's description on standard output."""
     for table in description.tables:
-        print_table(table.title, list(table.columns), table.first_rows)
+        print_table(table.title, table.columns, table.first_rows)
     for note in description.notes:
         print_line(note)
 
@@ -74,17 +71,7 @@ def print_note(text: str) -> None:
     print(printable(text), file=sys.stderr, flush=True)
 
 
-def format_score(value: float | None) -> str:
-    """
-    >>> format_score(0.81234), format_score(12345.6), format_score(None)
-    ('0.812', '1.235e+04', '-')
-    """
-    if value is None or value != value:
-        return "-"
-    return f"{value:z.3f}" if abs(value) < LARGE else f"{value:.4g}"
-
-
-def report_and_fail(failure: Exception | None) -> None:
+def report_and_fail(failure: object) -> None:
     """After the scores were printed: end with exit code 1 if saving them failed."""
     if failure is not None:
         print_note(f"error: {failure}")

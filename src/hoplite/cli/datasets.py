@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import Annotated
 
-import typer
+from typer import Option
 
-from hoplite.cli.console import print_json, print_line, print_table, steps_bar
-from hoplite.cli.options import JsonOption, complete
+from hoplite.cli import console, options
 from hoplite.config import REDDIT
 from hoplite.errors import ConfigError
+from hoplite.progress import steps_bar
 
 
 def datasets(
-    fetch_name: Annotated[
-        str | None,
-        typer.Option(
-            "--fetch",
-            help="Download this dataset: reddit (1.4 GB). Resumes.",
-            autocompletion=complete([REDDIT]),
-        ),
-    ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option(help="Where --fetch puts it.", show_default="where Hoplite looks for it"),
-    ] = None,
-    json: JsonOption = False,
+    fetch_name: str | None = Option(
+        None,
+        "--fetch",
+        help="Download this dataset: reddit (1.4 GB). Resumes.",
+        autocompletion=options.complete([REDDIT]),
+    ),
+    folder: Path | None = Option(
+        None, help="Where --fetch puts it.", show_default="where Hoplite looks for it"
+    ),
+    json: options.Json = False,
 ) -> None:
     """List the datasets that have a name, or download one with --fetch."""
     if fetch_name is not None:
@@ -46,17 +42,21 @@ def datasets(
     }
     if json:
         records = [dataclasses.asdict(info) | {"source": sources[info.name]} for info in others]
-        print_json({"datasets": [dataclasses.asdict(info) for info in embedded], "others": records})
+        console.print_json(
+            {"datasets": [dataclasses.asdict(info) for info in embedded], "others": records}
+        )
         return
     columns = ["name", "nodes", "edges", "features", "classes", "train", "val", "test"]
     rows = [
         [info.name, *[f"{getattr(info, column):,}" for column in columns[1:]]] for info in embedded
     ]
-    print_table("Datasets", columns, rows)
+    console.print_table("Datasets", columns, rows)
     for info in others:
         size = f"{info.nodes:,} nodes, {info.edges:,} edges, {info.features} features"
-        print_line(f"{info.name}: {size}; {sources[info.name]}")
-    print_line("Your own graph: wherever a name goes, give a folder with nodes.csv and edges.csv.")
+        console.print_line(f"{info.name}: {size}; {sources[info.name]}")
+    console.print_line(
+        "Your own graph: wherever a name goes, give a folder with nodes.csv and edges.csv."
+    )
 
 
 def _fetch(name: str, folder: Path | None, json: bool) -> None:
@@ -65,7 +65,9 @@ def _fetch(name: str, folder: Path | None, json: bool) -> None:
     with steps_bar(f"fetching {name}") as report:
         place = fetch(name, folder, progress=report)
     if json:
-        print_json({"dataset": name, "folder": str(place)})
+        console.print_json({"dataset": name, "folder": str(place)})
     else:
         dataset = name if folder is None else place
-        print_line(f"{name} is in {place}; use it with, for example, `hoplite train {dataset}`.")
+        console.print_line(
+            f"{name} is in {place}; use it with, for example, `hoplite train {dataset}`."
+        )

@@ -17,10 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from hoplite.cli.console import print_json, print_line, print_table, report_and_fail, steps_bar
-from hoplite.cli.options import JsonOption
+from hoplite.cli import console, options
 from hoplite.errors import HopliteError, is_shortage
 from hoplite.machine import format_bytes
+from hoplite.progress import steps_bar
 
 PACKAGES = ("numpy", "scipy", "scikit-learn", "duckdb", "pyarrow", "safetensors", "torch")
 FOR_DEVELOPERS = ("dev", "docs", "test")  # extras
@@ -42,7 +42,7 @@ class Check:
     remedy: str = ""
 
 
-def doctor(json: JsonOption = False) -> None:
+def doctor(json: options.Json = False) -> None:
     """Show what is installed, kernels, threads, memory and disk, and test the core.
 
     The exit code is 0 if all of the core works; extras may be missing.
@@ -50,24 +50,24 @@ def doctor(json: JsonOption = False) -> None:
     with steps_bar("doctor") as progress:
         checks = run_checks(progress)
         facts = collect_facts(works=checks[0].ok)
-    notes, failure = list_notes(facts), None
-    broken = next((check for check in checks if not check.ok), None)
-    if broken is not None:
-        failure = HopliteError(f"{broken.name}: {broken.result}; {broken.remedy}.")
+    notes = list_notes(facts)
+    failures = [f"{one.name}: {one.result}; {one.remedy}." for one in checks if not one.ok]
     if json:
-        error = {} if failure is None else {"error": str(failure)}
+        error = {"error": failures[0]} if failures else {}
         records = [asdict(check) for check in checks]
-        print_json({"ok": broken is None, **facts, "checks": records, "notes": notes} | error)
+        console.print_json({"ok": not failures, **facts, "checks": records, "notes": notes} | error)
     else:
         for topic, values in facts.items():
-            print_table(topic, ["", ""], [[name, _text(name, values[name])] for name in values])
+            console.print_table(
+                topic, ["", ""], [[name, _text(name, values[name])] for name in values]
+            )
         rows = [[one.name, "works" if one.ok else "BROKEN", one.result] for one in checks]
-        print_table("the core", ["", "", ""], rows)
+        console.print_table("the core", ["", "", ""], rows)
         for note in notes:
-            print_line(f"Note: {note}")
-        if broken is None:
-            print_line("All of the core works.")
-    report_and_fail(failure)
+            console.print_line(f"Note: {note}")
+        if not failures:
+            console.print_line("All of the core works.")
+    console.report_and_fail(failures[0] if failures else None)
 
 
 def _text(name: str, value: Any) -> str:
@@ -78,23 +78,23 @@ def _text(name: str, value: Any) -> str:
 
 def run_checks(progress: Callable[[str, float], None]) -> list[Check]:
     """Try the core; it takes some seconds. Without the library, nothing else is tried."""
-    progress("importing", 0.1)
-    checks = [_check_library()]
-    if checks[0].ok:
-        for share, check in ((0.3, _check_kernels), (0.5, _check_product), (0.7, _check_training)):
-            name = check.__name__.removeprefix("_check_")
-            progress(name, share)
-            checks.append(_attempt(name, check))
+    attempts = {
+        "hoplite": (_try_library, REINSTALL),
+        "kernels": (_try_kernels, REINSTALL),
+        "product": (_try_product, REPORT),
+        "training": (_try_training, REPORT),
+    }
+    checks: list[Check] = []
+    for name, (attempt, remedy) in attempts.items():
+        progress(name, len(checks) / len(attempts))
+        try:
+            checks.append(Check(name, True, attempt()))
+        except (HopliteError, ImportError, OSError, RuntimeError, ValueError, MemoryError) as error:
+            reason = "there is not enough memory" if is_shortage(error) else str(error)
+            checks.append(Check(name, False, reason, remedy))
+            if name == "hoplite":
+                break
     return checks
-
-
-def _attempt(name: str, check: Callable[[], Check]) -> Check:
-    """The check, which failed if it raised what broken libraries raise."""
-    try:
-        return check()
-    except (HopliteError, ImportError, OSError, RuntimeError, ValueError, MemoryError) as error:
-        reason = "there is not enough memory" if is_shortage(error) else f"it failed ({error})"
-        return Check(name, False, reason, REPORT)
 
 
 def import_problem(module: str) -> str | None:
@@ -111,23 +111,23 @@ def import_problem(module: str) -> str | None:
     return None
 
 
-def _check_library() -> Check:
-    problem = import_problem("hoplite.training")
-    if problem is not None:
-        return Check("hoplite", False, problem, REINSTALL)
-    return Check("hoplite", True, "it and its libraries can be imported")
+def _try_library() -> str:
+    if problem := import_problem("hoplite.training"):
+        raise HopliteError(problem)
+    return "it and its libraries can be imported"
 
 
-def _check_kernels() -> Check:
+def _try_kernels() -> str:
     from hoplite.engine.backend import kernels
 
     if find_spec("hoplite._native") is None:
-        return Check("kernels", True, "the C++ core was not built; NumPy computes, more slowly")
-    problem = import_problem("hoplite._native")
-    return Check("kernels", problem is None, problem or kernels(), REINSTALL)
+        return "the C++ core was not built; NumPy computes, more slowly"
+    if problem := import_problem("hoplite._native"):
+        raise HopliteError(problem)
+    return kernels()
 
 
-def _check_product() -> Check:
+def _try_product() -> str:
     """p(S) X with the C++ core and with NumPy, on a small graph with weights and isolated nodes."""
     import numpy as np
 
@@ -147,10 +147,12 @@ def _check_product() -> Check:
             results.append(Propagation(graph, "renormalized", hops=3).hop_features())
     difference = float(np.abs(results[0] - results[1]).max() / np.abs(results[1]).max())
     text = f"S^3 X by kernels and by NumPy differ by {difference:.1g} of the largest value"
-    return Check("product", difference <= MAX_DIFFERENCE, text, REPORT)
+    if not difference <= MAX_DIFFERENCE:
+        raise HopliteError(text)
+    return text
 
 
-def _check_training() -> Check:
+def _try_training() -> str:
     """Five epochs on Cora, by the accuracy on its training nodes."""
     import hoplite
 
@@ -161,7 +163,9 @@ def _check_training() -> Check:
     nodes = graph.split.train
     accuracy = float((result.model.predict(graph)[nodes] == graph.labels[nodes]).mean())
     text = f"5 epochs on Cora: training accuracy {accuracy:.0%}"
-    return Check("training", accuracy >= MIN_ACCURACY, text, REPORT)
+    if accuracy < MIN_ACCURACY:
+        raise HopliteError(text)
+    return text
 
 
 def collect_facts(*, works: bool) -> dict[str, dict[str, Any]]:

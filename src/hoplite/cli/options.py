@@ -1,6 +1,6 @@
 """The options of commands: shared ones, and those made from the fields of configurations.
 
-:func:`with_settings` and :func:`with_tables` are the only place that turns a field into an option:
+:func:`with_settings` and :func:`with_reading` are the only place that turns a field into an option:
 its type, default, help, completion and group come from the field's metadata.
 """
 
@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import Field, fields
+from dataclasses import Field
 from inspect import Parameter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
@@ -60,9 +60,9 @@ def complete_dataset(incomplete: str) -> list[str]:
     return list(dict.fromkeys([*names, *complete(files)(incomplete)]))
 
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
-OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="Replace what already exists.")]
-DatasetArgument = Annotated[
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, nothing else.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what already exists.")]
+Dataset = Annotated[
     str,
     typer.Argument(
         help="A name (see `hoplite datasets`), or the path of a folder with node and edge tables, "
@@ -71,34 +71,12 @@ DatasetArgument = Annotated[
         autocompletion=complete_dataset,
     ),
 ]
-SplitSeedOption = Annotated[
-    int, typer.Option(min=0, help="Seed of the split, for node tables without a `split` column.")
+Threads = Annotated[int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")]
+StoreMemory = Annotated[
+    str | None, typer.Option(help="For a store: peak memory of the process, such as 700MB.")
 ]
-SplitIndexOption = Annotated[
-    int | None, typer.Option(min=0, help="Which split of a .npz file with several, from 0.")
-]
-LinkOption = Annotated[
-    bool, typer.Option("--link", help="Add the rows of the adjacency to the features.")
-]
-StructuralOption = Annotated[
-    int | None,
-    typer.Option(
-        min=0,
-        help="Add degree, log degree and this many vectors of the operator to the features; 32 if "
-        "the data has no features.",
-    ),
-]
-ThreadsOption = Annotated[
-    int | None, typer.Option(min=1, help="CPU threads.", show_default="all cores")
-]
-ClusterOption = Annotated[
-    str | None,
-    typer.Option(help="For a store: tcp://HOST:PORT of a Dask scheduler, or local:N processes."),
-]
-STORE_MEMORY = "For a store: peak memory of the process, such as 700MB."
-StoreMemoryOption = Annotated[str | None, typer.Option(help=STORE_MEMORY)]
-ModelArgument = Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")]
-OwnClassOption = Annotated[
+ModelFolder = Annotated[Path, typer.Argument(help="A folder that `hoplite train --out` wrote.")]
+OwnClass = Annotated[
     str | None,
     typer.Option(
         "--model",
@@ -107,8 +85,8 @@ OwnClassOption = Annotated[
     ),
 ]
 _MODEL_HELP = f"{', '.join(MODELS)}, or your own as PACKAGE.MODULE:CLASS."
-ModelOption = Annotated[str, typer.Option(help=_MODEL_HELP, autocompletion=complete(MODELS))]
-ModelByDataOption = Annotated[
+ModelName = Annotated[str, typer.Option(help=_MODEL_HELP, autocompletion=complete(MODELS))]
+ModelByData = Annotated[
     str | None,
     typer.Option(
         help=f"{_MODEL_HELP} auto chooses one. Tables have by default 2 hops, operator "
@@ -119,14 +97,40 @@ ModelByDataOption = Annotated[
 ]
 
 
+def _data_option(type_: type, *flags: str, **options: Any) -> Any:
+    return Annotated[type_ | None, typer.Option(*flags, rich_help_panel="Data", **options)]
+
+
+# How data is read: arguments of ``open_data``, besides the options of tables
+DATA_OPTIONS = {
+    "seed": _data_option(
+        int,
+        "--split-seed",
+        min=0,
+        help="Seed of the split, for node tables without a `split` column.",
+        show_default="0",
+    ),
+    "split": _data_option(
+        int, "--split-index", min=0, help="Which split of a .npz file with several, from 0."
+    ),
+    "structural": _data_option(
+        int,
+        min=0,
+        help="Add degree, log degree and this many vectors of the operator to the features; 32 if "
+        "the data has no features.",
+    ),
+    "link": _data_option(bool, "--link", help="Add the rows of the adjacency to the features."),
+}
+
+
 def with_settings(
     *, defaults: bool = False, only: Sequence[str] = ()
 ) -> Callable[[Command], Command]:
-    """Give a command the options of models, training and tables, after its own.
+    """Give a command the options of models, training and reading data, after its own.
 
     They come as ``**settings``, None where they are not given; ``defaults`` shows the defaults,
     ``only`` are the settings of models and training that the command has.
-    :func:`table_options` takes the options of tables out.
+    :func:`take_reading` takes the options of reading data out.
     """
 
     def decorate(command: Command) -> Command:
@@ -137,22 +141,23 @@ def with_settings(
     return decorate
 
 
-def with_tables(*, reading: bool = False) -> Callable[[Command], Command]:
-    """Give a command the options of node and edge tables, which come as ``**tables``.
+def with_reading(command: Command) -> Command:
+    """Give a command the options of reading data that do not change the features.
 
-    With ``reading``, only those that do not change the features, which a saved model decides.
+    They come as ``**reading``, None where they are not given; a saved model decides the others.
     """
-
-    def decorate(command: Command) -> Command:
-        _add_parameters(command, _table_parameters(reading))
-        return command
-
-    return decorate
+    _add_parameters(command, _reading_parameters(["seed"], TableOptions.names(reading=True)))
+    return command
 
 
-def table_options(settings: dict[str, Any]) -> dict[str, Any]:
-    """The options of tables that were given, which are taken out of ``settings``."""
-    options = {name: settings.pop(name, None) for name in TableOptions.names()}
+def take_reading(settings: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of ``open_data`` that were given, which are taken out of ``settings``."""
+    options = {name: settings.pop(name, None) for name in (*DATA_OPTIONS, *TableOptions.names())}
+    return without_none(options)
+
+
+def without_none(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -179,7 +184,8 @@ def _add_settings(command: Any, defaults: bool, only: Sequence[str]) -> None:
     known = all_settings()
     settings = [known[name] for name in only or known]
     parameters = [_setting_parameter(field, defaults) for field in settings]
-    _add_parameters(command, [*parameters, *_table_parameters(reading=False)])
+    reading = _reading_parameters(DATA_OPTIONS, TableOptions.names())
+    _add_parameters(command, [*parameters, *reading])
 
 
 def _add_parameters(command: Any, new: list[Parameter]) -> None:
@@ -191,45 +197,36 @@ def _add_parameters(command: Any, new: list[Parameter]) -> None:
     command.__signature__ = signature.replace(parameters=[*old, *new])
 
 
-def _parameter(name: str, type_: type, metadata: Mapping[str, Any], **options: Any) -> Parameter:
+def _parameter(name: str, annotation: Any) -> Parameter:
     """One option; its default is None, so that Python's own default applies."""
-    choices = metadata["choices"]
-    option = typer.Option(
-        autocompletion=complete(choices) if choices else None,
-        rich_help_panel=metadata.get("group"),
-        **options,
-    )
-    annotation = Annotated[type_ | None, option]
     return Parameter(name, Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _table_parameters(reading: bool) -> list[Parameter]:
-    parameters = []
-    for field in fields(TableOptions):
-        if field.metadata["reading"] or not reading:
-            type_ = type(field.default) if isinstance(field.default, int) else str
-            default = str(field.default) if field.default else False
-            metadata = {"group": "Tables"} | dict(field.metadata)
-            parameters.append(
-                _parameter(field.name, type_, metadata, help=metadata["help"], show_default=default)
-            )
+def _field_parameter(field: Field[Any], type_: type, group: str, **options: Any) -> Parameter:
+    choices = field.metadata["choices"]
+    completion = complete(choices) if choices else None
+    option = typer.Option(autocompletion=completion, rich_help_panel=group, **options)
+    return _parameter(field.name, Annotated[type_ | None, option])
+
+
+def _reading_parameters(data: Iterable[str], tables: Iterable[str]) -> list[Parameter]:
+    parameters = [_parameter(name, DATA_OPTIONS[name]) for name in data]
+    for name in tables:
+        field = TableOptions.__dataclass_fields__[name]
+        type_ = type(field.default) if isinstance(field.default, int) else str
+        default, text = str(field.default) if field.default else False, field.metadata["help"]
+        parameters.append(_field_parameter(field, type_, "Tables", help=text, show_default=default))
     return parameters
 
 
 def _setting_parameter(field: Field[Any], defaults: bool) -> Parameter:
-    name, models = field.name, models_with(field.name)
-    default = str(field.default)
-    own = {model: model_defaults(model)[name] for model in models}
+    models, default, type_ = models_with(field.name), str(field.default), type(field.default)
+    own = {model: model_defaults(model)[field.name] for model in models}
     if others := [f"{model} {value}" for model, value in own.items() if value != field.default]:
         default = f"{default} ({', '.join(others)})"
-    type_ = type(field.default)
-    return _parameter(
-        name,
-        type_,
-        field.metadata,
-        help=_help(field, models),
-        show_default=default if defaults and default and type_ is not bool else False,
-    )
+    shown = default if defaults and default and type_ is not bool else False
+    text = _help(field, models)
+    return _field_parameter(field, type_, field.metadata["group"], help=text, show_default=shown)
 
 
 def _help(field: Field[Any], models: Sequence[str]) -> str:
@@ -258,20 +255,15 @@ def check_new(path: Path, *, overwrite: bool) -> None:
         raise HopliteError(f"{path} already exists; use --overwrite.")
 
 
-def check_file(option: str, out: Path, endings: Iterable[str], *, overwrite: bool) -> None:
-    """Before any work: whether ``out`` can be written, with one of the ``endings``."""
-    check_choice(f"the ending of {option}", out.suffix.lower(), endings)
+def check_page(out: Path, *, overwrite: bool) -> None:
+    """Before any work: whether ``out`` can be written as an HTML page."""
+    check_choice("the ending of --out", out.suffix.lower(), (".html", ".htm"))
     folder = out.absolute().parent
     if not folder.is_dir() or out.is_dir():
-        raise ConfigError(f"{option} {out} cannot be a file; give one in an existing folder.")
+        raise ConfigError(f"--out {out} cannot be a file; give one in an existing folder.")
     check_new(out, overwrite=overwrite)
     if not os.access(folder, os.W_OK | os.X_OK):
         raise HopliteError(f"{out} cannot be written: its folder is not writable.")
-
-
-def check_page(out: Path, *, overwrite: bool) -> None:
-    """Before any work: whether ``out`` can be an HTML page."""
-    check_file("--out", out, (".html", ".htm"), overwrite=overwrite)
 
 
 def check_table(option: str, out: Path, dataset: str) -> None:

@@ -6,27 +6,14 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Option
 
-from hoplite.cli.console import print_json, print_line, print_table, steps_bar
-from hoplite.cli.options import (
-    DatasetArgument,
-    JsonOption,
-    ModelArgument,
-    OverwriteOption,
-    OwnClassOption,
-    SplitSeedOption,
-    StoreMemoryOption,
-    check_new,
-    check_table,
-    load_model,
-    table_options,
-    with_tables,
-)
+from hoplite.cli import console, options
 from hoplite.config import check_number
 from hoplite.errors import ConfigError, plural
+from hoplite.progress import steps_bar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -35,42 +22,32 @@ if TYPE_CHECKING:
     from hoplite.predictions import Columns
 
 
-@with_tables(reading=True)
+@options.with_reading
 def predict(
-    model_dir: ModelArgument,
-    dataset: DatasetArgument,
-    out: Annotated[Path, typer.Option(help="The table to write: FILE.parquet or FILE.csv.")],
-    proba: Annotated[
-        bool, typer.Option("--proba", help="Write the probability of every class: p_CLASS.")
-    ] = False,
-    sets: Annotated[
-        float | None,
-        typer.Option(
-            metavar="COVERAGE",
-            help="Write the set of labels that contains the true one with this probability: 0.9.",
-        ),
-    ] = None,
-    by_class: Annotated[
-        bool,
-        typer.Option("--by-class", help="With --sets: cover the nodes of each class."),
-    ] = False,
-    overwrite: OverwriteOption = False,
-    memory: StoreMemoryOption = None,
-    split_seed: SplitSeedOption = 0,
-    own_class: OwnClassOption = None,
-    add: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="NEW",
-            help="A folder of tables with new nodes and their edges, also to nodes of DATASET; "
-            "only the new nodes are written (without any, the ends of the edges).",
-        ),
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="With --add: write the nodes of DATASET, too.")
-    ] = False,
-    json: JsonOption = False,
-    **tables: Any,
+    model_dir: options.ModelFolder,
+    dataset: options.Dataset,
+    out: Path = Option(help="The table to write: FILE.parquet or FILE.csv."),
+    proba: bool = Option(False, "--proba", help="Write the probability of every class: p_CLASS."),
+    sets: float | None = Option(
+        None,
+        metavar="COVERAGE",
+        help="Write the set of labels that contains the true one with this probability: 0.9.",
+    ),
+    by_class: bool = Option(
+        False, "--by-class", help="With --sets: cover the nodes of each class."
+    ),
+    overwrite: options.Overwrite = False,
+    memory: options.StoreMemory = None,
+    own_class: options.OwnClass = None,
+    add: Path | None = Option(
+        None,
+        metavar="NEW",
+        help="A folder of tables with new nodes and their edges, also to nodes of DATASET; only "
+        "the new nodes are written (without any, the ends of the edges).",
+    ),
+    every: bool = Option(False, "--all", help="With --add: write the nodes of DATASET, too."),
+    json: options.Json = False,
+    **reading: Any,
 ) -> None:
     """Predict the label of every node of DATASET and write id, predicted label and probability.
 
@@ -79,27 +56,26 @@ def predict(
     --memory. Tables are prepared as those of the training were. Nodes that arrived later are
     predicted with --add, as if their tables and those of DATASET were one.
     """
-    check_table("--out", out, dataset)
+    options.check_table("--out", out, dataset)
     if add is not None:
-        check_table("--out", out, str(add))
+        options.check_table("--out", out, str(add))
     elif every:
         raise ConfigError("requires --add; without it, all nodes are written.", "all")
     if sets is not None:
         check_number("sets", sets, 0, 1, open_ends="lm")
     elif by_class:
         raise ConfigError("requires --sets, such as --sets 0.9.", "by_class")
-    check_new(out, overwrite=overwrite)
+    options.check_new(out, overwrite=overwrite)
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite.predictions import predictions, write_table
     from hoplite.store.opening import open_extended
 
-    model = load_model(model_dir, own_class)
-    options = {"seed": split_seed, "prepare": model, **table_options(tables)}
-    new = None
+    model = options.load_model(model_dir, own_class)
+    reading, new = {"prepare": model, **options.without_none(reading)}, None
     if add is None:
-        data = open_data(dataset, **options)
+        data = open_data(dataset, **reading)
     else:
-        data, new = open_extended(dataset, add, **options)
+        data, new = open_extended(dataset, add, **reading)
     tally = Tally(classes=model.task.has_classes)
     with steps_bar(f"predict {data.name}") as report:
         batches = predictions(
@@ -123,30 +99,29 @@ def predict(
     if sets is not None:
         summary["coverage"] = sets
     if tally.set_sizes:
-        sizes = sorted(tally.set_sizes.items())
-        summary["set_sizes"] = {str(size): count for size, count in sizes}
+        summary["set_sizes"] = {str(size): n for size, n in sorted(tally.set_sizes.items())}
     if json:
-        print_json(summary)
+        console.print_json(summary)
         return
     rows = [[name, f"{value:,.6g}"] for name, value in summary["predicted"].items()]
     columns = ["label", "nodes"] if tally.classes else ["", "value"]
-    print_table(f"{data.name}: predictions of {plural(tally.rows, 'node')}", columns, rows)
+    console.print_table(f"{data.name}: predictions of {plural(tally.rows, 'node')}", columns, rows)
     if tally.set_sizes:
         sizes = tally.set_sizes
         mean = sum(size * count for size, count in sizes.items()) / max(tally.rows, 1)
         each = " of each class" if by_class else ""
-        print_line(
+        console.print_line(
             f"Sets that cover {100 * (sets or 0):g} %{each}: {mean:.2f} labels on average; "
             f"{sizes[1]:,} of one, {sizes[0]:,} of none"
         )
-    print_line(f"Table: {out}")
+    console.print_line(f"Table: {out}")
     if new is not None and summary["isolated"]:
-        print_line(
+        console.print_line(
             f"Without an edge: {summary['isolated']:,} of {plural(len(new), 'node')} of {add}; "
             "only their own columns decide."
         )
     if new is not None and not every:
-        print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
+        console.print_line(f"The table has only the nodes of {add}; --all adds those of {dataset}.")
 
 
 def rows_of(nodes: np.ndarray, batches: Iterator[Columns]) -> Iterator[Columns]:

@@ -4,72 +4,48 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from typer import Option
 
 from hoplite.bases import find_basis
-from hoplite.cli.console import print_json, print_line, print_note, print_table, steps_bar
-from hoplite.cli.options import (
-    DatasetArgument,
-    JsonOption,
-    SplitIndexOption,
-    SplitSeedOption,
-    StructuralOption,
-    ThreadsOption,
-    complete,
-    table_options,
-    with_settings,
-)
+from hoplite.cli import console, options
 from hoplite.errors import ConfigError
+from hoplite.preparation import TableOptions
+from hoplite.progress import steps_bar
 
 DTYPES = ("float32", "float16", "bfloat16")
 
 
-@with_settings(only=("hops", "operator", "basis"))
+@options.with_settings(only=("hops", "operator", "basis"))
 def propagate(
-    dataset: DatasetArgument,
-    out: Annotated[
-        Path, typer.Option(help="Folder of the store; the same command continues in it.")
-    ],
-    update: Annotated[
-        bool,
-        typer.Option(
-            "--update",
-            help="Add the nodes and edges of DATASET, a folder of tables, to the store; only rows "
-            "that they change are computed.",
-        ),
-    ] = False,
-    memory: Annotated[
-        str, typer.Option(help="Peak of the whole process: 600MB, 4GB, 1.5GiB.")
-    ] = "4GB",
-    dtype: Annotated[
-        str | None,
-        typer.Option(
-            help="How hops are stored: float32, float16 or bfloat16.",
-            show_default="float32",
-            autocompletion=complete(DTYPES),
-        ),
-    ] = None,
-    split_seed: SplitSeedOption = 0,
-    split_index: SplitIndexOption = None,
-    structural: StructuralOption = None,
-    threads: ThreadsOption = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="Compute on a Dask cluster: tcp://HOST:PORT of a scheduler, or local:N "
-            "processes; --memory is for each worker then."
-        ),
-    ] = None,
-    prepare: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="MODEL_DIR",
-            help="Prepare the columns of tables as this model does, to predict from the store.",
-        ),
-    ] = None,
-    json: JsonOption = False,
+    dataset: options.Dataset,
+    out: Path = Option(help="Folder of the store; the same command continues in it."),
+    update: bool = Option(
+        False,
+        "--update",
+        help="Add the nodes and edges of DATASET, a folder of tables, to the store; only rows that "
+        "they change are computed.",
+    ),
+    memory: str = Option("4GB", help="Peak of the whole process: 600MB, 4GB, 1.5GiB."),
+    dtype: str | None = Option(
+        None,
+        help="How hops are stored: float32, float16 or bfloat16.",
+        show_default="float32",
+        autocompletion=options.complete(DTYPES),
+    ),
+    threads: options.Threads = None,
+    cluster: str | None = Option(
+        None,
+        help="Compute on a Dask cluster: tcp://HOST:PORT of a scheduler, or local:N processes; "
+        "--memory is for each worker then.",
+    ),
+    prepare: Path | None = Option(
+        None,
+        metavar="MODEL_DIR",
+        help="Prepare the columns of tables as this model does, to predict from the store.",
+    ),
+    json: options.Json = False,
     **settings: Any,
 ) -> None:
     """Compute the hop features p_0(S) X .. p_k(S) X of DATASET once and keep them in a folder.
@@ -81,10 +57,10 @@ def propagate(
 
     Example: hoplite propagate cora --hops 3 --out cora-hops --memory 1GB
     """
-    options = table_options(settings)
-    settings |= {"dtype": dtype, "split": split_index, "structural": structural}
-    settings |= {"cluster": cluster, "prepare": prepare}
-    chosen = {name: value for name, value in settings.items() if value is not None}
+    chosen = options.take_reading(settings)
+    tables = {name: chosen.pop(name) for name in TableOptions.names() if name in chosen}
+    settings |= {"dtype": dtype, "cluster": cluster, "prepare": prepare}
+    chosen |= options.without_none(settings)
     if update and chosen:
         raise ConfigError("cannot be combined with --update: the store decides.", min(chosen))
     if not update and "hops" not in chosen:
@@ -100,25 +76,29 @@ def propagate(
     if prepare is not None:
         chosen["prepare"] = TrainedModel.load(prepare)
     started = time.monotonic()
-    imported = not update and large_tables(dataset, parse_bytes(memory), options)
+    imported = not update and large_tables(dataset, parse_bytes(memory), tables)
     if imported:
-        print_note(f"{dataset} is large for --memory {memory}: it is imported to {out / 'graph'}")
+        console.print_note(
+            f"{dataset} is large for --memory {memory}: it is imported to {out / 'graph'}"
+        )
     with steps_bar(f"propagate {dataset}") as progress:
-        options |= {"memory": memory, "progress": progress}
+        tables |= {"memory": memory, "progress": progress}
         if update:
             before = HopStore.open(out).manifest.added
-            store = update_store(dataset, out, **options)
+            store = update_store(dataset, out, **tables)
             if store.manifest.added == before:
-                print_note(f"Nothing was added: all of {dataset} is already in {out}, or dropped.")
+                console.print_note(
+                    f"Nothing was added: all of {dataset} is already in {out}, or dropped."
+                )
         else:
-            store = run(dataset, out, seed=split_seed, **options, **chosen)
+            store = run(dataset, out, **tables, **chosen)
     summary = _summary(store) | {
         "out": str(out),
         "seconds": round(time.monotonic() - started, 3),
         "imported": imported,
         "cluster": cluster,
     }
-    print_json(summary) if json else _print(summary)
+    console.print_json(summary) if json else _print(summary)
 
 
 def _summary(store: Any) -> dict[str, Any]:
@@ -146,17 +126,19 @@ def _print(summary: dict[str, Any]) -> None:
     from hoplite.machine import format_bytes
 
     basis = find_basis(summary["basis"]).title
-    print_line(
+    console.print_line(
         f"{summary['out']}: hops 0 to {summary['hops']} of {summary['dataset']} "
         f"({summary['nodes']:,} nodes, {summary['features']:,} features, {summary['operator']}, "
         f"{basis}), {format_bytes(summary['bytes'])} in {summary['row_blocks']:,} row "
         f"blocks x {summary['panels']:,} panels"
     )
-    print_line(f"{summary['seconds']:.1f} s, peak memory {format_bytes(summary['peak_memory'])}")
+    console.print_line(
+        f"{summary['seconds']:.1f} s, peak memory {format_bytes(summary['peak_memory'])}"
+    )
     if summary["error"]:
         rows = [
             [str(record["hop"]), f"{record['max_abs']:.3g}", f"{record['relative']:.3g}"]
             for record in summary["error"]
         ]
         columns = ["hop", "largest error", "relative (Frobenius)"]
-        print_table(f"rounding errors of {summary['dtype']}", columns, rows)
+        console.print_table(f"rounding errors of {summary['dtype']}", columns, rows)

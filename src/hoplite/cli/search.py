@@ -3,85 +3,48 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from typer import Option
 
-from hoplite.cli.console import print_description, print_json, print_line, search_bar
-from hoplite.cli.options import (
-    DatasetArgument,
-    JsonOption,
-    LinkOption,
-    ModelOption,
-    SplitIndexOption,
-    SplitSeedOption,
-    StructuralOption,
-    check_new,
-    check_table,
-    complete,
-    table_options,
-    with_settings,
-)
+from hoplite.cli import console, options
+from hoplite.config import EXECUTORS, GRIDS, PROTOCOLS
 from hoplite.models.settings import DEFAULT_MODEL
-
-GRIDS = ("paper", "reduced", "quick", "published", "usual")
-PROTOCOLS = ("validation", "test")
+from hoplite.progress import search_bar
 
 
-@with_settings(defaults=False)
+@options.with_settings()
 def search(
-    dataset: DatasetArgument,
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder of the search; the same command continues from it."),
-    ],
-    model: ModelOption = DEFAULT_MODEL,
-    grid: Annotated[
-        str | None,
-        typer.Option(
-            help="paper, reduced, quick, published, usual, or a TOML file of your own "
-            "(docs/searching.md).  [default: usual, or paper for its datasets]",
-            autocompletion=complete(GRIDS),
-        ),
-    ] = None,
-    protocol: Annotated[
-        str,
-        typer.Option(
-            help="validation: the test set is read once, for the chosen one. "
-            "test: the paper's appendix, biased.",
-            autocompletion=complete(PROTOCOLS),
-        ),
-    ] = "validation",
-    seeds: Annotated[int, typer.Option(min=1, help="Trials of each configuration.")] = 5,
-    samples: Annotated[
-        int | None, typer.Option(min=1, help="Draw so many configurations at random.")
-    ] = None,
-    sample_seed: Annotated[int, typer.Option(min=0, help="Seed of that draw.")] = 0,
-    workers: Annotated[
-        int | None, typer.Option(min=1, help="Trials at a time; one per core if not given.")
-    ] = None,
-    executor: Annotated[
-        str,
-        typer.Option(
-            help="What the workers are: threads or processes.",
-            autocompletion=complete(("threads", "processes")),
-        ),
-    ] = "threads",
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="Train on a Dask cluster instead: tcp://HOST:PORT of a scheduler, or local:N."
-        ),
-    ] = None,
-    export: Annotated[
-        Path | None, typer.Option(help="Write every trial to FILE.csv or FILE.parquet.")
-    ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace --export.")] = False,
-    split_seed: SplitSeedOption = 0,
-    split_index: SplitIndexOption = None,
-    structural: StructuralOption = None,
-    link: LinkOption = False,
-    json: JsonOption = False,
+    dataset: options.Dataset,
+    out: Path = Option(help="Folder of the search; the same command continues from it."),
+    model: options.ModelName = DEFAULT_MODEL,
+    grid: str | None = Option(
+        None,
+        help=f"{', '.join(GRIDS)}, or a TOML file of your own (docs/searching.md).",
+        show_default="usual, or paper for its datasets",
+        autocompletion=options.complete(GRIDS),
+    ),
+    protocol: str = Option(
+        "validation",
+        help="validation: the test set is read once, for the chosen one. test: the paper's "
+        "appendix, biased.",
+        autocompletion=options.complete(PROTOCOLS),
+    ),
+    seeds: int = Option(5, min=1, help="Trials of each configuration."),
+    samples: int | None = Option(None, min=1, help="Draw so many configurations at random."),
+    sample_seed: int = Option(0, min=0, help="Seed of that draw."),
+    workers: int | None = Option(None, min=1, help="Trials at a time; one per core if not given."),
+    executor: str = Option(
+        "threads",
+        help="What the workers are: threads or processes.",
+        autocompletion=options.complete(EXECUTORS),
+    ),
+    cluster: str | None = Option(
+        None, help="Train on a Dask cluster instead: tcp://HOST:PORT of a scheduler, or local:N."
+    ),
+    export: Path | None = Option(None, help="Write every trial to FILE.csv or FILE.parquet."),
+    overwrite: bool = Option(False, "--overwrite", help="Replace --export."),
+    json: options.Json = False,
     **settings: Any,
 ) -> None:
     """Train every configuration of a grid on DATASET, several seeds each, and choose one.
@@ -94,17 +57,16 @@ def search(
     Example: hoplite search cora --model lgc --out searches/cora-lgc
     """
     if export is not None:
-        check_table("--export", export, dataset)
-        check_new(export, overwrite=overwrite)
-    reading = {"structural": structural, "link": link, **table_options(settings)}
-    fixed = {name: value for name, value in settings.items() if value is not None}
+        options.check_table("--export", export, dataset)
+        options.check_new(export, overwrite=overwrite)
+    reading, fixed = options.take_reading(settings), options.without_none(settings)
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite import search as run
     from hoplite.predictions import write_table
     from hoplite.search import train_command
     from hoplite.search.space import default_space
 
-    graph = open_data(dataset, seed=split_seed, split=split_index, **reading).in_memory()
+    graph = open_data(dataset, **reading).in_memory()
     with search_bar(f"{graph.name} {model}") as progress:
         result = run(
             graph,
@@ -121,7 +83,8 @@ def search(
             progress=progress,
             **fixed,
         )
-    reading |= {"split_seed": split_seed or None, "split_index": split_index}
+    flags = {"seed": "split_seed", "split": "split_index"}
+    reading = {flags.get(name, name): value for name, value in reading.items()}
     places = {
         "command": train_command(dataset, model, result.best.options, seeds, reading),
         "out": str(out),
@@ -132,9 +95,9 @@ def search(
         write_table([result.table()], export)
         places["export"] = str(export)
     if json:
-        print_json(result.summary() | places)
+        console.print_json(result.summary() | places)
         return
-    print_description(result._describe())
+    console.print_description(result._describe())
     titles = {"command": "Again", "out": "Search", "saved": "Model", "export": "Trials"}
     for name, place in places.items():
-        print_line(f"{titles[name]}: {place}")
+        console.print_line(f"{titles[name]}: {place}")

@@ -2,42 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
-import typer
+from typer import Option
 
-from hoplite.cli.console import print_json, print_line, print_note, steps_bar
-from hoplite.cli.options import (
-    DatasetArgument,
-    JsonOption,
-    ModelArgument,
-    OwnClassOption,
-    SplitSeedOption,
-    StoreMemoryOption,
-    load_model,
-    table_options,
-    with_tables,
-)
+from hoplite.cli import console, options
+from hoplite.progress import steps_bar
 
 
-@with_tables(reading=True)
+@options.with_reading
 def serve(
-    model_dir: ModelArgument,
-    dataset: DatasetArgument,
-    host: Annotated[
-        str, typer.Option(help="Address to listen at; 0.0.0.0 lets other machines in, unasked.")
-    ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port to listen at; 0 is any that is free.")
-    ] = 8000,
-    open_: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
-    ] = False,
-    memory: StoreMemoryOption = None,
-    split_seed: SplitSeedOption = 0,
-    own_class: OwnClassOption = None,
-    json: JsonOption = False,
-    **tables: Any,
+    model_dir: options.ModelFolder,
+    dataset: options.Dataset,
+    host: str = Option(
+        "127.0.0.1", help="Address to listen at; 0.0.0.0 lets other machines in, unasked."
+    ),
+    port: int = Option(8000, min=0, max=65535, help="Port to listen at; 0 is any that is free."),
+    open_: bool = Option(False, "--open/--no-open", help="Open the page in a browser."),
+    memory: options.StoreMemory = None,
+    own_class: options.OwnClass = None,
+    json: options.Json = False,
+    **reading: Any,
 ) -> None:
     """Serve a page where one looks a node of DATASET up and sees why it is predicted so.
 
@@ -56,28 +41,30 @@ def serve(
 
     bound = listen(host, port)  # first, as all else takes longer
     with bound:
-        model = load_model(model_dir, own_class)
-        data = open_data(dataset, seed=split_seed, prepare=model, **table_options(tables))
+        model = options.load_model(model_dir, own_class)
+        data = open_data(dataset, prepare=model, **options.without_none(reading))
         with steps_bar(f"prepare {data.name}") as report:
             answers = Answers(model, data, memory=memory, progress=report)
         set_num_threads(1)  # of the engine; requests have threads of their own
         where = address(host, bound)
         if not is_loopback(host):
-            print_note(
+            console.print_note(
                 f"warning: {host} is reached from other machines, and nobody is asked who they "
                 "are; whoever reaches it sees the data."
             )
 
         def ready() -> None:
             if json:
-                told = {"address": where, "host": host, "port": bound.getsockname()[1]}
-                print_json(told | {"dataset": data.name, "nodes": data.num_nodes})
+                place = {"address": where, "host": host, "port": bound.getsockname()[1]}
+                console.print_json(place | {"dataset": data.name, "nodes": data.num_nodes})
             else:
-                print_line(f"{data.name}, {data.num_nodes:,} nodes: {where} (Ctrl-C ends it)")
+                console.print_line(
+                    f"{data.name}, {data.num_nodes:,} nodes: {where} (Ctrl-C ends it)"
+                )
             if open_:
                 import webbrowser
 
                 webbrowser.open(where)
 
         run(make_app(answers, host=host), bound, ready)
-    print_note("The server has ended.")
+    console.print_note("The server has ended.")

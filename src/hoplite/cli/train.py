@@ -4,76 +4,48 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
+from typer import Option
 
-from hoplite.cli.console import (
-    format_score,
-    print_description,
-    print_json,
-    print_line,
-    print_note,
-    print_table,
-    report_and_fail,
-    steps_bar,
-    training_bar,
-)
-from hoplite.cli.options import (
-    ClusterOption,
-    DatasetArgument,
-    JsonOption,
-    LinkOption,
-    ModelByDataOption,
-    OverwriteOption,
-    SplitIndexOption,
-    SplitSeedOption,
-    StructuralOption,
-    ThreadsOption,
-    table_options,
-    with_settings,
-)
+from hoplite.cli import console, options
 from hoplite.errors import ConfigError, HopliteError, plural
+from hoplite.formatting import number
 from hoplite.models import check_default_options, split_options
 from hoplite.models.settings import AUTO
+from hoplite.progress import steps_bar, training_bar
 
 if TYPE_CHECKING:  # importing it takes time
     from hoplite.search import AutoResult
     from hoplite.training import TrainingResult
+    from hoplite.training.scoring import ScoredRun
 
 MAX_CLASSES = 20  # in the table of classes
 
 
-@with_settings(defaults=True)
+@options.with_settings(defaults=True)
 def train(
-    dataset: DatasetArgument,
-    model: ModelByDataOption = None,
-    seeds: Annotated[
-        int, typer.Option(min=1, help="Number of runs, with seeds 0, 1, 2, and so on.")
-    ] = 5,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="Time budget for auto, e.g. 60s, 5m or 1h.", show_default="60s"),
-    ] = None,
-    trials: Annotated[
-        str | None,
-        typer.Option(help="For auto: number of candidates instead, or 48/16/6 for each rung."),
-    ] = None,
-    split_seed: SplitSeedOption = 0,
-    split_index: SplitIndexOption = None,
-    structural: StructuralOption = None,
-    link: LinkOption = False,
-    memory: Annotated[
-        str | None,
-        typer.Option(help="For a store: peak memory of the process.", show_default="4GB"),
-    ] = None,
-    cluster: ClusterOption = None,
-    threads: ThreadsOption = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for the model that is best on the validation nodes.")
-    ] = None,
-    overwrite: OverwriteOption = False,
-    json: JsonOption = False,
+    dataset: options.Dataset,
+    model: options.ModelByData = None,
+    seeds: int = Option(5, min=1, help="Number of runs, with seeds 0, 1, 2, and so on."),
+    budget: str | None = Option(
+        None, help="Time budget for auto, e.g. 60s, 5m or 1h.", show_default="60s"
+    ),
+    trials: str | None = Option(
+        None, help="For auto: number of candidates instead, or 48/16/6 for each rung."
+    ),
+    memory: str | None = Option(
+        None, help="For a store: peak memory of the process.", show_default="4GB"
+    ),
+    cluster: str | None = Option(
+        None, help="For a store: tcp://HOST:PORT of a Dask scheduler, or local:N processes."
+    ),
+    threads: options.Threads = None,
+    out: Path | None = Option(
+        None, help="Folder for the model that is best on the validation nodes."
+    ),
+    overwrite: options.Overwrite = False,
+    json: options.Json = False,
     **settings: Any,
 ) -> None:
     """Train a model on DATASET and score it on the test nodes.
@@ -83,17 +55,14 @@ def train(
 
     Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
     """
-    reading = {"seed": split_seed, "split": split_index, "structural": structural, "link": link}
-    reading |= table_options(settings)
-    options = {name: value for name, value in settings.items() if value is not None}
+    reading, given = options.take_reading(settings), options.without_none(settings)
     only = {"memory": memory, "cluster": cluster} if model == AUTO else {}
     only |= {} if model == AUTO else {"budget": budget, "trials": trials}
     for option, value in only.items():
         if value is not None:
             raise ConfigError(f"cannot be combined with --model {model}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
-        check_default_options(options) if model is None else split_options(model, options)
-    started = _process_start()
+        check_default_options(given) if model is None else split_options(model, given)
     from hoplite import open_data, set_num_threads  # only now, as importing it takes time
     from hoplite.models.saved import check_target
 
@@ -104,34 +73,29 @@ def train(
     data = open_data(dataset, **reading)
     choice = None
     if model == AUTO:
+        import psutil
+
         from hoplite import auto
         from hoplite.search.halving import BUDGET, parse_seconds
 
         left = None
         if trials is None:  # the time of this process counts
             seconds = parse_seconds(budget or BUDGET)
-            left = max(0.2 * seconds, seconds - (time.time() - started))
+            left = max(0.2 * seconds, seconds - time.time() + psutil.Process().create_time())
         with steps_bar(f"{data.name} {model}") as progress:
-            options |= {"budget": left, "trials": trials, "seeds": seeds, "progress": progress}
-            choice = auto(data, out=out, overwrite=overwrite, **options)
+            given |= {"budget": left, "trials": trials, "seeds": seeds, "progress": progress}
+            choice = auto(data, out=out, overwrite=overwrite, **given)
         overwrite = True  # auto has written the folder
         result = choice.trained
     else:
         from hoplite import train as train_model
         from hoplite.training.results import with_default_model
 
-        data, chosen, options = with_default_model(data, model, options)
+        data, chosen, given = with_default_model(data, model, given)
         with training_bar(f"{data.name} {chosen}, {plural(seeds, 'seed')}") as progress:
-            options |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
-            result = train_model(data, chosen, **options)
+            given |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
+            result = train_model(data, chosen, **given)
     _report(result, choice, out, overwrite=overwrite, json=json)
-
-
-def _process_start() -> float:
-    """When this process started: all of its time is in the budget."""
-    import psutil
-
-    return psutil.Process().create_time()
 
 
 def _report(
@@ -143,7 +107,7 @@ def _report(
     json: bool,
 ) -> None:
     """Save and print the result, and how ``auto`` chose it."""
-    from hoplite.training.results import number
+    from hoplite.files import without_nan
 
     summary, failure = result.summary(), None
     if choice is not None:
@@ -155,44 +119,52 @@ def _report(
         summary["relations"] = list(result.graph.relation_weights)
     if out is not None:
         curves = {
-            str(run.seed): {name: list(map(number, curve)) for name, curve in run.history.items()}
+            str(run.seed): {name: curve.tolist() for name, curve in run.history.items()}
             for run in result.runs
         }
         try:
-            result.model.save(out, overwrite=overwrite, result=summary | {"history": curves})
+            result.model.save(
+                out, overwrite=overwrite, result=summary | {"history": without_nan(curves)}
+            )
             summary["out"] = str(out)
         except HopliteError as error:  # a full disk must not take the scores with it
             failure = error
             summary["error"] = str(error)
     if json:
-        print_json(summary)
+        console.print_json(summary)
     else:
         if choice is not None:
-            print_description(choice._describe())
-            print_line(f"Again: --trials {choice.trials} gives the same choice")
-        _print(result, summary)
+            console.print_description(choice._describe())
+            console.print_line(f"Again: --trials {choice.trials} gives the same choice")
+        _print_runs(result, summary)
+        for table in result._describe().tables[:1]:
+            console.print_table("metrics", table.columns, table.rows)
+        _print_classes(result.best_run)
+        for name, text in _facts(result, summary).items():
+            if text is not None:
+                console.print_line(f"{name}: {text}")
         if out is None:
-            print_note("Note: nothing was kept; --out FOLDER keeps the model and these scores.")
-    report_and_fail(failure)
+            console.print_note(
+                "Note: nothing was kept; --out FOLDER keeps the model and these scores."
+            )
+    console.report_and_fail(failure)
 
 
-def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
-    _print_runs(result, summary)
-    _print_metrics(result, summary)
-    sizes = ", ".join(f"{summary['split'][part]:,} {part}" for part in ("train", "val", "test"))
-    note = f" ({summary['split']['note']})" if summary["split"]["note"] else ""
-    lines: dict[str, Any] = {"Split": f"{sizes}{note}", "Note": summary["unvalidated"]}
-    lines["Prepared"] = summary.get("prepared")
+def _facts(result: TrainingResult, summary: dict[str, Any]) -> dict[str, str | None]:
+    """The lines below the tables; None for those that do not apply."""
+    run, split = result.best_run, summary["split"]
+    sizes = ", ".join(f"{split[part]:,} {part}" for part in ("train", "val", "test"))
+    facts: dict[str, Any] = {"Split": sizes + (f" ({split['note']})" if split["note"] else "")}
+    facts |= {"Note": summary["unvalidated"], "Prepared": summary.get("prepared")}
     if "relations" in summary:
-        lines["Edges"] = f"{', '.join(summary['relations'])}, with a polynomial each"
+        facts["Edges"] = f"{', '.join(summary['relations'])}, with a polynomial each"
     if result.model.correct_smooth is not None:
-        lines["Correct and Smooth"] = result.model.correct_smooth.describe()
+        facts["Correct and Smooth"] = result.model.correct_smooth.describe()
     if "protocol" in summary:
-        lines["Protocol"] = f"{summary['protocol']}; validation scores are from before that"
-    run = result.best_run
+        facts["Protocol"] = f"{summary['protocol']}; validation scores are from before that"
     if run.threshold is not None:
         how = f"chosen by {result.training_config.threshold} on the validation nodes"
-        lines["Threshold"] = f"{run.threshold:.3f}, {how}"
+        facts["Threshold"] = f"{run.threshold:.3f}, {how}"
     if run.calibration is not None:
         errors = [
             f"{part} {error['before']:.3f} before, {error['after']:.3f} after"
@@ -200,14 +172,11 @@ def _print(result: TrainingResult, summary: dict[str, Any]) -> None:
             if (error := run.calibration.get(part))
         ]
         temperature = f"temperature {run.calibration['temperature']:.3f}"
-        lines["Calibrated"] = f"{temperature}; calibration error: {'; '.join(errors)}"
-    lines["Time"] = f"{summary['ms_per_epoch']:.2f} ms per epoch and seed"
-    if diverged := [str(run["seed"]) for run in summary["runs"] if run["diverged"]]:
-        lines["Diverged"] = f"seeds {', '.join(diverged)}; their best epoch before that counts"
-    lines["Model"] = summary.get("out")
-    for name, text in lines.items():
-        if text is not None:
-            print_line(f"{name}: {text}")
+        facts["Calibrated"] = f"{temperature}; calibration error: {'; '.join(errors)}"
+    facts["Time"] = f"{summary['ms_per_epoch']:.2f} ms per epoch and seed"
+    if diverged := [str(run.seed) for run in result.runs if run.diverged]:
+        facts["Diverged"] = f"seeds {', '.join(diverged)}; their best epoch before that counts"
+    return facts | {"Model": summary.get("out")}
 
 
 def _print_runs(result: TrainingResult, summary: dict[str, Any]) -> None:
@@ -237,45 +206,27 @@ def _print_runs(result: TrainingResult, summary: dict[str, Any]) -> None:
     labels = "" if task.exclusive else f", {task.labels.task}"
     titles = [f"{title_of(name)} %" for name in others]
     columns = ["seed", f"val {score.title}", f"test {score.title}", *titles, "best epoch"]
-    print_table(f"{summary['dataset']}: {config.model}, {config.size()}{labels}", columns, rows)
+    console.print_table(
+        f"{summary['dataset']}: {config.model}, {config.size()}{labels}", columns, rows
+    )
 
 
-def _print_metrics(result: TrainingResult, summary: dict[str, Any]) -> None:
-    """Every metric with that of the baseline, and the classes at the test nodes of one run."""
-    from hoplite.tasks.base import title_of
-
-    metrics, baseline = summary["metrics"], summary["baseline"]
-    parts = [part for part in ("val", "test") if metrics[part]]
-    if not parts:
-        return
-    last, several = parts[-1], len(summary["runs"]) > 1
-
-    def spread(values: dict[str, Any]) -> str:
-        deviation = f" ± {format_score(values['std'])}" if several else ""
-        return format_score(values["mean"]) + deviation
-
-    rows = [
-        [
-            title_of(name),
-            *[spread(metrics[part][name]) for part in parts],
-            format_score(baseline[last][name]),
-        ]
-        for name in metrics[last]
-    ]
-    print_table("metrics", ["", *parts, f"baseline, {last}"], rows)
-    best = result.best_run.metrics(last)
-    if best is None or not 0 < len(best.classes) <= MAX_CLASSES:
+def _print_classes(run: ScoredRun) -> None:
+    """The classes at the test nodes of one run, or at the validation nodes if there are none."""
+    part = "val" if run.metrics("test") is None else "test"
+    scores = run.metrics(part)
+    if scores is None or not 0 < len(scores.classes) <= MAX_CLASSES:
         return
     rows = [
-        [name, format_score(c["precision"]), format_score(c["recall"]), f"{c['support']:,}"]
-        for name, c in best.classes.items()
+        [name, number(one["precision"]), number(one["recall"]), f"{one['support']:,}"]
+        for name, one in scores.classes.items()
     ]
     columns = ["class", "precision", "recall", "nodes"]
-    if best.confusion is not None:
+    if scores.confusion is not None:
         columns.append("mostly predicted as")
-        wrong = best.confusion.copy()
+        wrong = scores.confusion.copy()
         wrong[range(len(wrong)), range(len(wrong))] = 0
         for row, counts in zip(rows, wrong, strict=True):
-            name = list(best.classes)[counts.argmax()]
+            name = list(scores.classes)[counts.argmax()]
             row.append(f"{name} ({counts.max():,})" if counts.any() else "")
-    print_table(f"classes, {last} nodes, seed {result.best_run.seed}", columns, rows)
+    console.print_table(f"classes, {part} nodes, seed {run.seed}", columns, rows)

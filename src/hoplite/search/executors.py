@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from hoplite.cluster import check_wanted, connect
-from hoplite.config import check_number
+from hoplite.config import EXECUTORS, check_number
 from hoplite.engine.backend import get_num_threads, set_num_threads, use_threads
 from hoplite.errors import ConfigError, HopliteWarning, SearchError, check_choice
 from hoplite.graph import Graph
@@ -42,7 +42,6 @@ from hoplite.training.sets import node_sets
 
 POLL_SECONDS = 0.25
 MAX_DEATHS = 3  # of processes, without a finished trial in between
-EXECUTORS = ("threads", "processes")
 Check = Callable[[], None]  # called in every epoch; raises to end the training
 
 

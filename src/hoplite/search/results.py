@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from plotly.graph_objects import Figure
 
 MODEL = "model"  # the folder of the chosen model, next to the search's file
-PROTOCOLS = ("validation", "test")
 BIASED = "biased: chosen on the test set, so an upper bound and no estimate"
 TOP = 5  # configurations in a table of the best
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hoplite.config import TrainingConfig
+from hoplite.config import PROTOCOLS, TrainingConfig
 from hoplite.errors import ConfigError, GraphError, GridError, check_choice
 from hoplite.formatting import printable
 from hoplite.graph import Graph
@@ -24,7 +24,7 @@ from hoplite.machine import VERSION
 from hoplite.models import address_of, find_model, split_options, without_idle
 from hoplite.progress import search_bar, watched
 from hoplite.search.executors import Executor, find_executor
-from hoplite.search.results import PROTOCOLS, SearchResult, rank
+from hoplite.search.results import SearchResult, rank
 from hoplite.search.space import default_space, read_space
 from hoplite.search.trials import FinishedTrial, SearchFile, Trial
 from hoplite.store import open_data

@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from hoplite.config import check_number
+from hoplite.config import GRIDS, check_number
 from hoplite.errors import ConfigError, GridError, check_choice, nearest_hint
 from hoplite.files import read_regular
 from hoplite.models import MODELS, all_settings, find_model, idle_settings, split_options
@@ -36,7 +36,6 @@ MAX_CONFIGURATIONS = 100_000
 MAX_BYTES = 1 << 17  # of a file: deep nesting takes its square in time
 MAX_INT = 2**53  # whole numbers below it are exact in a float
 MAX_REPEATS = 10_000  # draws in a row without a new configuration: there are no more
-BUILT_IN = ("paper", "reduced", "quick", "published", "usual")
 SHARED = {"hops", "hidden", "heads", "bias", "order"}  # of a dataset: for the models that have them
 
 
@@ -248,9 +247,9 @@ def read_space(source: str | Path | Mapping[str, Any]) -> Space:
             k: np.array(v).tolist() if isinstance(v, sequences) else v for k, v in source.items()
         }
         return Space("grid", {"any": _read_section(listed, "grid [any]", MODELS)})
-    if source in BUILT_IN:
+    if source in GRIDS:
         return parse_space(read_grid(str(source)), str(source))
-    return parse_space(read_text("space", source, f"give {', '.join(BUILT_IN)} or "), str(source))
+    return parse_space(read_text("space", source, f"give {', '.join(GRIDS)} or "), str(source))
 
 
 def read_grid(name: str) -> str:
@@ -270,7 +269,7 @@ def read_text(what: str, source: Any, advice: str = "give ") -> str:
         failure = GridError if os.path.exists(source) else ConfigError  # noqa: PTH110 - long names
         raise failure(
             f"{what} {str(source)!r} cannot be read: {reason}; {advice}the path of a TOML file in "
-            f"UTF-8.{nearest_hint(source, BUILT_IN)}"
+            f"UTF-8.{nearest_hint(source, GRIDS)}"
         ) from error
 
 
@@ -291,9 +290,9 @@ def parse_space(text: str, name: str = "space") -> Space:
     tables = parse_toml(text, f"space {name}")
     tables.pop("note", None)
     base = tables.pop("extends", None)
-    if base not in (None, *BUILT_IN):
+    if base not in (None, *GRIDS):
         raise GridError(
-            f"space {name}: extends is {_short(base)}; it must be one of {', '.join(BUILT_IN)}."
+            f"space {name}: extends is {_short(base)}; it must be one of {', '.join(GRIDS)}."
         )
     sections: dict[str, Section] = dict(read_space(base).sections) if base else {}
     for key, table in tables.items():
