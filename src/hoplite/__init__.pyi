@@ -19,6 +19,7 @@ from hoplite.errors import (
     StoreError as StoreError,
 )
 from hoplite.estimators import (
+    AutoClassifier as AutoClassifier,
     DGCClassifier as DGCClassifier,
     DGCRegressor as DGCRegressor,
     EGCClassifier as EGCClassifier,
@@ -63,7 +64,6 @@ from hoplite.search import (
     auto as auto,
     search as search,
 )
-from hoplite.search.auto_classifier import AutoClassifier as AutoClassifier
 from hoplite.store import (
     HopStore as HopStore,
     open_data as open_data,
