@@ -213,3 +213,19 @@ def start(*words: Any, before: str = "", **options: Any) -> Process:
 def hoplite(*words: Any, before: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
     """Run ``hoplite WORDS`` until it ends, in its process after ``before``."""
     return run(f"{before}\n{COMMAND}", *words, **options)
+
+
+def succeed(*words: Any, **options: Any) -> str:
+    """What ``hoplite WORDS`` prints."""
+    done = hoplite(*words, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def fail(code: int, *words: Any, **options: Any) -> str:
+    """The one sentence with which ``hoplite WORDS`` ends; nothing else but warnings is printed."""
+    done = hoplite(*words, **options)
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    (error,) = [line for line in done.stderr.splitlines() if not line.startswith("warning:")]
+    assert error.startswith("error: ")
+    return error

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import importlib.util
+import functools
 import json
+import runpy
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from pyarrow import csv
-from tests.commands import hoplite
+from tests.commands import fail, succeed
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "fraud.py"
 
 
-def example() -> Any:
-    spec = importlib.util.spec_from_file_location("fraud", EXAMPLE)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def ran(*words: Any, code: int = 0, cwd: Path) -> str:
-    done = hoplite(*words, cwd=cwd)
-    assert done.returncode == code, done.stderr
-    return done.stdout if code == 0 else done.stderr
+@functools.cache
+def example() -> SimpleNamespace:
+    return SimpleNamespace(**runpy.run_path(str(EXAMPLE)))
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +29,7 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, np.ndarray, di
     made = example()
     fraud, oracle = made.make_bank(folder / "bank", 6000, seed=1)
     words = ["bank", *made.NAMES.split(), *made.TRAINING.split(), "--out", "model", "--json"]
-    return folder, np.stack([fraud, oracle]), json.loads(ran("train", *words, cwd=folder))
+    return folder, np.stack([fraud, oracle]), json.loads(succeed("train", *words, cwd=folder))
 
 
 def test_the_readme_way_finds_fraud(bank: tuple[Path, np.ndarray, dict[str, Any]]) -> None:
@@ -46,7 +38,7 @@ def test_the_readme_way_finds_fraud(bank: tuple[Path, np.ndarray, dict[str, Any]
         "4 numbers and 2 dates scaled (standard), 1 number as it is, gaps in 4 columns filled, 2 "
         "texts one-hot"
     )
-    ran("predict", "model", "bank", "--proba", "--out", "fraud.csv", cwd=folder)
+    succeed("predict", "model", "bank", "--proba", "--out", "fraud.csv", cwd=folder)
     hidden, score = example().scores(folder / "bank", folder / "fraud.csv")
     auc, precision = example().measured(fraud[hidden], score[hidden])
     best = example().measured(fraud[hidden], oracle[hidden])
@@ -64,19 +56,18 @@ def test_other_tables_are_prepared_as_in_training(
     (folder / "other").mkdir()
     csv.write_csv(other, folder / "other" / "nodes.csv")
     shutil.copy(folder / "bank" / "edges.csv", folder / "other" / "edges.csv")
-    ran("predict", "model", "bank", "--out", "a.csv", cwd=folder)
-    ran("predict", "model", "other", "--id", "who", "--out", "b.csv", cwd=folder)
+    succeed("predict", "model", "bank", "--out", "a.csv", cwd=folder)
+    succeed("predict", "model", "other", "--id", "who", "--out", "b.csv", cwd=folder)
     first, second = (csv.read_csv(folder / name) for name in ("a.csv", "b.csv"))
     assert first.drop_columns(["split"]) == second  # the other has no labels, so nothing to split
-    assert "has no column 'account'" in ran(
-        "predict", "model", "other", "--out", "c.csv", code=1, cwd=folder
-    )
+    words = ["predict", "model", "other", "--out", "c.csv"]
+    assert "has no column 'account'" in fail(1, *words, cwd=folder)
     words = ["--hops", 5, "--operator", "adjacency", "--out", "own"]  # as the model has
-    ran("propagate", "other", "--id", "who", *words, cwd=folder)
-    said = ran("predict", "model", "own", "--out", "c.csv", cwd=folder, code=0)
+    succeed("propagate", "other", "--id", "who", *words, cwd=folder)
+    said = succeed("predict", "model", "own", "--out", "c.csv", cwd=folder)
     assert said  # the same columns were fitted to the same numbers
     node = table["account"][5].as_py()
-    shown = json.loads(ran("explain", "model", "bank", "--node", node, "--json", cwd=folder))
+    shown = json.loads(succeed("explain", "model", "bank", "--node", node, "--json", cwd=folder))
     for part in shown["features"]["top"]:
         if part["name"] in ("balance", "logins"):
             assert part["value"] == pytest.approx(float(table[part["name"]][5].as_py()), rel=1e-4)

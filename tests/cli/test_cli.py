@@ -8,22 +8,9 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet
 import pytest
-from tests.commands import hoplite
+from tests.commands import fail, hoplite, succeed
 
 from hoplite import TrainedModel, load
-
-
-def succeeded(*arguments, cwd=None):
-    process = hoplite(*arguments, cwd=cwd)
-    assert process.returncode == 0, process.stderr
-    return process.stdout
-
-
-def failed(code, *arguments, cwd=None):
-    process = hoplite(*arguments, cwd=cwd)
-    assert process.returncode == code, process.stdout + process.stderr
-    assert "Traceback" not in process.stderr
-    return process.stderr
 
 
 @pytest.fixture(scope="module")
@@ -31,21 +18,21 @@ def trained(tmp_path_factory):
     """A small model of Cora, trained through the command line."""
     folder = tmp_path_factory.mktemp("cli") / "model"
     arguments = ["--model", "lgc", "--hops", 3, "--seeds", 2, "--epochs", 15, "--lr", 0.2]
-    text = succeeded("train", "cora", *arguments, "--out", folder, "--json")
+    text = succeed("train", "cora", *arguments, "--out", folder, "--json")
     return folder, json.loads(text)
 
 
 def test_help_and_version():
-    assert "train" in succeeded("--help")
-    assert "--weight-decay" in succeeded("train", "--help")
-    assert succeeded("--version").startswith("hoplite 0.")
+    assert "train" in succeed("--help")
+    assert "--weight-decay" in succeed("train", "--help")
+    assert succeed("--version").startswith("hoplite 0.")
 
 
 def test_datasets():
-    records = json.loads(succeeded("datasets", "--json"))["datasets"]
+    records = json.loads(succeed("datasets", "--json"))["datasets"]
     edges = {record["name"]: record["edges"] for record in records}
     assert edges == {"cora": 5278, "citeseer": 4552, "pubmed": 44324}
-    assert "5,278" in succeeded("datasets")
+    assert "5,278" in succeed("datasets")
 
 
 def test_train_json_and_files(trained):
@@ -67,7 +54,7 @@ def test_train_json_and_files(trained):
 
 
 def test_train_table():
-    text = succeeded("train", "cora", "--model", "sgc", "--epochs", 3, "--seeds", 2)
+    text = succeed("train", "cora", "--model", "sgc", "--epochs", 3, "--seeds", 2)
     assert "mean ± std" in text
     assert "140 train, 500 val, 1,000 test" in text
     for row in ("balanced accuracy", "calibration error", "baseline", "mostly predicted as"):
@@ -77,7 +64,7 @@ def test_train_table():
 def test_existing_out_is_not_overwritten_by_accident(trained):
     folder, _ = trained
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    assert "--overwrite" in failed(1, "train", "cora", "--epochs", 1, "--out", folder)
+    assert "--overwrite" in fail(1, "train", "cora", "--epochs", 1, "--out", folder)
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
@@ -85,7 +72,7 @@ def test_existing_out_is_not_overwritten_by_accident(trained):
 def test_predict(trained, tmp_path, ending):
     folder, result = trained
     out = tmp_path / f"labels.{ending}"
-    summary = json.loads(succeeded("predict", folder, "cora", "--out", out, "--json"))
+    summary = json.loads(succeed("predict", folder, "cora", "--out", out, "--json"))
     assert summary["nodes"] == sum(summary["predicted"].values()) == 2708
     reader = pyarrow.parquet.read_table if ending == "parquet" else pyarrow.csv.read_csv
     table = reader(out)
@@ -110,9 +97,9 @@ def test_own_tables_from_training_to_labels(tmp_path):
     (data / "nodes.csv").write_text("\n".join(lines) + "\n")
     edges = [f"p{i},p{(i + 2) % 60}" for i in range(60)]
     (data / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
-    text = succeeded("train", "clubs", "--hops", 2, "--epochs", 20, "--out", "m", cwd=tmp_path)
+    text = succeed("train", "clubs", "--hops", 2, "--epochs", 20, "--out", "m", cwd=tmp_path)
     assert "stratified" in text
-    succeeded("predict", "m", "clubs", "--out", "labels.csv", cwd=tmp_path)
+    succeed("predict", "m", "clubs", "--out", "labels.csv", cwd=tmp_path)
     table = pyarrow.csv.read_csv(tmp_path / "labels.csv").to_pydict()
     assert table["id"] == [f"p{i}" for i in range(60)]
     assert set(table["predicted"]) == {"red", "blue"}
@@ -122,9 +109,9 @@ def test_own_tables_from_training_to_labels(tmp_path):
         ["predict", "m", "clubs", "--out", "clubs/nodes.csv"],
         ["search", "clubs", "--out", "s", "--export", "clubs/../clubs/nodes.csv"],
     ):
-        assert "a file of clubs" in failed(2, *words, cwd=tmp_path)
+        assert "a file of clubs" in fail(2, *words, cwd=tmp_path)
         assert (data / "nodes.csv").read_bytes() == nodes  # not the predictions
-    succeeded("predict", "m", "clubs", "--out", "clubs/labels.csv", cwd=tmp_path)
+    succeed("predict", "m", "clubs", "--out", "clubs/labels.csv", cwd=tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -150,36 +137,34 @@ def test_own_tables_from_training_to_labels(tmp_path):
     ],
 )
 def test_wrong_use_gets_one_sentence(tmp_path, code, arguments, sentence):
-    assert sentence in failed(code, *arguments, cwd=tmp_path)
+    assert sentence in fail(code, *arguments, cwd=tmp_path)
 
 
-def test_errors_are_json_too(tmp_path):
-    process = hoplite("train", "coar", "--json", cwd=tmp_path)
-    assert process.returncode == 1
-    assert "Did you mean 'cora'" in json.loads(process.stdout)["error"]
+@pytest.mark.parametrize(
+    ("words", "code", "part"),
+    [(["coar"], 1, "Did you mean 'cora'"), (["cora", "--seeds", "abc"], 2, "--seeds")],
+)
+def test_errors_are_json_too(tmp_path, words, code, part):
+    process = hoplite("train", *words, "--json", cwd=tmp_path)
+    assert process.returncode == code
+    assert part in json.loads(process.stdout)["error"]
 
 
 def test_model_of_another_graph(trained, tmp_path):
     folder, _ = trained
-    text = failed(1, "predict", folder, "citeseer", "--out", tmp_path / "x.csv")
+    text = fail(1, "predict", folder, "citeseer", "--out", tmp_path / "x.csv")
     assert "trained on 1,433 features but the graph has 3,703" in text
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_usage_errors_are_json_too(tmp_path):
-    process = hoplite("train", "cora", "--seeds", "abc", "--json", cwd=tmp_path)
-    assert process.returncode == 2
-    assert "--seeds" in json.loads(process.stdout)["error"]
-
-
 def test_no_command_shows_the_help():
-    assert "Commands" in succeeded()
+    assert "Commands" in succeed()
 
 
 @pytest.mark.parametrize("model", ["sgc", "egc", "lgc", "hlgc"])
 def test_no_hops_is_a_model_too(model):
     options = ["--hops", 0, "--epochs", 2, "--seeds", 1, "--model", model, "--json"]
-    assert json.loads(succeeded("train", "cora", *options))["runs"][0]["epochs"] == 2
+    assert json.loads(succeed("train", "cora", *options))["runs"][0]["epochs"] == 2
 
 
 def test_output_that_cannot_be_written():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 import pytest
-from tests.commands import hoplite
+from tests.commands import fail, succeed
 
+EXISTS = "already exists; use --overwrite."
 MINE = "my own words, that nobody keeps twice\n"
 
 
@@ -19,23 +20,8 @@ def place(tmp_path_factory):
     (folder / "club" / "nodes.csv").write_text("id,label,age\n" + "\n".join(rows) + "\n")
     edges = [f"{i},{(i * 7 + 3) % 55}" for i in range(55)]
     (folder / "club" / "edges.csv").write_text("source,target\n" + "\n".join(edges) + "\n")
-    good("train", "club", "--epochs", "3", "--seeds", "1", "--out", "model", cwd=folder)
+    succeed("train", "club", "--epochs", "3", "--seeds", "1", "--out", "model", cwd=folder)
     return folder
-
-
-def good(*words, **options):
-    done = hoplite(*words, **options)
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-def refused(*words, message="already exists; use --overwrite.", code=1, **options):
-    done = hoplite(*words, **options)
-    assert (done.returncode, done.stdout) == (code, ""), done.stderr
-    assert done.stderr.startswith("error: ")
-    assert done.stderr.count("\n") == 1
-    assert message in done.stderr
-    return done.stderr
 
 
 EXPLAIN = ["explain", "model", "club", "--node", "3", "--no-flips"]
@@ -54,33 +40,38 @@ def test_an_existing_file_stays(place, name):
     out.write_text(MINE)
     link = place / f"link{out.suffix}"
     link.symlink_to(out.name)
-    refused(*words, cwd=place)
-    refused(*words[:-1], link.name, cwd=place)
+    assert EXISTS in fail(1, *words, cwd=place)
+    assert EXISTS in fail(1, *words[:-1], link.name, cwd=place)
     assert out.read_text() == MINE
-    good(*words, "--overwrite", cwd=place)
+    succeed(*words, "--overwrite", cwd=place)
     assert out.read_bytes() != MINE.encode()
     assert not [path for path in place.iterdir() if path.name.endswith(".tmp")]
-    good(*words[:-1], link.name, "--overwrite", cwd=place)
+    succeed(*words[:-1], link.name, "--overwrite", cwd=place)
     assert link.is_symlink()
     link.unlink()
     out.unlink()
     os.mkfifo(out)  # nobody reads it, and nobody waits for that
-    refused(*words, cwd=place)
+    assert EXISTS in fail(1, *words, cwd=place)
     out.unlink()
 
 
 def test_each_of_several_pages_is_checked(place):
     (place / "many-2.html").write_text(MINE)
     words = [*EXPLAIN, "--node", "5", "--out", "many.html"]
-    assert "many-2.html" in refused(*words, cwd=place)
+    assert f"many-2.html {EXISTS}" in fail(1, *words, cwd=place)
     assert not (place / "many-1.html").exists()
-    good(*words, "--overwrite", cwd=place)
+    succeed(*words, "--overwrite", cwd=place)
     assert (place / "many-1.html").exists()
 
 
-def test_where_nothing_can_be_written(place):
-    message = "cannot be a file; give one in an existing folder."
-    refused(*EXPLAIN, "--out", "no such/x.html", message=message, code=2, cwd=place)
-    (place / "folder.html").mkdir()
-    refused(*EXPLAIN, "--out", "folder.html", message=message, code=2, cwd=place)
-    refused(*EXPLAIN, "--out", "x.txt", message="it must be one of", code=2, cwd=place)
+@pytest.mark.parametrize(
+    ("out", "message"),
+    [
+        ("no such/x.html", "cannot be a file; give one in an existing folder."),
+        ("folder.html", "cannot be a file; give one in an existing folder."),
+        ("x.txt", "it must be one of"),
+    ],
+)
+def test_where_nothing_can_be_written(place, out, message):
+    (place / "folder.html").mkdir(exist_ok=True)
+    assert message in fail(2, *EXPLAIN, "--out", out, cwd=place)

@@ -19,8 +19,14 @@ import hoplite
 from hoplite.errors import ConfigError, GraphError, GridError, SearchError
 from hoplite.graph import Graph, Split
 from hoplite.search import executors, halving
-from hoplite.search.candidates import Candidate, Finalist, decide, list_candidates
-from hoplite.search.halving import parse_seconds, parse_trials
+from hoplite.search.halving import (
+    Candidate,
+    Finalist,
+    decide,
+    list_candidates,
+    parse_seconds,
+    parse_trials,
+)
 from hoplite.search.results import ConfigurationScores
 from hoplite.search.trials import FILE
 from hoplite.tasks.base import Metric
@@ -220,8 +226,7 @@ TrialQueue.record = record
 def test_killed_again_and_again_it_ends_with_the_same_choice(tmp_path):
     words = ["train", "cora", "--model", "auto", "--trials", "12/6/2", "--seeds", "2"]
     words += ["--epochs", "8", "--hops", "2", "--json", "--out"]
-    whole = commands.hoplite(*words, tmp_path / "whole")
-    assert whole.returncode == 0, whole.stderr
+    whole = commands.succeed(*words, tmp_path / "whole")
     out, left = tmp_path / "killed", []
     for at in (2, 1, 3):
         killed = commands.hoplite(*words, out, before=KILL.format(at=at))
@@ -231,9 +236,8 @@ def test_killed_again_and_again_it_ends_with_the_same_choice(tmp_path):
             left.append(done.fetchone()[0])
         assert not (out / "config.json").exists()
     assert left == sorted(set(left))  # nothing was lost
-    last = commands.hoplite(*words, out)
-    assert last.returncode == 0, last.stderr
-    found, wanted = (json.loads(one.stdout) for one in (last, whole))
+    last = commands.succeed(*words, out)
+    found, wanted = (json.loads(one) for one in (last, whole))
     for one in (found, wanted):
         del one["out"], one["ms_per_epoch"], one["auto"]["seconds"]
         for part in (*one["runs"], *one["auto"]["candidates"]):
@@ -242,9 +246,8 @@ def test_killed_again_and_again_it_ends_with_the_same_choice(tmp_path):
     assert hoplite.TrainedModel.load(out).config.model == found["auto"]["chosen"]
     refused = commands.hoplite(*words, out)
     assert (refused.returncode, "--overwrite" in refused.stderr) == (1, True)
-    replaced = commands.hoplite(*words[:5], "3", *words[6:], out, "--overwrite")
-    assert replaced.returncode == 0, replaced.stderr
-    assert json.loads(replaced.stdout)["auto"]["trials"] == "3/3/3"
+    replaced = commands.succeed(*words[:5], "3", *words[6:], out, "--overwrite")
+    assert json.loads(replaced)["auto"]["trials"] == "3/3/3"
 
 
 def test_a_folder_of_another_choice_is_refused(graph, file, tmp_path):
@@ -376,15 +379,12 @@ def test_users_tables_with_gaps_and_relations(tmp_path):
     (tmp_path / "club" / "edges.csv").write_text("\n".join(edges) + "\n", encoding="utf-8")
     words = ["train", tmp_path / "club", "--model", "auto", "--trials", "10", "--seeds", "2"]
     words += ["--epochs", "10", "--class-weight", "balanced"]
-    told = commands.hoplite(*words)
-    assert told.returncode == 0, told.stderr
-    assert " was chosen: " in told.stdout
-    assert "--trials 10/4/3 gives the same choice" in told.stdout
-    directed = commands.hoplite(*words, "--directed", "--json")
-    assert directed.returncode == 0, directed.stderr
-    found = json.loads(directed.stdout)["auto"]
-    assert found["chosen"] == "lgc"
-    assert any(told.startswith("ppr: ") for told in found["left_out"])
+    text = commands.succeed(*words)
+    assert " was chosen: " in text
+    assert "--trials 10/4/3 gives the same choice" in text
+    directed = json.loads(commands.succeed(*words, "--directed", "--json"))["auto"]
+    assert directed["chosen"] == "lgc"
+    assert any(reason.startswith("ppr: ") for reason in directed["left_out"])
 
 
 def test_the_classifier_follows_scikit_learn(graph, file):
@@ -431,7 +431,7 @@ def test_what_the_classifier_holds_out(graph, file):
     nodes = np.array([3, 1, 7, 9, 11, 13, 20, 22, 3])  # one twice, one class with a single node
     y = np.array([5, 5, 5, 5, 5, 2, 2, 9, 5])
     labels = np.unique(y, return_inverse=True)[1]
-    train, val = model._parted(hoplite.training.runs.NodeSet(nodes, labels))
+    train, val = model._hold_out(hoplite.training.runs.NodeSet(nodes, labels))
     assert sorted([*train.nodes, *val.nodes]) == sorted(set(nodes.tolist()))
     assert set(train.labels) == {0, 1, 2}
     assert len(val) == 2  # a quarter of 5 and of 2, at least one

@@ -28,18 +28,19 @@ SIZES = ("memory", "available_memory", "memory_limit", "free_disk")
 MAX_DIFFERENCE = 1e-5  # of a product of float32 whose sums have another order
 MIN_ACCURACY = 0.5  # of Cora's training nodes after a few epochs; by chance it is 0.14
 MIN_DISK = 10**9  # bytes, below which stores and searches run into trouble
-REINSTALL = "install it again: pip install --force-reinstall hoplite-graph"
-REPORT = "report it, with the output of `hoplite doctor --json`"
+REMEDY = (
+    "install it again (pip install --force-reinstall hoplite-graph), or report it with the output "
+    "of `hoplite doctor --json`"
+)
 
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was tried: whether it works, the result, and what to do if it does not."""
+    """One thing that was tried: whether it works, and the result."""
 
     name: str
     ok: bool
     result: str
-    remedy: str = ""
 
 
 def doctor(json: options.Json = False) -> None:
@@ -51,16 +52,15 @@ def doctor(json: options.Json = False) -> None:
         checks = run_checks(progress)
         facts = collect_facts(works=checks[0].ok)
     notes = list_notes(facts)
-    failures = [f"{one.name}: {one.result}; {one.remedy}." for one in checks if not one.ok]
+    failures = [f"{one.name}: {one.result}; {REMEDY}." for one in checks if not one.ok]
     if json:
         error = {"error": failures[0]} if failures else {}
         records = [asdict(check) for check in checks]
         console.print_json({"ok": not failures, **facts, "checks": records, "notes": notes} | error)
     else:
         for topic, values in facts.items():
-            console.print_table(
-                topic, ["", ""], [[name, _text(name, values[name])] for name in values]
-            )
+            rows = [[name, _text(name, value)] for name, value in values.items()]
+            console.print_table(topic, ["", ""], rows)
         rows = [[one.name, "works" if one.ok else "BROKEN", one.result] for one in checks]
         console.print_table("the core", ["", "", ""], rows)
         for note in notes:
@@ -78,21 +78,16 @@ def _text(name: str, value: Any) -> str:
 
 def run_checks(progress: Callable[[str, float], None]) -> list[Check]:
     """Try the core; it takes some seconds. Without the library, nothing else is tried."""
-    attempts = {
-        "hoplite": (_try_library, REINSTALL),
-        "kernels": (_try_kernels, REINSTALL),
-        "product": (_try_product, REPORT),
-        "training": (_try_training, REPORT),
-    }
     checks: list[Check] = []
-    for name, (attempt, remedy) in attempts.items():
-        progress(name, len(checks) / len(attempts))
+    for attempt in (try_hoplite, try_kernels, try_product, try_training):
+        name = attempt.__name__.removeprefix("try_")
+        progress(name, len(checks) / 4)
         try:
             checks.append(Check(name, True, attempt()))
         except (HopliteError, ImportError, OSError, RuntimeError, ValueError, MemoryError) as error:
             reason = "there is not enough memory" if is_shortage(error) else str(error)
-            checks.append(Check(name, False, reason, remedy))
-            if name == "hoplite":
+            checks.append(Check(name, False, reason))
+            if not checks[0].ok:
                 break
     return checks
 
@@ -111,13 +106,13 @@ def import_problem(module: str) -> str | None:
     return None
 
 
-def _try_library() -> str:
+def try_hoplite() -> str:
     if problem := import_problem("hoplite.training"):
         raise HopliteError(problem)
     return "it and its libraries can be imported"
 
 
-def _try_kernels() -> str:
+def try_kernels() -> str:
     from hoplite.engine.backend import kernels
 
     if find_spec("hoplite._native") is None:
@@ -127,7 +122,7 @@ def _try_kernels() -> str:
     return kernels()
 
 
-def _try_product() -> str:
+def try_product() -> str:
     """p(S) X with the C++ core and with NumPy, on a small graph with weights and isolated nodes."""
     import numpy as np
 
@@ -152,7 +147,7 @@ def _try_product() -> str:
     return text
 
 
-def _try_training() -> str:
+def try_training() -> str:
     """Five epochs on Cora, by the accuracy on its training nodes."""
     import hoplite
 
@@ -201,12 +196,16 @@ def collect_facts(*, works: bool) -> dict[str, dict[str, Any]]:
         from hoplite.engine.backend import get_num_threads, has_native, native
         from hoplite.io.reddit import find_reddit
 
-        loaded = native is not None and has_native()
-        facts["kernels"] = {"loaded": loaded, "threads": get_num_threads()}
-        facts["kernels"]["instructions"] = native.architecture() if native and loaded else None
-        reddit = find_reddit()
-        facts["data"] = {"HOPLITE_DATA": os.environ.get("HOPLITE_DATA")}
-        facts["data"]["reddit"] = None if reddit is None else str(reddit)
+        loaded, reddit = native is not None and has_native(), find_reddit()
+        facts["kernels"] = {
+            "loaded": loaded,
+            "threads": get_num_threads(),
+            "instructions": native.architecture() if native and loaded else None,
+        }
+        facts["data"] = {
+            "HOPLITE_DATA": os.environ.get("HOPLITE_DATA"),
+            "reddit": None if reddit is None else str(reddit),
+        }
     return facts
 
 

@@ -185,20 +185,15 @@ def _print_runs(result: TrainingResult, summary: dict[str, Any]) -> None:
 
     config, task = result.model_config, result.task
     score, others = task.score, task.headline
-    rows = [
-        [
-            str(run["seed"]),
-            *[score.shown(run[f"{part}_{score.name}"]) for part in ("val", "test")],
-            *[score.shown(run["metrics"].get("test", {}).get(name)) for name in others],
-            f"{run['best_epoch']} of {run['epochs']}",
-        ]
-        for run in summary["runs"]
-    ]
+    rows = []
+    for run in summary["runs"]:
+        values = [run[f"{part}_{score.name}"] for part in ("val", "test")]
+        values += [run["metrics"].get("test", {}).get(name) for name in others]
+        epoch = f"{run['best_epoch']} of {run['epochs']}"
+        rows.append([str(run["seed"]), *map(score.shown, values), epoch])
     if len(rows) > 1:  # one run has no deviation
-        pairs = [
-            (summary[f"{part}_{score.name}_mean"], summary[f"{part}_{score.name}_std"])
-            for part in ("val", "test")
-        ]
+        names = [f"{part}_{score.name}" for part in ("val", "test")]
+        pairs = [(summary[f"{name}_mean"], summary[f"{name}_std"]) for name in names]
         spreads = [summary["metrics"]["test"].get(name, {}) for name in others]
         pairs += [(spread.get("mean"), spread.get("std")) for spread in spreads]
         means = [f"{score.shown(mean)} ± {score.shown(std)}" for mean, std in pairs]

@@ -43,7 +43,6 @@ from typing import Any
 
 import numpy as np
 
-from hoplite.config import MAX_FLOAT
 from hoplite.errors import (
     ConfigError,
     GridError,
@@ -274,13 +273,8 @@ def parse_seconds(value: Any) -> float:
     >>> parse_seconds("60s"), parse_seconds("1.5m"), parse_seconds(7)
     (60.0, 90.0, 7.0)
     """
-    seconds = 0.0
-    if isinstance(value, str):
-        match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", value.lower())
-        if match is not None and match[2] in UNITS:
-            seconds = float(match[1]) * UNITS[match[2]]
-    elif isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= MAX_FLOAT:
-        seconds = float(value)
+    match = re.fullmatch(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-z]*)\s*", str(value).lower())
+    seconds = float(match[1]) * UNITS.get(match[2], 0) if match else 0.0
     if not 0 < seconds < math.inf:
         raise ConfigError(
             f"budget is {value!r}; give a time such as 60s, 5m or 1h, above 0, or seconds."
@@ -638,7 +632,7 @@ class _Halving:
             own = [t for t in finished[i * len(seeds) : (i + 1) * len(seeds)] if t is not None]
             if len(own) < len(seeds):
                 break
-            scored.append(Finalist(one, rung, ConfigurationScores.of(i, own, test=False)))
+            scored.append(Finalist(one, rung, ConfigurationScores.of(i, own)))
             known = self.known.setdefault(one.position, [])
             known[:] = [*(other for other in known if other.rung < rung), scored[-1]]
         self.keep()

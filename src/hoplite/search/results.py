@@ -13,7 +13,7 @@ import dataclasses
 import math
 import shlex
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -64,17 +64,19 @@ class ConfigurationScores:
     epochs: int = 0  # of all seeds
 
     @classmethod
-    def of(cls, position: int, trials: Sequence[FinishedTrial], test: bool) -> ConfigurationScores:
+    def of(
+        cls, position: int, trials: Sequence[FinishedTrial], *, test: bool = False
+    ) -> ConfigurationScores:
         """The scores of a configuration's trials."""
-        scores = tuple(_known(one.scores.score) for one in trials)
-        accuracies = tuple(_known(one.scores.val_accuracy) for one in trials)
+        scores = _numbers(one.scores.score for one in trials)
+        accuracies = _numbers(one.scores.val_accuracy for one in trials)
         return cls(
             position=position,
             options=trials[0].trial.options,
             scores=scores,
             val=scores if np.isnan(accuracies).all() else accuracies,
-            val_loss=float(np.mean([_known(one.scores.val_loss, math.inf) for one in trials])),
-            test=tuple(_known(one.test_accuracy) for one in trials) if test else (),
+            val_loss=float(np.mean(_numbers((one.scores.val_loss for one in trials), math.inf))),
+            test=_numbers(one.test_accuracy for one in trials) if test else (),
             seconds=sum(one.seconds for one in trials),
             epochs=sum(one.scores.epochs for one in trials),
         )
@@ -86,21 +88,14 @@ class ConfigurationScores:
 
     @property
     def val_mean(self) -> float:
+        """Mean of ``val``."""
         return float(np.mean(self.val))
 
     @property
-    def test_mean(self) -> float:
-        return float(np.mean(self.test))
-
-    @property
     def order(self) -> tuple[float, ...]:
-        """What sorts configurations by validation, the best first."""
-        return self.lost, -_sum(self.scores), self.val_loss
-
-    @property
-    def test_order(self) -> tuple[float, ...]:
-        """What sorts configurations by the test set, the best first."""
-        return self.lost, -_sum(self.test), -_sum(self.val), self.val_loss
+        """What sorts configurations, the best first: by the test set if its scores were read."""
+        means = (-_sum(self.test), -_sum(self.val)) if self.test else (-_sum(self.scores),)
+        return self.lost, *means, self.val_loss
 
 
 def rank(
@@ -112,9 +107,8 @@ def rank(
     then the earlier in the grid; under the test protocol the higher validation accuracy before.
     Configurations with trials without a finite result come last, those with more of them later.
     """
-    test = protocol == "test"
     configurations = [
-        ConfigurationScores.of(i, trials[i * seeds : (i + 1) * seeds], test)
+        ConfigurationScores.of(i, trials[i * seeds : (i + 1) * seeds], test=protocol == "test")
         for i in range(len(trials) // seeds)
     ]
     if all(one.lost == seeds for one in configurations):
@@ -122,7 +116,7 @@ def rank(
             "every trial of the search diverged, so there is nothing to choose; search lower "
             "learning rates, fewer hops or another operator."
         )
-    return sorted(configurations, key=lambda one: one.test_order if test else one.order)
+    return sorted(configurations, key=lambda one: one.order)
 
 
 def _sum(values: tuple[float, ...]) -> float:
@@ -130,8 +124,8 @@ def _sum(values: tuple[float, ...]) -> float:
     return round(math.fsum(value for value in values if not math.isnan(value)), 9)
 
 
-def _known(value: float | None, otherwise: float = math.nan) -> float:
-    return otherwise if value is None else value
+def _numbers(values: Iterable[float | None], missing: float = math.nan) -> tuple[float, ...]:
+    return tuple(missing if value is None else value for value in values)
 
 
 @dataclass(frozen=True)
@@ -146,7 +140,7 @@ class _Kept:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SearchResult(Described):
-    """What a search found under one protocol.
+    """The outcome of a search under one protocol.
 
     Parameters
     ----------
@@ -189,9 +183,11 @@ class SearchResult(Described):
     def _chosen(self) -> tuple[TrainedModel, _Kept]:
         """The model and its scores: from the folder if it has them, otherwise trained."""
         of = {"model": self.name, "options": self.best.options, "seeds": self.seeds, **self.facts}
+        folder = None
         if self.folder is not None and self.protocol == "validation":
+            folder = self.folder / MODEL
             with contextlib.suppress(HopliteError, ValueError):  # there is none, or a damaged one
-                model = TrainedModel.load(self.folder / MODEL)
+                model = TrainedModel.load(folder)
                 kept = msgspec.convert(model.training.get("search"), _Kept)
                 if kept.of == of and len(kept.val) == len(kept.test) == len(self.seeds):
                     return model, kept
@@ -199,13 +195,12 @@ class SearchResult(Described):
             tuple(number(run.scores[f"{part}_{self.task.score.name}"]) for run in self.trained.runs)
             for part in ("val", "test")
         )
-        figures = self.trained.figures()
+        figures, model = self.trained.figures(), self.trained.model
         kept = _Kept(of, val, test, None if figures is None else dataclasses.asdict(figures))
-        model = self.trained.model
         training = model.training | {"search": dataclasses.asdict(kept)}
         model = dataclasses.replace(model, training=training)
-        if self.folder is not None and self.protocol == "validation":
-            model.save(self.folder / MODEL, overwrite=True)
+        if folder is not None:
+            model.save(folder, overwrite=True)
         return model, kept
 
     @property
@@ -348,17 +343,18 @@ class SearchResult(Described):
     def _describe(self) -> Description:
         varied, what, summary = self.varied, title_of(self.task.score.name), self.summary()
         size = f"{plural(self.configurations, 'configuration')} x {plural(len(self.seeds), 'seed')}"
-        columns, rows = [*varied, f"validation {self.monitor.title}"], []
-        for one in self.ranking[:TOP]:
-            options = [str(one.options.get(name)) for name in varied]
-            rows.append([*options, self.monitor.shown(self.monitored(one))])
-        title = f"{self.graph.name}: {self.name}, best of {size}"
-        tables = [Table(columns, rows, title)]
-        if (found := summary["figures"]) is not None:
-            parts = [found[part] for part in ("mean", "std", "baseline")]
-            rows = [[title_of(k), *(number_text(p.get(k)) for p in parts)] for k in found["mean"]]
-            title = f"The chosen one on the {found['nodes']} nodes"
-            tables.append(Table(["", "mean", "std", "baseline"], rows, title))
+        columns = [*varied, f"validation {self.monitor.title}"]
+        rows = [
+            [*(str(one.options.get(k)) for k in varied), self.monitor.shown(self.monitored(one))]
+            for one in self.ranking[:TOP]
+        ]
+        tables = [Table(columns, rows, f"{self.graph.name}: {self.name}, best of {size}")]
+        if (figures := summary["figures"]) is not None:
+            columns = ["mean", "std", "baseline"]
+            parts = [figures[part] for part in columns]
+            rows = [[title_of(k), *(number_text(p.get(k)) for p in parts)] for k in parts[0]]
+            title = f"The chosen one on the {figures['nodes']} nodes"
+            tables.append(Table(["", *columns], rows, title))
         notes = [
             f"Chosen by {self.protocol}, {title_of(self.monitor.name)}: test {what} "
             f"{format_spread(self.test)}, validation {format_spread(self.val)}"
@@ -373,10 +369,6 @@ class SearchResult(Described):
             notes.append(f"Diverged: {summary['diverged']:,} of {len(self.trials):,} trials.")
         notes += [f"The grid is cut: {self.cut}"] if self.cut else []
         return Description("SearchResult", tables=tables, notes=notes)
-
-
-def _numbers(values: Sequence[float | None]) -> tuple[float, ...]:
-    return tuple(map(_known, values))
 
 
 def format_spread(values: Sequence[float]) -> str:

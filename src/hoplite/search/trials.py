@@ -119,7 +119,7 @@ class SearchFile(contextlib.AbstractContextManager):
                     raise SearchError(f"{self.path} is not a file.")
         except OSError as error:
             raise SearchError(f"{folder} cannot be a folder: {error.strerror}.") from error
-        with self._told():
+        with self._explained():
             self._db = sqlite3.connect(
                 ":memory:" if self.path is None else self.path.absolute().as_uri() + "?mode=rwc",
                 timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False,
@@ -154,7 +154,7 @@ class SearchFile(contextlib.AbstractContextManager):
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """The connection, for this thread alone."""
-        with self._lock, self._told():
+        with self._lock, self._explained():
             yield self._db
 
     @contextlib.contextmanager
@@ -170,7 +170,7 @@ class SearchFile(contextlib.AbstractContextManager):
                     db.execute("ROLLBACK")
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _explained(self) -> Iterator[None]:
         """SearchError for whatever SQLite raises, or for content that is not what was written."""
         try:
             yield
@@ -184,11 +184,11 @@ class SearchFile(contextlib.AbstractContextManager):
                 f"{self.path} is damaged ({error}); delete it and search again."
             ) from error
 
-    def fact(self, name: str, kind: type[Content]) -> Content | None:
+    def fact(self, name: str, type_: type[Content]) -> Content | None:
         """What :meth:`keep_fact` kept, None if there is nothing."""
         with self.reading() as db:
             row = db.execute("SELECT value FROM facts WHERE name = ?", (name,)).fetchone()
-            return None if row is None else parse_json(row[0].encode(), kind)
+            return None if row is None else parse_json(row[0].encode(), type_)
 
     def keep_fact(self, name: str, value: Any) -> None:
         """Keep plain values, a dict or a dataclass, under a name."""
