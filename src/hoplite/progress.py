@@ -112,9 +112,9 @@ def _in_cell(bar: Any) -> Iterator[None]:
     """The bar as the output of a notebook's cell, without widgets; its last state stays."""
     from IPython.display import display
 
-    shown: Any = display(bar, display_id=True)
-    bar.refresh = lambda: shown.update(bar)
+    handle: Any = display(bar, display_id=True)
+    bar.refresh = lambda: handle.update(bar)
     try:
         yield
     finally:
-        shown.update(bar)
+        handle.update(bar)

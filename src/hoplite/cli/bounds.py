@@ -64,11 +64,10 @@ def bounds(
 
     Example: hoplite bounds cora --model lgc --hops 10
     """
-    reading, given = options.take_reading(settings), options.without_none(settings)
-    given |= {} if model is None else {"model": model}
-    if trained is not None and given:
-        raise ConfigError("cannot be combined with --trained.", min(given))
-    config = model_config(**given)  # reject wrong settings before any work
+    reading, settings = options.split_settings(settings | {"model": model})
+    if trained is not None and settings:
+        raise ConfigError("cannot be combined with --trained.", min(settings))
+    config = model_config(**settings)  # reject wrong settings before any work
     from hoplite import TrainedModel, open_data  # only now, as importing it takes time
     from hoplite.models.alignment import aligned_graph
     from hoplite.theory import FunctionClass, generalization, norms
@@ -138,12 +137,12 @@ def _print(values: dict[str, Any]) -> None:
     rows = [["the complexity itself", f"{estimate['value']:.4g}", how]]
     for name, value in sorted(values["bounds"].items(), key=lambda pair: pair[1] or float("inf")):
         rows.append([f"bound: {name.replace('_', ' ')}", _figure(value), MEANINGS[name]])
-    kind: Any = MODELS[values["model"]]  # a LinearModel
+    family: Any = MODELS[values["model"]]  # a LinearModel
     basis = find_basis(values["basis"])
-    if kind.facts.theorem and (paper is not None or basis.powers):
+    if family.facts.theorem and (paper is not None or basis.powers):
         low = paper is not None and paper < estimate["low"]
         note = "too low here: it does not hold" if low else "as stated; it need not hold"
-        rows.append([f"the paper's theorem {kind.facts.theorem}", _figure(paper), note])
+        rows.append([f"the paper's theorem {family.facts.theorem}", _figure(paper), note])
     fixed = ", ".join(f"{name} {values[name]}" for name in ("alpha", "time") if name in values)
     title = (
         f"{values['dataset']}: {values['model']}, {values['hops']} hops, {values['operator']}, "

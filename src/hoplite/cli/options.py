@@ -130,7 +130,7 @@ def with_settings(
 
     They come as ``**settings``, None where they are not given; ``defaults`` shows the defaults,
     ``only`` are the settings of models and training that the command has.
-    :func:`take_reading` takes the options of reading data out.
+    :func:`split_settings` separates the options of reading data.
     """
 
     def decorate(command: Command) -> Command:
@@ -150,14 +150,15 @@ def with_reading(command: Command) -> Command:
     return command
 
 
-def take_reading(settings: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of ``open_data`` that were given, which are taken out of ``settings``."""
-    options = {name: settings.pop(name, None) for name in (*DATA_OPTIONS, *TableOptions.names())}
-    return without_none(options)
+def split_settings(settings: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The arguments of ``open_data``, and the settings of models and training, but those None."""
+    rest = without_none(settings)
+    names = [name for name in (*DATA_OPTIONS, *TableOptions.names()) if name in rest]
+    return {name: rest.pop(name) for name in names}, rest
 
 
 def without_none(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options that were given."""
+    """The options that are not None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -224,9 +225,9 @@ def _setting_parameter(field: Field[Any], defaults: bool) -> Parameter:
     own = {model: model_defaults(model)[field.name] for model in models}
     if others := [f"{model} {value}" for model, value in own.items() if value != field.default]:
         default = f"{default} ({', '.join(others)})"
-    shown = default if defaults and default and type_ is not bool else False
+    visible = default if defaults and default and type_ is not bool else False
     text = _help(field, models)
-    return _field_parameter(field, type_, field.metadata["group"], help=text, show_default=shown)
+    return _field_parameter(field, type_, field.metadata["group"], help=text, show_default=visible)
 
 
 def _help(field: Field[Any], models: Sequence[str]) -> str:

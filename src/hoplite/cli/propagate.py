@@ -57,10 +57,9 @@ def propagate(
 
     Example: hoplite propagate cora --hops 3 --out cora-hops --memory 1GB
     """
-    chosen = options.take_reading(settings)
-    tables = {name: chosen.pop(name) for name in TableOptions.names() if name in chosen}
     settings |= {"dtype": dtype, "cluster": cluster, "prepare": prepare}
-    chosen |= options.without_none(settings)
+    chosen = options.without_none(settings)
+    tables = {name: chosen.pop(name) for name in TableOptions.names() if name in chosen}
     if update and chosen:
         raise ConfigError("cannot be combined with --update: the store decides.", min(chosen))
     if not update and "hops" not in chosen:

@@ -59,7 +59,7 @@ def search(
     if export is not None:
         options.check_table("--export", export, dataset)
         options.check_new(export, overwrite=overwrite)
-    reading, fixed = options.take_reading(settings), options.without_none(settings)
+    reading, fixed = options.split_settings(settings)
     from hoplite import open_data  # only now, as importing it takes time
     from hoplite import search as run
     from hoplite.predictions import write_table

@@ -55,14 +55,14 @@ def train(
 
     Example: hoplite train cora --model lgc --hops 20 --lr 0.2 --weight-decay 5e-4 --dropout 0.5
     """
-    reading, given = options.take_reading(settings), options.without_none(settings)
+    reading, settings = options.split_settings(settings)
     only = {"memory": memory, "cluster": cluster} if model == AUTO else {}
     only |= {} if model == AUTO else {"budget": budget, "trials": trials}
     for option, value in only.items():
         if value is not None:
             raise ConfigError(f"cannot be combined with --model {model}.", option)
     if model != AUTO and not Path(dataset, "manifest.json").is_file():  # a store has its own
-        check_default_options(given) if model is None else split_options(model, given)
+        check_default_options(settings) if model is None else split_options(model, settings)
     from hoplite import open_data, set_num_threads  # only now, as importing it takes time
     from hoplite.models.saved import check_target
 
@@ -83,18 +83,18 @@ def train(
             seconds = parse_seconds(budget or BUDGET)
             left = max(0.2 * seconds, seconds - time.time() + psutil.Process().create_time())
         with steps_bar(f"{data.name} {model}") as progress:
-            given |= {"budget": left, "trials": trials, "seeds": seeds, "progress": progress}
-            choice = auto(data, out=out, overwrite=overwrite, **given)
+            settings |= {"budget": left, "trials": trials, "seeds": seeds, "progress": progress}
+            choice = auto(data, out=out, overwrite=overwrite, **settings)
         overwrite = True  # auto has written the folder
         result = choice.trained
     else:
         from hoplite import train as train_model
         from hoplite.training.results import with_default_model
 
-        data, chosen, given = with_default_model(data, model, given)
+        data, chosen, settings = with_default_model(data, model, settings)
         with training_bar(f"{data.name} {chosen}, {plural(seeds, 'seed')}") as progress:
-            given |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
-            result = train_model(data, chosen, **given)
+            settings |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
+            result = train_model(data, chosen, **settings)
     _report(result, choice, out, overwrite=overwrite, json=json)
 
 
