@@ -44,7 +44,7 @@ def test_dropout_needs_weights_first():
 
 
 def test_rows_of_a_fixed_filter_are_kept_where_they_are_few(monkeypatch):
-    cost = 4 * SMALL.hops * SMALL.operator_nonzeros
+    cost = SMALL.hops * SMALL.operator_nonzeros
     most = (cost - 1) // SMALL.nodes
     assert change(SMALL, rows=most).keeps_filter()
     assert not change(SMALL, rows=most + 1).keeps_filter()

@@ -62,10 +62,13 @@ class Sizes:
         return self.itemsize * self.kept_hops * self.rows * self.features
 
     def keeps_filter(self) -> bool:
-        """Whether a dense product with kept rows of a fixed filter costs less than the hops."""
+        """Whether a dense product with kept rows of a fixed filter costs less than the hops.
+
+        With few columns, both read a number of the filter or gather a row of the signal for each
+        multiply-add, which takes about as long.
+        """
         dense = self.rows * self.nodes
-        cheap = dense < DENSE_GAIN * self.hops * self.operator_nonzeros
-        return cheap and dense <= MAX_FILTER_SIZE
+        return dense < self.hops * self.operator_nonzeros and dense <= MAX_FILTER_SIZE
 
 
 @dataclass(frozen=True)
