@@ -1,8 +1,9 @@
 """A process that is killed before its N-th change of files, for every N.
 
 ``install`` runs in the process: it counts what changes files under a folder (files opened for
-writing, synced, renamed, removed; folders made and removed) and ends the process with SIGKILL
-before change number ``at``. Before a sync, half of the file is cut off: it had not arrived.
+writing, synced, renamed, removed; folders made and removed; statements that change a SQLite file)
+and ends the process with SIGKILL before change number ``at``. Before a sync, half of the file is
+cut off: it had not arrived.
 """
 
 from __future__ import annotations
@@ -11,11 +12,13 @@ import atexit
 import contextlib
 import os
 import signal
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
 
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+SQL = ("BEGIN", "COMMIT", "CREATE", "DELETE", "INSERT", "ROLLBACK", "UPDATE")
 # audit event -> where its paths and their folders' handles are among its arguments
 CHANGES = {
     "os.rename": ((0, 2), (1, 3)),
@@ -30,7 +33,7 @@ CHANGES = {
 
 def install(folder: str, at: int, report: str) -> None:
     """Kill this process at change ``at`` under ``folder``; else write their count to ``report``."""
-    place, count, sync = Path(folder).resolve(), 0, os.fsync
+    place, count, sync, connect = Path(folder).resolve(), 0, os.fsync, sqlite3.connect
 
     def is_inside(path: Any, handle: Any = -1) -> bool:
         if isinstance(path, int):
@@ -44,6 +47,15 @@ def install(folder: str, at: int, report: str) -> None:
         nonlocal count
         count += 1
         return count == at
+
+    def statement(sql: str) -> None:
+        if sql.startswith(SQL) and change():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def traced(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        connection = connect(*arguments, **options)
+        connection.set_trace_callback(statement)
+        return connection
 
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(arguments[0], str | bytes):
@@ -64,6 +76,6 @@ def install(folder: str, at: int, report: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         sync(number)
 
-    os.fsync = fsync
+    os.fsync, sqlite3.connect = fsync, traced
     sys.addaudithook(hook)
     atexit.register(lambda: Path(report).write_text(str(count), encoding="ascii"))

@@ -6,11 +6,14 @@ left. By default some points of each command are tried, with ``HOPLITE_THOROUGH=
 
 from __future__ import annotations
 
+import contextlib
+import csv
 import json
 import os
 import random
 import re
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,12 +23,16 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.commands import hoplite
+from tests.examples import THOROUGH
 
 from hoplite import Graph, Split, TrainedModel
 from hoplite.io import write_npz
 from hoplite.store import HopStore, propagate
 
-THOROUGH = bool(os.environ.get("HOPLITE_THOROUGH"))
+SEARCH_ROWS = (
+    "SELECT name, value FROM facts ORDER BY name",
+    "SELECT id, model, options, seed, fold, status, scores, test FROM trials ORDER BY id",
+)
 SAMPLE = 3  # kill points of each command, if not all
 KILLER = Path(__file__).with_name("kills.py").read_text(encoding="utf-8")
 # What differs from run to run, and the checksum of a file that contains it
@@ -141,18 +148,26 @@ def data():
         yield folder
 
 
-def content(out: Path) -> dict[str, bytes]:
-    """Every file, without the times that training took."""
+def content(out: Path) -> dict[str, Any]:
+    """Every file but locks, without the times that training took; of a search file, its rows."""
     files = {}
     for folder in (out / "model", out / "search" / "model"):
         if folder.is_dir():
             TrainedModel.load(folder)  # which ends a save that was killed
     for path in sorted(path for path in out.rglob("*") if path.is_file()):
-        text = path.read_bytes()
+        if path.name.endswith(".lock"):
+            continue
+        found: Any = path.read_bytes()
         if path.suffix == ".json":
-            text = TIMES.sub("", text.decode()).encode()
-        if path.name != ".lock" and path.suffix not in (".lock", ".csv", ".sqlite", ".db", ".tmp"):
-            files[re.sub(r"result-\w+", "result", str(path.relative_to(out)))] = text
+            found = TIMES.sub("", found.decode())
+        elif path.suffix == ".csv":
+            with path.open(encoding="utf-8") as file:
+                found = [row | {"seconds": None} for row in csv.DictReader(file)]
+        elif path.suffix == ".sqlite":
+            with contextlib.closing(sqlite3.connect(path)) as db:
+                found = [db.execute(query).fetchall() for query in SEARCH_ROWS]
+            found = [[TIMES.sub("", str(value)) for value in row] for rows in found for row in rows]
+        files[re.sub(r"result-\w+", "result", str(path.relative_to(out)))] = found
     return files
 
 
