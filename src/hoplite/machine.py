@@ -102,14 +102,20 @@ def free_memory(limit: str | int, needed: int, what: str) -> int:
     """
     release_memory()
     total, held = parse_bytes(limit), used_memory() + RESERVE
-    if total < held + needed:
-        enough = -(-int(1.05 * (held + needed)) // 10**7) * 10
+    check_memory(total, held + needed, held, what)
+    return total - held - needed
+
+
+def check_memory(limit: int, least: int, held: int, what: str) -> None:
+    """ConfigError if ``limit`` is below the ``least`` for ``what``; ``held`` bytes are in use."""
+    if limit < least:
+        # a little more than the least, for what the next start may hold besides
+        enough = -(-int(1.05 * least) // 10**7) * 10
         raise ConfigError(
-            f"is {format_bytes(total)} but {what} needs {enough} MB at least, and "
+            f"is {format_bytes(limit)} but {what} needs {enough} MB at least, and "
             f"{format_bytes(held)} of it are in use already; give --memory {enough}MB or more.",
             "memory",
         )
-    return total - held - needed
 
 
 def peak_memory() -> int:

@@ -10,10 +10,9 @@ import pytest
 
 from hoplite import ConfigError, Graph, HopliteWarning
 from hoplite.store import HopStore, StoreError, propagate
-from hoplite.store.building import claimed
+from hoplite.store.building import claimed, run_panel
 from hoplite.store.graph_files import file_crc32
 from hoplite.store.manifest import read_manifest
-from hoplite.store.panel import run_panel
 
 SETTINGS = {"hops": 3}
 AGAIN = "run the same `hoplite propagate` again"

@@ -8,7 +8,7 @@ from hoplite.bases import EXAMPLES as BASES
 from hoplite.engine.backend import has_native, use_threads
 from hoplite.io.array_files import CsrFiles
 from hoplite.operators import SYMMETRIC, find_operator
-from hoplite.store import HopStore, panel, propagate
+from hoplite.store import HopStore, building, propagate
 
 pytestmark = pytest.mark.skipif(not has_native(), reason="bits are the C++ core's promise")
 BOTH = pytest.mark.parametrize("basis", BASES)
@@ -30,7 +30,7 @@ def test_store_equals_memory(
     graph = graphs(23, 7, sparse=sparse, isolated=3, seed=1)
     settings = {"hops": 4, "operator": operator, "basis": basis}
     stores.cut(graph, tmp_path / "s", rows, columns, **settings)
-    monkeypatch.setattr(panel, "part_entries", lambda *_: 9)  # S goes by in ranges of rows
+    monkeypatch.setattr(building, "part_entries", lambda *_: 9)  # S goes by in ranges of rows
     store = propagate(graph, tmp_path / "s", **settings)
     expected = stores.in_memory(graph, operator, basis, 4)
     assert store.complete

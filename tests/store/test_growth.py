@@ -20,7 +20,7 @@ from hoplite.bases import EXAMPLES
 from hoplite.errors import ConfigError, DatasetError, HopliteWarning, StoreError
 from hoplite.operators import SYMMETRIC
 from hoplite.store import growth
-from hoplite.store.panel import run_panel
+from hoplite.store.building import run_panel
 
 FEATURES = ("p", "q", "r")
 

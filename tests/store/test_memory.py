@@ -16,9 +16,9 @@ from hoplite.store import HopStore
 MEASURED = """
 import resource, sys
 from hoplite.cli import app
-from hoplite.store import panel
-planned, parts = panel.part_entries, []
-panel.part_entries = lambda *sizes: parts.append(planned(*sizes)) or parts[-1]
+from hoplite.store import building
+planned, parts = building.part_entries, []
+building.part_entries = lambda *sizes: parts.append(planned(*sizes)) or parts[-1]
 app(sys.argv[1:], standalone_mode=False)
 print(min(parts), file=sys.stderr)  # entries of the operator that are held at a time
 print(1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, file=sys.stderr)

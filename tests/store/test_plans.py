@@ -12,12 +12,19 @@ from hoplite import Graph, HopliteWarning
 from hoplite.engine.backend import has_native
 from hoplite.errors import ConfigError
 from hoplite.machine import format_bytes, parse_bytes, used_memory
-from hoplite.store import opening, panel, propagate
+from hoplite.store import building, opening, propagate
 from hoplite.store.blocks import decode, encode
-from hoplite.store.cost import Cost, cost
-from hoplite.store.layout import Sizes, panel_width, part_entries, planned_use, rows_per_block
+from hoplite.store.building import run_panel
+from hoplite.store.cost import (
+    Cost,
+    Sizes,
+    cost,
+    panel_width,
+    part_entries,
+    planned_use,
+    rows_per_block,
+)
 from hoplite.store.manifest import read_manifest
-from hoplite.store.panel import run_panel
 
 needs_native = pytest.mark.skipif(not has_native(), reason="sizes are those of the C++ core")
 MB = 10**6
@@ -114,13 +121,13 @@ def test_costs_by_hand():
 
 def test_an_operator_that_does_not_fit_goes_by_in_ranges(graphs, tmp_path, monkeypatch):
     data = propagate(graphs(n=12), tmp_path / "s", hops=1).data
-    read, part = [], panel._part
+    read, part = [], building._part
     monkeypatch.setattr(
-        panel, "_part", lambda files, *ends: read.append(ends) or part(files, *ends)
+        building, "_part", lambda files, *ends: read.append(ends) or part(files, *ends)
     )
     for entries in (10**6, 9):
         shutil.rmtree(data / "hops" / "h1")
-        monkeypatch.setattr(panel, "part_entries", lambda *_, entries=entries: entries)
+        monkeypatch.setattr(building, "part_entries", lambda *_, entries=entries: entries)
         run_panel(tmp_path / "s", read_manifest(tmp_path / "s"), 0, 10**9)
     assert read[0] == (0, 12)
     assert len(read) > 3

@@ -1,6 +1,18 @@
-"""What hop features cost, told from the sizes alone: bytes, passes over S, operations.
+"""What the work of a store takes: memory, files, passes over S and operations.
 
-With n nodes, e entries of the adjacency (two per edge), d columns of X, k hops, p panels:
+Memory decides the width of a panel, the rows of a block and the part of S that is held:
+
+    panels    two of n x w float32, hop i - 1 and hop i             8 n w bytes, twice as many
+                                                                    without the C++ core
+    S         a range of its rows, 8 or 12 bytes an entry           all of it where that fits
+    packing   the product copies 64 bytes a node when S is dense    64 n bytes
+    reserve   threads, a block on its way to the disk, the allocator's own; more of it while
+              planning, because the work of preparing leaves some memory in use
+
+What the process already holds when it plans, the imported libraries among it, counts first.
+
+The cost follows from the sizes alone. With n nodes, e entries of the adjacency (two per edge), d
+columns of X, k hops, p panels:
 
     A = 8 (n + 1) + 8 e      the adjacency        S = A + 8 n      the operator with its diagonal
     X = 4 n d                hop 0                H = b n d        a later hop of b = 4 or 2 bytes
@@ -20,7 +32,128 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hoplite.store.layout import LEAST_USE, Sizes, panel_width, part_entries
+from hoplite.csr import MAX_INT32
+from hoplite.engine.backend import has_native
+from hoplite.machine import check_memory
+from hoplite.store.manifest import Manifest
+
+LEAST_USE, USE_STEP = 140 * 10**6, 60 * 10**6
+RESERVE, PLANNED_RESERVE = 24 * 10**6, 56 * 10**6
+BLOCK_BYTES = 8 * 10**6  # of a block over all its panels; an update writes whole blocks
+PREPARED_ENTRY = 80  # bytes per entry while S is made
+PACKED_DEGREE = 12  # from so many entries per column on the product packs its columns
+LEAST_ENTRIES = 1 << 16  # a smaller range of S is not worth a product
+VECTOR = 16  # columns that share a cache line
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The counts that decide; ``entries`` and ``longest_row`` are of S."""
+
+    nodes: int
+    entries: int
+    longest_row: int
+    columns: int
+
+    @classmethod
+    def of(cls, nodes: int, entries: int, longest_row: int, columns: int) -> Sizes:
+        """From the counts of an adjacency; S may have a diagonal besides."""
+        return cls(nodes, entries + nodes, longest_row + 1, columns)
+
+    @classmethod
+    def of_manifest(cls, manifest: Manifest) -> Sizes:
+        return cls.of(manifest.nodes, manifest.entries, manifest.longest_row, manifest.columns)
+
+    @property
+    def entry_bytes(self) -> int:
+        """Of an entry of S: its value and its column."""
+        return 8 if self.nodes < 2**31 else 12
+
+    @property
+    def panel_bytes(self) -> int:
+        """Of a panel's column: two hops, and what NumPy adds up in place of the C++ core."""
+        return (8 if has_native() else 16) * self.nodes
+
+    def part_bytes(self, entries: int) -> int:
+        """Memory of a product with a part of S: the part and what the product packs."""
+        packed = 64 * self.nodes if entries >= PACKED_DEGREE * self.nodes else 0
+        whole = 24 * self.nodes if entries >= self.entries else 24 * min(self.nodes, 1 << 20)
+        return entries * self.entry_bytes + whole + packed
+
+    @property
+    def least_part(self) -> int:
+        return min(self.entries, max(self.longest_row, LEAST_ENTRIES))
+
+    def least(self, width: int, reserve: int) -> int:
+        """The smallest number of bytes, beyond what is held already, that works."""
+        panels = self.panel_bytes * width + self.part_bytes(self.least_part)
+        making = 16 * self.nodes + PREPARED_ENTRY * max(self.longest_row, LEAST_ENTRIES)
+        return reserve + max(panels, making, 24 * self.columns)
+
+
+def planned_use(held: int) -> int:
+    """The memory in use that a new store is planned with: rounded, so that it is cut as before.
+
+    >>> planned_use(111_234_567), planned_use(158_000_000)
+    (140000000, 200000000)
+    """
+    return LEAST_USE + -(-max(0, held - LEAST_USE) // USE_STEP) * USE_STEP
+
+
+def rows_per_block(sizes: Sizes, room: int) -> int:
+    """Rows of a block: a power of two, so that all its columns are about 8 MB or fit in memory."""
+    most = min(BLOCK_BYTES, room // 16) // (4 * max(sizes.columns, 1))
+    return 1 << max(0, min(most, sizes.nodes).bit_length() - 1)
+
+
+def panel_width(sizes: Sizes, room: int, workers: int = 1) -> int:
+    """Columns of a panel, all panels about equally wide, as many as keep ``workers`` busy.
+
+    >>> panel_width(Sizes.of(10**5, 10**6, 100, 400), 200 * 10**6)
+    144
+    >>> panel_width(Sizes.of(10**5, 10**6, 100, 400), 200 * 10**6, workers=4)
+    112
+    """
+    room -= PLANNED_RESERVE
+    whole = sizes.part_bytes(sizes.entries)
+    part = whole if whole <= room // 3 else min(room // 8, whole)
+    part = max(part, sizes.part_bytes(sizes.least_part))
+    most = max(1, min((room - part) // max(sizes.panel_bytes, 1), sizes.columns))
+    panels = -(-sizes.columns // most)
+    panels = min(-(-panels // workers) * workers, max(panels, -(-sizes.columns // VECTOR)))
+    width = -(-sizes.columns // max(panels, 1))
+    rounded = -(-width // VECTOR) * VECTOR
+    return max(1, rounded if rounded <= most else width)
+
+
+def part_entries(sizes: Sizes, width: int, room: int) -> int:
+    """Entries of S that fit beside two panels of ``width`` columns; all of them if possible."""
+    left = room - RESERVE - sizes.panel_bytes * width
+    if sizes.entries < MAX_INT32 and sizes.part_bytes(sizes.entries) <= left:
+        return sizes.entries
+    entries = (left - sizes.part_bytes(0)) // sizes.entry_bytes
+    if entries >= PACKED_DEGREE * sizes.nodes:
+        entries = max(
+            PACKED_DEGREE * sizes.nodes - 1, entries - 64 * sizes.nodes // sizes.entry_bytes
+        )
+    return max(min(entries, sizes.entries - 1, MAX_INT32 - 1), sizes.least_part)
+
+
+def prepared_entries(room: int) -> int:
+    """Entries of the adjacency from which S is made at a time."""
+    return max(LEAST_ENTRIES, room // (4 * PREPARED_ENTRY))
+
+
+def check_room(
+    sizes: Sizes, width: int, held: int, memory: int, *, reserve: int = RESERVE, taken: int = 0
+) -> int:
+    """Bytes beyond the ``held`` ones; ConfigError with the least that works if too few.
+
+    ``taken`` is what was held at the worst moment up to now.
+    """
+    least = max(held + sizes.least(width, reserve), taken)
+    check_memory(memory, least, held, f"this graph in panels of {width} columns")
+    return memory - held
 
 
 @dataclass(frozen=True)

@@ -48,11 +48,10 @@ from hoplite.io.extend import NewNodes, NewTables
 from hoplite.machine import parse_bytes, release_memory, used_memory
 from hoplite.progress import steps_bar, watched
 from hoplite.store.blocks import Blocks, PanelRecord
-from hoplite.store.building import Progress, claimed, disk_errors, log
+from hoplite.store.building import Progress, claimed, disk_errors, log, run_panel
+from hoplite.store.cost import RESERVE, Sizes, check_room, prepared_entries
 from hoplite.store.graph_files import OPERATOR, write_nodes, write_operator, write_record
-from hoplite.store.layout import RESERVE, Sizes, check_room, prepared_entries
 from hoplite.store.manifest import GRAPH
-from hoplite.store.panel import run_panel
 from hoplite.store.store import HopStore
 from hoplite.structural import has_log_degree, links_among, structural_count
 

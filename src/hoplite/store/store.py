@@ -165,15 +165,7 @@ class HopStore:
         """
         check_number("start", start, 0, self.num_nodes, whole=True)
         check_number("stop", stop, start, self.num_nodes, whole=True)
-        step = self.manifest.rows_per_block
-
-        def pieces() -> Iterator[tuple[int, slice, slice]]:
-            for block in range(start // step, -(-stop // step)):
-                low, high = max(start, block * step), min(stop, (block + 1) * step)
-                own = slice(low - block * step, high - block * step)
-                yield block, own, slice(low - start, high - start)
-
-        return self._gather(stop - start, hops, pieces())
+        return self.rows(np.arange(start, stop), hops)
 
     def rows(
         self, nodes: np.ndarray | Sequence[int], hops: Sequence[int] | None = None
@@ -191,27 +183,20 @@ class HopStore:
                 f"nodes goes from {index.min():,} to {index.max():,} but the store has "
                 f"{self.num_nodes:,} nodes; count from 0."
             )
-        step = self.manifest.rows_per_block
-        order = np.argsort(index // step, kind="stable")
-        blocks, starts = np.unique(index[order] // step, return_index=True)
-        places = np.split(order, starts[1:])
-        pieces = zip(blocks.tolist(), places, strict=True) if len(index) else ()
-        own = ((block, index[place] - block * step, place) for block, place in pieces)
-        return self._gather(len(index), hops, own)
-
-    def _gather(
-        self, rows: int, hops: Sequence[int] | None, pieces: Iterator[tuple[int, Any, Any]]
-    ) -> np.ndarray:
-        """Rows of blocks: of each piece the block, the rows within it, and where they belong."""
         chosen = list(range(self.hops + 1)) if hops is None else list(hops)
         for hop in chosen:
             check_number("hops", hop, 0, self.hops, whole=True)
-        out = np.empty((len(chosen), rows, self.num_features), np.float32)
+        out = np.empty((len(chosen), len(index), self.num_features), np.float32)
+        step = self.manifest.rows_per_block
+        order = np.argsort(index // step, kind="stable")
+        starts = np.unique(index[order] // step, return_index=True)[1]
         try:
-            for block, own, places in pieces:
+            for places in np.split(order, starts[1:]) if len(index) else ():
+                block = int(index[places[0]]) // step
+                own, where = _as_slice(index[places] - block * step), _as_slice(places)
                 for panel, (left, right) in enumerate(self.manifest.panels):
                     for values, hop in zip(out, chosen, strict=True):
-                        values[places, left:right] = self._blocks.read(hop, block, panel, own)
+                        values[where, left:right] = self._blocks.read(hop, block, panel, own)
         except DamagedBlock:
             if read_manifest(self.folder).version != self.manifest.version:
                 raise StoreError(
@@ -276,3 +261,10 @@ class HopStore:
             f"HopStore(nodes={self.num_nodes}, features={self.num_features}, hops={self.hops}, "
             f"{self.manifest.dtype})"
         )
+
+
+def _as_slice(indices: np.ndarray) -> np.ndarray | slice:
+    """Indices that follow one another as a slice, which is read and written faster."""
+    first, stop = int(indices[0]), int(indices[-1]) + 1
+    rising = stop - first == len(indices) and bool((np.diff(indices) == 1).all())
+    return slice(first, stop) if rising else indices

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import threading
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar, cast
 from weakref import WeakSet
 
 import numpy as np
@@ -56,6 +56,7 @@ SHARDS = 32  # groups of ranges that are summed by themselves: the most workers 
 COPIES = 3  # of a range that is worked on: its rows, and what an evaluation makes of them
 MIN_AT_ONCE = 3  # ranges in memory: one in use, one waiting, one being read
 SIGNALS = 10  # as large as the outputs: these, their gradients, and what the loss makes of them
+ORDERS = 4  # numbers of a row: where it is among the sorted ones, and which is there
 WEIGHT_COPIES = {"adam": 24, "lbfgs": 224}  # of the weights: sums in float64, 100 pairs
 
 Result = TypeVar("Result")
@@ -116,15 +117,19 @@ class RowForm(NamedTuple):
 
 
 class Job(ABC):
-    """What is computed of every range of rows; on a cluster it is sent to the workers."""
+    """What is computed of every range of rows, a dataclass; a cluster sends it to the workers."""
+
+    of_rows: ClassVar[tuple[str, ...]] = ()  # the fields that have a value for every row
 
     @abstractmethod
-    def of(self, order: Order, part: slice) -> Sums:
-        """The result of one range, whose rows are ``part`` of all."""
+    def of(self, order: Order) -> Sums:
+        """The result of all rows of the job."""
 
-    def cut(self, part: slice) -> Job:
+    def cut(self, part: slice) -> Self:
         """The job for some of the rows."""
-        return self
+        values = {name: getattr(self, name) for name in self.of_rows}
+        own = {name: value[part] for name, value in values.items() if value is not None}
+        return dataclasses.replace(cast(Any, self), **own)
 
     def combine(self, results: Iterable[Sums]) -> Sums:
         """The result of several ranges, or of several groups of them, in their order: the sum."""
@@ -144,26 +149,23 @@ class Outputs(Job):
 
     filter: Filter
 
-    def of(self, order: Order, part: slice) -> Sums:
+    def of(self, order: Order) -> Sums:
         return (order.evaluate(self.filter).values,)
 
     def combine(self, results: Iterable[Sums]) -> Sums:
-        parts = [values for (values,) in results]
-        return (parts[0] if len(parts) == 1 else np.concatenate(parts),)
+        return (np.concatenate([values for (values,) in results]),)
 
 
 @dataclass(frozen=True)
 class GradientSums(Job):
     """The gradient by the filter, from G = dLoss/dH: (rows, m)."""
 
+    of_rows = ("outer",)
     filter: Filter
     outer: np.ndarray
 
-    def of(self, order: Order, part: slice) -> Sums:
-        return _arrays(order.evaluate(self.filter).gradient(self.outer[part]))
-
-    def cut(self, part: slice) -> GradientSums:
-        return dataclasses.replace(self, outer=self.outer[part])
+    def of(self, order: Order) -> Sums:
+        return _arrays(order.evaluate(self.filter).gradient(self.outer))
 
 
 @dataclass(frozen=True)
@@ -173,6 +175,7 @@ class LossSums(Job):
     ``count`` is the number of all rows, by which the sum of their losses is divided.
     """
 
+    of_rows = ("targets", "weights")
     filter: Filter
     bias: np.ndarray | None
     task: Task
@@ -180,29 +183,20 @@ class LossSums(Job):
     weights: np.ndarray | None
     count: int
 
-    def of(self, order: Order, part: slice) -> Sums:
+    def of(self, order: Order) -> Sums:
         evaluation = order.evaluate(self.filter)
         logits = evaluation.values if self.bias is None else evaluation.values + self.bias
-        targets = self.targets[part]
-        weights = None if self.weights is None else self.weights[part]
-        loss, outer = self.task.loss_and_gradient(logits, targets, weights, self.count)
-        measured = np.array(loss), self.task.tally(logits, targets)
+        loss, outer = self.task.loss_and_gradient(logits, self.targets, self.weights, self.count)
+        measured = np.array(loss), self.task.tally(logits, self.targets)
         return *measured, outer.sum(axis=0), *_arrays(evaluation.gradient(outer))
-
-    def cut(self, part: slice) -> LossSums:
-        weights = None if self.weights is None else self.weights[part]
-        return dataclasses.replace(self, targets=self.targets[part], weights=weights)
 
 
 def _arrays(gradient: FilterGradient) -> Sums:
-    maps, coefficients = gradient
-    return (maps,) if coefficients is None else (maps, coefficients)
+    return tuple(value for value in gradient if value is not None)
 
 
-def _filter_gradient(
-    dtype: np.dtype, maps: np.ndarray, *coefficients: np.ndarray
-) -> FilterGradient:
-    return FilterGradient(maps.astype(dtype), *coefficients)
+def _filter_gradient(filter: Filter, sums: Sequence[np.ndarray]) -> FilterGradient:
+    return FilterGradient(sums[0].astype(filter.maps.dtype), *sums[1:])
 
 
 class Shelf:
@@ -223,7 +217,7 @@ class Shelf:
         self.at_once = max(MIN_AT_ONCE, min(room // 2 // max(size, 1), get_num_threads() + 2))
         self._spare = room - self.at_once * size
         self._rows: WeakSet[StoredRows] = WeakSet()
-        self.reader = ThreadPoolExecutor(1, thread_name_prefix="hoplite-reader")
+        self.reading = threading.Lock()  # a disk is read fastest by one thread
 
     def rows(self, nodes: np.ndarray, form: RowForm) -> StoredRows:
         """The rows of ``nodes``, which are read fastest in rising order."""
@@ -234,12 +228,6 @@ class Shelf:
     def fits(self, size: int) -> bool:
         """Whether so many bytes more may stay, beside the rows that are still in use."""
         return sum(rows.kept_bytes for rows in self._rows) + size <= self._spare
-
-    def read(self, nodes: np.ndarray, hops: Sequence[int]) -> np.ndarray:
-        """Hop features of ``nodes``, in any order: (hops, nodes, d)."""
-        if len(nodes) and (np.diff(nodes) == 1).all():
-            return self.store.read(int(nodes[0]), int(nodes[-1]) + 1, hops)
-        return self.store.rows(nodes, hops)
 
 
 class RowRanges(ABC):
@@ -273,7 +261,7 @@ class RowRanges(ABC):
         first = self.ranges[shards[0][0]].start
 
         def work(part: slice, rows: np.ndarray) -> Sums:
-            return job.of(as_order(rows), slice(part.start - first, part.stop - first))
+            return job.cut(slice(part.start - first, part.stop - first)).of(as_order(rows))
 
         results = self.each(work, range(shards[0].start, shards[-1].stop))
         for shard in shards:
@@ -326,29 +314,25 @@ class StoredRows(RowRanges):
         self, work: Callable[[slice, np.ndarray], Result], numbers: Sequence[int] | None = None
     ) -> Iterator[Result]:
         numbers = range(len(self.ranges)) if numbers is None else numbers
-        threads = min(get_num_threads(), self._shelf.at_once - 2)
+        threads = min(get_num_threads() + 1, self._shelf.at_once - 1)  # one of them reads
 
-        def run(number: int, rows: np.ndarray | Future[np.ndarray]) -> Result:
+        def run(number: int) -> Result:
             with use_threads(1):
-                found = rows.result() if isinstance(rows, Future) else rows
-                return work(self.ranges[number], found)
+                with self._shelf.reading:
+                    rows = self._load(number)
+                return work(self.ranges[number], rows)
 
         with one_blas_thread:
-            if len(numbers) == 1 or (threads == 1 and self._kept.keys() >= set(numbers)):
-                for number in numbers:
-                    yield run(number, self._load(number))
+            if len(numbers) == 1 or (threads == 2 and self._kept.keys() >= set(numbers)):
+                yield from map(run, numbers)
                 return
             release_memory()  # what other threads freed, which these cannot use
             pool, waiting = thread_pool(threads), deque[Future[Result]]()
             try:
                 for number in numbers:
-                    if len(waiting) > threads:
+                    if len(waiting) == threads:
                         yield waiting.popleft().result()
-                    rows = self._kept.get(number)
-                    if rows is None:
-                        rows = self._shelf.reader.submit(self._load, number)
-                    waiting.append(pool.submit(copy_context().run, run, number, rows))
-                    del rows
+                    waiting.append(pool.submit(copy_context().run, run, number))
                 while waiting:
                     yield waiting.popleft().result()
             finally:
@@ -385,7 +369,7 @@ class StoredRows(RowRanges):
         return self._shelf.fits(4 * int(np.prod(self._shape(part.stop - part.start))))
 
     def _read(self, nodes: np.ndarray) -> np.ndarray:
-        return self._form.of_hops(self._shelf.read(nodes, self._form.hops))
+        return self._form.of_hops(self._shelf.store.rows(nodes, self._form.hops))
 
 
 def as_order(rows: np.ndarray) -> Order:
@@ -404,7 +388,8 @@ class RangeOrder(Order):
     """
 
     def __init__(self, rows: RowRanges, nodes: np.ndarray) -> None:
-        self._rows, self._sorting = rows, sorting(nodes)
+        self._rows, self._sorting = rows, np.argsort(nodes, kind="stable")
+        self._places = np.argsort(self._sorting)  # where each row is among the sorted ones
 
     @classmethod
     def in_memory(
@@ -419,15 +404,13 @@ class RangeOrder(Order):
     ) -> Evaluation:
         if dropout is not None:
             raise ConfigError("kept hop features cannot be dropped; set dropout to 0.")
-        values = self._as_asked(*self._run(Outputs(filter)))
+        values = self._run(Outputs(filter))[0][self._places]
 
         def gradient(given: np.ndarray) -> FilterGradient:
             if len(given) < len(self._rows):
                 rest = np.zeros((len(self._rows) - len(given), given.shape[1]), given.dtype)
                 given = np.concatenate([given, rest])
-            return _filter_gradient(
-                filter.maps.dtype, *self._run(GradientSums(filter, self._sorted(given)))
-            )
+            return _filter_gradient(filter, self._run(GradientSums(filter, given[self._sorting])))
 
         return Evaluation(values[:count], gradient)
 
@@ -435,26 +418,16 @@ class RangeOrder(Order):
         self, filter: Filter, bias: np.ndarray | None, task: Task, part: Part
     ) -> tuple[Measured, np.ndarray, FilterGradient]:
         """The loss of all rows, its gradient by the bias, and by the filter, in one pass."""
-        weights = None if part.weights is None else self._sorted(part.weights)
-        targets = self._sorted(part.targets)
+        weights = None if part.weights is None else part.weights[self._sorting]
+        targets = part.targets[self._sorting]
         job = LossSums(filter, bias, task, targets, weights, len(part))
         loss, tally, by_bias, *by_filter = self._run(job)
-        measured, dtype = Measured(float(loss), tally), filter.maps.dtype
-        return measured, by_bias.astype(dtype), _filter_gradient(dtype, *by_filter)
+        gradient = _filter_gradient(filter, by_filter)
+        return Measured(float(loss), tally), by_bias.astype(gradient.maps.dtype), gradient
 
     def _run(self, job: Job) -> Sums:
         """The job's result for all rows, sorted."""
         return job.combine(self._rows.results(job, self._rows.shards))
-
-    def _sorted(self, values: np.ndarray) -> np.ndarray:
-        return values if self._sorting is None else values[self._sorting]
-
-    def _as_asked(self, values: np.ndarray) -> np.ndarray:
-        if self._sorting is None:
-            return values
-        found = np.empty_like(values)
-        found[self._sorting] = values
-        return found
 
 
 class StoredOrder(RangeOrder):
@@ -486,16 +459,6 @@ class StoredOrder(RangeOrder):
             self._window = segments, near, self._rows.pick(near)
         _, near, found = self._window
         return as_order(found.take(np.searchsorted(near, self._places[rows]), axis=-2))
-
-    @cached_property
-    def _places(self) -> np.ndarray:
-        """Where each row is among the sorted ones."""
-        return self._as_asked(np.arange(len(self._rows)))
-
-
-def sorting(nodes: np.ndarray) -> np.ndarray | None:
-    """What puts nodes in rising order; None if they are."""
-    return None if (np.diff(nodes) >= 0).all() else np.argsort(nodes, kind="stable")
 
 
 class HopRows:
@@ -555,7 +518,7 @@ class HopRows:
 
     def rows(self, nodes: np.ndarray, hops: Sequence[int]) -> np.ndarray:
         """Hop features of ``nodes``, in any order: (hops, nodes, d)."""
-        return self._shelf.read(self._indices(nodes), hops)
+        return self._shelf.store.rows(self._indices(nodes), hops)
 
     def logits(self, model: Any, weights: Weights, nodes: np.ndarray | None = None) -> np.ndarray:
         """Outputs of a trained model at ``nodes``, or at all nodes: (nodes, m)."""
@@ -618,7 +581,7 @@ def run_bytes(store: StoredHops, model: Any, training: TrainingConfig, rows: int
     weights = sum(int(np.prod(shape)) for shape in model.shapes().values())
     # the rows that batches are drawn from, and a batch with what is made of it
     batches = (WINDOW + 4) * min(training.batch, rows) * len(model.hops_read) * store.num_features
-    signals = SIGNALS * rows * model.num_classes
+    signals = (SIGNALS * model.num_classes + ORDERS) * rows
     return 4 * (signals + batches + WEIGHT_COPIES[training.optimizer] * weights)
 
 
