@@ -84,8 +84,8 @@ def test_metadata(sdist):
     needs = [line for line in told.get_all("Requires-Dist") if "extra ==" not in line]
     names = {re.match(r"[\w-]+", line)[0] for line in needs}
     assert names == {
-        "numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "pyarrow", "typer",
-        "rich", "msgspec", "psutil", "filelock", "ml_dtypes", "duckdb", "pooch",
+        "numpy", "scipy", "scikit-learn", "threadpoolctl", "safetensors", "typer", "rich",
+        "msgspec", "psutil", "filelock", "ml_dtypes", "duckdb", "pooch",
     }  # fmt: skip
     assert PROJECT["project"]["scripts"] == {"hoplite": "hoplite.__main__:main"}
     for extra in extras:

@@ -271,6 +271,8 @@ def without_nan(value: Any) -> Any:
 def _number(value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
+    if isinstance(value, msgspec.Struct):
+        return msgspec.to_builtins(value)
     raise ValueError(f"{type(value).__name__} is not a JSON value")
 
 

@@ -16,7 +16,6 @@ from hoplite.graph import PARTS
 from hoplite.io.array_files import all_integers
 from hoplite.io.convert import converted
 from hoplite.io.sources import Workspace, literal, quoted
-from hoplite.io.tables import scratch_folder
 from hoplite.labels import distinct
 from hoplite.models.trained import SPLIT, TrainedModel, split_facts
 from hoplite.node_data import NodeData
@@ -126,7 +125,7 @@ def write_table(batches: Iterable[Columns], path: Path) -> None:
     chosen = ""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with scratch_folder() as scratch, Workspace(scratch, WRITER_MEMORY) as work:
+        with Workspace(WRITER_MEMORY) as work:
             for batch in batches:
                 if not chosen:
                     work.keep_on_disk(len(batch))

@@ -6,6 +6,9 @@ the feature ``column=value``, or ``column=(other)`` if it is rare. All of it are
 it is saved as JSON, and what a batch of rows becomes depends on no other row.
 """
 
+# pyright: reportIncompatibleVariableOverride=false
+# A field of a column takes the place of the constant that other columns have.
+
 from __future__ import annotations
 
 import dataclasses
@@ -15,8 +18,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
+import msgspec
 import numpy as np
 
 from hoplite.errors import ConfigError, check_choice, nearest_hint, plural, some_of
@@ -25,10 +29,10 @@ from hoplite.labels import AUTO, TASK_WORDS, check_task
 SCALES = ("standard", "robust", "log", "none")
 FILL, REFUSE = "fill", "refuse"
 ERROR, DROP, CREATE = UNKNOWN_NODES = ("error", "drop", "create")
-NUMBER, DATE, TIME, LIST, TEXT = KINDS = ("number", "date", "time", "list", "text")
 MISSING, OTHER = "(missing)", "(other)"
 MISSING_CELL = "missing"  # what is shown of a cell that is so
 DIGITS = 6  # of an original value that float32 keeps
+CONSTANT = 1e308  # the scale of what never changed: whatever comes later is 0 in X
 
 
 def _option(
@@ -176,38 +180,96 @@ class TableOptions:
         return [one.name for one in dataclasses.fields(cls) if one.metadata["reading"] >= reading]
 
 
-@dataclass(frozen=True)
-class PreparedColumn:
-    """One column: what ``kind`` of cells it has, and the features that it becomes.
+class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_defaults=True):
+    """One column of a node table: how its cells become features.
 
-    A number has ``width`` 1, a list as many as it is long; ``centre`` and ``scale`` have as many
-    values, none if they are 0 and 1, and ``fill``, in the unit of the cells, none if no cell was
-    missing. A text has its ``values``, and ``other`` if it had more of them. ``truth`` is for
-    numbers that stand for true and false. ``low`` and ``high``, as many and in the unit of the
-    cells, are the least and the largest that were seen; none in files of earlier versions.
+    There is a class for each type of cells; what it has learned from a table are plain numbers and
+    texts, which are kept with the model as JSON.
+    """
 
-    >>> column = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
+    name: str
+
+    kind: ClassVar[str]  # the word for the type of its cells
+    width: ClassVar[int] = 1  # numbers in a cell
+    values: ClassVar[tuple[str, ...]] = ()
+    other: ClassVar[bool] = False
+    categories: ClassVar[Sequence[str]] = ()  # values that have a feature each
+    fill: ClassVar[tuple[float, ...]] = ()
+    usual: ClassVar[tuple[float, ...]] = ()
+    centre: ClassVar[tuple[float, ...]] = ()
+    low: ClassVar[tuple[float, ...]] = ()
+    high: ClassVar[tuple[float, ...]] = ()
+    truth: ClassVar[bool] = False
+    step: ClassVar[int] = 0  # how far apart the cells are: whole days; 0 if they are any numbers
+
+    def names(self) -> list[str]:
+        """Of its features."""
+        raise NotImplementedError
+
+    def prepared(self, cells: np.ndarray) -> np.ndarray:
+        """The features of ``cells`` (rows, ...): float32 (rows, features)."""
+        raise NotImplementedError
+
+    @property
+    def changed(self) -> tuple[Any, ...] | None:
+        """What decides its features besides their names, None if nothing does."""
+        raise NotImplementedError
+
+    @property
+    def constant(self) -> bool:
+        """Whether all cells were equal, so that nothing can be learned from it."""
+        return False
+
+    def is_plain(self, place: int) -> bool:
+        """Whether feature ``place`` is the number itself."""
+        return True
+
+    def original(self, features: np.ndarray, place: int) -> float | str:
+        """The cell that became feature ``place`` of a node with these ``features`` of the column.
+
+        >>> age = NumberColumn("age", centre=(40.0,), scale=(10.0,))
+        >>> age.original(np.array([0.5]), 0)
+        45.0
+        """
+        return float(features[place])
+
+    def value(self, feature: float, place: int) -> float:
+        """The number in a cell that becomes ``feature`` at ``place``; infinite if it is too large.
+
+        >>> NumberColumn("age", centre=(40.0,), scale=(10.0,)).value(-1.0, 0)
+        30.0
+        """
+        return feature
+
+    def shown(self, value: float) -> float | str | None:
+        """A number of a cell as people write it: a date, true or false; None if it is no date."""
+        return value
+
+
+class NumberColumn(PreparedColumn, frozen=True, tag="number"):
+    """A number x becomes (f(x) - centre) / scale, with f(x) = sign(x) log(1 + |x|) if ``log``.
+
+    ``centre`` and ``scale`` are empty if they are 0 and 1; ``fill``, which stands for a gap, is
+    empty if no cell was missing. ``low`` and ``high`` are the least and the largest that were seen,
+    both in the unit of the cells. ``truth`` is for numbers that stand for true and false.
+
+    >>> column = NumberColumn("age", centre=(40.0,), scale=(10.0,), fill=(40.0,))
     >>> column.prepared(np.array([[50.0], [np.nan]])).tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     >>> column.names()
     ['age', 'age=(missing)']
     """
 
-    name: str
-    kind: str
-    width: int = 1
+    kind = "number"
     centre: tuple[float, ...] = ()
     scale: tuple[float, ...] = ()
     log: bool = False
     fill: tuple[float, ...] = ()
-    values: tuple[str, ...] = ()
-    other: bool = False
     truth: bool = False
     low: tuple[float, ...] = ()
     high: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
         for name in ("centre", "scale", "fill", "low", "high"):
             numbers = getattr(self, name)
             if numbers and len(numbers) != self.width:
@@ -217,33 +279,21 @@ class PreparedColumn:
 
     @property
     def changed(self) -> tuple[Any, ...] | None:
-        """What decides its features besides their names, None if nothing does."""
-        values = self.values if self.other else ()
-        found = (self.log, self.centre, self.scale, self.fill, values)
+        found = (self.log, self.centre, self.scale, self.fill)
         return found if any(found) else None
 
     @property
-    def categories(self) -> list[str]:
-        """The values of a text, each with a feature of its own; none of other columns."""
-        return [*self.values, *([OTHER] if self.other else [])] if self.kind == TEXT else []
+    def constant(self) -> bool:
+        return bool(self.scale) and not self.fill and all(by == CONSTANT for by in self.scale)
 
     def is_plain(self, place: int) -> bool:
-        """Whether feature ``place`` is the number itself."""
         return not self.centre or (self.centre[place] == 0 and self.scale[place] == 1)
 
-    @property
-    def step(self) -> int:
-        """How far apart the cells are: whole days; 0 if they are any numbers."""
-        return int(self.kind == DATE)
-
     def names(self) -> list[str]:
-        """Of its features."""
-        if self.kind == TEXT:
-            return [f"{self.name}={end}" for end in self.categories]
-        own = [self.name]
-        if self.kind == LIST:
-            own = [f"{self.name}[{i}]" for i in range(self.width)]
-        return [*own, *([f"{self.name}={MISSING}"] if self.fill else [])]
+        return [*self._own_names(), *([f"{self.name}={MISSING}"] if self.fill else [])]
+
+    def _own_names(self) -> list[str]:
+        return [self.name]
 
     def prepared(self, cells: np.ndarray) -> np.ndarray:
         """The features of ``cells`` (rows, width) in float64, NaN where they are missing: float32.
@@ -267,13 +317,7 @@ class PreparedColumn:
         return tuple(stretched(np.array(centre)).tolist()) if self.log else centre
 
     def original(self, features: np.ndarray, place: int) -> float | str:
-        """The cell that became feature ``place`` of a node with these ``features`` of the column.
-
-        >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,))
-        >>> age.original(np.array([0.5]), 0)
-        45.0
-        """
-        if self.kind == TEXT or place >= self.width:
+        if place >= self.width:
             return float(features[place])
         if self.fill and features[self.width]:
             return MISSING_CELL
@@ -282,11 +326,6 @@ class PreparedColumn:
         return float(f"{value:.{DIGITS}g}") if shown is None or shown == value else shown
 
     def value(self, feature: float, place: int) -> float:
-        """The number in a cell that becomes ``feature`` at ``place``; infinite if it is too large.
-
-        >>> PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,)).value(-1.0, 0)
-        30.0
-        """
         if not self.centre:
             return feature
         with np.errstate(over="ignore"):
@@ -294,15 +333,73 @@ class PreparedColumn:
         return float(stretched(np.array(found)) if self.log else found)
 
     def shown(self, value: float) -> float | str | None:
-        """A number of a cell as people write it: a date, true or false; None if it is no date."""
-        if self.truth and value in (0, 1):
-            return "true" if value else "false"
-        if self.kind != DATE:
-            return value
+        return ("true" if value else "false") if self.truth and value in (0, 1) else value
+
+
+class DateColumn(NumberColumn, frozen=True, tag="date"):
+    """A date: days since 1970-01-01."""
+
+    kind, step = "date", 1
+
+    def shown(self, value: float) -> float | str | None:
         try:
             return str(datetime.date(1970, 1, 1) + datetime.timedelta(days=round(value)))
         except (OverflowError, ValueError):
             return None
+
+
+class TimeColumn(NumberColumn, frozen=True, tag="time"):
+    """A time of day or a duration: seconds."""
+
+    kind = "time"
+
+
+class ListColumn(NumberColumn, frozen=True, tag="list"):
+    """A list of ``width`` numbers: a feature each, called ``column[0]``, ``column[1]``, ..."""
+
+    kind = "list"
+    width: int = 1
+
+    def _own_names(self) -> list[str]:
+        return [f"{self.name}[{i}]" for i in range(self.width)]
+
+
+class TextColumn(PreparedColumn, frozen=True, tag="text"):
+    """A text becomes a 1 in the feature of its value; with ``other``, the rarer share one.
+
+    >>> town = TextColumn("town", values=("Bonn", "Ulm"), other=True)
+    >>> town.prepared(np.array(["Ulm", "Rome", None], object)).tolist()
+    [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]]
+    """
+
+    kind = "text"
+    values: tuple[str, ...] = ()
+    other: bool = False
+
+    @property
+    def changed(self) -> tuple[Any, ...] | None:
+        return (self.values,) if self.other else None
+
+    @property
+    def categories(self) -> list[str]:
+        return [*self.values, *([OTHER] if self.other else [])]
+
+    def names(self) -> list[str]:
+        return [f"{self.name}={end}" for end in self.categories]
+
+    def prepared(self, cells: np.ndarray) -> np.ndarray:
+        """The features of ``cells`` (rows,), texts or None: float32 of 0 and 1."""
+        place = {value: i for i, value in enumerate(self.values)}
+        rest = len(self.values) if self.other else -1
+        places = [-1 if cell is None else place.get(cell, rest) for cell in cells.tolist()]
+        found = np.zeros((len(cells), len(self.categories)), np.float32)
+        known = np.flatnonzero(np.array(places, np.int64) >= 0)
+        found[known, np.array(places, np.int64)[known]] = 1
+        return found
+
+
+COLUMN_TYPES = (NumberColumn, DateColumn, TimeColumn, ListColumn, TextColumn)
+AnyColumn = NumberColumn | DateColumn | TimeColumn | ListColumn | TextColumn
 
 
 def as_days(text: str) -> float | None:
@@ -341,13 +438,13 @@ class Preparation:
     """
 
     options: TableOptions = TableOptions()
-    columns: tuple[PreparedColumn, ...] | None = None
+    columns: tuple[AnyColumn, ...] | None = None
     transformer: str = ""
     unused: tuple[str, ...] = ()
     constant: tuple[str, ...] = ()
 
     @property
-    def fitted(self) -> tuple[PreparedColumn, ...]:
+    def fitted(self) -> tuple[AnyColumn, ...]:
         """The columns with what was learned of each; empty before any table was read."""
         return self.columns or ()
 
@@ -373,17 +470,17 @@ class Preparation:
     def summary(self) -> str:
         """In one line.
 
-        >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
-        >>> born = PreparedColumn("born", "date", centre=(7000.0,), scale=(99.0,))
+        >>> age = NumberColumn("age", centre=(40.0,), scale=(10.0,), fill=(40.0,))
+        >>> born = DateColumn("born", centre=(7000.0,), scale=(99.0,))
         >>> Preparation(columns=(age, born)).summary()
         '1 number and 1 date scaled (standard), gaps in 1 column filled'
         """
         if self.transformer:
             return f"by {self.transformer}, your own{self._left()}"
         used = [column for column in self.fitted if column.name not in self.constant]
-        texts = [column for column in used if column.kind == TEXT]
+        texts = [column for column in used if isinstance(column, TextColumn)]
         scaled = [column for column in used if column.centre]
-        plain = [column for column in used if column.kind != TEXT and not column.centre]
+        plain = [column for column in used if column not in texts and not column.centre]
         filled = sum(bool(column.fill) for column in self.fitted)
         shown = {
             f"{_kinds(scaled)} scaled ({self.options.scale})": len(scaled),
@@ -406,7 +503,9 @@ class Preparation:
 def _kinds(columns: Sequence[PreparedColumn]) -> str:
     """How many there are of each kind: ``2 numbers and 1 date``."""
     counts = Counter(column.kind for column in columns)
-    *some, last = [plural(counts[kind], kind) for kind in KINDS if counts[kind]] or [""]
+    *some, last = [
+        plural(counts[one.kind], one.kind) for one in COLUMN_TYPES if counts[one.kind]
+    ] or [""]
     return f"{', '.join(some)} and {last}" if some else last
 
 

@@ -19,7 +19,7 @@ from hoplite.explain import Explainer, explain
 from hoplite.explain.changes import Cell
 from hoplite.models import build_model, model_config
 from hoplite.operators import OPERATORS
-from hoplite.preparation import PreparedColumn
+from hoplite.preparation import DateColumn, NumberColumn, TextColumn
 from hoplite.structural import with_structural
 
 LINEAR = [("sgc", "monomial"), ("egc", "monomial"), ("blocks", EXAMPLES[-1])]
@@ -198,19 +198,19 @@ def test_a_third_class_close_behind_the_border(gap):
 def test_outside_is_beyond_the_side_that_is_told():
     """Times are told as their day, and numbers with six digits."""
     low, high = 18262.38, 18300.9  # from 2020-01-01 09:07 on
-    opened = Cell(0, 0, PreparedColumn("opened", "date", low=(low,), high=(high,)))
+    opened = Cell(0, 0, DateColumn("opened", low=(low,), high=(high,)))
     assert not opened.outside("2020-01-01")
     assert opened.outside("2019-12-31", "below")
     assert not opened.outside("2019-12-31", "above")  # nearly all values are later
     assert opened.outside("2020-03-01", "above")
-    paid = Cell(0, 0, PreparedColumn("paid", "number", low=(1234567.8,), high=(1234567.8,)))
+    paid = Cell(0, 0, NumberColumn("paid", low=(1234567.8,), high=(1234567.8,)))
     assert not paid.outside(1234570.0)
     assert paid.outside(1234600.0)
 
 
 def test_a_cell_holds_no_number_that_a_table_cannot():
     """The logarithm of 1e39 is finite, but tables keep numbers in float32."""
-    paid = Cell(0, 0, PreparedColumn("paid", "number", log=True))
+    paid = Cell(0, 0, NumberColumn("paid", log=True))
     assert np.isfinite(paid.changed(np.zeros(1), 1e38)).all()
     with pytest.raises(ConfigError, match="paid is 1e\\+39, which is too large for the model"):
         paid.changed(np.zeros(1), 1e39)
@@ -218,8 +218,8 @@ def test_a_cell_holds_no_number_that_a_table_cannot():
 
 def test_the_text_missing_may_be_a_category():
     own = np.array([1.0, 0.0])
-    town = Cell(0, 0, PreparedColumn("town", "text", values=("Ulm", "missing")))
+    town = Cell(0, 0, TextColumn("town", values=("Ulm", "missing")))
     assert town.changed(own, "missing").tolist() == [0.0, 1.0]
     assert town.changed(own, None).tolist() == [0.0, 0.0]
-    plain = Cell(0, 0, PreparedColumn("town", "text", values=("Ulm", "Bonn")))
+    plain = Cell(0, 0, TextColumn("town", values=("Ulm", "Bonn")))
     assert plain.changed(own, "missing").tolist() == [0.0, 0.0]

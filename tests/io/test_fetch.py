@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import http.server
-import importlib
 import io
 import json
 import threading
@@ -17,11 +16,8 @@ from typer.testing import CliRunner
 
 from hoplite.cli import app
 from hoplite.errors import ConfigError, DatasetError
-from hoplite.io import fetch, load
-from hoplite.io.fetch import Archive, fetch_archive
-from hoplite.io.reddit import FILES
-
-fetching = importlib.import_module("hoplite.io.fetch")  # the package shows the function
+from hoplite.io import fetch, load, reddit
+from hoplite.io.reddit import FILES, Archive, fetch_archive
 
 
 def small_reddit() -> bytes:
@@ -103,7 +99,7 @@ def server(monkeypatch):
 
 
 def test_what_arrives_is_what_load_reads(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetching, "ARCHIVES", {"reddit": server.archive()})
+    monkeypatch.setattr(reddit, "ARCHIVES", {"reddit": server.archive()})
     monkeypatch.setenv("HOPLITE_DATA", str(tmp_path))
     told = []
     assert fetch("reddit", progress=lambda what, share: told.append(share)) == tmp_path / "reddit"
@@ -188,7 +184,7 @@ def test_folders_that_cannot_be_written(server, tmp_path):
 
 
 def test_the_command(server, tmp_path, monkeypatch):
-    monkeypatch.setattr(fetching, "ARCHIVES", {"reddit": server.archive()})
+    monkeypatch.setattr(reddit, "ARCHIVES", {"reddit": server.archive()})
     words = ["datasets", "--fetch", "reddit", "--folder", str(tmp_path / "r"), "--json"]
     done = CliRunner().invoke(app, words)
     assert json.loads(done.stdout) == {"dataset": "reddit", "folder": str(tmp_path / "r")}

@@ -22,7 +22,7 @@ from hoplite.errors import HopliteError, is_shortage
 from hoplite.machine import format_bytes
 from hoplite.progress import steps_bar
 
-PACKAGES = ("numpy", "scipy", "scikit-learn", "duckdb", "pyarrow", "safetensors", "torch")
+PACKAGES = ("numpy", "scipy", "scikit-learn", "duckdb", "safetensors", "torch")
 FOR_DEVELOPERS = ("dev", "docs", "test")  # extras
 SIZES = ("memory", "available_memory", "memory_limit", "free_disk")
 MAX_DIFFERENCE = 1e-5  # of a product of float32 whose sums have another order

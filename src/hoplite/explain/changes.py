@@ -27,7 +27,15 @@ from hoplite.errors import ConfigError, nearest_hint, some_of
 from hoplite.explain.exact import ExactModel
 from hoplite.explain.summary import Changes, ValueFlip
 from hoplite.models.trained import TrainedModel
-from hoplite.preparation import DATE, LIST, MISSING_CELL, OTHER, PreparedColumn, as_days
+from hoplite.preparation import (
+    MISSING_CELL,
+    OTHER,
+    DateColumn,
+    ListColumn,
+    NumberColumn,
+    PreparedColumn,
+    as_days,
+)
 from hoplite.structural import NAMES, has_log_degree, links_among, structural_count
 
 CellValue = float | str | bool | None
@@ -64,12 +72,13 @@ class Cell:
     def may_miss(self) -> bool:
         """Whether the model knows what to make of it where it is missing; lists are whole."""
         column = self.column
-        return bool(column.categories) or (bool(column.fill) and column.kind != LIST)
+        return bool(column.categories) or (bool(column.fill) and not isinstance(column, ListColumn))
 
     def value(self, own: np.ndarray) -> float | str | None:
         """What the cell is at a node with the features ``own`` (d,); None where it is missing.
 
-        >>> town = PreparedColumn("town", "text", values=("Bonn", "Ulm"))
+        >>> from hoplite.preparation import TextColumn
+        >>> town = TextColumn("town", values=("Bonn", "Ulm"))
         >>> Cell(1, 0, town).value(np.array([7.0, 0.0, 1.0]))
         'Ulm'
         """
@@ -86,7 +95,7 @@ class Cell:
         that tables may have, booleans may be given as such, and None, or "missing", is a
         gap. ConfigError if the cell cannot have the value.
 
-        >>> age = PreparedColumn("age", "number", centre=(40.0,), scale=(10.0,), fill=(40.0,))
+        >>> age = NumberColumn("age", centre=(40.0,), scale=(10.0,), fill=(40.0,))
         >>> Cell(0, 0, age).changed(np.array([1.5, 0.0]), 30).tolist()
         [-1.0, 0.0]
         >>> Cell(0, 0, age).changed(np.array([1.5, 0.0]), None).tolist()
@@ -117,7 +126,7 @@ class Cell:
 
         False where that is not known. Values have six digits, and times are shown as their day.
 
-        >>> age = PreparedColumn("age", "number", low=(18.0,), high=(90.0,))
+        >>> age = NumberColumn("age", low=(18.0,), high=(90.0,))
         >>> [Cell(0, 0, age).outside(3.0, side) for side in ("above", "below", "equal")]
         [False, True, True]
         """
@@ -144,7 +153,7 @@ class Cell:
         column, number, wanted = self.column, value, "a number"
         if column.truth:
             wanted, number = "true or false", {"true": 1.0, "false": 0.0}.get(str(value), value)
-        elif column.kind == DATE:
+        elif isinstance(column, DateColumn):
             wanted = "a date such as 2020-02-29 or 29.02.2020"
             number = as_days(value) if isinstance(value, str) else value
         allowed = number in (0, 1) if column.truth else not isinstance(number, bool)
@@ -176,7 +185,7 @@ def find_cells(
     for f in features:
         if f not in columns and f < most and f not in links:
             name = f"feature {f}" if names is None else str(names[f])
-            columns[f] = Cell(f, 0, PreparedColumn(name, "number"))
+            columns[f] = Cell(f, 0, NumberColumn(name))
         if f in columns:
             found[columns[f]] = None
     return list(found)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -18,15 +19,16 @@ import scipy.sparse as sp
 from hoplite.errors import DatasetError, HopliteWarning, nearest_hint, some_of
 from hoplite.io.sources import Table, Workspace
 from hoplite.preparation import (
-    DATE,
-    LIST,
-    NUMBER,
+    CONSTANT,
     OTHER,
     REFUSE,
-    TEXT,
-    TIME,
+    DateColumn,
+    ListColumn,
+    NumberColumn,
     Preparation,
     PreparedColumn,
+    TextColumn,
+    TimeColumn,
     squeezed,
     stretched,
 )
@@ -34,7 +36,6 @@ from hoplite.preparation import (
 BLOCK = 1 << 20  # cells of X worked on at a time
 SAMPLE = 1 << 21  # cells kept for the quartiles
 SPARSE_BELOW = 0.1  # share of non-zero cells below which X is CSR
-CONSTANT = 1e308  # the scale of what never changed: whatever comes later is 0 in X
 MIN_KEYS, KEY_SHARE = 20, 0.9  # a text with so many values, hardly any repeated, is a key
 MAX_VALUES = 10_000  # of a text without a limit of categories
 SHOWN = 60  # letters of a value in a message
@@ -111,174 +112,181 @@ def time_sql(text: str) -> str:
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Cells:
-    """How one column is read: its kind, and its cells in SQL, as DOUBLE, DOUBLE[] or VARCHAR."""
+class Way(NamedTuple):
+    """A way in which text spells numbers: the class of the column, and its cells in SQL."""
 
-    kind: str
+    type: type[PreparedColumn]
     sql: str
     truth: bool = False
 
 
-def typed_cells(table: Table, name: str) -> Cells | None:
+def ways(table: Table, name: str) -> list[Way]:
+    """All ways for a column of text. Plain numbers come first and as they are: that is fast."""
+    column = table.columns[name]
+    text = text_sql(column)
+    return [
+        Way(NumberColumn, number_sql(column, comma=table.comma)),
+        Way(NumberColumn, number_sql(text, comma=table.comma)),
+        Way(NumberColumn, truth_sql(text), truth=True),
+        Way(DateColumn, date_sql(text)),
+        Way(TimeColumn, time_sql(text)),
+    ]
+
+
+def typed_cells(table: Table, name: str) -> Way | None:
     """The cells of a column whose type says what they mean; None of text."""
-    column, kind = table.column(name), table.type(name)
+    column, kind = table.columns[name], table.types[name]
     if is_text(kind):
         return None
-    if is_number(kind):
-        return Cells(NUMBER, f"CAST({column} AS DOUBLE)", kind == "BOOLEAN")
+    if is_number(kind) or kind == '"NULL"':
+        return Way(NumberColumn, f"CAST({column} AS DOUBLE)", kind == "BOOLEAN")
     if kind == "DATE" or kind.startswith("TIMESTAMP"):
         stamp = column if "ZONE" in kind else f"CAST({column} AS TIMESTAMP)"
-        return Cells(DATE, f"epoch_us({stamp}) / 86400e6")
+        return Way(DateColumn, f"epoch_us({stamp}) / 86400e6")
     if kind.startswith(("TIME", "INTERVAL")):
-        return Cells(TIME, f"epoch({column})")
+        return Way(TimeColumn, f"epoch({column})")
     inner, bracket, _ = kind.rpartition("[")
     if bracket and (is_number(inner) or inner == '"NULL"'):
-        return Cells(LIST, f"CAST(CAST({column} AS {inner}[]) AS DOUBLE[])")
-    if kind == '"NULL"':
-        return Cells(NUMBER, f"CAST({column} AS DOUBLE)")
+        return Way(ListColumn, f"CAST(CAST({column} AS {inner}[]) AS DOUBLE[])")
     raise DatasetError(
         f"column {name!r} of {table.label} has type {kind}; features are numbers, lists of "
         "numbers, dates or text."
     )
 
 
-WAYS = ((NUMBER, False), (NUMBER, True), (DATE, False), (TIME, False))  # kinds that text may spell
-
-
-def spelled_sql(table: Table, name: str, kind: str, *, truth: bool) -> str:
-    """The cells of a column of text that spells numbers, dates or times; NULL for other words."""
-    text = text_sql(table.column(name))
-    if kind == NUMBER:
-        return truth_sql(text) if truth else number_sql(text, comma=table.comma)
-    return date_sql(text) if kind == DATE else time_sql(text)
-
-
 def spelled_cells(
-    work: Workspace, table: Table, ways: Mapping[str, Sequence[tuple[str, bool]]]
-) -> dict[str, Cells]:
-    """The columns whose cells all spell numbers, dates or times, in the first way that fits.
+    work: Workspace, table: Table, left: Mapping[str, Sequence[Way]]
+) -> dict[str, tuple[Way, int]]:
+    """For each column of text the first way in which all its cells are spelled, and how many are.
 
-    Plain numbers are tested first and as they are, because that is fast; of what is left, blanks
-    and words that mean a gap do not count.
+    Blanks and words that mean a gap do not count. The first rows rule most ways out.
     """
-    found, seen = dict[str, Cells](), dict[str, int]()
+    found: dict[str, tuple[Way, int]] = {}
 
-    def test(names: list[str], filled: Callable[[str], str], way: Callable[[str], Cells]) -> None:
-        first = f"(SELECT * FROM {table.sql} LIMIT {SAMPLED})"  # which rules most of them out
-        for rows in (first, table.sql):
-            left, names = names, []
-            for start in range(0, len(left), TESTED):
-                some = left[start : start + TESTED]
-                counts = [f"count({filled(name)}), count({way(name).sql})" for name in some]
-                with work.clear_errors(table.label):
-                    total, *row = work.one(f"SELECT count(*), {', '.join(counts)} FROM {rows}")
-                for name, known, read in zip(some, row[::2], row[1::2], strict=True):
-                    if table.spelled and rows != first and total and not known:
-                        raise empty_column(name, table)
-                    if known == read:
-                        names.append(name)
-                        seen[name] = known
-        found.update({name: way(name) for name in names if seen[name]})
+    def tested(tests: list[tuple[str, Way]], rows: str) -> Iterator[tuple[str, Way, int]]:
+        for start in range(0, len(tests), TESTED):
+            some = tests[start : start + TESTED]
+            counts = []
+            for name, way in some:
+                filled = filled_sql(text_sql(table.columns[name]), table)
+                odd = f"CASE WHEN {way.sql} IS NULL THEN {filled} IS NOT NULL ELSE false END"
+                counts.append(f"count_if({odd}), count({way.sql})")
+            with work.clear_errors(table.label):
+                row = work.one(f"SELECT {', '.join(counts)} FROM {rows}")
+            for (name, way), odd, count in zip(some, row[::2], row[1::2], strict=True):
+                if not odd:
+                    yield name, way, count
 
-    numbers = [name for name, kinds in ways.items() if (NUMBER, False) in kinds]
-    test(
-        numbers,
-        table.column,
-        lambda name: Cells(NUMBER, number_sql(table.column(name), comma=table.comma)),
-    )
-    for kind, truth in WAYS:
-        test(
-            [name for name, kinds in ways.items() if (kind, truth) in kinds and name not in found],
-            lambda name: filled_sql(text_sql(table.column(name)), table),
-            lambda name, kind=kind, truth=truth: Cells(
-                kind, spelled_sql(table, name, kind, truth=truth), truth
-            ),
-        )
+    head = f"(SELECT * FROM {table.sql} LIMIT {SAMPLED})"
+    every = [(name, way) for name, some in left.items() for way in some]
+    possible: dict[str, list[Way]] = {}
+    for name, way, _ in tested(every, head):
+        possible.setdefault(name, []).append(way)
+    while possible:
+        first = [(name, some[0]) for name, some in possible.items()]
+        found |= {name: (way, count) for name, way, count in tested(first, table.sql)}
+        possible = {n: some[1:] for n, some in possible.items() if n not in found and some[1:]}
     return found
 
 
-def guess_cells(work: Workspace, table: Table, names: Sequence[str]) -> dict[str, Cells]:
+def guess_cells(work: Workspace, table: Table, names: Sequence[str]) -> dict[str, Way]:
     """What columns mean, by their types and, of text, by all of their cells."""
     typed = {name: typed_cells(table, name) for name in names}
-    ways = WAYS if table.spelled else ((DATE, False),)
-    texts = {name: ways for name, cells in typed.items() if cells is None}
-    spelled = spelled_cells(work, table, texts)
+    texts = {
+        name: [way for way in ways(table, name) if table.spelled or way.type is DateColumn]
+        for name, cells in typed.items()
+        if cells is None
+    }
+    spelled = {n: way for n, (way, count) in spelled_cells(work, table, texts).items() if count}
     return {
-        name: cells or spelled.get(name) or Cells(TEXT, text_sql(table.column(name)))
+        name: cells or spelled.get(name) or Way(TextColumn, text_sql(table.columns[name]))
         for name, cells in typed.items()
     }
 
 
+def known_cells(work: Workspace, table: Table, wanted: Sequence[PreparedColumn]) -> dict[str, Way]:
+    """The cells of the columns that a model was trained with; DatasetError if they differ."""
+    typed = {one.name: typed_cells(table, one.name) for one in wanted if one.kind != "text"}
+    texts = {
+        one.name: [way for way in ways(table, one.name) if way.type is type(one)]
+        for one in wanted
+        if one.name in typed and typed[one.name] is None
+    }
+    spelled = spelled_cells(work, table, texts)
+    found: dict[str, Way] = {}
+    for one in wanted:
+        name, column, type_ = one.name, table.columns[one.name], table.types[one.name]
+        trained = f"but the model was trained with a {one.kind}"
+        cells = typed.get(name)
+        if isinstance(one, TextColumn):
+            found[name] = Way(TextColumn, label_sql(table, name))
+        elif name in spelled:
+            found[name] = spelled[name][0]
+        elif cells is None:
+            raise _misspelled(work, table, one, texts[name], trained)
+        elif cells.type is not type(one) and (type_ != '"NULL"' or isinstance(one, ListColumn)):
+            raise DatasetError(
+                f"column {name!r} of {table.label} has type {type_} {trained}; give it as in "
+                "training."
+            )
+        elif isinstance(one, ListColumn):
+            found[name] = Way(ListColumn, f"CAST({column} AS DOUBLE[])")
+        else:
+            found[name] = cells
+    return found
+
+
+def _misspelled(
+    work: Workspace, table: Table, wanted: PreparedColumn, spelled: list[Way], trained: str
+) -> DatasetError:
+    """The error for a column of text in which some cell is not what the model was trained with."""
+    name, text = wanted.name, text_sql(table.columns[wanted.name])
+    what = f"column {name!r} of {table.label}"
+    if not spelled:
+        return DatasetError(f"{what} is text {trained}; correct it.")
+    sql = next(way.sql for way in reversed(spelled) if way.truth == wanted.truth)
+    rows = work.rows(
+        f"SELECT {text} FROM {table.sql} WHERE {filled_sql(text, table)} IS NOT NULL "
+        f"AND {sql} IS NULL LIMIT 1"
+    )
+    shown = repr(rows[0][0][:SHOWN]) if rows else "no value"
+    return DatasetError(f"{what} has {shown} {trained}; correct that value.")
+
+
 def empty_column(name: str, table: Table) -> DatasetError:
+    """The error for a column without any value."""
     return DatasetError(
         f"column {name!r} of {table.label} is empty; fill it or leave it out (--drop {name}, drop= "
         "in Python)."
     )
 
 
-def known_cells(
-    work: Workspace, table: Table, wanted: Sequence[PreparedColumn]
-) -> dict[str, Cells]:
-    """The cells of the columns that a model was trained with."""
-    found = {one.name: typed_cells(table, one.name) for one in wanted if one.kind != TEXT}
-    texts = {
-        one.name: [way for way in WAYS if way[0] == one.kind]
-        for one in wanted
-        if one.kind != TEXT and found[one.name] is None
-    }
-    spelled = spelled_cells(work, table, texts) if texts else {}
-    for one in wanted:
-        name, column = one.name, table.column(one.name)
-        cells = found.get(name) or spelled.get(name)
-        if one.kind == TEXT:
-            cells = Cells(TEXT, label_sql(table, name))
-        elif cells is None:
-            raise _other_kind(work, table, one)
-        elif cells.kind != one.kind and (table.type(name) != '"NULL"' or one.kind == LIST):
-            raise DatasetError(
-                f"column {name!r} of {table.label} has type {table.type(name)} but the model was "
-                f"trained with a {one.kind}; give it as in training."
-            )
-        found[name] = Cells(LIST, f"CAST({column} AS DOUBLE[])") if one.kind == LIST else cells
-    return {one.name: found[one.name] for one in wanted}  # pyright: ignore[reportReturnType]
+def whole_sql(column: str) -> str:
+    """The branch of a CASE that gives whole numbers of a column of floats as text, without a point.
 
-
-def _other_kind(work: Workspace, table: Table, wanted: PreparedColumn) -> DatasetError:
-    name, what = wanted.name, f"but the model was trained with a {wanted.kind}"
-    text = text_sql(table.column(name))
-    if wanted.kind == LIST:
-        return DatasetError(f"column {name!r} of {table.label} is text {what}; correct it.")
-    sql = spelled_sql(table, name, wanted.kind, truth=wanted.truth)
-    rows = work.rows(
-        f"SELECT {text} FROM {table.sql} WHERE {filled_sql(text, table)} IS NOT NULL "
-        f"AND {sql} IS NULL LIMIT 1"
-    )
-    shown = repr(rows[0][0][:SHOWN]) if rows else "no value"
-    return DatasetError(f"column {name!r} of {table.label} has {shown} {what}; correct that value.")
+    >>> whole_sql("c0")[:14]
+    'WHEN c0 = roun'
+    """
+    whole = f"{column} = round({column}) AND abs({column}) < 9007199254740992"
+    return f"WHEN {whole} THEN CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR)"
 
 
 def label_sql(table: Table, name: str) -> str:
     """Cells as classes: text as it is, whole numbers without a decimal point."""
-    column, kind = table.column(name), table.type(name)
+    column, kind = table.columns[name], table.types[name]
     if not is_float(kind):
         return text_sql(column)
-    whole = f"{column} = round({column}) AND abs({column}) < 9007199254740992"
-    text = f"CAST({column} AS VARCHAR)"
-    if kind.startswith("DECIMAL"):
-        text = f"CAST(CAST({column} AS DOUBLE) AS VARCHAR)"
-    return (
-        f"CASE WHEN isnan(CAST({column} AS DOUBLE)) THEN NULL WHEN {whole} "
-        f"THEN CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) ELSE {text} END"
-    )
+    number = f"CAST({column} AS DOUBLE)"
+    text = f"CAST({number if kind.startswith('DECIMAL') else column} AS VARCHAR)"
+    return f"CASE WHEN isnan({number}) THEN NULL {whole_sql(column)} ELSE {text} END"
 
 
 class NumberFit:
-    """What all numbers of some columns, side by side, say together: block after block.
+    """Statistics of columns of numbers, side by side, over blocks of rows.
 
     >>> fit = NumberFit(rows=3, width=1, scale="standard")
     >>> fit.add(np.array([[1.0], [np.nan], [3.0]]))
-    >>> fit.prepared("x", NUMBER, slice(0, 1)).centre
+    >>> fit.column(NumberColumn, "x", slice(0, 1)).centre
     (2.0,)
     """
 
@@ -290,12 +298,12 @@ class NumberFit:
         self._sample: list[np.ndarray] = []
         self._low, self._high = np.full(width, np.inf), np.full(width, -np.inf)
         self._binary, self._seen = np.ones(width, bool), 0
-        self._known = np.zeros(width, np.int64)
+        self.known = np.zeros(width, np.int64)  # cells that are no gaps
 
     def add(self, cells: np.ndarray) -> None:
         """The next rows, (rows, width), NaN for gaps."""
         gaps = np.isnan(cells)
-        self._known += (~gaps).sum(axis=0)
+        self.known += (~gaps).sum(axis=0)
         self._binary &= ((cells == 0) | (cells == 1) | gaps).all(axis=0)
         np.fmin(self._low, np.fmin.reduce(cells, axis=0), out=self._low)
         np.fmax(self._high, np.fmax.reduce(cells, axis=0), out=self._high)
@@ -305,30 +313,31 @@ class NumberFit:
             self._moments.partial_fit(squeezed(cells) if self._scale == "log" else cells)
         self._seen += len(cells)
 
-    def finish(self) -> None:
-        """After the last rows."""
-        self.centre, self.scale = self._moments.mean_, self._moments.scale_
+    @cached_property
+    def _scales(self) -> tuple[np.ndarray, np.ndarray]:
+        """Centre and scale of every column, 0 and 1 where it has no number."""
+        centre, scale = self._moments.mean_, self._moments.scale_
         if self._scale == "robust":
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", RuntimeWarning)  # of a column without a number
-                low, self.centre, high = np.nanpercentile(
+                low, centre, high = np.nanpercentile(
                     np.concatenate(self._sample), [25, 50, 75], axis=0
                 )
-            self.scale = np.where(high > low, high - low, self.scale)
-        self.centre = np.where(self._known > 0, self.centre, 0.0)
-        self.scale = np.where((self._known > 0) & (self.scale > 0), self.scale, 1.0)
+            scale = np.where(high > low, high - low, scale)
+        centre = np.where(self.known > 0, centre, 0.0)
+        return centre, np.where((self.known > 0) & (scale > 0), scale, 1.0)
 
-    def prepared(
-        self, name: str, kind: str, place: slice, *, truth: bool = False, gaps: bool = False
-    ) -> PreparedColumn:
+    def column(
+        self, kind: type[PreparedColumn], name: str, place: slice, *, truth: bool = False
+    ) -> Any:
         """How the cells of the columns at ``place`` become features."""
-        if not hasattr(self, "centre"):
-            self.finish()
         scale, low, high = self._scale, self._low[place], self._high[place]
-        centre, by = self.centre[place], self.scale[place]
-        found = PreparedColumn(name, kind, len(low), truth=truth)
+        centre, by = (values[place] for values in self._scales)
+        facts: dict[str, Any] = {"truth": truth}
+        if kind is ListColumn:
+            facts["width"] = len(low)
         if np.isfinite(low).all():  # a place of a list may have no number at all
-            found = dataclasses.replace(found, low=tuple(low.tolist()), high=tuple(high.tolist()))
+            facts |= {"low": tuple(low.tolist()), "high": tuple(high.tolist())}
         middle = stretched(centre) if scale == "log" else centre
         still, binary = low >= high, bool(self._binary[place].all())
         if binary:  # 0 and 1 stay; a 0 that never was a 1 would have weights of chance
@@ -336,13 +345,12 @@ class NumberFit:
             still, middle = still & ~kept, middle.clip(0, 1)
             centre, by = (still & (low == 1)).astype(float), np.ones_like(by)
         if scale != "none" and (still.any() or not binary):
-            found = dataclasses.replace(
-                found,
-                centre=tuple(centre.tolist()),
-                scale=tuple(np.where(still, CONSTANT, by).tolist()),
-                log=scale == "log" and not binary,
-            )
-        return dataclasses.replace(found, fill=tuple(middle.tolist())) if gaps else found
+            facts["centre"] = tuple(centre.tolist())
+            facts["scale"] = tuple(np.where(still, CONSTANT, by).tolist())
+            facts["log"] = scale == "log" and not binary
+        if (self.known[place] < self._seen).any():
+            facts["fill"] = tuple(middle.tolist())
+        return kind(name, **facts)
 
 
 def block_rows(width: int) -> int:
@@ -361,91 +369,92 @@ class Features:
         self,
         work: Workspace,
         table: Table,
-        columns: dict[str, Cells],
+        columns: dict[str, Way],
         nodes: int,
         prepare: Preparation,
     ) -> None:
         self._work, self._table, self._nodes = work, table, nodes
         self._columns, self._place = columns, {name: f"x{i}" for i, name in enumerate(columns)}
         self._options, self._widths = prepare.options, dict[str, int]()
-        self._types: dict[str, str] = {}
         if prepare.columns is None:
-            self._prepared = self._fit()
-            left = [name for name in columns if name not in self._prepared]
-            options = prepare.options.without(left)
-            still = [name for name, one in self._prepared.items() if _is_constant(one)]
-            prepare = dataclasses.replace(
-                prepare,
-                options=options,
-                columns=tuple(self._prepared.values()),
-                constant=tuple(name for name in columns if name in {*self._left_out, *still}),
-            )
+            prepare = self._fitted(prepare)
         else:
-            self._prepared = {one.name: one for one in prepare.columns}
-            for name, one in self._prepared.items():
-                if one.kind == LIST:
-                    self._check_lengths(name, one.width, "in training")
-            self._warn_about_news()
+            for one in prepare.columns:
+                if isinstance(one, ListColumn):
+                    self._check_lengths(one.name, one.width, "in training")
+            self._warn_about_news(prepare.columns)
         self.preparation, self.names = prepare, prepare.names
-        self._refuse_same_features()
-        for name, one in self._prepared.items():
-            if one.kind == TEXT:
-                self._types[name] = self._enumeration(one.values)
+        self._widths |= {one.name: one.width for one in prepare.fitted}
+        first: dict[str, str] = {}
+        for one in prepare.fitted:
+            for feature in one.names():
+                if first.setdefault(feature, one.name) != one.name:
+                    raise DatasetError(
+                        f"columns {first[feature]!r} and {one.name!r} of {table.label} both give "
+                        f"the feature {feature!r}; rename one of them."
+                    )
 
     # ------------------------------------------------------------------------- fitting
 
-    def _fit(self) -> dict[str, PreparedColumn]:
-        texts = {n: self._fit_text(n) for n, c in self._columns.items() if c.kind == TEXT}
-        numbers = [name for name in self._columns if name not in texts]
-        self._left_out = [name for name, one in texts.items() if one is not None and not one[1]]
-        if len(self._left_out) == len(self._columns):
-            self._left_out = []
-        kept = {name: one[0] for name, one in texts.items() if one and name not in self._left_out}
-        if not numbers and not kept:
+    def _fitted(self, prepare: Preparation) -> Preparation:
+        texts = {n: self._fit_text(n) for n, c in self._columns.items() if c.type is TextColumn}
+        still = [name for name, one in texts.items() if one is not None and not one[1]]
+        if len(still) == len(self._columns):
+            still = []
+        kept: dict[str, Any] = {n: one[0] for n, one in texts.items() if one and n not in still}
+        kept |= self._fit_numbers([name for name in self._columns if name not in texts])
+        if not kept:
             raise DatasetError(
                 f"{self._table.label} has no feature column left, as its texts are titles or keys; "
                 "add numbers, or text that repeats."
             )
-        kept |= self._fit_numbers(numbers)
-        return {name: kept[name] for name in self._columns if name in kept}
+        still += [name for name, one in kept.items() if one.constant]
+        return dataclasses.replace(
+            prepare,
+            options=prepare.options.without([name for name in self._columns if name not in kept]),
+            columns=tuple(kept[name] for name in self._columns if name in kept),
+            constant=tuple(name for name in self._columns if name in still),
+        )
 
-    def _fit_numbers(self, names: list[str]) -> dict[str, PreparedColumn]:
+    def _fit_numbers(self, names: list[str]) -> dict[str, Any]:
         if not names:
             return {}
-        for name in names:
-            self._widths[name] = self._width(name)
-        width = sum(self._widths.values())
-        fit = NumberFit(self._nodes, width, self._options.scale)
-        gaps, first = dict.fromkeys(names, 0), dict[str, int]()
-        rows = block_rows(width)
+        self._widths = {name: self._width(name) for name in names}
+        ends = np.cumsum([self._widths[name] for name in names]).tolist()
+        places = {n: slice(end - self._widths[n], end) for n, end in zip(names, ends, strict=True)}
+        fit, rows = NumberFit(self._nodes, ends[-1], self._options.scale), block_rows(ends[-1])
+        gaps = dict.fromkeys(names, 0)
+        first: dict[str, int] = {}
         for start in range(0, self._nodes, rows):
-            cells = self._numbers(names, start, min(start + rows, self._nodes))
+            cells = np.hstack([*self._read(names, start, start + rows).values()])
             fit.add(cells)
-            for name, place in self._places(names):
-                empty = np.flatnonzero(np.isnan(cells[:, place]).any(axis=1)).tolist()
+            missing = np.isnan(cells)
+            for name in names if missing.any() else ():
+                empty = np.flatnonzero(missing[:, places[name]].any(axis=1)).tolist()
                 gaps[name] += len(empty)
                 if empty:
                     first.setdefault(name, start + empty[0])
-        fit.finish()
-        found = {}
-        for name, place in self._places(names):
-            one = self._columns[name]
-            found[name] = fit.prepared(name, one.kind, place, truth=one.truth, gaps=gaps[name] > 0)
-            if not fit._known[place].any():
+        for name, place in places.items():
+            if not fit.known[place].any():
                 raise empty_column(name, self._table)
-        filled = {name: count for name, count in gaps.items() if count}
-        if filled and self._options.gaps == REFUSE:
-            shown = ", ".join(f"{name!r} ({count:,} rows)" for name, count in filled.items())
-            row = first[next(iter(filled))]
-            (node,) = self._work.one(f"SELECT id FROM cells WHERE rowid = {row}")
+        if first and self._options.gaps == REFUSE:
+            shown = ", ".join(f"{name!r} ({gaps[name]:,} rows)" for name in names if gaps[name])
+            node = self._node(next(first[name] for name in names if name in first))
             raise DatasetError(
                 f"{self._table.label} has gaps: {shown}, first of node {node!r}; fill them "
                 "or remove the column, or let --gaps fill do it."
             )
-        return found
+        ways = self._columns
+        return {
+            name: fit.column(ways[name].type, name, place, truth=ways[name].truth)
+            for name, place in places.items()
+        }
+
+    def _node(self, row: int) -> str:
+        return self._work.one(f"SELECT id FROM cells WHERE rowid = {row}")[0]
 
     def _width(self, name: str) -> int:
-        if self._columns[name].kind != LIST:
+        if self._columns[name].type is not ListColumn:
             return 1
         column = self._place[name]
         found = self._work.rows(
@@ -469,37 +478,34 @@ class Features:
                 f"{other[0][1]!r} but {width:,} {where}; give all nodes lists of the same length."
             )
 
-    def _fit_text(self, name: str) -> tuple[PreparedColumn, bool] | None:
+    def _fit_text(self, name: str) -> tuple[TextColumn, bool] | None:
         """How a text becomes features and whether it ever changes; None if it is a key."""
         column, limit, label = self._place[name], self._options.categories, self._table.label
         many, filled = self._work.one(
             f"SELECT count(DISTINCT {column}), count({column}) FROM cells"
         )
-        said = f"text column {name!r} of {label} has {many:,} different values in {filled:,} rows"
-        mistake = self._warn_about_typing(name, column)
-        is_key = many >= MIN_KEYS and many >= KEY_SHARE * filled
         if not filled:
             raise empty_column(name, self._table)
+        facts = f"text column {name!r} of {label} has {many:,} different values in {filled:,} rows"
+        mistake = self._warn_about_typing(name, column)
         if limit is None and many > MAX_VALUES:
-            raise DatasetError(f"{said}; remove it, or replace it by numbers.")
-        if is_key and limit is not None:
-            _warn(f"{said}; it is left out, as a title or a key is")
+            raise DatasetError(f"{facts}; remove it, or replace it by numbers.")
+        if limit is not None and many >= max(MIN_KEYS, KEY_SHARE * filled):
+            _warn(f"{facts}; it is left out, as a title or a key is")
             return None
         kept = limit - 1 if limit is not None and many > limit else None
         if kept is not None and not mistake:
             _warn(
-                f"{said}; the {kept:,} most frequent become features and all others "
+                f"{facts}; the {kept:,} most frequent become features and all others "
                 f"{f'{name}={OTHER}'!r}, so give more categories if they matter"
             )
-        most = "" if kept is None else f"LIMIT {kept}"
         rows = self._work.rows(
             f"SELECT {column} AS v FROM cells WHERE v IS NOT NULL GROUP BY v "
-            f"ORDER BY count(*) DESC, v DESC {most}"
+            f"ORDER BY count(*) DESC, v DESC {'' if kept is None else f'LIMIT {kept}'}"
         )
         values = sorted(value for (value,) in rows if kept is None or value != OTHER)
-        found = PreparedColumn(name, TEXT, values=tuple(values), other=kept is not None)
         changes = limit is None or many > 1 or filled < self._nodes
-        return found, changes
+        return TextColumn(name, values=tuple(values), other=kept is not None), changes
 
     def _warn_about_typing(self, name: str, column: str) -> bool:
         """One "1,5" makes a column of numbers a column of text, which deserves a warning."""
@@ -524,147 +530,92 @@ class Features:
             return True
         return False
 
-    def _warn_about_news(self) -> None:
+    def _warn_about_news(self, columns: Sequence[PreparedColumn]) -> None:
         """Which rows have what the training had not."""
         new, gaps = dict[str, int](), dict[str, int]()
-        for name, one in self._prepared.items():
-            column = self._place[name]
-            if one.kind == TEXT and not one.other:
-                kind = self._enumeration(one.values)
-                odd, found = f"{column} IS NOT NULL AND TRY_CAST({column} AS {kind}) IS NULL", new
-            elif one.kind not in (TEXT, LIST) and not one.fill:
-                odd, found = f"{column} IS NULL OR isnan({column})", gaps
-            else:
-                continue
-            if count := self._work.one(f"SELECT count_if({odd}) FROM cells")[0]:
-                found[name] = count
-        for names, what in (
+        for one in columns:
+            column = self._place[one.name]
+            if isinstance(one, TextColumn):
+                if not one.other:
+                    odd = f"NOT list_contains(?, {column})"
+                    new[one.name] = self._count(odd, [list(one.values)])
+            elif not isinstance(one, ListColumn) and not one.fill:
+                gaps[one.name] = self._count(f"{column} IS NULL OR isnan({column})")
+        for counts, what in (
             (new, "values that the model does not know: {}; they count as none"),
             (gaps, "gaps that the training had not: {}; the centre of the column stands for them"),
         ):
-            if names:
-                shown = ", ".join(f"{name} ({count:,})" for name, count in sorted(names.items()))
-                _warn(f"{self._table.label} has {what.format(shown)}")
+            shown = [f"{name} ({count:,})" for name, count in sorted(counts.items()) if count]
+            if shown:
+                _warn(f"{self._table.label} has {what.format(', '.join(shown))}")
 
-    def _enumeration(self, values: Sequence[str]) -> str:
-        """A type of DuckDB whose codes are the places in ``values``."""
-        name, held = self._work.name("words"), self._work.name("values")
-        words = np.array(values or ["\0"], object)  # it may not be empty
-        self._work.con.register(held, {"v": words, "i": np.arange(len(words))})
-        self._work.rows(f"CREATE TYPE {name} AS ENUM (SELECT v FROM {held} ORDER BY i)")
-        self._work.con.unregister(held)
-        return name
-
-    def _refuse_same_features(self) -> None:
-        first: dict[str, str] = {}
-        for name, column in self._prepared.items():
-            for feature in column.names():
-                if first.setdefault(feature, name) != name:
-                    raise DatasetError(
-                        f"columns {first[feature]!r} and {name!r} of {self._table.label} both give "
-                        f"the feature {feature!r}; rename one of them."
-                    )
+    def _count(self, condition: str, parameters: Sequence[Any] = ()) -> int:
+        return self._work.one(f"SELECT count_if({condition}) FROM cells", parameters)[0]
 
     # ------------------------------------------------------------------------- reading
 
-    def _places(self, names: Iterable[str]) -> Iterator[tuple[str, slice]]:
-        start = 0
+    def _read(self, names: Sequence[str], start: int, stop: int) -> dict[str, np.ndarray]:
+        """Cells of some rows: (rows, width) of float64 with NaN for gaps, or (rows,) of text.
+
+        A table is scanned in the order of its rows.
+        """
+        rows = f"FROM cells WHERE rowid >= {start} AND rowid < {min(stop, self._nodes)}"
+        lists = [name for name in names if self._columns[name].type is ListColumn]
+        texts = [name for name in names if self._columns[name].type is TextColumn]
+        plain = [self._place[name] for name in names if name not in (*texts, *lists)]
+        arrays = self._work.arrays(f"SELECT {', '.join(plain)} {rows}") if plain else {}
+        words = [self._place[name] for name in texts]
+        words = self._work.texts(f"SELECT {', '.join(words)} {rows}") if words else {}
+        found = {name: words[self._place[name]] for name in texts}
         for name in names:
-            yield name, slice(start, start + self._widths[name])
-            start += self._widths[name]
-
-    def _numbers(self, names: list[str], start: int, stop: int) -> np.ndarray:
-        """The cells of columns of numbers, side by side: (rows, width), NaN for gaps."""
-        found = np.empty((stop - start, sum(self._widths[name] for name in names)))
-        plain = [name for name in names if self._columns[name].kind != LIST]
-        arrays = self._read([f"{self._place[name]}" for name in plain], start, stop)
-        for name, place in self._places(names):
-            if self._columns[name].kind != LIST:
-                found[:, place.start] = np.ma.filled(arrays[self._place[name]], np.nan)
-                continue
             column, width = self._place[name], self._widths[name]
-            cells = f"unnest(coalesce({column}, list_resize([]::DOUBLE[], {width}))) AS v"
-            values = np.ma.filled(self._read([cells], start, stop)["v"], np.nan)
-            found[:, place] = values.reshape(-1, width)
-        with np.errstate(over="ignore"):
-            bad = np.argwhere(np.isinf(found.astype(np.float32)))
-        if len(bad):
-            row, at = bad[0].tolist()
-            name, place = next(both for both in self._places(names) if both[1].stop > at)
-            shown = name if self._columns[name].kind != LIST else f"{name}[{at - place.start}]"
-            (node,) = self._work.one(f"SELECT id FROM cells WHERE rowid = {start + row}")
-            raise DatasetError(
-                f"column {shown!r} of {self._table.label} has no finite number for node {node!r}; "
-                "correct it or remove the column."
-            )
+            if name in found:
+                continue
+            if name in lists:
+                cells = f"unnest(coalesce({column}, list_resize([]::DOUBLE[], {width})))"
+                arrays[column] = self._work.arrays(f"SELECT {cells} AS v {rows}")["v"]
+            numbers = np.ma.filled(arrays.pop(column), np.nan).reshape(-1, width)
+            found[name] = numbers.astype(np.float64, copy=False)
+            with np.errstate(over="ignore"):
+                infinite = np.argwhere(np.isinf(numbers.astype(np.float32)))
+            if len(infinite):
+                row, at = infinite[0].tolist()
+                shown = f"{name}[{at}]" if name in lists else name
+                raise DatasetError(
+                    f"column {shown!r} of {self._table.label} has no finite number for node "
+                    f"{self._node(start + row)!r}; correct it or remove the column."
+                )
         return found
-
-    def _read(self, columns: list[str], start: int, stop: int) -> dict[str, Any]:
-        """Columns of some rows; a table is scanned in the order of its rows."""
-        if not columns:
-            return {}
-        return self._work.arrays(
-            f"SELECT {', '.join(columns)} FROM cells WHERE rowid >= {start} AND rowid < {stop}"
-        )
 
     def blocks(self) -> Iterator[np.ndarray]:
         """X in float32, some rows at a time."""
-        numbers = [name for name, one in self._prepared.items() if one.kind != TEXT]
-        texts = [name for name, one in self._prepared.items() if one.kind == TEXT]
-        self._widths |= {name: self._prepared[name].width for name in numbers}
-        rows = block_rows(max(len(self.names), 1))
-        coded = [
-            f"enum_code(TRY_CAST({self._place[name]} AS {self._types[name]}))::INTEGER AS k{i}, "
-            f"{self._place[name]} IS NOT NULL AS f{i}"
-            for i, name in enumerate(texts)
-        ]
+        columns, rows = self.preparation.fitted, block_rows(len(self.names))
         for start in range(0, self._nodes, rows):
-            stop = min(start + rows, self._nodes)
-            cells = self._numbers(numbers, start, stop)
-            places, codes = dict(self._places(numbers)), self._read(coded, start, stop)
-            out, at = np.zeros((stop - start, len(self.names)), np.float32), 0
-            for name, one in self._prepared.items():
-                width = len(one.names())
-                if one.kind == TEXT:
-                    i = texts.index(name)
-                    code = np.ma.filled(codes[f"k{i}"], -1).astype(np.int64)
-                    if one.other:
-                        code[(code < 0) & np.asarray(codes[f"f{i}"])] = width - 1
-                    known = np.flatnonzero((code >= 0) & (code < width))
-                    out[known, at + code[known]] = 1
-                else:
-                    out[:, at : at + width] = one.prepared(cells[:, places[name]])
-                at += width
-            yield out
+            cells = self._read([one.name for one in columns], start, start + rows)
+            yield np.hstack([one.prepared(cells.pop(one.name)) for one in columns])
 
     def matrix(self) -> np.ndarray | sp.csr_array:
         """All of X, dense or CSR, whichever is smaller."""
-        made, entries = [], 0
+        blocks, entries = [], 0
         for block in self.blocks():
             count = int(np.count_nonzero(block))
             entries += count
-            made.append(sp.csr_array(block) if count < SPARSE_BELOW * block.size else block)
+            blocks.append(sp.csr_array(block) if count < SPARSE_BELOW * block.size else block)
         if entries < SPARSE_BELOW * self._nodes * len(self.names):
-            return sp.csr_array(sp.vstack(made, format="csr"))
-        parts = [one.toarray() if sp.issparse(one) else one for one in made]
-        return np.concatenate(parts) if parts else np.empty((0, len(self.names)), np.float32)
-
-
-def _is_constant(column: PreparedColumn) -> bool:
-    still = column.scale and all(by == CONSTANT for by in column.scale)
-    return bool(still) and not column.fill
+            return sp.csr_array(sp.vstack(blocks, format="csr"))
+        dense = [block.toarray() if sp.issparse(block) else block for block in blocks]
+        return np.concatenate(dense) if dense else np.empty((0, len(self.names)), np.float32)
 
 
 def check_known(table: Table, wanted: Sequence[PreparedColumn], columns: Sequence[str]) -> None:
-    """DatasetError if a column lacks that a model was trained with; a warning of further ones."""
+    """DatasetError if a column is missing that a model was trained with; a warning of others."""
     for one in wanted:
         if one.name not in columns:
             raise DatasetError(
                 f"{table.label} has no column {one.name!r}, a {one.kind} that the model was "
                 f"trained with; add it.{nearest_hint(one.name, columns)}"
             )
-    known = {one.name for one in wanted}
-    others = [name for name in columns if name not in known]
+    others = [name for name in columns if name not in {one.name for one in wanted}]
     if others:
         _warn(f"{table.label} has columns that the model does not use: {some_of(others)}")
 
@@ -680,18 +631,17 @@ def prepared_matrix(
     """
     cells = np.asarray(matrix, np.float64)
     rows, width = cells.shape
-    fitted = {one.name: one for one in prepare.fitted}.get(column)
     if np.isinf(cells).any():
         raise DatasetError(f"{column} contains infinity; correct it.")
     if prepare.columns is None:
         fit, step = NumberFit(rows, width, prepare.options.scale), block_rows(width)
         for start in range(0, rows, step):
             fit.add(cells[start : start + step])
-        gaps = bool(np.isnan(cells).any())
-        if gaps and prepare.options.gaps == REFUSE:
+        fitted = fit.column(ListColumn, column, slice(0, width))
+        if fitted.fill and prepare.options.gaps == REFUSE:
             raise DatasetError(f"{column} contains NaN; fill the gaps, or let --gaps fill do it.")
-        fitted = fit.prepared(column, LIST, slice(0, width), gaps=gaps)
         prepare = dataclasses.replace(prepare, columns=(fitted,))
+    fitted = next((one for one in prepare.fitted if one.name == column), None)
     if fitted is None or fitted.width != width:
         raise DatasetError(f"{column} has {width:,} columns, other than in training.")
     return fitted.prepared(cells), prepare.names, prepare

@@ -13,7 +13,6 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 import scipy.sparse as sp
 
 from hoplite.csr import as_array, as_csr
@@ -23,12 +22,12 @@ from hoplite.errors import (
     GraphError,
     HopliteError,
     HopliteWarning,
-    nearest_hint,
     require_extra,
 )
 from hoplite.graph import PARTS, Graph, Split
+from hoplite.io.sources import STEMS, Workspace, frame_table, is_frame
 from hoplite.io.splits import masked_split, stratified_split
-from hoplite.io.tables import edge_type, read_preparation, sorted_classes, tables_graph
+from hoplite.io.tables import Reading, graph_of, require_columns, sorted_classes
 from hoplite.labels import NUMBERS, UNKNOWN_LABEL, check_task, kind_of, known_labels
 from hoplite.optional_deps import find, quiet
 from hoplite.preparation import TableOptions
@@ -38,9 +37,6 @@ from hoplite.structural import count_of_model, link_of_model, with_structural
 if TYPE_CHECKING:
     import torch
 
-NODES, EDGES = "nodes", "edges"
-ROLES = ("id", "label", "source", "target", "weight")  # two of nodes, three of edges
-NO_ARROW = (pa.ArrowException, TypeError, ValueError, OverflowError)
 KNOWN = "a graph of PyTorch Geometric, NetworkX, igraph, DGL or SciPy, or a pair of frames"
 
 
@@ -247,8 +243,9 @@ def from_frames(
     unknown_nodes, prepare, scale, gaps, categories
         How tables are read, as :func:`hoplite.io.read_tables` takes them.
 
-    >>> nodes = pa.table({"who": ["ann", "bob", "cem"], "age": [3, 1, 2]})
-    >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})
+    >>> import pandas as pd
+    >>> nodes = pd.DataFrame({"who": ["ann", "bob", "cem"], "age": [3, 1, 2]})
+    >>> edges = pd.DataFrame({"source": ["ann", "bob"], "target": ["bob", "cem"]})
     >>> from_frames(nodes, edges, id="who")
     Graph(nodes=3, edges=2, features=1, classes=0)
     """
@@ -306,7 +303,7 @@ def from_igraph(
     )
     ends = graph.get_edgelist()
     table = [(u, v, w, t) for (u, v), w, t in zip(ends, weights, types, strict=True)]
-    made = _attributed_graph(nodes, columns, table, options | {"weight": weight})
+    made = _attributed_graph(nodes, columns, table, options | {"weight": weight}, typed)
     return with_structural(made, structural, link=link)
 
 
@@ -317,63 +314,33 @@ def _frames_graph(
     split: str | None = "split",
     features: Sequence[str] | None = None,
     prepare: Any = None,
+    seed: int = 0,
+    name: str = "graph",
     **options: Any,
 ) -> Graph:
-    node_table, edge_table = arrow_table(nodes, NODES), arrow_table(edges, EDGES)
-    names = read_preparation(prepare, {}).options
-    for role, table in zip(ROLES, (node_table,) * 2 + (edge_table,) * 3, strict=True):
-        column = getattr(names, role)  # a model's, which this table may name otherwise
-        if role not in options and column not in table.column_names and role in table.column_names:
-            options[role] = role
-    node_options = {role: options.get(role, getattr(names, role)) for role in ("id", "label")}
-    if split not in (None, "split"):
-        _require(split, node_table, NODES)
-        others = [name for name in node_table.column_names if name != "split"]
-        node_table = node_table.select(others)
-        node_table = node_table.rename_columns(["split" if n == split else n for n in others])
-    elif split is None:
-        node_table = _without(node_table, "split")
-    if options.get("label", "") is None:
-        node_table = _without(node_table, names.label)
-    if options.get("weight", "") is None:
-        edge_table = _without(edge_table, names.weight)
-    if features is not None:
-        for name in features:
-            _require(name, node_table, NODES)
-        kept = {*node_options.values(), "split", *features}
-        node_table = node_table.select([n for n in node_table.column_names if n in kept])
-    return tables_graph(node_table, edge_table, prepare=prepare, **options)
-
-
-def _without(table: pa.Table, column: str) -> pa.Table:
-    return table.drop_columns(column) if column in table.column_names else table
-
-
-def _require(name: str, table: pa.Table, argument: str) -> None:
-    if name not in table.column_names:
-        hint = nearest_hint(name, table.column_names)
-        raise DatasetError(f"{argument} has no column {name!r}.{hint}")
-
-
-def is_frame(value: Any) -> bool:
-    """Whether it is a table: pandas, Polars, Arrow, or what speaks Arrow's protocol."""
-    return hasattr(value, "__arrow_c_stream__") or isinstance(value, pa.Table)
-
-
-def arrow_table(frame: Any, argument: str) -> pa.Table:
-    """A table of pandas, Polars or Arrow; DatasetError, which names ``argument``, if it is none."""
-    if not is_frame(frame):
-        raise DatasetError(
-            f"{argument} is a {type(frame).__name__}; give a table of pandas, Polars or Arrow."
+    known = Reading.of(prepare, {}).options
+    with Workspace() as work:
+        own, links = (
+            frame_table(work, frame, stem)
+            for frame, stem in zip((nodes, edges), STEMS, strict=True)
         )
-    index = getattr(getattr(frame, "index", None), "name", None)  # pandas: a named index counts
-    try:
-        return pa.table(frame if index is None else frame.reset_index())
-    except NO_ARROW as error:
-        reason = (str(error).splitlines() or [""])[0].rstrip(".")
-        raise DatasetError(
-            f"{argument} cannot be read as a table ({reason}); give each column values of one type."
-        ) from error
+        for role in ("id", "label", "source", "target", "weight"):
+            table = own if role in ("id", "label") else links
+            if role not in options and getattr(known, role) not in table.names:
+                options |= {role: role} if role in table.names else {}  # not as a model names it
+        reading = Reading.of(prepare, options)
+        if split is None or options.get("label", "") is None:
+            own = own.without("split" if split is None else known.label)
+        if split not in (None, "split"):
+            require_columns(own, [split])
+            own = own.renamed(split, "split")
+        if options.get("weight", "") is None:
+            links = links.without(known.weight)
+        if features is not None:
+            require_columns(own, features)
+            kept = {reading.options.id, reading.options.label, "split", *features}
+            own = own.without(*(column for column in own.names if column not in kept))
+        return graph_of(work, own, links, reading, seed, name)
 
 
 def networkx_graph(graph: Any, **options: Any) -> Graph:
@@ -386,7 +353,7 @@ def networkx_graph(graph: Any, **options: Any) -> Graph:
     names = dict.fromkeys(name for data in graph.nodes.values() for name in data)
     columns = {name: [data.get(name) for data in graph.nodes.values()] for name in names}
     options |= {"weight": weight, "name": graph.name or "graph"}
-    return _attributed_graph(number, columns, table, options)
+    return _attributed_graph(number, columns, table, options, typed)
 
 
 def _edge_attributes(
@@ -395,10 +362,11 @@ def _edge_attributes(
     """The attributes that are the weights and the types of edges, None and "" for none."""
     if options.get("directed") and not directed:
         raise GraphError("directed is True but the graph is not directed; leave it out.")
-    weight = options.get("weight", read_preparation(options.get("prepare"), {}).options.weight)
+    known = Reading.of(options.get("prepare"), {}).options
+    weight = options.get("weight", known.weight)
     if "weight" not in options and weight not in attributes:  # a model's
         weight = "weight"
-    return weight, edge_type(options.get("prepare"), options)
+    return weight, options.get("type") or known.type
 
 
 def _attributed_graph(
@@ -406,46 +374,41 @@ def _attributed_graph(
     columns: Mapping[Any, Sequence[Any]],
     edges: Sequence[tuple[int, int, Any, Any]],
     options: Mapping[str, Any],
+    typed: str,
 ) -> Graph:
     """The graph of named nodes with one value per node in each of ``columns``, None for a gap.
 
-    ``edges`` are (source, target, weight, type) by the numbers of the nodes; a weight of None is 1.
-    ``options`` are those of :func:`from_frames`. A column ``id`` is the nodes' own name once more,
-    and not a feature.
+    ``edges`` are (source, target, weight, type) by the numbers of the nodes; a weight of None is 1,
+    and ``typed`` is the name of the types. ``options`` are those of :func:`from_frames`. A column
+    ``id`` is the nodes' own name once more, and not a feature.
     """
-    nodes, names = tuple(nodes), read_preparation(options.get("prepare"), {}).options
+    nodes, names = tuple(nodes), Reading.of(options.get("prepare"), {}).options
     if not nodes:
         raise DatasetError("graph has no nodes; give one that has some.")
     features = options.get("features")
     wanted = [options.get("label", names.label), options.get("split", "split"), *(features or ())]
-    node_table = {names.id: pa.array(range(len(nodes)), pa.int64())} | {
-        str(key): _column(values, str(key))
+    node_table = {names.id: np.arange(len(nodes))} | {
+        str(key): _column(values)
         for key, values in columns.items()
         if key != "id" and (features is None or key in wanted)
     }
     sources, targets, weights, types = zip(*edges, strict=True) if edges else ((),) * 4
-    edge_table = {names.source: pa.array(sources, pa.int64())}
-    edge_table[names.target] = pa.array(targets, pa.int64())
+    edge_table = {
+        names.source: np.array(sources, np.int64),
+        names.target: np.array(targets, np.int64),
+    }
     if any(weight is not None for weight in weights):
-        edge_table[options["weight"]] = _column([1 if w is None else w for w in weights], "weight")
-    typed = edge_type(options.get("prepare"), options)
+        edge_table[options["weight"]] = _column([1 if w is None else w for w in weights])
     if any(kind is not None for kind in types):
-        edge_table[typed] = _column(types, typed)
-    return _frames_graph(pa.table(node_table), pa.table(edge_table), **options).with_node_ids(nodes)
+        edge_table[typed] = _column(types)
+    return _frames_graph(node_table, edge_table, **options).with_node_ids(nodes)
 
 
-def _column(values: Sequence[Any], name: str) -> pa.Array:
-    """One attribute of all nodes; NaN is a gap where the others are text."""
-    try:
-        if any(isinstance(value, str) for value in values):
-            values = [None if value != value else value for value in values]
-        return pa.array(values)
-    except NO_ARROW as error:
-        kinds = sorted({type(value).__name__ for value in values if value is not None})
-        raise DatasetError(
-            f"attribute {name!r} has values of the types {', '.join(kinds)}, which no column "
-            "holds; give all nodes numbers, text, or lists of numbers of one length."
-        ) from error
+def _column(values: Sequence[Any]) -> np.ndarray:
+    """One attribute of all nodes or edges, as objects."""
+    found = np.empty(len(values), object)
+    found[:] = [value.item() if isinstance(value, np.generic) else value for value in values]
+    return found
 
 
 def to_networkx(graph: Graph) -> Any:

@@ -1,4 +1,7 @@
-"""A file of edges alone, and the node table that may lie next to it."""
+"""Files of edges alone, and the node table that may lie next to them.
+
+An edge list has an edge per line; a Matrix Market file (``.mtx``) has the entries of an adjacency.
+"""
 
 from __future__ import annotations
 
@@ -6,28 +9,32 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+import psutil
 
 from hoplite.errors import DatasetError
 from hoplite.files import open_regular
 from hoplite.graph import Graph
-from hoplite.io.databases import file_table
 from hoplite.io.formats import Format
-from hoplite.io.sources import Table, Workspace, csv_table, frame_table, table_files
-from hoplite.io.tables import (
-    EDGE_COLUMNS,
-    INTEGER_TEXT,
-    graph_of,
-    id_sql,
-    read_preparation,
-    scratch_folder,
+from hoplite.io.sources import (
+    Table,
+    Workspace,
+    csv_table,
+    file_table,
+    frame_table,
+    table_files,
 )
+from hoplite.io.tables import EDGE_COLUMNS, INTEGER_TEXT, Reading, graph_of, id_sql, own_edges
 from hoplite.preparation import TableOptions
 
 ENDINGS = (".csv", ".tsv", ".txt", ".edges", ".edgelist")
 HEAD_BYTES = 1 << 16  # in which the first edge must be
+MAX_LINE = 1 << 10  # bytes of a line at the top of a Matrix Market file
+NODE_BYTES = 64  # of memory that a node costs, with or without edges
+ENTRY_BYTES = 4  # of a file that an entry has at least: two digits and what ends them
+FIELDS = {"real": 3, "double": 3, "integer": 3, "pattern": 2}  # numbers per entry
 _COMMENT = re.compile(rb"\s*([#%].*)?")
 
 
@@ -41,68 +48,72 @@ def read_edge_list(
     of these names say, names the columns. Nodes are the ids that occur, sorted, by number if all
     are integers, and have no features yet; see :func:`graph_with_nodes` for those that do.
     """
-    path, chosen = Path(path), read_preparation(prepare, options)
-    with scratch_folder() as scratch, Workspace(scratch) as work:
+    path, reading = Path(path), Reading.of(prepare, options)
+    with Workspace() as work:
         with work.clear_errors(str(path)):
             named = any(options.get(name) is not None for name in EDGE_COLUMNS)
-            edges = _edges(work, path, chosen.options, named=named)
+            edges = _edges(work, path, reading.options, named=named)
+            _refuse_header(work, edges, reading.options)
 
             def ids() -> list[str]:
                 ends = " UNION ALL ".join(
                     f"SELECT {id_sql(edges, end)} AS id FROM {edges.sql}"
-                    for end in chosen.options.ends
+                    for end in reading.options.ends
                 )
-                found = work.rows(
-                    f"SELECT DISTINCT id FROM ({ends}) WHERE id IS NOT NULL ORDER BY id"
-                )
-                names = [name for (name,) in found]
+                rows = work.rows(f"SELECT DISTINCT id FROM ({ends}) WHERE id <> '' ORDER BY id")
+                names = [name for (name,) in rows]
                 whole = all(INTEGER_TEXT.fullmatch(name) for name in names)
                 return sorted(names, key=int) if whole else names
 
-            _refuse_header(work, edges, chosen.options)
-        return _graph(work, path, edges, ids, seed, prepare, options)
+        return graph_with_nodes(work, path, edges, ids, reading, seed)
+
+
+def read_matrix_market(
+    path: str | Path, *, seed: int = 0, prepare: Any = None, **options: Any
+) -> Graph:
+    """Read an (n, n) matrix of edge weights, or a pattern of edges, in coordinate form.
+
+    Direction is ignored, so that symmetric and general matrices mean the same. Nodes are numbered
+    from 1, as in the file. A table ``NAME.nodes.csv`` next to ``NAME.mtx`` has their features and
+    labels, see :func:`graph_with_nodes`.
+    """
+    path = Path(path)
+    try:
+        with open_regular(path) as raw, io.BufferedReader(raw) as file:  # pyright: ignore[reportArgumentType]
+            n, edges = _matrix_entries(file)
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be opened: {error.strerror or error}.") from error
+    except ValueError as error:
+        reason = (str(error).splitlines() or [""])[0].rstrip(".")
+        raise DatasetError(f"{path} is not a valid Matrix Market file ({reason}).") from error
+    reading = Reading.of(prepare, own_edges(options))
+    with Workspace() as work:
+        table = frame_table(work, edges, str(path))
+        return graph_with_nodes(work, path, table, lambda: range(1, n + 1), reading, seed)
 
 
 def graph_with_nodes(
-    path: Path,
-    edges: Any,
-    ids: Callable[[], Sequence[Any]],
-    seed: int,
-    *,
-    prepare: Any = None,
-    **options: Any,
-) -> Graph:
-    """The graph of the ``edges`` of a file, a data frame or a dictionary of NumPy arrays.
-
-    Its nodes come from a table next to it, or are just ``ids``. Next to ``web.txt`` that is
-    ``web.nodes.csv`` (or ``.parquet``, ...), next to ``edges.csv`` it is ``nodes.csv``; ``prepare``
-    and ``options`` are those of :func:`hoplite.io.read_tables`.
-    """
-    with scratch_folder() as scratch, Workspace(scratch) as work:
-        table = frame_table(work, edges, str(path))
-        return _graph(work, path, table, ids, seed, prepare, options)
-
-
-def _graph(
     work: Workspace,
     path: Path,
     edges: Table,
     ids: Callable[[], Sequence[Any]],
+    reading: Reading,
     seed: int,
-    prepare: Any,
-    options: dict[str, Any],
 ) -> Graph:
-    found = table_files(path.parent, "nodes" if path.stem == "edges" else f"{path.stem}.nodes")
-    chosen = read_preparation(prepare, options)
-    if len(found) > 1:
-        raise DatasetError(f"next to {path} are {found[0].name} and {found[1].name}; remove one.")
-    if found:
-        nodes = file_table(work, found[0])
+    """The graph of the ``edges`` of a file, whose nodes are in a table next to it or just ``ids``.
+
+    Next to ``web.txt`` the table is ``web.nodes.csv`` (or ``.parquet``, ...), next to ``edges.csv``
+    it is ``nodes.csv``.
+    """
+    files = table_files(path.parent, "nodes" if path.stem == "edges" else f"{path.stem}.nodes")
+    if len(files) > 1:
+        raise DatasetError(f"next to {path} are {files[0].name} and {files[1].name}; remove one.")
+    if files:
+        nodes = file_table(work, files[0])
     else:
         names = np.array([str(name) for name in ids()], object)
-        nodes = frame_table(work, {chosen.options.id: names}, f"{path} (its nodes)", spelled=True)
-    required = options.get("label") is not None
-    return graph_of(work, nodes, edges, chosen, seed, path.stem, prepare, required=required)
+        nodes = frame_table(work, {reading.options.id: names}, f"{path} (its nodes)", spelled=True)
+    return graph_of(work, nodes, edges, reading, seed, path.stem)
 
 
 def _refuse_header(work: Workspace, edges: Table, options: TableOptions) -> None:
@@ -154,6 +165,41 @@ def _edges(work: Workspace, path: Path, options: TableOptions, *, named: bool) -
     return csv_table(work, path, names=names, skip=skip + header, separator=separator)
 
 
+def _matrix_entries(file: BinaryIO) -> tuple[int, dict[str, np.ndarray]]:
+    """The number of nodes, and the entries. SciPy's reader crashes on some damaged files."""
+    size = file.seek(0, io.SEEK_END)
+    file.seek(0)
+    banner = file.readline(MAX_LINE).decode("latin-1").lower().split()
+    if (
+        banner[:3] != ["%%matrixmarket", "matrix", "coordinate"]
+        or banner[3:4] not in [[field] for field in FIELDS]
+        or banner[4:] not in (["general"], ["symmetric"])
+    ):
+        raise ValueError("its first line is not that of a sparse matrix of real edge weights")
+    line = b"%"
+    while line.startswith(b"%") or (line and not line.strip()):
+        line = file.readline(MAX_LINE)
+    sizes = [int(word) for word in line.split()]
+    if len(sizes) != 3 or sizes[0] != sizes[1] or sizes[0] < 1:
+        raise ValueError(f"its size is {sizes}; an adjacency is square")
+    n, _, entries = sizes
+    if not 0 <= entries * ENTRY_BYTES <= size:
+        raise ValueError(f"it declares {entries:,} entries but has {size:,} bytes")
+    if n * NODE_BYTES > psutil.virtual_memory().total:
+        raise ValueError(f"it declares {n:,} nodes, more than fit into this machine's memory")
+    width = FIELDS[banner[3]]
+    numbers = np.empty((0, width))
+    if entries:
+        numbers = np.loadtxt(file, comments="%", ndmin=2, max_rows=entries + 1, encoding="latin-1")
+    if numbers.shape != (entries, width):
+        raise ValueError(f"its entries have shape {numbers.shape} and not {(entries, width)}")
+    ends = numbers[:, :2]
+    if (ends != np.round(ends)).any() or (ends < 1).any() or (ends > n).any():
+        raise ValueError(f"an entry lies outside of 1 to {n:,}")
+    columns = {"source": ends[:, 0].astype(np.int64), "target": ends[:, 1].astype(np.int64)}
+    return n, columns | ({"weight": numbers[:, 2]} if width == 3 else {})
+
+
 EDGE_LIST = Format(
     "edge list (.csv, .tsv, .txt, .edges)",
     lambda path: (
@@ -163,5 +209,11 @@ EDGE_LIST = Format(
         and path.is_file()
     ),
     lambda path, seed, _, **preparing: read_edge_list(path, seed=seed, **preparing),
+    columns=True,
+)
+MATRIX_MARKET = Format(
+    ".mtx",
+    lambda path: path.suffix == ".mtx" and path.is_file(),
+    lambda path, seed, _, **preparing: read_matrix_market(path, seed=seed, **preparing),
     columns=True,
 )

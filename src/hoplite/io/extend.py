@@ -20,7 +20,6 @@ import scipy.sparse as sp
 from hoplite.errors import ConfigError, DatasetError, GraphError, HopliteWarning
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import all_integers
-from hoplite.io.databases import open_tables
 from hoplite.io.sources import (
     STEMS,
     Table,
@@ -28,12 +27,13 @@ from hoplite.io.sources import (
     empty_table,
     frame_table,
     is_database,
+    open_tables,
     table_files,
 )
-from hoplite.io.tables import NodeTable, check_tables, insert_ids, read_pairs, scratch_folder
+from hoplite.io.tables import NodeTable, Reading, check_tables, insert_ids, read_pairs
 from hoplite.labels import kind_of, known_labels
 from hoplite.node_data import NodeData
-from hoplite.preparation import DATE, LIST, TEXT, TIME, Preparation, chosen_preparation
+from hoplite.preparation import Preparation, chosen_preparation
 from hoplite.structural import (
     has_log_degree,
     links_among,
@@ -44,7 +44,7 @@ from hoplite.structural import (
     without_log_degree,
 )
 
-CELLS = {LIST: "DOUBLE[]", TEXT: "VARCHAR", DATE: "DATE", TIME: "TIME"}  # without any row
+CELLS = {"list": "DOUBLE[]", "text": "VARCHAR", "date": "DATE", "time": "TIME"}  # without any row
 Edges = tuple[np.ndarray, np.ndarray, "np.ndarray | None"]  # sources, targets, weights
 
 
@@ -119,13 +119,13 @@ def extend(graph: Graph, new: Any, **options: Any) -> Graph:
     joined already stays as it is; a new weight of it is added to the one that it has. New nodes
     are in the split only if their table says so. The ``loop_weight`` stays, too.
 
-    >>> import pyarrow as pa
+    >>> import pandas as pd
     >>> from hoplite.io.convert import from_frames
-    >>> nodes = pa.table({"id": ["ann", "bob", "cem"], "age": [3, 1, 2]})
-    >>> edges = pa.table({"source": ["ann", "bob"], "target": ["bob", "cem"]})
+    >>> nodes = pd.DataFrame({"id": ["ann", "bob", "cem"], "age": [3, 1, 2]})
+    >>> edges = pd.DataFrame({"source": ["ann", "bob"], "target": ["bob", "cem"]})
     >>> club = from_frames(nodes, edges)
-    >>> dia = pa.table({"id": ["dia"], "age": [2]})
-    >>> extend(club, (dia, pa.table({"source": ["dia"], "target": ["ann"]})))
+    >>> dia = pd.DataFrame({"id": ["dia"], "age": [2]})
+    >>> extend(club, (dia, pd.DataFrame({"source": ["dia"], "target": ["ann"]})))
     Graph(nodes=4, edges=3, features=1, classes=0)
     """
     return extend_tables(graph, new, **options)[0]
@@ -209,7 +209,7 @@ class NewTables:
                     "edges) of frames, of which one may be None."
                 )
         with self._opened() as (_, nodes, edges):
-            check_tables(nodes, edges, self._chosen)
+            check_tables(nodes, edges, Reading(self._chosen))
 
     @contextlib.contextmanager
     def _opened(self) -> Iterator[tuple[Workspace, Table, Table]]:
@@ -220,7 +220,7 @@ class NewTables:
             | {options.id: "BIGINT"},  # so that 7 is a number next to others
             "edges": dict.fromkeys(options.edge_columns, "VARCHAR"),
         }
-        with scratch_folder() as scratch, Workspace(scratch) as work:
+        with Workspace() as work:
             if not isinstance(self._new, str | Path):
                 pair = {
                     stem: frame_table(work, frame, stem)
@@ -247,8 +247,8 @@ class NewTables:
         found = hashlib.sha256()
         with self._opened() as (work, *pair):
             for table in pair:
-                found.update(repr((table.names, table.types)).encode())
-                cells = ", ".join(f"CAST(c{i} AS VARCHAR)" for i in range(len(table.names)))
+                found.update(repr((table.names, [*table.types.values()])).encode())
+                cells = ", ".join(f"CAST({one} AS VARCHAR)" for one in table.columns.values())
                 for row in work.rows(f"SELECT {cells} FROM {table.sql}"):
                     found.update(repr(row).encode())
         return found.hexdigest()
@@ -267,7 +267,7 @@ class NewTables:
                 )
             old = range(n) if data.node_ids is None else data.node_ids
             task = kind_of(data.labels).task
-            table = NodeTable(work, nodes, edges, chosen, old=old, task=task)
+            table = NodeTable(work, nodes, edges, Reading(chosen), old=old, task=task)
             features = np.empty((table.count, data.num_features), np.float32)
             if features.size:
                 made = table.feature_columns()
@@ -276,11 +276,11 @@ class NewTables:
             labels = _labels(table, data)
             split = table.own_split(labels) or Split()
             split = Split(*(n + getattr(split, part) for part in split.sizes()))
-            pairs = table.pairs(edges)
-            ids = np.array([name for piece in table.id_pieces() for name in piece], object)
+            pairs = read_pairs(work, edges, chosen.options, nodes.label)
+            ids, integers = np.array([*table.pieces("id")], object), table.integer_ids
         ends = pairs["s"], pairs["t"], pairs.get("w")
         types = pairs["kind"].tolist() if "kind" in pairs else []
-        return NewNodes(n, ids, table.integer_ids, features, labels, split, *ends, types)
+        return NewNodes(n, ids, integers, features, labels, split, *ends, types)
 
 
 def _edges_of(source: Any, graph: Graph, prepare: Preparation) -> tuple[Edges, list[str]]:
@@ -288,7 +288,7 @@ def _edges_of(source: Any, graph: Graph, prepare: Preparation) -> tuple[Edges, l
 
     What there is to warn of was told when the graph was read.
     """
-    with scratch_folder() as scratch, Workspace(scratch) as work, warnings.catch_warnings():
+    with Workspace() as work, warnings.catch_warnings():
         warnings.simplefilter("ignore", HopliteWarning)
         (edges,) = open_tables(work, source, prepare.options, ("edges",))
         insert_ids(work, graph.node_ids or ())

@@ -15,7 +15,7 @@ from hoplite.config import check_number
 from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
 from hoplite.graph import Graph
 from hoplite.io.convert import KNOWN, converted
-from hoplite.io.edge_list import EDGE_LIST
+from hoplite.io.edge_list import EDGE_LIST, MATRIX_MARKET
 from hoplite.io.formats import (
     EMBEDDED,
     NAMES,
@@ -26,7 +26,6 @@ from hoplite.io.formats import (
     shortened,
 )
 from hoplite.io.graphml import GRAPHML
-from hoplite.io.matrix_market import MATRIX_MARKET
 from hoplite.io.npz import NPZ, read_meta, read_npz
 from hoplite.io.reddit import REDDIT_FILES, find_reddit, load_reddit, reddit_folders
 from hoplite.io.sources import is_postgres, other_tables

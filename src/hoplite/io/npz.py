@@ -6,7 +6,6 @@ Nothing is unpickled, and no array is read before its size is known to fit.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 import zipfile
@@ -28,10 +27,9 @@ from hoplite.io.formats import Format, refuse_options, refuse_split
 from hoplite.io.splits import masked_split, stratified_split
 from hoplite.labels import CLASSES, NUMBERS, SETS, kind_of
 from hoplite.preparation import (
-    LIST,
     REFUSE,
+    ListColumn,
     Preparation,
-    PreparedColumn,
     TableOptions,
     chosen_preparation,
 )
@@ -203,7 +201,7 @@ def _read_plain(
             FEATURE_ARRAY, features, chosen_preparation(prepare, given)
         )
     elif features.shape[1]:  # by which a model that was trained on prepared ones refuses them
-        about["feature_names"] = PreparedColumn(FEATURE_ARRAY, LIST, features.shape[1]).names()
+        about["feature_names"] = ListColumn(FEATURE_ARRAY, width=features.shape[1]).names()
     elif directed:  # which a model must know
         about["preparation"] = Preparation(TableOptions(directed=True), ())
     return Graph.from_edges(
@@ -280,7 +278,7 @@ def _arrays(graph: Graph, row_normalize: bool) -> dict[str, np.ndarray]:
         node_ids=_plain("node_ids", graph.node_ids),
         preparation=None if row_normalize else graph.preparation,  # which made other features
     )
-    facts = dataclasses.asdict(meta)
+    facts = msgspec.to_builtins(meta)
     for name in ("preparation", "split_seed"):
         if facts[name] is None:
             del facts[name]

@@ -1,7 +1,9 @@
 """Where node and edge tables come from: files, databases, queries and data frames.
 
 Everything becomes a :class:`Table` of one DuckDB connection, with columns ``c0``, ``c1``, ... in
-place of the user's names, so that no name of a file ever becomes SQL.
+place of the user's names, so that no name of a file ever becomes SQL. SQLite and Postgres come by
+ADBC drivers and workbooks by python-calamine (extra ``databases``): DuckDB's own extensions for
+these are downloaded at run time, and stay switched off.
 """
 
 from __future__ import annotations
@@ -9,19 +11,24 @@ from __future__ import annotations
 import codecs
 import contextlib
 import csv
+import datetime
 import gzip
 import io
 import itertools
 import os
 import re
+import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hoplite.errors import ConfigError, DatasetError, nearest_hint, some_of
+import numpy as np
+
+from hoplite.errors import ConfigError, DatasetError, nearest_hint, require_extra, some_of
 from hoplite.files import open_regular
+from hoplite.preparation import TableOptions
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -36,16 +43,27 @@ MAX_COLUMNS = 10_000
 MAX_LINE = 16 << 20  # bytes of a row of CSV, and of one where memory is limited
 LIMITED_LINE = 2 << 20
 VECTOR, MAX_GROUP, GROUP_SHARE = 2048, 122_880, 12  # rows; share of the memory for a group
-PIECE = 1 << 20
+PIECE = 1 << 20  # bytes of text at a time
+SHEET_ROWS = 1 << 14  # of a workbook at a time
+# Types of Python's objects that one column may have together.
+FAMILIES = ((str,), (bool, np.bool_), (int, float, np.number), (list, tuple, np.ndarray))
 MIN_MEMORY, THREAD_MEMORY = 64 * 10**6, 125 * 10**6  # bytes for DuckDB, in all and per thread
 _QUERY = re.compile(r"\s*(select|with|from|values)\b", re.IGNORECASE)
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 _POSTGRES = re.compile(r"postgres(ql)?://")
+_SQLITE_TABLES = (
+    "SELECT 'main', name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name"
+)
+_POSTGRES_TABLES = (
+    "SELECT table_schema, table_name FROM information_schema.tables "
+    "WHERE table_schema NOT IN ('pg_catalog', 'information_schema') "
+    "ORDER BY table_schema <> current_schema(), table_schema, table_name"
+)
 
 
 @dataclass(frozen=True)
 class Table:
-    """A relation with the columns ``c0``, ``c1``, ...
+    """A relation of DuckDB under the user's names of its columns.
 
     Attributes
     ----------
@@ -53,8 +71,8 @@ class Table:
         What messages call it: a path, or a table of a database.
     sql : str
         What stands behind FROM.
-    names, types : tuple of str
-        The user's names of the columns, and DuckDB's types.
+    columns, types : dict of str
+        For each of the user's names, the column in SQL and its type in DuckDB.
     spelled : bool
         Whether numbers and dates are written as text, as in CSV.
     comma : bool
@@ -63,65 +81,90 @@ class Table:
 
     label: str
     sql: str
-    names: tuple[str, ...]
-    types: tuple[str, ...]
+    columns: Mapping[str, str]
+    types: Mapping[str, str]
     spelled: bool = False
     comma: bool = False
 
-    def __post_init__(self) -> None:
-        if len(self.names) > MAX_COLUMNS:
+    @classmethod
+    def of(
+        cls, label: str, sql: str, names: Sequence[str], types: Sequence[str], **facts: Any
+    ) -> Table:
+        """A relation with the columns c0, c1, ...; DatasetError unless each has a name of its own.
+
+        A column that only numbers the rows, as pandas writes it, is left out.
+        """
+        kept = [i for i, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
+        if len(kept) > MAX_COLUMNS:
             raise DatasetError(
-                f"{self.label} has {len(self.names):,} columns and at most {MAX_COLUMNS:,} are "
-                "read; give so many numbers as one column of lists, in Parquet."
+                f"{label} has {len(kept):,} columns and at most {MAX_COLUMNS:,} are read; give so "
+                "many numbers as one column of lists, in Parquet."
             )
-        repeated = [name for name, count in Counter(self.names).items() if count > 1]
+        repeated = [name for name, count in Counter(names).items() if count > 1]
         if repeated:
             raise DatasetError(
-                f"{self.label} has several columns {min(repeated)!r}; rename all but one."
+                f"{label} has several columns {min(repeated)!r}; rename all but one."
             )
-        if any(not name.strip() for name in self.names):
+        if any(not name.strip() for name in names):
             raise DatasetError(
-                f"{self.label} has a column without a name; name it, or remove it if it only "
-                "numbers rows."
+                f"{label} has a column without a name; name it, or remove it if it only numbers "
+                "rows."
             )
+        columns = {names[i]: f"c{i}" for i in kept}
+        return cls(label, sql, columns, {names[i]: types[i] for i in kept}, **facts)
 
-    def column(self, name: str) -> str:
-        """The column's name in SQL."""
-        return f"c{self.names.index(name)}"
+    @property
+    def names(self) -> list[str]:
+        """The user's names of the columns."""
+        return list(self.columns)
 
-    def type(self, name: str) -> str:
-        """The column's type in DuckDB."""
-        return self.types[self.names.index(name)]
+    def without(self, *names: str) -> Table:
+        """The same table without some columns, whether it has them or not."""
+        return replace(self, columns={n: c for n, c in self.columns.items() if n not in names})
+
+    def renamed(self, old: str, new: str) -> Table:
+        """The same table with the column ``old`` called ``new``, instead of any that was."""
+        columns = {new if n == old else n: c for n, c in self.without(new).columns.items()}
+        return replace(self, columns=columns, types={**self.types, new: self.types[old]})
 
 
 class Workspace:
-    """A DuckDB connection that holds the tables of one graph, within a memory limit.
+    """A DuckDB connection that holds the tables of one graph; a context manager.
 
     Parameters
     ----------
-    scratch : path
-        A folder for what does not fit into memory. The caller removes it.
     memory : int, optional
         Bytes that DuckDB may hold; most of the machine's memory if not given.
+    scratch : path, optional
+        A folder for what does not fit into memory, which the caller removes; by default a temporary
+        one.
     """
 
-    def __init__(self, scratch: str | os.PathLike[str], memory: int | None = None) -> None:
+    def __init__(
+        self, memory: int | None = None, scratch: str | os.PathLike[str] | None = None
+    ) -> None:
         import duckdb  # only now: most graphs are not tables
 
-        self.scratch, self.Error = Path(scratch).resolve(), duckdb.Error
+        self._open, self.Error = contextlib.ExitStack(), duckdb.Error
+        self.OutOfMemory = duckdb.OutOfMemoryException
+        if scratch is None:
+            scratch = self._open.enter_context(
+                tempfile.TemporaryDirectory(prefix="hoplite-", ignore_cleanup_errors=True)
+            )
+        self.scratch = Path(scratch).resolve()
         config: dict[str, Any] = {
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,
             "temp_directory": str(self.scratch / "spilled"),
         }
         self.max_line = MAX_LINE if memory is None else LIMITED_LINE
-        self._memory = None if memory is None else max(memory, MIN_MEMORY)
-        if memory is not None:
-            memory = max(memory, MIN_MEMORY)
+        self.memory = None if memory is None else max(memory, MIN_MEMORY)
+        if self.memory is not None:
             threads = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1
-            config["memory_limit"] = f"{memory // 1000}KB"
-            config["threads"] = max(1, min(threads, memory // THREAD_MEMORY))
+            config["memory_limit"] = f"{self.memory // 1000}KB"
+            config["threads"] = max(1, min(threads, self.memory // THREAD_MEMORY))
         self.con: DuckDBPyConnection = duckdb.connect(":memory:", config=config)
+        self._open.callback(self.con.close)
         self.con.execute("SET TimeZone = 'UTC'")
         with contextlib.suppress(duckdb.Error):  # in a notebook without widgets there is none
             self.con.execute("SET enable_progress_bar = false")  # which goes to standard output
@@ -130,16 +173,24 @@ class Workspace:
     def __enter__(self) -> Workspace:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.con.close()
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        self._open.close()
+        if self.memory is not None and isinstance(error, self.OutOfMemory):
+            share = f"{self.memory / 1e6:.0f} MB"
+            raise ConfigError(
+                f"memory leaves {share} for reading the tables, which is too little for them; give "
+                f"--memory {share} more."
+            ) from error
 
     def keep_on_disk(self, width: int) -> None:
-        """Put tables from here on into a file; the widest of them has ``width`` columns.
+        """Put tables from here on into a file; a row of the widest has ``width`` values.
 
         DuckDB collects groups of rows in memory, for each thread, before it writes them.
         """
-        if self._memory is not None:
-            rows = self._memory // GROUP_SHARE // (16 * max(width, 1))
+        if self.memory is not None:
+            rows = self.memory // GROUP_SHARE // (16 * max(width, 1))
+            if rows < VECTOR:  # what one thread works on is beyond its share already
+                self.rows("SET threads = 1")
             rows = max(1, min(rows // VECTOR, MAX_GROUP // VECTOR)) * VECTOR
             place = literal(str(self.scratch / "tables.duckdb"))
             self.rows(f"ATTACH {place} AS kept (ROW_GROUP_SIZE {rows})")
@@ -157,14 +208,22 @@ class Workspace:
         """The columns of a query as NumPy arrays, masked where they have gaps."""
         return self.con.execute(sql).fetchnumpy()
 
+    def texts(self, sql: str) -> dict[str, np.ndarray]:
+        """The columns of a query as arrays of objects, None for gaps."""
+        found = {}
+        for name, column in self.arrays(sql).items():
+            found[name] = np.array(np.ma.getdata(column), object)
+            found[name][np.ma.getmaskarray(column)] = None
+        return found
+
     def name(self, stem: str) -> str:
-        """A new name for a table, a view or a type."""
+        """A new name for a table or a view."""
         self._count += 1
         return f"{stem}_{self._count}"
 
-    def insert(self, table: str, columns: dict[str, Any]) -> None:
+    def insert(self, table: str, columns: Mapping[str, Any]) -> None:
         """Add rows, given as NumPy arrays, to a table."""
-        self.con.register("piece", columns)
+        self.con.register("piece", dict(columns))
         self.rows(f"INSERT INTO {table} ({', '.join(columns)}) SELECT * FROM piece")
         self.con.unregister("piece")
 
@@ -178,34 +237,28 @@ class Workspace:
             )
         self.rows("SET enable_external_access = false")
 
-    def table(self, label: str, sql: str, **facts: Any) -> Table:
-        """A :class:`Table` of the columns of ``sql``, what stands behind FROM."""
-        names = facts.pop("names", None)
+    def table(
+        self, label: str, sql: str, names: Sequence[str] | None = None, **facts: Any
+    ) -> Table:
+        """A :class:`Table` of ``sql``, what stands behind FROM; its own ``names`` if not given."""
         found = self.rows(f"DESCRIBE SELECT * FROM {sql}")
-        names = [row[0] for row in found] if names is None else list(names)
-        kept = [i for i, name in enumerate(names) if not _PANDAS_INDEX.fullmatch(name)]
-        every = ", ".join(f"c{i}" for i in range(len(found)))
-        chosen = ", ".join(f"c{i} AS c{j}" for j, i in enumerate(kept))
-        return Table(
-            label,
-            f"(SELECT {chosen or 'NULL'} FROM {sql} AS t({every}))",
-            tuple(names[i] for i in kept),
-            tuple(str(found[i][1]) for i in kept),
-            **facts,
-        )
+        names = [row[0] for row in found] if names is None else names
+        columns = ", ".join(f"c{i}" for i in range(len(found)))
+        rows = f"(SELECT * FROM {sql} AS t({columns}))"
+        return Table.of(label, rows, names, [str(row[1]) for row in found], **facts)
 
     @contextlib.contextmanager
     def clear_errors(self, label: str) -> Iterator[None]:
-        """Within the block, what DuckDB cannot read is a DatasetError of one sentence."""
+        """Within the block, what cannot be read is a DatasetError of one sentence."""
         try:
             yield
-        except self.Error as error:
-            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        except (self.Error, OSError, EOFError, UnicodeError, csv.Error) as error:
+            if self.memory is not None and isinstance(error, self.OutOfMemory):
+                raise  # see __exit__
+            text = getattr(error, "strerror", None) or str(error)
+            lines = [line.strip() for line in text.splitlines() if line.strip()] or [""]
             reason = "; ".join(lines[:3] if "CSV Error" in lines[0] else lines[:1])
             raise DatasetError(f"{label} cannot be read: {reason[:400].rstrip('.')}.") from error
-        except (OSError, EOFError, UnicodeError, csv.Error) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise DatasetError(f"{label} cannot be read: {reason.rstrip('.')}.") from error
 
 
 def literal(text: str) -> str:
@@ -227,11 +280,11 @@ def is_query(text: str) -> bool:
     return _QUERY.match(text) is not None
 
 
-# ---------------------------------------------------------------------------------- files
+# -------------------------------------------------------------------- what a source is
 
 
 def suffix_of(path: Path) -> str:
-    """The ending of a table's file, with ``.gz``; "" if it is none.
+    """The ending of a table's file, with ``.gz``; "" if it has none of :data:`SUFFIXES`.
 
     >>> suffix_of(Path("a.b/nodes.csv.gz")), suffix_of(Path("notes.txt"))
     ('.csv.gz', '')
@@ -242,92 +295,14 @@ def suffix_of(path: Path) -> str:
 
 def table_files(folder: Path, stem: str) -> list[Path]:
     """The files of ``folder`` that may be its table ``stem``."""
-    found = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
-    return [path for path in found if path.is_file()]
+    paths = [folder / f"{stem}{suffix}" for suffix in SUFFIXES]
+    return [path for path in paths if path.is_file()]
 
 
 def other_tables(folder: Path) -> list[str]:
     """The names of the tables in ``folder`` that are neither nodes nor edges."""
     files = sorted(path for path in folder.iterdir() if suffix_of(path) and path.is_file())
     return [path.name for path in files if path.name.split(".")[0] not in STEMS]
-
-
-def find_table(folder: Path, stem: str) -> Path:
-    """The file of ``folder`` that is its table ``stem``; DatasetError unless there is one."""
-    found = table_files(folder, stem)
-    if not found:
-        others = other_tables(folder) if folder.is_dir() else []
-        rename = f", or name another (--{stem}): it has {some_of(others)}" if others else ""
-        raise DatasetError(f"{folder} has no {stem}.csv or {stem}.parquet; add one{rename}.")
-    if len(found) > 1:
-        raise DatasetError(
-            f"{folder} has both {found[0].name} and {found[1].name}; remove one, or name one "
-            f"(--{stem}, {stem}= in Python)."
-        )
-    return found[0]
-
-
-def csv_table(
-    work: Workspace, path: Path, *, names: Sequence[str] = (), skip: int = 0, separator: str = ""
-) -> Table:
-    """A CSV file in any dialect: all cells are text, and what they mean is decided later.
-
-    Commas, semicolons, tabs or bars separate, whichever the first line has most of; ``.gz`` is
-    unpacked; bytes that are not UTF-8 are taken as Windows-1252 or Latin-1. With ``names`` the
-    file has no header behind the ``skip`` lines at its top.
-    """
-    packed = path.name.lower().endswith(".gz")
-
-    def opened() -> Any:
-        return gzip.open(path, "rb") if packed else open_regular(path)
-
-    place, encoding = path, _encoding(opened)
-    if encoding != "utf-8":
-        place, packed = work.scratch / f"{work.name('utf8')}.csv", False
-        with opened() as raw, place.open("wb") as out:
-            for text in codecs.iterdecode(iter(lambda: raw.read(PIECE), b""), encoding):
-                out.write(text.encode())
-    header = not names
-    if header:
-        with (
-            gzip.open(place) if packed else place.open("rb") as raw,
-            io.TextIOWrapper(raw, "utf-8-sig", newline="") as file,  # pyright: ignore[reportArgumentType]
-        ):
-            first = file.readline(MAX_LINE)
-            bare = re.sub(r'"[^"]*("|$)', "", first)
-            separator = separator or max(SEPARATORS, key=bare.count)
-            csv.field_size_limit(MAX_LINE)
-            lines = itertools.chain([first], file)
-            names = next(csv.reader(lines, delimiter=separator), [])
-    if not names:
-        raise DatasetError(f"{path} cannot be read: it is empty.")
-    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
-    sql = (
-        f"read_csv({literal(str(place.resolve()))}, columns = {{{columns}}}, auto_detect = false, "
-        f"header = {str(header).lower()}, skip = {skip}, delim = {literal(separator)}, "
-        "quote = '\"', escape = '\"', null_padding = false, "
-        f"compression = '{'gzip' if packed else 'none'}', "
-        f"max_line_size = {work.max_line}, buffer_size = {2 * work.max_line})"
-    )
-    types = ("VARCHAR",) * len(names)
-    comma = separator in ";\t"
-    return Table(str(path), sql, tuple(names), types, spelled=True, comma=comma)
-
-
-def _encoding(opened: Callable[[], Any]) -> str:
-    """UTF-8 if all bytes are, UTF-16 if the file says so, and otherwise Windows-1252 or Latin-1."""
-    with opened() as file:
-        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
-            return "utf-16"
-    for encoding in ("utf-8", "cp1252"):
-        with opened() as file, contextlib.suppress(UnicodeDecodeError):
-            for _ in codecs.iterdecode(iter(lambda: file.read(PIECE), b""), encoding):
-                pass
-            return encoding
-    return "latin-1"
-
-
-# ------------------------------------------------------------------------------ databases
 
 
 def is_duckdb(path: Path) -> bool:
@@ -383,8 +358,235 @@ def table_bytes(source: Any, names: Sequence[str] = ()) -> int:
         return 3 * path.stat().st_size
     files = [file for stem in STEMS for file in table_files(path, stem)]
     files += [path / name for name in names if not is_query(name) and (path / name).is_file()]
-    share = {".csv": 1, ".tsv": 1, ".jsonl": 1, ".ndjson": 1, ".json": 1}
-    return sum(file.stat().st_size * share.get(suffix_of(file), 6) for file in files)
+    plain = (".csv", ".tsv", *JSON_SUFFIXES)
+    return sum(file.stat().st_size * (1 if suffix_of(file) in plain else 6) for file in files)
+
+
+def open_tables(
+    work: Workspace, source: Any, options: TableOptions, stems: Sequence[str] = STEMS
+) -> list[Table]:
+    """The tables of ``source``: those called ``stems``, or what the options name instead.
+
+    An option names a file of a folder, a table of a database or a sheet of a workbook, or is a
+    query of it.
+    """
+    asked = {stem: getattr(options, stem) for stem in stems}
+    if not is_database(source):
+        return _folder_tables(work, Path(source), asked)
+    path, asked = Path(source), {stem: name or stem for stem, name in asked.items()}
+    if is_duckdb(path):
+        return _duckdb_tables(work, path, asked)
+    if suffix_of(path) in EXCEL_SUFFIXES:
+        return [excel_table(work, path, name) for name in asked.values()]
+    if is_postgres(source):
+        require_extra("databases", "reading Postgres", "adbc_driver_postgresql", "pyarrow")
+        from adbc_driver_postgresql import dbapi
+
+        return _server_tables(work, dbapi, source, "the Postgres server", asked)
+    require_extra("databases", "reading SQLite", "adbc_driver_sqlite", "pyarrow")
+    from adbc_driver_sqlite import dbapi
+
+    address = path.resolve().as_uri() + "?mode=ro"
+    return _server_tables(work, dbapi, address, str(source), asked, sqlite=True)
+
+
+# ------------------------------------------------------------------------------- files
+
+
+def _folder_tables(work: Workspace, folder: Path, asked: dict[str, str]) -> list[Table]:
+    if not folder.is_dir():
+        raise DatasetError(f"{folder} is not a folder; give one with a node and an edge table.")
+    paths: dict[str, Path] = {}
+    for stem, name in asked.items():
+        if not name:
+            paths[stem] = find_table(folder, stem)
+        elif not is_query(name):
+            paths[stem] = folder / name
+            if not paths[stem].is_file():
+                raise DatasetError(
+                    f"{stem} is {name!r}, but there is no such file in {folder}."
+                    f"{nearest_hint(name, other_tables(folder))}"
+                )
+    work.rows(f"SET file_search_path = {literal(str(folder.resolve()))}")  # for queries
+    tables = [
+        file_table(work, paths[stem])
+        if stem in paths
+        else query_table(work, f"{folder}: {stem}", query)
+        for stem, query in asked.items()
+    ]
+    work.restrict(folder, *(path.resolve().parent for path in paths.values()))
+    return tables
+
+
+def find_table(folder: Path, stem: str) -> Path:
+    """The file of ``folder`` that is its table ``stem``; DatasetError unless there is one."""
+    files = table_files(folder, stem)
+    if not files:
+        others = other_tables(folder)
+        rename = f", or name another (--{stem}): it has {some_of(others)}" if others else ""
+        raise DatasetError(f"{folder} has no {stem}.csv or {stem}.parquet; add one{rename}.")
+    if len(files) > 1:
+        raise DatasetError(
+            f"{folder} has both {files[0].name} and {files[1].name}; remove one, or name one "
+            f"(--{stem}, {stem}= in Python)."
+        )
+    return files[0]
+
+
+def file_table(work: Workspace, path: Path) -> Table:
+    """The table in a file, by the ending of its name."""
+    suffix, place, label = suffix_of(path), literal(str(path.resolve())), str(path)
+    if not suffix:
+        raise DatasetError(f"{path} is not a table; give one of {', '.join(SUFFIXES)}.")
+    with work.clear_errors(label):
+        open_regular(path).close()
+        if suffix in TEXT_SUFFIXES:
+            return csv_table(work, path)
+        if suffix in EXCEL_SUFFIXES:
+            return excel_table(work, path, None)
+        if suffix in JSON_SUFFIXES:
+            name = f"memory.main.{work.name('json')}"
+            read = f"read_json({place}, sample_size = -1, maximum_object_size = {MAX_LINE})"
+            work.rows(f"CREATE TABLE {name} AS SELECT * FROM {read}")  # its types are found once
+            return work.table(label, name)
+        listed = work.rows(f"SELECT name, num_children FROM parquet_schema({place})")
+        # under its own names: DuckDB changes some that differ in case only
+        return work.table(label, f"read_parquet({place})", _outer_names(listed[1:]))
+
+
+def _outer_names(listed: Sequence[tuple[str, int | None]]) -> list[str]:
+    """The columns of a Parquet file, whose schema lists each before what it consists of.
+
+    >>> _outer_names([("id", None), ("x", 1), ("list", 1), ("element", None), ("y", None)])
+    ['id', 'x', 'y']
+    """
+    names, inside = list[str](), 0
+    for name, children in listed:
+        if not inside:
+            names.append(name)
+            inside = 1
+        inside += (children or 0) - 1
+    return names
+
+
+def csv_table(
+    work: Workspace, path: Path, *, names: Sequence[str] = (), skip: int = 0, separator: str = ""
+) -> Table:
+    """A CSV file in any dialect: all cells are text, and what they mean is decided later.
+
+    Commas, semicolons, tabs or bars separate, whichever the first line has most of; ``.gz`` is
+    unpacked; bytes that are not UTF-8 are taken as Windows-1252 or Latin-1. With ``names`` the
+    file has no header behind the ``skip`` lines at its top.
+    """
+    packed = path.name.lower().endswith(".gz")
+
+    def opened() -> Any:
+        return gzip.open(path, "rb") if packed else open_regular(path)
+
+    place, encoding = path, _encoding(opened)
+    if encoding != "utf-8":
+        place, packed = work.scratch / f"{work.name('utf8')}.csv", False
+        with opened() as raw, place.open("wb") as out:
+            for text in codecs.iterdecode(iter(lambda: raw.read(PIECE), b""), encoding):
+                out.write(text.encode())
+    header = not names
+    if header:
+        with (
+            gzip.open(place) if packed else place.open("rb") as raw,
+            io.TextIOWrapper(raw, "utf-8-sig", newline="") as file,  # pyright: ignore[reportArgumentType]
+        ):
+            first = file.readline(MAX_LINE)
+            bare = re.sub(r'"[^"]*("|$)', "", first)
+            separator = separator or max(SEPARATORS, key=bare.count)
+            csv.field_size_limit(MAX_LINE)
+            names = next(csv.reader(itertools.chain([first], file), delimiter=separator), [])
+    if not names:
+        raise DatasetError(f"{path} cannot be read: it is empty.")
+    columns = ", ".join(f"'c{i}': 'VARCHAR'" for i in range(len(names)))
+    sql = (
+        f"read_csv({literal(str(place.resolve()))}, columns = {{{columns}}}, auto_detect = false, "
+        f"header = {str(header).lower()}, skip = {skip}, delim = {literal(separator)}, "
+        "quote = '\"', escape = '\"', null_padding = false, "
+        f"compression = '{'gzip' if packed else 'none'}', "
+        f"max_line_size = {work.max_line}, buffer_size = {2 * work.max_line})"
+    )
+    types = ["VARCHAR"] * len(names)
+    return Table.of(str(path), sql, names, types, spelled=True, comma=separator in ";\t")
+
+
+def _encoding(opened: Callable[[], Any]) -> str:
+    """UTF-8 if all bytes are, UTF-16 if the file says so, and otherwise Windows-1252 or Latin-1."""
+    with opened() as file:
+        if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+            return "utf-16"
+    for encoding in ("utf-8", "cp1252"):
+        with opened() as file, contextlib.suppress(UnicodeDecodeError):
+            for _ in codecs.iterdecode(iter(lambda: file.read(PIECE), b""), encoding):
+                pass
+            return encoding
+    return "latin-1"
+
+
+def excel_table(work: Workspace, path: Path, sheet: str | None) -> Table:
+    """A sheet of a workbook, the first if it is not named: cells are text, as in CSV."""
+    require_extra("databases", "reading Excel", "python_calamine")
+    from python_calamine import CalamineError, CalamineWorkbook
+
+    label, name = f"{path}: {sheet}" if sheet else str(path), f"memory.main.{work.name('sheet')}"
+    try:
+        book = CalamineWorkbook.from_path(str(path))
+        sheets = book.sheet_names
+        if sheet is not None and sheet not in sheets:
+            raise DatasetError(
+                f"{path} has no sheet {sheet!r} (it has {some_of(sheets)}); name another (--nodes, "
+                f"--edges).{nearest_hint(sheet, sheets)}"
+            )
+        rows = book.get_sheet_by_name(sheet or sheets[0]).iter_rows()
+        header = [_sheet_text(cell) or "" for cell in next(rows, [])]
+        if not header:
+            raise DatasetError(f"{label} cannot be read: it is empty.")
+        work.rows(f"CREATE TABLE {name} ({', '.join(f'c{i} VARCHAR' for i in range(len(header)))})")
+        while piece := list(itertools.islice(rows, SHEET_ROWS)):
+            cells = ([_sheet_text(row[i]) for row in piece] for i in range(len(header)))
+            work.insert(name, {f"c{i}": np.array(one, object) for i, one in enumerate(cells)})
+        return work.table(label, name, header, spelled=True)
+    except (CalamineError, OSError) as error:
+        raise DatasetError(f"{path} cannot be read as a workbook: {error}.") from error
+
+
+def _sheet_text(cell: Any) -> str | None:
+    """A cell as people write it; a workbook has no integers."""
+    if cell is None or cell == "":
+        return None
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    if isinstance(cell, datetime.timedelta):
+        return str(cell.total_seconds())
+    return str(cell).lower() if isinstance(cell, bool) else str(cell)
+
+
+# --------------------------------------------------------------------------- databases
+
+
+def _duckdb_tables(work: Workspace, path: Path, asked: dict[str, str]) -> list[Table]:
+    label, tables = str(path), []
+    with work.clear_errors(label):
+        work.rows(f"ATTACH {literal(str(path.resolve()))} AS source (READ_ONLY)")
+        work.restrict()
+        work.rows("USE source")
+        listed = work.rows(
+            "SELECT table_schema, table_name FROM information_schema.tables "
+            "WHERE table_catalog = 'source' ORDER BY ALL"
+        )
+        for stem, name in asked.items():
+            if is_query(name):
+                tables.append(query_table(work, f"{label}: {stem}", name))
+            else:
+                schema, table = find_name(label, stem, name, listed)
+                sql = f"source.{quoted(schema)}.{quoted(table)}"
+                tables.append(work.table(f"{label}: {name}", sql))
+        work.rows("USE memory")
+    return tables
 
 
 def find_name(
@@ -394,61 +596,160 @@ def find_name(
     for schema, table in listed:
         if name in (table, f"{schema}.{table}"):
             return schema, table
-    there = [table for _, table in listed]
+    tables = [table for _, table in listed]
     raise DatasetError(
-        f"{label} has no table {name!r} (it has {some_of(there) or 'none'}); name one, or give a "
-        f"query (--{option}, {option}= in Python).{nearest_hint(name, there)}"
+        f"{label} has no table {name!r} (it has {some_of(tables) or 'none'}); name one, or give a "
+        f"query (--{option}, {option}= in Python).{nearest_hint(name, tables)}"
     )
 
 
 def query_table(work: Workspace, label: str, query: str) -> Table:
-    """What a user's query gives, held as a table: it is asked once."""
+    """The result of a user's query, held as a table: it is asked once."""
     with work.clear_errors(label):
         statements = work.con.extract_statements(query)
         if len(statements) != 1 or not str(statements[0].type).endswith("SELECT"):
-            raise ConfigError(f"{label} is no single query; give one SELECT.")
-        name = work.name("query")
-        place = f"memory.main.{name}"
-        work.rows(f"CREATE TABLE {place} AS {query.strip().rstrip(';')}")
-        return work.table(label, place)
+            raise ConfigError(f"{label} is not a single query; give one SELECT.")
+        name = f"memory.main.{work.name('query')}"
+        work.rows(f"CREATE TABLE {name} AS {query.strip().rstrip(';')}")
+        return work.table(label, name)
 
 
-# --------------------------------------------------------------------------------- frames
+def _server_tables(
+    work: Workspace,
+    driver: Any,
+    address: str,
+    label: str,
+    asked: dict[str, str],
+    *,
+    sqlite: bool = False,
+) -> list[Table]:
+    """The tables of a SQLite file or a Postgres server, as Arrow batches."""
+    from adbc_driver_manager import Error
+
+    tables = []
+    try:
+        with contextlib.closing(driver.connect(address)) as con, con.cursor() as cursor:
+            for option, name in asked.items():
+                query, what = name.strip().rstrip(";"), f"{label}: {option}"
+                if not is_query(name):
+                    cursor.execute(_SQLITE_TABLES if sqlite else _POSTGRES_TABLES)
+                    schema, table = find_name(label, option, name, cursor.fetchall())
+                    query = f"SELECT * FROM {quoted(schema)}.{quoted(table)}"
+                    what = f"{label}: {name}"
+                cursor.execute(_typed(cursor, query) if sqlite else query)
+                tables.append(_held(work, cursor.fetch_record_batch(), what))
+    except Error as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        raise DatasetError(f"{label} cannot be read: {reason}.") from error
+    return tables
 
 
-def empty_table(label: str, columns: dict[str, str]) -> Table:
-    """A table without rows, of columns with these names and types."""
-    cells = ", ".join(f"NULL::{kind} AS c{i}" for i, kind in enumerate(columns.values()))
-    sql = f"(SELECT {cells} WHERE false)"
-    return Table(label, sql, tuple(columns), tuple(columns.values()))
+def _typed(cursor: Any, query: str) -> str:
+    """A query of SQLite whose columns have one type each: its cells may have any.
+
+    The driver takes the type of a column from its first rows, and fails where a later one differs.
+    """
+    cursor.execute(f"SELECT * FROM ({query}) LIMIT 0")
+    names = [quoted(column[0]) for column in cursor.description]
+    if len(names) > MAX_COLUMNS:
+        raise DatasetError(f"a table of {len(names):,} columns is too wide.")
+    tests = ", ".join(
+        f"coalesce(max(CASE typeof({name}) WHEN 'null' THEN 0 WHEN 'integer' THEN 1 "
+        "WHEN 'real' THEN 2 ELSE 3 END), 0)"
+        for name in names
+    )
+    cursor.execute(f"SELECT {tests} FROM ({query})")
+    types = [("TEXT", "INTEGER", "REAL", "TEXT")[code] for code in cursor.fetchone()]
+    cells = (f"CAST({name} AS {type}) AS {name}" for name, type in zip(names, types, strict=True))
+    return f"SELECT {', '.join(cells)} FROM ({query})"
+
+
+def _held(work: Workspace, batches: Any, label: str) -> Table:
+    """Batches of Arrow as a table of DuckDB; decimals of Postgres come as text and are numbers."""
+    name, schema = f"memory.main.{work.name('held')}", batches.schema
+    decimals = [
+        (field.metadata or {}).get(b"ADBC:postgresql:typname") == b"numeric" for field in schema
+    ]
+    cells = (f"CAST(c{i} AS DOUBLE) AS c{i}" if d else f"c{i}" for i, d in enumerate(decimals))
+    columns = ", ".join(f"c{i}" for i in range(len(schema)))
+    with work.clear_errors(label):
+        work.con.register("batches", batches)
+        work.rows(f"CREATE TABLE {name} AS SELECT {', '.join(cells)} FROM batches AS t({columns})")
+        work.con.unregister("batches")
+        return work.table(label, name, schema.names)
+
+
+# ------------------------------------------------------------------------------ frames
+
+
+def is_frame(value: Any) -> bool:
+    """Whether it is a table: pandas, Polars, Arrow, or what speaks Arrow's protocol."""
+    return hasattr(value, "__arrow_c_stream__")
+
+
+class _Stream:
+    """A table as a stream of Arrow, which DuckDB reads without PyArrow."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        return self._frame.__arrow_c_stream__(requested_schema)
 
 
 def frame_table(work: Workspace, frame: Any, label: str, **facts: Any) -> Table:
     """A table of pandas, Polars, Arrow, or a dictionary of NumPy arrays."""
-    names = getattr(frame, "column_names", None)  # of Arrow, whose columns are arrays
-    names = [str(name) for name in (getattr(frame, "columns", frame) if names is None else names)]
-    name = work.name("frame")
-    if hasattr(frame, "combine_chunks"):
-        frame = _readable(frame)
+    columns, name = getattr(frame, "column_names", None), work.name("frame")
+    if hasattr(frame, "iloc"):  # pandas, whose named index counts
+        if frame.index.name is not None:
+            frame = frame.reset_index()
+        read: Any = frame
+    elif isinstance(frame, Mapping):
+        read = dict(frame)
+    elif is_frame(frame):
+        read = _Stream(_without_half(frame) if columns is not None else frame)
+    else:
+        raise DatasetError(
+            f"{label} is a {type(frame).__name__}; give a table of pandas, Polars or Arrow."
+        )
+    columns = getattr(frame, "columns", frame) if columns is None else columns
+    for column, cells in read.items() if hasattr(read, "items") else ():
+        if cells.dtype == object:
+            _check_types(label, str(column), cells)
     with work.clear_errors(label):
-        work.con.register(name, frame)
-        return work.table(label, name, names=names, **facts)
+        work.con.register(name, read)
+        return work.table(label, name, [str(column) for column in columns], **facts)
 
 
-def _readable(table: Any) -> Any:
-    """A table of Arrow without what DuckDB fails at: float16, and gaps in durations of pandas."""
+def _check_types(label: str, name: str, cells: Any) -> None:
+    """DatasetError if a column of Python's objects has several types: DuckDB makes text of them."""
+    types = {type(cell) for cell in cells if cell is not None and not isinstance(cell, float)}
+    types |= {float for cell in cells if isinstance(cell, float) and cell == cell}  # no gap
+    types = {one for one in types if one.__name__ not in ("NAType", "NaTType")}  # of pandas
+    families = {next((f for f in FAMILIES if issubclass(one, f)), (one,)) for one in types}
+    if len(families) > 1:
+        raise DatasetError(
+            f"column {name!r} of {label} has values of the types "
+            f"{', '.join(sorted(one.__name__ for one in types))}; give each column values of one "
+            "type: numbers, text, or lists of numbers."
+        )
+
+
+def _without_half(table: Any) -> Any:
+    """A table of PyArrow with float32 for float16, which DuckDB does not read."""
     import pyarrow as pa
 
-    def kind_of(kind: Any) -> Any:
-        if pa.types.is_float16(kind):
-            return pa.float32()
-        if pa.types.is_duration(kind):
-            return pa.duration("us")
-        lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind)
-        return pa.list_(kind_of(kind.value_type)) if lists else kind
+    schema = table.schema
+    for i, field in enumerate(schema):
+        if "halffloat" in str(field.type):
+            half = field.type == pa.float16()
+            schema = schema.set(
+                i, field.with_type(pa.float32() if half else pa.list_(pa.float32()))
+            )
+    return table if schema == table.schema else table.cast(schema)
 
-    for i, field in enumerate(table.schema):
-        if (kind := kind_of(field.type)) != field.type:
-            cells = table.column(i).cast(kind, safe=str(field.type) != "duration[ns]")
-            table = table.set_column(i, field.name, cells)
-    return table
+
+def empty_table(label: str, types: Mapping[str, str]) -> Table:
+    """A table without rows, of columns with these names and types."""
+    cells = ", ".join(f"NULL::{sql} AS c{i}" for i, sql in enumerate(types.values()))
+    return Table.of(label, f"(SELECT {cells} WHERE false)", [*types], [*types.values()])

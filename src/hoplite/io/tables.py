@@ -6,16 +6,15 @@ and ``pairs``, the ends and weights of the edges by these numbers.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import math
 import re
 import shutil
-import tempfile
 import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,13 @@ import numpy as np
 import scipy.sparse as sp
 
 from hoplite.csr import index_type
-from hoplite.errors import ConfigError, DatasetError, HopliteWarning, nearest_hint
+from hoplite.errors import (
+    ConfigError,
+    DatasetError,
+    HopliteWarning,
+    nearest_hint,
+    require_extra,
+)
 from hoplite.files import remove_leftovers, to_json
 from hoplite.graph import Graph, Split
 from hoplite.io.array_files import ROWS, growing_csr, growing_npy, write_ids
@@ -41,17 +46,17 @@ from hoplite.io.columns import (
     label_sql,
     number_sql,
     text_sql,
+    whole_sql,
 )
-from hoplite.io.databases import open_tables
 from hoplite.io.disk_graph import FILE, DiskGraph, is_disk_graph, write_rest
 from hoplite.io.formats import Format
 from hoplite.io.sources import (
     STEMS,
     Table,
     Workspace,
-    frame_table,
     is_postgres,
     is_tables,
+    open_tables,
     table_files,
 )
 from hoplite.io.splits import stratified_split
@@ -105,48 +110,43 @@ def read_tables(source: Any, /, *, seed: int = 0, prepare: Any = None, **options
     out of the split, with a warning. Without a feature column the graph has no features;
     :func:`hoplite.load` gives it structural ones.
     """
-    chosen, required = read_preparation(prepare, options), options.get("label") is not None
-    with scratch_folder() as scratch, Workspace(scratch) as work:
-        nodes, edges = open_tables(work, source, chosen.options)
-        name = "graph" if is_postgres(source) else Path(source).resolve().stem
-        return graph_of(work, nodes, edges, chosen, seed, name, prepare, required=required)
+    reading = Reading.of(prepare, options)
+    with Workspace() as work:
+        nodes, edges = open_tables(work, source, reading.options)
+        return graph_of(work, nodes, edges, reading, seed, _name(source))
 
 
-@contextlib.contextmanager
-def scratch_folder() -> Iterator[str]:
-    """A folder for what DuckDB does not hold in memory."""
-    with tempfile.TemporaryDirectory(prefix="hoplite-", ignore_cleanup_errors=True) as folder:
-        yield folder
+def _name(source: Any) -> str:
+    return "graph" if is_postgres(source) else Path(source).resolve().stem
 
 
-def tables_graph(
-    nodes: Any,
-    edges: Any,
-    *,
-    seed: int = 0,
-    name: str = "graph",
-    prepare: Any = None,
-    **options: Any,
-) -> Graph:
-    """The graph of two tables of pandas, Polars, Arrow or NumPy, as :func:`read_tables` reads them.
+@dataclasses.dataclass(frozen=True)
+class Reading:
+    """What a user's ``prepare`` and options of tables mean.
 
-    >>> nodes = {"id": np.array(["a", "b"], object), "age": np.array([1, 2])}
-    >>> edges = {"source": np.array(["a"], object), "target": np.array(["b"], object)}
-    >>> tables_graph(nodes, edges).node_ids
-    ('a', 'b')
+    Attributes
+    ----------
+    preparation : Preparation
+        Fitted already if it is a model's.
+    transformer : optional
+        The user's own, which makes the features instead.
+    needs_label : bool
+        Whether a label column was asked for by its name, so that it must be there.
     """
-    chosen, required = read_preparation(prepare, options), options.get("label") is not None
-    with scratch_folder() as scratch, Workspace(scratch) as work:
-        own, links = (
-            frame_table(work, frame, stem)
-            for frame, stem in zip((nodes, edges), STEMS, strict=True)
-        )
-        return graph_of(work, own, links, chosen, seed, name, prepare, required=required)
 
+    preparation: Preparation
+    transformer: Any = None
+    needs_label: bool = False
 
-def read_preparation(prepare: Any, options: Mapping[str, Any]) -> Preparation:
-    """As :func:`chosen_preparation`; a transformer of the user's own leaves only the options."""
-    return chosen_preparation(None if hasattr(prepare, "transform") else prepare, options)
+    @classmethod
+    def of(cls, prepare: Any, options: Mapping[str, Any]) -> Reading:
+        own = prepare if hasattr(prepare, "transform") else None
+        chosen = chosen_preparation(None if own is not None else prepare, options)
+        return cls(chosen, own, options.get("label") is not None)
+
+    @property
+    def options(self) -> TableOptions:
+        return self.preparation.options
 
 
 def own_edges(options: dict[str, Any]) -> dict[str, Any]:
@@ -160,28 +160,14 @@ def own_edges(options: dict[str, Any]) -> dict[str, Any]:
     return options | {name: name for name in EDGE_COLUMNS}
 
 
-def edge_type(prepare: Any, options: Mapping[str, Any]) -> str:
-    """The column of the types of edges, "" if these are not asked for."""
-    return options.get("type") or read_preparation(prepare, {}).options.type
-
-
 def graph_of(
-    work: Workspace,
-    nodes: Table,
-    edges: Table,
-    chosen: Preparation,
-    seed: int,
-    name: str,
-    prepare: Any = None,
-    *,
-    required: bool = False,
+    work: Workspace, nodes: Table, edges: Table, reading: Reading, seed: int, name: str
 ) -> Graph:
     """The graph of two tables, in memory; without a feature column it has no features yet."""
-    check_tables(nodes, edges, chosen, required=required)
-    chosen = with_unused(chosen, edges)
-    table = NodeTable(work, nodes, edges, chosen, prepare)
+    check_tables(nodes, edges, reading)
+    table = NodeTable(work, nodes, edges, reading)
     labels, class_names = table.labels()
-    pairs = table.pairs(edges)
+    pairs = read_pairs(work, edges, reading.options, nodes.label)
     types = pairs.pop("kind", None)
     matrix, names, preparation = table.features()
     return Graph.from_edges(
@@ -189,7 +175,7 @@ def graph_of(
         matrix,
         labels,
         weights=pairs.get("w"),
-        directed=chosen.options.directed,
+        directed=reading.options.directed,
         types=None if types is None else types.tolist(),
         split=table.split(labels, seed),
         class_names=class_names,
@@ -203,12 +189,10 @@ def graph_of(
 # --------------------------------------------------------------------------------- checks
 
 
-def check_tables(
-    nodes: Table, edges: Table, prepare: Preparation, *, required: bool = False
-) -> None:
+def check_tables(nodes: Table, edges: Table, reading: Reading) -> None:
     """DatasetError unless both tables have the columns that they need."""
-    options = prepare.options
-    needed = [options.id, *([options.label] if required else [])]
+    options = reading.options
+    needed = [options.id, *([options.label] if reading.needs_label else [])]
     named = {options.label: "label", options.id: "id"}
     _check_columns(nodes, needed, (options.label, "split"), named)
     _check_columns(edges, [*options.edge_columns], [options.weight], options.edge_columns)
@@ -235,6 +219,14 @@ def _check_columns(
             f"another column ({flags})."
             f"{max((nearest_hint(column, names) for column in missing), key=len)}"
         )
+
+
+def require_columns(table: Table, names: Sequence[str]) -> None:
+    """DatasetError unless the table has the columns ``names``."""
+    for name in names:
+        if name not in table.names:
+            hint = nearest_hint(name, table.names)
+            raise DatasetError(f"{table.label} has no column {name!r}.{hint}")
 
 
 def with_unused(prepare: Preparation, edges: Table) -> Preparation:
@@ -273,12 +265,12 @@ class NodeTable:
     work : Workspace
     nodes, edges : Table
         The edges are for nodes that only they name (``unknown_nodes="create"``).
-    chosen : Preparation
-        Fitted to the table here, unless it is fitted already.
-    prepare : optional
-        The user's own transformer.
+    reading : Reading
+        Its preparation is fitted to the table, unless it is fitted already.
     old : sequence, optional
         Ids of the nodes of a graph that this table adds nodes to.
+    task : str, optional
+        What the labels are, if not as the options say.
     """
 
     def __init__(
@@ -286,21 +278,20 @@ class NodeTable:
         work: Workspace,
         nodes: Table,
         edges: Table,
-        chosen: Preparation,
-        prepare: Any = None,
+        reading: Reading,
         *,
         old: Sequence[Any] = (),
         task: str | None = None,
     ) -> None:
-        self._work, self._table, self._chosen = work, nodes, chosen
-        self._options, self._before = chosen.options, len(old)
-        self._own = prepare if hasattr(prepare, "transform") else None
-        self._task = task or chosen.options.task
-        self._columns = feature_columns(nodes, chosen)
+        self._work, self._table, self._own = work, nodes, reading.transformer
+        self._options, self._before = reading.options, len(old)
+        self._chosen = with_unused(reading.preparation, edges)
+        self._task = task or self._options.task
+        self._columns = feature_columns(nodes, self._chosen)
         with work.clear_errors(nodes.label):
             self._make_cells()
         self._make_ids(old)
-        if chosen.options.unknown_nodes == CREATE and (self.count or old):
+        if self._options.unknown_nodes == CREATE and (self.count or old):
             self._create(edges)
 
     def _make_cells(self) -> None:
@@ -320,11 +311,11 @@ class NodeTable:
             if self._task == NUMBERS.task:
                 label = _number(table, options.label)
             if "split" in table.names:
-                part = f"lower({text_sql(table.column('split'))})"
-        found = "".join(f", {one.sql} AS x{i}" for i, one in enumerate(cells.values()))
+                part = f"lower({text_sql(table.columns['split'])})"
+        columns = "".join(f", {one.sql} AS x{i}" for i, one in enumerate(cells.values()))
         work.rows(
             f"CREATE TABLE cells AS SELECT {id_sql(table, options.id)} AS id, {label} AS label, "
-            f"{part} AS part{found} FROM {table.sql}"
+            f"{part} AS part{columns} FROM {table.sql}"
         )
         self.count: int = work.one("SELECT count(*) FROM cells")[0]
         if not self.count and not self._before:
@@ -335,11 +326,11 @@ class NodeTable:
             self._check_numbers()
 
     def _check_numbers(self) -> None:
-        text = text_sql(self._table.column(self._options.label))
+        text = text_sql(self._table.columns[self._options.label])
         filled = filled_sql(text, self._table)
         number = _number(self._table, self._options.label)
         bad = f"{filled} IS NOT NULL AND ({number} IS NULL OR isinf({number}))"
-        if is_float(self._table.type(self._options.label)):
+        if is_float(self._table.types[self._options.label]):
             bad = f"isinf({number})"
         refuse_row(
             self._work, self._table, self._options.label, bad,
@@ -373,13 +364,15 @@ class NodeTable:
             f"CREATE VIEW ids AS SELECT id, (rowid + {self._before})::{kind} AS node FROM cells"
             + (" UNION ALL SELECT id, node FROM old_ids" if self._before else "")
         )
-        integers = table.spelled or is_number(table.type(self._options.id))
-        if integers and table.spelled:
-            integers = work.one(
-                f"SELECT count(*) = count_if(regexp_full_match(id, '{INTEGER_TEXT.pattern}') "
-                "AND TRY_CAST(id AS BIGINT) IS NOT NULL) FROM cells"
-            )[0]
-        self.integer_ids = bool(integers)
+
+    @cached_property
+    def integer_ids(self) -> bool:
+        """Whether all ids are integers that fit 64 bits, and not text that looks alike."""
+        if not self._table.spelled and not is_number(self._table.types[self._options.id]):
+            return False
+        whole = f"regexp_full_match(id, '{INTEGER_TEXT.pattern}')"
+        whole += " AND TRY_CAST(id AS BIGINT) IS NOT NULL"
+        return bool(self._work.one(f"SELECT bool_and({whole}) FROM cells")[0])
 
     def _create(self, edges: Table) -> None:
         """Give nodes that only edges name a row without values, behind all others, by name."""
@@ -399,23 +392,17 @@ class NodeTable:
                 f"{edges.label} names nodes without a row in {self._table.label}; they are created "
                 f"({self.count - before:,}), without a label and with all values missing"
             )
-            if self.integer_ids:
-                self.integer_ids = work.one(
-                    f"SELECT count(*) = count_if(regexp_full_match(id, '{INTEGER_TEXT.pattern}')) "
-                    "FROM new_ids"
-                )[0]
 
-    def id_pieces(self) -> Iterator[list[str]]:
-        """The ids as text, some rows at a time."""
+    def pieces(self, column: str) -> Iterator[Any]:
+        """The texts of a column of ``cells``, None for gaps, some rows at a time."""
         for start in range(0, self.count, ROWS):
-            yield self._work.arrays(
-                f"SELECT id FROM cells WHERE rowid >= {start} AND rowid < {start + ROWS}"
-            )["id"].tolist()
+            yield from self._work.texts(
+                f"SELECT {column} AS v FROM cells WHERE rowid >= {start} AND rowid < {start + ROWS}"
+            )["v"].tolist()
 
     def ids(self) -> list[Any]:
         """The ids of all rows, integers where all of them are."""
-        found = [name for piece in self.id_pieces() for name in piece]
-        return [int(name) for name in found] if self.integer_ids else found
+        return [*map(int, self.pieces("id"))] if self.integer_ids else [*self.pieces("id")]
 
     def features(self) -> tuple[Any, tuple[str, ...], Preparation]:
         """X, the names of its columns, and the fitted preparation."""
@@ -440,8 +427,9 @@ class NodeTable:
 
     def _transformed(self, own: Any) -> tuple[Any, tuple[str, ...]]:
         """X and its names as a user's own fitted transformer makes them."""
+        require_extra("databases", "a transformer of your own", "pyarrow")
         table, work = self._table, self._work
-        columns = {name: table.column(name) for name in self._columns}
+        columns = {name: table.columns[name] for name in self._columns}
         if table.spelled:
             columns = {
                 name: cells.sql for name, cells in guess_cells(work, table, self._columns).items()
@@ -482,18 +470,12 @@ class NodeTable:
 
     def _coded(self, column: str) -> tuple[list[str], np.ndarray]:
         """The distinct texts of a column, and for every row the place of its own, -1 for none."""
-        work, kind = self._work, self._work.name("classes")
-        texts = work.rows(
+        rows = self._work.rows(
             f"SELECT {column} FROM cells WHERE {column} IS NOT NULL GROUP BY 1 ORDER BY 1"
         )
-        if not texts:
-            return [], np.full(self.count, -1)
-        work.rows(
-            f"CREATE TYPE {kind} AS ENUM (SELECT DISTINCT {column} FROM cells "
-            f"WHERE {column} IS NOT NULL ORDER BY 1)"
-        )
-        codes = work.arrays(f"SELECT enum_code(CAST({column} AS {kind}))::BIGINT AS k FROM cells")
-        return [text for (text,) in texts], np.ma.filled(codes["k"], -1)
+        place: dict[Any, int] = {text: i for i, (text,) in enumerate(rows)}
+        codes = (place.get(text, -1) for text in self.pieces(column))
+        return list(place), np.fromiter(codes, np.int64, self.count)
 
     def _question(self, names: list[str], labelled: int) -> None:
         if self._task == AUTO and is_measurement(names, labelled):
@@ -545,19 +527,11 @@ class NodeTable:
             part[hidden] = -1
         return Split(*(np.flatnonzero(part == i) for i in range(3)), note="from the split column")
 
-    def join_edges(self, edges: Table) -> bool:
-        """Make ``pairs`` of the edges, by the numbers of their ends; whether they have weights."""
-        return join_edges(self._work, edges, self._options, self._table.label)
-
-    def pairs(self, edges: Table) -> dict[str, Any]:
-        """As :func:`read_pairs`."""
-        return read_pairs(self._work, edges, self._options, self._table.label)
-
 
 def _number(table: Table, name: str) -> str:
     """The cells of a column as numbers, in SQL."""
-    column = table.column(name)
-    if not is_text(table.type(name)):
+    column = table.columns[name]
+    if not is_text(table.types[name]):
         return f"TRY_CAST({column} AS DOUBLE)"
     text = text_sql(column)
     return number_sql(filled_sql(text, table), comma=table.comma)
@@ -565,10 +539,9 @@ def _number(table: Table, name: str) -> str:
 
 def id_sql(table: Table, name: str) -> str:
     """The cells of a column as ids: text, or whole numbers without a decimal point."""
-    column, kind = table.column(name), table.type(name)
+    column, kind = table.columns[name], table.types[name]
     if is_float(kind):
-        whole = f"{column} = round({column}) AND abs({column}) < 9007199254740992"
-        return f"CASE WHEN {whole} THEN CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) END"
+        return f"CASE {whole_sql(column)} END"
     if not (is_text(kind) or is_integer(kind) or kind in ("BOOLEAN", '"NULL"')):
         raise DatasetError(
             f"column {name!r} of {table.label} has type {kind}; it must hold text or integers."
@@ -579,8 +552,8 @@ def id_sql(table: Table, name: str) -> str:
 def check_ids(work: Workspace, table: Table, *names: str) -> None:
     """DatasetError if an id is missing, or a number with a fraction."""
     for name in names:
-        column = table.column(name)
-        if is_float(table.type(name)):
+        column = table.columns[name]
+        if is_float(table.types[name]):
             bad = f"NOT isnan({column}) AND {id_sql(table, name)} IS NULL"
             refuse_row(work, table, name, bad, "it must hold text or integers")
         empty = f"{id_sql(table, name)} IS NULL"
@@ -592,7 +565,7 @@ def refuse_row(work: Workspace, table: Table, name: str, bad: str, advice: str) 
     with work.clear_errors(table.label):
         if not work.one(f"SELECT count(*) FROM {table.sql} WHERE {bad}")[0]:
             return
-        column = table.column(name)
+        column = table.columns[name]
         value, row = work.one(
             f"SELECT {column}, row FROM (SELECT *, row_number() OVER () AS row FROM {table.sql}) "
             f"WHERE {bad} ORDER BY row LIMIT 1"
@@ -683,57 +656,60 @@ def write_adjacency(work: Workspace, folder: Path, nodes: int, *, weighted: bool
 
     F sums repeated edges, in the order of their weights; A = max(F, F^T) without its diagonal.
     """
+    edges, weight, positive = "pairs", "", ""
     if weighted:
-        both = "SELECT s AS r, t AS c, w FROM merged UNION ALL SELECT t, s, w FROM merged"
-        work.rows("CREATE TABLE arcs AS SELECT s, t, w FROM pairs ORDER BY s, t, w")
+        edges, weight, positive = "merged", ", max(w) AS w", "AND w > 0"
+        work.rows("CREATE TABLE arcs AS SELECT s AS r, t AS c, w FROM pairs ORDER BY s, t, w")
         work.rows("CREATE TABLE merged (s BIGINT, t BIGINT, w FLOAT)")
-        for start, stop, arcs in _row_batches(work, "arcs", "s", "t", nodes, weighted=True):
-            rows = _csr(arcs, start, stop, nodes, "s", "t").tocoo()
-            if not np.isfinite(rows.data).all():
+        for start, rows in _csr_rows(work, "arcs", nodes, weighted=True):
+            part = rows.tocoo()
+            if not np.isfinite(part.data).all():
                 raise DatasetError(
                     "the weights of a repeated edge add up to infinity; make them smaller."
                 )
-            columns = {"s": rows.row.astype(np.int64) + start, "t": rows.col.astype(np.int64)}
-            work.insert("merged", columns | {"w": rows.data})
-        edges = f"SELECT r, c, max(w) AS w FROM ({both}) WHERE w > 0 GROUP BY r, c"
-    else:
-        edges = "SELECT DISTINCT r, c FROM (SELECT s AS r, t AS c FROM pairs UNION ALL SELECT t, s "
-        edges += "FROM pairs)"
-    work.rows(f"CREATE TABLE entries AS FROM ({edges}) WHERE r <> c ORDER BY r, c")
+            ends = {"s": part.row.astype(np.int64) + start, "t": part.col.astype(np.int64)}
+            work.insert("merged", ends | {"w": part.data})
+    own = ", w" if weighted else ""
+    both = f"SELECT s AS r, t AS c{own} FROM {edges} UNION ALL SELECT t, s{own} FROM {edges}"
+    work.rows(
+        f"CREATE TABLE entries AS SELECT r, c{weight} FROM ({both}) WHERE r <> c {positive} "
+        "GROUP BY r, c ORDER BY r, c"
+    )
     with growing_csr(folder, index_type(nodes), np.float32) as append:
-        for start, stop, entries in _row_batches(
-            work, "entries", "r", "c", nodes, weighted=weighted
-        ):
-            append(_csr(entries, start, stop, nodes, "r", "c"))
+        for _, rows in _csr_rows(work, "entries", nodes, weighted=weighted):
+            append(rows)
 
 
-def _row_batches(
-    work: Workspace, table: str, row: str, column: str, nodes: int, *, weighted: bool
-) -> Iterator[tuple[int, int, dict[str, np.ndarray]]]:
-    """All rows of a matrix whose entries are sorted in a table, in ranges with their entries."""
+def _csr_rows(
+    work: Workspace, table: str, nodes: int, *, weighted: bool
+) -> Iterator[tuple[int, sp.csr_array]]:
+    """The rows of a matrix whose entries r, c and w are sorted in a table, and the first's number.
+
+    Entries of the same place are added, in their order.
+    """
     (total,) = work.one(f"SELECT count(*) FROM {table}")
-    first, held = 0, {name: np.empty(0, np.int32) for name in (row, column)}
+    held = {"r": np.empty(0, np.int32), "c": np.empty(0, np.int32)}
     held |= {"w": np.empty(0, np.float32)} if weighted else {}
+    first = 0
+
+    def rows(stop: int, cut: int | None) -> tuple[int, sp.csr_array]:
+        r, c, *w = (values[:cut] for values in held.values())
+        values = w[0] if weighted else np.ones(len(r), np.float32)
+        matrix = sp.coo_array((values, (r - first, c)), shape=(stop - first, nodes))
+        return first, sp.csr_array(matrix.tocsr())
+
     for start in range(0, total, EDGES_AT_ONCE):
         read = work.arrays(
             f"SELECT {', '.join(held)} FROM {table} "
             f"WHERE rowid >= {start} AND rowid < {start + EDGES_AT_ONCE}"
         )
         held = {k: np.concatenate([held[k], np.ma.getdata(read[k])]) for k in held}
-        last = int(held[row][-1])  # its row may go on
-        cut = int(np.searchsorted(held[row], last))
+        last = int(held["r"][-1])  # its row may go on
+        cut = int(np.searchsorted(held["r"], last))
         if last > first:
-            yield first, last, {name: values[:cut] for name, values in held.items()}
+            yield rows(last, cut)
             first, held = last, {name: values[cut:] for name, values in held.items()}
-    yield first, nodes, held
-
-
-def _csr(
-    entries: dict[str, np.ndarray], start: int, stop: int, nodes: int, row: str, column: str
-) -> sp.csr_array:
-    places = (entries[row] - start, entries[column])
-    values = entries.get("w", np.ones(len(entries[row]), np.float32))
-    return sp.csr_array(sp.coo_array((values, places), shape=(stop - start, nodes)).tocsr())
+    yield rows(nodes, None)
 
 
 # --------------------------------------------------------------------------------- labels
@@ -805,6 +781,7 @@ def import_tables(
     """
     out, note = Path(out), progress or (lambda what, share: None)
     chosen = chosen_preparation(prepare, options)
+    reading = Reading(chosen, needs_label=options.get("label") is not None)
     if chosen.options.directed or chosen.options.type:
         raise ConfigError(
             "directed and type keep directions and types of edges, which graphs on disk and hop "
@@ -827,12 +804,12 @@ def import_tables(
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir()
     try:
-        with Workspace(scratch, int(DUCKDB_SHARE * memory)) as work:
+        with Workspace(int(DUCKDB_SHARE * memory), scratch) as work:
             note(f"importing {source}: nodes", 0.0)
             nodes, edges = open_tables(work, source, chosen.options)
-            check_tables(nodes, edges, chosen, required=options.get("label") is not None)
-            work.keep_on_disk(len(nodes.names))
-            table = NodeTable(work, nodes, edges, with_unused(chosen, edges))
+            check_tables(nodes, edges, reading)
+            work.keep_on_disk(_row_values(work, nodes))
+            table = NodeTable(work, nodes, edges, reading)
             if (need := NODE_BYTES * table.count + MIN_ROOM) > memory:
                 raise _too_little(source, memory, need)
             labels, class_names = table.labels()
@@ -842,19 +819,17 @@ def import_tables(
             with growing_npy(out / "features.npy", np.float32, (len(features.names),)) as append:
                 for block in features.blocks():
                     append(block)
-            ids = (name for piece in table.id_pieces() for name in piece)
-            write_ids(out, ids, integers=table.integer_ids)
+            write_ids(out, table.pieces("id"), integers=table.integer_ids)
             note(f"importing {source}: edges", 0.5)
-            weighted = table.join_edges(edges)
+            weighted = join_edges(work, edges, chosen.options, nodes.label)
             note(f"importing {source}: sorting edges", 0.75)
             write_adjacency(work, out, table.count, weighted=weighted)
             note(f"importing {source}: checksums", 0.95)
-        name = "graph" if is_postgres(source) else Path(source).resolve().stem
         write_rest(
             out,
             labels,
             split,
-            name=name,
+            name=_name(source),
             class_names=class_names,
             feature_names=tuple(features.names),
             integer_ids=table.integer_ids,
@@ -863,6 +838,18 @@ def import_tables(
         )
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _row_values(work: Workspace, table: Table) -> int:
+    """How many values a row has, with those in lists."""
+    lists = [table.columns[name] for name, sql in table.types.items() if sql.endswith("]")]
+    if not lists:
+        return len(table.names)
+    lengths = ", ".join(f"coalesce(max(len({column})), 0)" for column in lists)
+    with work.clear_errors(table.label):
+        return len(table.names) + sum(
+            work.one(f"SELECT {lengths} FROM (FROM {table.sql} LIMIT 100)")
+        )
 
 
 def _too_little(source: Any, memory: int, need: int) -> ConfigError:

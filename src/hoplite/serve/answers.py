@@ -28,7 +28,7 @@ from hoplite.formatting import short
 from hoplite.machine import VERSION, parse_bytes
 from hoplite.models.trained import TrainedModel
 from hoplite.node_data import NodeData
-from hoplite.preparation import DATE
+from hoplite.preparation import DateColumn
 from hoplite.serve import schema
 from hoplite.tasks.base import Task
 
@@ -354,7 +354,7 @@ def _unique_names(cells: Sequence[Cell]) -> list[str]:
 
 def _feature(cell: Cell, name: str) -> schema.Feature:
     column = cell.column
-    kind = "date" if column.kind == DATE else "truth" if column.truth else "number"
+    kind = "date" if isinstance(column, DateColumn) else "truth" if column.truth else "number"
     kind = "text" if column.categories else kind
     return schema.Feature(name, kind, list(column.categories), cell.may_miss)
 
