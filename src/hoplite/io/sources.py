@@ -189,8 +189,6 @@ class Workspace:
         """
         if self.memory is not None:
             rows = self.memory // GROUP_SHARE // (16 * max(width, 1))
-            if rows < VECTOR:  # what one thread works on is beyond its share already
-                self.rows("SET threads = 1")
             rows = max(1, min(rows // VECTOR, MAX_GROUP // VECTOR)) * VECTOR
             place = literal(str(self.scratch / "tables.duckdb"))
             self.rows(f"ATTACH {place} AS kept (ROW_GROUP_SIZE {rows})")
