@@ -3,7 +3,7 @@
 With P_i the hop features of the nodes, (rows, d), and H_i the sum up to hop i, as
 :mod:`hoplite.nets.hlgc` defines the gates:
 
-    node      alpha_i sigmoid(ReLU(P_i W1_i) W2_i)        (rows, 1)
+    node      alpha_i sigmoid(ReLU(P_i W1_i + b1_i) W2_i + b2_i)        (rows, 1)
     class     alpha_i ([X, H_{i-1}] W + b)                (rows, m)
     feature   [P_{i-1}, H_{i-1}] W + b                    (rows, d)
 """
@@ -55,9 +55,10 @@ def gated_coefficients(
 
 
 def _of_nodes(weights: Weights, source: Propagation, nodes: np.ndarray) -> Iterator[np.ndarray]:
-    of_hops = [weights[name] for name in ("alpha", "gate_hidden", "gate_out")]
-    for hop, alpha, inner, outer in zip(source.hop_features(nodes), *of_hops, strict=True):
-        yield alpha * expit(np.maximum(hop @ inner, 0) @ outer)[:, None]
+    names = ("alpha", "gate_hidden", "gate_hidden_bias", "gate_out", "gate_out_bias")
+    of_hops = zip(source.hop_features(nodes), *[weights[name] for name in names], strict=True)
+    for hop, alpha, W1, b1, W2, b2 in of_hops:
+        yield alpha * expit(np.maximum(hop @ W1 + b1, 0) @ W2 + b2)[:, None]
 
 
 def _of_classes(weights: Weights, source: Propagation, nodes: np.ndarray) -> Iterator[np.ndarray]:

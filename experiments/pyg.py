@@ -54,8 +54,6 @@ class Unweighted(TwoLayers):
 class GCN(Weighted):
     """Kipf and Welling's."""
 
-    title = "GCN (PyG)"
-
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5
     ) -> None:
@@ -66,7 +64,6 @@ class GCN(Weighted):
 class GAT(Unweighted):
     """Velickovic and others': ``heads`` of ``hidden_channels`` each, an ELU, then one head."""
 
-    title = "GAT (PyG)"
     activation = staticmethod(elu)
 
     def __init__(
@@ -81,8 +78,6 @@ class GAT(Unweighted):
 class GraphSAGE(Unweighted):
     """Hamilton and others': the mean of the neighbours, and the node itself."""
 
-    title = "GraphSAGE (PyG)"
-
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5
     ) -> None:
@@ -92,8 +87,6 @@ class GraphSAGE(Unweighted):
 
 class GIN(Unweighted):
     """Xu and others': the sum of the neighbours through a small network, with BatchNorm in it."""
-
-    title = "GIN (PyG)"
 
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, dropout: float = 0.5,
@@ -111,8 +104,6 @@ class GIN(Unweighted):
 class ARMA(Weighted):
     """Bianchi and others': the mean of ``num_stacks`` recursions of ``num_layers`` steps."""
 
-    title = "ARMA (PyG)"
-
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, num_stacks: int = 2,
         num_layers: int = 1, dropout: float = 0.5,
@@ -126,8 +117,6 @@ class ARMA(Weighted):
 class ChebNet(Weighted):
     """Defferrard and others': Chebyshev polynomials of degree ``hops``, a matrix for each."""
 
-    title = "ChebNet (PyG)"
-
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, hops: int = 2,
         dropout: float = 0.5,
@@ -139,8 +128,6 @@ class ChebNet(Weighted):
 class TAG(Weighted):
     """Du and others': powers of the adjacency up to ``hops``, a matrix for each."""
 
-    title = "TAGConv (PyG)"
-
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, hops: int = 3,
         dropout: float = 0.5,
@@ -151,8 +138,6 @@ class TAG(Weighted):
 
 class SSG(nn.Module):
     """Zhu and Koniusz': a linear map of the mean of ``hops`` hops, no second layer."""
-
-    title = "SSGConv (PyG)"
 
     def __init__(
         self, in_channels: int, out_channels: int, hops: int = 16, alpha: float = 0.05,
@@ -169,8 +154,6 @@ class SSG(nn.Module):
 
 class APPNP(nn.Module):
     """Gasteiger and others': a network of each node's own features, then personalised PageRank."""
-
-    title = "APPNP (PyG)"
 
     def __init__(
         self, in_channels: int, out_channels: int, hidden_channels: int = 64, hops: int = 10,
@@ -195,8 +178,6 @@ class GPRGNN(APPNP):
 
     logits = sum_{i=0..k} gamma_i S^i H,    gamma_i = a (1 - a)^i at first, the last (1 - a)^k
     """
-
-    title = "GPR-GNN (PyG)"
 
     def hops(self, hops: int, alpha: float) -> nn.Module:
         return _Hops(hops, alpha)

@@ -40,9 +40,9 @@ def dense_gates(model, w, hops):
     total = torch.zeros(X.shape[0], theta.shape[1], dtype=X.dtype)
     for i, P in enumerate(hops):
         if gate == "node":
-            hidden = torch.relu(P @ w["gate_hidden"][i])
-            value = torch.sigmoid(hidden @ w["gate_out"][i].unsqueeze(1))
-            total = total + w["alpha"][i] * value * (P @ theta)
+            hidden = torch.relu(P @ w["gate_hidden"][i] + w["gate_hidden_bias"][i])
+            value = torch.sigmoid(hidden @ w["gate_out"][i].unsqueeze(1) + w["gate_out_bias"][i])
+            total = total + value * (w["alpha"][i] * P @ theta)
         elif gate == "class":
             value = X @ w["gate_features"] + total @ w["gate_sum"] + w["gate_bias"]
             total = total + w["alpha"][i] * value * (P @ theta)

@@ -24,7 +24,8 @@ CITATION = ("citeseer", "cora", "pubmed")
 def test_paper_sizes(dataset):
     space = read_space("paper")
     for model in MODELS:
-        expected = 3 * 3 * 3 * 4 if model in ("gcn", "gat") else 3 * 3 * 3 * 7
+        sizes = {"gcn": 4, "gat": 4, "stacked": 4 * 7}  # hidden units, hops, or both
+        expected = 3 * 3 * 3 * sizes.get(model, 7)
         expected = 7 if issubclass(MODELS[model], LabelModel) else expected
         assert len(space.configurations(dataset, model)) == expected
         assert space.cut(dataset, model) is None
@@ -38,8 +39,9 @@ def test_a_space_for_any_graph():
         if issubclass(MODELS[model], LabelModel):
             assert len(found) == 3 * 3
             continue
-        assert len(found) == 3 * 4 * (2 if model in ("gcn", "gat") else 4)
-        assert all("bias" in one for one in found) == (model not in ("gcn", "gat"))
+        sizes = {"gcn": 2, "gat": 2, "stacked": 2 * 4}  # hidden units, hops, or both
+        assert len(found) == 3 * 4 * sizes.get(model, 4)
+        assert all("bias" in one for one in found) == (model not in sizes)
 
 
 def test_paper_on_reddit():
@@ -109,9 +111,10 @@ def test_inner_tables_replace_outer_ones():
         {"dropout": 0.25, "lr": 0.01, "hops": 5, "start": start, "gate": "node"}
         for start in ("random", "lowpass")
     ]
-    assert [c["lr"] for c in space.configurations("cora", "hlgc")] == [0.2, 0.2, 0.05, 0.05]
-    assert {c["gate"] for c in space.configurations("cora", "hlgc")} == {"class"}
-    assert space.cut("cora", "hlgc") == space.cut("cora", "sgc") == "dataset"
+    gated = space.configurations("cora", "hlgc", {"gate": "class"})
+    assert [c["lr"] for c in gated] == [0.2, 0.2, 0.05, 0.05]
+    assert {c["gate"] for c in space.configurations("cora", "hlgc")} == {"node"}
+    assert space.cut("cora", "hlgc", {"gate": "class"}) == space.cut("cora", "sgc") == "dataset"
     assert space.cut("cora", "hlgc", {"gate": "node"}) == "gate"
     assert space.cut("pubmed", "sgc") is None
     shared = {"sgc": ["hops"], "gcn": ["hidden"], "gat": ["hidden", "heads"]}
@@ -253,8 +256,8 @@ def test_screens_are_the_innermost_word() -> None:
         '[x]\nhops = 2\n[x.hlgc]\ngate = ["class", "node"]\n[x.hlgc.node]\nscreen = 3'
     )
     assert space.screen("any", "lgc") == 9
-    assert space.screen("any", "hlgc") == 5
-    assert space.screen("any", "hlgc", {"gate": "node"}) == 2
+    assert space.screen("any", "hlgc", {"gate": "class"}) == 5
+    assert space.screen("any", "hlgc") == 2
     assert space.screen("x", "lgc") is None
     assert all("screen" not in one for one in space.configurations("any", "lgc"))
     for wrong in ("0", "2.0", "true", '"4"', "[4]"):

@@ -44,6 +44,7 @@ for model in (
     LabelPropagation,
     "hoplite.nets.gcn:GCN",
     "hoplite.nets.gat:GAT",
+    "hoplite.nets.stacked:StackedLGC",
 ):
     find_model(model)
 

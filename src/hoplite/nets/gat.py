@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hoplite.config import number_setting
-from hoplite.models.base import OF_FILTERS, Weights
+from hoplite.models.base import Weights
 from hoplite.models.settings import ModelConfig
 from hoplite.nets.base import Network, Tensors, glorot
-from hoplite.nets.gcn import MAX_UNITS, hidden_setting
+from hoplite.nets.gcn import LAYER_IDLE, MAX_UNITS, hidden_setting
 
 if TYPE_CHECKING:
     import torch
@@ -38,7 +38,7 @@ class GAT(Network):
 
     name = "gat"
     title = "GAT"
-    idle = frozenset({"order", "output_dropout"}) | OF_FILTERS
+    idle = LAYER_IDLE
     size = "{0.heads} heads of {0.hidden} hidden units"
     growth = "hidden"
 

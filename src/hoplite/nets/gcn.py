@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 else:
     from hoplite.optional_deps import torch
 
+LAYER_IDLE = frozenset({"order", "output_dropout"}) | OF_FILTERS  # of networks of several layers
 MAX_UNITS = 1_000_000  # hidden units, and heads: their product with the features does not overflow
 
 
@@ -39,7 +40,7 @@ class GCN(Network):
 
     name = "gcn"
     title = "GCN"
-    idle = frozenset({"order", "output_dropout"}) | OF_FILTERS
+    idle = LAYER_IDLE
     size = "{0.hidden} hidden units, {0.operator}"
     growth = "hidden"
 

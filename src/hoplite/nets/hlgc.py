@@ -2,13 +2,14 @@
 
 Three readings of the paper, with P_i = p_i(S) X and H_i the sum of the hops up to i, H_{-1} = 0:
 
-    node      H = sum_i alpha_i sigmoid(ReLU(P_i W1_i) W2_i) * (P_i Theta)
-              one value per node and hop; W1_i: d x h, W2_i: h x 1, h = d/2 (the paper's equation)
+    node      H = sum_i f_i * (alpha_i P_i Theta),  f_i = sigmoid(ReLU(P_i W1_i + b1_i) W2_i + b2_i)
+              one value per node and hop; W1_i: d x h, W2_i: h x 1, h = floor(d/2) (the paper's
+              equation, with the biases of its authors' later code)
     class     H_i = H_{i-1} + alpha_i ([X, H_{i-1}] W + b) * (P_i Theta)
               one value per node and class; W: (d + m) x m (the paper's experimental section)
     feature   H_i = H_{i-1} + (P_i * ([P_{i-1}, H_{i-1}] W + b)) Theta,  P_{-1} = X
               one value per node and feature; W: (d + m) x d, shared by all hops; no alpha, and
-              hop 0 is gated, too (the authors' public code)
+              hop 0 is gated, too (the authors' first public code)
 
 All gates are functions of one node's own rows, so only the rows that are asked for are computed;
 `class` propagates m columns (weights first), the other two need the hop features themselves.
@@ -52,7 +53,7 @@ class HyperLGC(RowNetwork):
 
     @dataclass(frozen=True)
     class Settings(BasisSettings):
-        gate: str = choice_setting("class", "node, class or feature.", GATES)
+        gate: str = choice_setting("node", "node, class or feature.", GATES)
 
     def __init__(
         self, config: ModelConfig, num_features: int, num_classes: int, relations: int = 1
@@ -114,7 +115,12 @@ class Gate(ABC):
 
 
 class NodeGate(Gate):
-    """One sigmoid gate per node and hop, from that hop's features."""
+    """One sigmoid gate per node and hop, from that hop's features.
+
+    Each hop has a network of its own: W1_i (d, h) and b1_i (h,) start from U(+-1/sqrt(d)), and
+    W2_i (h,) and b2_i from U(+-1/sqrt(h)). A step at r rows takes 2 r d h (k + 1) multiply-adds for
+    W1 and its gradient, an evaluation at most half as many.
+    """
 
     @property
     def _hidden(self) -> int:
@@ -126,17 +132,19 @@ class NodeGate(Gate):
         return {
             "alpha": start_coefficients(self.config, rng),
             "gate_hidden": uniform((hops + 1, d, hidden), d, rng),
+            "gate_hidden_bias": uniform((hops + 1, hidden), d, rng),
             "gate_out": uniform((hops + 1, hidden), hidden, rng),
+            "gate_out_bias": uniform((hops + 1,), hidden, rng),
         }
 
     def forward(self, weights: Tensors, view: RowView, dropout: Dropout | None) -> Tensor:
         theta, total = weights["theta"], 0
-        # unbind, not an index per hop: the gradient of one index is as large as all hops together
-        of_hops = [weights[name].unbind(0) for name in ("alpha", "gate_hidden", "gate_out")]
-        hops = view.hop_features(dropout)
-        for i, (hop, alpha, inner, outer) in enumerate(zip(hops, *of_hops, strict=True)):
-            hidden = torch.relu(view.hop_output(i, inner, dropout, hop))
-            gate = torch.sigmoid(hidden @ outer)
+        # iteration unbinds: the gradient of an index would be as large as all hops together
+        names = ("alpha", "gate_hidden", "gate_hidden_bias", "gate_out", "gate_out_bias")
+        of_hops = zip(view.hop_features(dropout), *[weights[name] for name in names], strict=True)
+        for i, (hop, alpha, W1, b1, W2, b2) in enumerate(of_hops):
+            hidden = torch.relu(view.hop_output(i, W1, dropout, hop) + b1)
+            gate = torch.sigmoid(hidden @ W2 + b2)
             total = total + (alpha * gate).unsqueeze(1) * (hop @ theta)
         assert not isinstance(total, int)  # there is a hop 0
         return total
@@ -186,7 +194,7 @@ class FeatureGate(Gate):
         return {"gate_hop": weight[:d], "gate_sum": weight[d:], "gate_bias": bias}
 
     def forward(self, weights: Tensors, view: RowView, dropout: Dropout | None) -> Tensor:
-        hops = view.hop_features(dropout)
+        hops = view.hop_features(dropout).contiguous()
         before = view.hop_outputs(weights["gate_hop"], dropout, hops[: max(self.config.hops, 1)])
         if torch.is_grad_enabled():
             return self._summed(weights, hops, before)

@@ -28,10 +28,16 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
+from hoplite.bases import Basis
 from hoplite.engine.backend import get_num_threads
 from hoplite.engine.dropout import Dropout
 from hoplite.engine.features import Features
-from hoplite.engine.polynomial import gather_hops, scatter_hops
+from hoplite.engine.polynomial import (
+    gather_hops,
+    polynomial,
+    polynomial_adjoint,
+    scatter_hops,
+)
 from hoplite.engine.propagation import MAX_NEAR, Propagation, nodes_near
 from hoplite.engine.sparse import SparseMatrix, spmm
 
@@ -181,12 +187,31 @@ class GraphView:
         return times(self._row_features, weight, dropout)
 
     def hop_features(self, dropout: Dropout | None = None) -> Tensor:
-        """p_i(M) X~ at the rows, for every hop: (k + 1, rows, d); no gradient goes through them."""
+        """p_i(M) X~ at the rows, for every hop: (k + 1, rows, d); no gradient goes through them.
+
+        Under dropout they are rows of p_i(M), which are computed once, times X~, where that takes
+        fewer multiply-adds than the hops of X~.
+        """
         if dropout is None:
             return self._hop_features
-        graph, near = self.graph, self._near(self.graph.hops)
+        graph, near = self.graph, self.near(self.graph.hops)
+        columns, slices = near.features.shape[1], graph.hops + 1
+        if slices * self.num_rows * near.features.nnz < graph.hops * near.matrix.nnz * columns:
+            product = near.features.transposed_times(self._filter_rows, dropout)
+            shape = (columns, slices, self.num_rows)
+            return torch.from_numpy(product).view(shape).permute(1, 2, 0)
         dense = near.features.dense(dropout)
         return torch.from_numpy(gather_hops(near.matrix, graph.basis, dense, graph.hops, near.rows))
+
+    @cached_property
+    def _filter_rows(self) -> np.ndarray:
+        """p_i(M)' at the rows, for every hop: (n, (k + 1) rows)."""
+        near, hops = self.near(self.graph.hops), self.graph.hops
+        nodes, count = near.features.shape[0], self.num_rows
+        ones = np.zeros((nodes, count), near.matrix.dtype)
+        ones[np.arange(nodes) if near.rows is None else near.rows, np.arange(count)] = 1
+        filters = gather_hops(near.matrix.T, self.graph.basis, ones, hops)
+        return np.ascontiguousarray(filters.transpose(1, 0, 2)).reshape(nodes, -1)
 
     def hop_outputs(
         self, weight: Tensor, dropout: Dropout | None = None, known: Tensor | None = None
@@ -215,7 +240,7 @@ class GraphView:
 
     def _propagated(self, weight: Tensor, dropout: Dropout | None, hops: int) -> Tensor:
         """The hops of X~ W up to ``hops``, at the rows."""
-        near, basis = self._near(hops), self.graph.basis
+        near, basis = self.near(hops), self.graph.basis
         return linear(
             times(near.features, weight, dropout),
             lambda signal: gather_hops(near.matrix, basis, signal, hops, near.rows),
@@ -227,11 +252,12 @@ class GraphView:
 
         Per column of W: slices rows d / WIDE_GAIN against nnz(X) + hops nnz(M), near the rows.
         """
-        near = self._near(hops)
+        near = self.near(hops)
         sparse = near.features.nnz + hops * near.matrix.nnz
         return slices * self.num_rows * near.features.shape[1] < WIDE_GAIN * sparse
 
-    def _near(self, hops: int) -> Near:
+    def near(self, hops: int) -> Near:
+        """M and X of the nodes within ``hops`` hops of the rows."""
         if hops not in self._nears:
             self._nears[hops] = Near.of(self.graph, self.nodes, hops)
         return self._nears[hops]
@@ -302,19 +328,45 @@ class Near:
 
     matrix: SparseMatrix
     features: Features
+    basis: Basis
     rows: np.ndarray | None  # None: all
+    nodes: np.ndarray | None = None  # None: all
+
+    def polynomial(self, signal: Tensor, coefficients: Tensor) -> Tensor:
+        """sum_i c_i p_i(M) signal: (n, w) and (k + 1,) -> (n, w), differentiable in both."""
+        return _Polynomial.apply(signal, coefficients, self)  # pyright: ignore[reportReturnType]
+
+    def at_rows(self, signal: Tensor) -> Tensor:
+        """(n, w) -> (rows, w)."""
+        return signal if self.rows is None else signal.index_select(0, torch.tensor(self.rows))
 
     @classmethod
     def of(cls, graph: TorchGraph, rows: np.ndarray | None, hops: int) -> Near:
         """The whole graph if hardly any node is left out."""
         if rows is None:
-            return cls(graph.matrix, graph.features, None)
+            return cls(graph.matrix, graph.features, graph.basis, None)
         reached = nodes_near(graph.matrix, rows, hops)
         if reached.sum() > MAX_NEAR * len(reached):
-            return cls(graph.matrix, graph.features, rows)
+            return cls(graph.matrix, graph.features, graph.basis, rows)
         nodes = np.flatnonzero(reached)
         places = np.searchsorted(nodes, rows)
-        return cls(graph.matrix.among(nodes), graph.features.rows(nodes), places)
+        matrix, features = graph.matrix.among(nodes), graph.features.rows(nodes)
+        return cls(matrix, features, graph.basis, places, nodes)
+
+
+class _Polynomial(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, signal: Tensor, coefficients: Tensor, near: Near) -> Tensor:
+        scales = coefficients.detach().unsqueeze(1).expand(-1, signal.shape[1])
+        ctx.near, ctx.arrays = near, (as_array(signal), as_array(scales))
+        return torch.from_numpy(polynomial(near.matrix, near.basis, *ctx.arrays))
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        matrix, basis, outer = ctx.near.matrix.T, ctx.near.basis, as_array(gradients[0])
+        by_signal, by_scales = polynomial_adjoint(matrix, basis, outer, *ctx.arrays)
+        by_coefficients = torch.from_numpy(by_scales.sum(axis=1)).to(gradients[0].dtype)
+        return torch.from_numpy(by_signal), by_coefficients, None
 
 
 def times(features: Features, weight: Tensor, dropout: Dropout | None = None) -> Tensor:

@@ -1,0 +1,162 @@
+"""The networks of the paper's related work that :mod:`experiments.pyg` does not have.
+
+    python -m experiments linear --methods experiments/related.toml --out results/related
+
+trains all of them with the protocol of the comparison table. P = D^-1 A is the random walk, S the
+renormalized operator, A the adjacency.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, relu
+
+from experiments.pyg import GCN, pyg
+
+SUM = pyg.SimpleConv(aggr="sum")  # of the weighted messages: (n, w) -> (n, w)
+
+
+class DCNN(nn.Module):
+    """Atwood and Towsley's diffusion CNN: a weight per hop and feature, then a dense layer.
+
+    logits = tanh([w_0 * X | w_1 * P X | .. | w_k * P^k X]) W + b,   w_i: d,  W: (k + 1) d x m
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, hops: int = 2, dropout: float = 0.5
+    ) -> None:
+        super().__init__()
+        self.diffusion = nn.Parameter(torch.ones(hops + 1, in_channels))
+        self.dense, self.rate = nn.Linear((hops + 1) * in_channels, out_channels), dropout
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        degrees = x.new_zeros(len(x)).index_add(0, edge_index[1], edge_weight)
+        walk = edge_weight / degrees[edge_index[1]]
+        hop, hops = dropout(x, self.rate, self.training), []
+        for weights in self.diffusion:
+            hops.append(torch.tanh(weights * hop))
+            hop = SUM(hop, edge_index, walk)
+        return self.dense(dropout(torch.cat(hops, dim=1), self.rate, self.training))
+
+
+class GGNN(nn.Module):
+    """Li and others' gated graph network: ``num_layers`` steps of one gated recurrent unit."""
+
+    def __init__(
+        self, in_channels: int, out_channels: int, hidden_channels: int = 64, num_layers: int = 2,
+        dropout: float = 0.5,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.first = nn.Linear(in_channels, hidden_channels)
+        self.gated = pyg.GatedGraphConv(hidden_channels, num_layers, aggr="mean")
+        self.last, self.rate = nn.Linear(hidden_channels, out_channels), dropout
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        hidden = torch.tanh(self.first(dropout(x, self.rate, self.training)))
+        hidden = relu(self.gated(hidden, edge_index, edge_weight))
+        return self.last(dropout(hidden, self.rate, self.training))
+
+
+class NN4G(nn.Module):
+    """Micheli's neural network for graphs, trained end to end; every layer reads all before it.
+
+    H_1 = tanh(X W_1),  H_{i+1} = tanh(X W_{i+1} + sum_{j<=i} A H_j V_{i,j}),  logits = [H_1 | ..] U
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, hidden_channels: int = 64, num_layers: int = 2,
+        dropout: float = 0.5,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.num_layers, self.hidden, self.rate = num_layers, hidden_channels, dropout
+        self.inputs = nn.Linear(in_channels, num_layers * hidden_channels)
+        # [H_1 | .. | H_i] times V_i is the sum over j of H_j V_{i,j}
+        self.before = nn.ModuleList(
+            nn.Linear(i * hidden_channels, hidden_channels, bias=False)
+            for i in range(1, num_layers)
+        )
+        self.last = nn.Linear(num_layers * hidden_channels, out_channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor) -> Tensor:
+        inputs = self.inputs(dropout(x, self.rate, self.training)).split(self.hidden, dim=1)
+        layers = [torch.tanh(inputs[0])]
+        for own, before in zip(inputs[1:], self.before, strict=True):
+            signal = SUM(before(torch.cat(layers, dim=1)), edge_index, edge_weight)
+            layers.append(torch.tanh(own + signal))
+        return self.last(dropout(torch.cat(layers, dim=1), self.rate, self.training))
+
+
+class FastGCN(GCN):
+    """Chen and others': a GCN whose second layer reads ``samples`` nodes in a training step.
+
+    Node u is drawn with probability q_u ~ ||S[:, u]||^2, with replacement, and counts 1 / (samples
+    q_u) times, so that the sum has the same expectation. The first layer is exact, as S X is
+    computed before training there; all nodes are read in evaluation. Nothing is saved in time here.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, hidden_channels: int = 64, samples: int = 400,
+        dropout: float = 0.5,
+    ) -> None:  # fmt: skip
+        super().__init__(in_channels, out_channels, hidden_channels, dropout)
+        self.samples = samples
+
+    def forward(self, x: Tensor, edge_index: Tensor, edge_weight: Tensor | None = None) -> Tensor:
+        hidden = relu(self.first(dropout(x, self.rate, self.training), edge_index, edge_weight))
+        if self.training:
+            hidden = hidden * self.counts(edge_index, edge_weight, len(x), x.dtype).unsqueeze(1)
+        return self.second(dropout(hidden, self.rate, self.training), edge_index, edge_weight)
+
+    def counts(self, edges: Tensor, weights: Tensor | None, n: int, dtype: torch.dtype) -> Tensor:
+        """How often each node counts in this step: (n,)."""
+        edges, entries = pyg.conv.gcn_conv.gcn_norm(edges, weights, n, dtype=dtype)
+        chances = torch.zeros(n, dtype=dtype).index_add(0, edges[0], torch.square(entries))
+        chances = chances / chances.sum()
+        drawn = torch.multinomial(chances, self.samples, replacement=True)
+        return torch.bincount(drawn, minlength=n) / (self.samples * chances)
+
+
+class DGI(nn.Module):
+    """Velickovic and others' Deep Graph Infomax, then logistic regression on what it embeds.
+
+    The encoder, a GCN layer with a PReLU, is trained once without labels; it depends on
+    ``encoder_seed`` and not on the seed of a run, which is that of the regression.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, hidden_channels: int = 512, steps: int = 200,
+        encoder_seed: int = 0, dropout: float = 0.0,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.encoder, self.rate = (hidden_channels, steps, encoder_seed), dropout
+        self.head = nn.Linear(hidden_channels, out_channels)
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Tensor:
+        return self.head(dropout(embedded(x, edge_index, *self.encoder), self.rate, self.training))
+
+
+@lru_cache(maxsize=4)
+def embedded(x: Tensor, edge_index: Tensor, hidden: int, steps: int, seed: int) -> Tensor:
+    """What an encoder without labels makes of a graph: (n, hidden)."""
+
+    def shuffled(x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
+        return x[torch.randperm(len(x))], edge_index
+
+    def summary(positive: Tensor, *_: Tensor) -> Tensor:
+        return positive.mean(dim=0).sigmoid()
+
+    with torch.enable_grad(), torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        layers = [(pyg.GCNConv(x.shape[1], hidden), "x, edge_index -> x"), nn.PReLU(hidden)]
+        encoder = pyg.Sequential("x, edge_index", layers)
+        model = pyg.DeepGraphInfomax(hidden, encoder, summary, shuffled).to(x.dtype)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model.loss(*model(x, edge_index)).backward()
+            optimizer.step()
+    with torch.no_grad():
+        return encoder(x, edge_index)

@@ -1,0 +1,73 @@
+"""The networks of the related work: those that we wrote against their formulas, all by training."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import hoplite
+from hoplite.engine.propagation import Propagation
+from hoplite.models import build_model, find_model, model_config
+from hoplite.nets.view import TorchGraph
+
+related = pytest.importorskip("experiments.related")
+NAMES = ["DCNN", "GGNN", "NN4G", "FastGCN", "DGI"]
+SMALL = {"DGI": {"hidden_channels": 4, "steps": 3}, "FastGCN": {"samples": 7}}
+
+
+def module_outputs(name, graph, **options):
+    """Outputs in evaluation, with the module's weights and dense A and X."""
+    model = build_model(model_config(f"experiments.related:{name}", **options), 5, 3)
+    first = model.initial(np.random.default_rng(0))
+    weights = {key: torch.tensor(value, dtype=torch.float64) for key, value in first.items()}
+    outputs = model.forward(weights, TorchGraph.of(Propagation(graph)).view(), None)
+    X = torch.from_numpy(np.asarray(graph.features, np.float64))
+    return outputs, weights, torch.from_numpy(graph.adjacency.toarray().astype(np.float64)), X
+
+
+def test_dcnn(graphs):
+    outputs, w, A, X = module_outputs("DCNN", graphs(n=30, d=5), hops=2)
+    P = torch.nan_to_num(A / A.sum(dim=1, keepdim=True))
+    hops = [torch.tanh(w["diffusion"][i] * (torch.linalg.matrix_power(P, i) @ X)) for i in range(3)]
+    expected = torch.cat(hops, dim=1) @ w["dense.weight"].T + w["dense.bias"]
+    torch.testing.assert_close(outputs, expected)
+
+
+def test_nn4g(graphs):
+    options = {"hidden_channels": 4, "num_layers": 3}
+    outputs, w, A, X = module_outputs("NN4G", graphs(n=30, d=5), **options)
+    own = (X @ w["inputs.weight"].T + w["inputs.bias"]).split(4, dim=1)
+    layers = [torch.tanh(own[0])]
+    for i in (1, 2):
+        maps = w[f"before.{i - 1}.weight"].split(4, dim=1)  # V_{i,j}', side by side
+        signal = sum(A @ H @ V.T for H, V in zip(layers, maps, strict=True))
+        layers.append(torch.tanh(own[i] + signal))
+    expected = torch.cat(layers, dim=1) @ w["last.weight"].T + w["last.bias"]
+    torch.testing.assert_close(outputs, expected)
+
+
+def test_fastgcn_counts_have_expectation_one():
+    torch.manual_seed(0)
+    net = related.FastGCN(5, 3, samples=400_000)
+    edges = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    counts = net.counts(edges, torch.tensor([1.0, 1.0, 0.2, 0.2]), 3, torch.float32)
+    torch.testing.assert_close(counts, torch.ones(3), rtol=0.05, atol=0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_network_trains_alike_twice(graphs, name):
+    graph, model = graphs(n=40, d=5), find_model(f"experiments.related:{name}")
+    options: dict[str, Any] = {"epochs": 3, **SMALL.get(name, {})}
+    curves = [
+        hoplite.train(graph, model, **options).runs[0].history["train_loss"] for _ in range(2)
+    ]
+    np.testing.assert_array_equal(curves[0], curves[1])
+    assert np.isfinite(curves[0]).all()
+
+
+def test_grids_are_read():
+    from experiments.methods import chosen_methods, read_methods
+
+    plan = read_methods("experiments/related.toml")
+    assert {"stacked", "dcnn", "dgi"} <= {*chosen_methods(plan, None)}
