@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 import warnings
 from functools import partial
@@ -13,6 +14,7 @@ import pytest
 
 from hoplite import io as datasets
 from hoplite.errors import DatasetError, HopliteWarning
+from hoplite.io.sources import arrow_durations
 from hoplite.preparation import AS_THEY_ARE
 
 read_tables = partial(datasets.read_tables, prepare=AS_THEY_ARE)
@@ -112,13 +114,31 @@ def test_durations_are_seconds_and_halves_are_numbers(tmp_path, unit, second):
     write(tmp_path, nodes)
     edges = pa.table({"source": ["a"], "target": ["b"]})
     frame = pa.table(nodes)
-    stored = datasets.read_tables(tmp_path, scale="none")  # Parquet has whole numbers of a unit
-    assert stored.features[:, 0].tolist() == [4 * second, 1.5 * second, -second]
-    for one in (frame, frame.to_pandas()):
-        graph = datasets.from_frames(one, edges, scale="none")
-        assert graph.feature_names == stored.feature_names == ("d", "d=(missing)", "h")
+    graphs = [datasets.from_frames(one, edges, scale="none") for one in (frame, frame.to_pandas())]
+    for graph in (*graphs, datasets.read_tables(tmp_path, scale="none")):
+        assert graph.feature_names == ("d", "d=(missing)", "h")
         assert graph.features.tolist() == [[4, 0, 0.5], [1.5, 1, 2], [-1, 0, 3]]
-        np.testing.assert_array_equal(graph.features[:, 1:], stored.features[:, 1:])
+
+
+def test_durations_are_found_by_their_names_among_any_columns():
+    columns = {
+        "list": pa.list_(pa.duration("s")), 'a"b; DROP': pa.duration("ms"), "d": pa.duration("us"),
+        "struct": pa.struct({"d": pa.duration("ns")}), "é": pa.duration("ns"), "x": pa.int64(),
+    }  # fmt: skip
+    note = base64.b64encode(pa.schema(columns).serialize().to_pybytes())
+    assert arrow_durations(note) == {'a"b; DROP': 1, "d": 2, "é": 3}
+    for cut in range(len(note)):  # whatever is left of it, nothing fails
+        assert set(arrow_durations(note[:cut])) <= set(columns)
+
+
+def test_a_note_that_calls_other_columns_durations_changes_nothing(tmp_path):
+    write(tmp_path, {"id": ["a", "b"], "d": [1, 2], "t": ["u", "v"]})
+    note = pa.schema({"t": pa.duration("s"), "gone": pa.duration("s")}).serialize().to_pybytes()
+    plain = pq.read_table(tmp_path / "nodes.parquet")
+    with pq.ParquetWriter(tmp_path / "nodes.parquet", plain.schema, store_schema=False) as writer:
+        writer.write_table(plain)
+        writer.add_key_value_metadata({"ARROW:schema": base64.b64encode(note).decode()})
+    assert read_tables(tmp_path).feature_names == ("d", "t=u", "t=v")
 
 
 def test_sparse_lists_and_several_row_groups(tmp_path):

@@ -8,6 +8,7 @@ these are downloaded at run time, and stay switched off.
 
 from __future__ import annotations
 
+import base64
 import codecs
 import contextlib
 import csv
@@ -17,6 +18,7 @@ import io
 import itertools
 import os
 import re
+import struct
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,6 +46,10 @@ MAX_LINE = 16 << 20  # bytes of a row of CSV, and of one where memory is limited
 LIMITED_LINE = 2 << 20
 VECTOR, MAX_GROUP, GROUP_SHARE = 2048, 122_880, 12  # rows; share of the memory for a group
 PIECE = 1 << 20  # bytes of text at a time
+ARROW_DURATION = 18  # a type of Arrow's format, and what its units become
+DURATIONS = (
+    "to_seconds({})", "to_milliseconds({})", "to_microseconds({})", "to_microseconds({} // 1000)",
+)  # fmt: skip
 SHEET_ROWS = 1 << 14  # of a workbook at a time
 # Types of Python's objects that one column may have together.
 FAMILIES = ((str,), (bool, np.bool_), (int, float, np.number), (list, tuple, np.ndarray))
@@ -447,9 +453,68 @@ def file_table(work: Workspace, path: Path) -> Table:
             read = f"read_json({place}, sample_size = -1, maximum_object_size = {MAX_LINE})"
             work.rows(f"CREATE TABLE {name} AS SELECT * FROM {read}")  # its types are found once
             return work.table(label, name)
-        listed = work.rows(f"SELECT name, num_children FROM parquet_schema({place})")
-        # under its own names: DuckDB changes some that differ in case only
-        return work.table(label, f"read_parquet({place})", _outer_names(listed[1:]))
+        return parquet_table(work, place, label)
+
+
+def parquet_table(work: Workspace, place: str, label: str) -> Table:
+    """A Parquet file, under its own names: DuckDB changes some that differ in case only.
+
+    Parquet has no durations. Arrow writes them as integers and notes their unit next to them.
+    """
+    listed = work.rows(f"SELECT name, num_children FROM parquet_schema({place})")
+    table = work.table(label, f"read_parquet({place})", _outer_names(listed[1:]))
+    notes = work.rows(
+        f"SELECT value FROM parquet_kv_metadata({place}) WHERE key = 'ARROW:schema'::BLOB LIMIT 1"
+    )
+    units = {
+        name: unit
+        for name, unit in (arrow_durations(notes[0][0]) if notes else {}).items()
+        if table.types.get(name) == "BIGINT"
+    }
+    if not units:
+        return table
+    cells = ", ".join(
+        f"{DURATIONS[unit].format(table.columns[name])} AS {table.columns[name]}"
+        for name, unit in units.items()
+    )
+    sql = f"(SELECT * REPLACE ({cells}) FROM {table.sql})"
+    return replace(table, sql=sql, types={**table.types, **dict.fromkeys(units, "INTERVAL")})
+
+
+def arrow_durations(note: bytes) -> dict[str, int]:
+    """The columns of durations and their units (0 to 3: s, ms, us, ns) in Arrow's note of a schema.
+
+    The note is base64 of a flatbuffer, a Message of Arrow's format: a table starts with the
+    distance to a list of the places of its fields. A damaged note has no durations.
+    """
+    message = b""
+
+    def number(place: int, form: str) -> int:
+        return struct.unpack_from(f"<{form}", message, place)[0]
+
+    def follow(place: int) -> int:
+        return place + number(place, "I")
+
+    def field(table: int, slot: int) -> int:  # 0 if it has its default
+        places = table - number(table, "i")
+        known = 4 + 2 * slot < number(places, "H")
+        offset = number(places + 4 + 2 * slot, "H") if known else 0
+        return table + offset if offset else 0
+
+    found: dict[str, int] = {}
+    with contextlib.suppress(struct.error, ValueError):
+        message = base64.b64decode(note)
+        message = message[8:] if message[:4] == b"\xff\xff\xff\xff" else message[4:]
+        schema = follow(field(follow(0), 2))
+        fields = follow(field(schema, 1))
+        for i in range(number(fields, "I")):
+            one = follow(fields + 4 + 4 * i)
+            name, type_, facts = (field(one, slot) for slot in (0, 2, 3))
+            if name and type_ and facts and number(type_, "B") == ARROW_DURATION:
+                text, unit = follow(name), field(follow(facts), 0)
+                key = message[text + 4 : text + 4 + number(text, "I")].decode()
+                found[key] = number(unit, "h") if unit else 1
+    return {name: unit for name, unit in found.items() if 0 <= unit < len(DURATIONS)}
 
 
 def _outer_names(listed: Sequence[tuple[str, int | None]]) -> list[str]:
