@@ -12,7 +12,7 @@ from experiments import figures, paper
 from experiments.linear_report import difference
 from experiments.paper import DATASETS, MODELS, NAMES, Score
 from experiments.report import NOTHING, Report, Section, Table
-from experiments.results import Accuracy, Results, Timing
+from experiments.results import CHECK, Accuracy, Results, Timing
 
 TOLERANCE = 1.0  # points below the paper's mean that still count as reproduced
 SYMBOLS = {"hops": "k", "lr": "learning rate", "hidden": "hidden units"}
@@ -119,13 +119,17 @@ def accuracy_table(results: Results, protocol: str) -> Table:
         gates = list(dict.fromkeys(entry.gate for entry in entries if entry.model == model))
         cells = [best.get((model, data)) for data in DATASETS]
         several = len(gates) > 1
+        checks = [entry for entry in results.of(CHECK) if entry.model == model]
         if any(cells):
             texts = [NOTHING if cell is None else cell.text(gate=several) for cell in cells]
-            rows.append([NAMES[model], *texts])
+            rows.append([NAMES[model] + ", figures of the full run" * bool(checks), *texts])
         for gate in gates if several else ():
             own = {e.dataset: Cell(e) for e in entries if (e.model, e.gate) == (model, gate)}
             texts = [own[data].text() if data in own else NOTHING for data in DATASETS]
             rows.append([f"↳ {gate} gate", *texts])
+        for entry in checks:
+            texts = [Cell(entry).text() if data == entry.dataset else "" for data in DATASETS]
+            rows.append([f"↳ quick check, {entry.gate} gate, one seed", *texts])
     caption = (
         "Test accuracy in percent, mean ± population standard deviation over the seeds; below it "
         "the paper's, and ours minus the paper's in points (▼: more than 1.0 below). The hLGC row "

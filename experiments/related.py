@@ -113,8 +113,8 @@ class FastGCN(GCN):
     def counts(self, edges: Tensor, weights: Tensor | None, n: int, dtype: torch.dtype) -> Tensor:
         """How often each node counts in this step: (n,)."""
         edges, entries = pyg.conv.gcn_conv.gcn_norm(edges, weights, n, dtype=dtype)
-        chances = torch.zeros(n, dtype=dtype).index_add(0, edges[0], torch.square(entries))
-        chances = chances / chances.sum()
+        norms = torch.zeros(n, dtype=dtype).index_add(0, edges[0], torch.square(entries))
+        chances = norms / norms.sum()
         drawn = torch.multinomial(chances, self.samples, replacement=True)
         return torch.bincount(drawn, minlength=n) / (self.samples * chances)
 
@@ -145,8 +145,8 @@ def embedded(x: Tensor, edge_index: Tensor, hidden: int, steps: int, seed: int) 
     def shuffled(x: Tensor, edge_index: Tensor) -> tuple[Tensor, Tensor]:
         return x[torch.randperm(len(x))], edge_index
 
-    def summary(positive: Tensor, *_: Tensor) -> Tensor:
-        return positive.mean(dim=0).sigmoid()
+    def summary(embedding: Tensor, *_: Tensor) -> Tensor:
+        return embedding.mean(dim=0).sigmoid()
 
     with torch.enable_grad(), torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -158,5 +158,4 @@ def embedded(x: Tensor, edge_index: Tensor, hidden: int, steps: int, seed: int) 
             optimizer.zero_grad()
             model.loss(*model(x, edge_index)).backward()
             optimizer.step()
-    with torch.no_grad():
-        return encoder(x, edge_index)
+    return encoder(x, edge_index).detach()

@@ -24,6 +24,7 @@ from hoplite import HopliteError
 from hoplite.files import atomic_write_text
 
 RESULTS, LINEAR = "results.json", "linear.json"
+CHECK = "check"  # the protocol of a training that only shows that a model runs
 LEVEL = 0.95
 Share = Annotated[float, Meta(ge=0, le=1)]
 Amount = Annotated[float, Meta(ge=0)]

@@ -64,7 +64,7 @@ def test_the_command_that_repeats_the_choice_can_be_run(tmp_path: Path) -> None:
         (["--model", "lcg"], "Did you mean 'lgc'?"),
         (["--protocol", "both"], "protocol is 'both'"),
         (["--export", "runs.xls"], ".parquet"),
-        (["--gate", "node"], "lgc has no gate"),
+        (["--gate", "class"], "lgc has no gate"),
         (["--workers", "0"], "--workers"),
     ],
 )
