@@ -120,7 +120,9 @@ def test_a_store_says_why_it_does_not_serve_gcn(graphs, tmp_path):
 def test_estimators_have_all_settings_of_their_model():
     own = set(HyperLGCClassifier(None).get_params()) - {"graph", "seed"}
     training = {f.name for f in dataclasses.fields(TrainingConfig)} - idle_settings("hlgc")
-    assert own == set(OTHER) - idle_settings("hlgc") | training - {"loss"} | {"standardize"}
+    assert own == set(OTHER) - idle_settings("hlgc") | training - {"loss", "preset"} | {
+        "standardize"
+    }
 
 
 @pytest.mark.parametrize("name", ["hidden", "heads", "hops", "epochs", "patience", "batch"])

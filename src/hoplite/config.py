@@ -22,7 +22,8 @@ from hoplite.errors import ConfigError, IdleWarning, check_choice, nearest_hint
 EMBEDDED = ("cora", "citeseer", "pubmed")
 REDDIT, REDDIT_LIKE = "reddit", "reddit-like"
 NAMES = (*EMBEDDED, REDDIT, REDDIT_LIKE)  # of datasets
-OPTIMIZERS = ("adam", "lbfgs")
+OPTIMIZERS = ("adam", "lbfgs", "path")
+PRESETS = ("default", "paper")
 MONITORS = ("auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae")
 LOSSES = ("auto", "squared", "huber")
 TIES = ("loss", "first")
@@ -34,6 +35,7 @@ EXECUTORS = ("threads", "processes")  # the workers of a search
 # options that need X itself in every step; hop features do not suffice
 NEED_FEATURES = ("dropout", "drop_nodes", "output_dropout", "consistency")
 NEED_VALIDATION = ("threshold", "calibrate", "correct_smooth", "refit")
+NEED_SPLIT = ("correct_smooth", "refit")  # for which cross-validation is not enough
 TABLE_FORMATS = (".parquet", ".csv")
 MAX_HOPS = 100_000
 MAX_LBFGS_RATE = 1e12  # the line search goes up to 1e25 times as far, and float32 up to 3e38
@@ -163,8 +165,13 @@ class TrainingConfig(Checked):
         Temperature of the mean prediction in that penalty; 0 for its largest class.
     confidence : float
         Smallest probability of the mean prediction with which a node counts in that penalty.
-    optimizer : {"adam", "lbfgs"}
-        Adam as in the paper, or full-batch L-BFGS (one epoch is one call of up to 20 iterations).
+    optimizer : {"adam", "lbfgs", "path"}
+        Adam as in the paper, or full-batch L-BFGS (one epoch is one call of up to 20 iterations),
+        or a path of penalties, each solved to its optimum (one epoch is one penalty), for models
+        that are linear in their weights; see :mod:`hoplite.training.path`.
+    preset : {"default", "paper"}
+        Which values the settings have that are not given: the best known ones, or those of the
+        paper's experiments: Adam with dropout for every model.
     epochs, patience : int
         Maximum number of epochs; stop after ``patience`` epochs without a better one.
     monitor : {"auto", "accuracy", "loss", "auc", "ap", "f1", "r2", "mae"}
@@ -190,6 +197,10 @@ class TrainingConfig(Checked):
     refit : bool
         Train again on the training and the validation labels, for the best number of epochs; the
         validation scores stay those of the first training.
+    folds : int
+        Without validation nodes: cross-validation over so many folds of the training nodes chooses
+        the epoch (of optimizer "path" the penalty), and the model is trained on all of them; see
+        :mod:`hoplite.training.folds`. 0: without, the last epoch counts.
     order : {"auto", "weights-first", "hops-first"}
         Evaluation order; "auto" takes the cheaper one.
     batch : int
@@ -225,7 +236,15 @@ class TrainingConfig(Checked):
     filter_decay_factor: float = number_setting(
         1.0, "L2 penalty of the filter / --weight-decay.", 0, group="Training"
     )
-    optimizer: str = choice_setting("adam", "adam or lbfgs.", OPTIMIZERS, group="Training")
+    optimizer: str = choice_setting(
+        "adam",
+        "adam, lbfgs, or path: solve for one penalty after another.",
+        OPTIMIZERS,
+        group="Training",
+    )
+    preset: str = choice_setting(
+        "default", "default, or paper: Adam with the paper's settings.", PRESETS, group="Training"
+    )
     epochs: int = number_setting(500, "Maximum number of epochs.", 1, MAX_COUNT, group="Training")
     patience: int = number_setting(
         100, "Stop after this many epochs without a better one.", 1, MAX_COUNT, group="Training"
@@ -265,6 +284,10 @@ class TrainingConfig(Checked):
     refit: bool = flag_setting(
         False, "Train again on training and validation labels, best epochs.", group="Scoring"
     )
+    folds: int = number_setting(
+        5, "Folds of cross-validation without a validation split; 0 for none.", 0, 100,
+        group="Scoring",
+    )  # fmt: skip
     order: str = choice_setting(
         "auto", "auto, weights-first or hops-first.", ORDERS, group="Training"
     )
@@ -277,6 +300,8 @@ class TrainingConfig(Checked):
         if self.optimizer == "lbfgs":
             check_number("lr", self.lr, 0, MAX_LBFGS_RATE, open_ends="l")
             self._require("optimizer", consistency=0, filter_lr_factor=1)
+        if self.optimizer == "path":
+            self._require("optimizer", **dict.fromkeys(NEED_FEATURES, 0))
         if self.batch:
             self._require("batch", **dict.fromkeys(NEED_FEATURES, 0), optimizer="adam")
             if self.order == "weights-first":
@@ -302,9 +327,9 @@ class TrainingConfig(Checked):
         """Whether accuracy is given up on purpose for classes that are rare."""
         return self.class_weight != "none" or self.threshold != "half"
 
-    def check_validated(self, has_validation: bool, remedy: str) -> None:
-        """ConfigError if an option needs validation nodes and there are none."""
-        for name in NEED_VALIDATION:
+    def check_validated(self, has_validation: bool, remedy: str, *, folds: bool = False) -> None:
+        """ConfigError if an option needs validation nodes and there are none, or only ``folds``."""
+        for name in NEED_SPLIT if folds else NEED_VALIDATION:
             changed = getattr(self, name) != type(self).__dataclass_fields__[name].default
             if changed and not has_validation:
                 raise ConfigError(f"requires a validation split; {remedy}, or leave it out.", name)
@@ -324,6 +349,12 @@ class TrainingConfig(Checked):
         ]
         idle = [f"{name} has no effect without consistency." for name in changed]
         idle = [] if self.consistency else idle
+        if self.optimizer == "path":
+            idle += [
+                f"{name} has no effect with optimizer 'path'; use adam."
+                for name in ("lr", "weight_decay")
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default
+            ]
         if self.draws > 1 and not self.drops:
             idle.append("draws has no effect without dropout, drop_nodes or output_dropout.")
         for message in idle:

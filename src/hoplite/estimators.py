@@ -54,7 +54,7 @@ from hoplite.models.trained import TrainedModel
 from hoplite.nets.hlgc import HyperLGC
 from hoplite.search.halving import AutoResult, auto, check_fixed
 from hoplite.tasks import Task, find_task, task_of
-from hoplite.training.fit import fit
+from hoplite.training.fit import count_folds, fit
 from hoplite.training.runs import Run
 from hoplite.training.sets import NodeSet, checked_weights
 
@@ -83,7 +83,8 @@ class NodeEstimator(BaseEstimator):
         if "__init__" in vars(cls):
             return
         settings = [*dataclasses.fields(model.Settings), *dataclasses.fields(TrainingConfig)]
-        defaults = {one.name: one.default for one in settings} | model.defaults | {"seed": 0}
+        defaults = {one.name: one.default for one in settings} | {"folds": 0}
+        defaults |= model.defaults | {"seed": 0}
         names = [name for name in defaults if name in {*model.settings(), "seed"} - cls.lacking]
         arguments: list[Any] = [("graph", Any)]
         for name in sorted(names, key=lambda name: [*PLACES, name].index(name)):
@@ -111,8 +112,12 @@ class NodeEstimator(BaseEstimator):
         names_of_settings = self.model_class.settings() - self.lacking
         options = {name: getattr(self, name) for name in sorted(names_of_settings)}
         model_config, training_config = split_options(self.model_class.name, options)
+        training_config.warn_of_nothing()
         known = val is not None and len(val) > 0
-        training_config.check_validated(known, "pass validation=(nodes, y)")
+        folds = count_folds(
+            training_config, {"train": train} | ({} if val is None else {"val": val})
+        )
+        training_config.check_validated(known, "pass validation=(nodes, y)", folds=folds > 0)
         weights = checked_weights(sample_weight, len(train))
         sets = {"train": NodeSet(train.nodes, train.labels, weights)}
         sets |= {} if val is None else {"val": val}
@@ -175,7 +180,7 @@ class NodeClassifier(ClassifierMixin, NodeEstimator):
     n_iter_ : epochs trained
     """
 
-    lacking: ClassVar[frozenset[str]] = frozenset({"loss"})
+    lacking: ClassVar[frozenset[str]] = frozenset({"loss", "preset"})
 
     def fit(
         self,
@@ -319,7 +324,7 @@ class NodeRegressor(RegressorMixin, NodeEstimator):
     """
 
     lacking: ClassVar[frozenset[str]] = frozenset(
-        {"class_weight", "threshold", "calibrate", "correct_smooth"}
+        {"class_weight", "threshold", "calibrate", "correct_smooth", "preset"}
     )
 
     def fit(

@@ -109,13 +109,17 @@ def _split_parts(model: TrainedModel, data: NodeData) -> np.ndarray | None:
 
     One that was drawn for the data, as its note says, is known if the training had the same.
     """
-    facts = split_facts(data.split)
-    foreign = data.split.seed is not None and model.training.get(SPLIT, facts) != facts
-    if foreign or not any(data.split.sizes().values()):
+    for split in (data.split, data.split.for_training()):
+        facts = split_facts(split)
+        if split.seed is None or model.training.get(SPLIT, facts) == facts:
+            break
+    else:
+        return None
+    if not any(split.sizes().values()):
         return None
     found = np.full(data.num_nodes, len(PARTS), np.int8)
     for number, part in enumerate(PARTS):
-        found[getattr(data.split, part)] = number
+        found[getattr(split, part)] = number
     return found
 
 

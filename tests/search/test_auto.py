@@ -204,7 +204,7 @@ def test_simplicity_is_what_is_learned(graph):
     order = [("sgc", 0), ("ppr", 4), ("sgc", 5), ("lgc", 3), ("jacobiconv", 3), ("blocks", 2)]
     keys = [Candidate(0, model, {"hops": hops}).simplicity(graph) for model, hops in order]
     assert keys == sorted(keys)
-    assert keys[0][0] == graph.num_features * graph.num_classes == keys[2][0]
+    assert keys[0][0] == (1 + graph.num_features) * graph.num_classes == keys[2][0]
 
 
 KILL = """

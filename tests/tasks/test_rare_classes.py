@@ -44,7 +44,9 @@ def test_a_weight_of_two_is_the_node_twice():
     each[nodes] = times
     masked = LGCClassifier(graph, **OPTIONS).fit(mask, graph.labels, sample_weight=each)
     np.testing.assert_array_equal(masked.coef_, weighted.coef_)
-    with_train = train(graph.with_split(Split(nodes)), "lgc", **OPTIONS, sample_weight=each)
+    with_train = train(
+        graph.with_split(Split(nodes)), "lgc", **OPTIONS, sample_weight=each, folds=0
+    )
     np.testing.assert_allclose(with_train.model.weights["theta"].T, weighted.coef_)
 
 
@@ -159,10 +161,10 @@ def test_what_weights_and_thresholds_must_be():
     two = rare()
     alone = two.with_split(Split(two.split.train))
     with pytest.raises(ConfigError, match="requires a validation split"):
-        train(alone, "sgc", threshold="f1", epochs=2)
+        train(alone, "sgc", threshold="f1", epochs=2, folds=0)
     nodes = two.split.train
     with pytest.raises(ConfigError, match="requires a validation split"):
-        SGCClassifier(two, threshold="f1", epochs=2).fit(nodes, two.labels[nodes])
+        SGCClassifier(two, threshold="f1", epochs=2, folds=0).fit(nodes, two.labels[nodes])
     for wrong, sentence in (
         (np.ones(3), "shape"),
         (np.full(400, -1.0), "negative"),

@@ -49,7 +49,8 @@ def test_each_run_is_a_training_on_both_parts_for_its_best_epochs(graphs, model,
         assert run.best_epoch == before.best_epoch
         assert run.val_accuracy == before.val_accuracy  # of the first training
         alone = own | {"epochs": run.best_epoch}
-        wanted = hoplite.train(both_parts(graph), model, seeds=[run.seed], **alone).runs[0]
+        alone |= {"folds": 0, "seeds": [run.seed]}
+        wanted = hoplite.train(both_parts(graph), model, **alone).runs[0]
         for name, value in wanted.model.weights.items():
             np.testing.assert_allclose(run.model.weights[name], value, atol=1e-6)
         assert run.test_accuracy == wanted.test_accuracy
@@ -60,7 +61,7 @@ def test_sample_weights_of_both_parts_count(graphs):
     graph = graphs(n=50, seed=4)
     weights = 10.0 ** np.random.default_rng(1).uniform(-2, 2, 50)
     (run,) = hoplite.train(graph, "sgc", refit=True, sample_weight=weights, **OPTIONS).runs
-    options = OPTIONS | {"epochs": run.best_epoch, "sample_weight": weights}
+    options = OPTIONS | {"epochs": run.best_epoch, "sample_weight": weights, "folds": 0}
     wanted = hoplite.train(both_parts(graph), "sgc", **options).model
     np.testing.assert_allclose(run.model.logits(graph), wanted.logits(graph), atol=1e-6)
 

@@ -41,6 +41,9 @@ def train(
         None, help="For a store: tcp://HOST:PORT of a Dask scheduler, or local:N processes."
     ),
     threads: options.Threads = None,
+    test: bool = Option(
+        True, "--test/--no-test", help="Score the test nodes, or leave them unread."
+    ),
     out: Path | None = Option(
         None, help="Folder for the model that is best on the validation nodes."
     ),
@@ -57,6 +60,7 @@ def train(
     """
     reading, settings = options.split_settings(settings)
     only = {"memory": memory, "cluster": cluster} if model == AUTO else {}
+    only |= {"no_test": True} if model == AUTO and not test else {}
     only |= {} if model == AUTO else {"budget": budget, "trials": trials}
     for option, value in only.items():
         if value is not None:
@@ -94,6 +98,7 @@ def train(
         data, chosen, settings = with_default_model(data, model, settings)
         with training_bar(f"{data.name} {chosen}, {plural(seeds, 'seed')}") as progress:
             settings |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
+            settings |= {"test": test}
             result = train_model(data, chosen, **settings)
     _report(result, choice, out, overwrite=overwrite, json=json)
 

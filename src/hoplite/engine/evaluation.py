@@ -266,6 +266,13 @@ class KeptRows(Order):
     def part(self, rows: np.ndarray) -> Order:
         return KeptRows(self._rows.rows(rows))
 
+    def column_squares(self, count: int) -> np.ndarray:
+        """The sum of the squares of every column over the first ``count`` rows, in float64."""
+        head = self._head(count).matrix()
+        if isinstance(head, np.ndarray):
+            return np.einsum("vj,vj->j", head, head, dtype=np.float64)
+        return np.asarray(head.astype(np.float64).power(2).sum(axis=0)).ravel()
+
     def _head(self, count: int) -> Features:
         """The first rows; those of the training nodes are asked for in every step."""
         if count == self._rows.shape[0]:

@@ -490,7 +490,8 @@ class NodeTable:
         """The split of the table, a stratified one if it has none."""
         if not self._labelled:
             return Split(note="none: there is no label column")
-        return self.own_split(labels) or stratified_split(labels, seed)
+        drawn = dataclasses.replace(stratified_split(labels, seed), drawn=True)
+        return self.own_split(labels) or drawn
 
     def own_split(self, labels: np.ndarray) -> Split | None:
         """The split that the table has, None if it names no part."""

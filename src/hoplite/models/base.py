@@ -41,7 +41,9 @@ class Model(ABC):
     idle: ClassVar[frozenset[str]] = frozenset()  # training settings that mean nothing to it
     size: ClassVar[str] = ""  # shown next to its name: {0.hops} is the setting hops
     growth: ClassVar[str] = "hops"  # the setting that its cost grows with
-    defaults: ClassVar[dict[str, Any]] = {}  # of training settings that are others for it
+    # Settings, of the model and of training, that have other defaults for it, by the preset
+    defaults: ClassVar[dict[str, Any]] = {}
+    paper: ClassVar[dict[str, Any]] = {}
     variant: ClassVar[str | None] = None  # the setting whose values are models of their own
     takes_relations: ClassVar[bool] = False  # whether each relation of a graph has coefficients
     map_weights: ClassVar[tuple[str, ...]] = ("theta", "bias")  # all others are the filter's

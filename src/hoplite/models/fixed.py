@@ -20,7 +20,7 @@ import numpy as np
 from hoplite.config import MAX_HOPS, choice_setting, number_setting
 from hoplite.errors import ConfigError
 from hoplite.models.base import OF_FILTERS, Weights
-from hoplite.models.linear import LinearModel, PolynomialSettings
+from hoplite.models.linear import SOLVED, LinearModel, PolynomialSettings
 from hoplite.models.settings import ModelConfig
 from hoplite.operators import OPERATORS
 from hoplite.optional_deps import special
@@ -52,8 +52,9 @@ class FixedFilter(LinearModel):
 
     Settings = FixedSettings
     idle = OF_FILTERS
+    defaults = SOLVED
     # chosen on the validation nodes of Cora, on its public split and a random one of 60/20/20 %
-    defaults: ClassVar[dict[str, Any]] = {"lr": 0.2, "weight_decay": 5e-6}
+    paper: ClassVar[dict[str, Any]] = {"lr": 0.2, "weight_decay": 5e-6}
 
     @classmethod
     @abstractmethod
@@ -89,6 +90,7 @@ class SGC(FixedFilter):
     name = "sgc"
     title = "SGC"
     Settings = PolynomialSettings
+    defaults: ClassVar[dict[str, Any]] = {**SOLVED, "hops": 2}
 
     @classmethod
     def constants(cls, config: ModelConfig) -> np.ndarray:

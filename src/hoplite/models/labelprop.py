@@ -16,7 +16,8 @@ from hoplite.models.settings import TRAINING, ModelConfig
 
 MIN_SHARE = 2.0**-40  # of a class that reaches a node, so that its logarithm is finite
 FAR = 2.0**80
-USED = {"monitor", "threshold", "calibrate", "correct_smooth", "refit"}  # of a training's settings
+# settings of a training that matter
+USED = {"monitor", "threshold", "calibrate", "correct_smooth", "refit", "folds", "preset"}
 
 
 class LabelModel(Model):

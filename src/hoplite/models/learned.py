@@ -14,6 +14,7 @@ from hoplite.engine.evaluation import Filter
 from hoplite.errors import ConfigError, check_choice
 from hoplite.models.base import OF_FILTERS, Weights, uniform
 from hoplite.models.linear import (
+    SOLVED,
     BasisSettings,
     FilterFacts,
     LinearModel,
@@ -231,6 +232,7 @@ class HopBlocks(LinearModel):
     size = "{0.hops} hops, {0.shown_operators}, {0.basis_title}"
     takes_relations = True
     idle = OF_FILTERS
+    defaults = SOLVED
 
     @dataclass(frozen=True)
     class Settings(PolynomialSettings):

@@ -21,6 +21,14 @@ from hoplite.operators import OPERATORS, find_operator
 
 STARTS = ("random", "lowpass")
 LOWPASS_DECAY = 0.8
+# defaults of models that are linear in their weights: every epoch is the optimum of one penalty
+SOLVED: dict[str, Any] = {
+    "optimizer": "path",
+    "bias": True,
+    "dropout": 0.0,
+    "monitor": "loss",
+    "folds": 5,
+}
 
 
 @dataclass(frozen=True)

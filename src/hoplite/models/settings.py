@@ -32,15 +32,23 @@ MODELS: dict[str, type[Model]] = {}  # those that are known, by name
 ADAPTERS = ("hoplite.nets.module:as_model",)
 TRAINING = {field.name: field for field in dataclasses.fields(TrainingConfig)}
 # the arguments of train that are not settings
-ARGUMENTS = ("seeds", "record_test", "progress", "memory", "cluster", "sample_weight", "task")
+ARGUMENTS = (
+    "seeds",
+    "record_test",
+    "test",
+    "progress",
+    "memory",
+    "cluster",
+    "sample_weight",
+    "task",
+)
 # what tables are trained with where no model is given, see default_options
-TABLE_OPTIONS = {
-    "hops": 2,
-    "operator": "random_walk",
-    "bias": True,
-    "dropout": 0.0,
-    "optimizer": "lbfgs",
-}
+TABLE_OPTIONS = {"hops": 2, "operator": "random_walk"}
+# settings of steps along gradients: to give one of them is to ask for such steps
+OF_STEPS = frozenset(
+    {"lr", "weight_decay", "dropout", "drop_nodes", "output_dropout", "draws", "consistency",
+     "sharpen", "confidence", "epochs", "patience", "batch"}
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -253,17 +261,20 @@ def all_settings() -> dict[str, dataclasses.Field[Any]]:
     return settings | TRAINING
 
 
-def model_defaults(model: str) -> dict[str, Any]:
+def model_defaults(model: str, options: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The defaults of all settings, with those of ``model`` where it has its own.
+
+    With ``options``: those of the settings that these leave out.
 
     >>> model_defaults("lgc")["hops"], model_defaults("s2gc")["hops"]
     (10, 16)
-    >>> model_defaults("lgc")["lr"], model_defaults("s2gc")["lr"]
-    (0.05, 0.2)
+    >>> model_defaults("s2gc")["optimizer"], model_defaults("s2gc", {"dropout": 0.5})["lr"]
+    ('path', 0.2)
     """
     kind = find_model(model)
     own = {field.name: field for field in dataclasses.fields(kind.Settings)}
-    return {name: field.default for name, field in (all_settings() | own).items()} | kind.defaults
+    defaults = {name: field.default for name, field in (all_settings() | own).items()}
+    return defaults | (kind.paper if takes_steps(kind, options or {}) else kind.defaults)
 
 
 def models_with(name: str) -> list[str]:
@@ -321,11 +332,25 @@ def split_options(
 ) -> tuple[ModelConfig, TrainingConfig]:
     """Sort ``options`` into the two configurations."""
     own, kind = own_options(model, options), find_model(model)
+    defaults: dict[str, Any] = {"dropout": 0.0} if "dropout" in kind.idle else {}
+    own = defaults | (kind.paper if takes_steps(kind, own) else kind.defaults) | own
     config = kind.Settings(**{k: v for k, v in own.items() if k not in TRAINING})
-    defaults: dict[str, Any] = ({"dropout": 0.0} if "dropout" in kind.idle else {}) | kind.defaults
-    training = TrainingConfig(**defaults | {k: v for k, v in own.items() if k in TRAINING})
+    training = TrainingConfig(**{k: v for k, v in own.items() if k in TRAINING})
     check_batch(config, training)
     return config, training
+
+
+def takes_steps(kind: type[Model], options: Mapping[str, Any]) -> bool:
+    """Whether ``options`` ask for the paper's settings, or for steps where a model is solved.
+
+    >>> takes_steps(find_model("sgc"), {"hops": 2}), takes_steps(find_model("sgc"), {"lr": 0.1})
+    (False, True)
+    """
+    if options.get("preset") == "paper":
+        return True
+    solved = kind.defaults.get("optimizer") == "path"
+    asked = "adam" if options.keys() & OF_STEPS or options.get("standardize") else "path"
+    return solved and options.get("optimizer", asked) != "path"
 
 
 def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, dict[str, Any]]:
@@ -340,15 +365,16 @@ def default_options(options: Mapping[str, Any], *, tables: bool) -> tuple[str, d
     >>> default_options({"batch": 100}, tables=True)
     ('blocks', {'hops': 2, 'operator': 'random_walk', 'bias': True, 'dropout': 0.0, 'batch': 100})
     """
-    if not tables or not options.keys() <= find_model("blocks").settings():
+    blocks = find_model("blocks")
+    if not tables or not options.keys() <= blocks.settings():
         return DEFAULT_MODEL, dict(options)
-    defaults = dict(TABLE_OPTIONS)
+    defaults: dict[str, Any] = dict(TABLE_OPTIONS)
     if options.get("channels"):
         del defaults["operator"]
-    if options.get("batch") or options.get("consistency"):
-        del defaults["optimizer"]  # L-BFGS has neither
-    if options.get("consistency"):
-        del defaults["dropout"]  # draws differ in what they drop
+    if takes_steps(blocks, options):
+        defaults["bias"] = True
+        if not options.get("consistency"):  # its draws differ in what they drop
+            defaults["dropout"] = 0.0
     return "blocks", defaults | dict(options)
 
 
@@ -361,7 +387,11 @@ def check_default_options(options: Mapping[str, Any]) -> None:
 
 
 def check_batch(config: ModelConfig, training: TrainingConfig) -> None:
-    """Raise ConfigError if the model needs all nodes in every step, and a step has only some."""
+    """Raise ConfigError if the model cannot be solved, or not be trained in steps of some nodes."""
+    solved = config.kind.defaults.get("optimizer") == "path" and not config.standardize
+    if training.optimizer == "path" and not solved:
+        reason = "standardize" if config.standardize else config.model
+        raise ConfigError(f"is 'path', but {reason} is not convex; use adam.", "optimizer")
     if training.batch and (config.standardize or not config.kind.reads_rows()):
         reason = "standardize" if config.standardize else config.model
         raise ConfigError(

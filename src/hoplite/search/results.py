@@ -390,7 +390,11 @@ def train_command(
 
     ``reading`` are the options by which the dataset was read, None where they were not given.
     """
-    defaults, words = model_defaults(model), ["hoplite", "train", dataset, "--model", model]
+    defaults, words = (
+        model_defaults(model, options),
+        ["hoplite", "train", dataset, "--model", model],
+    )
+    defaults |= {"optimizer": model_defaults(model)["optimizer"]}  # the others follow from it
     changed = {name: value for name, value in options.items() if value != defaults.get(name)}
     for name, value in (changed | dict(reading)).items():
         flag = name.replace("_", "-")

@@ -15,16 +15,18 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import repeat
 from typing import Any
 
 from hoplite.config import TrainingConfig
 from hoplite.engine.propagation import Propagation
-from hoplite.errors import HopliteWarning
+from hoplite.errors import ConfigError, HopliteWarning
 from hoplite.graph import Split
 from hoplite.models import ModelConfig, build_model
 from hoplite.node_data import NodeData
 from hoplite.tasks import Task
+from hoplite.training.folds import MIN_LABELS, cross_validate
 from hoplite.training.runs import Report, Run, RunResult, require_result, train_runs
 from hoplite.training.scoring import SCORED, ScoredRun, check_after, scored_run
 from hoplite.training.sets import NodeSet, union, weighted_sets
@@ -114,9 +116,12 @@ def fit(
         training, texts = runs[0].config, class_texts or names
         task = task.with_loss(training.loss).fitted(sets["train"].labels, len(names))
         weighted = weighted_sets(sets, task, training, texts)
-        training.check_validated(len(sets.get("val", ())) > 0, "give the graph some")
+        validated, folds = len(sets.get("val", ())) > 0, count_folds(training, sets)
+        training.check_validated(validated, "give the graph some", folds=folds > 0)
         task.check_calibrate(training.calibrate)
         check_after(training, task, stored=data.stored is not None)
+        if training.optimizer == "path" and data.stored is not None:
+            raise ConfigError("is 'path', which requires a graph; use adam.", "optimizer")
         if data.stored is None:
             config = config.fitted(data.in_memory())
         model = build_model(config, data.num_features, len(names), data.relation_weights)
@@ -124,6 +129,15 @@ def fit(
         if isinstance(source, HopRows):
             stack.callback(source.close)
         shared = Fitted(data, config, model, source, task, weighted, tuple(names), split)
+        if folds:
+            weigh = partial(weighted_sets, task=task, config=training, names=texts)
+            crossed = cross_validate(
+                model, source, runs, sets["train"], task, weigh, folds=folds, progress=progress
+            )
+            results = [one.result for one in crossed]
+            if not quiet:
+                require_result(results)
+            return [scored_run(shared, one.result, None, score, one.outputs) for one in crossed]
         trained = {name: part for name, part in shared.sets.items() if name != "test"}
         if record_test and "test" in shared.sets:
             trained["test"] = shared.sets["test"]
@@ -134,6 +148,13 @@ def fit(
             require_result(results)
         again = _refit(shared, results, sets, texts, progress)
         return [*map(scored_run, repeat(shared), results, again, repeat(score))]
+
+
+def count_folds(config: TrainingConfig, sets: Mapping[str, NodeSet]) -> int:
+    """Folds of the training nodes, 0 where validation nodes choose or the labels are too few."""
+    if len(sets.get("val", ())) or len(sets["train"]) < MIN_LABELS:
+        return 0
+    return config.folds if config.folds > 1 else 0
 
 
 def _source(
@@ -180,6 +201,10 @@ def _refit(
 
 
 def _again(result: RunResult) -> Run:
-    """The run of ``result`` again, from its seed, for its own best epochs."""
+    """The run of ``result`` again, from its seed, for its own best epochs.
+
+    One that was solved is solved for the best penalty, from the weights that it had.
+    """
     config = dataclasses.replace(result.run.config, epochs=result.best_epoch)
-    return Run(config, result.run.seed)
+    start = result.weights if config.optimizer == "path" else None
+    return Run(config, result.run.seed, start=start)

@@ -32,6 +32,7 @@ from hoplite.models.linear import LinearModel
 from hoplite.training.objective import GradientObjective, Measured, Problem, Signal
 from hoplite.training.stored import RangeOrder
 
+MAX_EVALUATIONS = 400  # of all penalties of a path, about
 SHARED_COLUMNS = 16  # that training and validation may have together in one pass: a cache line
 
 
@@ -47,6 +48,11 @@ class LinearObjective(GradientObjective):
         dtype = problem.source.dtype
         self.params = {name: np.array(value, dtype) for name, value in first.items()}
         self._orders = Orders(model, problem, config)
+
+    @property
+    def training_order(self) -> Order:
+        """What evaluates the training nodes, which are its first rows."""
+        return self._orders.train
 
     def training_signal(self, dropout: Dropout | None) -> Signal:
         count = None if self._trains_everywhere else len(self.problem.train)
@@ -187,7 +193,7 @@ def plan_order(
         hops=last,
         kept_hops=1 if fixed else source.slices,
         rows=features.shape[0] if nodes is None else len(nodes),
-        epochs=config.epochs,
+        epochs=MAX_EVALUATIONS if config.optimizer == "path" else config.epochs,
         maps=theta[0] if len(theta) == 3 else 1,
         dropout=learns and config.drops,
         passes=2 if learns else 1,

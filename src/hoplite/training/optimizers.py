@@ -116,7 +116,7 @@ class LBFGS:
     """Full-batch L-BFGS with a strong Wolfe line search, as ``torch.optim.LBFGS``.
 
     One step is up to 20 iterations. Each goes along d = -B g, with g the gradient and B the
-    estimate of the inverse Hessian from the last 100 pairs of changes (s, y) of weights and
+    estimate of the inverse Hessian from the last pairs of changes (s, y) of weights and
     gradient, as far as the line search says (Nocedal and Wright, Numerical Optimization,
     algorithms 3.5, 3.6 and 7.4). The pairs are kept from step to step.
 
@@ -128,6 +128,8 @@ class LBFGS:
         ``lr``, the first length that the line search tries, and ``weight_decay``.
     filters : collection of str
         Names of the parameters of the filter.
+    history : int, default 100
+        Pairs (s, y) that are kept.
 
     >>> weights = {"w": np.zeros(2)}
     >>> optimizer = LBFGS(weights, TrainingConfig(lr=1.0, weight_decay=1.0, optimizer="lbfgs"))
@@ -140,12 +142,16 @@ class LBFGS:
     """
 
     def __init__(
-        self, params: Params, config: TrainingConfig, filters: Collection[str] = ()
+        self,
+        params: Params,
+        config: TrainingConfig,
+        filters: Collection[str] = (),
+        history: int = HISTORY,
     ) -> None:
         self._params, self._lr = params, config.lr
         self._decays = {name: _decay(name, config, filters) for name in params}
         self._dtype = np.result_type(*params.values()) if params else np.dtype(np.float64)
-        self._memory = _Memory()
+        self._memory = _Memory(history)
         self._started = False
         self._direction = self._before = np.empty(0, self._dtype)  # d and g of the last iteration
         self._length = 0.0  # how far it went along d
@@ -230,7 +236,8 @@ class LBFGS:
 class _Memory:
     """The estimate B of the inverse Hessian: pairs (s, y), the oldest first, and its scale."""
 
-    def __init__(self) -> None:
+    def __init__(self, history: int) -> None:
+        self._history = history
         self._pairs: list[tuple[np.ndarray, np.ndarray, float]] = []  # s, y, 1 / s'y
         self._scale = 1.0
 
@@ -238,7 +245,7 @@ class _Memory:
         """Take in the changes s of the weights and y of the gradient, unless s'y is too small."""
         curvature = _dot(changed, moved)
         if curvature > MIN_CURVATURE:
-            self._pairs = [*self._pairs[1 - HISTORY :], (moved, changed, 1 / curvature)]
+            self._pairs = [*self._pairs[1 - self._history :], (moved, changed, 1 / curvature)]
             self._scale = float(np.float64(curvature) / _dot(changed, changed))
 
     def direction(self, gradient: np.ndarray) -> np.ndarray:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hoplite.config import MAX_SEED, TrainingConfig, check_number
+from hoplite.config import MAX_SEED, TrainingConfig, check_flag, check_number
 from hoplite.engine.orders import Plan
 from hoplite.engine.propagation import Propagation
 from hoplite.errors import ConfigError, GraphError, HopliteWarning, check_choice, plural, some_of
 from hoplite.formatting import Described, Description, Table, printable
+from hoplite.graph import MAX_FOLDED
 from hoplite.labels import AUTO, kind_of
 from hoplite.models import (
     HopBlocks,
@@ -56,6 +57,7 @@ log = logging.getLogger("hoplite.training")
 MAX_RUNS = 100_000
 RARE_SHARE = 0.5  # a class with less than this part of its even share of the nodes is rare
 PART_TITLES = {"val": "validation", "test": "test"}
+RESAMPLES, COVERED = 100, (5, 95)  # bootstrap samples, and percentiles of intervals
 
 
 class Spread(NamedTuple):
@@ -111,6 +113,11 @@ class TrainingResult(Described):
 
         return max([run for run in self.runs if run.best_epoch], key=rank)
 
+    @property
+    def judged_part(self) -> str:
+        """Whose figures count: "test", or "val" where no test node was scored."""
+        return "test" if any("test" in run.outputs for run in self.runs) else "val"
+
     def metrics(self, part: str = "test") -> dict[str, Spread]:
         """Mean and deviation of every figure over the runs, NaN if one of them has no result.
 
@@ -125,16 +132,43 @@ class TrainingResult(Described):
         }
         return {name: Spread(float(v.mean()), float(v.std())) for name, v in columns.items()}
 
+    @property
+    def out_of_fold(self) -> bool:
+        """Whether cross-validation stands for validation nodes."""
+        return not self.graph.split.val.size and "val" in self.best_run.outputs
+
+    def intervals(self, part: str = "val") -> dict[str, tuple[float, float]]:
+        """90 % intervals of the figures of the chosen run, by resampling the nodes of ``part``.
+
+        They tell how far the figures would be off for other nodes, with the same model; none of
+        more than 10,000 nodes, where they are narrow.
+        """
+        run, rng = self.best_run, np.random.default_rng(0)
+        check_choice("part", part, SCORED)
+        labels, logits = run.outputs.get(part, (np.empty(0), np.empty(0)))
+        if not 0 < len(labels) <= MAX_FOLDED:
+            return {}
+        samples = rng.integers(0, len(labels), (RESAMPLES, len(labels)))
+        figures = [
+            run.task.evaluate(labels[rows], logits[rows], run.model.class_names).figures
+            for rows in samples
+        ]
+        ends = {
+            name: np.nanpercentile([one[name] for one in figures], COVERED)
+            for name in figures[0]
+            if np.isfinite([one[name] for one in figures]).any()
+        }
+        return {name: (float(low), float(high)) for name, (low, high) in ends.items()}
+
     def baseline(self, part: str = "test") -> Evaluation | None:
         """The same figures of what has seen the training labels alone, such as the majority."""
-        nodes = getattr(self.graph.split, check_choice("part", part, SCORED))
-        if not nodes.size:
-            return None
-        return self.task.baseline(self.graph.labels[nodes], self.graph.class_names)
+        check_choice("part", part, SCORED)
+        labels = next((r.outputs[part][0] for r in self.runs if part in r.outputs), None)
+        return None if labels is None else self.task.baseline(labels, self.graph.class_names)
 
     def figures(self) -> Figures | None:
         """All figures as plain values, for files and pages; None if no node was scored."""
-        nodes = "test" if self.graph.split.test.size else "val"
+        nodes = self.judged_part
         best, baseline = self.best_run.metrics(nodes), self.baseline(nodes)
         if best is None or baseline is None:
             return None
@@ -160,12 +194,12 @@ class TrainingResult(Described):
         return f"no validation node is of class {some_of(map(repr, names))}; label more of them."
 
     def shortfall(self) -> str | None:
-        """A sentence if the chosen model is no better than the baseline, on test nodes if any.
+        """A sentence if the chosen model is no better than the baseline, by validation nodes.
 
         It is judged by the figure that chose the epoch, or the task's score where that was the
         loss; by the ROC AUC if the settings trade accuracy for rare classes.
         """
-        part = "test" if self.graph.split.test.size else "val"
+        part = "val"  # nothing is learned from test nodes
         reached, baseline = self.best_run.metrics(part), self.baseline(part)
         if reached is None or baseline is None:
             return None
@@ -176,7 +210,7 @@ class TrainingResult(Described):
         if not metric.rank(reached[metric.name]) <= metric.rank(baseline[metric.name]):
             return None
         return (
-            f"on the {part} nodes the model is no better than {self.task.unknowing}: "
+            f"on the validation nodes the model is no better than {self.task.unknowing}: "
             f"{title_of(metric.name)} {reached[metric.name]:z.3f} against "
             f"{baseline[metric.name]:z.3f}; look at the features, their scale and the settings."
         )
@@ -282,6 +316,8 @@ class TrainingResult(Described):
             "baseline": {
                 part: baseline.as_dict() for part in SCORED if (baseline := self.baseline(part))
             },
+            "out_of_fold": self.out_of_fold,
+            "intervals": self.intervals(self.judged_part),
             "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
             "epochs_mean": float(np.mean([run.epochs for run in self.runs])),
@@ -298,10 +334,12 @@ def _described(result: TrainingResult) -> Description:
     baseline = result.baseline(last)
     tables = []
     if baseline is not None and parts:
-        columns = ["figure", *[PART_TITLES[part] for part in parts], "baseline"]
+        titles = PART_TITLES | ({"val": "out of fold"} if result.out_of_fold else {})
+        columns = ["figure", *[titles[part] for part in parts], "90 % interval", "baseline"]
+        intervals = result.intervals(last)
         rows = [
             [title_of(name), *[_spread(spreads[part][name], len(result.runs)) for part in parts],
-             f"{baseline[name]:z.3f}"]
+             _interval(intervals.get(name)), f"{baseline[name]:z.3f}"]
             for name in spreads[last]
         ]  # fmt: skip
         tables = [Table(columns, rows)]
@@ -337,6 +375,10 @@ def _classes(result: TrainingResult, part: str) -> list[Table]:
     return [Table(["class", "precision", "recall", "F1", "nodes"], rows, title)]
 
 
+def _interval(ends: tuple[float, float] | None) -> str:
+    return "" if ends is None else f"{ends[0]:z.2f} to {ends[1]:z.2f}"
+
+
 def _spread(spread: Spread, runs: int) -> str:
     return f"{spread.mean:z.3f}" + (f" ± {spread.std:.3f}" if runs > 1 else "")
 
@@ -347,6 +389,7 @@ def train(
     *,
     seeds: int | Sequence[int] = 1,
     record_test: bool = False,
+    test: bool = True,
     progress: bool | Callable[[TrainingProgress], None] | None = False,
     memory: str | int | None = None,
     cluster: str | None = None,
@@ -367,6 +410,7 @@ def train(
         optimizer="lbfgs"`` and the logarithm of the degree as one more feature.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
+    test : False leaves the test nodes unread, as long as you compare settings
     progress : True for a bar on standard error, or in a notebook; or called after every epoch
     memory : for a store: peak of this process, such as "4GB" (the default)
     cluster : for a store: the address of a Dask cluster whose workers share its rows
@@ -383,8 +427,15 @@ def train(
     data, model, options = with_default_model(open_data(graph, task=task), model, options)
     model_config, config = _resolve(data, model, options)
     config.warn_of_nothing()
+    own_split = config.refit or config.correct_smooth  # which need validation nodes
+    if data.split.drawn and data.stored is None and config.folds > 1 and not own_split:
+        data = data.in_memory().with_split(data.split.for_training())
+        config = dataclasses.replace(config, refit=data.split.val.size > 0)
     _check_store_options(data, memory=memory, cluster=cluster)
+    check_flag("test", test)
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
+    if not test:
+        del sets["test"]
     learned = _task_of(data).with_loss(config.loss)
     outputs = learned.outputs(data.labels, data.class_names)
     learned = learned.fitted(sets["train"].labels, outputs)

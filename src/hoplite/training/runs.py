@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextvars import copy_context
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -32,6 +32,7 @@ from hoplite.tasks import DEFAULT_TASK, Metric, Task, find_task
 from hoplite.training.linear import LinearObjective
 from hoplite.training.objective import LabelObjective, Measured, Objective, Problem
 from hoplite.training.optimizers import LBFGS, Adam
+from hoplite.training.path import PATIENCE, PENALTIES, PenaltyPath
 from hoplite.training.sets import NodeSet, shuffled_batches
 
 LOWEST = -np.finfo(np.float64).max
@@ -40,11 +41,34 @@ POLL_SECONDS = 0.1  # between two reports on runs in threads
 
 @dataclass(frozen=True)
 class Run:
-    """One training: its settings, its seed, and the epoch that it ends with, if that is known."""
+    """One training: its settings, its seed, and the epoch that it ends with, if that is known.
+
+    With ``start``, optimizer "path" solves for the last penalty alone, from these weights.
+    """
 
     config: TrainingConfig
     seed: int
     last: int | None = None
+    start: Weights | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """What tells runs with different results apart: an optimum does not depend on the seed."""
+        own = (self.config, self.last, id(self.start))
+        return own if self.config.optimizer == "path" else (id(self),)
+
+    @property
+    def epochs(self) -> int:
+        """The maximum; of optimizer "path" the penalties, of which a run with a start has one."""
+        if self.config.optimizer != "path":
+            return self.config.epochs
+        return 1 if self.start is not None else min(self.config.epochs, PENALTIES)
+
+    @property
+    def patience(self) -> int:
+        """Epochs without a better one after which it stops."""
+        patience = self.config.patience
+        return min(patience, PATIENCE) if self.config.optimizer == "path" else patience
 
 
 @dataclass(frozen=True)
@@ -63,6 +87,7 @@ class RunResult:
     diverged: bool
     history: dict[str, np.ndarray]  # per epoch: {train,val[,test]}_{loss, and the task's metrics}
     seconds: float
+    outputs: Sequence[np.ndarray] = ()  # of optimizer "path": of the validation nodes, per epoch
 
     def best(self, curve: str) -> float:
         """The value of a curve of the history at the best epoch; NaN if there is none."""
@@ -111,6 +136,7 @@ class _State:
         self.best = objective.weights()
         self.best_epoch, self.best_rank, self.best_loss = -1, -math.inf, math.inf
         self.epochs, self.diverged, self.running = 0, False, True
+        self.outputs: list[np.ndarray] = []
 
     def record(self, part: str, measured: Measured) -> None:
         """Add an epoch to the curves of a part."""
@@ -121,6 +147,8 @@ class _State:
 
     def record_outputs(self, outputs: dict[str, np.ndarray]) -> None:
         """Add an epoch to the curves of the scored parts."""
+        if self.run.config.optimizer == "path" and "val" in outputs:
+            self.outputs.append(outputs["val"])
         for part, logits in outputs.items():
             self.record(part, self.objective.measure(logits, self.problem.parts[part]))
         if self.computes_monitor:
@@ -150,7 +178,7 @@ class _State:
         if better and not self.diverged:
             self.best, self.best_rank, self.best_loss = self.objective.weights(), rank, loss
             self.best_epoch = epoch
-        patient = not self.validated or epoch - self.best_epoch < config.patience
+        patient = not self.validated or epoch - self.best_epoch < self.run.patience
         last = min(self.run.last or epochs, epochs)
         self.running = not self.diverged and patient and epoch + 1 < last
 
@@ -158,8 +186,9 @@ class _State:
         """What the run gave."""
         history = {name: np.array(values) for name, values in self.curves.items()}
         return RunResult(
-            self.run, self.best, self.best_epoch + 1, self.epochs, self.diverged, history, seconds
-        )
+            self.run, self.best, self.best_epoch + 1, self.epochs, self.diverged, history, seconds,
+            self.outputs,
+        )  # fmt: skip
 
 
 def _all_finite(values: np.ndarray) -> bool:
@@ -183,8 +212,12 @@ def train_run(
     objective = state.objective
     config, filters = run.config, objective.params.keys() - set(objective.map_weights)
     adam = Adam(objective.params, config, filters) if config.optimizer == "adam" else None
-    lbfgs = LBFGS(objective.params, config, filters) if adam is None else None
-    epochs = config.epochs if objective.learns else 1
+    solver: LBFGS | PenaltyPath | None = None
+    if config.optimizer == "lbfgs":
+        solver = LBFGS(objective.params, config, filters)
+    elif config.optimizer == "path" and isinstance(objective, LinearObjective):
+        solver = PenaltyPath(objective, run.start, 0 if run.start is None else config.epochs - 1)
+    epochs = run.epochs if objective.learns else 1
     steps = 0
 
     def closure() -> tuple[float, Weights]:
@@ -194,9 +227,9 @@ def train_run(
 
     for epoch in range(epochs):
         evaluated: list[Measured] = []
-        if lbfgs is not None:
-            lbfgs.step(closure)
-            state.record("train", evaluated[0])
+        if solver is not None:
+            solver.step(closure)
+            state.record("train", evaluated[-1 if config.optimizer == "path" else 0])
         else:
             assert adam is not None
             for batch in shuffled_batches(len(problem.train), config.batch, run.seed, epoch):
@@ -268,7 +301,8 @@ def train_runs(
     problem = Problem.of(source, task, sets, model.num_classes)
     labels = np.asarray(sets["val"].labels) if "val" in sets else None
     states: list[_State] = []
-    stop, most = threading.Event(), max(run.config.epochs for run in runs)
+    stop, most = threading.Event(), max(run.epochs for run in runs)
+    asked, runs = runs, list({run.key: run for run in reversed(runs)}.values())[::-1]
     train = partial(train_run, model, problem, labels, states, stop)
 
     def report() -> None:
@@ -284,7 +318,8 @@ def train_runs(
             for run in runs:
                 results.append(train(run, report))
     _warn_of_divergence(results)
-    return results
+    by_key = {run.key: result for run, result in zip(runs, results, strict=True)}
+    return [replace(by_key[run.key], run=run) for run in asked]
 
 
 def _in_threads(

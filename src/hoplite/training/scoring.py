@@ -100,6 +100,7 @@ class ScoredRun:
     def stopped_early(self) -> bool:
         """Whether it ended before all epochs that were allowed, by patience or divergence."""
         learns = not issubclass(self.model.config.kind, LabelModel)
+        learns = learns and self.model.training["optimizer"] != "path"
         return learns and self.epochs < self.model.training["epochs"]
 
     def best(self, curve: str) -> float:
@@ -151,18 +152,23 @@ def scored_run(
     result: RunResult,
     again: RunResult | None = None,
     score: Sequence[str] = SCORED,
+    out_of_fold: np.ndarray | None = None,
 ) -> ScoredRun:
     """A finished run with its model, scored on the nodes of the parts in ``score``.
 
     Scores are NaN without test nodes, without a result, or with outputs that are not finite. If the
     run was trained ``again`` on training and validation labels, the test nodes judge that model,
-    and they alone: all that validation nodes choose and show is of the first training.
+    and they alone: all that validation nodes choose and show is of the first training. After
+    cross-validation the outputs (N, m) of the training nodes that are ``out_of_fold`` stand for
+    those of validation nodes.
     """
     task, sets, settings = fitted.task, fitted.sets, result.run.config
     scores = {f"val_{metric.name}": result.best(f"val_{metric.name}") for metric in task.metrics}
     trained = _trained_model(fitted, result, scores)
     first = [part for part in score if again is None or part == "val"]
     trained, outputs = _scored_outputs(fitted, trained, result, first)
+    if out_of_fold is not None and np.isfinite(out_of_fold).all():
+        outputs["val"] = np.asarray(sets["train"].labels), out_of_fold
     monitor = task.monitor(settings.monitor)
     judged = result.best(f"val_{monitor.name}"), result.best("val_loss")
     judged_accuracy = result.best("val_accuracy")
@@ -174,7 +180,8 @@ def scored_run(
         task = trained.settle(
             *outputs["val"], threshold=settings.threshold, calibrate=settings.calibrate
         )
-        if settings.threshold != "half" or trained.correct_smooth is not None:
+        after = trained.correct_smooth is not None or out_of_fold is not None
+        if settings.threshold != "half" or after:
             scores |= _measured(task, outputs, "val")
             trained.training.update({name: number(value) for name, value in scores.items()})
     if again is not None:

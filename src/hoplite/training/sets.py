@@ -39,6 +39,11 @@ class NodeSet:
             raise GraphError("all weights of the training nodes are 0; give one a larger weight.")
         return NodeSet(self.nodes, self.labels, product / product.mean())
 
+    def at(self, rows: np.ndarray) -> NodeSet:
+        """Some of the nodes, by their positions or a mask."""
+        weights = None if self.weights is None else self.weights[rows]
+        return NodeSet(self.nodes[rows], self.labels[rows], weights)
+
     def check(self, num_nodes: int) -> None:
         """Raise GraphError unless every node is in range and has a label."""
         nodes, labels = np.asarray(self.nodes), np.asarray(self.labels)

@@ -1,0 +1,158 @@
+"""Cross-validation over the training nodes, where there are no validation nodes.
+
+The N training nodes are dealt out to k folds. Fold f is validated by a model that was trained on
+the other folds, so each node gets outputs from a model that has not seen its label: its
+**out-of-fold** outputs. The epoch (of optimizer "path" the penalty) is the best on the mean of the
+folds' validation curves, and the final model is trained on all N nodes for so many epochs. With
+
+    d_f = loss of fold f at an epoch - loss of fold f at the best epoch
+
+a path takes the strongest penalty with mean(d) <= sd(d) / sqrt(k), the one-standard-error rule: of
+penalties that the data cannot tell apart, the simplest model.
+
+Out-of-fold outputs give the metrics, the threshold, the temperature and the scores of prediction
+sets. They are those of models trained on (k - 1) / k of the labels, so they are rather too modest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hoplite.labels import kind_of
+from hoplite.tasks import LOSS, Metric, Task
+from hoplite.training.runs import Report, Run, RunResult, train_runs
+from hoplite.training.sets import NodeSet
+
+MIN_LABELS = 10  # below, nothing can be learned from folds
+
+
+class CrossValidated(NamedTuple):
+    """The final training, with the mean curves of the folds, and the out-of-fold outputs (N, m)."""
+
+    result: RunResult
+    outputs: np.ndarray
+
+
+def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
+    """The fold of each node, 0 .. folds - 1: (n,).
+
+    The nodes of each class are shuffled and dealt out in turn, so every fold has its share of every
+    class. Labels that are no classes are dealt out as if they were all one.
+
+    >>> fold_numbers(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
+    [0, 1, 1, 0, 0, 1]
+    """
+    rng = np.random.default_rng([seed, folds])
+    shuffled = rng.permutation(len(labels))
+    groups = kind_of(labels).groups(labels)[shuffled]
+    numbers = np.empty(len(labels), np.int64)
+    numbers[shuffled[np.argsort(groups, kind="stable")]] = np.arange(len(labels)) % folds
+    return numbers
+
+
+def cross_validate(
+    model: Any,
+    source: Any,
+    runs: Sequence[Run],
+    train: NodeSet,
+    task: Task,
+    weighted: Callable[[dict[str, NodeSet]], dict[str, NodeSet]],
+    *,
+    folds: int,
+    progress: Report | None = None,
+) -> list[CrossValidated]:
+    """Train every run on all nodes of ``train``, as its folds choose.
+
+    Parameters
+    ----------
+    model, source, task, progress
+        As for :func:`train_runs`.
+    runs : sequence of Run
+        The first one's seed deals out the nodes, for all.
+    train : NodeSet
+        With the nodes' own weights.
+    weighted : callable
+        Multiplies the weights of sets of nodes with those of their classes.
+    folds : int
+        k, at least 2.
+    """
+    numbers = fold_numbers(np.asarray(train.labels), folds, runs[0].seed)
+    trained: list[list[RunResult]] = []
+    for fold in range(folds):
+        inside = numbers == fold
+        sets = weighted({"train": train.at(~inside), "val": train.at(inside)})
+        trained.append(train_runs(model, source, runs, sets, progress=progress, task=task))
+    chosen = [choose_epoch(parts, task) for parts in zip(*trained, strict=True)]
+    final = [
+        dataclasses.replace(run, config=dataclasses.replace(run.config, epochs=max(epoch, 1)))
+        for run, epoch in zip(runs, chosen, strict=True)
+    ]
+    sets = weighted({"train": train})
+    results = train_runs(model, source, final, sets, progress=progress, task=task)
+    found = []
+    for i, (result, epoch) in enumerate(zip(results, chosen, strict=True)):
+        parts = [of_fold[i] for of_fold in trained]
+        outputs = np.empty((len(train), model.num_classes), source.dtype)
+        for fold, part in enumerate(parts):
+            outputs[numbers == fold] = _outputs(
+                model, source, part, epoch, train.nodes[numbers == fold]
+            )
+        found.append(CrossValidated(_joined(runs[i], result, parts, epoch), outputs))
+    return found
+
+
+def choose_epoch(parts: Sequence[RunResult], task: Task) -> int:
+    """The best epoch, from 1, on the mean of the folds' curves; 0 if a fold has no result.
+
+    Of optimizer "path" the first one that is not worse by more than a standard error.
+    """
+    config = parts[0].run.config
+    monitor = task.monitor(config.monitor)
+    if not all(part.best_epoch for part in parts):
+        return 0
+    ranks = _curves(parts, monitor)
+    best = int(ranks.mean(axis=0).argmax())
+    if config.optimizer != "path" or monitor is not LOSS:
+        return 1 + best
+    worse = ranks[:, [best]] - ranks  # (folds, epochs)
+    error = worse.std(axis=0, ddof=1) / np.sqrt(len(parts))
+    return 1 + int((worse.mean(axis=0) <= error).argmax())
+
+
+def _curves(parts: Sequence[RunResult], monitor: Metric) -> np.ndarray:
+    """The monitor's validation curves, larger is better: (folds, epochs that all of them have)."""
+    epochs = min(part.epochs for part in parts)
+    curves = [part.history[f"val_{monitor.name}"][:epochs] for part in parts]
+    ranks = np.asarray(monitor.rank(np.array(curves)), np.float64)
+    return np.where(np.isfinite(ranks), ranks, np.finfo(np.float64).min / len(parts))
+
+
+def _outputs(model: Any, source: Any, part: RunResult, epoch: int, nodes: np.ndarray) -> np.ndarray:
+    """Of a fold's nodes: at ``epoch`` where they were kept, otherwise at the fold's best epoch."""
+    if part.outputs:
+        return part.outputs[epoch - 1]
+    if hasattr(source, "logits"):
+        return source.logits(model, part.weights, nodes)
+    return model.logits(part.weights, source)[nodes]
+
+
+def _joined(run: Run, result: RunResult, parts: Sequence[RunResult], epoch: int) -> RunResult:
+    """The final training, with the folds' mean validation curves and all seconds."""
+    epochs = min(part.epochs for part in parts)
+    curves = parts[0].history
+    history = {
+        name: np.mean([part.history[name][:epochs] for part in parts], axis=0) for name in curves
+    }
+    return dataclasses.replace(
+        result,
+        run=run,
+        best_epoch=epoch if result.best_epoch else 0,
+        epochs=epochs,
+        diverged=result.diverged or any(part.diverged for part in parts),
+        history=history,
+        seconds=result.seconds + sum(part.seconds for part in parts),
+    )

@@ -1,0 +1,207 @@
+"""Convex models solved, not trained: a path of penalties, each to its optimum.
+
+SGC, the fixed filters and hop blocks are generalised linear models on columns F = [F_ij], N x D,
+that do not change in training: filtered features, or the features of all hops side by side. With
+mean loss l over the N training nodes the problem of penalty lambda is
+
+    min over U, b   l((F - 1 mu') diag(1/s) U + 1 b')  +  lambda/2 ||U||^2        U: D x m,  b: m
+
+The penalty does not hold back b. Dense columns are standardised: mu_j and s_j are their mean and
+standard deviation over the training nodes, every hop's own. Sparse ones stay as they are: mu = 0,
+s = 1, so that they stay sparse; without a bias mu = 0, too. What is learned is
+
+    Theta = diag(1/s) U,    bias = b - mu' Theta
+
+so a trained model is an ordinary linear model that knows nothing of the scaling. As l is a mean,
+and lambda is relative to the mean squared length of a row, it means the same for 100 nodes and for
+100,000, and for any unit of the features:
+
+    lambda_e = 10^(-1 - e/2) min(1, 1000/N) 1/N sum_v ||F_v||^2,    e = 1, 2, ...
+
+with F standardised, and 10^(-e) beyond 10,000 nodes, where the loss is flatter around its minimum.
+An epoch of training is one lambda, from strong to weak. Each starts where the one before ended.
+
+L-BFGS works in U / h^(-1/2), h the diagonal of the Hessian at b alone,
+
+    h_jc = q_c 1/N sum_v F_vj^2 + lambda,    q_c = N sum_v G_vc^2,    G = dl/dH at b: N x m
+
+because the columns of words or rare categories differ by orders of magnitude. The mean squares of
+columns that are never made (weights first) are estimated: for Z, N x r, of independent signs,
+E (F'Z)_jc^2 = sum_v F_vj^2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from hoplite.config import TrainingConfig
+from hoplite.engine.evaluation import KeptRows
+from hoplite.models.base import Weights
+from hoplite.tasks import Task
+from hoplite.training.linear import LinearObjective
+from hoplite.training.objective import Part
+from hoplite.training.optimizers import LBFGS
+
+STRONGEST = 10**-1.5  # of the penalties, relative to a row's squared length, of FEW nodes
+FEW, MANY = 1000, 10_000  # training nodes
+LARGE = 1 << 17  # weights, from which on L-BFGS computes in the type of the features
+PENALTIES, PATIENCE = 12, 3  # epochs at most, and after the best one on validation nodes
+HISTORY = 10  # pairs of L-BFGS
+TOLERANCE = 1e-3  # relative decrease by a step of L-BFGS that ends the work on a penalty
+MAX_STEPS = 10
+MIN_SIGNS = 16  # columns of signs that mean squares are estimated with
+PLAIN = TrainingConfig(lr=1.0, weight_decay=0.0, optimizer="lbfgs")
+
+
+class Moments(NamedTuple):
+    """Of the columns over the training nodes: the mean and the mean square of each, (D,)."""
+
+    mean: np.ndarray
+    square: np.ndarray
+
+    @property
+    def deviation(self) -> np.ndarray:
+        """The standard deviation of each column, 1 where it is constant up to rounding."""
+        variance = self.square - self.mean**2
+        constant = variance <= 1e-10 * self.square
+        return np.where(constant, 1.0, np.sqrt(np.where(constant, 1.0, variance)))
+
+
+class PenaltyPath:
+    """Solves for one penalty after another; used as an optimizer.
+
+    Parameters
+    ----------
+    objective : LinearObjective
+        Of a model whose outputs are linear in ``theta``, (d, m) or (hops, d, m). Its ``theta`` and
+        ``bias`` (m,), if there is one, are changed in place.
+    start : dict of ndarray or None
+        Weights to start from; the best constant outputs if None.
+    skipped : int, default 0
+        Penalties that are left out.
+    """
+
+    def __init__(
+        self, objective: LinearObjective, start: Weights | None = None, skipped: int = 0
+    ) -> None:
+        self._params, part = objective.params, objective.problem.train
+        shape, has_bias = self._params["theta"].shape, "bias" in self._params
+        moments = column_moments(objective)
+        mean, deviation = np.zeros(len(moments.mean)), np.ones(len(moments.mean))
+        self._is_scaled = not objective.problem.source.features.is_sparse
+        if self._is_scaled:
+            deviation = moments.deviation
+            mean = moments.mean if has_bias else mean
+        self._mean, self._inverse = mean, (1 / deviation)[:, None]
+        self._squares = (moments.square - 2 * mean * moments.mean + mean**2) / deviation**2
+        self._unit, self._epoch = float(self._squares.sum()), skipped
+        self._rows = len(part)
+        task, outputs = objective.problem.task, shape[-1]
+        bias, self._curvature = _intercept(task, part, outputs, fitted=has_bias)
+        theta = np.zeros((len(mean), outputs))
+        if start is not None:
+            theta = start["theta"].reshape(theta.shape) / self._inverse
+            bias = start.get("bias", 0.0) + mean @ (theta * self._inverse)
+        scaled = {"theta": theta} | ({"bias": bias} if has_bias else {})
+        dtype = np.float64 if theta.size < LARGE else objective.problem.source.dtype
+        self._scaled = {name: np.asarray(value, dtype) for name, value in scaled.items()}
+
+    def step(self, closure: Callable[[], tuple[float, Weights]]) -> None:
+        """Solve for the next penalty; ``closure`` is as that of :class:`LBFGS`."""
+        penalty = relative_penalty(self._epoch, self._rows) * self._unit
+        self._epoch += 1
+        dtype = self._scaled["theta"].dtype
+        by_column = np.sqrt(self._squares[:, None] * self._curvature + penalty)
+        scales = {"theta": (1 / by_column).astype(dtype)}
+        scales["bias"] = (1 / np.sqrt(self._curvature)).astype(dtype)
+        moved = {name: value / scales[name] for name, value in self._scaled.items()}
+        reached = math.inf
+
+        def evaluate() -> tuple[float, Weights]:
+            nonlocal reached
+            self._scaled = {name: value * scales[name] for name, value in moved.items()}
+            self._write()
+            loss, gradients = closure()
+            maps = self._scaled["theta"]
+            by_map = gradients["theta"].reshape(maps.shape)
+            if self._is_scaled:
+                by_bias = gradients.get("bias", np.zeros(maps.shape[1]))
+                by_map = (by_map - np.outer(self._mean, by_bias)) * self._inverse
+            by_map = by_map + penalty * maps
+            reached = loss + penalty / 2 * float(np.vdot(maps, maps))
+            gradients = {"theta": by_map, "bias": gradients.get("bias")}
+            return reached, {name: gradients[name] * scales[name] for name in moved}
+
+        optimizer, before = LBFGS(moved, PLAIN, history=HISTORY), math.inf
+        for _ in range(MAX_STEPS):
+            optimizer.step(evaluate)
+            if not before - reached > TOLERANCE * abs(reached):
+                break
+            before = reached
+        evaluate()
+
+    def _write(self) -> None:
+        """The weights of the model from those of standardised columns."""
+        theta, shift = self._scaled["theta"], 0.0
+        if self._is_scaled:
+            theta = theta * self._inverse
+            shift = self._mean @ theta
+        self._params["theta"][...] = theta.reshape(self._params["theta"].shape)
+        if "bias" in self._scaled:
+            self._params["bias"][...] = self._scaled["bias"] - shift
+
+
+def relative_penalty(epoch: int, rows: int) -> float:
+    """The penalty of an epoch, from 0, as a multiple of the mean squared length of a row.
+
+    >>> [round(relative_penalty(epoch, 100), 4) for epoch in range(3)]
+    [0.0316, 0.01, 0.0032]
+    """
+    ratio = 10**-0.5 if rows <= MANY else 0.1
+    return STRONGEST * min(1.0, FEW / rows) * ratio**epoch
+
+
+def column_moments(objective: LinearObjective) -> Moments:
+    """Of the columns that ``theta`` multiplies, over the N training nodes.
+
+    The mean is exact, F'1 / N; the mean square where the columns are kept, and estimated otherwise.
+    """
+    rows, outputs = len(objective.problem.train), objective.params["theta"].shape[-1]
+    order, dtype = objective.training_order, objective.problem.source.dtype
+    evaluation = order.evaluate(objective.model.filter(objective.params), None, rows)
+
+    def transposed(signal: np.ndarray) -> np.ndarray:
+        found = evaluation.gradient(signal.astype(dtype)).maps
+        return found.reshape(-1, outputs).astype(np.float64)
+
+    mean = transposed(np.full((rows, outputs), 1 / rows))[:, 0]
+    if isinstance(order, KeptRows):
+        return Moments(mean, order.column_squares(rows) / rows)
+    rng, draws = np.random.default_rng(0), -(-MIN_SIGNS // outputs)
+    signs = [rng.choice([-1.0, 1.0], (rows, outputs)) for _ in range(draws)]
+    square = np.mean([(transposed(each) ** 2).mean(axis=1) for each in signs], axis=0) / rows
+    return Moments(mean, np.maximum(square, mean**2))
+
+
+def _intercept(
+    task: Task, part: Part, outputs: int, *, fitted: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """The best constant outputs b (m,), 0 if they are not ``fitted``, and the curvature q (m,)."""
+    params = {"bias": np.zeros(outputs)}
+    gradient = np.empty((len(part), outputs))
+
+    def closure() -> tuple[float, Weights]:
+        nonlocal gradient
+        logits = np.tile(params["bias"], (len(part), 1))
+        loss, gradient = task.loss_and_gradient(logits, part.targets, part.weights)
+        return loss, {"bias": gradient.sum(axis=0)}
+
+    if fitted:
+        LBFGS(params, PLAIN, history=HISTORY).step(closure)
+    closure()
+    curvature = len(part) * np.square(gradient).sum(axis=0)
+    return params["bias"], np.maximum(curvature, 1 / len(part))

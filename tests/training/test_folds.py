@@ -1,0 +1,148 @@
+"""Cross-validation: out-of-fold outputs, the epoch that folds choose, and the final model."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+from tests.training.test_path import LIKE_SKLEARN, columns_of, penalty_of, untidy
+
+import hoplite
+from hoplite.tasks import find_task
+from hoplite.training import path
+from hoplite.training.folds import choose_epoch, fold_numbers
+from hoplite.training.runs import Run, RunResult
+
+
+def all_labels(graph):
+    return graph.with_split(hoplite.Split(train=np.flatnonzero(graph.labels >= 0)))
+
+
+@pytest.fixture
+def exact(monkeypatch):
+    monkeypatch.setattr(path, "TOLERANCE", 0.0)
+
+
+def test_folds_have_their_share_of_every_class():
+    labels = np.array([0] * 52 + [1] * 9 + [2] * 3)
+    numbers = fold_numbers(labels, 5, seed=3)
+    for label, count in ((0, 52), (1, 9), (2, 3)):
+        counts = np.bincount(numbers[labels == label], minlength=5)
+        assert counts.max() - counts.min() <= 1
+        assert counts.sum() == count
+    assert np.array_equal(numbers, fold_numbers(labels, 5, seed=3))
+    assert not np.array_equal(numbers, fold_numbers(labels, 5, seed=4))
+    assert np.bincount(fold_numbers(np.random.default_rng(0).normal(size=11), 5, 0)).max() == 3
+
+
+def test_out_of_fold_outputs_are_those_of_models_without_the_fold(exact):
+    graph = all_labels(untidy(sparse=True))
+    result = hoplite.train(graph, "blocks", hops=1)
+    run, train = result.best_run, graph.split.train
+    labels, logits = run.outputs["val"]
+    assert np.array_equal(labels, graph.labels[train])
+    columns = columns_of(graph, "blocks", hops=1)
+    numbers = fold_numbers(labels, 5, seed=0)
+    for fold in range(5):
+        rest = numbers != fold
+        penalty = penalty_of(columns[rest], run.best_epoch)
+        judge = LogisticRegression(C=1 / (penalty * rest.sum()), **LIKE_SKLEARN)
+        judge.fit(columns[rest], labels[rest])
+        found = run.task.link(logits[~rest])
+        np.testing.assert_allclose(found, judge.predict_proba(columns[~rest]), atol=2e-4)
+
+
+def test_the_final_model_is_the_optimum_of_all_labels(exact):
+    graph = all_labels(untidy(sparse=True))
+    result = hoplite.train(graph, "blocks", hops=1)
+    columns, train = columns_of(graph, "blocks", hops=1), graph.split.train
+    penalty = penalty_of(columns, result.best_run.best_epoch)
+    judge = LogisticRegression(C=1 / (penalty * len(train)), **LIKE_SKLEARN)
+    judge.fit(columns, graph.labels[train])
+    found = result.model.predict_proba(graph)[train]
+    np.testing.assert_allclose(found, judge.predict_proba(columns), atol=2e-4)
+
+
+def test_metrics_threshold_and_temperature_are_out_of_fold():
+    graph = untidy(sparse=False)
+    labels = np.where(graph.labels > 0, 1, graph.labels)
+    graph = all_labels(graph.with_labels(labels, ["no", "yes"]))
+    result = hoplite.train(graph, "sgc", threshold="f1", calibrate=True)
+    run = result.best_run
+    labels, logits = run.outputs["val"]
+    assert result.out_of_fold
+    assert run.val_metrics["log_loss"] == pytest.approx(log_loss(labels, run.task.link(logits)))
+    assert run.val_accuracy == pytest.approx((run.task.predict(logits) == labels).mean())
+    assert run.calibration is not None
+    assert run.test_metrics is None
+    low, high = result.intervals()["accuracy"]
+    assert low <= run.val_accuracy <= high
+
+
+def test_an_unpenalised_label_cannot_be_seen_out_of_fold(exact):
+    """A column that is the node's own label is of use, and random labels are not predictable."""
+    rng = np.random.default_rng(5)
+    graph = untidy(sparse=False)
+    labels = np.where(graph.labels >= 0, rng.integers(0, 2, graph.num_nodes), -1)
+    graph = all_labels(graph.with_labels(labels, ["a", "b"]))
+    run = hoplite.train(graph, "blocks", hops=2).best_run
+    assert run.val_metrics["roc_auc"] < 0.7
+
+
+@pytest.mark.parametrize("model", ["lgc", "labelprop"])
+def test_models_that_take_steps_are_cross_validated_too(model):
+    graph = all_labels(untidy(sparse=False))
+    result = hoplite.train(graph, model, **({} if model == "labelprop" else {"epochs": 20}))
+    run = result.best_run
+    assert len(run.outputs["val"][0]) == len(graph.split.train)
+    assert run.val_metrics["accuracy"] > 0.3
+
+
+def test_without_folds_the_last_epoch_counts():
+    graph = all_labels(untidy(sparse=False))
+    run = hoplite.train(graph, "lgc", epochs=7, folds=0).best_run
+    assert (run.best_epoch, run.epochs, run.val_metrics) == (7, 7, None)
+
+
+def result_of(losses, optimizer="path"):
+    config = hoplite.TrainingConfig(
+        optimizer=optimizer, dropout=0.0, monitor="loss", epochs=len(losses)
+    )
+    return RunResult(
+        Run(config, 0), {}, 1 + int(np.argmin(losses)), len(losses), False,
+        {"val_loss": np.array(losses)}, 0.0,
+    )  # fmt: skip
+
+
+def test_of_equal_penalties_the_strongest_is_taken():
+    task = find_task("multiclass")
+    noisy = [[1.0, 0.50, 0.49], [1.0, 0.50, 0.47], [1.0, 0.48, 0.50]]
+    clear = [[1.0, 0.50, 0.40], [1.0, 0.50, 0.41], [1.0, 0.48, 0.39]]
+    assert choose_epoch([*map(result_of, noisy)], task) == 2
+    assert choose_epoch([*map(result_of, clear)], task) == 3
+    steps = [result_of(losses, "adam") for losses in noisy]
+    assert choose_epoch(steps, task) == 3
+    failed = dataclasses.replace(steps[0], best_epoch=0)
+    assert choose_epoch([failed, *steps[1:]], task) == 0
+
+
+def test_a_drawn_split_uses_every_label():
+    graph = untidy(sparse=False)
+    drawn = dataclasses.replace(graph.split, drawn=True)
+    result = hoplite.train(graph.with_split(drawn), "blocks", hops=1)
+    labelled = np.flatnonzero(graph.labels >= 0)
+    assert np.array_equal(result.graph.split.train, labelled)
+    assert result.out_of_fold
+    refit = hoplite.train(graph.with_split(drawn), "blocks", hops=1, refit=True)
+    assert refit.graph.split.sizes() == graph.split.sizes()
+
+
+def test_test_nodes_are_left_unread():
+    graph = untidy(sparse=False)
+    result = hoplite.train(graph, "sgc", test=False)
+    assert np.isnan(result.test_accuracy)
+    assert result.metrics("test") == {}
+    assert "test" not in result.best_run.outputs
