@@ -27,7 +27,9 @@ MAX_CLASSES = 20  # in the table of classes
 def train(
     dataset: options.Dataset,
     model: options.ModelByData = None,
-    seeds: int = Option(5, min=1, help="Number of runs, with seeds 0, 1, 2, and so on."),
+    seeds: int = Option(
+        5, min=1, help="Number of runs, with seeds 0, 1, 2 and so on; one if solved."
+    ),
     budget: str | None = Option(
         None, help="Time budget for auto, e.g. 60s, 5m or 1h.", show_default="60s"
     ),
@@ -96,6 +98,8 @@ def train(
         from hoplite.training.results import with_default_model
 
         data, chosen, settings = with_default_model(data, model, settings)
+        if data.stored is None and split_options(chosen, settings)[1].optimizer == "path":
+            seeds = 1  # an optimum does not depend on it
         with training_bar(f"{data.name} {chosen}, {plural(seeds, 'seed')}") as progress:
             settings |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
             settings |= {"test": test}

@@ -44,7 +44,7 @@ def fold_numbers(labels: np.ndarray, folds: int, seed: int) -> np.ndarray:
     class. Labels that are no classes are dealt out as if they were all one.
 
     >>> fold_numbers(np.array([0, 0, 0, 0, 1, 1]), 2, seed=0).tolist()
-    [0, 1, 1, 0, 0, 1]
+    [1, 0, 0, 1, 1, 0]
     """
     rng = np.random.default_rng([seed, folds])
     shuffled = rng.permutation(len(labels))

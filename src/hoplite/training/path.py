@@ -49,7 +49,7 @@ from hoplite.training.optimizers import LBFGS
 STRONGEST = 10**-1.5  # of the penalties, relative to a row's squared length, of FEW nodes
 FEW, MANY = 1000, 10_000  # training nodes
 LARGE = 1 << 17  # weights, from which on L-BFGS computes in the type of the features
-PENALTIES, PATIENCE = 12, 3  # epochs at most, and after the best one on validation nodes
+PENALTIES, PATIENCE = 12, 2  # epochs at most, and after the best one on validation nodes
 HISTORY = 10  # pairs of L-BFGS
 TOLERANCE = 1e-3  # relative decrease by a step of L-BFGS that ends the work on a penalty
 MAX_STEPS = 10

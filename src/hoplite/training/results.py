@@ -197,7 +197,7 @@ class TrainingResult(Described):
         """A sentence if the chosen model is no better than the baseline, by validation nodes.
 
         It is judged by the figure that chose the epoch, or the task's score where that was the
-        loss; by the ROC AUC if the settings trade accuracy for rare classes.
+        loss of steps; by the ROC AUC if the settings trade accuracy for rare classes.
         """
         part = "val"  # nothing is learned from test nodes
         reached, baseline = self.best_run.metrics(part), self.baseline(part)
@@ -205,6 +205,8 @@ class TrainingResult(Described):
             return None
         monitor = self.task.monitor(self.training_config.monitor)
         metric = self.task.score if monitor is LOSS else monitor
+        if monitor is LOSS and self.training_config.optimizer == "path" and self.task.exclusive:
+            metric = Metric("log_loss", larger_is_better=False)
         if self.training_config.trades_accuracy and metric is self.task.score:
             metric = Metric("roc_auc")
         if not metric.rank(reached[metric.name]) <= metric.rank(baseline[metric.name]):
@@ -399,6 +401,9 @@ def train(
 ) -> TrainingResult:
     """Train ``model`` on ``graph``'s split, once per seed, and score each run on the test nodes.
 
+    Without validation nodes, folds of the training nodes stand for them, see
+    :mod:`hoplite.training.folds`; so do all labelled nodes of tables without a split of their own.
+
     Parameters
     ----------
     graph : Graph with a split, the name or path of a dataset, or a hop store or its path
@@ -406,8 +411,8 @@ def train(
         does. For a store its own hops, operator and basis are the default, and dropout 0.
     model : str, such as "sgc" or "lgc"; all are in docs/models.md
         Or a class of your own, see docs/your-own-model.md. If None, ``"lgc"``; for node and edge
-        tables ``"blocks"`` with ``hops=2, operator="random_walk", bias=True, dropout=0,
-        optimizer="lbfgs"`` and the logarithm of the degree as one more feature.
+        tables ``"blocks"`` with ``hops=2, operator="random_walk"`` and the logarithm of the degree
+        as one more feature.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     test : False leaves the test nodes unread, as long as you compare settings
