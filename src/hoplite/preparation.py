@@ -2,8 +2,9 @@
 
 A number x becomes (f(x) - centre) / scale, with f(x) = sign(x) log(1 + |x|) or x itself; a gap
 becomes what ``fill`` becomes, and a 1 in the feature ``column=(missing)``. A text becomes a 1 in
-the feature ``column=value``, or ``column=(other)`` if it is rare. All of it are plain numbers, so
-it is saved as JSON, and what a batch of rows becomes depends on no other row.
+the feature ``column=value``, or ``column=(other)`` if it is rare; a text of several words becomes
+TF-IDF, a feature ``column: "word"`` for each term. All of it are plain numbers and strings, so it
+is saved as JSON, and what a batch of rows becomes depends on no other row.
 """
 
 # pyright: reportIncompatibleVariableOverride=false
@@ -22,6 +23,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
+import scipy.sparse as sp
 
 from hoplite.errors import ConfigError, check_choice, nearest_hint, plural, some_of
 from hoplite.labels import AUTO, TASK_WORDS, check_task
@@ -89,6 +91,11 @@ class TableOptions:
         "", "Column of the edges' types: one polynomial of each type (lgc, in memory)."
     )
     drop: tuple[str, ...] = _option((), "Columns that are no features: A,B.")
+    text: tuple[str, ...] = _option(
+        (),
+        "Columns whose words are features, as TF-IDF: A,B.  [default: texts of several words]",
+    )
+    terms: int = _option(20_000, "Most words of such a column; the most frequent are taken.")
     only: tuple[str, ...] = _option((), "The columns that are features: A,B.  [default: all]")
     scale: str = _option(
         "standard",
@@ -120,12 +127,14 @@ class TableOptions:
                 f"source, target and weight are {self.source!r}, {self.target!r} and "
                 f"{self.weight!r}{typed}; give each a column of its own."
             )
-        for name in ("drop", "only"):
+        for name in ("drop", "only", "text"):
             given = getattr(self, name)
             listed = given.split(",") if isinstance(given, str) else given
             object.__setattr__(self, name, tuple(one.strip() for one in listed if one.strip()))
         if self.drop and self.only:
             raise ConfigError("drop and only are both given; give one of them.")
+        if not isinstance(self.terms, int) or self.terms < 1:
+            raise ConfigError(f"terms is {self.terms!r}; give a whole number from 1 on.")
         if self.categories is not None and (
             not isinstance(self.categories, int) or self.categories < 2
         ):
@@ -206,8 +215,8 @@ class PreparedColumn(msgspec.Struct, frozen=True, tag_field="kind", omit_default
         """Of its features."""
         raise NotImplementedError
 
-    def prepared(self, cells: np.ndarray) -> np.ndarray:
-        """The features of ``cells`` (rows, ...): float32 (rows, features)."""
+    def prepared(self, cells: np.ndarray) -> Any:
+        """The features of ``cells`` (rows, ...): float32 (rows, features), CSR of words."""
         raise NotImplementedError
 
     @property
@@ -398,8 +407,53 @@ class TextColumn(PreparedColumn, frozen=True, tag="text"):
         return found
 
 
-COLUMN_TYPES = (NumberColumn, DateColumn, TimeColumn, ListColumn, TextColumn)
-AnyColumn = NumberColumn | DateColumn | TimeColumn | ListColumn | TextColumn
+class WordsColumn(PreparedColumn, frozen=True, tag="words"):
+    """A text of several words becomes TF-IDF: a number for each of the ``terms``.
+
+        x_t = (1 + log tf_t) idf_t,   idf_t = 1 + log((1 + n) / (1 + df_t)),   divided by ||x||_2
+
+    with tf_t how often the text has the term t, and df_t how many of the n training rows have it.
+    Terms are words of at least two letters or digits in lower case, as those of scikit-learn's
+    ``TfidfVectorizer(sublinear_tf=True)``. Words that are no terms do not count; a missing text is
+    a row of zeros.
+
+    >>> about = WordsColumn("about", terms=("graph", "library"), idf=(1.0, 1.5))
+    >>> about.prepared(np.array(["A library.", None, "a Graph graph"], object)).toarray().tolist()
+    [[0.0, 1.0], [0.0, 0.0], [1.0, 0.0]]
+    >>> about.names()
+    ['about: "graph"', 'about: "library"']
+    """
+
+    kind = "text"
+    terms: tuple[str, ...] = ()
+    idf: tuple[float, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.terms or len(set(self.terms)) < len(self.terms):
+            raise ValueError("no terms, or one of them twice")
+        if len(self.idf) != len(self.terms) or not np.isfinite(self.idf).all():
+            raise ValueError(f"{len(self.idf):,} finite idf of {len(self.terms):,} terms")
+
+    @property
+    def changed(self) -> tuple[Any, ...] | None:
+        return self.terms, self.idf
+
+    def names(self) -> list[str]:
+        return [f'{self.name}: "{term}"' for term in self.terms]
+
+    def prepared(self, cells: np.ndarray) -> sp.csr_array:
+        """The features of ``cells`` (rows,), texts or None: CSR of float32."""
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        place = {term: i for i, term in enumerate(self.terms)}
+        vectorizer = TfidfVectorizer(vocabulary=place, sublinear_tf=True)
+        vectorizer.idf_ = np.array(self.idf)
+        found = sp.csr_array(vectorizer.transform("" if one is None else one for one in cells))
+        return found.astype(np.float32)
+
+
+COLUMN_TYPES = (NumberColumn, DateColumn, TimeColumn, ListColumn, TextColumn, WordsColumn)
+AnyColumn = NumberColumn | DateColumn | TimeColumn | ListColumn | TextColumn | WordsColumn
 
 
 def as_days(text: str) -> float | None:
@@ -479,14 +533,19 @@ class Preparation:
             return f"by {self.transformer}, your own{self._left()}"
         used = [column for column in self.fitted if column.name not in self.constant]
         texts = [column for column in used if isinstance(column, TextColumn)]
-        scaled = [column for column in used if column.centre]
-        plain = [column for column in used if column not in texts and not column.centre]
+        words = [column for column in used if isinstance(column, WordsColumn)]
+        numbers = [column for column in used if isinstance(column, NumberColumn)]
+        scaled = [column for column in numbers if column.centre]
+        plain = [column for column in numbers if not column.centre]
         filled = sum(bool(column.fill) for column in self.fitted)
         shown = {
             f"{_kinds(scaled)} scaled ({self.options.scale})": len(scaled),
             f"{_kinds(plain)} as {'it is' if len(plain) == 1 else 'they are'}": len(plain),
             f"gaps in {plural(filled, 'column')} filled": filled,
             f"{plural(len(texts), 'text')} one-hot": len(texts),
+        } | {
+            f"words of {column.name!r} as TF-IDF ({plural(len(column.terms), 'term')})": 1
+            for column in words
         }
         return (", ".join(text for text, count in shown.items() if count) + self._left()).strip(
             "; "

@@ -34,6 +34,7 @@ from hoplite.preparation import (
     ListColumn,
     NumberColumn,
     PreparedColumn,
+    WordsColumn,
     as_days,
 )
 from hoplite.structural import NAMES, has_log_degree, links_among, structural_count
@@ -167,12 +168,15 @@ def find_cells(
 ) -> list[Cell]:
     """What these features, of all ``names``, came from, each cell once.
 
-    Without what nobody can change: structural features and links follow from the edges.
+    Without what nobody can change: structural features and links follow from the edges, and the
+    weights of words from all others of the text.
     """
     preparation = trained.preparation
-    columns, start = {}, 0
+    columns, words, start = {}, set[int](), 0
     for column in () if preparation is None else preparation.fitted:
         width = len(column.names())
+        if isinstance(column, WordsColumn):
+            words.update(range(start, start + width))
         for place in range(width):
             number = place if place < column.width and not column.categories else 0
             columns[start + place] = Cell(start, number, column)
@@ -186,7 +190,7 @@ def find_cells(
         if f not in columns and f < most and f not in links:
             name = f"feature {f}" if names is None else str(names[f])
             columns[f] = Cell(f, 0, NumberColumn(name))
-        if f in columns:
+        if f in columns and f not in words:
             found[columns[f]] = None
     return list(found)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from hoplite.preparation import (
     PreparedColumn,
     TextColumn,
     TimeColumn,
+    WordsColumn,
     squeezed,
     stretched,
 )
@@ -38,6 +40,9 @@ SAMPLE = 1 << 21  # cells kept for the quartiles
 SPARSE_BELOW = 0.1  # share of non-zero cells below which X is CSR
 MIN_KEYS, KEY_SHARE = 20, 0.9  # a text with so many values, hardly any repeated, is a key
 MAX_VALUES = 10_000  # of a text without a limit of categories
+MIN_WORDS = 3  # on average, of a text whose words are features
+MIN_ROWS = 2  # of the training that have a term
+WORDS_WIDTH = 64  # cells of X that a text of words is counted as
 SHOWN = 60  # letters of a value in a message
 TESTED, SAMPLED = 200, 2000  # columns in a query, rows looked at first
 SPACES = " \t\n\r\v\f\u00a0\u2007\u202f\u3000"
@@ -51,6 +56,7 @@ _ISO = r"^(\d{2})\.(\d{2})\.(\d{4})\b"
 _DATE = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}(:?\d{2})?)?)?"
 _TIME = r"([01]\d|2[0-3]):[0-5]\d(:[0-5]\d)?"
 _BLANK = r"^[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]|[\s\v\x{a0}\x{2007}\x{202f}\x{3000}]$"
+_THOUSANDS = "[+-]?[1-9][0-9]{0,2},[0-9]{3}"
 _TRUTHS = ("true", "false", "0", "1")
 
 
@@ -92,6 +98,13 @@ def number_sql(text: str, *, comma: bool) -> str:
     return f"TRY_CAST({plain} AS DOUBLE)"
 
 
+def comma_sql(text: str) -> str:
+    """The number that a text spells with a decimal comma; NULL of 1,500, which has two meanings."""
+    number = f"regexp_full_match({text}, '[+-]?[0-9]+(,[0-9]+)?')"
+    unclear = f"regexp_full_match({text}, '{_THOUSANDS}')"
+    return f"CASE WHEN {number} AND NOT {unclear} THEN {number_sql(text, comma=True)} END"
+
+
 def date_sql(text: str) -> str:
     """Days since 1970-01-01 of 2020-12-31 or 31.12.2020, with or without a time; else NULL."""
     iso = f"regexp_replace({text}, '{_ISO}', '\\3-\\2-\\1')"
@@ -128,6 +141,7 @@ def ways(table: Table, name: str) -> list[Way]:
         Way(NumberColumn, number_sql(column, comma=table.comma)),
         Way(NumberColumn, number_sql(text, comma=table.comma)),
         Way(NumberColumn, truth_sql(text), truth=True),
+        Way(NumberColumn, comma_sql(text)),
         Way(DateColumn, date_sql(text)),
         Way(TimeColumn, time_sql(text)),
     ]
@@ -189,9 +203,15 @@ def spelled_cells(
     return found
 
 
-def guess_cells(work: Workspace, table: Table, names: Sequence[str]) -> dict[str, Way]:
-    """What columns mean, by their types and, of text, by all of their cells."""
-    typed = {name: typed_cells(table, name) for name in names}
+def guess_cells(
+    work: Workspace, table: Table, names: Sequence[str], words: Sequence[str] = ()
+) -> dict[str, Way]:
+    """What columns mean, by their types and, of text, by all of their cells.
+
+    ``words`` are those whose words are features, whatever they seem to be.
+    """
+    forced = {name: Way(WordsColumn, label_sql(table, name)) for name in words}
+    typed = {name: forced.get(name) or typed_cells(table, name) for name in names}
     texts = {
         name: [way for way in ways(table, name) if table.spelled or way.type is DateColumn]
         for name, cells in typed.items()
@@ -218,8 +238,8 @@ def known_cells(work: Workspace, table: Table, wanted: Sequence[PreparedColumn])
         name, column, type_ = one.name, table.columns[one.name], table.types[one.name]
         trained = f"but the model was trained with a {one.kind}"
         cells = typed.get(name)
-        if isinstance(one, TextColumn):
-            found[name] = Way(TextColumn, label_sql(table, name))
+        if isinstance(one, TextColumn | WordsColumn):
+            found[name] = Way(type(one), label_sql(table, name))
         elif name in spelled:
             found[name] = spelled[name][0]
         elif cells is None:
@@ -362,7 +382,9 @@ class Features:
     """The feature columns of the DuckDB table ``cells``, whose ``rowid`` numbers the nodes.
 
     ``cells`` has the column ``id`` and, for the column ``name`` of the user's, ``x{i}`` with i its
-    place in ``columns``: DOUBLE, DOUBLE[] or VARCHAR.
+    place in ``columns``: DOUBLE, DOUBLE[] or VARCHAR. The terms of texts of several words are those
+    of the nodes ``train``, or of all if there are none; the scales of numbers are those of all.
+    Where X has to be ``dense``, only the words of columns that the options name are features.
     """
 
     def __init__(
@@ -372,8 +394,12 @@ class Features:
         columns: dict[str, Way],
         nodes: int,
         prepare: Preparation,
+        train: np.ndarray | None = None,
+        *,
+        dense: bool = False,
     ) -> None:
         self._work, self._table, self._nodes = work, table, nodes
+        self._train, self._dense = train, dense
         self._columns, self._place = columns, {name: f"x{i}" for i, name in enumerate(columns)}
         self._options, self._widths = prepare.options, dict[str, int]()
         if prepare.columns is None:
@@ -397,12 +423,25 @@ class Features:
     # ------------------------------------------------------------------------- fitting
 
     def _fitted(self, prepare: Preparation) -> Preparation:
+        words = {n: self._fit_words(n) for n, c in self._columns.items() if c.type is WordsColumn}
+        for name, column in words.items():
+            if column is None:
+                raise DatasetError(
+                    f"column {name!r} of {self._table.label} has no word that {MIN_ROWS} nodes of "
+                    f"the training have; leave it out (--drop {name}, drop= in Python)."
+                )
         texts = {n: self._fit_text(n) for n, c in self._columns.items() if c.type is TextColumn}
         still = [name for name, one in texts.items() if one is not None and not one[1]]
         if len(still) == len(self._columns):
             still = []
         kept: dict[str, Any] = {n: one[0] for n, one in texts.items() if one and n not in still}
-        kept |= self._fit_numbers([name for name in self._columns if name not in texts])
+        kept |= words
+        kept |= self._fit_numbers([name for name in self._columns if name not in (*texts, *words)])
+        self._columns |= {
+            name: way._replace(type=type(kept[name]))
+            for name, way in self._columns.items()
+            if name in kept
+        }
         if not kept:
             raise DatasetError(
                 f"{self._table.label} has no feature column left, as its texts are titles or keys; "
@@ -478,7 +517,40 @@ class Features:
                 f"{other[0][1]!r} but {width:,} {where}; give all nodes lists of the same length."
             )
 
-    def _fit_text(self, name: str) -> tuple[TextColumn, bool] | None:
+    def _fit_words(self, name: str) -> WordsColumn | None:
+        """How a text becomes TF-IDF; None if no two rows of the training share a word.
+
+        The most frequent words are kept, and of equally frequent ones the first by name. All
+        distinct words of the training rows are held at a time.
+        """
+        from sklearn.feature_extraction.text import CountVectorizer
+
+        analyze = CountVectorizer().build_analyzer()
+        rows, uses, total = Counter[str](), Counter[str](), 0
+        train = self._train if self._train is not None and len(self._train) else None
+        step = block_rows(WORDS_WIDTH)
+        for start in range(0, self._nodes, step):
+            texts = self._read([name], start, start + step)[name]
+            if train is not None:
+                low, high = train.searchsorted([start, start + step])
+                texts = texts[train[low:high] - start]
+            total += len(texts)
+            for text in texts:
+                words = analyze(text) if text else ()
+                uses.update(words)
+                rows.update(set(words))
+        known = sorted(
+            (word for word, count in rows.items() if count >= MIN_ROWS),
+            key=lambda word: (-uses[word], word),
+        )
+        terms = tuple(sorted(known[: self._options.terms]))
+        if not terms:
+            return None
+        counts = np.array([rows[term] for term in terms])
+        idf = 1 + np.log((1 + total) / (1 + counts))
+        return WordsColumn(name, terms=terms, idf=tuple(idf.tolist()))
+
+    def _fit_text(self, name: str) -> tuple[TextColumn | WordsColumn, bool] | None:
         """How a text becomes features and whether it ever changes; None if it is a key."""
         column, limit, label = self._place[name], self._options.categories, self._table.label
         many, filled = self._work.one(
@@ -490,8 +562,22 @@ class Features:
         mistake = self._warn_about_typing(name, column)
         if limit is None and many > MAX_VALUES:
             raise DatasetError(f"{facts}; remove it, or replace it by numbers.")
-        if limit is not None and many >= max(MIN_KEYS, KEY_SHARE * filled):
-            _warn(f"{facts}; it is left out, as a title or a key is")
+        key = limit is not None and many >= max(MIN_KEYS, KEY_SHARE * filled)
+        if limit is not None and (key or many > limit) and not mistake and self._has_words(column):
+            words = None if self._dense else self._fit_words(name)
+            if words is not None:
+                return words, True
+            if self._dense:
+                _warn(
+                    f"{facts}; it is left out, as graphs on disk and hop stores are dense: train "
+                    f"in memory, or choose a few words (--text {name} --terms 200)"
+                )
+                return None
+        if key:
+            _warn(
+                f"{facts}; it is left out, as a title or a key is (--text {name} makes features of "
+                "its words)"
+            )
             return None
         kept = limit - 1 if limit is not None and many > limit else None
         if kept is not None and not mistake:
@@ -507,12 +593,20 @@ class Features:
         changes = limit is None or many > 1 or filled < self._nodes
         return TextColumn(name, values=tuple(values), other=kept is not None), changes
 
+    def _has_words(self, column: str) -> bool:
+        """Whether a text has several words on average."""
+        spaces = f"len(regexp_extract_all({column}, '\\s+'))"
+        (mean,) = self._work.one(f"SELECT avg(1 + {spaces}) FROM cells WHERE {column} IS NOT NULL")
+        return mean >= MIN_WORDS
+
     def _warn_about_typing(self, name: str, column: str) -> bool:
         """One "1,5" makes a column of numbers a column of text, which deserves a warning."""
         text = f"({filled_sql(column, self._table)})"
         words = {"number": number_sql(text, comma=self._table.comma), "date": date_sql(text)}
         if not self._table.spelled:
             del words["number"]
+        if self._warn_about_commas(name, text):
+            return True
         for what, sql in words.items():
             good, known = self._work.one(f"SELECT count({sql}), count({text}) FROM cells")
             if not 2 * good > known > good:
@@ -530,6 +624,22 @@ class Features:
             return True
         return False
 
+    def _warn_about_commas(self, name: str, text: str) -> bool:
+        """Numbers with a comma that are taken as text: of two meanings, or in Parquet."""
+        comma = f"regexp_full_match({text}, '[+-]?[0-9]+,[0-9]+')"
+        found, known, value = self._work.one(
+            f"SELECT count_if({comma}), count({text}), "
+            f"min_by({text}, rowid) FILTER (WHERE {comma}) FROM cells"
+        )
+        if not 2 * found > known:
+            return False
+        _warn(
+            f"column {name!r} of {self._table.label} is taken as text because {found:,} of "
+            f"{known:,} values are written with a comma: {value[:SHOWN]!r}; write a decimal point "
+            "if numbers are meant"
+        )
+        return True
+
     def _warn_about_news(self, columns: Sequence[PreparedColumn]) -> None:
         """Which rows have what the training had not."""
         new, gaps = dict[str, int](), dict[str, int]()
@@ -539,7 +649,7 @@ class Features:
                 if not one.other:
                     odd = f"NOT list_contains(?, {column})"
                     new[one.name] = self._count(odd, [list(one.values)])
-            elif not isinstance(one, ListColumn) and not one.fill:
+            elif isinstance(one, NumberColumn) and one.width == 1 and not one.fill:
                 gaps[one.name] = self._count(f"{column} IS NULL OR isnan({column})")
         for counts, what in (
             (new, "values that the model does not know: {}; they count as none"),
@@ -561,16 +671,16 @@ class Features:
         """
         rows = f"FROM cells WHERE rowid >= {start} AND rowid < {min(stop, self._nodes)}"
         lists = [name for name in names if self._columns[name].type is ListColumn]
-        texts = [name for name in names if self._columns[name].type is TextColumn]
+        texts = [name for name in names if self._columns[name].type in (TextColumn, WordsColumn)]
         plain = [self._place[name] for name in names if name not in (*texts, *lists)]
         arrays = self._work.arrays(f"SELECT {', '.join(plain)} {rows}") if plain else {}
         words = [self._place[name] for name in texts]
         words = self._work.texts(f"SELECT {', '.join(words)} {rows}") if words else {}
         found = {name: words[self._place[name]] for name in texts}
         for name in names:
-            column, width = self._place[name], self._widths[name]
             if name in found:
                 continue
+            column, width = self._place[name], self._widths[name]
             if name in lists:
                 cells = f"unnest(coalesce({column}, list_resize([]::DOUBLE[], {width})))"
                 arrays[column] = self._work.arrays(f"SELECT {cells} AS v {rows}")["v"]
@@ -587,21 +697,39 @@ class Features:
                 )
         return found
 
-    def blocks(self) -> Iterator[np.ndarray]:
-        """X in float32, some rows at a time."""
-        columns, rows = self.preparation.fitted, block_rows(len(self.names))
+    @property
+    def sparse(self) -> bool:
+        """Whether X has the words of a text, which are too many to be dense."""
+        return any(isinstance(one, WordsColumn) for one in self.preparation.fitted)
+
+    def blocks(self) -> Iterator[Any]:
+        """X in float32, some rows at a time; CSR if it is sparse."""
+        columns = self.preparation.fitted
+        widths = (WORDS_WIDTH if isinstance(c, WordsColumn) else len(c.names()) for c in columns)
+        rows, join = block_rows(sum(widths)), sp.hstack if self.sparse else np.hstack
         for start in range(0, self._nodes, rows):
             cells = self._read([one.name for one in columns], start, start + rows)
-            yield np.hstack([one.prepared(cells.pop(one.name)) for one in columns])
+            block = join([one.prepared(cells.pop(one.name)) for one in columns])
+            yield sp.csr_array(block) if self.sparse else block
+
+    def dense_blocks(self) -> Iterator[np.ndarray]:
+        """X in float32 and dense, some rows at a time."""
+        rows = block_rows(len(self.names))
+        for block in self.blocks():
+            for start in range(0, block.shape[0] if self.sparse else 0, rows):
+                yield block[start : start + rows].toarray()
+            if not self.sparse:
+                yield block
 
     def matrix(self) -> np.ndarray | sp.csr_array:
-        """All of X, dense or CSR, whichever is smaller."""
+        """All of X, dense or CSR, whichever is smaller; CSR if it is sparse."""
         blocks, entries = [], 0
         for block in self.blocks():
-            count = int(np.count_nonzero(block))
+            count = block.nnz if self.sparse else int(np.count_nonzero(block))
             entries += count
-            blocks.append(sp.csr_array(block) if count < SPARSE_BELOW * block.size else block)
-        if entries < SPARSE_BELOW * self._nodes * len(self.names):
+            few = count < SPARSE_BELOW * np.prod(block.shape)
+            blocks.append(sp.csr_array(block) if few else block)
+        if self.sparse or entries < SPARSE_BELOW * self._nodes * len(self.names):
             return sp.csr_array(sp.vstack(blocks, format="csr"))
         dense = [block.toarray() if sp.issparse(block) else block for block in blocks]
         return np.concatenate(dense) if dense else np.empty((0, len(self.names)), np.float32)

@@ -55,7 +55,7 @@ class NewNodes:
     before: int
     ids: np.ndarray  # (m,) of text
     integer_ids: bool
-    features: np.ndarray  # (m, d) float32, in the order of the graph's own
+    features: Any  # (m, d) float32, in the order of the graph's own; CSR if those are
     labels: np.ndarray  # (m,), -1 where unknown
     split: Split  # by the numbers of all nodes; empty unless the table has one
     sources: np.ndarray  # (e,)
@@ -268,11 +268,12 @@ class NewTables:
             old = range(n) if data.node_ids is None else data.node_ids
             task = kind_of(data.labels).task
             table = NodeTable(work, nodes, edges, Reading(chosen), old=old, task=task)
-            features = np.empty((table.count, data.num_features), np.float32)
+            features: Any = np.empty((table.count, data.num_features), np.float32)
             if features.size:
-                made = table.feature_columns()
-                matrix = np.concatenate(list(made.blocks()))
-                features = _in_order(matrix, made.names, data, nodes.label)
+                matrix, names, _ = table.features(Split())
+                if sp.issparse(matrix) and not sp.issparse(getattr(data, "features", None)):
+                    matrix = matrix.toarray()  # as a store has it
+                features = _in_order(matrix, names, data, nodes.label)
             labels = _labels(table, data)
             split = table.own_split(labels) or Split()
             split = Split(*(n + getattr(split, part) for part in split.sizes()))
@@ -298,7 +299,7 @@ def _edges_of(source: Any, graph: Graph, prepare: Preparation) -> tuple[Edges, l
     return (pairs["s"], pairs["t"], pairs.get("w")), types
 
 
-def _in_order(matrix: np.ndarray, names: Sequence[str], data: NodeData, path: str) -> np.ndarray:
+def _in_order(matrix: Any, names: Sequence[str], data: NodeData, path: str) -> Any:
     """The columns of ``matrix`` in the order of the data's features, which are found by name."""
     wanted = data.feature_names
     if wanted is None or tuple(names) == wanted:
@@ -315,11 +316,11 @@ def _in_order(matrix: np.ndarray, names: Sequence[str], data: NodeData, path: st
             raise DatasetError(
                 f"{path} has no feature {name!r}, which {data.name} has; give the same columns."
             )
-    found = np.zeros((len(matrix), len(wanted)), np.float32)
-    for j, name in enumerate(wanted):
-        if name in place:
-            found[:, j] = matrix[:, place[name]]
-    return found
+    known = [j for j, name in enumerate(wanted) if name in place]
+    mine = sp.csc_array(matrix)[:, [place[wanted[j]] for j in known]].tocoo()
+    shape = (matrix.shape[0], len(wanted))
+    found = sp.csr_array((mine.data, (mine.row, np.array(known, np.int64)[mine.col])), shape=shape)
+    return found if sp.issparse(matrix) else found.toarray()
 
 
 def _labels(table: NodeTable, data: NodeData) -> np.ndarray:

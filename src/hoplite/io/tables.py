@@ -100,9 +100,11 @@ def read_tables(source: Any, /, *, seed: int = 0, prepare: Any = None, **options
     Nodes have an ``id`` (text or integers, unique), an optional ``label`` (empty where unknown) and
     an optional ``split`` (train, val, test, or empty). Every other column is a feature: numbers,
     scaled; lists of them as ``column[0]``, ``column[1]``, ...; dates as days since 1970-01-01,
-    times and durations as seconds; text one-hot under the names ``column=value``. Edges have
-    ``source``, ``target`` and optionally ``weight``; direction is ignored unless ``directed``, and
-    so are further columns but ``type``. White space around text does not count.
+    times and durations as seconds; text one-hot under the names ``column=value``. Text of several
+    words becomes TF-IDF (:class:`hoplite.preparation.WordsColumn`), whose terms are those of the
+    training nodes, and X is then sparse. Edges have ``source``, ``target`` and optionally
+    ``weight``; direction is ignored unless ``directed``, and so are further columns but ``type``.
+    White space around text does not count.
 
     ``task`` says what the labels are: "classification", "regression" or "multilabel" (``a|b``);
     without it they are classes, and what looks like a measurement is a DatasetError that asks.
@@ -169,7 +171,8 @@ def graph_of(
     labels, class_names = table.labels()
     pairs = read_pairs(work, edges, reading.options, nodes.label)
     types = pairs.pop("kind", None)
-    matrix, names, preparation = table.features()
+    split = table.split(labels, seed)
+    matrix, names, preparation = table.features(split)
     return Graph.from_edges(
         np.column_stack([pairs["s"], pairs["t"]]),
         matrix,
@@ -177,7 +180,7 @@ def graph_of(
         weights=pairs.get("w"),
         directed=reading.options.directed,
         types=None if types is None else types.tolist(),
-        split=table.split(labels, seed),
+        split=split,
         class_names=class_names,
         feature_names=names,
         node_ids=tuple(table.ids()),
@@ -249,9 +252,16 @@ def feature_columns(nodes: Table, prepare: Preparation) -> list[str]:
                     f"{'only' if options.only else 'drop'} has {name!r}, which is no feature "
                     f"column of {nodes.label}; name its columns.{nearest_hint(name, names)}"
                 )
+    names = [name for name in names if name not in options.drop]
     if options.only:
-        return [name for name in names if name in options.only]
-    return [name for name in names if name not in options.drop]
+        names = [name for name in names if name in options.only]
+    for name in options.text if prepare.columns is None else ():
+        if name not in names:
+            raise DatasetError(
+                f"text has {name!r}, which is no feature column of {nodes.label}; name its "
+                f"columns.{nearest_hint(name, names)}"
+            )
+    return names
 
 
 # ---------------------------------------------------------------------------------- nodes
@@ -299,7 +309,7 @@ class NodeTable:
         if self._own is not None:
             cells = {}
         elif self._chosen.columns is None:
-            cells = guess_cells(work, table, self._columns)
+            cells = guess_cells(work, table, self._columns, options.text)
         else:
             check_known(table, self._chosen.columns, self._columns)
             cells = known_cells(work, table, self._chosen.columns)
@@ -404,8 +414,8 @@ class NodeTable:
         """The ids of all rows, integers where all of them are."""
         return [*map(int, self.pieces("id"))] if self.integer_ids else [*self.pieces("id")]
 
-    def features(self) -> tuple[Any, tuple[str, ...], Preparation]:
-        """X, the names of its columns, and the fitted preparation."""
+    def features(self, split: Split) -> tuple[Any, tuple[str, ...], Preparation]:
+        """X, the names of its columns, and the preparation, fitted as the split allows."""
         if self._own is not None:
             matrix, names = self._transformed(self._own)
             kind = type(self._own).__name__
@@ -413,17 +423,20 @@ class NodeTable:
         if not self._cells:
             found = dataclasses.replace(self._chosen, columns=())
             return np.empty((self.count, 0), np.float32), (), found
-        made = self.feature_columns()
+        made = self.feature_columns(split)
         return made.matrix(), made.names, made.preparation
 
-    def feature_columns(self) -> Features:
-        """The features, to be read in blocks."""
+    def feature_columns(self, split: Split, *, dense: bool = False) -> Features:
+        """The features, to be read in blocks; the terms of texts are those of training nodes."""
         if not self._cells:
             raise DatasetError(
                 f"{self._table.label} has no feature column; add at least one besides id, label "
                 "and split."
             )
-        return Features(self._work, self._table, self._cells, self.count, self._chosen)
+        train = np.sort(split.train)
+        return Features(
+            self._work, self._table, self._cells, self.count, self._chosen, train, dense=dense
+        )
 
     def _transformed(self, own: Any) -> tuple[Any, tuple[str, ...]]:
         """X and its names as a user's own fitted transformer makes them."""
@@ -766,6 +779,8 @@ def import_tables(
 ) -> None:
     """Read tables as :func:`read_tables` does, to the bit, into a graph on disk in ``out``.
 
+    Its features are dense, so the words of texts are features only where ``text`` names the column.
+
     Parameters
     ----------
     source : path or str
@@ -815,10 +830,10 @@ def import_tables(
                 raise _too_little(source, memory, need)
             labels, class_names = table.labels()
             split = table.split(labels, seed)
-            features = table.feature_columns()
+            features = table.feature_columns(split, dense=True)
             note(f"importing {source}: features of {table.count:,} nodes", 0.3)
             with growing_npy(out / "features.npy", np.float32, (len(features.names),)) as append:
-                for block in features.blocks():
+                for block in features.dense_blocks():
                     append(block)
             write_ids(out, table.pieces("id"), integers=table.integer_ids)
             note(f"importing {source}: edges", 0.5)
