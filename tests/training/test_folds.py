@@ -146,3 +146,26 @@ def test_test_nodes_are_left_unread():
     assert np.isnan(result.test_accuracy)
     assert result.metrics("test") == {}
     assert "test" not in result.best_run.outputs
+
+
+def test_edges_that_tell_nothing_are_left_out(tmp_path):
+    """Tables without an option: 0 hops where the edges are random, 2 where labels spread by them."""
+    rng = np.random.default_rng(2)
+    values, ends = rng.standard_normal((400, 3)), rng.integers(0, 400, (2, 900))
+    adjacency = np.zeros((400, 400))
+    adjacency[ends[0], ends[1]] = adjacency[ends[1], ends[0]] = 1
+    np.fill_diagonal(adjacency, 0)
+    means = adjacency @ values / np.maximum(adjacency.sum(axis=1), 1)[:, None]
+    lines = [f"n{a},n{b}" for a, b in ends.T]
+    (tmp_path / "edges.csv").write_text("\n".join(["source,target", *lines]) + "\n")
+    for score, hops in ((values[:, 0], {0}), (means[:, 0], {1, 2})):
+        noisy = score / score.std() + rng.normal(0, 0.7, 400)
+        rows = [
+            f"n{i},{'yes' if noisy[i] > 0 else 'no'},{','.join(map(str, values[i]))}"
+            for i in range(400)
+        ]
+        (tmp_path / "nodes.csv").write_text("\n".join(["id,label,a,b,c", *rows]) + "\n")
+        result = hoplite.train(tmp_path)
+        assert set(result.hop_losses) == {0, 1, 2}
+        assert result.model_config.hops in hops
+    assert hoplite.train(tmp_path, hops=1).hop_losses == {}

@@ -97,13 +97,13 @@ def train(
         from hoplite import train as train_model
         from hoplite.training.results import with_default_model
 
-        data, chosen, settings = with_default_model(data, model, settings)
-        if data.stored is None and split_options(chosen, settings)[1].optimizer == "path":
+        _, chosen, complete = with_default_model(data, model, settings)
+        if data.stored is None and split_options(chosen, complete)[1].optimizer == "path":
             seeds = 1  # an optimum does not depend on it
         with training_bar(f"{data.name} {chosen}, {plural(seeds, 'seed')}") as progress:
             settings |= {"seeds": seeds, "progress": progress, "memory": memory, "cluster": cluster}
             settings |= {"test": test}
-            result = train_model(data, chosen, **settings)
+            result = train_model(data, model, **settings)
     _report(result, choice, out, overwrite=overwrite, json=json)
 
 

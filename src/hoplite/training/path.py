@@ -28,6 +28,9 @@ L-BFGS works in U / h^(-1/2), h the diagonal of the Hessian at b alone,
 because the columns of words or rare categories differ by orders of magnitude. The mean squares of
 columns that are never made (weights first) are estimated: for Z, N x r, of independent signs,
 E (F'Z)_jc^2 = sum_v F_vj^2.
+
+With more than 131,072 weights the path has 20 iterations for each penalty, which come within about
+half a percent of the optimum; the refit of the chosen penalty goes on to the optimum.
 """
 
 from __future__ import annotations
@@ -48,7 +51,7 @@ from hoplite.training.optimizers import LBFGS
 
 STRONGEST = 10**-1.5  # of the penalties, relative to a row's squared length, of FEW nodes
 FEW, MANY = 1000, 10_000  # training nodes
-LARGE = 1 << 17  # weights, from which on L-BFGS computes in the type of the features
+LARGE = 1 << 17  # weights, from which on L-BFGS has the features' type, and one step a penalty
 PENALTIES, PATIENCE = 12, 2  # epochs at most, and after the best one on validation nodes
 HISTORY = 10  # pairs of L-BFGS
 TOLERANCE = 1e-3  # relative decrease by a step of L-BFGS that ends the work on a penalty
@@ -107,7 +110,9 @@ class PenaltyPath:
             theta = start["theta"].reshape(theta.shape) / self._inverse
             bias = start.get("bias", 0.0) + mean @ (theta * self._inverse)
         scaled = {"theta": theta} | ({"bias": bias} if has_bias else {})
-        dtype = np.float64 if theta.size < LARGE else objective.problem.source.dtype
+        large = theta.size >= LARGE
+        dtype = objective.problem.source.dtype if large else np.float64
+        self._steps = 1 if large and start is None else MAX_STEPS
         self._scaled = {name: np.asarray(value, dtype) for name, value in scaled.items()}
 
     def step(self, closure: Callable[[], tuple[float, Weights]]) -> None:
@@ -137,7 +142,7 @@ class PenaltyPath:
             return reached, {name: gradients[name] * scales[name] for name in moved}
 
         optimizer, before = LBFGS(moved, PLAIN, history=HISTORY), math.inf
-        for _ in range(MAX_STEPS):
+        for _ in range(self._steps):
             optimizer.step(evaluate)
             if not before - reached > TOLERANCE * abs(reached):
                 break

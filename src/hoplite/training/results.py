@@ -44,6 +44,7 @@ from hoplite.structural import with_log_degree
 from hoplite.tasks import LOSS, Evaluation, Metric, Task, task_of
 from hoplite.tasks.base import title_of
 from hoplite.training.fit import fit
+from hoplite.training.folds import MIN_LABELS
 from hoplite.training.linear import plan_order
 from hoplite.training.runs import Run, TrainingProgress
 from hoplite.training.scoring import PROTOCOL, SCORED, ScoredRun, number
@@ -94,6 +95,7 @@ class TrainingResult(Described):
     training_config: TrainingConfig
     runs: tuple[ScoredRun, ...]
     task: Task
+    hop_losses: dict[int, float] = field(default_factory=dict)  # out of fold, where they chose
 
     @property
     def model(self) -> TrainedModel:
@@ -319,6 +321,7 @@ class TrainingResult(Described):
                 part: baseline.as_dict() for part in SCORED if (baseline := self.baseline(part))
             },
             "out_of_fold": self.out_of_fold,
+            "hop_losses": {str(hops): number(loss) for hops, loss in self.hop_losses.items()},
             "intervals": self.intervals(self.judged_part),
             "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
@@ -352,6 +355,9 @@ def _described(result: TrainingResult) -> Description:
         "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms an epoch",
         "chosen": f"seed {run.seed}, epoch {run.best_epoch} of {run.epochs}",
     }
+    if result.hop_losses:
+        losses = [f"{hops}: {loss:.4g}" for hops, loss in result.hop_losses.items()]
+        facts["out-of-fold loss by hops"] = ", ".join(losses)
     diverged = sum(one.diverged for one in result.runs)
     if diverged:
         facts["diverged"] = plural(diverged, "run")
@@ -411,8 +417,8 @@ def train(
         does. For a store its own hops, operator and basis are the default, and dropout 0.
     model : str, such as "sgc" or "lgc"; all are in docs/models.md
         Or a class of your own, see docs/your-own-model.md. If None, ``"lgc"``; for node and edge
-        tables ``"blocks"`` with ``hops=2, operator="random_walk"`` and the logarithm of the degree
-        as one more feature.
+        tables ``"blocks"`` with ``operator="random_walk"`` and the logarithm of the degree as one
+        more feature, and 2 hops, or with folds as many of 0 to 2 as have the lowest loss.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     test : False leaves the test nodes unread, as long as you compare settings
@@ -429,6 +435,7 @@ def train(
     >>> result.test_accuracy > 0.6
     True
     """
+    asked = {"model": model, **options}
     data, model, options = with_default_model(open_data(graph, task=task), model, options)
     model_config, config = _resolve(data, model, options)
     config.warn_of_nothing()
@@ -436,6 +443,12 @@ def train(
     if data.split.drawn and data.stored is None and config.folds > 1 and not own_split:
         data = data.in_memory().with_split(data.split.for_training())
         config = dataclasses.replace(config, refit=data.split.val.size > 0)
+    hop_losses = {}
+    if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
+        hop_losses = _losses_by_hops(data, model, options, sample_weight)
+    if hop_losses:
+        options["hops"] = min(hop_losses, key=hop_losses.__getitem__)
+        model_config, _ = _resolve(data, model, options)
     _check_store_options(data, memory=memory, cluster=cluster)
     check_flag("test", test)
     sets = node_sets(data, checked_weights(sample_weight, data.num_nodes))
@@ -462,12 +475,30 @@ def train(
             record_test=record_test,
             progress=report,
         )
-    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned)
+    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, hop_losses)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
     if shortfall is not None:
         warnings.warn(shortfall, HopliteWarning, stacklevel=2)
     return result
+
+
+def _losses_by_hops(
+    data: NodeData, model: str | type, options: Mapping[str, Any], sample_weight: Any
+) -> dict[int, float]:
+    """The out-of-fold loss of 0 hops, the features alone, up to the default; none without folds.
+
+    Edges that tell nothing then cost nothing.
+    """
+    if data.split.val.size or len(data.split.train) < MIN_LABELS:
+        return {}
+    losses = {}
+    for hops in range(options["hops"] + 1):
+        chosen = dict(options) | {"hops": hops, "sample_weight": sample_weight, "test": False}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", HopliteWarning)
+            losses[hops] = train(data, model, **chosen).best_run.judged[1]
+    return losses
 
 
 def _check_store_options(data: NodeData, **options: Any) -> None:
