@@ -149,7 +149,7 @@ def test_test_nodes_are_left_unread():
 
 
 def test_edges_that_tell_nothing_are_left_out(tmp_path):
-    """Tables without an option: 0 hops where the edges are random, 2 where labels spread by them."""
+    """Tables without an option: 0 hops where edges are random, more where labels follow them."""
     rng = np.random.default_rng(2)
     values, ends = rng.standard_normal((400, 3)), rng.integers(0, 400, (2, 900))
     adjacency = np.zeros((400, 400))
