@@ -57,6 +57,7 @@ log = logging.getLogger("hoplite.training")
 
 MAX_RUNS = 100_000
 RARE_SHARE = 0.5  # a class with less than this part of its even share of the nodes is rare
+PPR_OPTIONS = {"hops": 5, "operator": "adjacency"}  # of the candidate for tables
 PART_TITLES = {"val": "validation", "test": "test"}
 RESAMPLES, COVERED = 100, (5, 95)  # bootstrap samples, and percentiles of intervals
 
@@ -95,7 +96,7 @@ class TrainingResult(Described):
     training_config: TrainingConfig
     runs: tuple[ScoredRun, ...]
     task: Task
-    hop_losses: dict[int, float] = field(default_factory=dict)  # out of fold, where they chose
+    candidates: dict[str, float] = field(default_factory=dict)  # out-of-fold losses that chose
 
     @property
     def model(self) -> TrainedModel:
@@ -321,7 +322,7 @@ class TrainingResult(Described):
                 part: baseline.as_dict() for part in SCORED if (baseline := self.baseline(part))
             },
             "out_of_fold": self.out_of_fold,
-            "hop_losses": {str(hops): number(loss) for hops, loss in self.hop_losses.items()},
+            "candidates": {name: number(loss) for name, loss in self.candidates.items()},
             "intervals": self.intervals(self.judged_part),
             "unvalidated": self.unvalidated(),
             "diverged": sum(run.diverged for run in self.runs),
@@ -355,9 +356,9 @@ def _described(result: TrainingResult) -> Description:
         "runs": f"{plural(len(result.runs), 'seed')}, {result.ms_per_epoch:.3g} ms an epoch",
         "chosen": f"seed {run.seed}, epoch {run.best_epoch} of {run.epochs}",
     }
-    if result.hop_losses:
-        losses = [f"{hops}: {loss:.4g}" for hops, loss in result.hop_losses.items()]
-        facts["out-of-fold loss by hops"] = ", ".join(losses)
+    if result.candidates:
+        losses = [f"{name} {loss:.4g}" for name, loss in result.candidates.items()]
+        facts["out-of-fold loss"] = ", ".join(losses)
     diverged = sum(one.diverged for one in result.runs)
     if diverged:
         facts["diverged"] = plural(diverged, "run")
@@ -418,7 +419,7 @@ def train(
     model : str, such as "sgc" or "lgc"; all are in docs/models.md
         Or a class of your own, see docs/your-own-model.md. If None, ``"lgc"``; for node and edge
         tables ``"blocks"`` with ``operator="random_walk"`` and the logarithm of the degree as one
-        more feature, and 2 hops, or with folds as many of 0 to 2 as have the lowest loss.
+        more feature, and 2 hops, or with folds as many of 0 to 2, or PPR, as has the lowest loss.
     seeds : how many (0, 1, 2, ...) or which
     record_test : keep test curves in the history (they never choose anything)
     test : False leaves the test nodes unread, as long as you compare settings
@@ -443,11 +444,9 @@ def train(
     if data.split.drawn and data.stored is None and config.folds > 1 and not own_split:
         data = data.in_memory().with_split(data.split.for_training())
         config = dataclasses.replace(config, refit=data.split.val.size > 0)
-    hop_losses = {}
+    losses: dict[str, float] = {}
     if config.optimizer == "path" and asked["model"] is None and "hops" not in asked:
-        hop_losses = _losses_by_hops(data, model, options, sample_weight)
-    if hop_losses:
-        options["hops"] = min(hop_losses, key=hop_losses.__getitem__)
+        losses, model, options = _compared(data, model, options, sample_weight)
         model_config, _ = _resolve(data, model, options)
     _check_store_options(data, memory=memory, cluster=cluster)
     check_flag("test", test)
@@ -475,7 +474,7 @@ def train(
             record_test=record_test,
             progress=report,
         )
-    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, hop_losses)
+    result = TrainingResult(data, runs[0].model.config, config, tuple(runs), learned, losses)
     log.info("trained %s: %r", printable(title), result)
     shortfall = result.shortfall()
     if shortfall is not None:
@@ -483,22 +482,30 @@ def train(
     return result
 
 
-def _losses_by_hops(
-    data: NodeData, model: str | type, options: Mapping[str, Any], sample_weight: Any
-) -> dict[int, float]:
-    """The out-of-fold loss of 0 hops, the features alone, up to the default; none without folds.
+def _compared(
+    data: NodeData, model: str | type, options: dict[str, Any], sample_weight: Any
+) -> tuple[dict[str, float], str | type, dict[str, Any]]:
+    """The out-of-fold losses of the candidates for tables, and the model and options of the best.
 
-    Edges that tell nothing then cost nothing.
+    They are hop blocks of 0 hops, which are the features alone, up to the default, and PPR, whose
+    one map for all hops is better where labels are few and neighbours alike. Without folds nothing
+    is compared.
     """
     if data.split.val.size or len(data.split.train) < MIN_LABELS:
-        return {}
+        return {}, model, options
+    candidates: dict[str, tuple[str | type, dict[str, Any]]] = {
+        plural(hops, "hop"): (model, options | {"hops": hops})
+        for hops in range(options["hops"] + 1)
+    }
+    if options.keys() <= find_model("ppr").settings() and not data.relation_weights:
+        candidates["PPR"] = "ppr", options | PPR_OPTIONS
     losses = {}
-    for hops in range(options["hops"] + 1):
-        chosen = dict(options) | {"hops": hops, "sample_weight": sample_weight, "test": False}
+    for name, (kind, chosen) in candidates.items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", HopliteWarning)
-            losses[hops] = train(data, model, **chosen).best_run.judged[1]
-    return losses
+            result = train(data, kind, sample_weight=sample_weight, test=False, **chosen)
+        losses[name] = result.best_run.judged[1]
+    return losses, *candidates[min(losses, key=losses.__getitem__)]
 
 
 def _check_store_options(data: NodeData, **options: Any) -> None:
